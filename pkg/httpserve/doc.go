@@ -1,0 +1,2 @@
+// Package httpserve runs an HTTP server for the lifetime of a context.
+package httpserve

@@ -1,0 +1,64 @@
+package httpserve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// readHeaderTimeout bounds what a client that never finishes its headers can hold (Slowloris).
+	readHeaderTimeout = 10 * time.Second
+	// shutdownGrace is how long requests in flight may go on once the context has ended.
+	shutdownGrace = 5 * time.Second
+)
+
+// Listen opens addr for Run. The error names the flag that addr comes from, so that a port already in use reads as
+// what to change.
+func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s=%s: %w", flag, addr, err)
+	}
+	return ln, nil
+}
+
+// Run serves on ln until ctx ends, and owns both: it returns nil once the server has shut down because ctx ended, and
+// an error if it stopped for any other reason. With srv.TLSConfig set it serves HTTPS. The context of every request
+// descends from ctx, so that streams (followed logs) end with it.
+func Run(ctx context.Context, srv *http.Server, ln net.Listener) error {
+	if srv.ReadHeaderTimeout == 0 {
+		srv.ReadHeaderTimeout = readHeaderTimeout
+	}
+	srv.BaseContext = func(net.Listener) context.Context { return ctx }
+
+	served := make(chan error, 1)
+	go func() {
+		if srv.TLSConfig != nil {
+			served <- srv.ServeTLS(ln, "", "")
+			return
+		}
+		served <- srv.Serve(ln)
+	}()
+
+	select {
+	case err := <-served:
+		return fmt.Errorf("serving on %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	if err := srv.Shutdown(grace); err != nil {
+		// Whoever is still connected after the grace period is cut off.
+		_ = srv.Close()
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving on %s: %w", ln.Addr(), err)
+	}
+	return nil
+}
