@@ -1,0 +1,98 @@
+package netconfig
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	networkingutils "github.com/liqotech/liqo/pkg/liqo-controller-manager/networking/utils"
+)
+
+// ErrNotConfigured says that a Configuration has not been remapped yet, or not since its last change.
+var ErrNotConfigured = errors.New("network configuration not remapped yet")
+
+// mapping is one CIDR as the remote cluster declares it, and as this cluster sees it.
+type mapping struct {
+	declared, seen netip.Prefix
+}
+
+// Table translates the addresses of one remote cluster. It is immutable; the zero Table is the identity.
+type Table struct {
+	// mappings in the order in which they are tried: pod CIDRs, then external CIDRs, as Liqo does
+	// (pkg/utils/ipam/mapping.MapAddressWithConfiguration).
+	mappings []mapping
+}
+
+// NewTable reads the translation out of a Configuration.
+// It returns an error that is ErrNotConfigured while liqo-controller-manager has not answered the current generation.
+func NewTable(cfg *networkingv1beta1.Configuration) (Table, error) {
+	if !networkingutils.AreConfigurationNetworkCIDRsConfigured(cfg) || cfg.Status.Remote == nil {
+		return Table{}, ErrNotConfigured
+	}
+
+	declared, seen := cfg.Spec.Remote.CIDR, cfg.Status.Remote.CIDR
+	pod, err := align("pod", declared.Pod, seen.Pod)
+	if err != nil {
+		return Table{}, err
+	}
+	external, err := align("external", declared.External, seen.External)
+	if err != nil {
+		return Table{}, err
+	}
+	return Table{mappings: append(pod, external...)}, nil
+}
+
+func align(kind string, declared, seen []networkingv1beta1.CIDR) ([]mapping, error) {
+	if len(declared) != len(seen) {
+		return nil, fmt.Errorf("%d %s CIDRs are declared but %d remapped", len(declared), kind, len(seen))
+	}
+	mappings := make([]mapping, 0, len(declared))
+	for i := range declared {
+		from, err := netip.ParsePrefix(declared[i].String())
+		if err != nil {
+			return nil, fmt.Errorf("declared %s CIDR: %w", kind, err)
+		}
+		to, err := netip.ParsePrefix(seen[i].String())
+		if err != nil {
+			return nil, fmt.Errorf("remapped %s CIDR: %w", kind, err)
+		}
+		if from.Addr().Is4() != to.Addr().Is4() {
+			return nil, fmt.Errorf("%s CIDR %s is remapped to %s, of the other IP family", kind, from, to)
+		}
+		mappings = append(mappings, mapping{declared: from.Masked(), seen: to.Masked()})
+	}
+	return mappings, nil
+}
+
+// Translate returns the address under which this cluster sees the remote cluster's address. An address in none of the
+// remote cluster's CIDRs stays as it is.
+func (t Table) Translate(address string) (string, error) {
+	addr, err := netip.ParseAddr(address)
+	if err != nil {
+		return "", fmt.Errorf("pod address: %w", err)
+	}
+	addr = addr.Unmap()
+	for _, m := range t.mappings {
+		if !m.declared.Contains(addr) {
+			continue
+		}
+		if m.declared == m.seen {
+			return address, nil
+		}
+		return rebase(addr, m.seen).String(), nil
+	}
+	return address, nil
+}
+
+// rebase keeps the host bits of addr (those outside the mask of prefix) under the network bits of prefix.
+func rebase(addr netip.Addr, prefix netip.Prefix) netip.Addr {
+	host, network := addr.AsSlice(), prefix.Addr().AsSlice()
+	for i := range network {
+		bits := min(max(prefix.Bits()-8*i, 0), 8)
+		mask := byte(0xff << (8 - bits))
+		network[i] = network[i]&mask | host[i]&^mask
+	}
+	rebased, _ := netip.AddrFromSlice(network)
+	return rebased
+}

@@ -1,0 +1,76 @@
+package netconfig
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	fcutils "github.com/liqotech/liqo/pkg/utils/foreigncluster"
+)
+
+// Module is what is known about the networking module of the peering.
+type Module int
+
+// The states of the networking module. Unknown lasts until the ForeignCluster's status has been written once.
+const (
+	Unknown Module = iota
+	Disabled
+	Enabled
+)
+
+// View is all that decides how an address is shown. It is immutable; the zero View withholds every address.
+type View struct {
+	Module Module
+	// Table is nil until the Configuration of the remote cluster has been remapped.
+	Table *Table
+}
+
+// Translate returns the address to show, and whether it is known: while the networking module is on and its
+// Configuration is not there yet, an untranslated address would lead nowhere, or to somebody else's pod.
+func (v View) Translate(address string) (string, bool) {
+	switch {
+	case v.Module == Disabled:
+		return address, true
+	case v.Module == Enabled && v.Table != nil:
+		translated, err := v.Table.Translate(address)
+		return translated, err == nil
+	default:
+		return "", false
+	}
+}
+
+// Next derives the View from the objects as they are now. What can't be known now but was known before stays: a
+// ForeignCluster or a Configuration that vanishes, or is being remapped again, takes no address away.
+// The error says why the Configuration could not be used; the View is valid all the same.
+func (v View) Next(fc *liqov1beta1.ForeignCluster, cfgs []*networkingv1beta1.Configuration) (View, error) {
+	next := v
+	switch {
+	case fc == nil:
+	case fcutils.IsNetworkingModuleEnabled(fc):
+		next.Module = Enabled
+	case fc.Status.ObservedGeneration > 0:
+		// Before the first reconciliation the zero value would read as "disabled"
+		// (so Liqo's node provider, applyForeignCluster).
+		next.Module = Disabled
+	}
+
+	switch len(cfgs) {
+	case 0:
+		return next, nil
+	case 1:
+		table, err := NewTable(cfgs[0])
+		if err != nil {
+			return next, fmt.Errorf("configuration %s/%s: %w", cfgs[0].Namespace, cfgs[0].Name, err)
+		}
+		next.Table = &table
+		return next, nil
+	default:
+		return next, errors.New("several network configurations for the same remote cluster")
+	}
+}
+
+func (v View) equal(other View) bool {
+	return v.Module == other.Module && reflect.DeepEqual(v.Table, other.Table)
+}
