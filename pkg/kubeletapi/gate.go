@@ -1,0 +1,132 @@
+package kubeletapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/client-go/kubernetes"
+)
+
+// gate stands before every route.
+type gate struct {
+	log    logr.Logger
+	node   string
+	remedy string
+	local  kubernetes.Interface
+
+	ca            clientCA
+	authenticator authenticator.Request
+	authorizer    authorizer
+}
+
+func newGate(cfg Config) (*gate, error) {
+	ca, err := newClientCA(cfg.ClientCAFile, cfg.Local)
+	if err != nil {
+		return nil, err
+	}
+	remedy := grantCommand(cfg.TenantNamespace)
+	g := &gate{
+		log:           cfg.Log,
+		node:          cfg.NodeName,
+		remedy:        remedy,
+		local:         cfg.Local,
+		ca:            ca,
+		authenticator: newAuthenticator(ca, cfg.Local, remedy),
+		authorizer:    newAccessReviewer(cfg.Local, remedy),
+	}
+	if cfg.AuthorizationMode == AuthorizationAlwaysAllow {
+		g.authorizer = alwaysAllow{}
+	}
+	return g, nil
+}
+
+// missingPermissionError says that this process may not ask the API server about its callers, and what to do.
+type missingPermissionError struct{ remedy string }
+
+func (e *missingPermissionError) Error() string {
+	return "the virtual kubelet may not ask the API server about its callers; to grant it: " + e.remedy
+}
+
+// grantCommand is the one in docs/virtual-kubelet.md; the ClusterRole is in deploy/virtual-kubelet-auth.yaml.
+func grantCommand(tenantNamespace string) string {
+	return fmt.Sprintf("kubectl create clusterrolebinding liqo-broker-vk-kubelet-auth-%[1]s "+
+		"--clusterrole=liqo-broker-vk-kubelet-auth --group=system:serviceaccounts:%[1]s", tenantNamespace)
+}
+
+// run follows the client CA until ctx ends, after saying once whether callers can be reviewed.
+func (g *gate) run(ctx context.Context) error {
+	g.checkPermissions(ctx)
+	g.ca.Run(ctx, 1)
+	return nil
+}
+
+// checkPermissions makes a missing ClusterRole visible before the first kubectl logs fails for it.
+func (g *gate) checkPermissions(ctx context.Context) {
+	for _, review := range []authorizationv1.ResourceAttributes{
+		{Group: "authentication.k8s.io", Resource: "tokenreviews", Verb: "create"},
+		{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verb: "create"},
+	} {
+		answer, err := g.local.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+			&authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &review},
+			}, metav1.CreateOptions{})
+		if err == nil && !answer.Status.Allowed {
+			g.log.Error(&missingPermissionError{remedy: g.remedy}, "The kubelet API will refuse its callers (403)")
+			return
+		}
+	}
+}
+
+// protect lets through to next only callers that are known (else 401) and may do what they ask for (else 403). The
+// ResponseWriter is passed on as it is: the streams hijack the connection and flush.
+func (g *gate) protect(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, ok, err := g.authenticator.AuthenticateRequest(r)
+		if err != nil || !ok {
+			g.log.V(1).Info("Unauthenticated request", "path", r.URL.Path, "from", r.RemoteAddr, "because", fmt.Sprint(err))
+			http.Error(w, unauthorizedMessage(err), http.StatusUnauthorized)
+			return
+		}
+
+		who, what := answer.User, requestAttributes(g.node, r)
+		allowed, err := g.authorizer.authorize(r.Context(), who, what)
+		var missing *missingPermissionError
+		switch {
+		case errors.As(err, &missing):
+			g.log.Error(err, "Request refused", "user", who.GetName(), "path", r.URL.Path)
+			http.Error(w, "Forbidden: "+missing.Error(), http.StatusForbidden)
+		case err != nil:
+			g.log.Error(err, "Cannot authorise a request", "user", who.GetName(), "path", r.URL.Path)
+			http.Error(w, fmt.Sprintf("Authorization error (user=%s, %s)", who.GetName(), describe(what)), http.StatusInternalServerError)
+		case !allowed:
+			g.log.V(1).Info("Forbidden request", "user", who.GetName(), "path", r.URL.Path)
+			http.Error(w, fmt.Sprintf("Forbidden (user=%s, %s)", who.GetName(), describe(what)), http.StatusForbidden)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+func unauthorizedMessage(err error) string {
+	var missing *missingPermissionError
+	if errors.As(err, &missing) {
+		return "Unauthorized: " + missing.Error()
+	}
+	return "Unauthorized: a client certificate of the cluster's CA or a valid bearer token is needed"
+}
+
+// describe words the permissions as the real kubelet does.
+func describe(anyOf []authorizationv1.ResourceAttributes) string {
+	subresources := make([]string, 0, len(anyOf))
+	for i := range anyOf {
+		subresources = append(subresources, anyOf[i].Subresource)
+	}
+	return fmt.Sprintf("verb=%s, resource=nodes, subresource(s)=[%s]", anyOf[0].Verb, strings.Join(subresources, " "))
+}

@@ -1,0 +1,80 @@
+package kubeletapi
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
+)
+
+// Config is what a kubelet API is told.
+type Config struct {
+	Log logr.Logger
+
+	NodeName string
+	// NodeIP is the address in the serving certificate.
+	NodeIP string
+	// TenantNamespace is where the service account lives that reviews the callers; it is named in the remedy.
+	TenantNamespace string
+	Port            uint16
+
+	CertificateType CertificateType
+	// CertDir is where the certificates of the types kubelet and aws are kept over a restart of the container.
+	CertDir string
+
+	// ClientCAFile is the CA of the callers' client certificates; by default, the one that the API server publishes
+	// in the ConfigMap kube-system/extension-apiserver-authentication.
+	ClientCAFile      string
+	AuthorizationMode AuthorizationMode
+
+	// Local is the cluster of the node: its API server signs the serving certificate and reviews the callers.
+	Local kubernetes.Interface
+	// Pods answers for the pods of the node.
+	Pods workload.PodHandler
+	// Scrape answers the metrics routes.
+	Scrape Scraper
+}
+
+// Run serves the API until ctx ends, and then returns nil.
+func Run(ctx context.Context, cfg Config) error {
+	certificates, err := newServingCertificate(cfg)
+	if err != nil {
+		return fmt.Errorf("kubelet API: %w", err)
+	}
+	gate, err := newGate(cfg)
+	if err != nil {
+		return fmt.Errorf("kubelet API: %w", err)
+	}
+	// All addresses of both IP families, where Liqo's listens on IPv4 only.
+	ln, err := httpserve.Listen(ctx, net.JoinHostPort("", fmt.Sprint(cfg.Port)), "--listen-port")
+	if err != nil {
+		return fmt.Errorf("kubelet API: %w", err)
+	}
+
+	server := &http.Server{ //nolint:gosec // httpserve.Run sets ReadHeaderTimeout.
+		Handler: gate.protect(routes(cfg)),
+		TLSConfig: &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			GetCertificate: certificates.get,
+			// The certificate is verified by the gate: a caller without one may still have a token.
+			ClientAuth: tls.RequestClientCert,
+		},
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return certificates.run(ctx) })
+	group.Go(func() error { return gate.run(ctx) })
+	group.Go(func() error {
+		cfg.Log.Info("Serving the kubelet API", "address", ln.Addr().String())
+		return httpserve.Run(ctx, server, ln)
+	})
+	return group.Wait()
+}
