@@ -1,0 +1,137 @@
+package provider
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
+)
+
+// podReflector is Liqo's pod reflector, with a lens on the remote pods that translates their addresses when they are
+// read from the cache, and a way to have all of them looked at again when the translation changes.
+//
+// The lens is on the lister rather than on the client's watch: an informer passes a Modified event whose
+// resourceVersion has not changed only to handlers that are due for a resync, so re-emitting pods from a watch would
+// be lost; translating on reading needs no second copy of the pods either.
+type podReflector struct {
+	*workload.PodReflector
+	address PodAddress
+
+	localPods corev1listers.PodLister
+
+	mu sync.Mutex
+	// namespaces by local name; guarded by mu.
+	namespaces map[string]reflectedNamespace
+}
+
+// reflectedNamespace is what refresh needs to know of a namespace being reflected.
+type reflectedNamespace struct {
+	remotePods corev1listers.PodNamespaceLister
+	queue      cache.ResourceEventHandler
+}
+
+var _ manager.Reflector = (*podReflector)(nil)
+
+func newPodReflector(clients Clients, address PodAddress, cfg *workload.PodReflectorConfig,
+	reflector *offloadingv1beta1.ReflectorConfig) *podReflector {
+	pr := &podReflector{
+		// With no workers Liqo makes a dummy generic reflector, which the next statement replaces by one that asks us
+		// for the namespaced reflectors.
+		PodReflector: workload.NewPodReflector(clients.RemoteConfig, clients.RemoteMetrics, cfg,
+			&offloadingv1beta1.ReflectorConfig{}),
+		address:    address,
+		namespaces: map[string]reflectedNamespace{},
+	}
+	pr.Reflector = generic.NewReflector(workload.PodReflectorName, pr.newNamespaced, pr.NewFallback,
+		reflector.NumWorkers, offloadingv1beta1.CustomLiqo, generic.ConcurrencyModeAll)
+	return pr
+}
+
+// Start implements manager.Reflector.
+func (pr *podReflector) Start(ctx context.Context, opts *options.ReflectorOpts) {
+	pr.localPods = opts.LocalPodInformer.Lister()
+	pr.PodReflector.Start(ctx, opts)
+}
+
+// StopNamespace implements manager.Reflector.
+func (pr *podReflector) StopNamespace(local, remote string) {
+	pr.mu.Lock()
+	delete(pr.namespaces, local)
+	pr.mu.Unlock()
+	pr.PodReflector.StopNamespace(local, remote)
+}
+
+func (pr *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.NamespacedReflector {
+	informer := opts.RemoteFactory.Core().V1().Pods()
+
+	pr.mu.Lock()
+	pr.namespaces[opts.LocalNamespace] = reflectedNamespace{
+		remotePods: informer.Lister().Pods(opts.RemoteNamespace),
+		queue:      opts.HandlerFactory(workload.RemoteShadowNamespacedKeyer(opts.LocalNamespace, forge.LiqoNodeName)),
+	}
+	pr.mu.Unlock()
+
+	seen := *opts
+	seen.RemoteFactory = podLensFactory{
+		SharedInformerFactory: opts.RemoteFactory,
+		pods: podLensInformer{
+			PodInformer: informer,
+			show: func(remote *corev1.Pod) *corev1.Pod {
+				return pr.show(opts.LocalNamespace, remote)
+			},
+		},
+	}
+	return pr.NewNamespaced(&seen)
+}
+
+// refresh enqueues every pod that is reflected.
+func (pr *podReflector) refresh() {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	for _, ns := range pr.namespaces {
+		pods, err := ns.remotePods.List(labels.Everything())
+		if err != nil {
+			continue // A cache never fails to list.
+		}
+		for _, pod := range pods {
+			ns.queue.OnUpdate(nil, pod)
+		}
+	}
+}
+
+// show returns the remote pod as the reflection is to see it. A pod whose address is not known keeps the one that the
+// local pod already shows, if any: a restart while the network is being reconfigured takes no endpoint away.
+func (pr *podReflector) show(localNamespace string, remote *corev1.Pod) *corev1.Pod {
+	if remote.Status.PodIP == "" {
+		return remote
+	}
+	address, known := pr.address(remote)
+	if known && address == remote.Status.PodIP {
+		return remote
+	}
+	if !known {
+		address = ""
+		if local, err := pr.localPods.Pods(localNamespace).Get(remote.Name); err == nil {
+			address = local.Status.PodIP
+		}
+	}
+
+	// A shallow copy: the object in the cache stays as it is, and Liqo copies what it changes.
+	shown := *remote
+	shown.Status.PodIP, shown.Status.PodIPs = address, nil
+	if address != "" {
+		// Liqo reflects one address per pod (forge.LocalPodStatus).
+		shown.Status.PodIPs = []corev1.PodIP{{IP: address}}
+	}
+	return &shown
+}

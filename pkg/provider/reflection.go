@@ -1,0 +1,181 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
+	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/configuration"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/event"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/exposition"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/namespacemap"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/storage"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
+)
+
+// Reflection is Liqo's reflection towards one remote cluster, composed.
+type Reflection struct {
+	manager manager.Manager
+	pods    *podReflector
+}
+
+// Compose is the seam: here, and nowhere else, the clients, the lenses and Liqo's reflectors are put together. It does
+// what Liqo's podprovider.NewLiqoProvider does, which makes its own clients and thus leaves no room for a lens.
+// Nothing starts before Start.
+func Compose(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPatch,
+	network func() netconfig.View, events record.EventBroadcaster) (*Reflection, error) {
+	// The two package-level states that Liqo's reflection forces on us: the event recorders resolve Liqo's kinds in
+	// client-go's scheme, and the forging logic reads who we are from variables.
+	if err := offloadingv1beta1.AddToScheme(scheme.Scheme); err != nil {
+		return nil, err
+	}
+	forge.Init(cfg.HomeCluster, cfg.ForeignCluster, cfg.Node.Name, cfg.Node.IP)
+
+	if cfg.Lenses.Clients != nil {
+		clients = cfg.Lenses.Clients(clients)
+	}
+	podAddress := cfg.Lenses.PodAddress
+	if podAddress == nil {
+		podAddress = func(remote *corev1.Pod) (string, bool) { return network().Translate(remote.Status.PodIP) }
+	}
+
+	support, err := apiServerSupport(cfg.Reflection.EnableAPIServerSupport, clients.Local)
+	if err != nil {
+		return nil, err
+	}
+	pods := newPodReflector(clients, podAddress, &workload.PodReflectorConfig{
+		APIServerSupport:          support,
+		DisableIPReflection:       cfg.Reflection.DisableIPReflection,
+		HomeAPIServerHost:         cfg.Reflection.HomeAPIServerHost,
+		HomeAPIServerPort:         cfg.Reflection.HomeAPIServerPort,
+		KubernetesServiceIPMapper: kubernetesServiceIP(clients.LocalLiqo, cfg.LiqoNamespace, network),
+		NetConfiguration:          identityConfiguration(),
+	}, cfg.reflector(resources.Pod))
+
+	return &Reflection{
+		manager: newManager(cfg, clients, patch, pods, support, events),
+		pods:    pods,
+	}, nil
+}
+
+// newManager registers the reflectors in the order of Liqo's NewLiqoProvider.
+func newManager(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPatch,
+	pods manager.Reflector, support forge.APIServerSupportType, events record.EventBroadcaster) manager.Manager {
+	r := cfg.Reflection
+	forging := forge.NewForgingOpts(mergeNotReflected(patch, r.LabelsNotReflected, r.AnnotationsNotReflected))
+
+	m := manager.New(clients.Local, clients.Remote, clients.LocalLiqo, clients.RemoteLiqo,
+		cfg.InformerResyncPeriod, events, &forging).
+		With(pods).
+		With(exposition.NewServiceReflector(cfg.reflector(resources.Service),
+			r.EnableLoadBalancer, r.RemoteRealLoadBalancerClassName)).
+		With(exposition.NewIngressReflector(cfg.reflector(resources.Ingress),
+			r.EnableIngress, r.RemoteRealIngressClassName)).
+		With(configuration.NewConfigMapReflector(cfg.reflector(resources.ConfigMap))).
+		With(configuration.NewSecretReflector(support == forge.APIServerSupportLegacy, cfg.reflector(resources.Secret))).
+		With(configuration.NewServiceAccountReflector(support == forge.APIServerSupportTokenAPI,
+			cfg.reflector(resources.ServiceAccount))).
+		With(storage.NewPersistentVolumeClaimReflector(r.VirtualStorageClassName, r.RemoteRealStorageClassName,
+			r.EnableStorage, cfg.reflector(resources.PersistentVolumeClaim))).
+		With(event.NewEventReflector(cfg.reflector(resources.Event)))
+	if !r.DisableIPReflection {
+		m = m.With(exposition.NewEndpointSliceReflector(r.LocalPodCIDRs, cfg.reflector(resources.EndpointSlice)))
+	}
+	// The handler starts the namespaces within Start: were they started later, Liqo's fallback reflector would see the
+	// pods first, and reject them.
+	return m.WithNamespaceHandler(
+		namespacemap.NewHandler(clients.LocalLiqo, cfg.TenantNamespace, cfg.InformerResyncPeriod))
+}
+
+func (c *Config) reflector(resource resources.ResourceReflected) *offloadingv1beta1.ReflectorConfig {
+	return ptr.To(c.Reflection.Reflectors[resource])
+}
+
+// Start starts the reflection and returns once the caches of the local pods and of the NamespaceMap are synchronised;
+// it goes on until ctx ends.
+func (r *Reflection) Start(ctx context.Context) { r.manager.Start(ctx) }
+
+// Resync makes every reflector but the pods' look at all its objects again; to be called on becoming leader.
+func (r *Reflection) Resync() error { return r.manager.Resync() }
+
+// RefreshPods makes the reflection look at all pods again; to be called when addresses may translate differently.
+func (r *Reflection) RefreshPods() { r.pods.refresh() }
+
+// Pods answers the kubelet API's questions.
+func (r *Reflection) Pods() workload.PodHandler { return r.pods }
+
+// identityConfiguration satisfies Liqo's pod reflector, which translates addresses by a Configuration that it is given
+// once: podReflector has translated them already. It must not be nil, or Liqo would take the networking module to be
+// off and never ask for the address of the kubernetes service.
+func identityConfiguration() *networkingv1beta1.Configuration {
+	return &networkingv1beta1.Configuration{Status: networkingv1beta1.ConfigurationStatus{Conditions: []metav1.Condition{{
+		Type:   networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured,
+		Status: metav1.ConditionTrue,
+	}}}}
+}
+
+// kubernetesServiceIP finds the address under which offloaded pods reach this cluster's API server: none without the
+// networking module, as with Liqo when it has no Configuration.
+func kubernetesServiceIP(liqo liqoclient.Interface, liqoNamespace string,
+	network func() netconfig.View) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		if network().Module != netconfig.Enabled {
+			return "", nil
+		}
+		ip, err := liqo.IpamV1alpha1().IPs(liqoNamespace).Get(ctx, consts.IPTypeAPIServer, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		if ip.Status.IP == "" {
+			return "", errors.New("no IP mapping found for the remote cluster API server")
+		}
+		return string(ip.Status.IP), nil
+	}
+}
+
+// apiServerSupport chooses as Liqo does: by whether the home cluster serves the TokenRequest API.
+func apiServerSupport(enabled bool, local kubernetes.Interface) (forge.APIServerSupportType, error) {
+	if !enabled {
+		return forge.APIServerSupportDisabled, nil
+	}
+	core, err := local.Discovery().ServerResourcesForGroupVersion(corev1.SchemeGroupVersion.String())
+	if err != nil {
+		return "", fmt.Errorf("looking for the service account token API: %w", err)
+	}
+	for i := range core.APIResources {
+		if core.APIResources[i].Name == "serviceaccounts/token" {
+			return forge.APIServerSupportTokenAPI, nil
+		}
+	}
+	return forge.APIServerSupportLegacy, nil
+}
+
+// mergeNotReflected adds to the VirtualNode's patch what the flags of Liqo v0.x say.
+func mergeNotReflected(patch *offloadingv1beta1.OffloadingPatch, labels, annotations []string) *offloadingv1beta1.OffloadingPatch {
+	if len(labels) == 0 && len(annotations) == 0 {
+		return patch
+	}
+	merged := patch.DeepCopy()
+	if merged == nil {
+		merged = &offloadingv1beta1.OffloadingPatch{}
+	}
+	merged.LabelsNotReflected = append(merged.LabelsNotReflected, labels...)
+	merged.AnnotationsNotReflected = append(merged.AnnotationsNotReflected, annotations...)
+	return merged
+}
