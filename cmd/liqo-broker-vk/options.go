@@ -1,0 +1,81 @@
+package main
+
+import (
+	"os"
+	"time"
+
+	"github.com/liqotech/liqo/cmd/virtual-kubelet/root"
+	"github.com/spf13/pflag"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+)
+
+// options is the command line and the environment.
+type options struct {
+	// stock holds the flags of Liqo's own virtual kubelet. Liqo installs them itself, so that they have the same names
+	// and defaults as long as we build against the same version. Some of them set package variables of Liqo (restcfg)
+	// and klog.
+	stock *root.Opts
+
+	// virtualNode and podNamespace are in the environment that liqo-controller-manager gives the container.
+	virtualNode  string
+	podNamespace string
+
+	logLevel  string
+	logFormat string
+
+	healthProbeAddress string
+	profilingAddress   string
+
+	kubeletAuthorizationMode string
+	clientCAFile             string
+	certDir                  string
+
+	startupTimeout time.Duration
+	requestTimeout time.Duration
+
+	legacy legacyOptions
+}
+
+// newOptions returns the defaults.
+func newOptions() *options {
+	return &options{
+		stock:                    root.NewOpts(),
+		virtualNode:              os.Getenv("VIRTUALNODE_NAME"),
+		podNamespace:             os.Getenv("POD_NAMESPACE"),
+		logLevel:                 "info",
+		logFormat:                "json",
+		healthProbeAddress:       ":8081",
+		profilingAddress:         "127.0.0.1:6060",
+		kubeletAuthorizationMode: string(kubeletapi.AuthorizationWebhook),
+		certDir:                  "/tmp/certs",
+		startupTimeout:           2 * time.Minute,
+		requestTimeout:           time.Minute,
+	}
+}
+
+// install binds the options to flags. liqo-controller-manager passes flags on as --flag=value only, and that of Liqo
+// v0.x splits them at commas, so every flag of ours takes a value without one.
+func (o *options) install(flags *pflag.FlagSet) {
+	root.InstallFlags(flags, o.stock)
+	o.legacy.install(flags)
+
+	flags.StringVar(&o.logLevel, "log-level", o.logLevel,
+		"The least severe log lines shown: debug, info, warn or error; debug raises --klog.v to 4 unless that is set")
+	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "The format of the logs: json or console")
+	flags.StringVar(&o.healthProbeAddress, "health-probe-address", o.healthProbeAddress,
+		"The address that /livez, /readyz and /healthz are served on, 0 to disable")
+	flags.StringVar(&o.profilingAddress, "profiling-address", o.profilingAddress,
+		"The address that /debug/pprof is served on with --enable-profiling")
+	flags.StringVar(&o.kubeletAuthorizationMode, "kubelet-authorization-mode", o.kubeletAuthorizationMode,
+		"Who authorises the callers of the kubelet API: Webhook (the API server, by SubjectAccessReview) or "+
+			"AlwaysAllow (every authenticated caller may do everything)")
+	flags.StringVar(&o.clientCAFile, "client-ca-file", o.clientCAFile,
+		"The CA of the client certificates accepted by the kubelet API; by default the one published in the "+
+			"ConfigMap kube-system/extension-apiserver-authentication")
+	flags.StringVar(&o.certDir, "cert-dir", o.certDir, "The directory where the serving certificate is kept")
+	flags.DurationVar(&o.startupTimeout, "startup-timeout", o.startupTimeout,
+		"How long to wait at start for objects that are not there yet and for API servers that do not answer")
+	flags.DurationVar(&o.requestTimeout, "request-timeout", o.requestTimeout,
+		"The deadline of each API request that is not a watch or another stream, 0 for none")
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+)
+
+// faults collects everything that is wrong with the options, so that one start shows all of it.
+type faults []string
+
+func (f *faults) add(what, remedy string) {
+	*f = append(*f, what+": "+remedy)
+}
+
+func (f *faults) require(value, what, remedy string) {
+	if value == "" {
+		f.add(what+" is empty", remedy)
+	}
+}
+
+func (f *faults) oneOf(flag, value string, values ...string) {
+	if !slices.Contains(values, value) {
+		f.add(fmt.Sprintf("%s=%s", flag, value), "use one of "+strings.Join(values, ", "))
+	}
+}
+
+func (f *faults) address(flag, value string) {
+	if _, _, err := net.SplitHostPort(value); err != nil {
+		f.add(fmt.Sprintf("%s=%s", flag, value), "use HOST:PORT or :PORT")
+	}
+}
+
+func (f *faults) positive(flag string, value time.Duration) {
+	if value <= 0 {
+		f.add(fmt.Sprintf("%s=%s", flag, value), "use a duration above 0")
+	}
+}
+
+// Error implements error: all of it in one line.
+func (f faults) Error() string { return strings.Join(f, "; ") }
+
+// validate returns nil or faults.
+func (o *options) validate() error {
+	var f faults
+	o.validateIdentity(&f)
+	o.validateReflection(&f)
+	o.validateTimes(&f)
+	o.validateServers(&f)
+	if len(f) > 0 {
+		return f
+	}
+	return nil
+}
+
+func (o *options) validateIdentity(f *faults) {
+	s := o.stock
+	f.require(string(s.HomeCluster.GetClusterID()), "--home-cluster-id", "give the id of this cluster")
+	f.require(string(s.ForeignCluster.GetClusterID()), "--foreign-cluster-id", "give the id of the remote cluster")
+	f.require(s.NodeName, "--nodename", "give the name of the virtual node")
+	f.require(s.TenantNamespace, "--tenant-namespace", "give the tenant namespace of the remote cluster")
+	f.require(s.LiqoNamespace, "--liqo-namespace", "give the namespace of Liqo")
+	f.require(s.RemoteKubeconfigSecretName, "--foreign-kubeconfig-secret-name",
+		"give the name of the Secret with the kubeconfig of the remote cluster")
+	f.require(o.virtualNode, "environment variable VIRTUALNODE_NAME", "set it to the name of the VirtualNode")
+	f.require(o.podNamespace, "environment variable POD_NAMESPACE", "set it to the namespace of the VirtualNode")
+	f.require(s.PodName, "environment variable POD_NAME", "set it to a name that no other replica has")
+	if net.ParseIP(s.NodeIP) == nil {
+		f.add(fmt.Sprintf("--node-ip=%s", s.NodeIP), "give the IP address of this pod")
+	}
+}
+
+func (o *options) validateReflection(f *faults) {
+	for _, cidr := range o.stock.LocalPodCIDRs {
+		if _, err := netip.ParsePrefix(cidr); err != nil {
+			f.add(fmt.Sprintf("--local-podcidr=%s", cidr), "use ADDRESS/BITS")
+		}
+	}
+	for _, resource := range resources.ReflectorsCustomizableType {
+		f.oneOf(fmt.Sprintf("--%s-reflection-type", resource), *o.stock.ReflectorsType[string(resource)],
+			string(offloadingv1beta1.DenyList), string(offloadingv1beta1.AllowList))
+	}
+}
+
+func (o *options) validateTimes(f *faults) {
+	s := o.stock
+	f.positive("--vk-lease-duration", s.VirtualKubeletLeaseLeaseDuration)
+	f.positive("--vk-lease-renew-interval", s.VirtualKubeletLeaseRenewDeadline)
+	f.positive("--vk-lease-retry-period", s.VirtualKubeletLeaseRetryPeriod)
+	if s.VirtualKubeletLeaseRenewDeadline >= s.VirtualKubeletLeaseLeaseDuration {
+		f.add("--vk-lease-renew-interval is not below --vk-lease-duration", "lower the first or raise the second")
+	}
+	// client-go adds jitter of a factor 1.2 to the retry period.
+	if s.VirtualKubeletLeaseRetryPeriod*6/5 >= s.VirtualKubeletLeaseRenewDeadline {
+		f.add("--vk-lease-retry-period is not well below --vk-lease-renew-interval", "lower the first or raise the second")
+	}
+	if s.NodeLeaseDuration < time.Second {
+		f.add(fmt.Sprintf("--node-lease-duration=%s", s.NodeLeaseDuration), "use at least 1s")
+	}
+	if s.NodePingInterval < 0 {
+		f.add(fmt.Sprintf("--node-ping-interval=%s", s.NodePingInterval), "use 0 to disable, or a duration")
+	}
+	f.positive("--node-ping-timeout", s.NodePingTimeout)
+	f.positive("--startup-timeout", o.startupTimeout)
+	if o.requestTimeout < 0 {
+		f.add(fmt.Sprintf("--request-timeout=%s", o.requestTimeout), "use 0 for none, or a duration")
+	}
+}
+
+func (o *options) validateServers(f *faults) {
+	if _, err := zapcore.ParseLevel(o.logLevel); err != nil {
+		f.add(fmt.Sprintf("--log-level=%s", o.logLevel), "use one of debug, info, warn, error")
+	}
+	f.oneOf("--log-format", o.logFormat, "json", "console")
+	f.oneOf("--kubelet-authorization-mode", o.kubeletAuthorizationMode,
+		string(kubeletapi.AuthorizationWebhook), string(kubeletapi.AuthorizationAlwaysAllow))
+	if o.stock.ListenPort == 0 {
+		f.add("--listen-port=0", "give the port of the kubelet API")
+	}
+	if o.healthProbeAddress != "0" {
+		f.address("--health-probe-address", o.healthProbeAddress)
+	}
+	if o.stock.EnableMetrics {
+		f.address("--metrics-address", o.stock.MetricsAddress)
+	}
+	if o.stock.EnableProfiling {
+		f.address("--profiling-address", o.profilingAddress)
+	}
+	f.require(o.certDir, "--cert-dir", "give a directory that can be written")
+}

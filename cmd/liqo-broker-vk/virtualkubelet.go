@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/pprof"
+
+	"github.com/go-logr/zapr"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/cmd/virtual-kubelet/root"
+	"github.com/liqotech/liqo/pkg/utils"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider"
+)
+
+// runVirtualKubelet is the root command.
+func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, logs io.Writer) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	logger := newLogger(logs, o.logLevel, o.logFormat)
+	if err := bridgeLoggers(logger, o.logLevel, flags); err != nil {
+		return err
+	}
+	cfg := o.providerConfig()
+	cfg.Log = zapr.NewLogger(logger)
+	cfg.Log.Info("Starting", "version", version, "liqo", moduleVersion("github.com/liqotech/liqo"),
+		"node", cfg.Node.Name, "remoteCluster", cfg.ForeignCluster)
+	o.legacy.logIgnored(cfg.Log)
+
+	var err error
+	if cfg.Home, err = utils.GetRestConfig(o.stock.HomeKubeconfig); err != nil {
+		return fmt.Errorf("connecting to the home cluster (--home-kubeconfig, or run in a pod): %w", err)
+	}
+
+	group, ctx := errgroup.WithContext(ctx)
+	if o.stock.EnableProfiling {
+		group.Go(func() error { return serveProfiles(ctx, o.profilingAddress) })
+	}
+	group.Go(func() error { return provider.Run(ctx, cfg) })
+	err = group.Wait()
+	if err == nil {
+		cfg.Log.Info("Stopped")
+	}
+	return err
+}
+
+// providerConfig is what the options say to the virtual kubelet; Log and Home are left to be set.
+func (o *options) providerConfig() provider.Config {
+	s := o.stock
+	cfg := provider.Config{
+		HomeCluster:          s.HomeCluster.GetClusterID(),
+		ForeignCluster:       s.ForeignCluster.GetClusterID(),
+		KubeconfigSecretName: s.RemoteKubeconfigSecretName,
+		PodName:              s.PodName,
+		VirtualNode:          o.virtualNode,
+		VirtualNodeNamespace: o.podNamespace,
+		TenantNamespace:      s.TenantNamespace,
+		LiqoNamespace:        s.LiqoNamespace,
+		Node: provider.NodeConfig{
+			Name:             s.NodeName,
+			IP:               s.NodeIP,
+			Create:           s.CreateNode,
+			LeaseDuration:    s.NodeLeaseDuration,
+			PingInterval:     s.NodePingInterval,
+			PingTimeout:      s.NodePingTimeout,
+			CheckNetwork:     s.NodeCheckNetwork,
+			ExtraLabels:      s.NodeExtraLabels.StringMap,
+			ExtraAnnotations: s.NodeExtraAnnotations.StringMap,
+		},
+		Reflection: o.reflectionConfig(),
+		Lease: provider.LeaseConfig{
+			ReflectionEnabled: s.VirtualKubeletLeaseEnabled,
+			Duration:          s.VirtualKubeletLeaseLeaseDuration,
+			RenewDeadline:     s.VirtualKubeletLeaseRenewDeadline,
+			RetryPeriod:       s.VirtualKubeletLeaseRetryPeriod,
+		},
+		Kubelet: provider.KubeletConfig{
+			Port:              s.ListenPort,
+			CertificateType:   kubeletapi.CertificateType(s.CertificateType.Value),
+			CertDir:           o.certDir,
+			ClientCAFile:      o.clientCAFile,
+			AuthorizationMode: kubeletapi.AuthorizationMode(o.kubeletAuthorizationMode),
+		},
+		InformerResyncPeriod: s.InformerResyncPeriod,
+		StartupTimeout:       o.startupTimeout,
+		RequestTimeout:       o.requestTimeout,
+	}
+	if o.healthProbeAddress != "0" {
+		cfg.HealthAddress = o.healthProbeAddress
+	}
+	if s.EnableMetrics {
+		cfg.MetricsAddress = s.MetricsAddress
+	}
+	return cfg
+}
+
+func (o *options) reflectionConfig() provider.ReflectionConfig {
+	s := o.stock
+	return provider.ReflectionConfig{
+		Reflectors:                      o.reflectors(),
+		DisableIPReflection:             s.DisableIPReflection,
+		LocalPodCIDRs:                   s.LocalPodCIDRs,
+		EnableAPIServerSupport:          s.EnableAPIServerSupport,
+		HomeAPIServerHost:               s.HomeAPIServerHost,
+		HomeAPIServerPort:               s.HomeAPIServerPort,
+		EnableStorage:                   s.EnableStorage,
+		VirtualStorageClassName:         s.VirtualStorageClassName,
+		RemoteRealStorageClassName:      s.RemoteRealStorageClassName,
+		EnableIngress:                   s.EnableIngress,
+		RemoteRealIngressClassName:      s.RemoteRealIngressClassName,
+		EnableLoadBalancer:              s.EnableLoadBalancer,
+		RemoteRealLoadBalancerClassName: s.RemoteRealLoadBalancerClassName,
+		LabelsNotReflected:              o.legacy.labelsNotReflected,
+		AnnotationsNotReflected:         o.legacy.annotationsNotReflected,
+	}
+}
+
+// reflectors pairs workers and types as Liqo does (root.getReflectorsConfigs): endpointslices inherit the type of
+// services, and what has no flag has Liqo's fixed type.
+func (o *options) reflectors() map[resources.ResourceReflected]offloadingv1beta1.ReflectorConfig {
+	configs := make(map[resources.ResourceReflected]offloadingv1beta1.ReflectorConfig, len(resources.Reflectors))
+	for _, resource := range resources.Reflectors {
+		typed := resource
+		if resource == resources.EndpointSlice {
+			typed = resources.Service
+		}
+		reflectionType := root.DefaultReflectorsTypes[typed]
+		if chosen, ok := o.stock.ReflectorsType[string(typed)]; ok {
+			reflectionType = offloadingv1beta1.ReflectionType(*chosen)
+		}
+		configs[resource] = offloadingv1beta1.ReflectorConfig{
+			NumWorkers: *o.stock.ReflectorsWorkers[string(resource)],
+			Type:       reflectionType,
+		}
+	}
+	return configs
+}
+
+// serveProfiles serves pprof until ctx ends. Liqo's listens on every address of the pod.
+func serveProfiles(ctx context.Context, address string) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	ln, err := httpserve.Listen(ctx, address, "--profiling-address")
+	if err != nil {
+		return err
+	}
+	return httpserve.Run(ctx, &http.Server{Handler: mux}, ln) //nolint:gosec // Run sets ReadHeaderTimeout.
+}
