@@ -1,0 +1,243 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/controlplane"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/kwok"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/liqochart"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/nodeagent"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
+)
+
+// Role of a cluster in the federation.
+type Role string
+
+// The roles.
+const (
+	RoleConsumer Role = "consumer"
+	RoleBroker   Role = "broker"
+	RoleProvider Role = "provider"
+)
+
+// Cluster is one running cluster of a sandbox.
+type Cluster struct {
+	// Name is also the cluster's id in Liqo.
+	Name string
+	Role Role
+	// Config is the administrator's.
+	Config *rest.Config
+	Kube   kubernetes.Interface
+	// Client knows the types of Kubernetes and of Liqo.
+	Client client.Client
+
+	sandbox *Sandbox
+	index   int
+	plane   *controlplane.Cluster
+	agent   *nodeagent.Agent
+	kwok    *proc.Process
+	ports   liqochart.HostPorts
+}
+
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, authv1beta1.AddToScheme, liqov1beta1.AddToScheme,
+		ipamv1alpha1.AddToScheme, networkingv1beta1.AddToScheme, offloadingv1beta1.AddToScheme,
+	} {
+		utilruntime.Must(add(s))
+	}
+	return s
+}
+
+func (c *Cluster) dir(elem ...string) string {
+	return filepath.Join(append([]string{c.sandbox.dir, "clusters", c.Name}, elem...)...)
+}
+
+// hostNode is the name of the Node that runs Liqo's components.
+func (c *Cluster) hostNode() string { return c.Name + "-host" }
+
+// startPlane boots the control plane and makes the clients.
+func (c *Cluster) startPlane(ctx context.Context) error {
+	s := c.sandbox
+	if err := os.MkdirAll(c.dir("logs"), 0o700); err != nil {
+		return err
+	}
+	plane, err := controlplane.New(controlplane.Config{
+		Name: c.Name, Dir: c.dir(), Binary: filepath.Join(s.bin, binaries.Kube),
+		// Service ranges are distinct, as Liqo does not remap them.
+		ServiceCIDR: fmt.Sprintf("10.%d.0.0/16", 100+c.index), Group: s.group, Ports: s.ports,
+	})
+	if err != nil {
+		return err
+	}
+	c.plane = plane
+	if err := plane.Start(ctx); err != nil {
+		return err
+	}
+	if c.Config, err = plane.RESTConfig(); err != nil {
+		return err
+	}
+	c.Kube, err = kubernetes.NewForConfig(c.Config)
+	return err
+}
+
+// installLiqo applies the CRDs and the chart.
+func (c *Cluster) installLiqo(ctx context.Context, objects liqoObjects) error {
+	if err := c.installCRDs(ctx, objects.crds); err != nil {
+		return err
+	}
+	// Made only now: its mapper reads discovery once for each group.
+	var err error
+	if c.Client, err = client.New(c.Config, client.Options{Scheme: newScheme()}); err != nil {
+		return err
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: liqochart.Namespace}}
+	if err := c.Client.Create(ctx, ns); err != nil {
+		return err
+	}
+	for _, p := range []*int{&c.ports.Webhook, &c.ports.WebhookHealth, &c.ports.ControllerManagerHealth, &c.ports.IPAM} {
+		if *p, err = c.sandbox.ports.Free(); err != nil {
+			return err
+		}
+	}
+	cert, err := c.plane.NewServingCert("liqo-webhook", "127.0.0.1", "localhost")
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: liqochart.WebhookSecret, Namespace: liqochart.Namespace},
+		Type:       corev1.SecretTypeTLS,
+		Data:       map[string][]byte{corev1.TLSCertKey: cert.Cert, corev1.TLSPrivateKeyKey: cert.Key},
+	}
+	if err := c.Client.Create(ctx, secret); err != nil {
+		return err
+	}
+	rendered, err := liqochart.Render(objects.source, c.chartValues())
+	if err != nil {
+		return err
+	}
+	rendered = liqochart.Keep(rendered)
+	if err := liqochart.Adapt(rendered, c.ports, c.plane.CA()); err != nil {
+		return err
+	}
+	if err := liqochart.Apply(ctx, c.Client, rendered); err != nil {
+		return fmt.Errorf("install Liqo: %w", err)
+	}
+	return c.allowKubeletAuth(ctx)
+}
+
+// allowKubeletAuth grants what deploy/virtual-kubelet-auth.yaml does, to the
+// virtual kubelets of all tenant namespaces.
+func (c *Cluster) allowKubeletAuth(ctx context.Context) error {
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "liqo-broker-vk-kubelet-auth"},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+			{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
+		},
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+	}
+	for _, remote := range c.sandbox.providersOf(c) {
+		binding.Subjects = append(binding.Subjects, rbacv1.Subject{
+			APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + tenantNamespace(remote),
+		})
+	}
+	if err := c.Client.Create(ctx, role); err != nil {
+		return err
+	}
+	return c.Client.Create(ctx, binding)
+}
+
+// runPods starts the node agent, and KWOK in a cluster whose ordinary pods run.
+func (c *Cluster) runPods(ctx context.Context) error {
+	s := c.sandbox
+	c.agent = nodeagent.New(nodeagent.Config{
+		Cluster: c.Name, NodeName: c.hostNode(), Client: c.Kube, APIPort: c.plane.APIPort(),
+		Contain: filepath.Join(s.bin, binaries.Contain), Dir: c.dir("pods"), LogDir: c.dir("logs"),
+		Images: s.images, Group: s.group, Ports: s.ports,
+	})
+	s.background.Go(func() error { return c.agent.Run(s.runCtx) })
+	if c.Role != RoleProvider {
+		return nil
+	}
+	return c.runKwok(ctx)
+}
+
+func (c *Cluster) runKwok(ctx context.Context) error {
+	s := c.sandbox
+	port, err := s.ports.Free()
+	if err != nil {
+		return err
+	}
+	c.kwok, err = kwok.Start(ctx, kwok.Config{
+		Cluster: c.plane, Name: c.Name, Binary: filepath.Join(s.bin, binaries.Kwok), Dir: c.dir("kwok"),
+		PodCIDR: fmt.Sprintf("10.244.%d.1/22", 4*c.index), Port: port, ForwardPort: c.plane.EtcdPort(), Group: s.group,
+	})
+	if err != nil {
+		return err
+	}
+	return kwok.AddNode(ctx, c.Kube, c.Name+"-node", corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse("64"),
+		corev1.ResourceMemory:           resource.MustParse("256Gi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
+		corev1.ResourcePods:             resource.MustParse("2000"),
+	}, nil, c.Role != RoleProvider)
+}
+
+// waitLiqo waits until every Deployment of Liqo is available.
+func (c *Cluster) waitLiqo(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	return poll(ctx, func(ctx context.Context) error {
+		var list appsv1.DeploymentList
+		if err := c.Client.List(ctx, &list, client.InNamespace(liqochart.Namespace)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			d := &list.Items[i]
+			if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas < *d.Spec.Replicas {
+				return fmt.Errorf("%s: %d of %d replicas available\nlast lines of its log:\n%s",
+					d.Name, d.Status.AvailableReplicas, *d.Spec.Replicas, c.tailLog(d.Name))
+			}
+		}
+		return nil
+	})
+}
+
+// tailLog returns the last lines of the newest log of a component.
+func (c *Cluster) tailLog(component string) string {
+	files, _ := filepath.Glob(c.dir("logs", component+"-*.log"))
+	if len(files) == 0 {
+		return "  no log yet in " + c.dir("logs")
+	}
+	return files[len(files)-1] + ":\n" + proc.Tail(files[len(files)-1], 15)
+}
+
+func tenantNamespace(remote string) string { return "liqo-tenant-" + remote }

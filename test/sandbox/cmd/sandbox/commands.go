@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+func statusCommand(name *string) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show every process with its memory and CPU time",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "" && output != "json" {
+				return fmt.Errorf("-o %s: use json, or leave it out for a table", output)
+			}
+			body, err := sandbox.Call(cmd.Context(), *name, "status", nil)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				_, err := cmd.OutOrStdout().Write(body)
+				return err
+			}
+			return printStatus(cmd, body)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json for the machine-readable form")
+	return cmd
+}
+
+func printStatus(cmd *cobra.Command, body []byte) error {
+	var st sandbox.Status
+	if err := json.Unmarshal(body, &st); err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "CLUSTER\tCOMPONENT\tPID\tMEMORY\tCPU\tLOG")
+	for i := range st.Processes {
+		p := &st.Processes[i]
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d MB\t%.1f s\t%s\n", p.Cluster, p.Component, p.PID, p.Memory/1e6, p.CPU.Seconds(), p.Log)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if len(st.Held) > 0 {
+		fmt.Fprintf(cmd.OutOrStdout(), "killed, until sandbox restart: %s\n", strings.Join(st.Held, ", "))
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%d processes, %.2f GB\n", len(st.Processes), float64(st.Memory())/1e9)
+	return nil
+}
+
+func kubeconfigCommand(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubeconfig NAME",
+		Short: "Print the path of a cluster's kubeconfig",
+		Long:  "Print the path of a cluster's kubeconfig:\n\n  kubectl --kubeconfig $(sandbox kubeconfig broker) get nodes",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			state, err := sandbox.ReadState(*name)
+			if err != nil {
+				return err
+			}
+			path, ok := state.Kubeconfigs[args[0]]
+			if !ok {
+				return fmt.Errorf("no cluster %q; there are %s", args[0], strings.Join(slices.Sorted(maps.Keys(state.Kubeconfigs)), ", "))
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), path)
+			return nil
+		},
+	}
+}
+
+func faultCommands(name *string) []*cobra.Command {
+	var out []*cobra.Command
+	for _, c := range []struct{ verb, short string }{
+		{"freeze", "Stop processes without ending them; connections stay open and are not answered"},
+		{"resume", "Continue what freeze stopped"},
+		{"kill", "End processes by SIGKILL; they stay down until restart"},
+		{"restart", "End processes that still run, and run them again"},
+	} {
+		out = append(out, &cobra.Command{
+			Use:   c.verb + " CLUSTER[/COMPONENT]",
+			Short: c.short,
+			Args:  cobra.ExactArgs(1),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				_, err := sandbox.Call(cmd.Context(), *name, c.verb, url.Values{"target": {args[0]}})
+				return err
+			},
+		})
+	}
+	return out
+}
+
+func linkCommand(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "link up|down A B",
+		Short: "Report the network between two peered clusters up or down (with --networking)",
+		Args:  cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] != "up" && args[0] != "down" {
+				return fmt.Errorf("link %s: use up or down", args[0])
+			}
+			_, err := sandbox.Call(cmd.Context(), *name, "link", url.Values{"state": {args[0]}, "a": {args[1]}, "b": {args[2]}})
+			return err
+		},
+	}
+}
+

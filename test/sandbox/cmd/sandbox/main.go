@@ -1,0 +1,41 @@
+// Command sandbox runs a federation of real Kubernetes clusters with real Liqo
+// on this machine.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	root := &cobra.Command{
+		Use:   "sandbox",
+		Short: "A federation of real Kubernetes clusters with real Liqo on this machine",
+		Long: `A federation of real Kubernetes clusters with real Liqo on this machine: consumers
+peered with a broker, the broker peered with providers. Processes on loopback, no
+containers.`,
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	name := root.PersistentFlags().String("name", "default", "name of the sandbox; several can be up side by side")
+	root.AddCommand(upCommand(name), downCommand(name), statusCommand(name), kubeconfigCommand(name), linkCommand(name))
+	root.AddCommand(faultCommands(name)...)
+	return root.ExecuteContext(ctx)
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+func upCommand(name *string) *cobra.Command {
+	opts := sandbox.Options{}
+	var detach bool
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a federation and keep it up until Ctrl-C or sandbox down",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			opts.Name = *name
+			if err := opts.Validate(); err != nil {
+				return err
+			}
+			if detach {
+				return upDetached(cmd)
+			}
+			return up(cmd, opts)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&opts.Consumers, "consumers", 1, "how many consumer clusters")
+	flags.IntVar(&opts.Providers, "providers", 3, "how many provider clusters")
+	flags.BoolVar(&opts.Networking, "networking", false, "run Liqo's networking controllers too: addresses and remapping, no tunnels")
+	flags.StringVar(&opts.Image, "image", sandbox.ImageOurs, "the virtual kubelets' image: "+sandbox.ImageOurs+" or "+sandbox.ImageStock)
+	flags.BoolVar(&detach, "detach", false, "return once the federation is up; end it with sandbox down")
+	return cmd
+}
+
+func up(cmd *cobra.Command, opts sandbox.Options) error {
+	out := cmd.ErrOrStderr()
+	opts.Progress = func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+	s, err := sandbox.Up(cmd.Context(), opts)
+	if err != nil {
+		return err
+	}
+	status := s.Status()
+	fmt.Fprintf(cmd.OutOrStdout(), "up in %.1f s; %d processes, %.2f GB; kubeconfigs: sandbox kubeconfig NAME\n",
+		status.BootSeconds, len(status.Processes), float64(status.Memory())/1e9)
+	select {
+	case <-cmd.Context().Done():
+	case <-s.DownRequested():
+	}
+	fmt.Fprintln(out, "taking the sandbox down")
+	return s.Down()
+}
+
+// upDetached runs this command again without --detach, in a session of its own,
+// and waits until the sandbox it owns is ready.
+func upDetached(cmd *cobra.Command) error {
+	var args []string
+	for _, a := range os.Args[1:] {
+		if a != "--detach" && a != "--detach=true" {
+			args = append(args, a)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	name := cmd.Flag("name").Value.String()
+	logPath := filepath.Join(os.TempDir(), fmt.Sprintf("sandbox-%s-%d.log", name, os.Getpid()))
+	log, err := os.Create(logPath)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	child := exec.Command(self, args...)
+	child.Stdout, child.Stderr = log, log
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := child.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	fmt.Fprintf(cmd.ErrOrStderr(), "starting in the background; progress in %s\n", logPath)
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			text, _ := os.ReadFile(logPath)
+			return fmt.Errorf("the sandbox did not start: %w\n%s", err, text)
+		case <-cmd.Context().Done():
+			return errors.Join(cmd.Context().Err(), child.Process.Signal(syscall.SIGTERM))
+		case <-tick.C:
+			if state, err := sandbox.ReadState(name); err == nil {
+				fmt.Fprintf(cmd.OutOrStdout(), "up in %.1f s\n", state.BootSeconds)
+				return nil
+			}
+		}
+	}
+}
+
+func downCommand(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "End a sandbox, and clean up after all whose owner was killed",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			swept, err := sandbox.Sweep()
+			for _, s := range swept {
+				fmt.Fprintf(cmd.OutOrStdout(), "cleaned up after sandbox %s, whose owner was killed\n", s)
+			}
+			if err != nil {
+				return err
+			}
+			return down(cmd, *name)
+		},
+	}
+}
+
+// down asks the owner to end, and waits until it has.
+func down(cmd *cobra.Command, name string) error {
+	if !sandbox.Alive(name) {
+		return sandbox.Remove(name)
+	}
+	if _, err := sandbox.Call(cmd.Context(), name, "down", url.Values{}); err != nil {
+		// Still starting, or stuck: its processes die with it.
+		if err := sandbox.KillOwner(name); err != nil {
+			return err
+		}
+		return sandbox.Remove(name)
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for sandbox.Alive(name) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("sandbox %q does not end: %w", name, ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return nil
+}

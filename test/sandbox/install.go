@@ -1,0 +1,117 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/liqochart"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/nodeagent"
+)
+
+// Addresses of every cluster. Pod and external ranges are the same everywhere,
+// so that Liqo has to remap them.
+const (
+	podCIDR      = "10.244.0.0/16"
+	externalCIDR = "10.70.0.0/16"
+	internalCIDR = "10.80.0.0/16"
+)
+
+// liqoObjects is what every cluster installs.
+type liqoObjects struct {
+	source string
+	crds   []*unstructured.Unstructured
+}
+
+func loadLiqo(ctx context.Context) (liqoObjects, error) {
+	source, err := binaries.LiqoSource(ctx)
+	if err != nil {
+		return liqoObjects{}, err
+	}
+	crds, err := liqochart.CRDs(source)
+	return liqoObjects{source: source, crds: crds}, err
+}
+
+// chartValues are the Helm values of the cluster.
+func (c *Cluster) chartValues() map[string]any {
+	name, version := splitImage(c.sandbox.opts.Image)
+	args := []any{}
+	if c.Role == RoleBroker {
+		// The pods that arrive at the second hop already carry what API server
+		// support adds; added twice, the provider refuses them (422, duplicate
+		// environment variables).
+		args = append(args, "--enable-apiserver-support=false")
+	}
+	onHost := map[string]any{
+		"nodeSelector": map[string]any{nodeagent.NodeLabel: "true"},
+		"tolerations":  []any{map[string]any{"key": nodeagent.Taint, "operator": "Exists"}},
+	}
+	off := map[string]any{"enabled": false}
+	return map[string]any{
+		"tag":         binaries.LiqoVersion,
+		"common":      onHost,
+		"apiServer":   map[string]any{"address": c.plane.URL()},
+		"networking":  map[string]any{"enabled": c.sandbox.opts.Networking},
+		"proxy":       map[string]any{"enabled": c.sandbox.opts.Networking, "replicas": 0},
+		"telemetry":   off,
+		"metricAgent": off,
+		"storage":     off,
+		"webhook":     map[string]any{"port": c.ports.Webhook},
+		"discovery":   map[string]any{"config": map[string]any{"clusterID": c.Name, "clusterLabels": map[string]any{"site": c.Name}}},
+		"ipam": map[string]any{
+			"podCIDR": podCIDR, "serviceCIDR": fmt.Sprintf("10.%d.0.0/16", 100+c.index),
+			"externalCIDR": externalCIDR, "internalCIDR": internalCIDR,
+		},
+		"virtualKubelet": map[string]any{
+			"image": map[string]any{"name": name, "version": version},
+			"extra": map[string]any{"args": args, "tolerations": onHost["tolerations"]},
+		},
+	}
+}
+
+// installCRDs applies the CRDs and waits until discovery serves them all: Liqo's
+// components build their REST mapper once, at start.
+func (c *Cluster) installCRDs(ctx context.Context, crds []*unstructured.Unstructured) error {
+	cl, err := client.New(c.Config, client.Options{})
+	if err != nil {
+		return err
+	}
+	if err := liqochart.Apply(ctx, cl, crds); err != nil {
+		return fmt.Errorf("install Liqo's CRDs: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	disc := discovery.NewDiscoveryClient(c.Kube.Discovery().RESTClient())
+	return poll(ctx, func(context.Context) error {
+		served := map[string]bool{}
+		_, lists, err := disc.ServerGroupsAndResources()
+		if err != nil {
+			return err
+		}
+		for _, l := range lists {
+			for i := range l.APIResources {
+				served[l.GroupVersion+"/"+l.APIResources[i].Name] = true
+			}
+		}
+		for _, crd := range crds {
+			if key := servedKey(crd); !served[key] {
+				return fmt.Errorf("%s is not served yet", key)
+			}
+		}
+		return nil
+	})
+}
+
+// servedKey is group/version/plural of a CRD's newest version.
+func servedKey(crd *unstructured.Unstructured) string {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	version := versions[len(versions)-1].(map[string]any)["name"].(string)
+	return group + "/" + version + "/" + plural
+}

@@ -1,0 +1,251 @@
+// Package binaries builds what a sandbox runs, from source, with the Go
+// toolchain alone, and keeps it in a cache keyed by versions.
+package binaries
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Versions of what is built; LiqoVersion and KubernetesVersion are also in
+// go.mod, and a test keeps them equal.
+const (
+	KubernetesVersion = "v1.35.4"
+	LiqoVersion       = "v1.2.0"
+	KwokVersion       = "v0.7.0"
+)
+
+// Names of the binaries in the directory that Ensure returns.
+const (
+	Kube                  = "kube"
+	Kwok                  = "kwok"
+	Contain               = "contain"
+	LiqoControllerManager = "liqo-controller-manager"
+	LiqoCRDReplicator     = "crd-replicator"
+	LiqoWebhook           = "webhook"
+	LiqoIPAM              = "ipam"
+	LiqoVirtualKubelet    = "virtual-kubelet"
+)
+
+// Dir of a source tree, found at build time of this package.
+func moduleRoot() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Clean(filepath.Join(filepath.Dir(file), "../../.."))
+}
+
+// ProductRoot is the root of the repository.
+func ProductRoot() string { return filepath.Dir(moduleRoot()) }
+
+// target is one invocation of the Go command that makes one or more binaries.
+type target struct {
+	name  string
+	makes []string
+	// build runs the Go command so that the binaries end up in dir.
+	build func(ctx context.Context, dir string) error
+}
+
+func targets() []target {
+	liqo := []string{LiqoControllerManager, LiqoCRDReplicator, LiqoWebhook, LiqoIPAM, LiqoVirtualKubelet}
+	return []target{
+		{"contain", []string{Contain}, func(ctx context.Context, dir string) error {
+			return goCommand(ctx, moduleRoot(), nil, "build", "-o", dir+"/", "./sandbox/cmd/contain")
+		}},
+		{"Liqo " + LiqoVersion, liqo, func(ctx context.Context, dir string) error {
+			// Built inside Liqo's own module, so with Liqo's own choice of
+			// dependencies: the stock binaries, not an approximation.
+			src, err := LiqoSource(ctx)
+			if err != nil {
+				return err
+			}
+			args := []string{"build", "-ldflags=-s -w", "-o", dir + "/"}
+			for _, name := range liqo {
+				args = append(args, "./cmd/"+name)
+			}
+			return goCommand(ctx, src, nil, args...)
+		}},
+		{"KWOK " + KwokVersion, []string{Kwok}, func(ctx context.Context, dir string) error {
+			return goCommand(ctx, moduleRoot(), []string{"GOBIN=" + dir},
+				"install", "-ldflags=-s -w", "sigs.k8s.io/kwok/cmd/kwok@"+KwokVersion)
+		}},
+		{"Kubernetes " + KubernetesVersion, []string{Kube}, func(ctx context.Context, dir string) error {
+			v := "-X k8s.io/component-base/version."
+			parts := strings.Split(strings.TrimPrefix(KubernetesVersion, "v"), ".")
+			return goCommand(ctx, moduleRoot(), nil, "build",
+				"-ldflags=-s -w "+v+"gitVersion="+KubernetesVersion+" "+v+"gitMajor="+parts[0]+" "+v+"gitMinor="+parts[1],
+				"-o", dir+"/", "./sandbox/cmd/kube")
+		}},
+	}
+}
+
+// CacheDir is where sandboxes keep binaries and state: liqo-broker-vk below the
+// user's cache directory, or what LIQO_BROKER_VK_CACHE says.
+func CacheDir() (string, error) {
+	if dir := os.Getenv("LIQO_BROKER_VK_CACHE"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no place for the cache of binaries: %w (set LIQO_BROKER_VK_CACHE)", err)
+	}
+	return filepath.Join(dir, "liqo-broker-vk"), nil
+}
+
+// Ensure builds what the cache lacks and returns the directory that holds all
+// binaries. progress is told what is being built.
+func Ensure(ctx context.Context, progress func(format string, args ...any)) (string, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return "", err
+	}
+	key, err := cacheKey()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "bin", key)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := lock(ctx, dir+".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	for _, t := range targets() {
+		if err := t.ensure(ctx, dir, progress); err != nil {
+			return "", fmt.Errorf("build %s: %w", t.name, err)
+		}
+	}
+	return dir, nil
+}
+
+func (t target) ensure(ctx context.Context, dir string, progress func(string, ...any)) error {
+	if t.complete(dir) {
+		return nil
+	}
+	progress("building %s (kept in %s)", t.name, dir)
+	// Built aside and renamed, so that an interrupted build leaves nothing that
+	// looks finished.
+	tmp, err := os.MkdirTemp(dir, "build-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	if err := t.build(ctx, tmp); err != nil {
+		return err
+	}
+	for _, name := range t.makes {
+		if err := os.Rename(filepath.Join(tmp, name), filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t target) complete(dir string) bool {
+	for _, name := range t.makes {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// BuildProduct builds this repository's virtual kubelet into dir and returns
+// its path. It is always built: the Go command knows what is up to date.
+func BuildProduct(ctx context.Context, dir string) (string, error) {
+	out := filepath.Join(dir, "liqo-broker-vk")
+	return out, goCommand(ctx, ProductRoot(), []string{"CGO_ENABLED=0"}, "build", "-o", out, "./cmd/liqo-broker-vk")
+}
+
+// LiqoSource returns the directory of Liqo's source, which also holds its Helm
+// chart and CRDs.
+func LiqoSource(ctx context.Context) (string, error) {
+	return moduleDir(ctx, "github.com/liqotech/liqo@"+LiqoVersion)
+}
+
+func moduleDir(ctx context.Context, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+	cmd.Dir = moduleRoot()
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go mod download %s: %w\n%s", module, err, out)
+	}
+	var info struct{ Dir string }
+	if err := json.Unmarshal(out, &info); err != nil {
+		return "", fmt.Errorf("go mod download %s: %w", module, err)
+	}
+	return info.Dir, nil
+}
+
+// cacheKey is made of all that decides what the binaries are.
+func cacheKey() (string, error) {
+	h := sha256.New()
+	fmt.Fprintln(h, runtime.Version(), runtime.GOARCH, KubernetesVersion, LiqoVersion, KwokVersion)
+	for _, pattern := range []string{"sandbox/cmd/kube/*.go", "sandbox/cmd/contain/*.go"} {
+		files, err := filepath.Glob(filepath.Join(moduleRoot(), pattern))
+		if err != nil || len(files) == 0 {
+			return "", fmt.Errorf("the sandbox's source is not where it was built from (%s)", moduleRoot())
+		}
+		for _, f := range files {
+			data, err := os.ReadFile(f)
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintln(h, filepath.Base(f), len(data))
+			h.Write(data)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16], nil
+}
+
+func goCommand(ctx context.Context, dir string, env []string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out.String())
+	}
+	return nil
+}
+
+// lock takes an exclusive lock on a file, waiting for another build to end.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			f.Close()
+			return nil, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("another build holds %s: %w", path, ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/x509/pkix"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/ports"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
+)
+
+// kubeletClientName is the user as which the API server calls kubelets.
+const kubeletClientName = "kube-apiserver-kubelet-client"
+
+// startTimeout bounds how long one component may take to become ready.
+const startTimeout = 2 * time.Minute
+
+// Config says what cluster to make.
+type Config struct {
+	Name string
+	// Dir is the cluster's own directory, which exists.
+	Dir string
+	// Binary is the multi-call binary of cmd/kube.
+	Binary string
+	// ServiceCIDR is the range of ClusterIPs, for example 10.96.0.0/16.
+	ServiceCIDR string
+	Group       *proc.Group
+	Ports       *ports.Pool
+}
+
+// Cluster is one control plane.
+type Cluster struct {
+	cfg Config
+	ca  *authority
+
+	apiPort  int
+	etcdPort int
+	// components in the order they start.
+	components []*component
+}
+
+type component struct {
+	name string
+	args []string
+	// ready answers nil once the component serves.
+	ready   func(context.Context) error
+	process *proc.Process
+}
+
+// New prepares a cluster: certificates, ports, kubeconfig. Nothing runs yet.
+func New(cfg Config) (*Cluster, error) {
+	c := &Cluster{cfg: cfg}
+	var err error
+	if c.ca, err = newAuthority(cfg.Name + "-ca"); err != nil {
+		return nil, err
+	}
+	if err := c.pkiFiles(); err != nil {
+		return nil, err
+	}
+	if err := c.plan(); err != nil {
+		return nil, err
+	}
+	admin, err := c.ca.issue(pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}})
+	if err != nil {
+		return nil, err
+	}
+	return c, clientcmd.WriteToFile(c.kubeconfig(admin), c.Kubeconfig())
+}
+
+// Kubeconfig is the path of the administrator's kubeconfig; certificates are
+// inline in it.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.cfg.Dir, "kubeconfig") }
+
+// URL of the API server.
+func (c *Cluster) URL() string { return "https://" + c.address() }
+
+func (c *Cluster) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(c.apiPort)) }
+
+// APIPort is the port of the API server on 127.0.0.1.
+func (c *Cluster) APIPort() int { return c.apiPort }
+
+// EtcdPort is the client port of etcd on 127.0.0.1; it speaks plain HTTP.
+func (c *Cluster) EtcdPort() int { return c.etcdPort }
+
+// RESTConfig is the administrator's, with a rate limit that no test runs into.
+func (c *Cluster) RESTConfig() (*rest.Config, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS, cfg.Burst = 1000, 1000
+	return cfg, nil
+}
+
+// NewServingCert issues a certificate of the cluster's CA for a server that is
+// reached by the given DNS names and IP addresses.
+func (c *Cluster) NewServingCert(commonName string, names ...string) (KeyPair, error) {
+	return c.ca.issue(pkix.Name{CommonName: commonName}, names...)
+}
+
+// NewClientConfig makes a client of the cluster that is the given user with the
+// given groups.
+func (c *Cluster) NewClientConfig(user string, groups ...string) (*rest.Config, error) {
+	pair, err := c.ca.issue(pkix.Name{CommonName: user, Organization: groups})
+	if err != nil {
+		return nil, err
+	}
+	return clientcmd.NewDefaultClientConfig(c.kubeconfig(pair), nil).ClientConfig()
+}
+
+// CA is the cluster's CA certificate in PEM form.
+func (c *Cluster) CA() []byte { return c.ca.CertPEM }
+
+// Start runs all components and waits until each is ready.
+func (c *Cluster) Start(ctx context.Context) error {
+	for _, comp := range c.components {
+		if err := c.start(ctx, comp); err != nil {
+			return err
+		}
+	}
+	return c.allowKubeletCalls(ctx)
+}
+
+// Restart ends the component, or all of them for the empty name, and starts it
+// again.
+func (c *Cluster) Restart(ctx context.Context, name string) error {
+	for _, comp := range c.components {
+		if name != "" && comp.name != name {
+			continue
+		}
+		if comp.process != nil && comp.process.Running() {
+			comp.process.Stop(10 * time.Second)
+		}
+		if err := c.start(ctx, comp); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Processes returns the process of each component by name.
+func (c *Cluster) Processes() map[string]*proc.Process {
+	out := map[string]*proc.Process{}
+	for _, comp := range c.components {
+		if comp.process != nil {
+			out[comp.name] = comp.process
+		}
+	}
+	return out
+}
+
+func (c *Cluster) start(ctx context.Context, comp *component) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	p, err := c.cfg.Group.Start(proc.Spec{
+		Name: c.cfg.Name + "/" + comp.name,
+		Path: c.cfg.Binary,
+		Args: append([]string{comp.name}, comp.args...),
+		Env:  processEnv(),
+		Log:  filepath.Join(c.cfg.Dir, comp.name+".log"),
+	})
+	if err != nil {
+		return err
+	}
+	comp.process = p
+	return p.WaitFor(ctx, comp.ready)
+}
+
+// processEnv is the environment of a component. Garbage is collected a little
+// earlier than by default, because five control planes share one machine.
+func processEnv() []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GOGC=50"}
+}
+
+// allowKubeletCalls lets the API server's client certificate use the kubelet
+// API, as kubeadm does.
+func (c *Cluster) allowKubeletCalls(ctx context.Context) error {
+	cfg, err := c.RESTConfig()
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: kubeletClientName},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:kubelet-api-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: kubeletClientName}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("%s: allow the API server to call kubelets: %w", c.cfg.Name, err)
+	}
+	return nil
+}
+
+func (c *Cluster) kubeconfig(user KeyPair) clientcmdapi.Config {
+	name := c.cfg.Name
+	return clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: c.URL(), CertificateAuthorityData: c.ca.CertPEM}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {ClientCertificateData: user.Cert, ClientKeyData: user.Key}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	}
+}

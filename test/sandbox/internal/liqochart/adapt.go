@@ -1,0 +1,108 @@
+package liqochart
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// HostPorts are the ports of Liqo's components, which share one loopback.
+type HostPorts struct {
+	Webhook, WebhookHealth, ControllerManagerHealth, IPAM int
+}
+
+// WebhookSecret holds the certificate that Liqo's webhook serves.
+const WebhookSecret = "sandbox-webhook-serving"
+
+// Adapt changes rendered objects for host processes, and nothing but that:
+// ports of their own instead of those every pod may use, webhooks reached by
+// URL because there is no kube-proxy for the API server to reach Services
+// through, and the webhook's certificate from a Secret.
+func Adapt(objects []*unstructured.Unstructured, ports HostPorts, ca []byte) error {
+	for _, o := range objects {
+		var err error
+		switch o.GetKind() {
+		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
+			err = webhooksByURL(o, ports.Webhook, ca)
+		case "Deployment":
+			err = adaptDeployment(o, ports)
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+func webhooksByURL(o *unstructured.Unstructured, port int, ca []byte) error {
+	hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+	if err != nil {
+		return err
+	}
+	for _, h := range hooks {
+		hook := h.(map[string]any)
+		path, _, err := unstructured.NestedString(hook, "clientConfig", "service", "path")
+		if err != nil {
+			return err
+		}
+		hook["clientConfig"] = map[string]any{
+			"url":      fmt.Sprintf("https://127.0.0.1:%d%s", port, path),
+			"caBundle": base64.StdEncoding.EncodeToString(ca),
+		}
+	}
+	return unstructured.SetNestedSlice(o.Object, hooks, "webhooks")
+}
+
+func adaptDeployment(o *unstructured.Unstructured, ports HostPorts) error {
+	raw, _, err := unstructured.NestedMap(o.Object, "spec", "template", "spec")
+	if err != nil {
+		return err
+	}
+	var pod corev1.PodSpec
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &pod); err != nil {
+		return err
+	}
+	c := &pod.Containers[0]
+	var health int
+	switch o.GetName() {
+	case "liqo-controller-manager":
+		health = ports.ControllerManagerHealth
+		c.Args = append(c.Args, "--metrics-address=0", fmt.Sprintf("--health-probe-address=127.0.0.1:%d", health))
+		replaceArg(c.Args, "--ipam-server=", fmt.Sprintf("127.0.0.1:%d", ports.IPAM))
+	case "liqo-webhook":
+		health = ports.WebhookHealth
+		c.Args = append(c.Args, "--metrics-address=0", fmt.Sprintf("--health-probe-address=127.0.0.1:%d", health))
+		c.Args = slices.DeleteFunc(c.Args, func(a string) bool { return strings.HasPrefix(a, "--secret-name=") })
+		pod.Volumes[0].VolumeSource = corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: WebhookSecret}}
+		c.VolumeMounts[0].MountPath = "/tmp/k8s-webhook-server/serving-certs"
+	case "liqo-crd-replicator":
+		c.Args = append(c.Args, "--metrics-address=0")
+	case "liqo-ipam":
+		replaceArg(c.Args, "--port=", fmt.Sprint(ports.IPAM))
+		c.ReadinessProbe.GRPC.Port = int32(ports.IPAM)
+	}
+	c.LivenessProbe = nil
+	for i := range c.Ports {
+		if c.Ports[i].Name == "healthz" {
+			c.Ports[i].ContainerPort = int32(health)
+		}
+	}
+	changed, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pod)
+	if err != nil {
+		return err
+	}
+	return unstructured.SetNestedMap(o.Object, changed, "spec", "template", "spec")
+}
+
+func replaceArg(args []string, prefix, value string) {
+	for i := range args {
+		if strings.HasPrefix(args[i], prefix) {
+			args[i] = prefix + value
+		}
+	}
+}

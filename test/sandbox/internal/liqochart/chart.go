@@ -1,0 +1,131 @@
+// Package liqochart installs Liqo's own Helm chart into a cluster of the
+// sandbox: all CRDs, RBAC, webhooks and Deployments as the chart renders them,
+// less what needs a kernel or a container engine, with the few changes that
+// pods on a shared loopback need.
+package liqochart
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Namespace that Liqo is installed in.
+const Namespace = "liqo"
+
+// Render renders the chart in Liqo's source tree with the given values and
+// returns its objects: CRDs first, webhook configurations last.
+func Render(source string, values map[string]any) ([]*unstructured.Unstructured, error) {
+	chart, err := loader.LoadDir(filepath.Join(source, "deployments", "liqo"))
+	if err != nil {
+		return nil, err
+	}
+	release := chartutil.ReleaseOptions{Name: "liqo", Namespace: Namespace, IsInstall: true}
+	merged, err := chartutil.ToRenderValues(chart, values, release, chartutil.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(chart, merged)
+	if err != nil {
+		return nil, err
+	}
+	var objects, last []*unstructured.Unstructured
+	for name, text := range files {
+		if !strings.HasSuffix(name, ".yaml") {
+			continue
+		}
+		parsed, err := parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		for _, o := range parsed {
+			if strings.HasSuffix(o.GetKind(), "WebhookConfiguration") {
+				last = append(last, o)
+			} else {
+				objects = append(objects, o)
+			}
+		}
+	}
+	return append(objects, last...), nil
+}
+
+// CRDs returns Liqo's CustomResourceDefinitions.
+func CRDs(source string) ([]*unstructured.Unstructured, error) {
+	chart, err := loader.LoadDir(filepath.Join(source, "deployments", "liqo", "charts", "liqo-crds"))
+	if err != nil {
+		return nil, err
+	}
+	var out []*unstructured.Unstructured
+	for _, f := range chart.CRDObjects() {
+		parsed, err := parse(string(f.File.Data))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name, err)
+		}
+		out = append(out, parsed...)
+	}
+	return out, nil
+}
+
+func parse(text string) ([]*unstructured.Unstructured, error) {
+	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
+	var out []*unstructured.Unstructured
+	for {
+		var o unstructured.Unstructured
+		switch err := decoder.Decode(&o.Object); {
+		case err == io.EOF:
+			return out, nil
+		case err != nil:
+			return nil, err
+		case len(o.Object) > 0:
+			out = append(out, &o)
+		}
+	}
+}
+
+// Keep drops what a sandbox cannot run or does not want: DaemonSets, Jobs and
+// CronJobs, kernel configuration, the hooks of an uninstallation, and the
+// webhook's certificate, which the sandbox issues itself.
+func Keep(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	drop := map[string]bool{
+		"DaemonSet": true, "Job": true, "CronJob": true, "FirewallConfiguration": true, "StorageClass": true,
+		"CustomResourceDefinition": true, "APIService": true,
+	}
+	var out []*unstructured.Unstructured
+	for _, o := range objects {
+		if drop[o.GetKind()] || strings.Contains(o.GetName(), "pre-delete") || o.GetName() == "liqo-webhook-certs" {
+			continue
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// Apply writes the objects by server-side apply. Namespaced objects without a
+// namespace go to Liqo's.
+func Apply(ctx context.Context, cl client.Client, objects []*unstructured.Unstructured) error {
+	for _, o := range objects {
+		o = o.DeepCopy()
+		namespaced, err := cl.IsObjectNamespaced(o)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		if namespaced && o.GetNamespace() == "" {
+			o.SetNamespace(Namespace)
+		}
+		err = cl.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("sandbox"), client.ForceOwnership)
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}

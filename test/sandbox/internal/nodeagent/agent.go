@@ -1,0 +1,290 @@
+package nodeagent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/ports"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
+)
+
+// Taint keeps pods that do not ask for it off the agent's node.
+const Taint = "sandbox.liqo-broker-vk/host"
+
+// NodeLabel marks the agent's node.
+const NodeLabel = "sandbox.liqo-broker-vk/host"
+
+const (
+	leaseDuration  = 40 * time.Second
+	heartbeatEvery = 10 * time.Second
+	callTimeout    = 10 * time.Second
+)
+
+// Image is what the agent runs for an image name.
+type Image struct {
+	// Binary is run whatever path the container's command names; the command's
+	// last element remains visible to it as its own name.
+	Binary string
+	// HostArgs returns arguments appended to those of the pod, which give the
+	// process ports of its own; nil for none.
+	HostArgs func(command string, freePort func() (int, error)) ([]string, error)
+}
+
+// Config says what the agent serves.
+type Config struct {
+	Cluster string
+	// NodeName is the agent's Node.
+	NodeName string
+	Client   kubernetes.Interface
+	// APIPort is where pods find the API server on 127.0.0.1.
+	APIPort int
+	// Contain is the binary of cmd/contain.
+	Contain string
+	// Dir holds a directory for each pod, LogDir the log of each container.
+	Dir, LogDir string
+	Images      map[string]Image
+	Group       *proc.Group
+	Ports       *ports.Pool
+}
+
+// Agent runs pods.
+type Agent struct {
+	cfg Config
+
+	mu   sync.Mutex
+	pods map[types.UID]*podWorker
+	// held are the components that Kill stopped: they stay down until Restart.
+	held map[string]bool
+}
+
+// New returns an agent that does nothing before Run.
+func New(cfg Config) *Agent {
+	return &Agent{cfg: cfg, pods: map[types.UID]*podWorker{}, held: map[string]bool{}}
+}
+
+// Run serves until ctx ends, then ends every process and returns.
+func (a *Agent) Run(ctx context.Context) error {
+	if err := a.register(ctx); err != nil {
+		return fmt.Errorf("node %s: %w", a.cfg.NodeName, err)
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(a.cfg.Client, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", a.cfg.NodeName).String()
+		}))
+	informer := factory.Core().V1().Pods().Informer()
+	var workers sync.WaitGroup
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { a.observe(ctx, &workers, obj.(*corev1.Pod)) },
+		UpdateFunc: func(_, obj any) { a.observe(ctx, &workers, obj.(*corev1.Pod)) },
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			a.forget(obj.(*corev1.Pod))
+		},
+	})
+	if err != nil {
+		return err
+	}
+	factory.Start(ctx.Done())
+	a.heartbeats(ctx)
+	factory.Shutdown()
+	workers.Wait()
+	return nil
+}
+
+// observe hands the newest state of a pod to its worker, which it starts for a
+// pod not seen before.
+func (a *Agent) observe(ctx context.Context, workers *sync.WaitGroup, pod *corev1.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w, ok := a.pods[pod.UID]
+	if !ok {
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			return
+		}
+		w = newPodWorker(a, pod)
+		a.pods[pod.UID] = w
+		workers.Add(1)
+		go func() {
+			defer workers.Done()
+			w.run(ctx)
+		}()
+	}
+	if pod.DeletionTimestamp != nil {
+		w.terminate(ptr.Deref(pod.DeletionGracePeriodSeconds, 30))
+	}
+}
+
+// forget ends the worker of a pod that is gone, also by force.
+func (a *Agent) forget(pod *corev1.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if w, ok := a.pods[pod.UID]; ok {
+		w.terminate(0)
+		delete(a.pods, pod.UID)
+	}
+}
+
+// register creates the Node and reports it Ready.
+func (a *Agent) register(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: a.cfg.NodeName,
+			Labels: map[string]string{
+				corev1.LabelHostname: a.cfg.NodeName, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64", NodeLabel: "true",
+			},
+		},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: Taint, Effect: corev1.TaintEffectNoSchedule}}},
+	}
+	node, err := a.cfg.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("64"),
+		corev1.ResourceMemory: resource.MustParse("256Gi"),
+		corev1.ResourcePods:   resource.MustParse("110"),
+	}
+	node.Status = corev1.NodeStatus{
+		Capacity: capacity, Allocatable: capacity,
+		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
+		Conditions: []corev1.NodeCondition{readyCondition()},
+	}
+	_, err = a.cfg.Client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	return err
+}
+
+func readyCondition() corev1.NodeCondition {
+	now := metav1.Now()
+	return corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "AgentReady",
+		Message: "the sandbox's node agent runs", LastHeartbeatTime: now, LastTransitionTime: now,
+	}
+}
+
+// heartbeats renews the node's lease, and repeats the status reports that
+// failed, until ctx ends.
+func (a *Agent) heartbeats(ctx context.Context) {
+	tick := time.NewTicker(heartbeatEvery)
+	defer tick.Stop()
+	for {
+		a.renew(ctx)
+		for _, w := range a.workers() {
+			if w.stale.Load() {
+				w.report(ctx)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (a *Agent) workers() []*podWorker {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Values(a.pods))
+}
+
+func (a *Agent) renew(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	leases := a.cfg.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	spec := coordinationv1.LeaseSpec{
+		HolderIdentity:       ptr.To(a.cfg.NodeName),
+		LeaseDurationSeconds: ptr.To(int32(leaseDuration.Seconds())),
+		RenewTime:            ptr.To(metav1.NowMicro()),
+	}
+	lease, err := leases.Get(ctx, a.cfg.NodeName, metav1.GetOptions{})
+	if err != nil {
+		_, _ = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: a.cfg.NodeName}, Spec: spec}, metav1.CreateOptions{})
+		return
+	}
+	lease.Spec = spec
+	_, _ = leases.Update(ctx, lease, metav1.UpdateOptions{})
+}
+
+// Processes returns the running processes of each component. A component is a
+// Deployment's name, or the name of a pod that no Deployment owns.
+func (a *Agent) Processes() map[string][]*proc.Process {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := map[string][]*proc.Process{}
+	for _, w := range a.pods {
+		out[w.component] = append(out[w.component], w.processes()...)
+	}
+	return out
+}
+
+// Kill ends the component's processes by SIGKILL; they are not run again until
+// Restart.
+func (a *Agent) Kill(component string) {
+	a.mu.Lock()
+	a.held[component] = true
+	a.mu.Unlock()
+	for _, p := range a.Processes()[component] {
+		p.Kill()
+	}
+}
+
+// Restart ends the component's processes, if any run, and runs them anew.
+func (a *Agent) Restart(component string) {
+	for _, p := range a.Processes()[component] {
+		p.Stop(10 * time.Second)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.held, component)
+	for _, w := range a.pods {
+		if w.component == component {
+			w.kick()
+		}
+	}
+}
+
+// Held returns the components that Kill stopped.
+func (a *Agent) Held() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Sorted(maps.Keys(a.held))
+}
+
+func (a *Agent) isHeld(component string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.held[component]
+}
+
+// componentOf names what a pod belongs to. A Deployment's ReplicaSet is called
+// as the Deployment, a dash and the pod template's hash.
+func componentOf(pod *corev1.Pod) string {
+	owner := metav1.GetControllerOf(pod)
+	hash := pod.Labels["pod-template-hash"]
+	if owner == nil || owner.Kind != "ReplicaSet" || hash == "" {
+		return pod.Name
+	}
+	return owner.Name[:len(owner.Name)-len(hash)-1]
+}
+
+func (a *Agent) podDir(pod *corev1.Pod) string { return filepath.Join(a.cfg.Dir, string(pod.UID)) }

@@ -1,0 +1,189 @@
+package nodeagent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
+)
+
+// startContainer prepares a container's files and runs its process.
+func (w *podWorker) startContainer(ctx context.Context, c *container) (*proc.Process, error) {
+	image, ok := w.agent.cfg.Images[c.spec.Image]
+	if !ok {
+		known := make([]string, 0, len(w.agent.cfg.Images))
+		for name := range w.agent.cfg.Images {
+			known = append(known, name)
+		}
+		sort.Strings(known)
+		return nil, fmt.Errorf("no image %q; the sandbox knows %s", c.spec.Image, strings.Join(known, ", "))
+	}
+	env, err := w.environment(ctx, c.spec)
+	if err != nil {
+		return nil, err
+	}
+	binds, err := w.mounts(ctx, c.spec)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.spec.Command) == 0 {
+		return nil, fmt.Errorf("container %s has no command, and its image names none here", c.spec.Name)
+	}
+	args := expandAll(slices.Concat(c.spec.Command[1:], c.spec.Args), env)
+	if image.HostArgs != nil {
+		extra, err := image.HostArgs(filepath.Base(c.spec.Command[0]), w.agent.cfg.Ports.Free)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, extra...)
+	}
+	p, err := w.agent.cfg.Group.Start(proc.Spec{
+		Name:    w.agent.cfg.Cluster + "/" + w.component,
+		Path:    w.agent.cfg.Contain,
+		Args:    slices.Concat(binds, []string{"--", image.Binary, c.spec.Command[0]}, args),
+		Env:     env,
+		Log:     filepath.Join(w.agent.cfg.LogDir, w.pod.Name+"-"+c.spec.Name+".log"),
+		Private: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	c.process = p
+	c.status = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+	w.mu.Unlock()
+	w.report(ctx)
+	return p, nil
+}
+
+// environment resolves the container's variables, in the order that later ones
+// may refer to earlier ones, with what every pod gets in front.
+func (w *podWorker) environment(ctx context.Context, c corev1.Container) ([]string, error) {
+	env := []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOSTNAME=" + w.pod.Name,
+		"KUBERNETES_SERVICE_HOST=127.0.0.1",
+		"KUBERNETES_SERVICE_PORT=" + strconv.Itoa(w.agent.cfg.APIPort),
+		"KUBERNETES_SERVICE_PORT_HTTPS=" + strconv.Itoa(w.agent.cfg.APIPort),
+	}
+	for _, v := range c.Env {
+		value := expand(v.Value, env)
+		if v.ValueFrom != nil {
+			var err error
+			if value, err = w.valueFrom(ctx, v.ValueFrom); err != nil {
+				return nil, fmt.Errorf("variable %s: %w", v.Name, err)
+			}
+		}
+		env = append(env, v.Name+"="+value)
+	}
+	return env, nil
+}
+
+func (w *podWorker) valueFrom(ctx context.Context, src *corev1.EnvVarSource) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	core := w.agent.cfg.Client.CoreV1()
+	switch {
+	case src.FieldRef != nil:
+		return w.field(src.FieldRef.FieldPath)
+	case src.ConfigMapKeyRef != nil:
+		cm, err := core.ConfigMaps(w.pod.Namespace).Get(ctx, src.ConfigMapKeyRef.Name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		return cm.Data[src.ConfigMapKeyRef.Key], nil
+	case src.SecretKeyRef != nil:
+		s, err := core.Secrets(w.pod.Namespace).Get(ctx, src.SecretKeyRef.Name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		return string(s.Data[src.SecretKeyRef.Key]), nil
+	}
+	return "", fmt.Errorf("this kind of source is not supported by the sandbox's node agent")
+}
+
+func (w *podWorker) field(path string) (string, error) {
+	switch path {
+	case "metadata.name":
+		return w.pod.Name, nil
+	case "metadata.namespace":
+		return w.pod.Namespace, nil
+	case "metadata.uid":
+		return string(w.pod.UID), nil
+	case "spec.nodeName":
+		return w.pod.Spec.NodeName, nil
+	case "spec.serviceAccountName":
+		return w.pod.Spec.ServiceAccountName, nil
+	case "status.podIP", "status.hostIP":
+		return "127.0.0.1", nil
+	}
+	return "", fmt.Errorf("field %s is not supported by the sandbox's node agent", path)
+}
+
+// mounts writes the pod's volumes and returns the binds of a container: /tmp of
+// its own, and its volume mounts.
+func (w *podWorker) mounts(ctx context.Context, c corev1.Container) ([]string, error) {
+	base := w.agent.podDir(w.pod)
+	tmp := filepath.Join(base, "tmp-"+c.Name)
+	if err := os.MkdirAll(tmp, 0o700); err != nil {
+		return nil, err
+	}
+	binds := []string{"--bind=" + tmp + ":/tmp"}
+	for _, m := range c.VolumeMounts {
+		if !strings.HasPrefix(m.MountPath, "/tmp/") && !strings.HasPrefix(m.MountPath, "/var/run/") && !strings.HasPrefix(m.MountPath, "/run/") {
+			return nil, fmt.Errorf("mount path %s: only paths below /tmp and /run can be mounted here", m.MountPath)
+		}
+		i := slices.IndexFunc(w.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
+		if i < 0 {
+			return nil, fmt.Errorf("no volume %q", m.Name)
+		}
+		dir := filepath.Join(base, "volume-"+m.Name)
+		if err := w.writeVolume(ctx, w.pod.Spec.Volumes[i], dir); err != nil {
+			return nil, fmt.Errorf("volume %s: %w", m.Name, err)
+		}
+		binds = append(binds, "--bind="+dir+":"+m.MountPath)
+	}
+	return binds, nil
+}
+
+// expandAll replaces $(NAME) as Kubernetes does; unknown names stay as they are.
+func expandAll(args, env []string) []string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		out[i] = expand(a, env)
+	}
+	return out
+}
+
+func expand(s string, env []string) string {
+	var b strings.Builder
+	for {
+		start := strings.Index(s, "$(")
+		if start < 0 {
+			break
+		}
+		end := strings.IndexByte(s[start:], ')')
+		if end < 0 {
+			break
+		}
+		name, whole := s[start+2:start+end], s[start:start+end+1]
+		b.WriteString(s[:start])
+		if i := slices.IndexFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") }); i >= 0 {
+			b.WriteString(env[i][len(name)+1:])
+		} else {
+			b.WriteString(whole)
+		}
+		s = s[start+end+1:]
+	}
+	b.WriteString(s)
+	return b.String()
+}

@@ -1,0 +1,157 @@
+package nodeagent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// report writes the pod's status. One that fails, as while the API server is
+// frozen, is repeated with the next heartbeat.
+func (w *podWorker) report(ctx context.Context) {
+	patch, err := json.Marshal(map[string]any{"status": w.status()})
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = w.agent.cfg.Client.CoreV1().Pods(w.pod.Namespace).Patch(ctx, w.pod.Name,
+		types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	w.stale.Store(err != nil && !apierrors.IsNotFound(err))
+}
+
+func (w *podWorker) status() corev1.PodStatus {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := corev1.PodStatus{
+		Phase: corev1.PodPending, HostIP: "127.0.0.1", PodIP: "127.0.0.1",
+		PodIPs: []corev1.PodIP{{IP: "127.0.0.1"}}, StartTime: &w.startTime,
+	}
+	ready, ended, failed := true, 0, 0
+	for _, c := range w.containers {
+		started := c.status.Running != nil
+		ready = ready && c.ready
+		if started || c.restarts > 0 {
+			s.Phase = corev1.PodRunning
+		}
+		if t := c.status.Terminated; t != nil {
+			ended++
+			if t.ExitCode != 0 {
+				failed++
+			}
+		}
+		s.ContainerStatuses = append(s.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.spec.Name, Image: c.spec.Image, ImageID: c.spec.Image, Ready: c.ready, Started: &started,
+			RestartCount: c.restarts, State: c.status, LastTerminationState: c.last,
+		})
+	}
+	switch {
+	case ended == len(w.containers) && failed > 0:
+		s.Phase = corev1.PodFailed
+	case ended == len(w.containers):
+		s.Phase = corev1.PodSucceeded
+	}
+	for _, t := range []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		status := corev1.ConditionTrue
+		if t != corev1.PodInitialized && !ready {
+			status = corev1.ConditionFalse
+		}
+		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: t, Status: status, LastTransitionTime: metav1.Now()})
+	}
+	return s
+}
+
+// probe reports the container ready: at once when it has no readiness probe,
+// else as the probe answers.
+func (w *podWorker) probe(ctx context.Context, c *container) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ready := c.spec.ReadinessProbe == nil || probeOnce(ctx, c.spec) == nil
+		if ctx.Err() != nil {
+			return
+		}
+		w.mu.Lock()
+		changed := c.ready != ready
+		c.ready = ready
+		w.mu.Unlock()
+		if changed {
+			w.report(ctx)
+		}
+		if c.spec.ReadinessProbe == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// probeOnce runs an HTTP probe as written, and checks for any other kind only
+// that something listens on the port.
+func probeOnce(ctx context.Context, c corev1.Container) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	p := c.ReadinessProbe
+	switch {
+	case p.HTTPGet != nil:
+		port, err := portNumber(c, p.HTTPGet.Port)
+		if err != nil {
+			return err
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, p.HTTPGet.Path), nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		if resp.StatusCode >= http.StatusBadRequest {
+			return fmt.Errorf("%s", resp.Status)
+		}
+		return nil
+	case p.GRPC != nil:
+		return dial(ctx, int(p.GRPC.Port))
+	case p.TCPSocket != nil:
+		port, err := portNumber(c, p.TCPSocket.Port)
+		if err != nil {
+			return err
+		}
+		return dial(ctx, port)
+	}
+	return nil
+}
+
+func dial(ctx context.Context, port int) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+func portNumber(c corev1.Container, port intstr.IntOrString) (int, error) {
+	if port.Type == intstr.Int {
+		return port.IntValue(), nil
+	}
+	for _, p := range c.Ports {
+		if p.Name == port.StrVal {
+			return int(p.ContainerPort), nil
+		}
+	}
+	return 0, fmt.Errorf("container %s has no port %q", c.Name, port.StrVal)
+}

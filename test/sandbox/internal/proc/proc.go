@@ -1,0 +1,252 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Spec is what to run.
+type Spec struct {
+	// Name identifies the process among those of one Group.
+	Name string
+	Path string
+	Args []string
+	// Env is the whole environment; nothing is inherited.
+	Env []string
+	// Log is the file that standard output and error are appended to.
+	Log string
+	// Private gives the process a mount namespace of its own.
+	Private bool
+}
+
+// Group starts processes and ends them together. Its methods may be called from
+// several goroutines.
+type Group struct {
+	records string
+	start   chan startRequest
+	stop    chan struct{}
+
+	mu   sync.Mutex
+	live map[*Process]struct{}
+}
+
+type startRequest struct {
+	cmd  *exec.Cmd
+	done chan error
+}
+
+// NewGroup returns a group that records its processes in the directory records,
+// which must exist.
+func NewGroup(records string) *Group {
+	g := &Group{
+		records: records,
+		start:   make(chan startRequest),
+		stop:    make(chan struct{}),
+		live:    map[*Process]struct{}{},
+	}
+	go g.startLoop()
+	return g
+}
+
+// startLoop starts all processes from one thread that never ends before the
+// group does: the kernel sends the parent-death signal when the *thread* that
+// forked dies, not the process.
+func (g *Group) startLoop() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for {
+		select {
+		case r := <-g.start:
+			r.done <- r.cmd.Start()
+		case <-g.stop:
+			return
+		}
+	}
+}
+
+// Process is one started process.
+type Process struct {
+	Spec Spec
+	PID  int
+	// Done is closed when the process has ended; Err then tells how.
+	Done chan struct{}
+
+	group *Group
+	err   error
+}
+
+// Start runs spec. The returned process has been recorded.
+func (g *Group) Start(spec Spec) (*Process, error) {
+	log, err := os.OpenFile(spec.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+
+	cmd := exec.Command(spec.Path, spec.Args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = spec.Env, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if spec.Private {
+		privateMounts(cmd.SysProcAttr)
+	}
+	r := startRequest{cmd: cmd, done: make(chan error, 1)}
+	select {
+	case g.start <- r:
+	case <-g.stop:
+		return nil, fmt.Errorf("%s: the group has ended", spec.Name)
+	}
+	if err := <-r.done; err != nil {
+		return nil, fmt.Errorf("%s: %w", spec.Name, err)
+	}
+
+	p := &Process{Spec: spec, PID: cmd.Process.Pid, Done: make(chan struct{}), group: g}
+	g.mu.Lock()
+	g.live[p] = struct{}{}
+	g.mu.Unlock()
+	if err := g.record(p); err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return nil, err
+	}
+	go func() {
+		p.err = cmd.Wait()
+		g.mu.Lock()
+		delete(g.live, p)
+		g.mu.Unlock()
+		_ = os.Remove(g.recordPath(p))
+		close(p.Done)
+	}()
+	return p, nil
+}
+
+// privateMounts asks for a mount namespace, and for a user namespace in which
+// one may mount when the caller is not root.
+func privateMounts(attr *syscall.SysProcAttr) {
+	attr.Cloneflags |= syscall.CLONE_NEWNS
+	if os.Getuid() == 0 {
+		return
+	}
+	attr.Cloneflags |= syscall.CLONE_NEWUSER
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+}
+
+// Err tells how a process that is Done ended; nil is exit code 0.
+func (p *Process) Err() error {
+	<-p.Done
+	return p.err
+}
+
+// Running reports whether the process has not ended yet.
+func (p *Process) Running() bool {
+	select {
+	case <-p.Done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Signal sends sig; a process that has ended is no error.
+func (p *Process) Signal(sig syscall.Signal) error {
+	if !p.Running() {
+		return nil
+	}
+	if err := syscall.Kill(p.PID, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("%s: %w", p.Spec.Name, err)
+	}
+	return nil
+}
+
+// Stop asks the process to end, and kills it after grace.
+func (p *Process) Stop(grace time.Duration) {
+	_ = p.Signal(syscall.SIGTERM)
+	_ = p.Signal(syscall.SIGCONT)
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-p.Done:
+	case <-timer.C:
+		p.Kill()
+	}
+}
+
+// Kill ends the process at once and waits until it is gone.
+func (p *Process) Kill() {
+	_ = p.Signal(syscall.SIGKILL)
+	<-p.Done
+}
+
+// Failure describes a process that has ended unexpectedly: how, where its log
+// is, and the log's last lines.
+func (p *Process) Failure() error {
+	return fmt.Errorf("%s ended: %v\nlast lines of %s:\n%s", p.Spec.Name, p.Err(), p.Spec.Log, Tail(p.Spec.Log, 15))
+}
+
+// Live returns the processes that have not ended.
+func (g *Group) Live() []*Process {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := make([]*Process, 0, len(g.live))
+	for p := range g.live {
+		out = append(out, p)
+	}
+	return out
+}
+
+// Close kills every process of the group and waits for them.
+func (g *Group) Close() {
+	close(g.stop)
+	for _, p := range g.Live() {
+		_ = p.Signal(syscall.SIGKILL)
+	}
+	for _, p := range g.Live() {
+		<-p.Done
+	}
+}
+
+// Tail returns the last n lines of a file, indented, or why it cannot be read.
+func Tail(path string, n int) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "  " + err.Error()
+	}
+	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	if len(lines) > n {
+		lines = lines[len(lines)-n:]
+	}
+	return "  " + strings.Join(lines, "\n  ")
+}
+
+// WaitFor polls ready until it answers nil. It gives up when the process ends,
+// and when ctx does, with the last answer of ready.
+func (p *Process) WaitFor(ctx context.Context, ready func(context.Context) error) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.Done:
+			return p.Failure()
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %w\nlast lines of %s:\n%s", p.Spec.Name, err, p.Spec.Log, Tail(p.Spec.Log, 15))
+		case <-tick.C:
+		}
+	}
+}
+
+func (g *Group) recordPath(p *Process) string {
+	return filepath.Join(g.records, fmt.Sprintf("%d.json", p.PID))
+}

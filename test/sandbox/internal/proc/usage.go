@@ -1,0 +1,66 @@
+package proc
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// clockTick is USER_HZ, which is 100 on every Linux that Go supports.
+const clockTick = 100
+
+// Usage is what a process has used so far.
+type Usage struct {
+	// PSS is the proportional set size in bytes: pages shared by n processes
+	// count for 1/n in each, so the sum over processes is the real memory.
+	PSS int64
+	// RSS is the resident set size in bytes.
+	RSS int64
+	// CPU is the user and system time of all threads.
+	CPU time.Duration
+}
+
+// UsageOf reads what the process uses from /proc.
+func UsageOf(pid int) (Usage, error) {
+	var u Usage
+	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return u, err
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		fields := strings.Fields(s.Text())
+		if len(fields) < 2 {
+			continue
+		}
+		kb, err := strconv.ParseInt(fields[1], 10, 64)
+		if err != nil {
+			continue
+		}
+		switch fields[0] {
+		case "Pss:":
+			u.PSS = kb << 10
+		case "Rss:":
+			u.RSS = kb << 10
+		}
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return u, err
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	if len(fields) < 13 {
+		return u, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields)+2)
+	}
+	for _, s := range fields[11:13] { // utime and stime
+		ticks, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return u, err
+		}
+		u.CPU += time.Duration(ticks) * time.Second / clockTick
+	}
+	return u, nil
+}

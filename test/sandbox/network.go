@@ -1,0 +1,90 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+)
+
+// connectNetworks gives both clusters a Configuration of the other, waits until
+// Liqo has remapped its ranges, and reports the link up.
+//
+// There are no gateways: a Connection is all that Liqo's controllers look at to
+// call a network established, and nothing but a gateway ever writes it, so it
+// serves as the switch of the link.
+func connectNetworks(ctx context.Context, a, b *Cluster) error {
+	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
+	defer cancel()
+	for _, pair := range [][2]*Cluster{{a, b}, {b, a}} {
+		if err := pair[0].configureNetwork(ctx, pair[1].Name); err != nil {
+			return fmt.Errorf("network of %s to %s: %w", pair[0].Name, pair[1].Name, err)
+		}
+	}
+	return setLink(ctx, a, b, true)
+}
+
+func (c *Cluster) configureNetwork(ctx context.Context, remote string) error {
+	conf := &networkingv1beta1.Configuration{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: remote, Namespace: tenantNamespace(remote),
+			Labels: map[string]string{consts.RemoteClusterID: remote},
+		},
+		Spec: networkingv1beta1.ConfigurationSpec{Remote: networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterConfigCIDR{
+			Pod: []networkingv1beta1.CIDR{podCIDR}, External: []networkingv1beta1.CIDR{externalCIDR},
+		}}},
+	}
+	if err := c.Client.Create(ctx, conf); err != nil {
+		return err
+	}
+	return poll(ctx, func(ctx context.Context) error {
+		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(conf), conf); err != nil {
+			return err
+		}
+		if conf.Status.Remote == nil || len(conf.Status.Remote.CIDR.Pod) == 0 || len(conf.Status.Remote.CIDR.External) == 0 {
+			return fmt.Errorf("configuration %s is not remapped yet", conf.Name)
+		}
+		return nil
+	})
+}
+
+// setLink reports the link between two clusters up or down, on both sides.
+func setLink(ctx context.Context, a, b *Cluster, up bool) error {
+	for _, pair := range [][2]*Cluster{{a, b}, {b, a}} {
+		if err := pair[0].reportConnection(ctx, pair[1].Name, up); err != nil {
+			return fmt.Errorf("connection of %s to %s: %w", pair[0].Name, pair[1].Name, err)
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) reportConnection(ctx context.Context, remote string, up bool) error {
+	namespace := tenantNamespace(remote)
+	conn := &networkingv1beta1.Connection{
+		ObjectMeta: metav1.ObjectMeta{Name: remote, Namespace: namespace, Labels: map[string]string{consts.RemoteClusterID: remote}},
+		Spec: networkingv1beta1.ConnectionSpec{
+			Type: networkingv1beta1.ConnectionTypeServer,
+			GatewayRef: corev1.ObjectReference{
+				APIVersion: networkingv1beta1.GroupVersion.String(), Kind: networkingv1beta1.WgGatewayServerKind,
+				Name: remote, Namespace: namespace,
+			},
+		},
+	}
+	if err := c.Client.Create(ctx, conn); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(conn), conn); err != nil {
+		return err
+	}
+	conn.Status.Value = networkingv1beta1.ConnectionError
+	if up {
+		conn.Status.Value = networkingv1beta1.Connected
+	}
+	return c.Client.Status().Update(ctx, conn)
+}

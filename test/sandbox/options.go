@@ -1,0 +1,102 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+)
+
+// Names of the images that the sandbox knows.
+const (
+	// ImageOurs is this repository's virtual kubelet.
+	ImageOurs = "liqo-broker-vk:dev"
+	// ImageStock is Liqo's own, under the name that Liqo's chart gives it.
+	ImageStock = "ghcr.io/liqotech/virtual-kubelet:v1.2.0"
+)
+
+// Broker is the name of the broker cluster.
+const Broker = "broker"
+
+// Consumer is the name of the i-th consumer cluster, counted from 1.
+func Consumer(i int) string { return fmt.Sprintf("consumer%d", i) }
+
+// Provider is the name of the i-th provider cluster, counted from 1.
+func Provider(i int) string { return fmt.Sprintf("provider%d", i) }
+
+// Slice is what a ResourceSlice asks for; a quantity left empty is not asked for.
+type Slice struct{ CPU, Memory, Pods string }
+
+// Options say what federation to make. The zero value of a field means its
+// default.
+type Options struct {
+	// Name tells sandboxes on one machine apart; default "default".
+	Name string
+	// Consumers is how many consumer clusters peer with the broker; default 1.
+	Consumers int
+	// Providers is how many provider clusters the broker peers with; default 3.
+	Providers int
+	// Networking also runs Liqo's ipam and networking controllers.
+	Networking bool
+	// Image is the virtual kubelet of all clusters; default ImageOurs.
+	Image string
+	// ProviderSlice is granted to the broker by each provider; default 16 CPUs,
+	// 64Gi, 600 pods.
+	ProviderSlice Slice
+	// ConsumerSlice is granted to each consumer by the broker; default 48 CPUs,
+	// 192Gi, 1800 pods.
+	ConsumerSlice Slice
+	// Progress is told what happens, a line at a time; default nobody.
+	Progress func(format string, args ...any)
+}
+
+// Limits of what one machine carries.
+const (
+	maxConsumers = 8
+	maxProviders = 16
+)
+
+var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$`)
+
+// complete fills in defaults.
+func (o *Options) complete() {
+	setDefault(&o.Name, "default")
+	setDefault(&o.Consumers, 1)
+	setDefault(&o.Providers, 3)
+	setDefault(&o.Image, ImageOurs)
+	setDefault(&o.ProviderSlice, Slice{CPU: "16", Memory: "64Gi", Pods: "600"})
+	setDefault(&o.ConsumerSlice, Slice{CPU: "48", Memory: "192Gi", Pods: "1800"})
+	if o.Progress == nil {
+		o.Progress = func(string, ...any) {}
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate reports what Up would refuse, before anything starts.
+func (o Options) Validate() error {
+	o.complete()
+	return o.validate()
+}
+
+// validate reports every fault at once, by the name of the command's flag.
+func (o *Options) validate() error {
+	var errs []error
+	if !validName.MatchString(o.Name) {
+		errs = append(errs, fmt.Errorf("--name=%q: use lower-case letters, digits and dashes, at most 32", o.Name))
+	}
+	if o.Consumers < 1 || o.Consumers > maxConsumers {
+		errs = append(errs, fmt.Errorf("--consumers=%d: use 1 to %d", o.Consumers, maxConsumers))
+	}
+	if o.Providers < 1 || o.Providers > maxProviders {
+		errs = append(errs, fmt.Errorf("--providers=%d: use 1 to %d", o.Providers, maxProviders))
+	}
+	if o.Image != ImageOurs && o.Image != ImageStock {
+		errs = append(errs, fmt.Errorf("--image=%q: use %s or %s", o.Image, ImageOurs, ImageStock))
+	}
+	return errors.Join(errs...)
+}

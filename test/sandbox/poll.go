@@ -1,0 +1,38 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const pollEvery = 50 * time.Millisecond
+
+// poll calls check until it answers nil, or ctx ends; then the last answer is
+// returned.
+func poll(ctx context.Context, check func(context.Context) error) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	var last error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ctx.Err(), last)
+		case <-tick.C:
+		}
+	}
+}
+
+// splitImage splits NAME:TAG.
+func splitImage(image string) (name, tag string) {
+	i := strings.LastIndexByte(image, ':')
+	return image[:i], image[i+1:]
+}

@@ -1,0 +1,262 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/nodeagent"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/ports"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
+)
+
+// Sandbox is a running federation. It ends with Down, and with the process that
+// called Up, however that ends.
+type Sandbox struct {
+	// Clusters: consumers first, then the broker, then providers.
+	Clusters []*Cluster
+
+	opts   Options
+	dir    string
+	bin    string
+	group  *proc.Group
+	ports  *ports.Pool
+	images map[string]nodeagent.Image
+	began  time.Time
+
+	// runCtx lives until Down; background holds what runs in this process.
+	runCtx     context.Context
+	stopRun    context.CancelFunc
+	background *errgroup.Group
+	control    *controlServer
+}
+
+// Up makes a federation as opts say and waits until every peering is Ready.
+// What an earlier, killed sandbox left behind is removed first. An error leaves
+// nothing running.
+func Up(ctx context.Context, opts Options) (*Sandbox, error) {
+	opts.complete()
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	if _, err := Sweep(); err != nil {
+		return nil, err
+	}
+	dir, err := claim(opts.Name)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sandbox{opts: opts, dir: dir, ports: ports.NewPool(), began: time.Now()}
+	s.group = proc.NewGroup(filepath.Join(dir, recordsDir))
+	s.runCtx, s.stopRun = context.WithCancel(context.Background())
+	s.background = new(errgroup.Group)
+	if err := s.boot(ctx); err != nil {
+		return nil, errors.Join(err, s.end(opts.keepLogs(dir)))
+	}
+	return s, nil
+}
+
+// boot is the story of a federation's start.
+func (s *Sandbox) boot(ctx context.Context) error {
+	// 1. Build what is not in the cache.
+	var err error
+	if s.bin, err = binaries.Ensure(ctx, s.say); err != nil {
+		return err
+	}
+	s.say("building %s", ImageOurs)
+	ours, err := binaries.BuildProduct(ctx, s.dir)
+	if err != nil {
+		return err
+	}
+	s.images = s.imageTable(ours)
+	objects, err := loadLiqo(ctx)
+	if err != nil {
+		return err
+	}
+	s.began = time.Now() // building is not booting
+	// 2. Start all clusters side by side.
+	s.plan()
+	err = s.each(ctx, s.Clusters, func(ctx context.Context, c *Cluster) error { return c.start(ctx, objects) })
+	if err != nil {
+		return err
+	}
+	// 3. Peer them.
+	if err := s.each(ctx, s.consumerClusters(), func(ctx context.Context, c *Cluster) error {
+		return s.peer(ctx, c, s.Cluster(Broker), s.opts.ConsumerSlice)
+	}); err != nil {
+		return err
+	}
+	if err := s.each(ctx, s.providerClusters(), func(ctx context.Context, c *Cluster) error {
+		return s.peer(ctx, s.Cluster(Broker), c, s.opts.ProviderSlice)
+	}); err != nil {
+		return err
+	}
+	// 4. Take commands.
+	s.control, err = s.serveControl()
+	if err != nil {
+		return err
+	}
+	return s.saveState()
+}
+
+func (s *Sandbox) plan() {
+	add := func(name string, role Role) {
+		s.Clusters = append(s.Clusters, &Cluster{Name: name, Role: role, sandbox: s, index: len(s.Clusters) + 1})
+	}
+	for i := range s.opts.Consumers {
+		add(Consumer(i+1), RoleConsumer)
+	}
+	add(Broker, RoleBroker)
+	for i := range s.opts.Providers {
+		add(Provider(i+1), RoleProvider)
+	}
+}
+
+// start boots one cluster to the point where it can be peered.
+func (c *Cluster) start(ctx context.Context, objects liqoObjects) error {
+	if err := c.startPlane(ctx); err != nil {
+		return err
+	}
+	c.sandbox.say("%s: Kubernetes is ready at %s", c.Name, c.plane.URL())
+	if err := c.installLiqo(ctx, objects); err != nil {
+		return fmt.Errorf("%s: %w", c.Name, err)
+	}
+	if err := c.runPods(ctx); err != nil {
+		return fmt.Errorf("%s: %w", c.Name, err)
+	}
+	if err := c.waitLiqo(ctx); err != nil {
+		return fmt.Errorf("%s: %w", c.Name, err)
+	}
+	c.sandbox.say("%s: Liqo is ready", c.Name)
+	return nil
+}
+
+// peer makes provider's resources a node of consumer, named as the provider.
+func (s *Sandbox) peer(ctx context.Context, consumer, provider *Cluster, want Slice) error {
+	pair := consumer.Name + " → " + provider.Name
+	if err := authenticate(ctx, consumer, provider); err != nil {
+		return fmt.Errorf("authenticate %s: %w", pair, err)
+	}
+	if s.opts.Networking {
+		if err := connectNetworks(ctx, consumer, provider); err != nil {
+			return err
+		}
+	}
+	if err := consumer.CreateSlice(ctx, provider.Name, provider.Name, want, nil); err != nil {
+		return fmt.Errorf("resources %s: %w", pair, err)
+	}
+	if err := consumer.WaitNodeReady(ctx, provider.Name); err != nil {
+		return err
+	}
+	s.say("%s: peered, virtual node %s is Ready", pair, provider.Name)
+	return nil
+}
+
+// each runs do for every cluster side by side and returns the first error.
+func (s *Sandbox) each(ctx context.Context, clusters []*Cluster, do func(context.Context, *Cluster) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, c := range clusters {
+		g.Go(func() error { return do(ctx, c) })
+	}
+	return g.Wait()
+}
+
+// imageTable maps image names to binaries. Images differ in nothing but their
+// binary, and in what gives each process ports of its own.
+func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
+	liqo := func(name string) nodeagent.Image { return nodeagent.Image{Binary: filepath.Join(s.bin, name)} }
+	stock := liqo(binaries.LiqoVirtualKubelet)
+	stock.HostArgs = func(_ string, freePort func() (int, error)) ([]string, error) {
+		port, err := freePort()
+		return []string{fmt.Sprintf("--listen-port=%d", port)}, err
+	}
+	registry, tag := "ghcr.io/liqotech/", ":"+binaries.LiqoVersion
+	return map[string]nodeagent.Image{
+		ImageStock: stock,
+		ImageOurs:  {Binary: ours, HostArgs: ownPorts},
+		registry + "liqo-controller-manager" + tag: liqo(binaries.LiqoControllerManager),
+		registry + "crd-replicator" + tag:          liqo(binaries.LiqoCRDReplicator),
+		registry + "webhook" + tag:                 liqo(binaries.LiqoWebhook),
+		registry + "ipam" + tag:                    liqo(binaries.LiqoIPAM),
+	}
+}
+
+func ownPorts(_ string, freePort func() (int, error)) ([]string, error) {
+	kubelet, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	health, err := freePort()
+	return []string{fmt.Sprintf("--listen-port=%d", kubelet), fmt.Sprintf("--health-probe-address=127.0.0.1:%d", health)}, err
+}
+
+// Cluster returns the cluster of that name, or nil.
+func (s *Sandbox) Cluster(name string) *Cluster {
+	i := slices.IndexFunc(s.Clusters, func(c *Cluster) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return s.Clusters[i]
+}
+
+func (s *Sandbox) byRole(role Role) (out []*Cluster) {
+	for _, c := range s.Clusters {
+		if c.Role == role {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (s *Sandbox) consumerClusters() []*Cluster { return s.byRole(RoleConsumer) }
+func (s *Sandbox) providerClusters() []*Cluster { return s.byRole(RoleProvider) }
+
+// providersOf names the clusters whose resources c uses.
+func (s *Sandbox) providersOf(c *Cluster) (out []string) {
+	switch c.Role {
+	case RoleConsumer:
+		return []string{Broker}
+	case RoleBroker:
+		for _, p := range s.providerClusters() {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
+// Down ends every process and removes every file of the sandbox.
+func (s *Sandbox) Down() error { return s.end(false) }
+
+func (s *Sandbox) end(keepFiles bool) error {
+	if s.control != nil {
+		s.control.close()
+	}
+	s.stopRun()
+	s.group.Close()
+	err := s.background.Wait()
+	if keepFiles {
+		return errors.Join(err, os.Remove(filepath.Join(s.dir, ownerFile)))
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
+}
+
+// Dir is where the sandbox keeps its files, logs among them.
+func (s *Sandbox) Dir() string { return s.dir }
+
+func (s *Sandbox) say(format string, args ...any) {
+	s.opts.Progress("[%5.1fs] "+format, append([]any{time.Since(s.began).Seconds()}, args...)...)
+}
+
+// keepLogs says that the files of a failed start stay for a look; the next Up
+// or Down of that name removes them.
+func (o *Options) keepLogs(dir string) bool {
+	o.Progress("the logs of the failed start are kept in %s until the next up or down", dir)
+	return true
+}

@@ -1,0 +1,201 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
+)
+
+// Files in a sandbox's directory.
+const (
+	ownerFile   = "owner.json"
+	stateFile   = "state.json"
+	recordsDir  = "processes"
+	controlFile = "control.sock"
+)
+
+// State is what other processes may know of a sandbox.
+type State struct {
+	Name        string            `json:"name"`
+	Ready       time.Time         `json:"ready"`
+	BootSeconds float64           `json:"bootSeconds"`
+	Networking  bool              `json:"networking"`
+	Image       string            `json:"image"`
+	Kubeconfigs map[string]string `json:"kubeconfigs"`
+}
+
+func sandboxesDir() (string, error) {
+	cache, err := binaries.CacheDir()
+	return filepath.Join(cache, "sandboxes"), err
+}
+
+func dirOf(name string) (string, error) {
+	if !validName.MatchString(name) {
+		return "", fmt.Errorf("--name=%q: use lower-case letters, digits and dashes, at most 32", name)
+	}
+	base, err := sandboxesDir()
+	return filepath.Join(base, name), err
+}
+
+// claim makes the directory of a sandbox and records this process as its owner.
+func claim(name string) (string, error) {
+	dir, err := dirOf(name)
+	if err != nil {
+		return "", err
+	}
+	owner, alive, err := readOwner(dir)
+	if err != nil {
+		return "", err
+	}
+	if alive {
+		return "", fmt.Errorf("a sandbox %q is up already (pid %d): take it down first, or choose another --name", name, owner.PID)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, recordsDir), 0o700); err != nil {
+		return "", err
+	}
+	self, err := proc.Self("sandbox " + name)
+	if err != nil {
+		return "", err
+	}
+	return dir, writeJSON(filepath.Join(dir, ownerFile), self)
+}
+
+func readOwner(dir string) (owner proc.Identity, alive bool, err error) {
+	err = readJSON(filepath.Join(dir, ownerFile), &owner)
+	if errors.Is(err, fs.ErrNotExist) {
+		return owner, false, nil
+	}
+	return owner, err == nil && owner.Alive(), err
+}
+
+// Sweep ends the processes, and removes the files, of every sandbox whose owner
+// is dead, and returns their names.
+func Sweep() ([]string, error) {
+	base, err := sandboxesDir()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(base)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var swept []string
+	for _, e := range entries {
+		dir := filepath.Join(base, e.Name())
+		_, err := os.Stat(filepath.Join(dir, ownerFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the logs of a start that failed
+		}
+		if _, alive, err := readOwner(dir); alive || err != nil {
+			continue
+		}
+		if _, err := proc.KillRecorded(filepath.Join(dir, recordsDir)); err != nil {
+			return swept, fmt.Errorf("clean up sandbox %s: %w", e.Name(), err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return swept, err
+		}
+		swept = append(swept, e.Name())
+	}
+	return swept, nil
+}
+
+// Remove removes what a sandbox without an owner left: processes and files.
+func Remove(name string) error {
+	dir, err := dirOf(name)
+	if err != nil {
+		return err
+	}
+	if _, err := proc.KillRecorded(filepath.Join(dir, recordsDir)); err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
+}
+
+func (s *Sandbox) saveState() error {
+	state := State{
+		Name: s.opts.Name, Ready: time.Now(), BootSeconds: time.Since(s.began).Seconds(),
+		Networking: s.opts.Networking, Image: s.opts.Image, Kubeconfigs: map[string]string{},
+	}
+	for _, c := range s.Clusters {
+		state.Kubeconfigs[c.Name] = c.plane.Kubeconfig()
+	}
+	return writeJSON(filepath.Join(s.dir, stateFile), state)
+}
+
+// ReadState returns the state of a sandbox that is up.
+func ReadState(name string) (State, error) {
+	var state State
+	dir, err := dirOf(name)
+	if err != nil {
+		return state, err
+	}
+	if _, alive, err := readOwner(dir); err != nil || !alive {
+		return state, errors.Join(fmt.Errorf("no sandbox %q is up: start one with sandbox up --name=%s", name, name), err)
+	}
+	err = readJSON(filepath.Join(dir, stateFile), &state)
+	if errors.Is(err, fs.ErrNotExist) {
+		return state, fmt.Errorf("sandbox %q is still starting", name)
+	}
+	return state, err
+}
+
+// writeJSON replaces the file as a whole, so that no reader sees half of it.
+func writeJSON(path string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", append(data, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+func readJSON(path string, v any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// Alive reports whether a sandbox of that name has a living owner.
+func Alive(name string) bool {
+	dir, err := dirOf(name)
+	if err != nil {
+		return false
+	}
+	_, alive, err := readOwner(dir)
+	return err == nil && alive
+}
+
+// KillOwner ends the process that owns a sandbox; everything it started dies
+// with it.
+func KillOwner(name string) error {
+	dir, err := dirOf(name)
+	if err != nil {
+		return err
+	}
+	owner, alive, err := readOwner(dir)
+	if err != nil || !alive {
+		return err
+	}
+	return owner.Kill(10 * time.Second)
+}

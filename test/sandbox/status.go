@@ -1,0 +1,76 @@
+package sandbox
+
+import (
+	"sort"
+	"time"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
+)
+
+// ProcessStatus is one running process of a sandbox.
+type ProcessStatus struct {
+	Cluster   string `json:"cluster"`
+	Component string `json:"component"`
+	PID       int    `json:"pid"`
+	// Memory is the proportional set size in bytes, ResidentMemory the resident
+	// set size: pages shared between processes count once in the sum of the
+	// former and once in each of the latter.
+	Memory         int64         `json:"memoryBytes"`
+	ResidentMemory int64         `json:"residentMemoryBytes"`
+	CPU            time.Duration `json:"cpuNanoseconds"`
+	Log            string        `json:"log"`
+}
+
+// Status is what a sandbox uses.
+type Status struct {
+	State
+	Processes []ProcessStatus `json:"processes"`
+	// Held are components that were killed and wait for a restart.
+	Held []string `json:"held,omitempty"`
+}
+
+// Memory is the sum over all processes, in bytes.
+func (s *Status) Memory() int64 {
+	var sum int64
+	for i := range s.Processes {
+		sum += s.Processes[i].Memory
+	}
+	return sum
+}
+
+// Status reads what every process uses now.
+func (s *Sandbox) Status() Status {
+	out := Status{}
+	_ = readJSON(s.dir+"/"+stateFile, &out.State)
+	for _, c := range s.Clusters {
+		for name, processes := range c.components() {
+			for _, p := range processes {
+				if st, ok := processStatus(c.Name, name, p); ok {
+					out.Processes = append(out.Processes, st)
+				}
+			}
+		}
+		for _, h := range c.agent.Held() {
+			out.Held = append(out.Held, c.Name+"/"+h)
+		}
+	}
+	sort.Slice(out.Processes, func(i, j int) bool {
+		a, b := &out.Processes[i], &out.Processes[j]
+		if a.Cluster != b.Cluster {
+			return a.Cluster < b.Cluster
+		}
+		return a.Component < b.Component || a.Component == b.Component && a.PID < b.PID
+	})
+	return out
+}
+
+func processStatus(cluster, component string, p *proc.Process) (ProcessStatus, bool) {
+	u, err := proc.UsageOf(p.PID)
+	if err != nil || !p.Running() {
+		return ProcessStatus{}, false
+	}
+	return ProcessStatus{
+		Cluster: cluster, Component: component, PID: p.PID,
+		Memory: u.PSS, ResidentMemory: u.RSS, CPU: u.CPU, Log: p.Spec.Log,
+	}, true
+}
