@@ -1,0 +1,55 @@
+package netconfig
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+)
+
+func foreignCluster(observed int64, networking bool) *liqov1beta1.ForeignCluster {
+	fc := &liqov1beta1.ForeignCluster{}
+	fc.Status.ObservedGeneration = observed
+	fc.Status.Modules.Networking.Enabled = networking
+	return fc
+}
+
+func TestView(t *testing.T) {
+	remapped := configuration([]string{"10.244.0.0/16"}, []string{"10.30.0.0/16"}, nil, nil)
+	table, err := NewTable(remapped)
+	require.NoError(t, err)
+	outdated := remapped.DeepCopy()
+	outdated.Generation++
+
+	for name, tc := range map[string]struct {
+		before  View
+		fc      *liqov1beta1.ForeignCluster
+		cfgs    []*networkingv1beta1.Configuration
+		shown   string
+		known   bool
+		faulted bool
+	}{
+		"nothing known yet: withheld":                             {},
+		"the ForeignCluster has no status yet: withheld":          {fc: foreignCluster(0, false)},
+		"networking module off: shown as it is":                   {fc: foreignCluster(1, false), shown: "10.244.1.2", known: true},
+		"module off, Configuration there: shown as it is":         {fc: foreignCluster(1, false), cfgs: []*networkingv1beta1.Configuration{remapped}, shown: "10.244.1.2", known: true},
+		"module on, no Configuration: withheld":                   {fc: foreignCluster(1, true)},
+		"module on, Configuration not remapped: withheld":         {fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{outdated}, faulted: true},
+		"module on, Configuration remapped: translated":           {fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{remapped}, shown: "10.30.1.2", known: true},
+		"module switched on later, no Configuration yet":          {before: View{Module: Disabled}, fc: foreignCluster(2, true)},
+		"the Configuration vanished: still translated":            {before: View{Enabled, &table}, fc: foreignCluster(1, true), shown: "10.30.1.2", known: true},
+		"the ForeignCluster vanished: still translated":           {before: View{Enabled, &table}, shown: "10.30.1.2", known: true},
+		"the Configuration is being remapped: still translated":   {before: View{Enabled, &table}, fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{outdated}, shown: "10.30.1.2", known: true, faulted: true},
+		"several Configurations: what was known before, reported": {before: View{Enabled, &table}, fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{remapped, remapped}, shown: "10.30.1.2", known: true, faulted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view, err := tc.before.Next(tc.fc, tc.cfgs)
+			require.Equal(t, tc.faulted, err != nil, "%v", err)
+			shown, known := view.Translate("10.244.1.2")
+			require.Equal(t, tc.known, known)
+			require.Equal(t, tc.shown, shown)
+		})
+	}
+}
