@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/client-go/kubernetes"
 )
@@ -51,7 +52,7 @@ func newGate(cfg Config) (*gate, error) {
 type missingPermissionError struct{ remedy string }
 
 func (e *missingPermissionError) Error() string {
-	return "the virtual kubelet may not ask the API server about its callers; to grant it: " + e.remedy
+	return "the virtual kubelet may not ask the API server about its callers, which is granted by '" + e.remedy + "'"
 }
 
 // grantCommand is the one in docs/virtual-kubelet.md; the ClusterRole is in deploy/virtual-kubelet-auth.yaml.
@@ -101,7 +102,7 @@ func (g *gate) protect(next http.Handler) http.Handler {
 		switch {
 		case errors.As(err, &missing):
 			g.log.Error(err, "Request refused", "user", who.GetName(), "path", r.URL.Path)
-			http.Error(w, "Forbidden: "+missing.Error(), http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("Forbidden (%s)", missing), http.StatusForbidden)
 		case err != nil:
 			g.log.Error(err, "Cannot authorise a request", "user", who.GetName(), "path", r.URL.Path)
 			http.Error(w, fmt.Sprintf("Authorization error (user=%s, %s)", who.GetName(), describe(what)), http.StatusInternalServerError)
@@ -114,12 +115,21 @@ func (g *gate) protect(next http.Handler) http.Handler {
 	})
 }
 
+// unauthorizedMessage, like every answer of protect, has no colon followed by a space: client-go's SPDY executor would
+// read the text as YAML, take it for an empty Status, and kubectl exec would fail without a word.
 func unauthorizedMessage(err error) string {
-	var missing *missingPermissionError
-	if errors.As(err, &missing) {
-		return "Unauthorized: " + missing.Error()
+	causes := []error{err}
+	// The union of authenticators aggregates their errors in a type that errors.As does not look into.
+	if aggregate, ok := err.(utilerrors.Aggregate); ok { //nolint:errorlint // Only the outermost is one.
+		causes = aggregate.Errors()
 	}
-	return "Unauthorized: a client certificate of the cluster's CA or a valid bearer token is needed"
+	for _, cause := range causes {
+		var missing *missingPermissionError
+		if errors.As(cause, &missing) {
+			return fmt.Sprintf("Unauthorized (%s)", missing)
+		}
+	}
+	return "Unauthorized (a client certificate of the cluster's CA or a valid bearer token is needed)"
 }
 
 // describe words the permissions as the real kubelet does.

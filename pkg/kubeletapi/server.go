@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 
@@ -61,7 +62,8 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 
 	server := &http.Server{ //nolint:gosec // httpserve.Run sets ReadHeaderTimeout.
-		Handler: gate.protect(routes(cfg)),
+		Handler:  gate.protect(routes(cfg)),
+		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(cfg.Log), slog.LevelInfo),
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: certificates.get,
