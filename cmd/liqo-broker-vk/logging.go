@@ -1,8 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"io"
+	"strconv"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
 	"github.com/spf13/pflag"
 	vklog "github.com/virtual-kubelet/virtual-kubelet/log"
@@ -15,29 +18,46 @@ import (
 
 // debugVerbosity is what --log-level=debug sets --klog.v to: Liqo and client-go log the steps of a reconciliation
 // there.
-const debugVerbosity = "4"
+const debugVerbosity = 4
 
-// newLogger returns the logger that all lines go through. level and format are valid.
-func newLogger(w io.Writer, level, format string) *zap.Logger {
-	encoding := zap.NewProductionEncoderConfig()
-	encoding.EncodeTime = zapcore.ISO8601TimeEncoder
-	encoder := zapcore.NewJSONEncoder(encoding)
-	if format == "console" {
-		encoder = zapcore.NewConsoleEncoder(encoding)
+// setUpLogging makes the logger that all lines go through, and sends there what the libraries log. This is the one
+// place that sets their package-level loggers: klog (Liqo, client-go), virtual-kubelet's, which goes on through klog,
+// and controller-runtime's. level and format are valid.
+func setUpLogging(w io.Writer, level, format string, flags *pflag.FlagSet) (logr.Logger, error) {
+	threshold, err := zapcore.ParseLevel(level)
+	if err != nil {
+		return logr.Logger{}, err
 	}
-	threshold, _ := zapcore.ParseLevel(level)
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), threshold))
-}
+	verbosity := flags.Lookup("klog.v")
+	if threshold == zapcore.DebugLevel && !verbosity.Changed {
+		if err := verbosity.Value.Set(strconv.Itoa(debugVerbosity)); err != nil {
+			return logr.Logger{}, err
+		}
+	}
+	if threshold <= zapcore.InfoLevel {
+		// A line of verbosity N arrives as zap's level -N; klog has dropped those above --klog.v.
+		detail, err := strconv.Atoi(verbosity.Value.String())
+		if err != nil {
+			return logr.Logger{}, fmt.Errorf("--klog.v: %w", err)
+		}
+		threshold = zapcore.Level(-min(detail, 127))
+	}
 
-// bridgeLoggers sends what the libraries log to logger. This is the one place that sets their package-level loggers:
-// klog (Liqo, client-go), virtual-kubelet's, which goes on through klog, and controller-runtime's.
-func bridgeLoggers(logger *zap.Logger, level string, flags *pflag.FlagSet) error {
-	log := zapr.NewLogger(logger)
+	log := zapr.NewLogger(zap.New(zapcore.NewCore(newEncoder(format), zapcore.Lock(zapcore.AddSync(w)), threshold)))
 	klog.SetLogger(log)
 	ctrllog.SetLogger(log)
 	vklog.L = klogv2.New(nil)
-	if level == zapcore.DebugLevel.String() && !flags.Changed("klog.v") {
-		return flags.Set("klog.v", debugVerbosity)
+	return log, nil
+}
+
+func newEncoder(format string) zapcore.Encoder {
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime = zapcore.ISO8601TimeEncoder
+	encoding.EncodeLevel = func(level zapcore.Level, enc zapcore.PrimitiveArrayEncoder) {
+		zapcore.LowercaseLevelEncoder(max(level, zapcore.DebugLevel), enc)
 	}
-	return nil
+	if format == "console" {
+		return zapcore.NewConsoleEncoder(encoding)
+	}
+	return zapcore.NewJSONEncoder(encoding)
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/pprof"
 
-	"github.com/go-logr/zapr"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/cmd/virtual-kubelet/root"
 	"github.com/liqotech/liqo/pkg/utils"
@@ -25,17 +24,16 @@ func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, lo
 	if err := o.validate(); err != nil {
 		return err
 	}
-	logger := newLogger(logs, o.logLevel, o.logFormat)
-	if err := bridgeLoggers(logger, o.logLevel, flags); err != nil {
+	log, err := setUpLogging(logs, o.logLevel, o.logFormat, flags)
+	if err != nil {
 		return err
 	}
 	cfg := o.providerConfig()
-	cfg.Log = zapr.NewLogger(logger)
-	cfg.Log.Info("Starting", "version", version, "liqo", moduleVersion("github.com/liqotech/liqo"),
+	cfg.Log = log
+	log.Info("Starting", "version", version, "liqo", moduleVersion("github.com/liqotech/liqo"),
 		"node", cfg.Node.Name, "remoteCluster", cfg.ForeignCluster)
-	o.legacy.logIgnored(cfg.Log)
+	o.legacy.logIgnored(log)
 
-	var err error
 	if cfg.Home, err = utils.GetRestConfig(o.stock.HomeKubeconfig); err != nil {
 		return fmt.Errorf("connecting to the home cluster (--home-kubeconfig, or run in a pod): %w", err)
 	}
@@ -47,7 +45,7 @@ func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, lo
 	group.Go(func() error { return provider.Run(ctx, cfg) })
 	err = group.Wait()
 	if err == nil {
-		cfg.Log.Info("Stopped")
+		log.Info("Stopped")
 	}
 	return err
 }
