@@ -124,10 +124,14 @@ func (r *Reflection) Pods() workload.PodHandler { return r.pods }
 // once: podReflector has translated them already. It must not be nil, or Liqo would take the networking module to be
 // off and never ask for the address of the kubernetes service.
 func identityConfiguration() *networkingv1beta1.Configuration {
-	return &networkingv1beta1.Configuration{Status: networkingv1beta1.ConfigurationStatus{Conditions: []metav1.Condition{{
-		Type:   networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured,
-		Status: metav1.ConditionTrue,
-	}}}}
+	return &networkingv1beta1.Configuration{Status: networkingv1beta1.ConfigurationStatus{
+		Conditions: []metav1.Condition{{
+			Type:   networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured,
+			Status: metav1.ConditionTrue,
+		}},
+		// No CIDRs: every address stays as it is. Liqo does not check that this is there.
+		Remote: &networkingv1beta1.ClusterConfig{},
+	}}
 }
 
 // kubernetesServiceIP finds the address under which offloaded pods reach this cluster's API server: none without the
