@@ -1,0 +1,256 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+	metricsfake "k8s.io/metrics/pkg/client/clientset/versioned/fake"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
+	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
+)
+
+const (
+	patience = 10 * time.Second
+	tick     = 10 * time.Millisecond
+)
+
+func networkView(t *testing.T, module bool, seen string) netconfig.View {
+	t.Helper()
+	fc := &liqov1beta1.ForeignCluster{}
+	fc.Status.ObservedGeneration = 1
+	fc.Status.Modules.Networking.Enabled = module
+	var cfgs []*networkingv1beta1.Configuration
+	if seen != "" {
+		cfg := &networkingv1beta1.Configuration{Status: networkingv1beta1.ConfigurationStatus{
+			Conditions: []metav1.Condition{{Type: networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured, Status: metav1.ConditionTrue}},
+			Remote:     &networkingv1beta1.ClusterConfig{},
+		}}
+		cfg.Spec.Remote.CIDR.Pod = []networkingv1beta1.CIDR{"10.244.0.0/16"}
+		cfg.Status.Remote.CIDR.Pod = []networkingv1beta1.CIDR{networkingv1beta1.CIDR(seen)}
+		cfgs = append(cfgs, cfg)
+	}
+	view, err := netconfig.View{}.Next(fc, cfgs)
+	require.NoError(t, err)
+	return view
+}
+
+// clusters are a home and a remote cluster between which namespace "ns" is offloaded as "ns-home".
+type clusters struct {
+	t *testing.T
+	Clients
+	network atomic.Pointer[netconfig.View]
+}
+
+func newClusters(t *testing.T) *clusters {
+	t.Helper()
+	namespaceMap := &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "liqo-tenant-p1", Name: "p1", Labels: map[string]string{consts.RemoteClusterID: "p1"},
+		},
+		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
+			"ns": {RemoteNamespace: "ns-home", Phase: offloadingv1beta1.MappingAccepted},
+		}},
+	}
+	c := &clusters{t: t, Clients: Clients{
+		Local: fake.NewClientset(), Remote: fake.NewClientset(),
+		LocalLiqo: liqofake.NewSimpleClientset(namespaceMap), RemoteLiqo: liqofake.NewSimpleClientset(),
+		RemoteMetrics: metricsfake.NewSimpleClientset().MetricsV1beta1().PodMetricses,
+	}}
+	return c
+}
+
+func (c *clusters) show(view netconfig.View) { c.network.Store(&view) }
+
+func (c *clusters) start(lenses Lenses) *Reflection {
+	c.t.Helper()
+	cfg := &Config{
+		Log: testr.New(c.t), HomeCluster: "home", ForeignCluster: "p1", TenantNamespace: "liqo-tenant-p1",
+		Node: NodeConfig{Name: "vnode", IP: "10.0.0.1"},
+		Reflection: ReflectionConfig{Reflectors: map[resources.ResourceReflected]offloadingv1beta1.ReflectorConfig{
+			resources.Pod: {NumWorkers: 2, Type: offloadingv1beta1.CustomLiqo},
+		}},
+		Lenses: lenses,
+	}
+	events := record.NewBroadcaster()
+	ctx, stop := context.WithCancel(c.t.Context())
+	c.t.Cleanup(func() { stop(); events.Shutdown() })
+	reflection, err := Compose(cfg, c.Clients, nil, func() netconfig.View { return *c.network.Load() }, events)
+	require.NoError(c.t, err)
+	reflection.Start(ctx)
+	return reflection
+}
+
+func (c *clusters) createLocalPod(name, address string) {
+	c.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: "local-uid", Labels: map[string]string{consts.LocalPodLabelKey: consts.LocalPodLabelValue},
+		},
+		Spec:   corev1.PodSpec{NodeName: "vnode", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending, PodIP: address},
+	}
+	_, err := c.Local.CoreV1().Pods("ns").Create(c.t.Context(), pod, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+}
+
+// runRemotely does what the remote cluster does with a ShadowPod, once there is one.
+func (c *clusters) runRemotely(name, address string) {
+	c.t.Helper()
+	var shadow *offloadingv1beta1.ShadowPod
+	require.Eventually(c.t, func() (found bool) {
+		var err error
+		shadow, err = c.RemoteLiqo.OffloadingV1beta1().ShadowPods("ns-home").Get(c.t.Context(), name, metav1.GetOptions{})
+		return err == nil
+	}, patience, tick, "the pod is forwarded")
+	require.Equal(c.t, "vnode", shadow.Labels[forge.LiqoOriginClusterNodeName])
+	_, err := c.Remote.CoreV1().Pods("ns-home").Create(c.t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns-home", Name: name, UID: "remote-uid", Labels: shadow.Labels},
+		Spec:       shadow.Spec.Pod,
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+}
+
+func (c *clusters) requireShown(name, address string) {
+	c.t.Helper()
+	var status corev1.PodStatus
+	require.Eventually(c.t, func() bool {
+		pod, err := c.Local.CoreV1().Pods("ns").Get(c.t.Context(), name, metav1.GetOptions{})
+		require.NoError(c.t, err)
+		status = pod.Status
+		return status.Phase == corev1.PodRunning && status.PodIP == address
+	}, patience, tick, "shown is %q instead of %q", &status.PodIP, address)
+	if address == "" {
+		require.Empty(c.t, status.PodIPs)
+	} else {
+		require.Equal(c.t, []corev1.PodIP{{IP: address}}, status.PodIPs)
+	}
+	require.Equal(c.t, "10.0.0.1", status.HostIP)
+}
+
+// TestAddressesFollowTheNetworkAndLenses is one test with one reflection, since a process can have one only: Liqo's
+// identity of the virtual kubelet is a package variable.
+func TestAddressesFollowTheNetworkAndLenses(t *testing.T) {
+	c := newClusters(t)
+	c.show(networkView(t, true, ""))
+	composed := false
+	reflection := c.start(Lenses{
+		Clients: func(plain Clients) Clients {
+			composed = true
+			plain.Local = decorated{plain.Local}
+			return plain
+		},
+		PodAddress: func(remote *corev1.Pod) (string, bool) {
+			if remote.Name == "lensed" {
+				return "192.0.2.7", true
+			}
+			return c.network.Load().Translate(remote.Status.PodIP)
+		},
+	})
+	require.True(t, composed)
+
+	c.createLocalPod("lensed", "")
+	c.runRemotely("lensed", "10.244.1.7")
+	c.requireShown("lensed", "192.0.2.7")
+
+	c.createLocalPod("fresh", "")
+	c.runRemotely("fresh", "10.244.1.2")
+	c.requireShown("fresh", "") // Running, but its address is withheld.
+
+	c.createLocalPod("restarted", "10.30.1.3")
+	c.runRemotely("restarted", "10.244.1.3")
+	c.requireShown("restarted", "10.30.1.3") // What was shown before this process is kept.
+
+	for _, step := range []struct{ seen, fresh, restarted string }{
+		{"10.30.0.0/16", "10.30.1.2", "10.30.1.3"},
+		{"10.40.0.0/16", "10.40.1.2", "10.40.1.3"},
+	} {
+		c.show(networkView(t, true, step.seen))
+		reflection.RefreshPods()
+		c.requireShown("fresh", step.fresh)
+		c.requireShown("restarted", step.restarted)
+	}
+	c.show(networkView(t, false, ""))
+	reflection.RefreshPods()
+	c.requireShown("fresh", "10.244.1.2") // The module was switched off.
+
+	remote, err := c.Remote.CoreV1().Pods("ns-home").Get(t.Context(), "fresh", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "10.244.1.2", remote.Status.PodIP, "nothing was written on the remote cluster")
+}
+
+// decorated is a lens on a client.
+type decorated struct{ kubernetes.Interface }
+
+// IsWatchListSemanticsUnSupported passes on what the fake says, as every decorator over a fake must: embedding the
+// interface hides it, and informers would wait for ever for a watch-list.
+func (decorated) IsWatchListSemanticsUnSupported() bool { return true }
+
+func TestKubernetesServiceIP(t *testing.T) {
+	address := func(view netconfig.View, ip string) (string, error) {
+		liqo := liqofake.NewSimpleClientset()
+		if ip != "none" {
+			liqo = liqofake.NewSimpleClientset(&ipamv1alpha1.IP{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: consts.IPTypeAPIServer},
+				Status:     ipamv1alpha1.IPStatus{IP: networkingv1beta1.IP(ip)},
+			})
+		}
+		return kubernetesServiceIP(liqo, "liqo", func() netconfig.View { return view })(t.Context())
+	}
+	ip, err := address(networkView(t, false, ""), "none")
+	require.NoError(t, err)
+	require.Empty(t, ip, "without the networking module there is none, as with Liqo")
+
+	ip, err = address(networkView(t, true, ""), "10.70.0.1")
+	require.NoError(t, err)
+	require.Equal(t, "10.70.0.1", ip)
+
+	_, err = address(networkView(t, true, ""), "none")
+	require.True(t, kerrors.IsNotFound(err))
+	_, err = address(networkView(t, true, ""), "")
+	require.ErrorContains(t, err, "no IP mapping")
+}
+
+func TestAPIServerSupport(t *testing.T) {
+	withTokens, without, broken := fake.NewClientset(), fake.NewClientset(), fake.NewClientset()
+	withTokens.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "serviceaccounts/token"}}}}
+	without.Resources = []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods"}}}}
+
+	for _, tc := range []struct {
+		enabled bool
+		client  kubernetes.Interface
+		want    forge.APIServerSupportType
+	}{
+		{false, broken, forge.APIServerSupportDisabled},
+		{true, withTokens, forge.APIServerSupportTokenAPI},
+		{true, without, forge.APIServerSupportLegacy},
+	} {
+		got, err := apiServerSupport(tc.enabled, tc.client)
+		require.NoError(t, err)
+		require.Equal(t, tc.want, got)
+	}
+	_, err := apiServerSupport(true, broken)
+	require.Error(t, errors.Unwrap(err))
+}

@@ -1,0 +1,58 @@
+package provider
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	liqometrics "github.com/liqotech/liqo/pkg/virtualKubelet/metrics"
+)
+
+func get(handler http.Handler, path string) *httptest.ResponseRecorder {
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+	return recorder
+}
+
+func TestProbes(t *testing.T) {
+	for phase, ready := range map[phase]int{starting: 503, standby: 200, connecting: 503, serving: 200} {
+		state := &health{}
+		state.set(phase)
+		require.Equal(t, ready, get(state.handler(), "/readyz").Code, phase)
+		require.Contains(t, get(state.handler(), "/readyz").Body.String(), phase.String())
+		require.Equal(t, 200, get(state.handler(), "/livez").Code, phase)
+		require.Equal(t, 200, get(state.handler(), "/healthz").Code, phase)
+	}
+}
+
+func TestMetricsHaveLiqosNames(t *testing.T) {
+	labels := prometheus.Labels{"namespace": "counted", "reflector_resource": "Pod", "cluster_id": "p1", "node_name": "vnode"}
+	liqometrics.ItemsCounter.With(labels).Inc()
+	liqometrics.ErrorsCounter.With(labels).Inc()
+	handler, err := metricsHandler()
+	require.NoError(t, err)
+
+	response := get(handler, "/metrics")
+	require.Equal(t, 200, response.Code)
+	for _, line := range []string{
+		`liqo_virtual_kubelet_reflection_item_counter{cluster_id="p1",namespace="counted",node_name="vnode",reflector_resource="Pod"} 1`,
+		`liqo_virtual_kubelet_reflection_error_counter{cluster_id="p1",namespace="counted",node_name="vnode",reflector_resource="Pod"} 1`,
+		"go_goroutines ", "process_resident_memory_bytes ",
+	} {
+		require.Contains(t, response.Body.String(), line)
+	}
+}
+
+func TestMergeNotReflected(t *testing.T) {
+	patch := &offloadingv1beta1.OffloadingPatch{LabelsNotReflected: []string{"l1"}}
+	require.Same(t, patch, mergeNotReflected(patch, nil, nil))
+	require.Equal(t, &offloadingv1beta1.OffloadingPatch{
+		LabelsNotReflected: []string{"l1", "l2"}, AnnotationsNotReflected: []string{"a1"},
+	}, mergeNotReflected(patch, []string{"l2"}, []string{"a1"}))
+	require.Equal(t, []string{"l1"}, patch.LabelsNotReflected, "the VirtualNode's own stays as it is")
+	require.Equal(t, []string{"l2"}, mergeNotReflected(nil, []string{"l2"}, nil).LabelsNotReflected)
+}
