@@ -66,6 +66,7 @@ replace k8s.io/sample-controller => k8s.io/sample-controller v0.35.4
 
 require (
 	github.com/spf13/cobra v1.10.0
+	github.com/stretchr/testify v1.11.1
 	go.etcd.io/etcd/server/v3 v3.6.5
 	golang.org/x/sys v0.38.0
 	helm.sh/helm/v3 v3.16.2

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
@@ -77,9 +80,6 @@ func (c *Cluster) dir(elem ...string) string {
 	return filepath.Join(append([]string{c.sandbox.dir, "clusters", c.Name}, elem...)...)
 }
 
-// hostNode is the name of the Node that runs Liqo's components.
-func (c *Cluster) hostNode() string { return c.Name + "-host" }
-
 // startPlane boots the control plane and makes the clients.
 func (c *Cluster) startPlane(ctx context.Context) error {
 	s := c.sandbox
@@ -116,8 +116,15 @@ func (c *Cluster) installLiqo(ctx context.Context, objects liqoObjects) error {
 		return err
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: liqochart.Namespace}}
-	if err := c.Client.Create(ctx, ns); err != nil {
-		return err
+	class := &storagev1.StorageClass{
+		ObjectMeta:        metav1.ObjectMeta{Name: StorageClass},
+		Provisioner:       "kubernetes.io/no-provisioner",
+		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+	}
+	for _, o := range []client.Object{ns, class} {
+		if err := c.Client.Create(ctx, o); err != nil {
+			return err
+		}
 	}
 	for _, p := range []*int{&c.ports.Webhook, &c.ports.WebhookHealth, &c.ports.ControllerManagerHealth, &c.ports.IPAM} {
 		if *p, err = c.sandbox.ports.Free(); err != nil {
@@ -179,7 +186,7 @@ func (c *Cluster) allowKubeletAuth(ctx context.Context) error {
 func (c *Cluster) runPods(ctx context.Context) error {
 	s := c.sandbox
 	c.agent = nodeagent.New(nodeagent.Config{
-		Cluster: c.Name, NodeName: c.hostNode(), Client: c.Kube, APIPort: c.plane.APIPort(),
+		Cluster: c.Name, NodeName: c.HostNode(), Client: c.Kube, APIPort: c.plane.APIPort(),
 		Contain: filepath.Join(s.bin, binaries.Contain), Dir: c.dir("pods"), LogDir: c.dir("logs"),
 		Images: s.images, Group: s.group, Ports: s.ports,
 	})
@@ -211,6 +218,9 @@ func (c *Cluster) runKwok(ctx context.Context) error {
 	}, nil, c.Role != RoleProvider)
 }
 
+// AppendPodLog adds a line to what every simulated pod of the cluster logs.
+func (c *Cluster) AppendPodLog(line string) error { return kwok.AppendLog(c.dir("kwok"), line) }
+
 // waitLiqo waits until every Deployment of Liqo is available.
 func (c *Cluster) waitLiqo(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
@@ -241,3 +251,27 @@ func (c *Cluster) tailLog(component string) string {
 }
 
 func tenantNamespace(remote string) string { return "liqo-tenant-" + remote }
+
+// HostNode is the Node that runs the cluster's own components.
+func (c *Cluster) HostNode() string { return c.Name + "-host" }
+
+// ClientConfig makes a client of the cluster that is the given user, by a
+// certificate of the cluster's CA.
+func (c *Cluster) ClientConfig(user string, groups ...string) (*rest.Config, error) {
+	return c.plane.NewClientConfig(user, groups...)
+}
+
+// DefaultToken makes a client that is the ServiceAccount default of namespace
+// default, which may do nothing.
+func (c *Cluster) DefaultToken(ctx context.Context) func() (*rest.Config, error) {
+	return func() (*rest.Config, error) {
+		token, err := c.Kube.CoreV1().ServiceAccounts(metav1.NamespaceDefault).
+			CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		config := rest.AnonymousClientConfig(c.Config)
+		config.BearerToken = token.Status.Token
+		return config, nil
+	}
+}

@@ -22,6 +22,15 @@ const (
 	internalCIDR = "10.80.0.0/16"
 )
 
+// Classes that every cluster offers to those that use its resources.
+const (
+	// StorageClass exists, without a provisioner: volumes are made by hand.
+	StorageClass = "standard"
+	// IngressClass and LoadBalancerClass are names only.
+	IngressClass      = "nginx"
+	LoadBalancerClass = "metallb"
+)
+
 // liqoObjects is what every cluster installs.
 type liqoObjects struct {
 	source string
@@ -60,13 +69,17 @@ func (c *Cluster) chartValues() map[string]any {
 		"proxy":       map[string]any{"enabled": c.sandbox.opts.Networking, "replicas": 0},
 		"telemetry":   off,
 		"metricAgent": off,
-		"storage":     off,
+		"storage":     map[string]any{"enabled": true, "realStorageClassName": StorageClass},
 		"webhook":     map[string]any{"port": c.ports.Webhook},
 		"discovery":   map[string]any{"config": map[string]any{"clusterID": c.Name, "clusterLabels": map[string]any{"site": c.Name}}},
 		"ipam": map[string]any{
 			"podCIDR": podCIDR, "serviceCIDR": fmt.Sprintf("10.%d.0.0/16", 100+c.index),
 			"externalCIDR": externalCIDR, "internalCIDR": internalCIDR,
 		},
+		"offloading": map[string]any{"reflection": map[string]any{
+			"ingress": map[string]any{"ingressClasses": []any{map[string]any{"name": IngressClass, "default": true}}},
+			"service": map[string]any{"loadBalancerClasses": []any{map[string]any{"name": LoadBalancerClass, "default": true}}},
+		}},
 		"virtualKubelet": map[string]any{
 			"image": map[string]any{"name": name, "version": version},
 			"extra": map[string]any{"args": args, "tolerations": onHost["tolerations"]},

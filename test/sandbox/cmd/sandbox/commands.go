@@ -116,4 +116,3 @@ func linkCommand(name *string) *cobra.Command {
 		},
 	}
 }
-

@@ -23,7 +23,7 @@ const Taint = "kwok.x-k8s.io/node"
 
 const annotation = "kwok.x-k8s.io/node"
 
-// LogLine is what every pod's log holds.
+// LogLine is the first line of every pod's log.
 const LogLine = "hello from a simulated container"
 
 // Config says what to simulate.
@@ -55,12 +55,14 @@ func Start(ctx context.Context, cfg Config) (*proc.Process, error) {
 	file := func(name string) string { return filepath.Join(cfg.Dir, name) }
 	for name, data := range map[string][]byte{
 		"tls.crt": cert.Cert, "tls.key": cert.Key,
-		"pod.log":     []byte(time.Now().UTC().Format(time.RFC3339Nano) + " stdout F " + LogLine + "\n"),
 		"config.yaml": fmt.Appendf(nil, config, file("pod.log"), file("pod.log"), cfg.ForwardPort),
 	} {
 		if err := os.WriteFile(file(name), data, 0o600); err != nil {
 			return nil, err
 		}
+	}
+	if err := AppendLog(cfg.Dir, LogLine); err != nil {
+		return nil, err
 	}
 	return cfg.Group.Start(proc.Spec{
 		Name: cfg.Name + "/kwok",
@@ -75,6 +77,17 @@ func Start(ctx context.Context, cfg Config) (*proc.Process, error) {
 		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + cfg.Dir},
 		Log: file("kwok.log"),
 	})
+}
+
+// AppendLog adds a line to the one log that all pods have, in the format of CRI.
+func AppendLog(dir, line string) error {
+	f, err := os.OpenFile(filepath.Join(dir, "pod.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = fmt.Fprintf(f, "%s stdout F %s\n", time.Now().UTC().Format(time.RFC3339Nano), line)
+	return err
 }
 
 // config answers logs and attach from a file, runs exec on this machine, and

@@ -97,7 +97,7 @@ func parse(text string) ([]*unstructured.Unstructured, error) {
 // webhook's certificate, which the sandbox issues itself.
 func Keep(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	drop := map[string]bool{
-		"DaemonSet": true, "Job": true, "CronJob": true, "FirewallConfiguration": true, "StorageClass": true,
+		"DaemonSet": true, "Job": true, "CronJob": true, "FirewallConfiguration": true,
 		"CustomResourceDefinition": true, "APIService": true,
 	}
 	var out []*unstructured.Unstructured

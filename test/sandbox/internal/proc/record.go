@@ -35,6 +35,9 @@ func identify(name string, pid int) (Identity, error) {
 	if len(fields) < 20 {
 		return Identity{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields)+2)
 	}
+	if fields[0] == "Z" {
+		return Identity{}, fmt.Errorf("process %d has ended: %w", pid, os.ErrNotExist)
+	}
 	start, err := strconv.ParseUint(fields[19], 10, 64)
 	if err != nil {
 		return Identity{}, err

@@ -1,0 +1,215 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// federation is a running sandbox as the scenarios see it. Most of them look at
+// one hop: local (the broker) uses remote (a provider) through node.
+type federation struct {
+	*sandbox.Sandbox
+	image string
+
+	consumer, local, remote *sandbox.Cluster
+	// node is the virtual node of remote in local, kubelet the component that
+	// serves it.
+	node, kubelet string
+}
+
+// start brings up one consumer, the broker and one provider, with the given
+// virtual kubelet on both hops.
+func start(t *testing.T, image string) *federation {
+	t.Helper()
+	began := time.Now()
+	s, err := sandbox.Up(t.Context(), sandbox.Options{
+		Name: strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), Providers: 1, Networking: true, Image: image,
+		Progress: func(format string, args ...any) { t.Logf(format, args...) },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Down()) })
+	t.Logf("sandbox up after %s", time.Since(began).Round(time.Second))
+	provider := sandbox.Provider(1)
+	return &federation{
+		Sandbox: s, image: image,
+		consumer: s.Cluster(sandbox.Consumer(1)), local: s.Cluster(sandbox.Broker), remote: s.Cluster(provider),
+		node: provider, kubelet: sandbox.Broker + "/vk-" + provider,
+	}
+}
+
+// namespaces makes a namespace named after the test in local, offloaded to
+// remote, and returns its name on both sides.
+func (f *federation) namespaces(t *testing.T) (local, remote string) {
+	t.Helper()
+	parts := strings.Split(t.Name(), "/")
+	name := strings.ToLower(strings.ReplaceAll(parts[len(parts)-1], "_", "-"))
+	if len(name) > 30 {
+		name = strings.TrimRight(name[:30], "-")
+	}
+	require.NoError(t, f.local.Offload(t.Context(), name))
+	t.Cleanup(func() {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		require.NoError(t, client.IgnoreNotFound(f.local.Client.Delete(context.Background(), ns)))
+	})
+	return name, f.local.RemoteNamespace(name)
+}
+
+const pollEvery = 50 * time.Millisecond
+
+// eventually calls check until it answers nil, and fails the test with its last
+// answer when that takes longer than timeout.
+func eventually(t *testing.T, timeout time.Duration, check func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	var last error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			require.NoError(t, last, "after %s", timeout)
+			t.FailNow()
+		case <-tick.C:
+		}
+	}
+}
+
+// pods lists the pods of a namespace.
+func pods(ctx context.Context, c *sandbox.Cluster, namespace string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := c.Client.List(ctx, &list, client.InNamespace(namespace))
+	return list.Items, err
+}
+
+// uids maps the names of the pods of a namespace to their UIDs.
+func uids(t *testing.T, c *sandbox.Cluster, namespace string) map[string]types.UID {
+	t.Helper()
+	list, err := pods(t.Context(), c, namespace)
+	require.NoError(t, err)
+	out := map[string]types.UID{}
+	for i := range list {
+		out[list[i].Name] = list[i].UID
+	}
+	return out
+}
+
+// allRunning answers nil when exactly n pods exist and all of them are Running
+// and Ready.
+func allRunning(ctx context.Context, c *sandbox.Cluster, namespace string, n int) error {
+	list, err := pods(ctx, c, namespace)
+	if err != nil {
+		return err
+	}
+	running := 0
+	var why string
+	for i := range list {
+		if list[i].Status.Phase == corev1.PodRunning && podReady(&list[i]) {
+			running++
+		} else {
+			why = fmt.Sprintf("; %s is %s on %q", list[i].Name, list[i].Status.Phase, list[i].Spec.NodeName)
+		}
+	}
+	if running != n || len(list) != n {
+		return fmt.Errorf("%s %s: %d of %d pods run, want %d%s", c.Name, namespace, running, len(list), n, why)
+	}
+	return nil
+}
+
+func podReady(p *corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func container() corev1.Container {
+	return corev1.Container{
+		Name: "main", Image: "registry.k8s.io/pause:3.10",
+		Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}},
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("8Mi"),
+		}},
+	}
+}
+
+func newPod(namespace, name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"app": name}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{container()}, TerminationGracePeriodSeconds: ptr.To(int64(1)),
+		},
+	}
+}
+
+func newDeployment(namespace, name string, replicas int32) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	template := newPod(namespace, name)
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: template.Spec},
+		},
+	}
+}
+
+// runPod creates a pod in local and waits until it runs on both sides.
+func (f *federation) runPod(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	require.NoError(t, f.local.Client.Create(t.Context(), pod))
+	eventually(t, 30*time.Second, func(ctx context.Context) error {
+		if err := f.local.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if pod.Status.Phase != corev1.PodRunning || !podReady(pod) {
+			return fmt.Errorf("pod %s is %s, conditions %v", pod.Name, pod.Status.Phase, pod.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// remotePod reads the remote copy of a pod of local.
+func (f *federation) remotePod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	var remote corev1.Pod
+	key := client.ObjectKey{Namespace: f.local.RemoteNamespace(pod.Namespace), Name: pod.Name}
+	err := f.remote.Client.Get(ctx, key, &remote)
+	return &remote, err
+}
+
+// setRemoteStatus changes the status of the remote copy of a pod, as the
+// provider's kubelet would.
+func (f *federation) setRemoteStatus(t *testing.T, pod *corev1.Pod, change func(*corev1.PodStatus)) {
+	t.Helper()
+	eventually(t, 10*time.Second, func(ctx context.Context) error {
+		remote, err := f.remotePod(ctx, pod)
+		if err != nil {
+			return err
+		}
+		change(&remote.Status)
+		return f.remote.Client.Status().Update(ctx, remote)
+	})
+}
