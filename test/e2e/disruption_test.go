@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -104,7 +105,7 @@ func (f *federation) setReplicas(t *testing.T, n int32) {
 		var vn offloadingv1beta1.VirtualNode
 		require.NoError(t, f.local.Client.Get(ctx, client.ObjectKey{Namespace: tenant, Name: f.node}, &vn))
 		if *vn.Spec.Template.Spec.Replicas != n { // the webhook's cache may lag
-			vn.Annotations["touched"] = time.Now().String()
+			metav1.SetMetaDataAnnotation(&vn.ObjectMeta, "touched", time.Now().String())
 			_ = f.local.Client.Update(ctx, &vn)
 		}
 		var d appsv1.Deployment

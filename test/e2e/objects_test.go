@@ -125,7 +125,7 @@ func services(t *testing.T, f *federation) {
 // given addresses.
 func (f *federation) expectEndpoints(t *testing.T, c *sandbox.Cluster, namespace, service string, want []string) {
 	t.Helper()
-	slices.Sort(want)
+	want = slices.Sorted(slices.Values(want))
 	eventually(t, reflectionTime, func(ctx context.Context) error {
 		var list discoveryv1.EndpointSliceList
 		if err := c.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service}); err != nil {
