@@ -70,7 +70,7 @@ func TestTheLeaseIsHeldAsLongAsTheWork(t *testing.T) {
 
 		close(winding)
 		require.NoError(t, <-first)
-		time.Sleep(10 * time.Second)
+		time.Sleep(12 * time.Second) // The retry period and its jitter, but less than the lease.
 		require.Equal(t, "b", holder(t, client), "given back, not waited for")
 		require.True(t, secondWorked.Load())
 		stopStandby()

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -28,6 +29,9 @@ type podReflector struct {
 	address PodAddress
 
 	localPods corev1listers.PodLister
+	// started says that the namespaces mapped at start are known, so that a pod of any other may be rejected. Liqo's
+	// manager tells its reflectors by a plain bool, which is a data race; so it does for each namespace.
+	started atomic.Bool
 
 	mu sync.Mutex
 	// namespaces by local name; guarded by mu.
@@ -60,7 +64,8 @@ func newPodReflector(clients Clients, address PodAddress, cfg *workload.PodRefle
 // Start implements manager.Reflector.
 func (pr *podReflector) Start(ctx context.Context, opts *options.ReflectorOpts) {
 	pr.localPods = opts.LocalPodInformer.Lister()
-	pr.PodReflector.Start(ctx, opts)
+	synced := *opts
+	pr.PodReflector.Start(ctx, synced.WithReadinessFunc(pr.started.Load))
 }
 
 // StopNamespace implements manager.Reflector.
@@ -82,6 +87,8 @@ func (pr *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.Name
 	pr.mu.Unlock()
 
 	seen := *opts
+	seen.Ready = allSynced(informer.Informer(), opts.RemoteFactory.Core().V1().Secrets().Informer(),
+		opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Informer())
 	seen.RemoteFactory = podLensFactory{
 		SharedInformerFactory: opts.RemoteFactory,
 		pods: podLensInformer{
@@ -92,6 +99,18 @@ func (pr *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.Name
 		},
 	}
 	return pr.NewNamespaced(&seen)
+}
+
+// allSynced says whether all that the pod reflector reads of a namespace is in the caches.
+func allSynced(informers ...cache.SharedIndexInformer) func() bool {
+	return func() bool {
+		for _, informer := range informers {
+			if !informer.HasSynced() {
+				return false
+			}
+		}
+		return true
+	}
 }
 
 // refresh enqueues every pod that is reflected.

@@ -109,7 +109,10 @@ func (c *Config) reflector(resource resources.ResourceReflected) *offloadingv1be
 
 // Start starts the reflection and returns once the caches of the local pods and of the NamespaceMap are synchronised;
 // it goes on until ctx ends.
-func (r *Reflection) Start(ctx context.Context) { r.manager.Start(ctx) }
+func (r *Reflection) Start(ctx context.Context) {
+	r.manager.Start(ctx)
+	r.pods.started.Store(true)
+}
 
 // Resync makes every reflector but the pods' look at all its objects again; to be called on becoming leader.
 func (r *Reflection) Resync() error { return r.manager.Resync() }
