@@ -21,7 +21,7 @@ func main() {
 
 // run is the whole program: it returns nil when it has done what args ask for, or was asked to stop.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	cmd := newRootCommand(stderr)
+	cmd := newRootCommand(stderr) //nolint:contextcheck // cobra hands the context on.
 	cmd.SetArgs(args)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)

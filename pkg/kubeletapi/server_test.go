@@ -242,7 +242,7 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	require.NoError(t, err)
 	var response *http.Response
 	require.Eventually(t, func() bool {
-		response, err = (&http.Client{Transport: transport}).Do(request) //nolint:bodyclose // Closed below.
+		response, err = (&http.Client{Transport: transport}).Do(request)
 		return err == nil
 	}, 10*time.Second, 10*time.Millisecond)
 	defer response.Body.Close()

@@ -28,7 +28,8 @@ const reflectionLeaseName = "virtual-kubelet-leader-election"
 //
 // Liqo's own (leaderelection.Blocking) exits the process when the lease is lost, and gives it back while still working.
 func runElected(ctx context.Context, cfg *Config, client kubernetes.Interface, events record.EventBroadcaster,
-	work func(context.Context) error) error {
+	work func(context.Context) error,
+) error {
 	log := cfg.Log.WithValues("lease", cfg.Node.Name)
 	elected := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{

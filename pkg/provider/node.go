@@ -82,7 +82,8 @@ func runNode(ctx context.Context, cfg *Config, p *peering, local kubernetes.Inte
 // restoreNode handles a status update that failed: a node that has vanished is created again (unless it is going away
 // because its VirtualNode is), any other gets its status by a plain update.
 func restoreNode(ctx context.Context, log logr.Logger, nodes corev1client.NodeInterface,
-	source *nodeprovider.LiqoNodeProvider, cause error) error {
+	source *nodeprovider.LiqoNodeProvider, cause error,
+) error {
 	if source.IsTerminating() {
 		return nil
 	}

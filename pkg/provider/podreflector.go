@@ -47,7 +47,8 @@ type reflectedNamespace struct {
 var _ manager.Reflector = (*podReflector)(nil)
 
 func newPodReflector(clients Clients, address PodAddress, cfg *workload.PodReflectorConfig,
-	reflector *offloadingv1beta1.ReflectorConfig) *podReflector {
+	reflector *offloadingv1beta1.ReflectorConfig,
+) *podReflector {
 	pr := &podReflector{
 		// With no workers Liqo makes a dummy generic reflector, which the next statement replaces by one that asks us
 		// for the namespaced reflectors.

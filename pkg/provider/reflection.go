@@ -39,7 +39,8 @@ type Reflection struct {
 // what Liqo's podprovider.NewLiqoProvider does, which makes its own clients and thus leaves no room for a lens.
 // Nothing starts before Start.
 func Compose(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPatch,
-	network func() netconfig.View, events record.EventBroadcaster) (*Reflection, error) {
+	network func() netconfig.View, events record.EventBroadcaster,
+) (*Reflection, error) {
 	// The two package-level states that Liqo's reflection forces on us: the event recorders resolve Liqo's kinds in
 	// client-go's scheme, and the forging logic reads who we are from variables.
 	if err := offloadingv1beta1.AddToScheme(scheme.Scheme); err != nil {
@@ -76,7 +77,8 @@ func Compose(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPa
 
 // newManager registers the reflectors in the order of Liqo's NewLiqoProvider.
 func newManager(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPatch,
-	pods manager.Reflector, support forge.APIServerSupportType, events record.EventBroadcaster) manager.Manager {
+	pods manager.Reflector, support forge.APIServerSupportType, events record.EventBroadcaster,
+) manager.Manager {
 	r := cfg.Reflection
 	forging := forge.NewForgingOpts(mergeNotReflected(patch, r.LabelsNotReflected, r.AnnotationsNotReflected))
 
@@ -140,7 +142,8 @@ func identityConfiguration() *networkingv1beta1.Configuration {
 // kubernetesServiceIP finds the address under which offloaded pods reach this cluster's API server: none without the
 // networking module, as with Liqo when it has no Configuration.
 func kubernetesServiceIP(liqo liqoclient.Interface, liqoNamespace string,
-	network func() netconfig.View) func(context.Context) (string, error) {
+	network func() netconfig.View,
+) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		if network().Module != netconfig.Enabled {
 			return "", nil

@@ -73,7 +73,8 @@ func readPeering(ctx context.Context, cfg *Config, local kubernetes.Interface) (
 
 // remoteConfig builds the connection to the remote cluster from its Secret.
 func remoteConfig(ctx context.Context, cfg *Config, local kubernetes.Interface,
-	identities identitymanager.IdentityReader) (*rest.Config, error) {
+	identities identitymanager.IdentityReader,
+) (*rest.Config, error) {
 	secret, err := local.CoreV1().Secrets(cfg.TenantNamespace).Get(ctx, cfg.KubeconfigSecretName, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -105,7 +106,8 @@ func eventually[T any](ctx context.Context, cfg *Config, what string, get func(c
 }
 
 func retry[T any](ctx context.Context, log logr.Logger, timeout time.Duration, what string,
-	get func(context.Context) (T, error)) (T, error) {
+	get func(context.Context) (T, error),
+) (T, error) {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 6, Cap: 10 * time.Second}
