@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("--rounds and --single must be at least 1, --burst 1 to 600")
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }
-	s, err := sandbox.Up(ctx, sandbox.Options{Name: "bench", Providers: 1, Image: sandbox.ImageStock, Progress: say})
+	s, err := sandbox.Up(ctx, sandbox.Options{Name: "bench", Consumers: 1, Providers: 1, Image: sandbox.ImageStock, Progress: say})
 	if err != nil {
 		return err
 	}

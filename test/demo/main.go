@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	s, err := sandbox.Up(ctx, sandbox.Options{
-		Name: *name, Progress: func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) },
+		Name: *name, Consumers: 1, Providers: 3, Progress: func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) },
 	})
 	if err != nil {
 		return err

@@ -37,11 +37,18 @@ func start(t *testing.T, image string) *federation {
 	t.Helper()
 	began := time.Now()
 	s, err := sandbox.Up(t.Context(), sandbox.Options{
-		Name: strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), Providers: 1, Networking: true, Image: image,
+		Name: strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), Consumers: 1, Providers: 1, Networking: true, Image: image,
 		Progress: func(format string, args ...any) { t.Logf(format, args...) },
 	})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Down()) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the logs are kept in %s", s.Dir())
+			require.NoError(t, s.Stop())
+			return
+		}
+		require.NoError(t, s.Down())
+	})
 	t.Logf("sandbox up after %s", time.Since(began).Round(time.Second))
 	provider := sandbox.Provider(1)
 	return &federation{

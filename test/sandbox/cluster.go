@@ -86,8 +86,15 @@ func (c *Cluster) startPlane(ctx context.Context) error {
 	if err := os.MkdirAll(c.dir("logs"), 0o700); err != nil {
 		return err
 	}
+	var grace time.Duration
+	if c.Role == RoleProvider {
+		// A kubelet reports its pods Ready again after a silence, KWOK does not:
+		// a provider whose API server was frozen would keep unready pods.
+		grace = time.Hour
+	}
 	plane, err := controlplane.New(controlplane.Config{
-		Name: c.Name, Dir: c.dir(), Binary: filepath.Join(s.bin, binaries.Kube),
+		NodeGracePeriod: grace,
+		Name:            c.Name, Dir: c.dir(), Binary: filepath.Join(s.bin, binaries.Kube),
 		// Service ranges are distinct, as Liqo does not remap them.
 		ServiceCIDR: fmt.Sprintf("10.%d.0.0/16", 100+c.index), Group: s.group, Ports: s.ports,
 	})
@@ -157,29 +164,29 @@ func (c *Cluster) installLiqo(ctx context.Context, objects liqoObjects) error {
 	return c.allowKubeletAuth(ctx)
 }
 
-// allowKubeletAuth grants what deploy/virtual-kubelet-auth.yaml does, to the
-// virtual kubelets of all tenant namespaces.
+// allowKubeletAuth does what docs/virtual-kubelet.md tells an administrator to:
+// it applies deploy/virtual-kubelet-auth.yaml and binds the role once for each
+// peering.
 func (c *Cluster) allowKubeletAuth(ctx context.Context) error {
-	role := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "liqo-broker-vk-kubelet-auth"},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
-			{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
-		},
-	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-	}
-	for _, remote := range c.sandbox.providersOf(c) {
-		binding.Subjects = append(binding.Subjects, rbacv1.Subject{
-			APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + tenantNamespace(remote),
-		})
-	}
-	if err := c.Client.Create(ctx, role); err != nil {
+	objects, err := liqochart.ParseFile(filepath.Join(binaries.ProductRoot(), "deploy", "virtual-kubelet-auth.yaml"))
+	if err != nil {
 		return err
 	}
-	return c.Client.Create(ctx, binding)
+	if err := liqochart.Apply(ctx, c.Client, objects); err != nil {
+		return err
+	}
+	for _, remote := range c.sandbox.providersOf(c) {
+		role, tenant := "liqo-broker-vk-kubelet-auth", tenantNamespace(remote)
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role + "-" + tenant},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + tenant}},
+		}
+		if err := c.Client.Create(ctx, binding); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // runPods starts the node agent, and KWOK in a cluster whose ordinary pods run.

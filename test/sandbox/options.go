@@ -26,14 +26,14 @@ func Provider(i int) string { return fmt.Sprintf("provider%d", i) }
 // Slice is what a ResourceSlice asks for; a quantity left empty is not asked for.
 type Slice struct{ CPU, Memory, Pods string }
 
-// Options say what federation to make. The zero value of a field means its
-// default.
+// Options say what federation to make. Where a default is named, the zero value
+// means it.
 type Options struct {
 	// Name tells sandboxes on one machine apart; default "default".
 	Name string
-	// Consumers is how many consumer clusters peer with the broker; default 1.
+	// Consumers is how many consumer clusters peer with the broker, 1 to 8.
 	Consumers int
-	// Providers is how many provider clusters the broker peers with; default 3.
+	// Providers is how many provider clusters the broker peers with, 1 to 16.
 	Providers int
 	// Networking also runs Liqo's ipam and networking controllers.
 	Networking bool
@@ -60,8 +60,6 @@ var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$`)
 // complete fills in defaults.
 func (o *Options) complete() {
 	setDefault(&o.Name, "default")
-	setDefault(&o.Consumers, 1)
-	setDefault(&o.Providers, 3)
 	setDefault(&o.Image, ImageOurs)
 	setDefault(&o.ProviderSlice, Slice{CPU: "16", Memory: "64Gi", Pods: "600"})
 	setDefault(&o.ConsumerSlice, Slice{CPU: "48", Memory: "192Gi", Pods: "1800"})

@@ -234,6 +234,10 @@ func (s *Sandbox) providersOf(c *Cluster) (out []string) {
 // Down ends every process and removes every file of the sandbox.
 func (s *Sandbox) Down() error { return s.end(false) }
 
+// Stop ends every process and leaves the files, logs among them, to be looked
+// at. The next Up or Remove of that name removes them.
+func (s *Sandbox) Stop() error { return s.end(true) }
+
 func (s *Sandbox) end(keepFiles bool) error {
 	if s.control != nil {
 		s.control.close()

@@ -36,8 +36,11 @@ type Config struct {
 	Binary string
 	// ServiceCIDR is the range of ClusterIPs, for example 10.96.0.0/16.
 	ServiceCIDR string
-	Group       *proc.Group
-	Ports       *ports.Pool
+	// NodeGracePeriod is how long a node may be silent before
+	// kube-controller-manager calls it NotReady; 0 for Kubernetes' default.
+	NodeGracePeriod time.Duration
+	Group           *proc.Group
+	Ports           *ports.Pool
 }
 
 // Cluster is one control plane.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -74,6 +75,19 @@ func CRDs(source string) ([]*unstructured.Unstructured, error) {
 		out = append(out, parsed...)
 	}
 	return out, nil
+}
+
+// ParseFile reads the objects of a YAML file.
+func ParseFile(path string) ([]*unstructured.Unstructured, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return objects, nil
 }
 
 func parse(text string) ([]*unstructured.Unstructured, error) {

@@ -1,0 +1,38 @@
+package binaries
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What is built from source trees named in code must be what go.mod requires:
+// the sandbox's own code uses the same packages.
+func TestVersionsAreThoseOfTheModule(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(moduleRoot(), "go.mod"))
+	require.NoError(t, err)
+	assert.Contains(t, string(data), "k8s.io/kubernetes "+KubernetesVersion+"\n")
+	assert.Contains(t, string(data), "github.com/liqotech/liqo "+LiqoVersion+"\n")
+	product, err := os.ReadFile(filepath.Join(ProductRoot(), "go.mod"))
+	require.NoError(t, err)
+	assert.Contains(t, string(product), "github.com/liqotech/liqo "+LiqoVersion+"\n")
+}
+
+func TestCacheDirFollowsTheEnvironment(t *testing.T) {
+	t.Setenv("LIQO_BROKER_VK_CACHE", "/somewhere/else")
+	dir, err := CacheDir()
+	require.NoError(t, err)
+	assert.Equal(t, "/somewhere/else", dir)
+}
+
+func TestCacheKeyIsStable(t *testing.T) {
+	a, err := cacheKey()
+	require.NoError(t, err)
+	b, err := cacheKey()
+	require.NoError(t, err)
+	assert.Equal(t, a, b)
+	assert.Len(t, a, 16)
+}

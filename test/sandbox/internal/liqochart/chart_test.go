@@ -1,0 +1,69 @@
+package liqochart
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
+)
+
+func rendered(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	source, err := binaries.LiqoSource(t.Context())
+	require.NoError(t, err)
+	objects, err := Render(source, map[string]any{
+		"tag": "v1", "discovery": map[string]any{"config": map[string]any{"clusterID": "here"}},
+		"ipam": map[string]any{"podCIDR": "10.244.0.0/16", "serviceCIDR": "10.101.0.0/16"},
+	})
+	require.NoError(t, err)
+	return objects
+}
+
+func find(t *testing.T, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	for _, o := range objects {
+		if o.GetKind() == kind && o.GetName() == name {
+			return o
+		}
+	}
+	require.Failf(t, "not rendered", "%s %s", kind, name)
+	return nil
+}
+
+func TestWebhookConfigurationsComeLast(t *testing.T) {
+	objects := rendered(t)
+	last := objects[len(objects)-2:]
+	for _, o := range last {
+		assert.True(t, strings.HasSuffix(o.GetKind(), "WebhookConfiguration"), o.GetKind())
+	}
+}
+
+func TestKeepDropsWhatCannotRun(t *testing.T) {
+	for _, o := range Keep(rendered(t)) {
+		assert.NotContains(t, []string{"DaemonSet", "Job", "CronJob", "FirewallConfiguration"}, o.GetKind(), o.GetName())
+		assert.NotContains(t, o.GetName(), "pre-delete")
+	}
+	find(t, Keep(rendered(t)), "VkOptionsTemplate", "virtual-kubelet-default")
+}
+
+func TestAdaptChangesPortsAndWebhooks(t *testing.T) {
+	objects := Keep(rendered(t))
+	ports := HostPorts{Webhook: 1001, WebhookHealth: 1002, ControllerManagerHealth: 1003, IPAM: 1004}
+	require.NoError(t, Adapt(objects, ports, []byte("CA")))
+
+	hooks, _, err := unstructured.NestedSlice(find(t, objects, "MutatingWebhookConfiguration", "liqo-webhook").Object, "webhooks")
+	require.NoError(t, err)
+	for _, h := range hooks {
+		url, _, _ := unstructured.NestedString(h.(map[string]any), "clientConfig", "url")
+		assert.True(t, strings.HasPrefix(url, "https://127.0.0.1:1001/mutate/"), url)
+	}
+	args := fmt.Sprint(find(t, objects, "Deployment", "liqo-controller-manager").Object)
+	assert.Contains(t, args, "--ipam-server=127.0.0.1:1004")
+	assert.Contains(t, args, "--health-probe-address=127.0.0.1:1003")
+	assert.NotContains(t, fmt.Sprint(find(t, objects, "Deployment", "liqo-webhook").Object), "--secret-name")
+}

@@ -1,0 +1,42 @@
+package sandbox
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestOptionsValidate(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts Options
+		want []string // parts of the error, none for no error
+	}{
+		"only the numbers must be given": {Options{Consumers: 1, Providers: 1}, nil},
+		"a name that is no file name":    {Options{Name: "../x", Consumers: 1, Providers: 1}, []string{`--name="../x"`}},
+		"an image nobody knows":          {Options{Image: "nginx:1", Consumers: 1, Providers: 1}, []string{`--image="nginx:1"`, ImageOurs}},
+		"all faults are told at once": {
+			Options{Name: "A", Consumers: 99}, []string{`--name="A"`, "--consumers=99", "--providers=0"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := c.opts.Validate()
+			if c.want == nil {
+				require.NoError(t, err)
+				return
+			}
+			for _, part := range c.want {
+				assert.ErrorContains(t, err, part)
+			}
+		})
+	}
+}
+
+func TestOptionsCompleteKeepsWhatIsGiven(t *testing.T) {
+	o := Options{Name: "mine", Providers: 2, Image: ImageStock}
+	o.complete()
+	assert.Equal(t, "mine", o.Name)
+	assert.Equal(t, 2, o.Providers)
+	assert.Equal(t, ImageStock, o.Image)
+	assert.NotNil(t, o.Progress)
+}
