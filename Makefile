@@ -2,7 +2,7 @@
 # make and a C compiler (for -race) it builds itself.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-GOLANGCI := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
+TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 TEST := cd test &&
 # Extra arguments of the end-to-end suites, for example E2E='-run TestParityOurs'.
 E2E ?=
@@ -19,7 +19,9 @@ build: ## Build bin/liqo-broker-vk, and bin/sandbox for people
 image: ## Build the container image (needs a container engine; IMAGE=name:tag)
 	docker build -t $${IMAGE:-liqo-broker-vk:dev} .
 
-test: fmt-check vet unit e2e ## Formatting, vet, unit tests with -race, end-to-end suites on real clusters
+test: ## Formatting, vet, unit tests with -race, end-to-end suites on real clusters
+	@$(MAKE) --no-print-directory fmt-check vet unit e2e
+	@echo "make test: everything passed"
 
 fmt-check: ## Fail when a file is not gofmt's
 	@files=$$(git ls-files '*.go' | xargs gofmt -l); if [ -n "$$files" ]; then echo "not formatted by gofmt:"; echo "$$files"; exit 1; fi
@@ -29,16 +31,15 @@ vet: ## go vet of both modules
 	$(TEST) go vet ./...
 
 unit: ## Unit tests with -race
-	go test -race ./...
-	$(TEST) go test -race ./sandbox/...
+	$(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- -race ./...
+	$(TEST) $(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- -race ./sandbox/...
 
 e2e: ## The end-to-end suites alone (E2E='-run Name' to choose)
-	@mkdir -p bin
-	$(TEST) go test -v -count=1 -timeout 60m ./e2e/... $(E2E) 2>&1 | tee ../bin/e2e.log | grep -E '^\s*(---|FAIL|PASS|ok|panic)|took|: ready|up after' ; exit $${PIPESTATUS[0]}
+	$(TEST) $(TOOL) gotestsum --format=testname -- -count=1 -timeout=60m ./e2e/... $(E2E)
 
 lint: ## golangci-lint, at the version pinned in tools/go.mod
-	$(GOLANGCI) run ./...
-	$(TEST) $(GOLANGCI) run --config ../.golangci.yml ./...
+	$(TOOL) golangci-lint run ./...
+	$(TEST) $(TOOL) golangci-lint run --config ../.golangci.yml ./...
 
 demo: ## Show a federation at work; stays up until Ctrl-C (ONCE=1 ends by itself)
 	$(TEST) go run ./demo --once=$(if $(ONCE),true,false)

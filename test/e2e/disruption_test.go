@@ -164,22 +164,13 @@ func frozen(t *testing.T, f *federation) {
 	require.NoError(t, f.Freeze(server))
 	t.Cleanup(func() { _ = f.Resume(server) })
 	began := time.Now()
-	eventually(t, 3*time.Minute, func(ctx context.Context) error {
-		if ready, err := f.nodeReady(ctx); err != nil || ready {
-			return fmt.Errorf("node %s is Ready still (%v)", f.node, err)
-		}
-		return nil
-	})
+	f.expectNodeReady(t, 3*time.Minute, false)
 	t.Logf("node %s not Ready %s after the freeze", f.node, time.Since(began).Round(time.Second))
 	assert.Equal(t, here, uids(t, f.local, local), "pods are left in place")
 
 	require.NoError(t, f.Resume(server))
-	eventually(t, 2*time.Minute, func(ctx context.Context) error {
-		if ready, err := f.nodeReady(ctx); err != nil || !ready {
-			return fmt.Errorf("node %s is not Ready again (%v)", f.node, err)
-		}
-		return allRunning(ctx, f.local, local, 10)
-	})
+	f.expectNodeReady(t, 2*time.Minute, true)
+	eventually(t, time.Minute, func(ctx context.Context) error { return allRunning(ctx, f.local, local, 10) })
 	f.runPod(t, newPod(local, "after"))
 	assert.Subset(t, uids(t, f.local, local), here)
 	assert.Subset(t, uids(t, f.remote, remote), there)

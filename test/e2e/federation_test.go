@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -68,11 +69,30 @@ func (f *federation) namespaces(t *testing.T) (local, remote string) {
 		name = strings.TrimRight(name[:30], "-")
 	}
 	require.NoError(t, f.local.Offload(t.Context(), name))
-	t.Cleanup(func() {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		require.NoError(t, client.IgnoreNotFound(f.local.Client.Delete(context.Background(), ns)))
-	})
+	t.Cleanup(func() { f.removeNamespace(t, name) })
 	return name, f.local.RemoteNamespace(name)
+}
+
+// removeNamespace deletes a namespace of local and waits until it is gone, so
+// that no scenario starts while the last one is being cleaned up.
+func (f *federation) removeNamespace(t *testing.T, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		err := f.local.Client.Delete(ctx, ns)
+		if apierrors.IsNotFound(err) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			require.NoError(t, ctx.Err(), "namespace %s of %s is not gone", name, f.local.Name)
+		case <-tick.C:
+		}
+	}
 }
 
 const pollEvery = 50 * time.Millisecond

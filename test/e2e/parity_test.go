@@ -33,6 +33,9 @@ func parity(t *testing.T, image string) {
 		{"the quota refuses and then admits", quota},
 		{"a second replica takes over", replicas},
 		{"a restart recreates no pod", restart},
+		{"a change of the network is seen", remapping},
+		{"a link that goes down is noticed", link},
+		{"a killed provider cluster comes back", killed},
 		{"a frozen provider is waited for", frozen},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.run(t, f) })

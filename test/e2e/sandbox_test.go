@@ -1,18 +1,20 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
 // sandboxCommand builds the command that people use, with a state of its own
@@ -25,33 +27,30 @@ func sandboxCommand(t *testing.T) func(args ...string) *exec.Cmd {
 	return func(args ...string) *exec.Cmd { return exec.Command(bin, args...) }
 }
 
-// A command killed by SIGKILL can clean nothing up. The kernel ends its
-// processes, and the next down removes what they left.
-func TestNothingSurvivesTheDeathOfTheOwner(t *testing.T) {
+// Two sandboxes start side by side. The owner of one is killed by SIGKILL, so it
+// can clean nothing up: the kernel ends its processes, and the next down removes
+// what they left. The other one is not concerned, and obeys its commands.
+func TestSandboxCommand(t *testing.T) {
 	command := sandboxCommand(t)
-	const name = "doomed"
-	dir := filepath.Join(cacheDir(t), "sandboxes", name)
-	up := command("up", "--name", name, "--consumers=1", "--providers=1")
-	var log bytes.Buffer
-	up.Stdout, up.Stderr = &log, &log
-	require.NoError(t, up.Start())
-	waited := make(chan error, 1)
-	go func() { waited <- up.Wait() }()
+	sandboxes := filepath.Join(cacheDir(t), "sandboxes")
+	doomed, doomedEnd := startCommand(t, command("up", "--name=doomed", "--consumers=1", "--providers=1"))
+	survivor, survivorEnd := startCommand(t, command("up", "--name=survivor", "--consumers=1", "--providers=1", "--networking"))
+	t.Cleanup(func() { _ = survivor.Process.Kill() })
 
 	var pids []int
-	eventually(t, 30*time.Minute, func(context.Context) error {
+	eventually(t, 30*time.Minute, func(context.Context) error { // it may have to build everything
 		select {
-		case err := <-waited:
-			t.Fatalf("up ended by itself: %v\n%s", err, log.String())
+		case err := <-doomedEnd:
+			t.Fatalf("up ended by itself: %v", err)
 		default:
 		}
-		if pids = recorded(t, dir); len(pids) < 6 {
+		if pids = recorded(t, filepath.Join(sandboxes, "doomed")); len(pids) < 6 {
 			return fmt.Errorf("%d processes run", len(pids))
 		}
 		return nil
 	})
-	require.NoError(t, up.Process.Kill())
-	<-waited
+	require.NoError(t, doomed.Process.Kill())
+	<-doomedEnd
 	eventually(t, 10*time.Second, func(context.Context) error {
 		for _, pid := range pids {
 			if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
@@ -60,10 +59,65 @@ func TestNothingSurvivesTheDeathOfTheOwner(t *testing.T) {
 		}
 		return nil
 	})
-	out, err := command("down", "--name", name).CombinedOutput()
+	out, err := command("down", "--name=doomed").CombinedOutput()
 	require.NoError(t, err, string(out))
 	assert.Contains(t, string(out), "cleaned up after sandbox doomed")
-	assert.NoDirExists(t, dir)
+	assert.NoDirExists(t, filepath.Join(sandboxes, "doomed"))
+
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := command(append(args, "--name=survivor")...).CombinedOutput()
+		require.NoError(t, err, string(out))
+		return string(out)
+	}
+	eventually(t, 5*time.Minute, func(context.Context) error {
+		select {
+		case err := <-survivorEnd:
+			t.Fatalf("up ended by itself: %v", err)
+		default:
+		}
+		if out, err := command("status", "--name=survivor").CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	assert.FileExists(t, strings.TrimSpace(run("kubeconfig", "broker")))
+	var status sandbox.Status
+	require.NoError(t, json.Unmarshal([]byte(run("status", "-o", "json")), &status))
+	assert.Len(t, status.Processes, 3*4+3*4+2+1, "3 clusters of 4 and of Liqo's 4, 2 virtual kubelets, 1 KWOK")
+	for _, verb := range []string{"freeze", "resume", "kill", "restart"} {
+		run(verb, "broker/vk-provider1")
+	}
+	run("link", "down", "broker", "provider1")
+	run("link", "up", "broker", "provider1")
+	out, err = command("freeze", "broker/nothing", "--name=survivor").CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), `no component "nothing" in broker; there are etcd, kube-apiserver`)
+
+	run("down")
+	require.NoError(t, <-survivorEnd)
+	assert.NoDirExists(t, filepath.Join(sandboxes, "survivor"))
+}
+
+// startCommand runs a command whose end is told on the channel, with all that
+// it has printed.
+func startCommand(t *testing.T, cmd *exec.Cmd) (*exec.Cmd, <-chan error) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	cmd.Stdout, cmd.Stderr = log, log
+	require.NoError(t, cmd.Start())
+	end := make(chan error, 1)
+	go func() {
+		err := cmd.Wait()
+		log.Close()
+		if err != nil {
+			text, _ := os.ReadFile(log.Name())
+			err = fmt.Errorf("%w\n%s", err, text)
+		}
+		end <- err
+	}()
+	return cmd, end
 }
 
 func recorded(t *testing.T, dir string) (pids []int) {

@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// link breaks the network between the clusters: the node is not Ready while it
+// is down, and nothing else happens to its pods.
+func link(t *testing.T, f *federation) {
+	local, remote := f.namespaces(t)
+	f.runPod(t, newPod(local, "steady"))
+	here, there := uids(t, f.local, local), uids(t, f.remote, remote)
+
+	require.NoError(t, f.Link(t.Context(), f.local.Name, f.remote.Name, false))
+	t.Cleanup(func() { _ = f.Link(context.Background(), f.local.Name, f.remote.Name, true) })
+	f.expectNodeReady(t, 30*time.Second, false)
+	require.Equal(t, here, uids(t, f.local, local))
+	require.NoError(t, f.Link(t.Context(), f.local.Name, f.remote.Name, true))
+	f.expectNodeReady(t, 30*time.Second, true)
+	require.Equal(t, here, uids(t, f.local, local))
+	require.Equal(t, there, uids(t, f.remote, remote))
+}
+
+func (f *federation) expectNodeReady(t *testing.T, timeout time.Duration, want bool) {
+	t.Helper()
+	eventually(t, timeout, func(ctx context.Context) error {
+		ready, err := f.nodeReady(ctx)
+		if err == nil && ready != want {
+			err = fmt.Errorf("node %s: Ready is %v, want %v", f.node, ready, want)
+		}
+		return err
+	})
+}
+
+// remapping changes where this cluster sees the remote one's pods, as Liqo does
+// when a range is taken from it.
+//
+// The stock virtual kubelet reads the Configuration once, at start
+// (cmd/virtual-kubelet/root/root.go), and goes on showing addresses that lead
+// nowhere; that is the known bug which this scenario expects of it.
+func remapping(t *testing.T, f *federation) {
+	local, _ := f.namespaces(t)
+	pod := newPod(local, "moved")
+	f.runPod(t, pod)
+	before := f.remotePodRange(t)
+	after := netip.MustParsePrefix("10.199.0.0/16")
+	t.Cleanup(func() { f.setRemotePodRange(t, before) })
+	f.setRemotePodRange(t, after)
+
+	shows := func(want netip.Prefix) func(context.Context) error {
+		return func(ctx context.Context) error {
+			theirs, err := f.remotePod(ctx, pod)
+			if err != nil {
+				return err
+			}
+			if err := f.local.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+				return err
+			}
+			if address := translate(t, theirs.Status.PodIP, want); pod.Status.PodIP != address {
+				return fmt.Errorf("the pod shows %s, want %s", pod.Status.PodIP, address)
+			}
+			return nil
+		}
+	}
+	if f.image == sandbox.ImageStock {
+		// A new pod shows best that the old ranges are still in use.
+		pod = newPod(local, "late")
+		f.runPod(t, pod)
+		eventually(t, 10*time.Second, shows(before))
+		return
+	}
+	eventually(t, 10*time.Second, shows(after))
+	f.setRemotePodRange(t, before)
+	eventually(t, 10*time.Second, shows(before))
+}
+
+func (f *federation) setRemotePodRange(t *testing.T, to netip.Prefix) {
+	t.Helper()
+	key := client.ObjectKey{Namespace: "liqo-tenant-" + f.remote.Name, Name: f.remote.Name}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var conf networkingv1beta1.Configuration
+		if err := f.local.Client.Get(ctx, key, &conf); err != nil {
+			return err
+		}
+		conf.Status.Remote.CIDR.Pod = []networkingv1beta1.CIDR{networkingv1beta1.CIDR(to.String())}
+		return f.local.Client.Status().Update(ctx, &conf)
+	}))
+}
+
+// killed ends all processes of the provider at once, as a power failure does,
+// and starts them again.
+func killed(t *testing.T, f *federation) {
+	local, remote := f.namespaces(t)
+	require.NoError(t, f.local.Client.Create(t.Context(), newDeployment(local, "web", 5)))
+	eventually(t, time.Minute, func(ctx context.Context) error { return allRunning(ctx, f.local, local, 5) })
+	here, there := uids(t, f.local, local), uids(t, f.remote, remote)
+
+	require.NoError(t, f.Kill(f.remote.Name))
+	f.expectNodeReady(t, 3*time.Minute, false)
+	require.Equal(t, here, uids(t, f.local, local), "pods are left in place")
+	require.NoError(t, f.Restart(t.Context(), f.remote.Name))
+	f.expectNodeReady(t, 2*time.Minute, true)
+	f.runPod(t, newPod(local, "after"))
+	require.Subset(t, uids(t, f.local, local), here)
+	require.Subset(t, uids(t, f.remote, remote), there)
+}
