@@ -91,7 +91,7 @@ func runUntilLost(ctx context.Context, lost <-chan struct{}, errLost error, work
 		return err
 	case <-lost:
 		stop(errLost)
-		<-done
+		<-done //nolint:errcheck // Why work ended is that the lease was lost.
 		return errLost
 	}
 }
