@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -68,7 +69,7 @@ func (f *federation) expectGone(t *testing.T, remote string, o client.Object) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("%s is still there (%v)", o.GetName(), err)
+		return errors.Join(fmt.Errorf("%s is still there", o.GetName()), err)
 	})
 }
 
@@ -150,7 +151,8 @@ func (f *federation) expectEndpoints(t *testing.T, c *sandbox.Cluster, namespace
 // remotePodRange is where local sees remote's pods, localPodRange where remote
 // sees local's.
 func (f *federation) remotePodRange(t *testing.T) netip.Prefix { return podRange(t, f.local, f.remote) }
-func (f *federation) localPodRange(t *testing.T) netip.Prefix  { return podRange(t, f.remote, f.local) }
+
+func (f *federation) localPodRange(t *testing.T) netip.Prefix { return podRange(t, f.remote, f.local) }
 
 func podRange(t *testing.T, of, remote *sandbox.Cluster) netip.Prefix {
 	t.Helper()

@@ -50,7 +50,7 @@ func TestSandboxCommand(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, doomed.Process.Kill())
-	<-doomedEnd
+	require.Error(t, <-doomedEnd)
 	eventually(t, 10*time.Second, func(context.Context) error {
 		for _, pid := range pids {
 			if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {

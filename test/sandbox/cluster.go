@@ -197,6 +197,9 @@ func (c *Cluster) runPods(ctx context.Context) error {
 		Contain: filepath.Join(s.bin, binaries.Contain), Dir: c.dir("pods"), LogDir: c.dir("logs"),
 		Images: s.images, Group: s.group, Ports: s.ports,
 	})
+	if err := c.agent.Register(ctx); err != nil {
+		return err
+	}
 	s.background.Go(func() error { return c.agent.Run(s.runCtx) })
 	if c.Role != RoleProvider {
 		return nil

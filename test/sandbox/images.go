@@ -89,5 +89,14 @@ func (c *Cluster) takenOver(ctx context.Context, vn client.ObjectKey, image stri
 	if !leads {
 		return fmt.Errorf("lease %s is held by %q", vn, ptr.Deref(lease.Spec.HolderIdentity, ""))
 	}
+	// The second election decides who reflects all but pods; a predecessor that
+	// did not give its lease back is waited for.
+	node := ptr.Deref(lease.Spec.HolderIdentity, "")
+	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: vn.Namespace, Name: "virtual-kubelet-leader-election"}, &lease); err != nil {
+		return err
+	}
+	if all := ptr.Deref(lease.Spec.HolderIdentity, ""); all != node {
+		return fmt.Errorf("the lease of the reflection is held by %q, that of the node by %q", all, node)
+	}
 	return nil
 }

@@ -193,6 +193,16 @@ func moduleDir(ctx context.Context, module string) (string, error) {
 func cacheKey() (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, runtime.Version(), runtime.GOARCH, KubernetesVersion, LiqoVersion, KwokVersion)
+	mod, err := os.ReadFile(filepath.Join(moduleRoot(), "go.mod"))
+	if err != nil {
+		return "", fmt.Errorf("the sandbox's source is not where it was built from: %w", err)
+	}
+	for _, line := range strings.Split(string(mod), "\n") {
+		// What the control plane is built from; the rest of go.mod changes often.
+		if fields := strings.Fields(line); len(fields) > 1 && (strings.HasPrefix(fields[0], "k8s.io/") || strings.HasPrefix(fields[0], "go.etcd.io/")) {
+			fmt.Fprintln(h, fields)
+		}
+	}
 	for _, pattern := range []string{"sandbox/cmd/kube/*.go", "sandbox/cmd/contain/*.go"} {
 		files, err := filepath.Glob(filepath.Join(moduleRoot(), pattern))
 		if err != nil || len(files) == 0 {

@@ -6,6 +6,7 @@ package liqochart
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -96,7 +97,7 @@ func parse(text string) ([]*unstructured.Unstructured, error) {
 	for {
 		var o unstructured.Unstructured
 		switch err := decoder.Decode(&o.Object); {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return out, nil
 		case err != nil:
 			return nil, err

@@ -78,11 +78,9 @@ func New(cfg Config) *Agent {
 	return &Agent{cfg: cfg, pods: map[types.UID]*podWorker{}, held: map[string]bool{}}
 }
 
-// Run serves until ctx ends, then ends every process and returns.
+// Run serves until ctx ends, then ends every process and returns. The Node must
+// have been registered.
 func (a *Agent) Run(ctx context.Context) error {
-	if err := a.register(ctx); err != nil {
-		return fmt.Errorf("node %s: %w", a.cfg.NodeName, err)
-	}
 	factory := informers.NewSharedInformerFactoryWithOptions(a.cfg.Client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", a.cfg.NodeName).String()
@@ -142,8 +140,8 @@ func (a *Agent) forget(pod *corev1.Pod) {
 	}
 }
 
-// register creates the Node and reports it Ready.
-func (a *Agent) register(ctx context.Context) error {
+// Register creates the Node and reports it Ready.
+func (a *Agent) Register(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	node := &corev1.Node{
@@ -157,7 +155,7 @@ func (a *Agent) register(ctx context.Context) error {
 	}
 	node, err := a.cfg.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	if err != nil {
-		return err
+		return fmt.Errorf("node %s: %w", a.cfg.NodeName, err)
 	}
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse("64"),
@@ -169,8 +167,10 @@ func (a *Agent) register(ctx context.Context) error {
 		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
 		Conditions: []corev1.NodeCondition{readyCondition()},
 	}
-	_, err = a.cfg.Client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
-	return err
+	if _, err = a.cfg.Client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("status of node %s: %w", a.cfg.NodeName, err)
+	}
+	return nil
 }
 
 func readyCondition() corev1.NodeCondition {

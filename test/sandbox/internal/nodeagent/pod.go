@@ -147,8 +147,8 @@ func (w *podWorker) runContainer(ctx context.Context, c *container) {
 // container is to be run again.
 func (w *podWorker) superviseContainer(ctx context.Context, c *container, p *proc.Process) bool {
 	probing, stopProbing := context.WithCancel(ctx)
-	defer stopProbing()
-	go w.probe(probing, c)
+	var probes sync.WaitGroup
+	probes.Go(func() { w.probe(probing, c) })
 	select {
 	case <-p.Done:
 	case <-w.stop:
@@ -156,6 +156,8 @@ func (w *podWorker) superviseContainer(ctx context.Context, c *container, p *pro
 	case <-ctx.Done():
 		p.Stop(2 * time.Second)
 	}
+	stopProbing()
+	probes.Wait()
 	ended := corev1.ContainerState{Terminated: terminated(p, c)}
 	w.mu.Lock()
 	c.last, c.ready = ended, false

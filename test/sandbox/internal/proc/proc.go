@@ -57,12 +57,12 @@ func NewGroup(records string) *Group {
 	return g
 }
 
-// startLoop starts all processes from one thread that never ends before the
-// group does: the kernel sends the parent-death signal when the *thread* that
-// forked dies, not the process.
+// startLoop starts all processes from one thread that lives as long as the
+// group: the kernel sends the parent-death signal when the *thread* that forked
+// dies, not the process. The thread is never unlocked, so it dies with the loop,
+// and with it whatever was being started while the group was closed.
 func (g *Group) startLoop() {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	for {
 		select {
 		case r := <-g.start:
@@ -189,7 +189,11 @@ func (p *Process) Kill() {
 // Failure describes a process that has ended unexpectedly: how, where its log
 // is, and the log's last lines.
 func (p *Process) Failure() error {
-	return fmt.Errorf("%s ended: %v\nlast lines of %s:\n%s", p.Spec.Name, p.Err(), p.Spec.Log, Tail(p.Spec.Log, 15))
+	how := "by itself"
+	if err := p.Err(); err != nil {
+		how = err.Error()
+	}
+	return fmt.Errorf("%s ended: %s\nlast lines of %s:\n%s", p.Spec.Name, how, p.Spec.Log, Tail(p.Spec.Log, 15))
 }
 
 // Live returns the processes that have not ended.
