@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -73,23 +72,28 @@ func (f *federation) namespaces(t *testing.T) (local, remote string) {
 	return name, f.local.RemoteNamespace(name)
 }
 
-// removeNamespace deletes a namespace of local and waits until it is gone, so
-// that no scenario starts while the last one is being cleaned up.
+// removeNamespace deletes a namespace of local and waits until its pods are gone
+// on both sides, so that no scenario starts while the last one is being cleaned
+// up. Liqo takes some 15 s more to let go of the namespace itself.
 func (f *federation) removeNamespace(t *testing.T, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	require.NoError(t, client.IgnoreNotFound(f.local.Client.Delete(ctx, ns)))
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		err := f.local.Client.Delete(ctx, ns)
-		if apierrors.IsNotFound(err) {
+		here, err := pods(ctx, f.local, name)
+		require.NoError(t, err)
+		there, err := pods(ctx, f.remote, f.local.RemoteNamespace(name))
+		require.NoError(t, err)
+		if len(here)+len(there) == 0 {
 			return
 		}
 		select {
 		case <-ctx.Done():
-			require.NoError(t, ctx.Err(), "namespace %s of %s is not gone", name, f.local.Name)
+			require.NoError(t, ctx.Err(), "%d pods of namespace %s are left, %d remote ones", len(here), name, len(there))
 		case <-tick.C:
 		}
 	}

@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -153,8 +154,8 @@ func (a *Agent) Register(ctx context.Context) error {
 		},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: Taint, Effect: corev1.TaintEffectNoSchedule}}},
 	}
-	node, err := a.cfg.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	if err != nil {
+	nodes := a.cfg.Client.CoreV1().Nodes()
+	if _, err := nodes.Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("node %s: %w", a.cfg.NodeName, err)
 	}
 	capacity := corev1.ResourceList{
@@ -162,12 +163,16 @@ func (a *Agent) Register(ctx context.Context) error {
 		corev1.ResourceMemory: resource.MustParse("256Gi"),
 		corev1.ResourcePods:   resource.MustParse("110"),
 	}
-	node.Status = corev1.NodeStatus{
+	// A patch, because controllers change the new node at the same time.
+	patch, err := json.Marshal(map[string]any{"status": corev1.NodeStatus{
 		Capacity: capacity, Allocatable: capacity,
 		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
 		Conditions: []corev1.NodeCondition{readyCondition()},
+	}})
+	if err != nil {
+		return err
 	}
-	if _, err = a.cfg.Client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+	if _, err := nodes.Patch(ctx, a.cfg.NodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		return fmt.Errorf("status of node %s: %w", a.cfg.NodeName, err)
 	}
 	return nil
