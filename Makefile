@@ -7,7 +7,7 @@ TEST := cd test &&
 # Extra arguments of the end-to-end suites, for example E2E='-run TestParityOurs'.
 E2E ?=
 
-.PHONY: help build image test unit vet fmt-check e2e lint demo bench sandbox tidy clean
+.PHONY: help build image test unit vet fmt-check e2e lint demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -166,15 +166,7 @@ func (b *bench) burstOnce(ctx context.Context, r *results) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	broker, provider := b.Cluster(sandbox.Broker), b.Cluster(sandbox.Provider(1))
-	before, err := b.kubelet()
-	if err != nil {
-		return err
-	}
-	localBefore, err := requests(ctx, broker)
-	if err != nil {
-		return err
-	}
-	remoteBefore, err := requests(ctx, provider)
+	before, err := b.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -190,22 +182,14 @@ func (b *bench) burstOnce(ctx context.Context, r *results) error {
 	}
 	r.burst = append(r.burst, time.Since(began).Seconds())
 
-	after, err := b.kubelet()
+	after, err := b.read(ctx)
 	if err != nil {
 		return err
 	}
-	localAfter, err := requests(ctx, broker)
-	if err != nil {
-		return err
-	}
-	remoteAfter, err := requests(ctx, provider)
-	if err != nil {
-		return err
-	}
-	r.memory = append(r.memory, float64(after.ResidentMemory)/1e6)
-	r.cpu = append(r.cpu, (after.CPU - before.CPU).Seconds())
-	r.localRequests = append(r.localRequests, (localAfter-localBefore)/float64(b.burst))
-	r.remoteRequests = append(r.remoteRequests, (remoteAfter-remoteBefore)/float64(b.burst))
+	r.memory = append(r.memory, float64(after.kubelet.ResidentMemory)/1e6)
+	r.cpu = append(r.cpu, (after.kubelet.CPU - before.kubelet.CPU).Seconds())
+	r.localRequests = append(r.localRequests, (after.local-before.local)/float64(b.burst))
+	r.remoteRequests = append(r.remoteRequests, (after.remote-before.remote)/float64(b.burst))
 
 	if err := broker.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(oneHop)); err != nil {
 		return err
@@ -226,6 +210,24 @@ func (b *bench) burstOnce(ctx context.Context, r *results) error {
 		}
 	}
 	return nil
+}
+
+// counters are what is read before and after a burst.
+type counters struct {
+	kubelet sandbox.ProcessStatus
+	// local and remote are the requests that the API servers have answered.
+	local, remote float64
+}
+
+func (b *bench) read(ctx context.Context) (c counters, err error) {
+	if c.kubelet, err = b.kubelet(); err != nil {
+		return c, err
+	}
+	if c.local, err = requests(ctx, b.Cluster(sandbox.Broker)); err != nil {
+		return c, err
+	}
+	c.remote, err = requests(ctx, b.Cluster(sandbox.Provider(1)))
+	return c, err
 }
 
 // kubelet is the process that serves the broker's virtual node.

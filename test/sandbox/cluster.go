@@ -225,7 +225,7 @@ func (c *Cluster) runKwok(ctx context.Context) error {
 		corev1.ResourceMemory:           resource.MustParse("256Gi"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
 		corev1.ResourcePods:             resource.MustParse("2000"),
-	}, nil, c.Role != RoleProvider)
+	})
 }
 
 // AppendPodLog adds a line to what every simulated pod of the cluster logs.

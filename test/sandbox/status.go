@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"path/filepath"
 	"sort"
 	"time"
 
@@ -41,7 +42,7 @@ func (s *Status) Memory() int64 {
 // Status reads what every process uses now.
 func (s *Sandbox) Status() Status {
 	out := Status{}
-	_ = readJSON(s.dir+"/"+stateFile, &out.State)
+	_ = readJSON(filepath.Join(s.dir, stateFile), &out.State)
 	for _, c := range s.Clusters {
 		for name, processes := range c.components() {
 			for _, p := range processes {

@@ -17,10 +17,6 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
 
-// Taint keeps pods that do not ask for it off KWOK's nodes, in clusters whose
-// ordinary pods are to go elsewhere.
-const Taint = "kwok.x-k8s.io/node"
-
 const annotation = "kwok.x-k8s.io/node"
 
 // LogLine is the first line of every pod's log.
@@ -114,7 +110,7 @@ spec: {forwards: [{target: {address: 127.0.0.1, port: %d}}]}
 `
 
 // AddNode creates a simulated node with the given capacity.
-func AddNode(ctx context.Context, client kubernetes.Interface, name string, capacity corev1.ResourceList, labels map[string]string, tainted bool) error {
+func AddNode(ctx context.Context, client kubernetes.Interface, name string, capacity corev1.ResourceList) error {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
@@ -124,12 +120,6 @@ func AddNode(ctx context.Context, client kubernetes.Interface, name string, capa
 			},
 		},
 		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
-	}
-	for k, v := range labels {
-		node.Labels[k] = v
-	}
-	if tainted {
-		node.Spec.Taints = []corev1.Taint{{Key: Taint, Effect: corev1.TaintEffectNoSchedule}}
 	}
 	_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	return err

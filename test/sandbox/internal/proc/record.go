@@ -25,15 +25,9 @@ type Identity struct {
 func Self(name string) (Identity, error) { return identify(name, os.Getpid()) }
 
 func identify(name string, pid int) (Identity, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := statFields(pid)
 	if err != nil {
 		return Identity{}, err
-	}
-	// The second field is the command in parentheses and may hold anything;
-	// what follows the last parenthesis starts with field 3.
-	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-	if len(fields) < 20 {
-		return Identity{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields)+2)
 	}
 	if fields[0] == "Z" {
 		return Identity{}, fmt.Errorf("process %d has ended: %w", pid, os.ErrNotExist)
@@ -43,6 +37,21 @@ func identify(name string, pid int) (Identity, error) {
 		return Identity{}, err
 	}
 	return Identity{Name: name, PID: pid, Start: start}, nil
+}
+
+// statFields returns the fields of /proc/PID/stat from the third on, 20 at
+// least: field n of proc(5) is at index n-3.
+func statFields(pid int) ([]string, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	// The second field is the command in parentheses and may hold anything.
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	if len(fields) < 20 {
+		return nil, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields)+2)
+	}
+	return fields, nil
 }
 
 // Alive reports whether that very process still exists.

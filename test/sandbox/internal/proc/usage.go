@@ -47,13 +47,9 @@ func UsageOf(pid int) (Usage, error) {
 			u.RSS = kb << 10
 		}
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := statFields(pid)
 	if err != nil {
 		return u, err
-	}
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(fields) < 13 {
-		return u, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields)+2)
 	}
 	for _, s := range fields[11:13] { // utime and stime
 		ticks, err := strconv.ParseInt(s, 10, 64)
