@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -27,6 +28,7 @@ import (
 type podReflector struct {
 	*workload.PodReflector
 	address PodAddress
+	retries retries
 
 	localPods corev1listers.PodLister
 	// started says that the namespaces mapped at start are known, so that a pod of any other may be rejected. Liqo's
@@ -55,9 +57,10 @@ func newPodReflector(clients Clients, address PodAddress, cfg *workload.PodRefle
 		PodReflector: workload.NewPodReflector(clients.RemoteConfig, clients.RemoteMetrics, cfg,
 			&offloadingv1beta1.ReflectorConfig{}),
 		address:    address,
+		retries:    newRetries(),
 		namespaces: map[string]reflectedNamespace{},
 	}
-	pr.Reflector = generic.NewReflector(workload.PodReflectorName, pr.newNamespaced, pr.NewFallback,
+	pr.Reflector = generic.NewReflector(workload.PodReflectorName, pr.newNamespaced, pr.newFallback,
 		reflector.NumWorkers, offloadingv1beta1.CustomLiqo, generic.ConcurrencyModeAll)
 	return pr
 }
@@ -65,6 +68,7 @@ func newPodReflector(clients Clients, address PodAddress, cfg *workload.PodRefle
 // Start implements manager.Reflector.
 func (pr *podReflector) Start(ctx context.Context, opts *options.ReflectorOpts) {
 	pr.localPods = opts.LocalPodInformer.Lister()
+	trim(opts.LocalPodInformer.Informer(), trimPod)
 	synced := *opts
 	pr.PodReflector.Start(ctx, synced.WithReadinessFunc(pr.started.Load))
 }
@@ -77,8 +81,15 @@ func (pr *podReflector) StopNamespace(local, remote string) {
 	pr.PodReflector.StopNamespace(local, remote)
 }
 
+func (pr *podReflector) newFallback(opts *options.ReflectorOpts) manager.FallbackReflector {
+	return &retryingFallback{FallbackReflector: pr.NewFallback(opts), retries: pr.retries}
+}
+
 func (pr *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.NamespacedReflector {
 	informer := opts.RemoteFactory.Core().V1().Pods()
+	shadows := opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Informer()
+	trim(informer.Informer(), trimPod)
+	trim(shadows, trimShadowPod)
 
 	pr.mu.Lock()
 	pr.namespaces[opts.LocalNamespace] = reflectedNamespace{
@@ -88,8 +99,7 @@ func (pr *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.Name
 	pr.mu.Unlock()
 
 	seen := *opts
-	seen.Ready = allSynced(informer.Informer(), opts.RemoteFactory.Core().V1().Secrets().Informer(),
-		opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Informer())
+	seen.Ready = allSynced(informer.Informer(), opts.RemoteFactory.Core().V1().Secrets().Informer(), shadows)
 	seen.RemoteFactory = podLensFactory{
 		SharedInformerFactory: opts.RemoteFactory,
 		pods: podLensInformer{
@@ -99,7 +109,16 @@ func (pr *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.Name
 			},
 		},
 	}
-	return pr.NewNamespaced(&seen)
+	return &retryingReflector{
+		NamespacedReflector: pr.NewNamespaced(&seen), namespace: opts.LocalNamespace, retries: pr.retries,
+	}
+}
+
+// trim sets what an informer of Liqo's manager keeps. The manager starts it later, so that it cannot refuse.
+func trim(informer cache.SharedIndexInformer, transform cache.TransformFunc) {
+	if err := informer.SetTransform(transform); err != nil {
+		panic(fmt.Errorf("an informer was started before its reflector: %w", err))
+	}
 }
 
 // allSynced says whether all that the pod reflector reads of a namespace is in the caches.

@@ -176,16 +176,15 @@ func apiServerSupport(enabled bool, local kubernetes.Interface) (forge.APIServer
 	return forge.APIServerSupportLegacy, nil
 }
 
-// mergeNotReflected adds to the VirtualNode's patch what the flags of Liqo v0.x say.
+// mergeNotReflected adds to the VirtualNode's patch what the flags of Liqo v0.x say, and the label that names a
+// ShadowPod's creator: on a pod that came from a consumer it is the consumer, and the next cluster's webhook would
+// overwrite it (trimShadowPod).
 func mergeNotReflected(patch *offloadingv1beta1.OffloadingPatch, labels, annotations []string) *offloadingv1beta1.OffloadingPatch {
-	if len(labels) == 0 && len(annotations) == 0 {
-		return patch
-	}
 	merged := patch.DeepCopy()
 	if merged == nil {
 		merged = &offloadingv1beta1.OffloadingPatch{}
 	}
-	merged.LabelsNotReflected = append(merged.LabelsNotReflected, labels...)
+	merged.LabelsNotReflected = append(append(merged.LabelsNotReflected, labels...), consts.CreatorLabelKey)
 	merged.AnnotationsNotReflected = append(merged.AnnotationsNotReflected, annotations...)
 	return merged
 }

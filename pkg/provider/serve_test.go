@@ -49,10 +49,9 @@ func TestMetricsHaveLiqosNames(t *testing.T) {
 
 func TestMergeNotReflected(t *testing.T) {
 	patch := &offloadingv1beta1.OffloadingPatch{LabelsNotReflected: []string{"l1"}}
-	require.Same(t, patch, mergeNotReflected(patch, nil, nil))
 	require.Equal(t, &offloadingv1beta1.OffloadingPatch{
-		LabelsNotReflected: []string{"l1", "l2"}, AnnotationsNotReflected: []string{"a1"},
+		LabelsNotReflected: []string{"l1", "l2", "liqo.io/creator-user"}, AnnotationsNotReflected: []string{"a1"},
 	}, mergeNotReflected(patch, []string{"l2"}, []string{"a1"}))
 	require.Equal(t, []string{"l1"}, patch.LabelsNotReflected, "the VirtualNode's own stays as it is")
-	require.Equal(t, []string{"l2"}, mergeNotReflected(nil, []string{"l2"}, nil).LabelsNotReflected)
+	require.Equal(t, []string{"liqo.io/creator-user"}, mergeNotReflected(nil, nil, nil).LabelsNotReflected)
 }

@@ -50,7 +50,7 @@ func quota(t *testing.T, f *federation) {
 	require.Equal(t, corev1.PodPending, second.Status.Phase)
 
 	require.NoError(t, f.local.Client.Delete(t.Context(), first))
-	eventually(t, 3*time.Minute, func(ctx context.Context) error { return allRunning(ctx, f.local, local, 1) })
+	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 1) })
 }
 
 // replicas runs two virtual kubelets of one node and removes the leader.
@@ -59,7 +59,7 @@ func replicas(t *testing.T, f *federation) {
 	f.setReplicas(t, 2)
 	t.Cleanup(func() { f.setReplicas(t, 1) })
 	require.NoError(t, f.local.Client.Create(t.Context(), newDeployment(local, "web", 10)))
-	eventually(t, time.Minute, func(ctx context.Context) error { return allRunning(ctx, f.local, local, 10) })
+	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 10) })
 	here, there := uids(t, f.local, local), uids(t, f.remote, remote)
 
 	tenant := "liqo-tenant-" + f.node
@@ -74,7 +74,7 @@ func replicas(t *testing.T, f *federation) {
 		return nil
 	})
 	require.NoError(t, f.local.Client.Create(t.Context(), newPod(local, "after")))
-	eventually(t, time.Minute, func(ctx context.Context) error { return allRunning(ctx, f.local, local, 11) })
+	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 11) })
 	assert.Subset(t, uids(t, f.local, local), here, "no local pod was recreated")
 	assert.Subset(t, uids(t, f.remote, remote), there, "no remote pod was recreated")
 }
@@ -126,8 +126,8 @@ func restart(t *testing.T, f *federation) {
 	local, remote := f.namespaces(t)
 	d := newDeployment(local, "web", 200)
 	require.NoError(t, f.local.Client.Create(t.Context(), d))
-	eventually(t, 3*time.Minute, func(ctx context.Context) error { return allRunning(ctx, f.local, local, 200) })
-	eventually(t, 30*time.Second, func(ctx context.Context) error { return allRunning(ctx, f.remote, remote, 200) })
+	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 200) })
+	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.remote, remote, 200) })
 	here, there := uids(t, f.local, local), uids(t, f.remote, remote)
 
 	require.NoError(t, f.Kill(f.kubelet))
@@ -146,8 +146,8 @@ func restart(t *testing.T, f *federation) {
 	delete(there, gone)
 
 	require.NoError(t, f.Restart(t.Context(), f.kubelet))
-	eventually(t, 3*time.Minute, func(ctx context.Context) error { return allRunning(ctx, f.local, local, 205) })
-	eventually(t, time.Minute, func(ctx context.Context) error { return allRunning(ctx, f.remote, remote, 205) })
+	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 205) })
+	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.remote, remote, 205) })
 	assert.Subset(t, uids(t, f.local, local), here, "no local pod was recreated")
 	assert.Subset(t, uids(t, f.remote, remote), there, "no remote pod was recreated")
 }
@@ -157,7 +157,7 @@ func restart(t *testing.T, f *federation) {
 func frozen(t *testing.T, f *federation) {
 	local, remote := f.namespaces(t)
 	require.NoError(t, f.local.Client.Create(t.Context(), newDeployment(local, "web", 10)))
-	eventually(t, time.Minute, func(ctx context.Context) error { return allRunning(ctx, f.local, local, 10) })
+	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 10) })
 	here, there := uids(t, f.local, local), uids(t, f.remote, remote)
 
 	server := f.remote.Name + "/kube-apiserver"
@@ -170,7 +170,7 @@ func frozen(t *testing.T, f *federation) {
 
 	require.NoError(t, f.Resume(server))
 	f.expectNodeReady(t, 2*time.Minute, true)
-	eventually(t, time.Minute, func(ctx context.Context) error { return allRunning(ctx, f.local, local, 10) })
+	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 10) })
 	f.runPod(t, newPod(local, "after"))
 	assert.Subset(t, uids(t, f.local, local), here)
 	assert.Subset(t, uids(t, f.remote, remote), there)

@@ -208,11 +208,21 @@ func newDeployment(namespace, name string, replicas int32) *appsv1.Deployment {
 	}
 }
 
+// patience is how long pods may take to run. The stock virtual kubelet gives the retries of all pods ten turns a second
+// together, so that after some hundred conflicts (200 pods that came or went) a new pod may have to wait for as many;
+// that is the known bug which every scenario after "a restart recreates no pod" expects of it.
+func (f *federation) patience() time.Duration {
+	if f.image == sandbox.ImageStock {
+		return 3 * time.Minute
+	}
+	return time.Minute
+}
+
 // runPod creates a pod in local and waits until it runs on both sides.
 func (f *federation) runPod(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	require.NoError(t, f.local.Client.Create(t.Context(), pod))
-	eventually(t, 30*time.Second, func(ctx context.Context) error {
+	eventually(t, f.patience(), func(ctx context.Context) error {
 		if err := f.local.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}

@@ -106,7 +106,7 @@ func (f *federation) setRemotePodRange(t *testing.T, to netip.Prefix) {
 func killed(t *testing.T, f *federation) {
 	local, remote := f.namespaces(t)
 	require.NoError(t, f.local.Client.Create(t.Context(), newDeployment(local, "web", 5)))
-	eventually(t, time.Minute, func(ctx context.Context) error { return allRunning(ctx, f.local, local, 5) })
+	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 5) })
 	here, there := uids(t, f.local, local), uids(t, f.remote, remote)
 
 	require.NoError(t, f.Kill(f.remote.Name))

@@ -1,0 +1,81 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+)
+
+// The times after which a pod is tried again: doubled from the first to the last, as client-go's controllers do.
+const (
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// retries gives every pod a back-off of its own. Liqo's generic reflector retries by client-go's default rate limiter,
+// whose second half is one bucket of ten retries a second for all pods together (workqueue.DefaultControllerRateLimiter):
+// after a burst, a pod that failed once waits for all the others' retries, half a minute at 500 pods. Only an error made
+// by generic.EnqueueAfter passes that bucket by.
+type retries struct {
+	backoff workqueue.TypedRateLimiter[types.NamespacedName]
+}
+
+func newRetries() retries {
+	return retries{backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry)}
+}
+
+// after turns the outcome of handling a pod into when it is to be tried again.
+func (r retries) after(err error, pod types.NamespacedName) error {
+	if err == nil {
+		r.backoff.Forget(pod)
+		return nil
+	}
+	wait := r.backoff.When(pod)
+	// Liqo has logged what failed, or asks for the pod again on purpose.
+	klog.V(4).InfoS("The pod will be tried again", "pod", pod, "after", wait, "reason", err)
+	return generic.EnqueueAfter(wait)
+}
+
+// errNotReady stands for caches that are still being filled.
+var errNotReady = errors.New("the reflection of the namespace is starting")
+
+// retryingReflector is a NamespacedReflector that is always ready: while the one below is not, its pods are retried,
+// where the generic reflector would take a turn in the bucket.
+type retryingReflector struct {
+	manager.NamespacedReflector
+	namespace string
+	retries   retries
+}
+
+func (*retryingReflector) Ready() bool { return true }
+
+func (r *retryingReflector) Handle(ctx context.Context, name string) error {
+	err := errNotReady
+	if r.NamespacedReflector.Ready() {
+		err = r.NamespacedReflector.Handle(ctx, name)
+	}
+	return r.retries.after(err, types.NamespacedName{Namespace: r.namespace, Name: name})
+}
+
+// retryingFallback does the same for the pods of namespaces that are not reflected.
+type retryingFallback struct {
+	manager.FallbackReflector
+	retries retries
+}
+
+func (*retryingFallback) Ready() bool { return true }
+
+func (r *retryingFallback) Handle(ctx context.Context, pod types.NamespacedName) error {
+	err := errNotReady
+	if r.FallbackReflector.Ready() {
+		err = r.FallbackReflector.Handle(ctx, pod)
+	}
+	return r.retries.after(err, pod)
+}

@@ -1,0 +1,94 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
+)
+
+// scripted is a reflector that answers what it is told to.
+type scripted struct {
+	ready   bool
+	err     error
+	handled int
+}
+
+func (s *scripted) Ready() bool                { return s.ready }
+func (s *scripted) List() ([]any, error)       { return nil, nil }
+func (s *scripted) Keys(_, _ string) []podName { return nil }
+
+func (s *scripted) handle() error {
+	s.handled++
+	return s.err
+}
+
+type podName = types.NamespacedName
+
+type scriptedNamespace struct{ *scripted }
+
+func (s scriptedNamespace) Handle(context.Context, string) error { return s.handle() }
+
+type scriptedFallback struct{ *scripted }
+
+func (s scriptedFallback) Handle(context.Context, podName) error { return s.handle() }
+
+func TestEveryPodHasItsOwnBackOff(t *testing.T) {
+	broken := &scripted{err: errors.New("conflict")}
+	namespace := &retryingReflector{NamespacedReflector: scriptedNamespace{broken}, namespace: "ns", retries: newRetries()}
+	require.True(t, namespace.Ready(), "or the generic reflector would take a turn in its bucket")
+
+	require.Equal(t, generic.EnqueueAfter(firstRetry), namespace.Handle(t.Context(), "early"))
+	require.Zero(t, broken.handled, "its caches are not filled yet")
+
+	broken.ready = true
+	require.Equal(t, generic.EnqueueAfter(2*firstRetry), namespace.Handle(t.Context(), "early"))
+	require.Equal(t, 1, broken.handled)
+	for range 200 {
+		_ = namespace.Handle(t.Context(), "unlucky")
+	}
+	require.Equal(t, generic.EnqueueAfter(lastRetry), namespace.Handle(t.Context(), "unlucky"))
+	require.Equal(t, generic.EnqueueAfter(firstRetry), namespace.Handle(t.Context(), "other"), "it does not wait for the others")
+
+	broken.err = nil
+	require.NoError(t, namespace.Handle(t.Context(), "unlucky"))
+	broken.err = errors.New("again")
+	require.Equal(t, generic.EnqueueAfter(firstRetry), namespace.Handle(t.Context(), "unlucky"), "success is forgiveness")
+}
+
+func TestPodsWithoutANamespaceAreRetriedToo(t *testing.T) {
+	orphans := &scripted{}
+	fallback := &retryingFallback{FallbackReflector: scriptedFallback{orphans}, retries: newRetries()}
+	require.True(t, fallback.Ready())
+	require.Equal(t, generic.EnqueueAfter(firstRetry), fallback.Handle(t.Context(), podName{Namespace: "ns", Name: "a"}))
+	orphans.ready = true
+	require.NoError(t, fallback.Handle(t.Context(), podName{Namespace: "ns", Name: "a"}))
+	require.Equal(t, 1, orphans.handled)
+}
+
+func TestTrimmedObjectsLeaveTheOriginalAlone(t *testing.T) {
+	meta := metav1.ObjectMeta{
+		Name: "a", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
+		Labels: map[string]string{"app": "a", "liqo.io/creator-user": "broker-0"},
+	}
+	pod := &corev1.Pod{ObjectMeta: meta}
+	got, err := trimPod(pod)
+	require.NoError(t, err)
+	require.Empty(t, got.(*corev1.Pod).ManagedFields)
+	require.Equal(t, meta.Labels, got.(*corev1.Pod).Labels)
+	require.Len(t, pod.ManagedFields, 1)
+
+	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: *meta.DeepCopy()}
+	got, err = trimShadowPod(shadow)
+	require.NoError(t, err)
+	require.Empty(t, got.(*offloadingv1beta1.ShadowPod).ManagedFields)
+	require.Equal(t, map[string]string{"app": "a"}, got.(*offloadingv1beta1.ShadowPod).Labels)
+	require.Equal(t, meta, shadow.ObjectMeta)
+}
