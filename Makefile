@@ -7,7 +7,7 @@ TEST := cd test &&
 # Extra arguments of the end-to-end suites, for example E2E='-run TestParityOurs'.
 E2E ?=
 
-.PHONY: help build image test unit vet fmt-check e2e lint demo bench clean
+.PHONY: help build generate image test unit vet fmt-check e2e lint demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,6 +15,9 @@ help: ## List the targets
 build: ## Build bin/liqo-broker-vk, and bin/sandbox for people
 	CGO_ENABLED=0 go build -o bin/ ./cmd/liqo-broker-vk
 	$(TEST) go build -o ../bin/ ./sandbox/cmd/sandbox
+
+generate: ## Write what is generated from api/: deepcopy functions and CRDs
+	go generate ./api/...
 
 image: ## Build the container image (needs a container engine; IMAGE=name:tag)
 	docker build -t $${IMAGE:-liqo-broker-vk:dev} .

@@ -1,0 +1,36 @@
+package v1alpha1
+
+// Labels of a pod that is bound to the broker's node. Only the broker writes them; the admission policy in deploy/
+// refuses them from anyone else.
+const (
+	// VirtualNodeLabel names the VirtualNode that forwards the pod: this label decides where the pod runs.
+	VirtualNodeLabel = "brokering.liqo.io/virtual-node"
+	// ProviderLabel is the id of the provider cluster of that VirtualNode, for people and for spreading.
+	ProviderLabel = "brokering.liqo.io/provider"
+)
+
+// Annotations of a pod that only the broker writes.
+const (
+	// DecisionAnnotation says in short why the pod is where it is.
+	DecisionAnnotation = "brokering.liqo.io/decision"
+	// AssignedAtAnnotation is when the pod was assigned to the provider where it is (RFC 3339).
+	AssignedAtAnnotation = "brokering.liqo.io/assigned-at"
+	// MovingFromAnnotation names the VirtualNode that must let go of the pod before another one gets it.
+	MovingFromAnnotation = "brokering.liqo.io/moving-from"
+)
+
+// Annotations by which the owner of a pod says what it wants.
+const (
+	// FilterAnnotation is a CEL expression, true for every provider that may run the pod.
+	FilterAnnotation = "brokering.liqo.io/filter"
+	// PolicyAnnotation names the PlacementPolicy for the pod, instead of the one whose selectors match.
+	PolicyAnnotation = "brokering.liqo.io/policy"
+	// FailoverAnnotation is Move or Never (FailoverMode).
+	FailoverAnnotation = "brokering.liqo.io/failover"
+)
+
+// BrokerNodeLabel marks the broker's Node.
+const BrokerNodeLabel = "brokering.liqo.io/broker-node"
+
+// ConditionAssigned is the condition of a pod that says whether a provider was found for it.
+const ConditionAssigned = "brokering.liqo.io/Assigned"

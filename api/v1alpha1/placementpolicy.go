@@ -1,0 +1,149 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PlacementPolicy says for which pods which provider clusters are good. Of several that match a pod, the one with the
+// highest priority counts, then the first by name.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=pp,categories=liqo
+// +kubebuilder:printcolumn:name="VALID",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
+// +kubebuilder:printcolumn:name="PRIORITY",type=integer,JSONPath=`.spec.priority`
+// +kubebuilder:printcolumn:name="FAILOVER",type=string,JSONPath=`.spec.failover.mode`
+// +kubebuilder:printcolumn:name="PODS",type=integer,JSONPath=`.status.pods`
+// +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+type PlacementPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +optional
+	// +kubebuilder:default={}
+	Spec PlacementPolicySpec `json:"spec,omitempty"`
+	// +optional
+	Status PlacementPolicyStatus `json:"status,omitempty"`
+}
+
+// PlacementPolicySpec is what people decide.
+type PlacementPolicySpec struct {
+	// Priority decides between policies that match the same pod: the highest counts.
+	// +optional
+	Priority int32 `json:"priority,omitempty"`
+	// Consumers are the ids of the clusters whose pods the policy is for; none means all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Consumers []string `json:"consumers,omitempty"`
+	// NamespaceSelector chooses by the labels of the pod's namespace; none means all.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	// PodSelector chooses by the labels of the pod; none means all.
+	// +optional
+	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
+	// Providers are the ids of the provider clusters that may be used; none means all.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Providers []string `json:"providers,omitempty"`
+	// Filter is a CEL expression over provider and pod, true for every provider that may be used.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Filter string `json:"filter,omitempty"`
+	// Score is a CEL expression over provider and pod, from 0 (bad) to 100 (good); its weight is that of "expression".
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Score string `json:"score,omitempty"`
+	// Weights are the scores that count, and how much; none means the broker's defaults.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=10
+	Weights []Weight `json:"weights,omitempty"`
+	// Spread is by what pods of one application are kept apart, when the score "spread" has a weight.
+	// +optional
+	Spread *Spread `json:"spread,omitempty"`
+	// Failover is what happens to pods whose provider cannot be reached.
+	// +optional
+	// +kubebuilder:default={}
+	Failover Failover `json:"failover,omitempty"`
+	// PendingTimeout is how long a pod may be Pending at a provider before it is tried elsewhere; the broker's
+	// --pending-timeout if absent, never if zero.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="pendingTimeout must not be negative"
+	PendingTimeout *metav1.Duration `json:"pendingTimeout,omitempty"`
+}
+
+// Weight is how much one score counts.
+type Weight struct {
+	// Name of the score.
+	// +kubebuilder:validation:Enum=free;packed;uptime;latency;start;failures;price;spread;close;expression
+	Name string `json:"name"`
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Weight int32 `json:"weight"`
+}
+
+// Spread keeps the pods of one application apart.
+type Spread struct {
+	// TopologyKey is a label or attribute of providers, such as "region", or "provider" for the provider itself.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	TopologyKey string `json:"topologyKey"`
+}
+
+// Failover is what happens to pods whose provider cannot be reached.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Never' || !has(self.after)",message="after has no meaning with mode Never"
+type Failover struct {
+	// Mode is Move, or Never for pods that must not run twice.
+	// +optional
+	// +kubebuilder:default=Move
+	// +kubebuilder:validation:Enum=Move;Never
+	Mode FailoverMode `json:"mode,omitempty"`
+	// After is how long the provider must have been unreachable; the broker's --failover-after if absent.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s')",message="failover.after must be at least 5s"
+	After *metav1.Duration `json:"after,omitempty"`
+}
+
+// FailoverMode is whether pods of an unreachable provider are moved.
+type FailoverMode string
+
+// The modes of failover.
+const (
+	FailoverMove  FailoverMode = "Move"
+	FailoverNever FailoverMode = "Never"
+)
+
+// PlacementPolicyStatus is what the broker says of a policy.
+type PlacementPolicyStatus struct {
+	// ObservedGeneration is the generation of the spec that the conditions speak of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions: Valid. Pods of a policy that is not valid stay unassigned and say so.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Pods is how many assigned pods the policy is for.
+	// +optional
+	Pods int32 `json:"pods"`
+}
+
+// PolicyValid is the condition that says whether a policy can be followed.
+const PolicyValid = "Valid"
+
+// PlacementPolicyList is a list of PlacementPolicies.
+//
+// +kubebuilder:object:root=true
+type PlacementPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PlacementPolicy `json:"items"`
+}
