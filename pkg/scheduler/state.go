@@ -1,0 +1,217 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// State is what is believed of the providers, and what is assigned to them. It is not safe for concurrent use, but for
+// calls of methods that only read it: Providers, Assigned, and Decide with a Decision each.
+type State struct {
+	table table
+	// providers are sorted by ID.
+	providers []*provider
+	// loads are by VirtualNode: those of the providers' slices, and of the assignments.
+	loads       map[string]*load
+	assignments map[types.UID]assignment
+	// apps has, by application, how many pods of it each load has.
+	apps map[string]map[*load]int
+}
+
+// load is what is assigned to one VirtualNode, whether or not a provider has it now.
+type load struct {
+	virtualNode string
+	assigned    amounts
+	pods        int
+	// slices is how many slices of providers refer to it: it is forgotten when none does and pods is 0.
+	slices int
+}
+
+// assignment is an Assignment as the State keeps it.
+type assignment struct {
+	load     *load
+	app      string
+	requests []request
+}
+
+// request is the amount of one resource that a pod asks for.
+type request struct {
+	// number is the resource's in the table, unknown if no provider ever granted it.
+	number int
+	name   string
+	amount int64
+}
+
+const unknown = -1
+
+// NewState returns a State without providers.
+func NewState() *State {
+	return &State{
+		table:       newTable(),
+		loads:       make(map[string]*load),
+		assignments: make(map[types.UID]assignment),
+		apps:        make(map[string]map[*load]int),
+	}
+}
+
+// SetProvider adds a provider, or replaces the one of that ID. Assignments are by VirtualNode and stay. The State keeps
+// the maps and slices of p; the caller does not change them.
+func (s *State) SetProvider(p Provider) {
+	added := s.newProvider(p)
+	i, exists := s.find(p.ID)
+	if !exists {
+		s.providers = slices.Insert(s.providers, i, added)
+		return
+	}
+	replaced := s.providers[i]
+	s.providers[i] = added
+	s.forget(replaced)
+}
+
+// RemoveProvider removes the provider of that ID, if there is one. Assignments to its slices stay, and count again if
+// it returns.
+func (s *State) RemoveProvider(id string) {
+	i, exists := s.find(id)
+	if !exists {
+		return
+	}
+	removed := s.providers[i]
+	s.providers = slices.Delete(s.providers, i, i+1)
+	s.forget(removed)
+}
+
+// Providers returns all providers, sorted by ID. They share their maps and slices with the State.
+func (s *State) Providers() []Provider {
+	all := make([]Provider, len(s.providers))
+	for i, p := range s.providers {
+		all[i] = p.Provider
+	}
+	return all
+}
+
+// Assign counts a pod against a slice: a reserve taken for a decision, or an assignment observed. It may be repeated;
+// a pod that was counted elsewhere, or with other amounts, is counted anew.
+func (s *State) Assign(a Assignment) {
+	s.Release(a.UID)
+	for name := range a.Requests {
+		s.table.intern(name)
+	}
+	to := s.load(a.VirtualNode)
+	kept := assignment{load: to, app: a.App, requests: s.table.flatten(nil, a.Requests)}
+	s.assignments[a.UID] = kept
+	to.pods++
+	for _, r := range kept.requests {
+		to.assigned = to.assigned.add(r.number, min(r.amount, maxAmount))
+	}
+	if a.App == "" {
+		return
+	}
+	if s.apps[a.App] == nil {
+		s.apps[a.App] = make(map[*load]int)
+	}
+	s.apps[a.App][to]++
+}
+
+// Release counts a pod no longer. A pod that was not counted is no error.
+func (s *State) Release(uid types.UID) {
+	kept, exists := s.assignments[uid]
+	if !exists {
+		return
+	}
+	delete(s.assignments, uid)
+	from := kept.load
+	from.pods--
+	for _, r := range kept.requests {
+		from.assigned = from.assigned.add(r.number, -min(r.amount, maxAmount))
+	}
+	if app := s.apps[kept.app]; app != nil {
+		if app[from]--; app[from] == 0 {
+			delete(app, from)
+		}
+		if len(app) == 0 {
+			delete(s.apps, kept.app)
+		}
+	}
+	s.drop(from)
+}
+
+// Assigned returns what is assigned to a VirtualNode, and how many pods that is.
+func (s *State) Assigned(virtualNode string) (Resources, int) {
+	resources := Resources{}
+	l := s.loads[virtualNode]
+	if l == nil {
+		return resources, 0
+	}
+	for number, amount := range l.assigned {
+		if amount != 0 {
+			resources[s.table.names[number]] = amount
+		}
+	}
+	return resources, l.pods
+}
+
+func (s *State) find(id string) (int, bool) {
+	return slices.BinarySearchFunc(s.providers, id, func(p *provider, id string) int {
+		return strings.Compare(p.ID, id)
+	})
+}
+
+// load returns the load of a VirtualNode, a new one if it has none.
+func (s *State) load(virtualNode string) *load {
+	l := s.loads[virtualNode]
+	if l == nil {
+		l = &load{virtualNode: virtualNode}
+		s.loads[virtualNode] = l
+	}
+	return l
+}
+
+// forget drops the loads that only a provider, which is gone, referred to.
+func (s *State) forget(gone *provider) {
+	for i := range gone.slices {
+		l := gone.slices[i].load
+		l.slices--
+		s.drop(l)
+	}
+}
+
+func (s *State) drop(l *load) {
+	if l.slices == 0 && l.pods == 0 {
+		delete(s.loads, l.virtualNode)
+	}
+}
+
+// flatten appends to into what is asked for, in the order in which it is compared with what is free: cpu, memory,
+// ephemeral-storage, then the rest by name, and pods, of which there is always at least one.
+func (t *table) flatten(into []request, resources Resources) []request {
+	count := int64(1)
+	for name, amount := range resources {
+		number, known := t.number[name]
+		switch {
+		case known && number == pods:
+			count = max(count, amount)
+			continue
+		case amount <= 0:
+			continue
+		case !known:
+			number = unknown
+		}
+		into = append(into, request{number: number, name: string(name), amount: amount})
+	}
+	slices.SortFunc(into, compareRequests)
+	return append(into, request{number: pods, name: string(t.names[pods]), amount: count})
+}
+
+func compareRequests(a, b request) int {
+	return cmp.Or(cmp.Compare(rank(a.number), rank(b.number)), strings.Compare(a.name, b.name))
+}
+
+func rank(number int) int {
+	if number == unknown {
+		return wellKnown
+	}
+	return min(number, wellKnown)
+}
