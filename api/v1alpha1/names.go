@@ -17,6 +17,9 @@ const (
 	AssignedAtAnnotation = "brokering.liqo.io/assigned-at"
 	// MovingFromAnnotation names the VirtualNode that must let go of the pod before another one gets it.
 	MovingFromAnnotation = "brokering.liqo.io/moving-from"
+	// UnreachableAnnotation is since when the provider cluster where the pod runs cannot be reached (RFC 3339). While
+	// it is there, the virtual kubelet shows the pod as not Ready.
+	UnreachableAnnotation = "brokering.liqo.io/unreachable-since"
 )
 
 // Annotations by which the owner of a pod says what it wants.
@@ -34,3 +37,7 @@ const BrokerNodeLabel = "brokering.liqo.io/broker-node"
 
 // ConditionAssigned is the condition of a pod that says whether a provider was found for it.
 const ConditionAssigned = "brokering.liqo.io/Assigned"
+
+// ConditionRefused is the condition of a pod by which the virtual kubelet of a VirtualNode tells the broker that its
+// provider cluster does not take the pod. The message begins with the name of the VirtualNode and a colon.
+const ConditionRefused = "brokering.liqo.io/Refused"
