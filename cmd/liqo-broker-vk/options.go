@@ -7,6 +7,7 @@ import (
 	"github.com/liqotech/liqo/cmd/virtual-kubelet/root"
 	"github.com/spf13/pflag"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 )
 
@@ -20,6 +21,8 @@ type options struct {
 	// virtualNode and podNamespace are in the environment that liqo-controller-manager gives the container.
 	virtualNode  string
 	podNamespace string
+
+	brokerNode string
 
 	logLevel  string
 	logFormat string
@@ -60,6 +63,9 @@ func (o *options) install(flags *pflag.FlagSet) {
 	root.InstallFlags(flags, o.stock)
 	o.legacy.install(flags)
 
+	flags.StringVar(&o.brokerNode, "broker-node", o.brokerNode,
+		"The name of the broker's node: serve, instead of a node of its own, the pods of that node which the broker has "+
+			"assigned to the VirtualNode (label "+v1alpha1.VirtualNodeLabel+"); needs --create-node=false")
 	flags.StringVar(&o.logLevel, "log-level", o.logLevel,
 		"The least severe log lines shown: debug, info, warn or error; debug raises --klog.v to 4 unless that is set")
 	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "The format of the logs: json or console")

@@ -151,6 +151,47 @@ func TestValidateNamesEveryFault(t *testing.T) {
 	require.NotContains(t, err.Error(), "\n")
 }
 
+func TestABrokerNodeIsServedInsteadOfAnOwnOne(t *testing.T) {
+	liqoEnvironment(t)
+	o, flags := ourFlags()
+	require.NoError(t, flags.Parse(append(liqoArguments(), "--broker-node=liqo-broker")))
+	require.NoError(t, o.validate())
+	require.Equal(t, "liqo-broker", o.providerConfig().BrokerNode)
+	require.Equal(t, "p1-node", o.providerConfig().Node.Name, "Liqo's own node name stays")
+}
+
+func TestFaultsOfABrokerNode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		virtualNode string
+		args        []string
+		says        []string
+	}{
+		"a node of its own as well": {
+			"p1-node",
+			[]string{"--broker-node=liqo-broker", "--create-node=true"},
+			[]string{"--create-node=true together with --broker-node=liqo-broker", "createNode: false in the VkOptionsTemplate"},
+		},
+		"no name of a node": {"p1-node", []string{"--broker-node=Liqo_Broker"}, []string{"--broker-node=Liqo_Broker", "name of a node"}},
+		"its own node":      {"p1-node", []string{"--broker-node=p1-node"}, []string{"--broker-node and --nodename are both p1-node"}},
+		"a VirtualNode that no label can name": {
+			strings.Repeat("n", 64),
+			[]string{"--broker-node=liqo-broker"},
+			[]string{"VIRTUALNODE_NAME=nnnn", "value of a label"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			liqoEnvironment(t)
+			t.Setenv("VIRTUALNODE_NAME", tc.virtualNode)
+			o, flags := ourFlags()
+			require.NoError(t, flags.Parse(append(liqoArguments(), tc.args...)))
+			err := o.validate()
+			for _, part := range tc.says {
+				require.ErrorContains(t, err, part)
+			}
+		})
+	}
+}
+
 func TestValidateAcceptsProbesSwitchedOff(t *testing.T) {
 	liqoEnvironment(t)
 	o, flags := ourFlags()

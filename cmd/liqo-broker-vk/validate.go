@@ -11,6 +11,8 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 	"go.uber.org/zap/zapcore"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 )
@@ -53,6 +55,7 @@ func (f faults) Error() string { return strings.Join(f, "; ") }
 func (o *options) validate() error {
 	var f faults
 	o.validateIdentity(&f)
+	o.validateBrokerNode(&f)
 	o.validateReflection(&f)
 	o.validateTimes(&f)
 	o.validateServers(&f)
@@ -76,6 +79,27 @@ func (o *options) validateIdentity(f *faults) {
 	f.require(s.PodName, "environment variable POD_NAME", "set it to a name that no other replica has")
 	if net.ParseIP(s.NodeIP) == nil {
 		f.add(fmt.Sprintf("--node-ip=%s", s.NodeIP), "give the IP address of this pod")
+	}
+}
+
+func (o *options) validateBrokerNode(f *faults) {
+	if o.brokerNode == "" {
+		return
+	}
+	if problems := apivalidation.NameIsDNSSubdomain(o.brokerNode, false); len(problems) > 0 {
+		f.add("--broker-node="+o.brokerNode, "give the name of a node: "+strings.Join(problems, ", "))
+	}
+	if o.brokerNode == o.stock.NodeName {
+		f.add("--broker-node and --nodename are both "+o.brokerNode,
+			"give the broker's node a name that no VirtualNode has: Liqo recognises its remote pods by --nodename")
+	}
+	if o.stock.CreateNode {
+		f.add("--create-node=true together with --broker-node="+o.brokerNode,
+			"set createNode: false in the VkOptionsTemplate (or in the VirtualNode): the node is the broker's")
+	}
+	if problems := validation.IsValidLabelValue(o.virtualNode); len(problems) > 0 {
+		f.add("environment variable VIRTUALNODE_NAME="+o.virtualNode,
+			"use a VirtualNode whose name can be the value of a label: "+strings.Join(problems, ", "))
 	}
 }
 

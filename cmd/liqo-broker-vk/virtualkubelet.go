@@ -31,7 +31,7 @@ func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, lo
 	cfg := o.providerConfig()
 	cfg.Log = log
 	log.Info("Starting", "version", version, "liqo", moduleVersion("github.com/liqotech/liqo"),
-		"node", cfg.Node.Name, "remoteCluster", cfg.ForeignCluster)
+		"node", cfg.Node.Name, "remoteCluster", cfg.ForeignCluster, "brokerNode", cfg.BrokerNode)
 	o.legacy.logIgnored(log)
 
 	if cfg.Home, err = utils.GetRestConfig(o.stock.HomeKubeconfig); err != nil {
@@ -62,6 +62,7 @@ func (o *options) providerConfig() provider.Config {
 		VirtualNodeNamespace: o.podNamespace,
 		TenantNamespace:      s.TenantNamespace,
 		LiqoNamespace:        s.LiqoNamespace,
+		BrokerNode:           o.brokerNode,
 		Node: provider.NodeConfig{
 			Name:             s.NodeName,
 			IP:               s.NodeIP,

@@ -11,6 +11,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
 )
 
 // Config is everything that a virtual kubelet is told. The fields carry the names of Liqo's flags where there is one.
@@ -31,6 +32,11 @@ type Config struct {
 	TenantNamespace      string
 	LiqoNamespace        string
 
+	// BrokerNode, if set, is the node whose pods this virtual kubelet serves as far as they are assigned to
+	// VirtualNode, instead of a Node of its own (pkg/provider/brokernode). Node.Name stays the name by which Liqo marks
+	// its remote objects; Node.Create must be false.
+	BrokerNode string
+
 	Node       NodeConfig
 	Reflection ReflectionConfig
 	Lease      LeaseConfig
@@ -49,6 +55,14 @@ type Config struct {
 
 	// Lenses are put between Liqo and the clusters; the zero value is a plain virtual kubelet.
 	Lenses Lenses
+}
+
+// view returns which pods of the broker's node are served, nil without a broker.
+func (c *Config) view() *brokernode.View {
+	if c.BrokerNode == "" {
+		return nil
+	}
+	return &brokernode.View{Node: c.BrokerNode, VirtualNode: c.VirtualNode, LiqoNodeName: c.Node.Name}
 }
 
 // NodeConfig describes the Node object.

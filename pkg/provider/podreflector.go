@@ -17,6 +17,8 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
 )
 
 // podReflector is Liqo's pod reflector, with a lens on the remote pods that translates their addresses when they are
@@ -29,6 +31,8 @@ type podReflector struct {
 	*workload.PodReflector
 	address PodAddress
 	retries retries
+	// broker is nil unless the pods are those of a broker's node.
+	broker *broker
 
 	localPods corev1listers.PodLister
 	// started says that the namespaces mapped at start are known, so that a pod of any other may be rejected. Liqo's
@@ -82,7 +86,11 @@ func (pr *podReflector) StopNamespace(local, remote string) {
 }
 
 func (pr *podReflector) newFallback(opts *options.ReflectorOpts) manager.FallbackReflector {
-	return &retryingFallback{FallbackReflector: pr.NewFallback(opts), retries: pr.retries}
+	fallback := manager.FallbackReflector(pr.NewFallback(opts))
+	if pr.broker != nil {
+		fallback = pr.broker.refusals.Fallback(fallback, pr.localPods)
+	}
+	return &retryingFallback{FallbackReflector: fallback, retries: pr.retries}
 }
 
 func (pr *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.NamespacedReflector {
@@ -109,8 +117,12 @@ func (pr *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.Name
 			},
 		},
 	}
+	namespaced := pr.NewNamespaced
+	if pr.broker != nil {
+		namespaced = pr.broker.namespaced(pr)
+	}
 	return &retryingReflector{
-		NamespacedReflector: pr.NewNamespaced(&seen), namespace: opts.LocalNamespace, retries: pr.retries,
+		NamespacedReflector: namespaced(&seen), namespace: opts.LocalNamespace, retries: pr.retries,
 	}
 }
 
@@ -151,6 +163,11 @@ func (pr *podReflector) refresh() {
 // show returns the remote pod as the reflection is to see it. A pod whose address is not known keeps the one that the
 // local pod already shows, if any: a restart while the network is being reconfigured takes no endpoint away.
 func (pr *podReflector) show(localNamespace string, remote *corev1.Pod) *corev1.Pod {
+	if pr.broker != nil {
+		if local, err := pr.localPods.Pods(localNamespace).Get(remote.Name); err == nil {
+			remote = brokernode.ShowUnreachable(local, remote)
+		}
+	}
 	if remote.Status.PodIP == "" {
 		return remote
 	}

@@ -20,19 +20,23 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/configuration"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/event"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/exposition"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/namespacemap"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/storage"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
 )
 
 // Reflection is Liqo's reflection towards one remote cluster, composed.
 type Reflection struct {
 	manager manager.Manager
 	pods    *podReflector
+	view    *brokernode.View
 }
 
 // Compose is the seam: here, and nowhere else, the clients, the lenses and Liqo's reflectors are put together. It does
@@ -51,6 +55,11 @@ func Compose(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPa
 	if cfg.Lenses.Clients != nil {
 		clients = cfg.Lenses.Clients(clients)
 	}
+	view := cfg.view()
+	if view != nil {
+		clients.Local = view.LocalPods(clients.Local)
+		clients.RemoteMetrics = view.Metrics(clients.RemoteMetrics)
+	}
 	podAddress := cfg.Lenses.PodAddress
 	if podAddress == nil {
 		podAddress = func(remote *corev1.Pod) (string, bool) { return network().Translate(remote.Status.PodIP) }
@@ -68,10 +77,14 @@ func Compose(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPa
 		KubernetesServiceIPMapper: kubernetesServiceIP(clients.LocalLiqo, cfg.LiqoNamespace, network),
 		NetConfiguration:          identityConfiguration(),
 	}, cfg.reflector(resources.Pod))
+	if view != nil {
+		pods.broker = newBroker(cfg, clients)
+	}
 
 	return &Reflection{
 		manager: newManager(cfg, clients, patch, pods, support, events),
 		pods:    pods,
+		view:    view,
 	}, nil
 }
 
@@ -85,24 +98,45 @@ func newManager(cfg *Config, clients Clients, patch *offloadingv1beta1.Offloadin
 	m := manager.New(clients.Local, clients.Remote, clients.LocalLiqo, clients.RemoteLiqo,
 		cfg.InformerResyncPeriod, events, &forging).
 		With(pods).
-		With(exposition.NewServiceReflector(cfg.reflector(resources.Service),
-			r.EnableLoadBalancer, r.RemoteRealLoadBalancerClassName)).
-		With(exposition.NewIngressReflector(cfg.reflector(resources.Ingress),
-			r.EnableIngress, r.RemoteRealIngressClassName)).
-		With(configuration.NewConfigMapReflector(cfg.reflector(resources.ConfigMap))).
-		With(configuration.NewSecretReflector(support == forge.APIServerSupportLegacy, cfg.reflector(resources.Secret))).
-		With(configuration.NewServiceAccountReflector(support == forge.APIServerSupportTokenAPI,
-			cfg.reflector(resources.ServiceAccount))).
-		With(storage.NewPersistentVolumeClaimReflector(r.VirtualStorageClassName, r.RemoteRealStorageClassName,
-			r.EnableStorage, cfg.reflector(resources.PersistentVolumeClaim))).
-		With(event.NewEventReflector(cfg.reflector(resources.Event)))
+		With(cfg.retrying(resources.Service, exposition.ServiceReflectorName,
+			exposition.NewNamespacedServiceReflector(r.EnableLoadBalancer, r.RemoteRealLoadBalancerClassName))).
+		With(cfg.retrying(resources.Ingress, exposition.IngressReflectorName,
+			exposition.NewNamespacedIngressReflector(r.EnableIngress, r.RemoteRealIngressClassName))).
+		With(cfg.retrying(resources.ConfigMap, configuration.ConfigMapReflectorName,
+			configuration.NewNamespacedConfigMapReflector)).
+		With(cfg.retrying(resources.Secret, configuration.SecretReflectorName,
+			configuration.NewNamespacedSecretReflector(support == forge.APIServerSupportLegacy))).
+		With(serviceAccounts(cfg, support)).
+		With(cfg.retrying(resources.PersistentVolumeClaim, storage.PersistentVolumeClaimReflectorName,
+			storage.NewNamespacedPersistentVolumeClaimReflector(r.VirtualStorageClassName, r.RemoteRealStorageClassName,
+				r.EnableStorage))).
+		With(cfg.retrying(resources.Event, event.EventReflectorName, event.NewNamespacedEventReflector))
 	if !r.DisableIPReflection {
-		m = m.With(exposition.NewEndpointSliceReflector(r.LocalPodCIDRs, cfg.reflector(resources.EndpointSlice)))
+		m = m.With(cfg.retrying(resources.EndpointSlice, exposition.EndpointSliceReflectorName, endpointSlices(cfg)))
 	}
 	// The handler starts the namespaces within Start: were they started later, Liqo's fallback reflector would see the
 	// pods first, and reject them.
 	return m.WithNamespaceHandler(
 		namespacemap.NewHandler(clients.LocalLiqo, cfg.TenantNamespace, cfg.InformerResyncPeriod))
+}
+
+// serviceAccounts is Liqo's reflector of service account tokens.
+func serviceAccounts(cfg *Config, support forge.APIServerSupportType) manager.Reflector {
+	reflector := configuration.NewServiceAccountReflector(support == forge.APIServerSupportTokenAPI,
+		cfg.reflector(resources.ServiceAccount))
+	if view := cfg.view(); view != nil {
+		return view.OnOwnNode(reflector)
+	}
+	return reflector
+}
+
+// endpointSlices makes Liqo's EndpointSlice reflectors.
+func endpointSlices(cfg *Config) generic.NamespacedReflectorFactoryFunc {
+	namespaced := exposition.NewNamespacedEndpointSliceReflector(cfg.Reflection.LocalPodCIDRs)
+	if view := cfg.view(); view != nil {
+		return view.Endpoints(namespaced)
+	}
+	return namespaced
 }
 
 func (c *Config) reflector(resource resources.ResourceReflected) *offloadingv1beta1.ReflectorConfig {
@@ -122,8 +156,13 @@ func (r *Reflection) Resync() error { return r.manager.Resync() }
 // RefreshPods makes the reflection look at all pods again; to be called when addresses may translate differently.
 func (r *Reflection) RefreshPods() { r.pods.refresh() }
 
-// Pods answers the kubelet API's questions.
-func (r *Reflection) Pods() workload.PodHandler { return r.pods }
+// Pods answers the kubelet API's questions; to be called after Start.
+func (r *Reflection) Pods() workload.PodHandler {
+	if r.view != nil {
+		return r.view.OwnPods(r.pods, r.pods.localPods)
+	}
+	return r.pods
+}
 
 // identityConfiguration satisfies Liqo's pod reflector, which translates addresses by a Configuration that it is given
 // once: podReflector has translated them already. It must not be nil, or Liqo would take the networking module to be
@@ -176,15 +215,19 @@ func apiServerSupport(enabled bool, local kubernetes.Interface) (forge.APIServer
 	return forge.APIServerSupportLegacy, nil
 }
 
-// mergeNotReflected adds to the VirtualNode's patch what the flags of Liqo v0.x say, and the label that names a
-// ShadowPod's creator: on a pod that came from a consumer it is the consumer, and the next cluster's webhook would
-// overwrite it (trimShadowPod).
+// mergeNotReflected adds to the VirtualNode's patch what the flags of Liqo v0.x say; the label that names a ShadowPod's
+// creator: on a pod that came from a consumer it is the consumer, and the next cluster's webhook would overwrite it
+// (trimShadowPod); and what a broker writes on its pods, which concerns this cluster only: the next one may have a
+// broker too.
 func mergeNotReflected(patch *offloadingv1beta1.OffloadingPatch, labels, annotations []string) *offloadingv1beta1.OffloadingPatch {
 	merged := patch.DeepCopy()
 	if merged == nil {
 		merged = &offloadingv1beta1.OffloadingPatch{}
 	}
-	merged.LabelsNotReflected = append(append(merged.LabelsNotReflected, labels...), consts.CreatorLabelKey)
-	merged.AnnotationsNotReflected = append(merged.AnnotationsNotReflected, annotations...)
+	merged.LabelsNotReflected = append(append(merged.LabelsNotReflected, labels...),
+		consts.CreatorLabelKey, v1alpha1.VirtualNodeLabel, v1alpha1.ProviderLabel)
+	merged.AnnotationsNotReflected = append(append(merged.AnnotationsNotReflected, annotations...),
+		v1alpha1.DecisionAnnotation, v1alpha1.AssignedAtAnnotation, v1alpha1.MovingFromAnnotation,
+		v1alpha1.UnreachableAnnotation)
 	return merged
 }

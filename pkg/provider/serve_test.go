@@ -48,10 +48,16 @@ func TestMetricsHaveLiqosNames(t *testing.T) {
 }
 
 func TestMergeNotReflected(t *testing.T) {
+	ownLabels := []string{"liqo.io/creator-user", "brokering.liqo.io/virtual-node", "brokering.liqo.io/provider"}
+	ownAnnotations := []string{
+		"brokering.liqo.io/decision", "brokering.liqo.io/assigned-at", "brokering.liqo.io/moving-from",
+		"brokering.liqo.io/unreachable-since",
+	}
 	patch := &offloadingv1beta1.OffloadingPatch{LabelsNotReflected: []string{"l1"}}
 	require.Equal(t, &offloadingv1beta1.OffloadingPatch{
-		LabelsNotReflected: []string{"l1", "l2", "liqo.io/creator-user"}, AnnotationsNotReflected: []string{"a1"},
+		LabelsNotReflected:      append([]string{"l1", "l2"}, ownLabels...),
+		AnnotationsNotReflected: append([]string{"a1"}, ownAnnotations...),
 	}, mergeNotReflected(patch, []string{"l2"}, []string{"a1"}))
 	require.Equal(t, []string{"l1"}, patch.LabelsNotReflected, "the VirtualNode's own stays as it is")
-	require.Equal(t, []string{"liqo.io/creator-user"}, mergeNotReflected(nil, nil, nil).LabelsNotReflected)
+	require.Equal(t, ownLabels, mergeNotReflected(nil, nil, nil).LabelsNotReflected)
 }

@@ -1,0 +1,44 @@
+package provider
+
+import (
+	"k8s.io/utils/clock"
+
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
+)
+
+// broker is what the pod reflector does otherwise with the pods of a broker's node.
+type broker struct{ refusals brokernode.Refusals }
+
+func newBroker(cfg *Config, clients Clients) *broker {
+	return &broker{refusals: brokernode.Refusals{
+		View: *cfg.view(), Pods: clients.Local.CoreV1().Pods, Clock: clock.RealClock{}, Log: cfg.Log,
+	}}
+}
+
+// namespaced makes Liqo's pod reflectors, of which pods come and go between virtual kubelets.
+func (b *broker) namespaced(pr *podReflector) generic.NamespacedReflectorFactoryFunc {
+	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
+		brokernode.WakeUp(opts)
+		local := pr.localPods.Pods(opts.LocalNamespace)
+		seen := *opts
+		seen.RemoteLiqoClient = b.refusals.ShadowPods(opts.RemoteLiqoClient, local)
+		reflector := pr.NewNamespaced(&seen)
+
+		forget := func(string) {}
+		if liqos, ok := reflector.(*workload.NamespacedPodReflector); ok {
+			forget = liqos.ForgetPodInfo
+		}
+		return &brokernode.Handover{
+			NamespacedReflector: reflector,
+			Local:               local,
+			Remote:              opts.RemoteFactory.Core().V1().Pods().Lister().Pods(opts.RemoteNamespace),
+			Shadows:             opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Lister().ShadowPods(opts.RemoteNamespace),
+			Forget:              forget,
+		}
+	}
+}

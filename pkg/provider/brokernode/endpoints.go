@@ -1,0 +1,196 @@
+package brokernode
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// providerNodePrefix begins the name of the node that stands for a provider cluster. No real node's name has a slash.
+const providerNodePrefix = "brokering.liqo.io/"
+
+// byPod is the index of EndpointSlices by the names of the pods in them.
+const byPod = "brokering.liqo.io/pod"
+
+// Endpoints returns Liqo's EndpointSlice reflector of a namespace with a lens on its listers: every endpoint on the
+// broker's node is shown as sitting on a node of the provider cluster where its pod runs. Liqo asks the node of an
+// endpoint for its cluster, to leave out what runs at its own remote cluster and to connect providers directly.
+//
+// Where a pod runs is its label v1alpha1.ProviderLabel. An endpoint whose pod is not known, or not assigned, is left
+// out; when that changes, the EndpointSlices that name the pod are looked at again.
+func (v View) Endpoints(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
+	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
+		pods := opts.LocalFactory.Core().V1().Pods()
+		endpointSlices := opts.LocalFactory.Discovery().V1().EndpointSlices().Informer()
+		must(pods.Informer().SetTransform(trimToAssignment))
+		must(endpointSlices.AddIndexers(cache.Indexers{byPod: podsIn}))
+
+		queue := opts.HandlerFactory(func(pod metav1.Object) []types.NamespacedName {
+			return naming(endpointSlices.GetIndexer(), opts.LocalNamespace, pod.GetName())
+		})
+		_, err := pods.Informer().AddEventHandler(whenReassigned(queue))
+		must(err)
+
+		seen := *opts
+		seen.LocalFactory = endpointLensFactory{
+			SharedInformerFactory: opts.LocalFactory,
+			lens:                  endpointLens{node: v.Node, pods: pods.Lister().Pods(opts.LocalNamespace)},
+		}
+		return next(&seen)
+	}
+}
+
+// must stops a mistake in the program: an informer refuses only what comes after its start, and Liqo's manager starts
+// the informers of a namespace after all its reflectors were made.
+func must(err error) {
+	if err != nil {
+		panic(fmt.Errorf("the informers of a namespace were started before its reflectors: %w", err))
+	}
+}
+
+// trimToAssignment is a cache.TransformFunc that keeps of a pod who it is and where it is assigned: the namespace's
+// pods are in the cache of every provider's virtual kubelet. Liqo's event reflector, which shares that cache, asks for
+// no more.
+func trimToAssignment(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Labels: pod.Labels,
+		},
+		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
+	}, nil
+}
+
+// podsIn is a cache.IndexFunc: the names of the pods behind the endpoints.
+func podsIn(obj any) ([]string, error) {
+	endpointSlice, ok := obj.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return nil, nil
+	}
+	var names []string
+	for i := range endpointSlice.Endpoints {
+		if ref := podOf(&endpointSlice.Endpoints[i]); ref != nil {
+			names = append(names, ref.Name)
+		}
+	}
+	return names, nil
+}
+
+func podOf(endpoint *discoveryv1.Endpoint) *corev1.ObjectReference {
+	if ref := endpoint.TargetRef; ref != nil && ref.Kind == "Pod" {
+		return ref
+	}
+	return nil
+}
+
+// naming returns the keys of the EndpointSlices that name the pod.
+func naming(index cache.Indexer, namespace, pod string) []types.NamespacedName {
+	found, err := index.ByIndex(byPod, pod)
+	if err != nil {
+		return nil // There is such an index.
+	}
+	keys := make([]types.NamespacedName, 0, len(found))
+	for _, obj := range found {
+		keys = append(keys, types.NamespacedName{Namespace: namespace, Name: obj.(*discoveryv1.EndpointSlice).Name})
+	}
+	return keys
+}
+
+// whenReassigned hands pods on that have appeared or run elsewhere now. Of those that vanish, the EndpointSlices tell
+// by themselves.
+func whenReassigned(queue cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { queue.OnAdd(obj, false) },
+		UpdateFunc: func(old, current any) {
+			before, now := old.(*corev1.Pod), current.(*corev1.Pod)
+			if before.UID != now.UID || before.Labels[v1alpha1.ProviderLabel] != now.Labels[v1alpha1.ProviderLabel] {
+				queue.OnUpdate(old, current)
+			}
+		},
+	}
+}
+
+// endpointLens shows the EndpointSlices of a namespace.
+type endpointLens struct {
+	node string
+	pods corev1listers.PodNamespaceLister
+}
+
+// show returns the EndpointSlice as Liqo is to see it; the one in the cache stays as it is.
+func (l endpointLens) show(endpointSlice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	if !slices.ContainsFunc(endpointSlice.Endpoints, l.concerns) {
+		return endpointSlice
+	}
+	shown := *endpointSlice
+	shown.Endpoints = make([]discoveryv1.Endpoint, 0, len(endpointSlice.Endpoints))
+	for i := range endpointSlice.Endpoints {
+		endpoint := endpointSlice.Endpoints[i]
+		if l.concerns(endpoint) {
+			provider := l.providerOf(podOf(&endpoint))
+			if provider == "" {
+				continue
+			}
+			endpoint.NodeName = ptr.To(providerNodePrefix + provider)
+		}
+		shown.Endpoints = append(shown.Endpoints, endpoint)
+	}
+	return &shown
+}
+
+func (l endpointLens) concerns(endpoint discoveryv1.Endpoint) bool { //nolint:gocritic // It is a predicate for slices.
+	return endpoint.NodeName != nil && *endpoint.NodeName == l.node
+}
+
+// providerOf is the provider cluster where the pod runs, "" if that is not known.
+func (l endpointLens) providerOf(ref *corev1.ObjectReference) string {
+	if ref == nil {
+		return ""
+	}
+	pod, err := l.pods.Get(ref.Name)
+	if err != nil || ref.UID != "" && ref.UID != pod.UID {
+		return ""
+	}
+	return pod.Labels[v1alpha1.ProviderLabel]
+}
+
+// providerNode returns the node that stands for a provider cluster, if the name is one's: what Liqo asks of a virtual
+// node.
+func providerNode(name string) (*corev1.Node, bool) {
+	provider, found := strings.CutPrefix(name, providerNodePrefix)
+	if !found {
+		return nil, false
+	}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:   name,
+		Labels: map[string]string{consts.TypeLabel: consts.TypeNode, consts.RemoteClusterID: provider},
+	}}, true
+}
+
+// nodeLens is a lister with the nodes that stand for provider clusters, besides the real ones. Liqo asks for nodes by
+// name only.
+type nodeLens struct{ corev1listers.NodeLister }
+
+func (l nodeLens) Get(name string) (*corev1.Node, error) {
+	if node, ok := providerNode(name); ok {
+		return node, nil
+	}
+	return l.NodeLister.Get(name)
+}

@@ -1,0 +1,63 @@
+package brokernode
+
+import (
+	"context"
+	"io"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// OwnPods answers the questions of the kubelet API about the pods of the view, and says of any other that it is not
+// found here: the provider cluster may well have a pod of that name that another virtual kubelet forwards.
+func (v View) OwnPods(handler workload.PodHandler, pods corev1listers.PodLister) workload.PodHandler {
+	return ownPods{PodHandler: handler, view: v, pods: pods}
+}
+
+type ownPods struct {
+	workload.PodHandler
+	view View
+	pods corev1listers.PodLister
+}
+
+// own returns an error of virtual-kubelet's kind, which its HTTP handler turns into a 404, unless the pod is in view.
+func (p ownPods) own(namespace, name string) error {
+	if _, err := p.pods.Pods(namespace).Get(name); err != nil {
+		return errdefs.NotFoundf("pod %s/%s is not assigned to VirtualNode %s; ask the node %s, or the virtual kubelet of the VirtualNode in the pod's label %s",
+			namespace, name, p.view.VirtualNode, p.view.Node, v1alpha1.VirtualNodeLabel)
+	}
+	return nil
+}
+
+func (p ownPods) Exec(ctx context.Context, namespace, pod, container string, cmd []string, attach api.AttachIO) error {
+	if err := p.own(namespace, pod); err != nil {
+		return err
+	}
+	return p.PodHandler.Exec(ctx, namespace, pod, container, cmd, attach)
+}
+
+func (p ownPods) Attach(ctx context.Context, namespace, pod, container string, attach api.AttachIO) error {
+	if err := p.own(namespace, pod); err != nil {
+		return err
+	}
+	return p.PodHandler.Attach(ctx, namespace, pod, container, attach)
+}
+
+func (p ownPods) PortForward(ctx context.Context, namespace, pod string, port int32, stream io.ReadWriteCloser) error {
+	if err := p.own(namespace, pod); err != nil {
+		return err
+	}
+	return p.PodHandler.PortForward(ctx, namespace, pod, port, stream)
+}
+
+func (p ownPods) Logs(ctx context.Context, namespace, pod, container string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+	if err := p.own(namespace, pod); err != nil {
+		return nil, err
+	}
+	return p.PodHandler.Logs(ctx, namespace, pod, container, opts)
+}
