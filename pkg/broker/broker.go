@@ -1,0 +1,101 @@
+package broker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+)
+
+// Broker is the leader at work.
+type Broker struct {
+	cfg    Config
+	log    logr.Logger
+	client client.Client
+	events record.EventRecorder
+
+	core        *core
+	connections *connections
+	prober      *prober
+	node        *brokerNode
+	metrics     *metrics
+	programs    *criteria.Cache
+
+	podQueue, providerQueue queue
+	// wake has an element when the pods that wait for room are to be tried again.
+	wake  chan struct{}
+	moves *rate.Limiter
+	// goneChecks are the back-offs of asking whether a provider has let go of a pod.
+	goneChecks workqueue.TypedRateLimiter[types.NamespacedName]
+
+	// since is when this process began: pods that were ready before are not measured.
+	since time.Time
+
+	recalling sync.Mutex
+	recalled  bool // Guarded by recalling.
+
+	homeOnce    sync.Mutex
+	homeCluster string // Guarded by homeOnce.
+}
+
+func (b *Broker) now() time.Time { return time.Now() }
+
+// report takes the result of a probe in.
+func (b *Broker) report(id string, o observation) {
+	if b.core.observe(id, o) {
+		b.providerQueue.put(types.NamespacedName{Name: id})
+	}
+}
+
+// oneConnectionEach is one connection to every provider.
+func (b *Broker) oneConnectionEach() []*connection {
+	b.core.mu.Lock()
+	first := map[string]string{}
+	for virtualNode, provider := range b.core.homeOf {
+		if known, ok := first[provider]; !ok || virtualNode < known {
+			first[provider] = virtualNode
+		}
+	}
+	b.core.mu.Unlock()
+	all := make([]*connection, 0, len(first))
+	for _, virtualNode := range first {
+		if c := b.connections.get(virtualNode); c != nil {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// clusterID is the id of this cluster, as its peerings call it; "" while it has none.
+func (b *Broker) clusterID(ctx context.Context) string {
+	b.homeOnce.Lock()
+	defer b.homeOnce.Unlock()
+	if b.homeCluster != "" {
+		return b.homeCluster
+	}
+	var slices authv1beta1.ResourceSliceList
+	if err := b.client.List(ctx, &slices); err != nil {
+		return ""
+	}
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
+	for i := range slices.Items {
+		spec := &slices.Items[i].Spec
+		if _, provides := b.core.providers[string(ptr.Deref(spec.ProviderClusterID, ""))]; provides {
+			b.homeCluster = string(ptr.Deref(spec.ConsumerClusterID, ""))
+			break
+		}
+	}
+	return b.homeCluster
+}

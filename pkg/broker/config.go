@@ -1,0 +1,78 @@
+package broker
+
+import (
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+)
+
+// Config is everything that the broker is told.
+type Config struct {
+	Log logr.Logger
+	// Home is the connection to the cluster where the node is.
+	Home *rest.Config
+
+	// NodeName is the name of the broker's Node, NodeIP the address of this pod: the node's InternalIP while it leads.
+	NodeName, NodeIP string
+	// OwnerClusterRole names a ClusterRole that the Node belongs to, so that it goes when the broker is uninstalled;
+	// "" is none.
+	OwnerClusterRole string
+	// Namespace is where the lease of the leader is.
+	Namespace string
+	// ProviderSelector selects VirtualNodes by their labels.
+	ProviderSelector labels.Selector
+
+	Kubelet KubeletConfig
+	Lease   LeaseConfig
+	Times   Times
+
+	// MovesPerSecond and MovesBurst limit how fast pods are moved away from where they are.
+	MovesPerSecond float64
+	MovesBurst     int
+	// Workers is how many pods are looked at in parallel.
+	Workers int
+	// QPS and Burst are client-go's limits of the requests to the home cluster.
+	QPS   float32
+	Burst int
+
+	// MetricsAddress and HealthAddress are listened on unless empty.
+	MetricsAddress, HealthAddress string
+}
+
+// KubeletConfig is what the kubelet API is told.
+type KubeletConfig struct {
+	Port              uint16
+	CertificateType   kubeletapi.CertificateType
+	CertDir           string
+	ClientCAFile      string
+	AuthorizationMode kubeletapi.AuthorizationMode
+}
+
+// LeaseConfig is the timing of the election and of the Node's lease.
+type LeaseConfig struct {
+	Duration, RenewDeadline, RetryPeriod time.Duration
+	// NodeDuration is that of the Node's own lease.
+	NodeDuration time.Duration
+}
+
+// Times are how long the broker waits for what.
+type Times struct {
+	// ProbeInterval and ProbeTimeout are those of the probe of each provider.
+	ProbeInterval, ProbeTimeout time.Duration
+	// FailoverAfter is how long a provider must have been unreachable before its pods move, unless a policy says.
+	FailoverAfter time.Duration
+	// SuspicionWindow is within what time most providers must vanish for the broker to suspect itself.
+	SuspicionWindow time.Duration
+	// PendingTimeout is how long a pod may be Pending at a provider, unless a policy says; 0 is for ever.
+	PendingTimeout time.Duration
+	// RefusalMemory is how long a slice that refused a pod, or did not start it, is not asked again.
+	RefusalMemory time.Duration
+	// StatusInterval is the least time between two writes of one ProviderCluster's status.
+	StatusInterval time.Duration
+	// RequestTimeout bounds every request to a provider that is not a stream.
+	RequestTimeout time.Duration
+}

@@ -1,0 +1,320 @@
+package broker
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+// core is what the broker believes between two looks at the API: who is assigned where, decisions that the caches do
+// not show yet, refusals, and how each provider does. It makes no request. All of it is guarded by mu.
+type core struct {
+	mu    sync.Mutex
+	state *scheduler.State
+	// pods are those that the state, the assumptions or the refusals speak of, by name.
+	pods map[types.NamespacedName]types.UID
+	// assumed are the decisions written to the API that the cache does not show yet.
+	assumed map[types.UID]string
+	// refused has, by pod and VirtualNode, until when not to ask again.
+	refused map[types.UID]map[string]time.Time
+	// disbelieved are amounts that a provider turned out not to have, by the name under which the state holds them.
+	disbelieved map[types.UID]time.Time
+	// waiting are the pods for which nothing fitted.
+	waiting map[types.NamespacedName]struct{}
+	// started are the pods whose start has been counted.
+	started map[types.UID]struct{}
+
+	providers map[string]*providerBelief
+	// homeOf is the provider of a VirtualNode.
+	homeOf map[string]string
+}
+
+// providerBelief is what is known of one provider besides its status in the API.
+type providerBelief struct {
+	tracker *kpi.Tracker
+	last    observation
+	// looked says that it was probed by this leader.
+	looked bool
+	// misses are the probes failed in a row, firstMiss is when the first of them was.
+	misses    int
+	firstMiss time.Time
+	// lost is since when it counts as unreachable; zero while it does not.
+	lost time.Time
+	// unclean says that pods were moved away while it could not be reached, and it may still run them.
+	unclean  bool
+	enabled  bool
+	draining bool
+	// standing is what the scheduler was last told, without what changes all the time. A change of lost shows in its
+	// readiness.
+	standing scheduler.Provider
+	// remoteNamespaces are those to which local ones are mapped.
+	remoteNamespaces map[string]string
+	statusWritten    time.Time
+}
+
+// missesUntilLost is how many probes in a row must fail.
+const missesUntilLost = 2
+
+func newCore() *core {
+	return &core{
+		state: scheduler.NewState(), pods: map[types.NamespacedName]types.UID{}, assumed: map[types.UID]string{},
+		refused: map[types.UID]map[string]time.Time{}, disbelieved: map[types.UID]time.Time{},
+		waiting: map[types.NamespacedName]struct{}{}, started: map[types.UID]struct{}{},
+		providers: map[string]*providerBelief{}, homeOf: map[string]string{},
+	}
+}
+
+// observe takes a probe's result in, and says whether the provider's standing changed by it.
+func (c *core) observe(id string, o observation) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, ok := c.providers[id]
+	if !ok {
+		return false
+	}
+	before, lostBefore := p.last, !p.lost.IsZero()
+	first := !p.looked
+	p.looked, p.last = true, o
+	p.tracker.Probe(o.at, o.up, o.took)
+	switch {
+	case o.up:
+		p.misses, p.firstMiss, p.lost = 0, time.Time{}, time.Time{}
+	default:
+		if p.misses++; p.misses == 1 {
+			p.firstMiss = o.at
+		}
+		if p.misses >= missesUntilLost && p.lost.IsZero() {
+			p.lost = p.firstMiss
+		}
+	}
+	return first || lostBefore != !p.lost.IsZero() || before.up != o.up || !sameKubelets(before.kubelets, o.kubelets)
+}
+
+func sameKubelets(a, b map[string]bool) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, live := range a {
+		if b[name] != live {
+			return false
+		}
+	}
+	return true
+}
+
+// situationOf says what is known of the provider behind a VirtualNode.
+func (c *core) situationOf(virtualNode string, window time.Duration) situation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, ok := c.providers[c.homeOf[virtualNode]]
+	if !ok {
+		return situation{}
+	}
+	s := situation{known: true, lost: p.lost, draining: p.draining}
+	if !p.lost.IsZero() {
+		s.suspended = c.suspiciousLocked(window)
+	}
+	return s
+}
+
+func (c *core) suspiciousLocked(window time.Duration) bool {
+	var outages []time.Time
+	total := 0
+	for _, p := range c.providers {
+		if !p.enabled {
+			continue
+		}
+		total++
+		if !p.lost.IsZero() {
+			outages = append(outages, p.lost)
+		}
+	}
+	return suspicious(outages, total, window)
+}
+
+// assigned notes that the API shows a pod assigned to a VirtualNode, or that it is to be counted there.
+func (c *core) assigned(pod *corev1.Pod, virtualNode string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pods[nameOf(pod)] = pod.UID
+	delete(c.assumed, pod.UID)
+	delete(c.waiting, nameOf(pod))
+	c.state.Assign(scheduler.Assignment{
+		UID: pod.UID, VirtualNode: virtualNode, App: appOf(pod), Requests: scheduler.PodRequests(&pod.Spec),
+	})
+}
+
+// released notes that a pod takes no room any more, and says whether it did.
+func (c *core) released(name types.NamespacedName, uid types.UID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, ok := c.pods[name]
+	if !ok || (uid != "" && known != uid) {
+		return false
+	}
+	c.state.Release(known)
+	delete(c.assumed, known)
+	delete(c.refused, known)
+	delete(c.started, known)
+	delete(c.waiting, name)
+	delete(c.pods, name)
+	return true
+}
+
+// isAssumed says whether a decision about the pod is on its way to the cache.
+func (c *core) isAssumed(uid types.UID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.assumed[uid]
+	return ok
+}
+
+// decide chooses a provider for the pod and reserves its place, at once.
+func (c *core) decide(now time.Time, pod *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetRefusalsLocked(now)
+	pod.Refused = c.refused[pod.UID]
+	c.state.Decide(now, pod, policy, into)
+	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	c.pods[name] = pod.UID
+	if into.VirtualNode == "" {
+		c.waiting[name] = struct{}{}
+		return
+	}
+	delete(c.waiting, name)
+	delete(c.started, pod.UID)
+	c.assumed[pod.UID] = into.VirtualNode
+	c.state.Assign(scheduler.Assignment{UID: pod.UID, VirtualNode: into.VirtualNode, App: pod.App, Requests: pod.Requests})
+}
+
+// undecide gives the place back, because the decision could not be written.
+func (c *core) undecide(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.assumed, uid)
+	c.state.Release(uid)
+}
+
+// refuse remembers that a VirtualNode did not take a pod. If it lacked room, the amount is not believed to be there
+// for as long.
+func (c *core) refuse(pod *corev1.Pod, virtualNode string, until time.Time, lacksRoom bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refused[pod.UID] == nil {
+		c.refused[pod.UID] = map[string]time.Time{}
+	}
+	c.refused[pod.UID][virtualNode] = until
+	if p, ok := c.providers[c.homeOf[virtualNode]]; ok {
+		p.tracker.PodFailed()
+	}
+	if lacksRoom {
+		id := types.UID("refused/" + virtualNode + "/" + string(pod.UID))
+		c.disbelieved[id] = until
+		c.state.Assign(scheduler.Assignment{
+			UID: id, VirtualNode: virtualNode, Requests: withoutPods(scheduler.PodRequests(&pod.Spec)),
+		})
+	}
+}
+
+func withoutPods(r scheduler.Resources) scheduler.Resources {
+	delete(r, corev1.ResourcePods)
+	return r
+}
+
+// forgetRefusalsLocked lets go of refusals whose time is over, and says whether it did.
+func (c *core) forgetRefusalsLocked(now time.Time) bool {
+	changed := false
+	for uid, byNode := range c.refused {
+		for virtualNode, until := range byNode {
+			if !until.After(now) {
+				delete(byNode, virtualNode)
+				changed = true
+			}
+		}
+		if len(byNode) == 0 {
+			delete(c.refused, uid)
+		}
+	}
+	for id, until := range c.disbelieved {
+		if !until.After(now) {
+			delete(c.disbelieved, id)
+			c.state.Release(id)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// refusalsOver lets go of refusals whose time is over, and says whether there were any.
+func (c *core) refusalsOver(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.forgetRefusalsLocked(now)
+}
+
+// takeWaiting returns the pods for which nothing fitted, to be tried again.
+func (c *core) takeWaiting() []types.NamespacedName {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := make([]types.NamespacedName, 0, len(c.waiting))
+	for name := range c.waiting {
+		names = append(names, name)
+	}
+	return names
+}
+
+// movedAway notes that a pod leaves a VirtualNode; if its provider cannot be reached, it may go on running there.
+func (c *core) movedAway(virtualNode string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, ok := c.providers[c.homeOf[virtualNode]]; ok {
+		p.tracker.PodMovedAway()
+		p.unclean = p.unclean || !p.lost.IsZero()
+	}
+}
+
+// podStarted counts the start of a pod once.
+func (c *core) podStarted(pod *corev1.Pod, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, counted := c.started[pod.UID]; counted {
+		return
+	}
+	c.started[pod.UID] = struct{}{}
+	if p, ok := c.providers[c.homeOf[pod.Labels[v1alpha1.VirtualNodeLabel]]]; ok {
+		p.tracker.PodStarted(took)
+	}
+}
+
+func nameOf(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+}
+
+// appOf names the application of a pod by the labels that Kubernetes recommends, in its namespace; "" if it has none.
+// Owners are of no use: the pods of a consumer are each owned by a ShadowPod of their own.
+func appOf(pod *corev1.Pod) string {
+	for _, key := range []string{"app.kubernetes.io/instance", "app.kubernetes.io/name", "app", "k8s-app"} {
+		if value := pod.Labels[key]; value != "" {
+			return pod.Namespace + "/" + key + "=" + value
+		}
+	}
+	return ""
+}
+
+// counts are how many pods are assigned, and how many wait for room.
+func (c *core) counts() (assigned, unassigned int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for virtualNode := range c.homeOf {
+		_, pods := c.state.Assigned(virtualNode)
+		assigned += pods
+	}
+	return assigned, len(c.waiting)
+}

@@ -1,0 +1,246 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+// manyPods is what the node shows for the number of pods when a provider does not limit it: Kubernetes' scheduler
+// takes a resource that a node does not name for none.
+const manyPods = 10_000
+
+// brokerNode is the Node object of the broker. It is virtual-kubelet's NodeProvider: its node controller writes the
+// object and its lease.
+type brokerNode struct {
+	cfg     *Config
+	kube    kubernetes.Interface
+	version string
+	// sum says what the providers that can be given pods granted together, and how many there are.
+	sum func() (granted corev1.ResourceList, providers int)
+
+	mu      sync.Mutex
+	changes func(*corev1.Node) // Guarded by mu.
+	last    *corev1.Node       // Guarded by mu.
+}
+
+// Ping implements node.NodeProvider.
+func (*brokerNode) Ping(ctx context.Context) error { return ctx.Err() }
+
+// NotifyNodeStatus implements node.NodeProvider.
+func (n *brokerNode) NotifyNodeStatus(_ context.Context, changes func(*corev1.Node)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.changes = changes
+}
+
+// refresh shows what the providers grant now, if it has changed.
+func (n *brokerNode) refresh() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.changes == nil {
+		return
+	}
+	fresh := n.forge(n.last)
+	if sameStatus(&n.last.Status, &fresh.Status) {
+		return
+	}
+	n.last = fresh
+	n.changes(fresh.DeepCopy())
+}
+
+// run keeps the Node and its lease until ctx ends.
+func (n *brokerNode) run(ctx context.Context) error {
+	owners, err := n.owners(ctx)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.last = n.forge(nil)
+	n.last.OwnerReferences = owners
+	first := n.last.DeepCopy()
+	n.mu.Unlock()
+	if err := n.claim(ctx, first); err != nil {
+		return fmt.Errorf("node %q: %w", n.cfg.NodeName, err)
+	}
+	controller, err := node.NewNodeController(n, first, n.kube.CoreV1().Nodes(),
+		node.WithNodeEnableLeaseV1(n.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease),
+			int32(n.cfg.Lease.NodeDuration.Seconds())),
+		node.WithNodeStatusUpdateErrorHandler(func(ctx context.Context, cause error) error {
+			n.mu.Lock()
+			wanted := n.last.DeepCopy()
+			n.mu.Unlock()
+			if !kerrors.IsNotFound(cause) {
+				return cause
+			}
+			_, err := n.kube.CoreV1().Nodes().Create(ctx, wanted, metav1.CreateOptions{})
+			return err
+		}),
+	)
+	if err != nil {
+		return fmt.Errorf("node %q: %w", n.cfg.NodeName, err)
+	}
+	if err := controller.Run(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("node %q: %w", n.cfg.NodeName, err)
+	}
+	return nil
+}
+
+// claim makes the Node, or gives the metadata and the spec that it is to have to the one that is there: virtual-kubelet
+// updates the status only. A Node that is not the broker's is left alone.
+func (n *brokerNode) claim(ctx context.Context, wanted *corev1.Node) error {
+	nodes := n.kube.CoreV1().Nodes()
+	_, err := nodes.Create(ctx, wanted, metav1.CreateOptions{})
+	if !kerrors.IsAlreadyExists(err) {
+		return err
+	}
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		existing, err := nodes.Get(ctx, wanted.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if _, ours := existing.Labels[v1alpha1.BrokerNodeLabel]; !ours {
+			return fmt.Errorf("there is a Node of that name which is not the broker's (it lacks the label %s): choose another --broker-node",
+				v1alpha1.BrokerNodeLabel)
+		}
+		for key, value := range wanted.Labels {
+			existing.Labels[key] = value
+		}
+		existing.OwnerReferences = wanted.OwnerReferences
+		if !hasTaint(existing.Spec.Taints) {
+			existing.Spec.Taints = append(existing.Spec.Taints, wanted.Spec.Taints...)
+		}
+		_, err = nodes.Update(ctx, existing, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+func hasTaint(taints []corev1.Taint) bool {
+	for i := range taints {
+		if taints[i].Key == consts.VirtualNodeTolerationKey {
+			return true
+		}
+	}
+	return false
+}
+
+// owners make the Node go with the ClusterRole of the broker's installation.
+func (n *brokerNode) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
+	if n.cfg.OwnerClusterRole == "" {
+		return nil, nil
+	}
+	role, err := n.kube.RbacV1().ClusterRoles().Get(ctx, n.cfg.OwnerClusterRole, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("--owner-cluster-role: %w", err)
+	}
+	return []metav1.OwnerReference{{
+		APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: role.Name, UID: role.UID,
+	}}, nil
+}
+
+// forge makes the Node as it is to be now; the times of conditions that stay are those of before.
+func (n *brokerNode) forge(before *corev1.Node) *corev1.Node {
+	granted, providers := n.sum()
+	ready := corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "ProvidersReady",
+		Message: fmt.Sprintf("%d provider clusters are ready", providers),
+	}
+	if providers == 0 {
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "NoProviderReady", "no provider cluster is ready"
+	}
+	conditions := []corev1.NodeCondition{ready}
+	for _, pressure := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		conditions = append(conditions, corev1.NodeCondition{Type: pressure, Status: corev1.ConditionFalse, Reason: "ProvidersReady"})
+	}
+	now := metav1.NewTime(time.Now())
+	for i := range conditions {
+		conditions[i].LastHeartbeatTime, conditions[i].LastTransitionTime = now, now
+		if before != nil && before.Status.Conditions[i].Status == conditions[i].Status {
+			conditions[i].LastTransitionTime = before.Status.Conditions[i].LastTransitionTime
+		}
+	}
+	forged := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: n.cfg.NodeName,
+			Labels: map[string]string{
+				v1alpha1.BrokerNodeLabel:      "true",
+				consts.TypeLabel:              consts.TypeNode,
+				corev1.LabelHostname:          n.cfg.NodeName,
+				corev1.LabelOSStable:          "linux",
+				corev1.LabelArchStable:        runtime.GOARCH,
+				"node.kubernetes.io/exclude-from-external-load-balancers": "true",
+			},
+		},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{
+			Key: consts.VirtualNodeTolerationKey, Value: "true", Effect: corev1.TaintEffectNoExecute,
+		}}},
+		Status: corev1.NodeStatus{
+			Phase: corev1.NodeRunning, Conditions: conditions, Capacity: granted, Allocatable: granted.DeepCopy(),
+			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.cfg.NodeIP}},
+			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(n.cfg.Kubelet.Port)}},
+			NodeInfo: corev1.NodeSystemInfo{
+				KubeletVersion: n.version, OperatingSystem: "linux", Architecture: runtime.GOARCH,
+			},
+		},
+	}
+	if before != nil {
+		forged.OwnerReferences = before.OwnerReferences
+	}
+	return forged
+}
+
+// sameStatus compares what refresh may change.
+func sameStatus(a, b *corev1.NodeStatus) bool {
+	if a.Conditions[0].Status != b.Conditions[0].Status || a.Conditions[0].Message != b.Conditions[0].Message ||
+		len(a.Capacity) != len(b.Capacity) {
+		return false
+	}
+	for name, amount := range a.Capacity {
+		other, ok := b.Capacity[name]
+		if !ok || amount.Cmp(other) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// sum adds up what the providers that can be given pods have granted.
+func (b *Broker) sum() (corev1.ResourceList, int) {
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
+	total, providers, unlimited := scheduler.Resources{}, 0, false
+	for _, p := range b.core.state.Providers() {
+		if !p.Enabled || !p.Ready || p.Cordoned || p.Draining {
+			continue
+		}
+		providers++
+		for _, slice := range p.Slices {
+			add(total, slice.Granted)
+			if _, limited := slice.Granted[corev1.ResourcePods]; !limited {
+				unlimited = true
+			}
+		}
+	}
+	if unlimited {
+		total[corev1.ResourcePods] += manyPods
+	}
+	list := corev1.ResourceList{}
+	for name, amount := range total {
+		list[name] = quantity(name, amount)
+	}
+	return list, providers
+}

@@ -1,0 +1,401 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+// How long to wait before looking again whether a provider has let go of a pod.
+const (
+	firstGoneCheck = 200 * time.Millisecond
+	lastGoneCheck  = 5 * time.Second
+)
+
+// reconcilePod brings one pod of the broker's node a step further. It reads what is so from the API, never from what
+// woke it, so that it can be called at any time and after any restart:
+//
+//	unassigned → assigned → (must leave) → leaving → unassigned → …
+func (b *Broker) reconcilePod(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
+	if err := b.recall(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	var pod corev1.Pod
+	if err := b.client.Get(ctx, name, &pod); err != nil {
+		if kerrors.IsNotFound(err) {
+			b.free(name, "")
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, err
+	}
+	virtualNode, leaving := pod.Labels[v1alpha1.VirtualNodeLabel], pod.Annotations[v1alpha1.MovingFromAnnotation]
+	switch {
+	case terminal(&pod):
+		b.free(name, pod.UID)
+		return ctrl.Result{}, nil
+	case virtualNode != "":
+		return b.keep(ctx, &pod, virtualNode)
+	case b.core.isAssumed(pod.UID):
+		// Assigned a moment ago; the cache will say so.
+		return ctrl.Result{}, nil
+	case leaving != "":
+		return b.letGo(ctx, &pod, leaving)
+	case pod.DeletionTimestamp != nil:
+		return ctrl.Result{}, b.finalize(ctx, &pod)
+	default:
+		return b.assign(ctx, &pod)
+	}
+}
+
+// recall counts, once, the room that all assigned pods take, before the first decision is made.
+func (b *Broker) recall(ctx context.Context) error {
+	b.recalling.Lock()
+	defer b.recalling.Unlock()
+	if b.recalled {
+		return nil
+	}
+	var pods corev1.PodList
+	if err := b.client.List(ctx, &pods); err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		at := pod.Labels[v1alpha1.VirtualNodeLabel]
+		if at == "" {
+			at = pod.Annotations[v1alpha1.MovingFromAnnotation]
+		}
+		if at != "" && !terminal(pod) {
+			b.core.assigned(pod, at)
+		}
+	}
+	b.recalled = true
+	return nil
+}
+
+// free gives back the room of a pod that needs none any more, to those that wait.
+func (b *Broker) free(name types.NamespacedName, uid types.UID) {
+	if b.core.released(name, uid) {
+		b.wakeWaiting()
+	}
+}
+
+// keep looks after an assigned pod: it stays, or must leave.
+func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) (ctrl.Result, error) {
+	b.core.assigned(pod, virtualNode)
+	if ready := podCondition(pod, corev1.PodReady); podIsReady(pod) && ready.LastTransitionTime.After(b.since) {
+		b.core.podStarted(pod, max(0, ready.LastTransitionTime.Sub(assignedAt(pod).Truncate(time.Second))))
+	}
+	namespace, err := b.namespaceOf(ctx, pod)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	asked, err := b.criteriaOf(ctx, pod, namespace)
+	if err != nil && !errors.Is(err, errCriteria) {
+		return ctrl.Result{}, err
+	}
+	s, err := b.situationOf(ctx, virtualNode)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	reason, later := whyLeave(pod, s, asked.rules, b.now())
+	if reason == stay {
+		return ctrl.Result{RequeueAfter: later}, nil
+	}
+	if reservation := b.moves.ReserveN(b.now(), 1); reservation.DelayFrom(b.now()) > 0 {
+		wait := reservation.DelayFrom(b.now())
+		reservation.CancelAt(b.now())
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	return ctrl.Result{}, b.sendAway(ctx, pod, virtualNode, reason)
+}
+
+// sendAway begins a move: the pod gets no traffic any more and leaves the view of its virtual kubelet.
+func (b *Broker) sendAway(ctx context.Context, pod *corev1.Pod, virtualNode string, reason moveReason) error {
+	if err := b.showNotReady(ctx, pod, reason); err != nil {
+		return err
+	}
+	why := reason.describe(virtualNode)
+	err := b.patchPod(ctx, pod, map[string]any{
+		"labels": map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
+		"annotations": map[string]any{
+			v1alpha1.MovingFromAnnotation: virtualNode, v1alpha1.DecisionAnnotation: "moving: " + why,
+		},
+	})
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	b.log.Info("Moving a pod", "pod", nameOf(pod), "from", virtualNode, "because", why)
+	b.events.Eventf(pod, corev1.EventTypeWarning, "Moving", "Moving away from %s: %s", virtualNode, why)
+	b.metrics.moves.WithLabelValues(string(reason)).Inc()
+	b.core.movedAway(virtualNode)
+	if reason == moveRefused || reason == movePending {
+		b.core.refuse(pod, virtualNode, b.now().Add(b.cfg.Times.RefusalMemory), reason == moveRefused)
+		b.metrics.refusals.WithLabelValues(b.providerOf(virtualNode), string(reason)).Inc()
+	}
+	return nil
+}
+
+// letGo waits until the provider that a pod leaves has removed it, and assigns it anew. A provider that cannot be
+// reached is not waited for: that is the overlap which failover means.
+func (b *Broker) letGo(ctx context.Context, pod *corev1.Pod, leaving string) (ctrl.Result, error) {
+	s, err := b.situationOf(ctx, leaving)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if s.known {
+		// It still takes its room there.
+		b.core.assigned(pod, leaving)
+		if err := b.showNotReady(ctx, pod, moveDrained); err != nil {
+			return ctrl.Result{}, err
+		}
+		if wait, err := b.overlap(ctx, pod, leaving, s); err != nil || wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, err
+		}
+	}
+	if err := b.forgetAddress(ctx, pod); err != nil {
+		return ctrl.Result{}, err
+	}
+	b.free(nameOf(pod), pod.UID)
+	if pod.DeletionTimestamp != nil {
+		return ctrl.Result{}, b.finalize(ctx, pod)
+	}
+	return b.assign(ctx, pod)
+}
+
+// overlap says how long a pod must wait before it may run elsewhere; 0 when it may, because its old provider has let go
+// of it, or has been unreachable for so long that it may run twice.
+func (b *Broker) overlap(ctx context.Context, pod *corev1.Pod, leaving string, s situation) (time.Duration, error) {
+	if s.lost.IsZero() {
+		return b.stillThere(ctx, pod, leaving)
+	}
+	namespace, err := b.namespaceOf(ctx, pod)
+	if err != nil {
+		return 0, err
+	}
+	asked, err := b.criteriaOf(ctx, pod, namespace)
+	if err != nil && !errors.Is(err, errCriteria) {
+		return 0, err
+	}
+	if asked.rules.failover == v1alpha1.FailoverNever || s.suspended {
+		return b.cfg.Times.ProbeInterval, nil
+	}
+	return max(0, asked.rules.failoverAfter-b.now().Sub(s.lost)), nil
+}
+
+// situationOf says what is known of the provider of a VirtualNode. One that exists in the API, but of which the broker
+// knows nothing yet, is as good as any.
+func (b *Broker) situationOf(ctx context.Context, virtualNode string) (situation, error) {
+	s := b.core.situationOf(virtualNode, b.cfg.Times.SuspicionWindow)
+	if s.known {
+		return s, nil
+	}
+	var list offloadingv1beta1.VirtualNodeList
+	if err := b.client.List(ctx, &list); err != nil {
+		return s, err
+	}
+	for i := range list.Items {
+		s.known = s.known || list.Items[i].Name == virtualNode
+	}
+	return s, nil
+}
+
+// stillThere says how long to wait before asking again whether the provider has let go of the pod; 0 when it has.
+func (b *Broker) stillThere(ctx context.Context, pod *corev1.Pod, leaving string) (time.Duration, error) {
+	c, remote := b.connections.get(leaving), b.remoteNamespace(leaving, pod.Namespace)
+	if remote == "" {
+		return 0, nil // The namespace is not offloaded there any more: Liqo has removed all of it.
+	}
+	if c == nil {
+		return lastGoneCheck, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Times.RequestTimeout)
+	defer cancel()
+	switch err := c.gone(ctx, remote, pod.Name); {
+	case err == nil:
+		b.goneChecks.Forget(nameOf(pod))
+		return 0, nil
+	case errors.Is(err, errStillThere):
+		return b.goneChecks.When(nameOf(pod)), nil
+	default:
+		b.log.Info("Cannot see whether a provider has let go of a pod", "pod", nameOf(pod), "from", leaving, "because", err.Error())
+		return b.goneChecks.When(nameOf(pod)), nil
+	}
+}
+
+// assign chooses a provider for a pod and writes the choice.
+func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
+	began := time.Now()
+	namespace, err := b.namespaceOf(ctx, pod)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	asked, err := b.criteriaOf(ctx, pod, namespace)
+	if errors.Is(err, errCriteria) {
+		b.metrics.decided("invalid_criteria", "", time.Since(began))
+		return ctrl.Result{}, b.explain(ctx, pod, "InvalidCriteria", err.Error())
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+
+	var d scheduler.Decision
+	decidable := &scheduler.Pod{
+		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Consumer: consumerOf(namespace),
+		Labels: pod.Labels, Annotations: pod.Annotations, App: appOf(pod),
+		Requests: scheduler.PodRequests(&pod.Spec), Expression: asked.filter,
+	}
+	b.core.decide(b.now(), decidable, asked.policy, &d)
+	switch {
+	case d.Err != nil:
+		b.metrics.decided("invalid_criteria", "", time.Since(began))
+		return ctrl.Result{}, b.explain(ctx, pod, "InvalidCriteria", d.Err.Error())
+	case d.VirtualNode == "":
+		b.metrics.decided("unassignable", "", time.Since(began))
+		return ctrl.Result{}, b.explain(ctx, pod, "NoProviderFits", d.Unschedulable())
+	}
+	b.metrics.decided("assigned", d.Provider, time.Since(began))
+
+	// Liqo's label is what the virtual kubelet would set right after.
+	err = b.patchPod(ctx, pod, map[string]any{
+		"labels": map[string]any{
+			v1alpha1.VirtualNodeLabel: d.VirtualNode, v1alpha1.ProviderLabel: d.Provider,
+			consts.LocalPodLabelKey: consts.LocalPodLabelValue,
+		},
+		"annotations": map[string]any{
+			v1alpha1.DecisionAnnotation:   d.Short(),
+			v1alpha1.AssignedAtAnnotation: b.now().UTC().Format(time.RFC3339Nano),
+			v1alpha1.MovingFromAnnotation: nil,
+		},
+	})
+	if err != nil {
+		b.core.undecide(pod.UID)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	b.events.Event(pod, corev1.EventTypeNormal, "Assigned", d.Message())
+	if bound := podCondition(pod, corev1.PodScheduled); bound != nil && pod.Annotations[v1alpha1.AssignedAtAnnotation] == "" {
+		b.metrics.wait.Observe(max(0, b.now().Sub(bound.LastTransitionTime.Time).Seconds()))
+	}
+	b.log.V(1).Info("Assigned a pod", "pod", nameOf(pod), "virtualNode", d.VirtualNode, "decision", d.Short())
+	return ctrl.Result{}, nil
+}
+
+// explain says on a pod why no provider was found for it, once for each reason.
+func (b *Broker) explain(ctx context.Context, pod *corev1.Pod, reason, message string) error {
+	known := podCondition(pod, v1alpha1.ConditionAssigned)
+	if known != nil && known.Reason == reason && known.Message == message {
+		return nil
+	}
+	b.events.Event(pod, corev1.EventTypeWarning, "FailedAssignment", message)
+	return b.patchPodStatus(ctx, pod, corev1.PodCondition{
+		Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Reason: reason, Message: message,
+	})
+}
+
+// showNotReady takes a pod out of its Services, and lets go of what its last virtual kubelet said.
+func (b *Broker) showNotReady(ctx context.Context, pod *corev1.Pod, reason moveReason) error {
+	if !podIsReady(pod) {
+		return nil
+	}
+	return client.IgnoreNotFound(b.patchPodStatus(ctx, pod, corev1.PodCondition{
+		Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "Moving", Message: string(reason),
+	}))
+}
+
+// forgetAddress deletes Liqo's IP object of a pod that gets another address: spec.ip cannot be changed, and a stale one
+// makes Liqo's EndpointSlice reflection fail.
+func (b *Broker) forgetAddress(ctx context.Context, pod *corev1.Pod) error {
+	if pod.Status.PodIP == "" {
+		return nil
+	}
+	ip := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	if err := b.client.Delete(ctx, ip); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("IP of pod %s: %w", nameOf(pod), err)
+	}
+	return nil
+}
+
+// finalize ends a pod that is being deleted and runs nowhere.
+func (b *Broker) finalize(ctx context.Context, pod *corev1.Pod) error {
+	none := int64(0)
+	return client.IgnoreNotFound(b.client.Delete(ctx, pod, &client.DeleteOptions{
+		GracePeriodSeconds: &none, Preconditions: &metav1.Preconditions{UID: &pod.UID},
+	}))
+}
+
+// patchPod changes labels and annotations in one request; null removes. The UID makes it this pod's or nobody's.
+func (b *Broker) patchPod(ctx context.Context, pod *corev1.Pod, metadata map[string]any) error {
+	metadata["uid"] = pod.UID
+	body, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	err = b.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, body))
+	b.metrics.patched("pods", err, time.Since(began))
+	return ifGone(err)
+}
+
+func (b *Broker) patchPodStatus(ctx context.Context, pod *corev1.Pod, condition corev1.PodCondition) error {
+	condition.LastTransitionTime = metav1.NewTime(b.now())
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status":   map[string]any{"conditions": []corev1.PodCondition{condition}},
+	})
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	err = b.client.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, body))
+	b.metrics.patched("pods/status", err, time.Since(began))
+	return ifGone(err)
+}
+
+// ifGone turns the conflict of two UIDs, which means that the pod is another one by now, into NotFound.
+func ifGone(err error) error {
+	if kerrors.IsConflict(err) && strings.Contains(err.Error(), "uid") {
+		return kerrors.NewNotFound(corev1.Resource("pods"), "")
+	}
+	return err
+}
+
+func (b *Broker) namespaceOf(ctx context.Context, pod *corev1.Pod) (*corev1.Namespace, error) {
+	var namespace corev1.Namespace
+	err := b.client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, &namespace)
+	return &namespace, err
+}
+
+func (b *Broker) providerOf(virtualNode string) string {
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
+	return b.core.homeOf[virtualNode]
+}
+
+// remoteNamespace is the name of a local namespace at the provider of a VirtualNode; "" if it is not offloaded there.
+func (b *Broker) remoteNamespace(virtualNode, local string) string {
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
+	if p, ok := b.core.providers[b.core.homeOf[virtualNode]]; ok {
+		return p.remoteNamespaces[local]
+	}
+	return ""
+}

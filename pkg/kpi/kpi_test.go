@@ -1,0 +1,119 @@
+package kpi
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+var begin = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // A constant, were there any of time.
+
+func TestUptime(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		steps string // One minute each: u(p), d(own), n(obody looks).
+		want  float64
+		known bool
+	}{
+		{"nothing is known before the second look", "u", 0, false},
+		{"always up", "uuuuu", 1, true},
+		{"always down", "ddddd", 0, true},
+		{"down a quarter of the time", "uuuud", 0.75, true},
+		{"what nobody saw does not count", "uunnnnnud", 0.5, true},
+		{"an outage before nobody looked counts", "uddunnnnu", 1. / 3, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			u := NewUptime(v1alpha1.Uptime{}, 90*time.Second)
+			for i, step := range tc.steps {
+				if step != 'n' {
+					u.Observe(begin.Add(time.Duration(i)*time.Minute), step == 'u')
+				}
+			}
+			share, known := u.Share(time.Hour)
+			require.Equal(t, tc.known, known)
+			require.InDelta(t, tc.want, share, 1e-9)
+		})
+	}
+}
+
+func TestUptimeIsOfTheWindow(t *testing.T) {
+	u := NewUptime(v1alpha1.Uptime{}, 90*time.Second)
+	for i := range 181 { // The first hour down, two more up.
+		u.Observe(begin.Add(time.Duration(i)*time.Minute), i > 60)
+	}
+	lastHour, _ := u.Share(time.Hour)
+	all, _ := u.Share(24 * time.Hour)
+	require.InDelta(t, 1, lastHour, 1e-9)
+	require.InDelta(t, 2./3, all, 1e-9)
+}
+
+// TestUptimeSurvivesRestarts: whatever is observed, a history written and read back at any time goes on as if nothing
+// had happened, shares stay between 0 and 1, and the history stays small.
+func TestUptimeSurvivesRestarts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		through, restarted := NewUptime(v1alpha1.Uptime{}, time.Minute), NewUptime(v1alpha1.Uptime{}, time.Minute)
+		now := begin
+		for range rapid.IntRange(0, 400).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second)
+			up := rapid.Bool().Draw(t, "up")
+			through.Observe(now, up)
+			restarted.Observe(now, up)
+			if rapid.Bool().Draw(t, "restart") {
+				restarted = NewUptime(restarted.Status(), time.Minute)
+			}
+		}
+		require.Equal(t, through.Status(), restarted.Status())
+		require.LessOrEqual(t, len(through.Status().Gaps), maxGaps)
+		for _, window := range []time.Duration{time.Hour, 24 * time.Hour} {
+			share, _ := through.Share(window)
+			require.GreaterOrEqual(t, share, 0.)
+			require.LessOrEqual(t, share, 1.)
+		}
+	})
+}
+
+func TestQuantilesAreOfTheLastSamples(t *testing.T) {
+	s := NewSamples(10)
+	_, known := s.Quantile(0.5)
+	require.False(t, known)
+	for i := 1; i <= 15; i++ {
+		s.Add(time.Duration(i) * time.Second)
+	}
+	require.Equal(t, 10, s.Len())
+	for q, want := range map[float64]time.Duration{0: 6, 0.5: 10, 0.9: 14, 1: 15} {
+		got, known := s.Quantile(q)
+		require.True(t, known)
+		require.Equal(t, want*time.Second, got, q)
+	}
+}
+
+func TestTrackerGoesOnAfterARestart(t *testing.T) {
+	tracker := NewTracker(v1alpha1.KPIs{}, time.Minute)
+	require.Equal(t, v1alpha1.KPIs{}, tracker.Status(), "nothing is known, and nothing is claimed")
+
+	tracker.Probe(begin, true, 20*time.Millisecond)
+	tracker.Probe(begin.Add(30*time.Second), true, 40*time.Millisecond)
+	tracker.PodStarted(2 * time.Second)
+	tracker.PodStarted(4 * time.Second)
+	tracker.PodFailed()
+	tracker.PodMovedAway()
+	status := tracker.Status()
+	require.Equal(t, int64(20), *status.LatencyMilliseconds)
+	require.Equal(t, &v1alpha1.PodStart{P50Milliseconds: 2000, P90Milliseconds: 4000}, status.PodStart)
+
+	again := NewTracker(status, time.Minute)
+	require.Equal(t, status, again.Status())
+	again.PodStarted(time.Hour)
+	p50, _, known := again.PodStart()
+	require.True(t, known)
+	require.Equal(t, 2*time.Second, p50, "one sample does not outweigh what was known")
+	rate, _ := again.FailureRate()
+	require.InDelta(t, 0.25, rate, 1e-9)
+
+	again.Probe(begin.Add(49*time.Hour), true, time.Millisecond)
+	require.Equal(t, int64(0), again.Status().Failed, "halved twice")
+}

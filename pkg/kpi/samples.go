@@ -1,0 +1,40 @@
+package kpi
+
+import (
+	"slices"
+	"time"
+)
+
+// Samples keeps the last durations measured, and answers quantiles of them.
+type Samples struct {
+	ring []time.Duration
+	next int
+	size int
+}
+
+// NewSamples keeps the last size durations.
+func NewSamples(size int) *Samples { return &Samples{size: size} }
+
+// Add keeps one duration, in place of the oldest when there are enough.
+func (s *Samples) Add(d time.Duration) {
+	if len(s.ring) < s.size {
+		s.ring = append(s.ring, d)
+		return
+	}
+	s.ring[s.next] = d
+	s.next = (s.next + 1) % s.size
+}
+
+// Len is how many durations are kept.
+func (s *Samples) Len() int { return len(s.ring) }
+
+// Quantile is the smallest duration kept that at least the share q (0 to 1) of them does not exceed; false if there is
+// none.
+func (s *Samples) Quantile(q float64) (time.Duration, bool) {
+	if len(s.ring) == 0 {
+		return 0, false
+	}
+	sorted := slices.Sorted(slices.Values(s.ring))
+	index := int(q*float64(len(sorted))+0.999999) - 1
+	return sorted[min(max(index, 0), len(sorted)-1)], true
+}
