@@ -1,0 +1,122 @@
+package brokernode
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	offloadinglisters "github.com/liqotech/liqo/pkg/client/listers/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+)
+
+// actAsLiqo sets the package state of Liqo that says who we are. It is the same in all tests of this package.
+func actAsLiqo() { forge.Init("home", "p1", "p1-gpu", "10.0.0.1") }
+
+// indexed returns a cache with the objects.
+func indexed[T metav1.Object](t *testing.T, objects ...T) cache.Indexer {
+	t.Helper()
+	index := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	for _, object := range objects {
+		require.NoError(t, index.Add(object))
+	}
+	return index
+}
+
+// liqos stands for Liqo's reflector of a namespace.
+type liqos struct {
+	manager.NamespacedReflector
+	handled []string
+	err     error
+}
+
+func (l *liqos) Handle(_ context.Context, name string) error {
+	l.handled = append(l.handled, name)
+	return l.err
+}
+
+func TestHandover(t *testing.T) {
+	actAsLiqo()
+	now := metav1.Now()
+	madeBy := func(node string) map[string]string {
+		return labels.Merge(forge.ReflectionLabels(), labels.Set{forge.LiqoOriginClusterNodeName: node})
+	}
+	shadow := func(labels map[string]string) *offloadingv1beta1.ShadowPod {
+		return &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns-home", Name: "a", Labels: labels}}
+	}
+	remote := func(labels map[string]string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns-home", Name: "a", Labels: labels}}
+	}
+	assigned := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
+	deleted := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", DeletionTimestamp: &now}}
+	done := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded},
+	}
+	going := shadow(madeBy("p1-gpu"))
+	going.DeletionTimestamp = &now
+
+	const liqo, waits, nothing = "Liqo handles it", "it waits", "nothing happens"
+	for name, tc := range map[string]struct {
+		local   *corev1.Pod
+		shadow  *offloadingv1beta1.ShadowPod
+		remote  *corev1.Pod
+		want    string
+		forgets bool
+	}{
+		"a pod comes to an empty place":                      {assigned, nil, nil, liqo, false},
+		"a pod runs":                                         {assigned, shadow(madeBy("p1-gpu")), remote(madeBy("p1-gpu")), liqo, false},
+		"a pod comes from another slice of the provider":     {assigned, shadow(madeBy("p1-cpu")), remote(madeBy("p1-cpu")), waits, false},
+		"its ShadowPod there is gone, its pod is not yet":    {assigned, nil, remote(madeBy("p1-cpu")), waits, false},
+		"a pod comes back while its last stay is ending":     {assigned, nil, remote(madeBy("p1-gpu")), waits, false},
+		"a pod comes back while its ShadowPod is going":      {assigned, going, remote(madeBy("p1-gpu")), waits, false},
+		"a pod's name is taken by a stranger's ShadowPod":    {assigned, shadow(nil), nil, liqo, false},
+		"a pod's name is taken by a stranger's pod":          {assigned, nil, remote(nil), liqo, false},
+		"a pod has left":                                     {nil, shadow(madeBy("p1-gpu")), remote(madeBy("p1-gpu")), liqo, true},
+		"a pod has left for another slice of the provider":   {nil, shadow(madeBy("p1-cpu")), remote(madeBy("p1-cpu")), nothing, true},
+		"a pod and what was made of it are gone":             {nil, nil, nil, liqo, true},
+		"a pod is deleted on its way to another slice":       {deleted, shadow(madeBy("p1-cpu")), remote(madeBy("p1-cpu")), liqo, false},
+		"a pod is done, and its ShadowPod another's already": {done, shadow(madeBy("p1-cpu")), nil, liqo, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locals, remotes, shadows := indexed[*corev1.Pod](t), indexed[*corev1.Pod](t), indexed[*offloadingv1beta1.ShadowPod](t)
+			if tc.local != nil {
+				require.NoError(t, locals.Add(tc.local))
+			}
+			if tc.remote != nil {
+				require.NoError(t, remotes.Add(tc.remote))
+			}
+			if tc.shadow != nil {
+				require.NoError(t, shadows.Add(tc.shadow))
+			}
+			below, forgotten := &liqos{err: errors.New("Liqo's")}, false
+			err := (&Handover{
+				NamespacedReflector: below,
+				Local:               corev1listers.NewPodLister(locals).Pods("ns"),
+				Remote:              corev1listers.NewPodLister(remotes).Pods("ns-home"),
+				Shadows:             offloadinglisters.NewShadowPodLister(shadows).ShadowPods("ns-home"),
+				Forget:              func(string) { forgotten = true },
+			}).Handle(t.Context(), "a")
+
+			require.Equal(t, tc.forgets, forgotten)
+			switch tc.want {
+			case liqo:
+				require.Equal(t, below.err, err)
+				require.Equal(t, []string{"a"}, below.handled)
+			case waits:
+				require.ErrorIs(t, err, errNotLetGo)
+				require.Empty(t, below.handled)
+			default:
+				require.NoError(t, err)
+				require.Empty(t, below.handled)
+			}
+		})
+	}
+}
