@@ -47,7 +47,8 @@ type Verdict struct {
 // PluginScore is what one plugin gave one provider.
 type PluginScore struct {
 	Plugin string
+	// Score is 0 to 100, rounded; totals are computed from points.
+	Score  int
 	Weight int32
-	// Score is 0 to 100, a multiple of a thousandth.
-	Score float64
+	points points
 }

@@ -54,3 +54,105 @@ func (f Filter) String() string {
 		Failed:           "filter error",
 	}[f]
 }
+
+// filterProvider says whether nothing speaks against the provider as a whole.
+func (c *cycle) filterProvider(p *provider, verdict *Verdict) bool {
+	switch {
+	case !p.Enabled:
+		verdict.Filter = Disabled
+	case !p.Ready:
+		verdict.Filter, verdict.Detail = NotReady, p.NotReady
+	case p.Recovering:
+		verdict.Filter = Recovering
+	case p.Cordoned:
+		verdict.Filter = Cordoned
+	case p.Draining:
+		verdict.Filter = Draining
+	case c.pod.Consumer != "" && c.pod.Consumer == p.ID:
+		verdict.Filter = Origin
+	case !p.Namespaces.Has(c.pod.Namespace):
+		verdict.Filter = NotOffloaded
+	case c.policy != nil && c.policy.Selected != nil && !c.policy.Selected.Has(p.ID):
+		verdict.Filter = NotSelected
+	}
+	return verdict.Filter == Passed
+}
+
+// filterSlices says whether a slice of the provider fits, and names the one to take. Otherwise the verdict is that of
+// the slice that came furthest, of equals the first by name.
+func (c *cycle) filterSlices(p *provider, verdict *Verdict) bool {
+	var chosen *slice
+	furthest, furthestRequest := NothingGranted, -1
+	if len(p.slices) > 0 {
+		furthest = Passed
+	}
+	for i := range p.slices {
+		s := &p.slices[i]
+		filter, request := c.filterSlice(s)
+		switch {
+		case filter == Passed && (chosen == nil || c.prefers(s, chosen)):
+			chosen = s
+		case filter > furthest, filter == furthest && request > furthestRequest:
+			furthest, furthestRequest = filter, request
+		}
+	}
+	if chosen != nil {
+		verdict.VirtualNode = chosen.VirtualNode
+		return true
+	}
+	verdict.Filter = furthest
+	if furthest == Insufficient {
+		verdict.Detail = c.requests[furthestRequest].name
+	}
+	return false
+}
+
+// filterSlice returns the first filter that the slice fails; with Insufficient, the index of the request too large.
+func (c *cycle) filterSlice(s *slice) (Filter, int) {
+	switch {
+	case !s.Ready:
+		return NotReady, -1
+	case s.Cordoned:
+		return Cordoned, -1
+	case c.pod.Current != "" && c.pod.Current == s.VirtualNode:
+		return Left, -1
+	case c.pod.VolumesAt != "" && c.pod.VolumesAt != s.VirtualNode:
+		return VolumesElsewhere, -1
+	}
+	if len(c.pod.Refused) > 0 && c.now.Before(c.pod.Refused[s.VirtualNode]) {
+		return RefusedLately, -1
+	}
+	for i := range c.requests {
+		r := &c.requests[i]
+		if r.number != unknown && r.amount <= s.granted.of(r.number)-s.load.assigned.of(r.number) {
+			continue
+		}
+		if r.number == pods {
+			return TooManyPods, -1
+		}
+		return Insufficient, i
+	}
+	return Passed, -1
+}
+
+// prefers says whether a pod that fits both slices goes to a rather than to b, which is before it by name: not to one
+// that holds scarce resources for others, then to the one with more free room.
+func (c *cycle) prefers(a, b *slice) bool {
+	if spareA, spareB := c.spared(a), c.spared(b); spareA != spareB {
+		return spareA < spareB
+	}
+	return c.freeOfSlice(a) > c.freeOfSlice(b)
+}
+
+// spared counts the scarce resources of a slice that the pod does not ask for.
+func (c *cycle) spared(s *slice) int {
+	count := len(s.scarce)
+	for _, number := range s.scarce {
+		for i := wellKnownWeighed; i < len(c.weighed); i++ {
+			if c.weighed[i].number == number {
+				count--
+			}
+		}
+	}
+	return count
+}

@@ -16,7 +16,8 @@ type Pod struct {
 	Consumer            string
 	Labels, Annotations map[string]string
 	// App is shared by the pods of one application (plugins spread and close); "" is none.
-	App      string
+	App string
+	// Requests are what PodRequests returns.
 	Requests Resources
 	// VolumesAt is the VirtualNode where its volumes are bound; "" is nowhere yet.
 	VolumesAt string

@@ -42,7 +42,7 @@ type Weight struct {
 
 // Spread says which providers are one domain of failure.
 type Spread struct {
-	// TopologyKey is the key of a provider's label, or TopologyProvider; "" is TopologyProvider.
+	// TopologyKey is the key of a provider's label, else of its attribute, or TopologyProvider; "" is TopologyProvider.
 	TopologyKey string
 }
 

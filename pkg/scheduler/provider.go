@@ -55,6 +55,7 @@ type Assignment struct {
 	// VirtualNode is the slice that the pod is assigned to.
 	VirtualNode string
 	// App is the pod's application, as in Pod.
-	App      string
+	App string
+	// Requests are what it takes; one without "pods" takes room, but is not counted as a pod.
 	Requests Resources
 }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 
@@ -25,9 +26,8 @@ type State struct {
 type load struct {
 	virtualNode string
 	assigned    amounts
-	pods        int
-	// slices is how many slices of providers refer to it: it is forgotten when none does and pods is 0.
-	slices int
+	// assignments and slices (of providers) are how many refer to it: it is forgotten when none does.
+	assignments, slices int
 }
 
 // assignment is an Assignment as the State keeps it.
@@ -102,7 +102,7 @@ func (s *State) Assign(a Assignment) {
 	to := s.load(a.VirtualNode)
 	kept := assignment{load: to, app: a.App, requests: s.table.flatten(nil, a.Requests)}
 	s.assignments[a.UID] = kept
-	to.pods++
+	to.assignments++
 	for _, r := range kept.requests {
 		to.assigned = to.assigned.add(r.number, min(r.amount, maxAmount))
 	}
@@ -123,7 +123,7 @@ func (s *State) Release(uid types.UID) {
 	}
 	delete(s.assignments, uid)
 	from := kept.load
-	from.pods--
+	from.assignments--
 	for _, r := range kept.requests {
 		from.assigned = from.assigned.add(r.number, -min(r.amount, maxAmount))
 	}
@@ -138,7 +138,7 @@ func (s *State) Release(uid types.UID) {
 	s.drop(from)
 }
 
-// Assigned returns what is assigned to a VirtualNode, and how many pods that is.
+// Assigned returns what is assigned to a VirtualNode, and how many pods that is: their amount in it.
 func (s *State) Assigned(virtualNode string) (Resources, int) {
 	resources := Resources{}
 	l := s.loads[virtualNode]
@@ -150,7 +150,7 @@ func (s *State) Assigned(virtualNode string) (Resources, int) {
 			resources[s.table.names[number]] = amount
 		}
 	}
-	return resources, l.pods
+	return resources, int(l.assigned.of(pods))
 }
 
 func (s *State) find(id string) (int, bool) {
@@ -179,30 +179,26 @@ func (s *State) forget(gone *provider) {
 }
 
 func (s *State) drop(l *load) {
-	if l.slices == 0 && l.pods == 0 {
+	if l.slices == 0 && l.assignments == 0 {
 		delete(s.loads, l.virtualNode)
 	}
 }
 
 // flatten appends to into what is asked for, in the order in which it is compared with what is free: cpu, memory,
-// ephemeral-storage, then the rest by name, and pods, of which there is always at least one.
+// ephemeral-storage, the rest by name, and pods.
 func (t *table) flatten(into []request, resources Resources) []request {
-	count := int64(1)
 	for name, amount := range resources {
+		if amount <= 0 {
+			continue
+		}
 		number, known := t.number[name]
-		switch {
-		case known && number == pods:
-			count = max(count, amount)
-			continue
-		case amount <= 0:
-			continue
-		case !known:
+		if !known {
 			number = unknown
 		}
 		into = append(into, request{number: number, name: string(name), amount: amount})
 	}
 	slices.SortFunc(into, compareRequests)
-	return append(into, request{number: pods, name: string(t.names[pods]), amount: count})
+	return into
 }
 
 func compareRequests(a, b request) int {
@@ -210,8 +206,11 @@ func compareRequests(a, b request) int {
 }
 
 func rank(number int) int {
-	if number == unknown {
-		return wellKnown
+	switch number {
+	case cpu, memory, ephemeralStorage:
+		return number
+	case pods:
+		return math.MaxInt
 	}
-	return min(number, wellKnown)
+	return wellKnown
 }

@@ -1,0 +1,108 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+)
+
+// assignedPods are so many in every benchmark, over however many providers.
+const assignedPods = 10_000
+
+// BenchmarkDecide measures one decision, and its reserve with the release of an older one; by the number of providers
+// and by what the policy asks.
+func BenchmarkDecide(b *testing.B) {
+	filter, err := criteria.NewFilter("provider.attributes['region'] == 'eu' && provider.resources.free['cpu'] > 1.0")
+	require.NoError(b, err)
+	zones := append(DefaultWeights(), Weight{Plugin: "price", Weight: 1})
+	for _, tc := range []struct {
+		name   string
+		policy *Policy
+	}{
+		{"default", nil},
+		{"zones", &Policy{Weights: zones, Spread: &Spread{TopologyKey: "zone"}}},
+		{"cel", &Policy{Filter: filter}},
+	} {
+		for _, providers := range []int{10, 100, 1000} {
+			b.Run(fmt.Sprintf("policy=%s/providers=%d", tc.name, providers), func(b *testing.B) {
+				benchmarkDecide(b, providers, tc.policy)
+			})
+		}
+	}
+}
+
+func benchmarkDecide(b *testing.B, providers int, policy *Policy) {
+	s := NewState()
+	for i := range providers {
+		s.SetProvider(benchmarkProvider(i, providers))
+	}
+	requests := Resources{corev1.ResourceCPU: 500, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 1}
+	assignments := make([]Assignment, assignedPods)
+	for i := range assignments {
+		assignments[i] = Assignment{
+			UID: types.UID(strconv.Itoa(i)), VirtualNode: fmt.Sprintf("p%04d", i%providers),
+			App: "app-" + strconv.Itoa(i%500), Requests: requests,
+		}
+		s.Assign(assignments[i])
+	}
+
+	now := time.Unix(0, 0)
+	pod := &Pod{UID: "new", Namespace: "team-a", App: "app-7", Requests: requests}
+	var d Decision
+	took := make([]time.Duration, 0, 1<<20)
+	b.ReportAllocs()
+	for b.Loop() {
+		start := time.Now()
+		s.Decide(now, pod, policy, &d)
+		if len(took) < cap(took) {
+			took = append(took, time.Since(start))
+		}
+	}
+	b.StopTimer()
+	require.NotEmpty(b, d.Provider, d.Unschedulable())
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds()), "p99-ns")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
+}
+
+func BenchmarkAssign(b *testing.B) {
+	s := NewState()
+	s.SetProvider(benchmarkProvider(0, 1))
+	a := Assignment{
+		UID: "one", VirtualNode: "p0000", App: "app",
+		Requests: Resources{corev1.ResourceCPU: 500, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 1},
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Assign(a)
+	}
+}
+
+func benchmarkProvider(i, of int) Provider {
+	share := 1 - float64(i%10)/100
+	latency := time.Duration(10+i%50) * time.Millisecond
+	// Twice what 10,000 pods take.
+	each := int64(2 * assignedPods / of)
+	return Provider{
+		ID:         fmt.Sprintf("p%04d", i),
+		Labels:     map[string]string{"zone": "z" + strconv.Itoa(i%5), "arch": "amd64", "tier": "gold"},
+		Attributes: map[string]string{"region": []string{"eu", "us"}[i%2], "price": strconv.Itoa(1 + i%7)},
+		Enabled:    true, Ready: true, Namespaces: sets.New("team-a", "team-b", "team-c"),
+		KPIs: KPIs{Uptime24h: &share, Latency: &latency},
+		Slices: []Slice{{
+			VirtualNode: fmt.Sprintf("p%04d", i), Ready: true,
+			Granted: Resources{
+				corev1.ResourceCPU: each * 500, corev1.ResourceMemory: each << 30, corev1.ResourcePods: each,
+			},
+		}},
+	}
+}

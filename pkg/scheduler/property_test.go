@@ -1,0 +1,286 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"pgregory.net/rapid"
+)
+
+var (
+	drawShare = rapid.Ptr(rapid.Float64Range(0, 1), true)
+	drawTime  = rapid.Ptr(rapid.Map(rapid.IntRange(0, 60_000), func(ms int) time.Duration {
+		return time.Duration(ms) * time.Millisecond
+	}), true)
+	drawAmounts = rapid.Custom(func(t *rapid.T) Resources {
+		r := Resources{
+			corev1.ResourceCPU:    rapid.Int64Range(0, 8000).Draw(t, "cpu"),
+			corev1.ResourceMemory: rapid.Int64Range(0, 16).Draw(t, "memory") * gi,
+		}
+		for _, name := range []corev1.ResourceName{gpu, "example.com/fpga", corev1.ResourcePods} {
+			if rapid.Bool().Draw(t, "has "+string(name)) {
+				r[name] = rapid.Int64Range(0, 4).Draw(t, string(name))
+			}
+		}
+		return r
+	})
+	drawWeights = rapid.Custom(func(t *rapid.T) []Weight {
+		var weights []Weight
+		for _, name := range Plugins() {
+			weights = append(weights, Weight{name, rapid.Int32Range(0, 10).Draw(t, name)})
+		}
+		return weights
+	})
+)
+
+func drawProvider(t *rapid.T, id string) Provider {
+	mostly := func(what string) bool { return rapid.IntRange(0, 9).Draw(t, what) > 0 }
+	p := Provider{
+		ID: id, Enabled: mostly("enabled"), Ready: mostly("ready"), Cordoned: !mostly("cordoned"),
+		Draining: !mostly("draining"), Recovering: !mostly("recovering"), Namespaces: sets.New("team"),
+		KPIs: KPIs{
+			Uptime1h: drawShare.Draw(t, "1h"), Uptime24h: drawShare.Draw(t, "24h"), FailureRate: drawShare.Draw(t, "failures"),
+			Latency: drawTime.Draw(t, "latency"), PodStartP50: drawTime.Draw(t, "start"),
+		},
+		Labels:     map[string]string{"zone": rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "zone")},
+		Attributes: map[string]string{"price": strconv.Itoa(rapid.IntRange(0, 5).Draw(t, "price"))},
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "slices") {
+		p.Slices = append(p.Slices, Slice{
+			VirtualNode: fmt.Sprintf("%s-%d", id, i), Granted: drawAmounts.Draw(t, "granted"),
+			Ready: mostly("slice ready"), Cordoned: !mostly("slice cordoned"),
+		})
+	}
+	return p
+}
+
+func drawProviders(t *rapid.T) []Provider {
+	var providers []Provider
+	for i := range rapid.IntRange(1, 6).Draw(t, "providers") {
+		providers = append(providers, drawProvider(t, "p"+strconv.Itoa(i)))
+	}
+	return providers
+}
+
+func drawPod(t *rapid.T, uid string) *Pod {
+	return &Pod{
+		UID: typesUID(uid), Namespace: "team",
+		App:      rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "app"),
+		Consumer: rapid.SampledFrom([]string{"", "", "p0"}).Draw(t, "consumer"),
+		Requests: drawAmounts.Draw(t, "requests"),
+	}
+}
+
+func drawPolicy(t *rapid.T) *Policy {
+	return &Policy{
+		Weights: drawWeights.Draw(t, "weights"),
+		Spread:  &Spread{TopologyKey: rapid.SampledFrom([]string{"", "provider", "zone", "none"}).Draw(t, "key")},
+	}
+}
+
+// drawAssignments assigns pods to the slices of providers, whether or not they fit, and to some that nobody has.
+func drawAssignments(t *rapid.T, providers []Provider) []Assignment {
+	virtualNodes := []string{"nobody's"}
+	for _, p := range providers {
+		for _, s := range p.Slices {
+			virtualNodes = append(virtualNodes, s.VirtualNode)
+		}
+	}
+	var assignments []Assignment
+	for i := range rapid.IntRange(0, 10).Draw(t, "assignments") {
+		assignments = append(assignments, Assignment{
+			UID: typesUID("old-" + strconv.Itoa(i)), VirtualNode: rapid.SampledFrom(virtualNodes).Draw(t, "at"),
+			App: rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "app"), Requests: drawAmounts.Draw(t, "requests"),
+		})
+	}
+	return assignments
+}
+
+func filled(providers []Provider, assignments []Assignment) *State {
+	s := stateOf(providers...)
+	for _, a := range assignments {
+		s.Assign(a)
+	}
+	return s
+}
+
+// seen is what a decision shows.
+type seen struct {
+	Provider, VirtualNode, Message, Unschedulable, Short string
+	Score                                                int
+	Verdicts                                             []Verdict
+}
+
+func see(d *Decision) seen {
+	return seen{d.Provider, d.VirtualNode, d.Message(), d.Unschedulable(), d.Short(), d.Score, d.Verdicts}
+}
+
+func TestAReserveNeverExceedsAGrant(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		providers := drawProviders(t)
+		policy := drawPolicy(t)
+		s := stateOf(providers...)
+		var d Decision
+		for i := range rapid.IntRange(1, 40).Draw(t, "pods") {
+			pod := drawPod(t, "new-"+strconv.Itoa(i))
+			if rapid.IntRange(0, 5).Draw(t, "release") == 0 {
+				s.Release(typesUID("new-" + strconv.Itoa(i/2)))
+			}
+			s.Decide(now, pod, policy, &d)
+			if d.Provider == "" {
+				continue
+			}
+			s.Assign(Assignment{UID: pod.UID, VirtualNode: d.VirtualNode, App: pod.App, Requests: pod.Requests})
+			requireWithinGrants(t, s, providers)
+		}
+	})
+}
+
+func requireWithinGrants(t *rapid.T, s *State, providers []Provider) {
+	for _, p := range providers {
+		for _, slice := range p.Slices {
+			assigned, pods := s.Assigned(slice.VirtualNode)
+			for name, amount := range assigned {
+				limit, limited := slice.Granted[name]
+				if limited || name != corev1.ResourcePods {
+					require.LessOrEqual(t, amount, limit, "%s of %s", name, slice.VirtualNode)
+				}
+			}
+			require.Equal(t, assigned[corev1.ResourcePods], int64(pods))
+		}
+	}
+}
+
+func TestTheOrderOfProvidersDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		providers := drawProviders(t)
+		assignments := drawAssignments(t, providers)
+		pod, policy := drawPod(t, "new"), drawPolicy(t)
+		want := see(decide(filled(providers, assignments), pod, policy))
+
+		shuffled := rapid.Permutation(providers).Draw(t, "order")
+		s := NewState()
+		for _, a := range rapid.Permutation(assignments).Draw(t, "assigned in") {
+			s.Assign(a)
+		}
+		for _, p := range shuffled {
+			s.SetProvider(Provider{ID: p.ID})
+		}
+		for _, p := range shuffled {
+			s.SetProvider(p)
+		}
+		policy.Weights = rapid.Permutation(policy.Weights).Draw(t, "weights in")
+		require.Equal(t, want, see(decide(s, pod, policy)))
+	})
+}
+
+func TestAProviderThatFailsAFilterChangesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		providers := drawProviders(t)
+		assignments := drawAssignments(t, providers)
+		pod, policy := drawPod(t, "new"), drawPolicy(t)
+		without := decide(filled(providers, assignments), pod, policy)
+
+		added := drawProvider(t, rapid.SampledFrom([]string{"a", "p1x", "z"}).Draw(t, "id"))
+		switch rapid.IntRange(0, 3).Draw(t, "fails") {
+		case 0:
+			added.Enabled = false
+		case 1:
+			added.Ready = false
+		case 2:
+			added.Namespaces = nil
+		case 3:
+			added.Slices = nil
+		}
+		with := decide(filled(append(providers, added), assignments), pod, policy)
+		require.Equal(t, without.Provider, with.Provider)
+		require.Equal(t, without.VirtualNode, with.VirtualNode)
+		require.Equal(t, without.Score, with.Score)
+		others := slices.DeleteFunc(with.Verdicts, func(v Verdict) bool { return v.Provider == added.ID })
+		require.Equal(t, without.Verdicts, others)
+	})
+}
+
+func TestMoreFreeCapacityNeverLowersFree(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawProvider(t, "p")
+		p.Enabled, p.Ready, p.Cordoned, p.Draining, p.Recovering = true, true, false, false, false
+		assignments := drawAssignments(t, []Provider{p})
+		pod := drawPod(t, "new")
+		pod.Consumer = ""
+		roomy := Resources{}
+		for name, amount := range pod.Requests {
+			roomy[name] = amount + rapid.Int64Range(1, 1<<40).Draw(t, "room")
+		}
+		p.Slices = append(p.Slices, Slice{VirtualNode: "roomy", Ready: true, Granted: roomy})
+		before := decide(filled([]Provider{p}, assignments), pod, weighing("free"))
+		require.Equal(t, "p", before.Provider)
+
+		if rapid.Bool().Draw(t, "release") && len(assignments) > 0 {
+			assignments = assignments[:len(assignments)-1]
+		} else {
+			p.Slices = slices.Clone(p.Slices)
+			grown := &p.Slices[rapid.IntRange(0, len(p.Slices)-1).Draw(t, "slice")]
+			more := Resources{}
+			for name, amount := range grown.Granted {
+				more[name] = amount + rapid.Int64Range(0, 1<<40).Draw(t, "more "+string(name))
+			}
+			grown.Granted = more
+		}
+		after := decide(filled([]Provider{p}, assignments), pod, weighing("free"))
+		require.Equal(t, "p", after.Provider)
+		require.GreaterOrEqual(t, after.Verdicts[0].Scores[0].points, before.Verdicts[0].Scores[0].points)
+	})
+}
+
+func TestTheSameInputGivesTheSameOutput(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		providers := drawProviders(t)
+		s := filled(providers, drawAssignments(t, providers))
+		pod, policy := drawPod(t, "new"), drawPolicy(t)
+		var reused Decision
+		s.Decide(now, drawPod(t, "another"), drawPolicy(t), &reused)
+		s.Decide(now, pod, policy, &reused)
+		require.Equal(t, see(decide(s, pod, policy)), see(&reused))
+	})
+}
+
+func TestContributionsAddUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		providers := drawProviders(t)
+		s := filled(providers, drawAssignments(t, providers))
+		d := decide(s, drawPod(t, "new"), drawPolicy(t))
+		for _, v := range d.Verdicts {
+			total := 0
+			for _, c := range v.Contributions() {
+				require.GreaterOrEqual(t, c.Points, 0)
+				total += c.Points
+			}
+			require.Equal(t, v.Total, total)
+			require.LessOrEqual(t, v.Total, 100)
+		}
+		if winner := d.winner(); winner != nil {
+			require.Equal(t, d.Score, winner.Total)
+			for _, v := range d.Verdicts {
+				require.LessOrEqual(t, v.Total, winner.Total)
+			}
+		}
+	})
+}
+
+func TestADecisionAllocatesNothing(t *testing.T) {
+	s := stateOf(ready("q", granted(gpuSliceOf("q1", 8000, 16*gi, 2), sliceOf("q2", 8000, 16*gi))), ready("r"))
+	place(s, "r", 2)
+	pod := asking(app)
+	pod.Refused = map[string]time.Time{"q1": now.Add(time.Minute)}
+	policy := &Policy{Selected: sets.New("q", "r"), Spread: &Spread{TopologyKey: "zone"}}
+	var d Decision
+	require.Zero(t, testing.AllocsPerRun(100, func() { s.Decide(now, pod, policy, &d) }))
+	require.NotEmpty(t, d.Provider)
+}

@@ -1,0 +1,154 @@
+package scheduler
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+)
+
+func TestAssignments(t *testing.T) {
+	core := Resources{corev1.ResourceCPU: 1000, corev1.ResourcePods: 1}
+	s := stateOf(ready("r"), ready("q"))
+	assigned := func(virtualNode string, milliCPU int64, pods int) {
+		t.Helper()
+		resources, count := s.Assigned(virtualNode)
+		require.Equal(t, pods, count)
+		require.Equal(t, milliCPU, resources[corev1.ResourceCPU])
+		require.Equal(t, int64(pods), resources[corev1.ResourcePods])
+	}
+
+	s.Assign(Assignment{UID: "a", VirtualNode: "q", App: "app", Requests: core})
+	s.Assign(Assignment{UID: "a", VirtualNode: "q", App: "app", Requests: core})
+	assigned("q", 1000, 1)
+	s.Assign(Assignment{UID: "b", VirtualNode: "q", Requests: core})
+	assigned("q", 2000, 2)
+	s.Assign(Assignment{UID: "a", VirtualNode: "r", Requests: core})
+	assigned("q", 1000, 1)
+	assigned("r", 1000, 1)
+
+	s.RemoveProvider("q")
+	s.RemoveProvider("q")
+	require.Len(t, s.Providers(), 1)
+	assigned("q", 1000, 1)
+	s.SetProvider(ready("q"))
+	require.Equal(t, "q", s.Providers()[0].ID)
+	assigned("q", 1000, 1)
+	require.Equal(t, "insufficient cpu", decide(s, asking(func(p *Pod) {
+		p.Requests[corev1.ResourceCPU] = 7500
+	}), nil).Verdicts[0].Reason())
+
+	s.Release("a")
+	s.Release("b")
+	s.Release("b")
+	s.Release("never seen")
+	assigned("q", 0, 0)
+	assigned("nowhere", 0, 0)
+}
+
+func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
+	s := NewState()
+	s.SetProvider(ready("q", granted(sliceOf("q1", 1, 1), sliceOf("q2", 1, 1))))
+	s.Assign(Assignment{UID: "a", VirtualNode: "q1", App: "app"})
+	s.Assign(Assignment{UID: "a", VirtualNode: "elsewhere", App: "app"})
+	s.SetProvider(ready("q", granted(sliceOf("q2", 1, 1))))
+	require.Len(t, s.loads, 2)
+	s.Release("a")
+	s.RemoveProvider("q")
+	require.Empty(t, s.loads)
+	require.Empty(t, s.apps)
+	require.Empty(t, s.assignments)
+	require.Empty(t, s.providers)
+}
+
+func TestAbsurdAmountsDoNotOverflow(t *testing.T) {
+	absurd := FromResourceList(corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("9E"), corev1.ResourceMemory: resource.MustParse("7Ei"),
+	})
+	s := stateOf(ready("q"))
+	require.Equal(t, "insufficient cpu", decide(s, asking(func(p *Pod) { p.Requests = absurd }), nil).Verdicts[0].Reason())
+	for _, uid := range []string{"a", "b", "c"} {
+		s.Assign(Assignment{UID: typesUID(uid), VirtualNode: "q", Requests: absurd})
+	}
+	require.Equal(t, "insufficient cpu", decide(s, asking(), nil).Verdicts[0].Reason())
+	for _, uid := range []string{"a", "b", "c"} {
+		s.Release(typesUID(uid))
+	}
+	require.Equal(t, "q", decide(s, asking(), nil).Provider)
+}
+
+func TestPodRequests(t *testing.T) {
+	requests := func(pairs ...string) corev1.ResourceRequirements {
+		list := corev1.ResourceList{}
+		for i := 0; i < len(pairs); i += 2 {
+			list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+		}
+		return corev1.ResourceRequirements{Requests: list}
+	}
+	for name, tc := range map[string]struct {
+		spec corev1.PodSpec
+		want Resources
+	}{
+		"a pod that asks for nothing is one pod": {want: Resources{"pods": 1}},
+		"containers add up, with what they extend": {
+			spec: corev1.PodSpec{Containers: []corev1.Container{
+				{Resources: requests("cpu", "100m", "memory", "1Ki", "nvidia.com/gpu", "1")},
+				{Resources: requests("cpu", "0.5001", "ephemeral-storage", "1k")},
+			}},
+			want: Resources{"cpu": 601, "memory": 1024, "ephemeral-storage": 1000, "nvidia.com/gpu": 1, "pods": 1},
+		},
+		"the largest init container counts if it is more": {
+			spec: corev1.PodSpec{
+				InitContainers: []corev1.Container{{Resources: requests("cpu", "2")}, {Resources: requests("cpu", "1")}},
+				Containers:     []corev1.Container{{Resources: requests("cpu", "500m")}},
+			},
+			want: Resources{"cpu": 2000, "pods": 1},
+		},
+		"a sidecar adds to the containers, overhead to all": {
+			spec: corev1.PodSpec{
+				InitContainers: []corev1.Container{{
+					RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Resources: requests("cpu", "200m"),
+				}},
+				Containers: []corev1.Container{{Resources: requests("cpu", "500m")}},
+				Overhead:   corev1.ResourceList{"cpu": resource.MustParse("50m")},
+			},
+			want: Resources{"cpu": 750, "pods": 1},
+		},
+		"what the pod as a whole states counts instead": {
+			spec: corev1.PodSpec{
+				Resources:  ptr.To(requests("cpu", "3")),
+				Containers: []corev1.Container{{Resources: requests("cpu", "500m", "memory", "1Ki")}},
+			},
+			want: Resources{"cpu": 3000, "memory": 1024, "pods": 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, PodRequests(&tc.spec)) })
+	}
+}
+
+// TestImports keeps the packages that decide apart from those that act.
+func TestImports(t *testing.T) {
+	for _, dir := range []string{".", "../criteria"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for _, name := range files {
+			source, err := os.ReadFile(name)
+			require.NoError(t, err)
+			file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ImportsOnly)
+			require.NoError(t, err)
+			for _, imported := range file.Imports {
+				path := strings.Trim(imported.Path.Value, `"`)
+				require.NotEqual(t, "net/http", path, name)
+				require.False(t, strings.HasPrefix(path, "k8s.io/client-go"), "%s imports %s", name, path)
+			}
+		}
+	}
+}
