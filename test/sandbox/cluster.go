@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -28,6 +29,7 @@ import (
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
+	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/controlplane"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/kwok"
@@ -54,7 +56,7 @@ type Cluster struct {
 	// Config is the administrator's.
 	Config *rest.Config
 	Kube   kubernetes.Interface
-	// Client knows the types of Kubernetes and of Liqo.
+	// Client knows the types of Kubernetes, of Liqo and of the broker.
 	Client client.Client
 
 	sandbox *Sandbox
@@ -70,6 +72,7 @@ func newScheme() *runtime.Scheme {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, authv1beta1.AddToScheme, liqov1beta1.AddToScheme,
 		ipamv1alpha1.AddToScheme, networkingv1beta1.AddToScheme, offloadingv1beta1.AddToScheme,
+		brokeringv1alpha1.AddToScheme,
 	} {
 		utilruntime.Must(add(s))
 	}
@@ -158,7 +161,7 @@ func (c *Cluster) installLiqo(ctx context.Context, objects liqoObjects) error {
 	if err := liqochart.Adapt(rendered, c.ports, c.plane.CA()); err != nil {
 		return err
 	}
-	if err := liqochart.Apply(ctx, c.Client, rendered); err != nil {
+	if err := liqochart.Apply(ctx, c.Client, fieldOwner, rendered); err != nil {
 		return fmt.Errorf("install Liqo: %w", err)
 	}
 	return c.allowKubeletAuth(ctx)
@@ -168,11 +171,7 @@ func (c *Cluster) installLiqo(ctx context.Context, objects liqoObjects) error {
 // it applies deploy/virtual-kubelet-auth.yaml and binds the role once for each
 // peering.
 func (c *Cluster) allowKubeletAuth(ctx context.Context) error {
-	objects, err := liqochart.ParseFile(filepath.Join(binaries.ProductRoot(), "deploy", "virtual-kubelet-auth.yaml"))
-	if err != nil {
-		return err
-	}
-	if err := liqochart.Apply(ctx, c.Client, objects); err != nil {
+	if err := c.ApplyManifests(ctx, "virtual-kubelet-auth.yaml"); err != nil {
 		return err
 	}
 	for _, remote := range c.sandbox.providersOf(c) {
@@ -220,12 +219,20 @@ func (c *Cluster) runKwok(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return kwok.AddNode(ctx, c.Kube, c.Name+"-node", corev1.ResourceList{
+	return c.AddNode(ctx, c.Name+"-node", nil, nil)
+}
+
+// AddNode adds a simulated node to a provider, with 64 CPUs, 256Gi, 2000 pods
+// and what extra says, such as GPUs.
+func (c *Cluster) AddNode(ctx context.Context, name string, extra corev1.ResourceList, labels map[string]string) error {
+	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("64"),
 		corev1.ResourceMemory:           resource.MustParse("256Gi"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
 		corev1.ResourcePods:             resource.MustParse("2000"),
-	})
+	}
+	maps.Copy(capacity, extra)
+	return kwok.AddNode(ctx, c.Kube, name, capacity, labels)
 }
 
 // AppendPodLog adds a line to what every simulated pod of the cluster logs.

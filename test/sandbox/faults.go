@@ -9,10 +9,12 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/nodeagent"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
 
-// target finds the processes that CLUSTER or CLUSTER/COMPONENT names.
+// target finds the processes that CLUSTER, CLUSTER/COMPONENT or CLUSTER/POD
+// names.
 func (s *Sandbox) target(name string) (c *Cluster, component string, err error) {
 	cluster, component, _ := strings.Cut(name, "/")
 	if c = s.Cluster(cluster); c == nil {
@@ -22,24 +24,40 @@ func (s *Sandbox) target(name string) (c *Cluster, component string, err error) 
 		}
 		return nil, "", fmt.Errorf("no cluster %q; there are %s", cluster, strings.Join(names, ", "))
 	}
-	known := slices.Sorted(maps.Keys(c.components()))
+	known := slices.Sorted(maps.Keys(c.plane.Processes()))
+	if c.kwok != nil {
+		known = append(known, "kwok")
+	}
+	deployed := c.agent.Components()
+	known = append(known, slices.Sorted(maps.Keys(deployed))...)
 	known = append(known, c.agent.Held()...)
-	if component != "" && !slices.Contains(known, component) {
+	pods := slices.Concat(slices.Collect(maps.Values(deployed))...)
+	if component != "" && !slices.Contains(known, component) && !slices.Contains(pods, component) {
 		return nil, "", fmt.Errorf("no component %q in %s; there are %s", component, cluster, strings.Join(known, ", "))
 	}
 	return c, component, nil
 }
 
-// components returns the running processes of a cluster by component.
-func (c *Cluster) components() map[string][]*proc.Process {
-	out := map[string][]*proc.Process{}
+// running returns all processes of the cluster.
+func (c *Cluster) running() []nodeagent.Process {
+	out := c.agent.Processes()
 	for name, p := range c.plane.Processes() {
-		out[name] = []*proc.Process{p}
+		out = append(out, nodeagent.Process{Component: name, Process: p})
 	}
 	if c.kwok != nil {
-		out["kwok"] = []*proc.Process{c.kwok}
+		out = append(out, nodeagent.Process{Component: "kwok", Process: c.kwok})
 	}
-	maps.Copy(out, c.agent.Processes())
+	return out
+}
+
+// processes returns those of a component, of a pod, or of the whole cluster for
+// the empty name.
+func (c *Cluster) processes(name string) (out []*proc.Process) {
+	for _, p := range c.running() {
+		if name == "" || p.Component == name || p.Pod == name {
+			out = append(out, p.Process)
+		}
+	}
 	return out
 }
 
@@ -49,19 +67,43 @@ func (s *Sandbox) signal(name string, sig syscall.Signal) error {
 		return err
 	}
 	var errs []error
-	for n, processes := range c.components() {
-		if component != "" && n != component {
-			continue
-		}
-		for _, p := range processes {
-			errs = append(errs, p.Signal(sig))
-		}
+	for _, p := range c.processes(component) {
+		errs = append(errs, p.Signal(sig))
 	}
 	return errors.Join(errs...)
 }
 
-// Freeze stops the processes of CLUSTER or CLUSTER/COMPONENT without ending
-// them: connections stay open and are not answered.
+// Replicas returns the names of the pods of a component, given as
+// CLUSTER/COMPONENT: each is a name that Freeze, Resume, Kill and Restart take.
+func (s *Sandbox) Replicas(name string) ([]string, error) {
+	c, component, err := s.target(name)
+	if err != nil {
+		return nil, err
+	}
+	pods := c.agent.Components()[component]
+	slices.Sort(pods)
+	for i := range pods {
+		pods[i] = c.Name + "/" + pods[i]
+	}
+	return pods, nil
+}
+
+// Address is where a port of a running replica (CLUSTER/POD) is, by the port's
+// name in the pod.
+func (s *Sandbox) Address(replica, port string) (string, error) {
+	c, pod, err := s.target(replica)
+	if err != nil {
+		return "", err
+	}
+	number := c.agent.HostPort(pod, port)
+	if number == 0 {
+		return "", fmt.Errorf("%s does not run, or has no port %q", replica, port)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", number), nil
+}
+
+// Freeze stops the processes of CLUSTER, CLUSTER/COMPONENT or CLUSTER/POD
+// without ending them: connections stay open and are not answered.
 func (s *Sandbox) Freeze(name string) error { return s.signal(name, syscall.SIGSTOP) }
 
 // Resume continues what Freeze stopped.
@@ -74,17 +116,16 @@ func (s *Sandbox) Kill(name string) error {
 		return err
 	}
 	// Pods first: their restarts would be seen by the API server otherwise.
-	for n := range c.agent.Processes() {
-		if component == "" || n == component {
+	for n, pods := range c.agent.Components() {
+		switch {
+		case component == "" || n == component:
 			c.agent.Kill(n)
+		case slices.Contains(pods, component):
+			c.agent.Kill(component)
 		}
 	}
-	for n, processes := range c.components() {
-		if component == "" || n == component {
-			for _, p := range processes {
-				p.Kill()
-			}
-		}
+	for _, p := range c.processes(component) {
+		p.Kill()
 	}
 	return nil
 }
@@ -107,11 +148,13 @@ func (s *Sandbox) Restart(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	pods := slices.Sorted(maps.Keys(c.agent.Processes()))
+	if component != "" {
+		c.agent.Restart(component)
+		return nil
+	}
+	pods := slices.Collect(maps.Keys(c.agent.Components()))
 	for _, n := range append(pods, c.agent.Held()...) {
-		if component == "" || n == component {
-			c.agent.Restart(n)
-		}
+		c.agent.Restart(n)
 	}
 	return nil
 }

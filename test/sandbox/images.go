@@ -56,6 +56,9 @@ func (c *Cluster) UseImage(ctx context.Context, image string) error {
 		if err := poll(ctx, func(ctx context.Context) error { return c.takenOver(ctx, key, image) }); err != nil {
 			return err
 		}
+		if c.servesBrokerNode() {
+			continue
+		}
 		if err := c.WaitNodeReady(ctx, provider); err != nil {
 			return err
 		}

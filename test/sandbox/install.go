@@ -22,6 +22,9 @@ const (
 	internalCIDR = "10.80.0.0/16"
 )
 
+// fieldOwner is in whose name the sandbox applies what it installs.
+const fieldOwner = "sandbox"
+
 // Classes that every cluster offers to those that use its resources.
 const (
 	// StorageClass exists, without a provisioner: volumes are made by hand.
@@ -49,6 +52,10 @@ func loadLiqo(ctx context.Context) (liqoObjects, error) {
 // chartValues are the Helm values of the cluster.
 func (c *Cluster) chartValues() map[string]any {
 	name, version := splitImage(c.sandbox.opts.Image)
+	labels := map[string]any{"site": c.Name}
+	for k, v := range c.sandbox.opts.ClusterLabels[c.Name] {
+		labels[k] = v
+	}
 	args := []any{}
 	if c.Role == RoleBroker {
 		// The pods that arrive at the second hop already carry what API server
@@ -71,7 +78,7 @@ func (c *Cluster) chartValues() map[string]any {
 		"metricAgent": off,
 		"storage":     map[string]any{"enabled": true, "realStorageClassName": StorageClass},
 		"webhook":     map[string]any{"port": c.ports.Webhook},
-		"discovery":   map[string]any{"config": map[string]any{"clusterID": c.Name, "clusterLabels": map[string]any{"site": c.Name}}},
+		"discovery":   map[string]any{"config": map[string]any{"clusterID": c.Name, "clusterLabels": labels}},
 		"ipam": map[string]any{
 			"podCIDR": podCIDR, "serviceCIDR": fmt.Sprintf("10.%d.0.0/16", 100+c.index),
 			"externalCIDR": externalCIDR, "internalCIDR": internalCIDR,
@@ -87,16 +94,21 @@ func (c *Cluster) chartValues() map[string]any {
 	}
 }
 
-// installCRDs applies the CRDs and waits until discovery serves them all: Liqo's
-// components build their REST mapper once, at start.
+// installCRDs applies Liqo's CRDs and waits until they are served: its components
+// build their REST mapper once, at start.
 func (c *Cluster) installCRDs(ctx context.Context, crds []*unstructured.Unstructured) error {
 	cl, err := client.New(c.Config, client.Options{})
 	if err != nil {
 		return err
 	}
-	if err := liqochart.Apply(ctx, cl, crds); err != nil {
+	if err := liqochart.Apply(ctx, cl, fieldOwner, crds); err != nil {
 		return fmt.Errorf("install Liqo's CRDs: %w", err)
 	}
+	return c.waitServed(ctx, crds)
+}
+
+// waitServed waits until discovery serves the CRDs.
+func (c *Cluster) waitServed(ctx context.Context, crds []*unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	disc := discovery.NewDiscoveryClient(c.Kube.Discovery().RESTClient())

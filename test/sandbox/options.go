@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Names of the images that the sandbox knows.
@@ -37,11 +39,21 @@ type Options struct {
 	Providers int
 	// Networking also runs Liqo's ipam and networking controllers.
 	Networking bool
-	// Image is the virtual kubelet of all clusters; default ImageOurs.
+	// Image is the virtual kubelet of all clusters (with BrokerNode, of the
+	// consumers); default ImageOurs.
 	Image string
 	// ProviderSlice is granted to the broker by each provider; default 16 CPUs,
 	// 64Gi, 600 pods.
 	ProviderSlice Slice
+	// ProviderSlices are those of single providers, by cluster name.
+	ProviderSlices map[string]Slice
+	// ClusterLabels are what single clusters say of themselves, by cluster name,
+	// beside site=NAME: their virtual nodes bear these labels.
+	ClusterLabels map[string]map[string]string
+	// BrokerNode, if not empty, is the name of the one Node that stands for all
+	// providers: the broker cluster then runs the broker, as deploy/ installs it,
+	// and its virtual kubelets, which are ImageOurs, serve that Node.
+	BrokerNode string
 	// ConsumerSlice is granted to each consumer by the broker; default 48 CPUs,
 	// 192Gi, 1800 pods.
 	ConsumerSlice Slice
@@ -95,6 +107,11 @@ func (o *Options) validate() error {
 	}
 	if o.Image != ImageOurs && o.Image != ImageStock {
 		errs = append(errs, fmt.Errorf("--image=%q: use %s or %s", o.Image, ImageOurs, ImageStock))
+	}
+	if o.BrokerNode != "" {
+		for _, fault := range validation.IsDNS1123Label(o.BrokerNode) {
+			errs = append(errs, fmt.Errorf("--broker-node=%q: %s", o.BrokerNode, fault))
+		}
 	}
 	return errors.Join(errs...)
 }

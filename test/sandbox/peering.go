@@ -101,7 +101,8 @@ func pollBytes(ctx context.Context, get func(context.Context) ([]byte, error)) (
 
 // CreateSlice asks provider for resources under the given name, as `liqoctl
 // create resourceslice` does, and waits until they are granted. A VirtualNode
-// of that name follows.
+// of that name follows, with a virtual kubelet and a quota of its own
+// (WaitVirtualKubelet). One provider may grant several slices.
 func (c *Cluster) CreateSlice(ctx context.Context, name, provider string, want Slice, extra map[corev1.ResourceName]string) error {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
@@ -163,7 +164,11 @@ func (c *Cluster) WaitNodeReady(ctx context.Context, name string) error {
 		return fmt.Errorf("node %s reports no Ready condition", name)
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w\nlast lines of its virtual kubelet's log:\n%s", c.Name, err, c.tailLog("vk-"+name))
+		component := "vk-" + name
+		if name == c.sandbox.opts.BrokerNode {
+			component = BrokerComponent
+		}
+		return fmt.Errorf("%s: %w\nlast lines of its virtual kubelet's log:\n%s", c.Name, err, c.tailLog(component))
 	}
 	return nil
 }

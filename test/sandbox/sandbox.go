@@ -94,8 +94,15 @@ func (s *Sandbox) boot(ctx context.Context) error {
 		return err
 	}
 	if err := s.each(ctx, s.providerClusters(), func(ctx context.Context, c *Cluster) error {
-		return s.peer(ctx, s.Cluster(Broker), c, s.opts.ProviderSlice)
+		want, ok := s.opts.ProviderSlices[c.Name]
+		if !ok {
+			want = s.opts.ProviderSlice
+		}
+		return s.peer(ctx, s.Cluster(Broker), c, want)
 	}); err != nil {
+		return err
+	}
+	if err := s.Cluster(Broker).waitBroker(ctx); err != nil {
 		return err
 	}
 	// 4. Take commands.
@@ -135,6 +142,12 @@ func (c *Cluster) start(ctx context.Context, objects liqoObjects) error {
 		return fmt.Errorf("%s: %w", c.Name, err)
 	}
 	c.sandbox.say("%s: Liqo is ready", c.Name)
+	if !c.servesBrokerNode() {
+		return nil
+	}
+	if err := c.installBroker(ctx); err != nil {
+		return fmt.Errorf("%s: %w", c.Name, err)
+	}
 	return nil
 }
 
@@ -151,6 +164,13 @@ func (s *Sandbox) peer(ctx context.Context, consumer, provider *Cluster, want Sl
 	}
 	if err := consumer.CreateSlice(ctx, provider.Name, provider.Name, want, nil); err != nil {
 		return fmt.Errorf("resources %s: %w", pair, err)
+	}
+	if consumer.servesBrokerNode() {
+		if err := consumer.WaitVirtualKubelet(ctx, provider.Name, provider.Name); err != nil {
+			return err
+		}
+		s.say("%s: peered", pair)
+		return nil
 	}
 	if err := consumer.WaitNodeReady(ctx, provider.Name); err != nil {
 		return err
@@ -173,14 +193,11 @@ func (s *Sandbox) each(ctx context.Context, clusters []*Cluster, do func(context
 func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
 	liqo := func(name string) nodeagent.Image { return nodeagent.Image{Binary: filepath.Join(s.bin, name)} }
 	stock := liqo(binaries.LiqoVirtualKubelet)
-	stock.HostArgs = func(_ string, freePort func() (int, error)) ([]string, error) {
-		port, err := freePort()
-		return []string{fmt.Sprintf("--listen-port=%d", port)}, err
-	}
+	stock.Ports = func([]string) []nodeagent.Port { return []nodeagent.Port{kubeletPort} }
 	registry, tag := "ghcr.io/liqotech/", ":"+binaries.LiqoVersion
 	return map[string]nodeagent.Image{
 		ImageStock: stock,
-		ImageOurs:  {Binary: ours, HostArgs: ownPorts},
+		ImageOurs:  {Binary: ours, Ports: ownPorts},
 		registry + "liqo-controller-manager" + tag: liqo(binaries.LiqoControllerManager),
 		registry + "crd-replicator" + tag:          liqo(binaries.LiqoCRDReplicator),
 		registry + "webhook" + tag:                 liqo(binaries.LiqoWebhook),
@@ -188,13 +205,17 @@ func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
 	}
 }
 
-func ownPorts(_ string, freePort func() (int, error)) ([]string, error) {
-	kubelet, err := freePort()
-	if err != nil {
-		return nil, err
+// kubeletPort is that of a virtual kubelet, Liqo's and ours.
+var kubeletPort = nodeagent.Port{Argument: "--listen-port=%d", Container: 10250}
+
+// ownPorts are the ports of this repository's binary: a virtual kubelet, or the
+// broker.
+func ownPorts(command []string) []nodeagent.Port {
+	ports := []nodeagent.Port{kubeletPort, {Argument: "--health-probe-address=127.0.0.1:%d", Container: 8081}}
+	if len(command) > 1 && command[1] == "broker" {
+		ports = append(ports, nodeagent.Port{Argument: "--metrics-address=127.0.0.1:%d", Container: 8080})
 	}
-	health, err := freePort()
-	return []string{fmt.Sprintf("--listen-port=%d", kubelet), fmt.Sprintf("--health-probe-address=127.0.0.1:%d", health)}, err
+	return ports
 }
 
 // Cluster returns the cluster of that name, or nil.

@@ -5,6 +5,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/nodeagent"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
 
@@ -12,7 +13,9 @@ import (
 type ProcessStatus struct {
 	Cluster   string `json:"cluster"`
 	Component string `json:"component"`
-	PID       int    `json:"pid"`
+	// Pod is empty for what runs in none.
+	Pod string `json:"pod,omitempty"`
+	PID int    `json:"pid"`
 	// Memory is the proportional set size in bytes, ResidentMemory the resident
 	// set size: pages shared between processes count once in the sum of the
 	// former and once in each of the latter.
@@ -44,11 +47,9 @@ func (s *Sandbox) Status() Status {
 	out := Status{}
 	_ = readJSON(filepath.Join(s.dir, stateFile), &out.State)
 	for _, c := range s.Clusters {
-		for name, processes := range c.components() {
-			for _, p := range processes {
-				if st, ok := processStatus(c.Name, name, p); ok {
-					out.Processes = append(out.Processes, st)
-				}
+		for _, p := range c.running() {
+			if st, ok := processStatus(c.Name, p); ok {
+				out.Processes = append(out.Processes, st)
 			}
 		}
 		for _, h := range c.agent.Held() {
@@ -65,13 +66,13 @@ func (s *Sandbox) Status() Status {
 	return out
 }
 
-func processStatus(cluster, component string, p *proc.Process) (ProcessStatus, bool) {
+func processStatus(cluster string, p nodeagent.Process) (ProcessStatus, bool) {
 	u, err := proc.UsageOf(p.PID)
 	if err != nil || !p.Running() {
 		return ProcessStatus{}, false
 	}
 	return ProcessStatus{
-		Cluster: cluster, Component: component, PID: p.PID,
+		Cluster: cluster, Component: p.Component, Pod: p.Pod, PID: p.PID,
 		Memory: u.PSS, ResidentMemory: u.RSS, CPU: u.CPU, Log: p.Spec.Log,
 	}, true
 }

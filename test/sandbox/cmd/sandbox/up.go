@@ -39,6 +39,7 @@ func upCommand(name *string) *cobra.Command {
 	flags.IntVar(&opts.Providers, "providers", 3, "how many provider clusters")
 	flags.BoolVar(&opts.Networking, "networking", false, "run Liqo's networking controllers too: addresses and remapping, no tunnels")
 	flags.StringVar(&opts.Image, "image", sandbox.ImageOurs, "the virtual kubelets' image: "+sandbox.ImageOurs+" or "+sandbox.ImageStock)
+	flags.StringVar(&opts.BrokerNode, "broker-node", "", "run the broker, whose node of that name stands for all providers")
 	flags.BoolVar(&detach, "detach", false, "return once the federation is up; end it with sandbox down")
 	return cmd
 }

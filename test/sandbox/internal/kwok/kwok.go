@@ -5,6 +5,7 @@ package kwok
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -109,8 +110,9 @@ metadata: {name: all}
 spec: {forwards: [{target: {address: 127.0.0.1, port: %d}}]}
 `
 
-// AddNode creates a simulated node with the given capacity.
-func AddNode(ctx context.Context, client kubernetes.Interface, name string, capacity corev1.ResourceList) error {
+// AddNode creates a simulated node with the given capacity, and labels beside
+// those of every node.
+func AddNode(ctx context.Context, client kubernetes.Interface, name string, capacity corev1.ResourceList, labels map[string]string) error {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
@@ -121,6 +123,7 @@ func AddNode(ctx context.Context, client kubernetes.Interface, name string, capa
 		},
 		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
 	}
+	maps.Copy(node.Labels, labels)
 	_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	return err
 }

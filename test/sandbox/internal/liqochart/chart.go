@@ -125,9 +125,10 @@ func Keep(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	return out
 }
 
-// Apply writes the objects by server-side apply. Namespaced objects without a
+// Apply writes the objects by server-side apply, in the name of owner: applied
+// again, what owner no longer names is removed. Namespaced objects without a
 // namespace go to Liqo's.
-func Apply(ctx context.Context, cl client.Client, objects []*unstructured.Unstructured) error {
+func Apply(ctx context.Context, cl client.Client, owner string, objects []*unstructured.Unstructured) error {
 	for _, o := range objects {
 		o = o.DeepCopy()
 		namespaced, err := cl.IsObjectNamespaced(o)
@@ -137,7 +138,7 @@ func Apply(ctx context.Context, cl client.Client, objects []*unstructured.Unstru
 		if namespaced && o.GetNamespace() == "" {
 			o.SetNamespace(Namespace)
 		}
-		err = cl.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("sandbox"), client.ForceOwnership)
+		err = cl.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(owner), client.ForceOwnership)
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
 		}

@@ -42,9 +42,17 @@ type Image struct {
 	// Binary is run whatever path the container's command names; the command's
 	// last element remains visible to it as its own name.
 	Binary string
-	// HostArgs returns arguments appended to those of the pod, which give the
-	// process ports of its own; nil for none.
-	HostArgs func(command string, freePort func() (int, error)) ([]string, error)
+	// Ports returns what gives the process ports of its own, which it shares a
+	// loopback with all others for; nil for none.
+	Ports func(command []string) []Port
+}
+
+// Port is one that a process listens on.
+type Port struct {
+	// Argument is appended to those of the pod, with %d for the port.
+	Argument string
+	// Container is the port in the network of a pod, which probes name.
+	Container int
 }
 
 // Config says what the agent serves.
@@ -70,7 +78,8 @@ type Agent struct {
 
 	mu   sync.Mutex
 	pods map[types.UID]*podWorker
-	// held are the components that Kill stopped: they stay down until Restart.
+	// held are the components, and the single pods, that Kill stopped: they stay
+	// down until Restart.
 	held map[string]bool
 }
 
@@ -138,6 +147,9 @@ func (a *Agent) forget(pod *corev1.Pod) {
 	if w, ok := a.pods[pod.UID]; ok {
 		w.terminate(0)
 		delete(a.pods, pod.UID)
+		if w.component != pod.Name {
+			delete(a.held, pod.Name)
+		}
 	}
 }
 
@@ -230,55 +242,120 @@ func (a *Agent) renew(ctx context.Context) {
 	_, _ = leases.Update(ctx, lease, metav1.UpdateOptions{})
 }
 
-// Processes returns the running processes of each component. A component is a
-// Deployment's name, or the name of a pod that no Deployment owns.
-func (a *Agent) Processes() map[string][]*proc.Process {
+// Process is a running container.
+type Process struct {
+	// Component is a Deployment's name, or that of a pod which no Deployment owns.
+	Component, Pod string
+	*proc.Process
+}
+
+// is reports whether the worker's pod is the one of that name, or of the
+// component of that name.
+func (w *podWorker) is(name string) bool { return w.component == name || w.pod.Name == name }
+
+// Processes returns all running containers.
+func (a *Agent) Processes() []Process {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := map[string][]*proc.Process{}
+	var out []Process
 	for _, w := range a.pods {
-		out[w.component] = append(out[w.component], w.processes()...)
+		for _, p := range w.processes() {
+			out = append(out, Process{Component: w.component, Pod: w.pod.Name, Process: p})
+		}
 	}
 	return out
 }
 
-// Kill ends the component's processes by SIGKILL; they are not run again until
-// Restart.
-func (a *Agent) Kill(component string) {
+// running returns the processes of a component or of a pod.
+func (a *Agent) running(name string) []*proc.Process {
 	a.mu.Lock()
-	a.held[component] = true
+	defer a.mu.Unlock()
+	var out []*proc.Process
+	for _, w := range a.pods {
+		if w.is(name) {
+			out = append(out, w.processes()...)
+		}
+	}
+	return out
+}
+
+// Components returns the pods of every component, running or not.
+func (a *Agent) Components() map[string][]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := map[string][]string{}
+	for _, w := range a.pods {
+		out[w.component] = append(out[w.component], w.pod.Name)
+	}
+	return out
+}
+
+// HostPort is where a named port of a pod's container is on 127.0.0.1 while it
+// runs; 0 if it does not.
+func (a *Agent) HostPort(pod, name string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.pods {
+		if w.pod.Name == pod {
+			return w.hostPort(name)
+		}
+	}
+	return 0
+}
+
+// Kill ends the processes of a component, or of one pod, by SIGKILL; they are
+// not run again until Restart.
+func (a *Agent) Kill(name string) {
+	a.mu.Lock()
+	a.held[name] = true
 	a.mu.Unlock()
-	for _, p := range a.Processes()[component] {
+	for _, p := range a.running(name) {
 		p.Kill()
 	}
 }
 
-// Restart ends the component's processes, if any run, and runs them anew.
-func (a *Agent) Restart(component string) {
-	for _, p := range a.Processes()[component] {
+// Restart ends the processes of a component or of one pod, if any run, and runs
+// them anew.
+func (a *Agent) Restart(name string) {
+	for _, p := range a.running(name) {
 		p.Stop(10 * time.Second)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.held, component)
 	for _, w := range a.pods {
-		if w.component == component {
+		if w.is(name) {
+			a.release(w)
 			w.kick()
 		}
 	}
+	delete(a.held, name)
 }
 
-// Held returns the components that Kill stopped.
+// release lets a pod run again; others of a component that is held as a whole
+// stay down. The caller holds mu.
+func (a *Agent) release(w *podWorker) {
+	if a.held[w.component] {
+		delete(a.held, w.component)
+		for _, other := range a.pods {
+			if other.component == w.component {
+				a.held[other.pod.Name] = true
+			}
+		}
+	}
+	delete(a.held, w.pod.Name)
+}
+
+// Held returns the components and pods that Kill stopped.
 func (a *Agent) Held() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Sorted(maps.Keys(a.held))
 }
 
-func (a *Agent) isHeld(component string) bool {
+func (a *Agent) isHeld(w *podWorker) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.held[component]
+	return a.held[w.component] || a.held[w.pod.Name]
 }
 
 // componentOf names what a pod belongs to. A Deployment's ReplicaSet is called

@@ -39,13 +39,11 @@ func (w *podWorker) startContainer(ctx context.Context, c *container) (*proc.Pro
 		return nil, fmt.Errorf("container %s has no command, and its image names none here", c.spec.Name)
 	}
 	args := expandAll(slices.Concat(c.spec.Command[1:], c.spec.Args), env)
-	if image.HostArgs != nil {
-		extra, err := image.HostArgs(filepath.Base(c.spec.Command[0]), w.agent.cfg.Ports.Free)
-		if err != nil {
-			return nil, err
-		}
-		args = append(args, extra...)
+	own, ports, err := w.agent.ownPorts(image, slices.Concat(c.spec.Command[:1], args))
+	if err != nil {
+		return nil, err
 	}
+	args = append(args, own...)
 	p, err := w.agent.cfg.Group.Start(proc.Spec{
 		Name:    w.agent.cfg.Cluster + "/" + w.component,
 		Path:    w.agent.cfg.Contain,
@@ -58,11 +56,29 @@ func (w *podWorker) startContainer(ctx context.Context, c *container) (*proc.Pro
 		return nil, err
 	}
 	w.mu.Lock()
-	c.process = p
+	c.process, c.ports = p, ports
 	c.status = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
 	w.mu.Unlock()
 	w.report(ctx)
 	return p, nil
+}
+
+// ownPorts chooses free ports for a process: arguments to append, and where each
+// of the container's ports is on this machine.
+func (a *Agent) ownPorts(image Image, command []string) (args []string, ports map[int]int, err error) {
+	if image.Ports == nil {
+		return nil, nil, nil
+	}
+	ports = map[int]int{}
+	for _, p := range image.Ports(command) {
+		free, err := a.cfg.Ports.Free()
+		if err != nil {
+			return nil, nil, err
+		}
+		args = append(args, fmt.Sprintf(p.Argument, free))
+		ports[p.Container] = free
+	}
+	return args, ports, nil
 }
 
 // environment resolves the container's variables, in the order that later ones
@@ -139,7 +155,7 @@ func (w *podWorker) mounts(ctx context.Context, c corev1.Container) ([]string, e
 	}
 	binds := []string{"--bind=" + tmp + ":/tmp"}
 	for _, m := range c.VolumeMounts {
-		if !strings.HasPrefix(m.MountPath, "/tmp/") && !strings.HasPrefix(m.MountPath, "/var/run/") && !strings.HasPrefix(m.MountPath, "/run/") {
+		if m.MountPath != "/tmp" && !strings.HasPrefix(m.MountPath, "/tmp/") && !strings.HasPrefix(m.MountPath, "/var/run/") && !strings.HasPrefix(m.MountPath, "/run/") {
 			return nil, fmt.Errorf("mount path %s: only paths below /tmp and /run can be mounted here", m.MountPath)
 		}
 		i := slices.IndexFunc(w.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })

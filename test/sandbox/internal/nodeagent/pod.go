@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
@@ -45,8 +46,10 @@ type podWorker struct {
 
 // container is the state of one container, guarded by podWorker.mu.
 type container struct {
-	spec     corev1.Container
-	process  *proc.Process
+	spec    corev1.Container
+	process *proc.Process
+	// ports maps those that the container names to those on this machine.
+	ports    map[int]int
 	ready    bool
 	restarts int32
 	status   corev1.ContainerState
@@ -70,6 +73,22 @@ func (w *podWorker) terminate(graceSeconds int64) {
 		w.grace = min(time.Duration(graceSeconds)*time.Second, 30*time.Second)
 		close(w.stop)
 	})
+}
+
+// hostPort is where a named port of a running container is on this machine, 0
+// if there is none.
+func (w *podWorker) hostPort(name string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.containers {
+		if c.process == nil || !c.process.Running() {
+			continue
+		}
+		if port, err := portNumber(c, intstr.FromString(name)); err == nil {
+			return port
+		}
+	}
+	return 0
 }
 
 func (w *podWorker) kick() {
@@ -120,7 +139,7 @@ func (w *podWorker) runContainer(ctx context.Context, c *container) {
 	backoff := restartBackoffMin
 	for {
 		began := time.Now()
-		if w.agent.isHeld(w.component) {
+		if w.agent.isHeld(w) {
 			w.set(ctx, c, waiting("Held", "stopped by sandbox kill; sandbox restart runs it again"))
 		} else if p, err := w.startContainer(ctx, c); err != nil {
 			w.set(ctx, c, waiting("CreateContainerError", err.Error()))

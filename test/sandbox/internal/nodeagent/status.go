@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -77,7 +78,7 @@ func (w *podWorker) probe(ctx context.Context, c *container) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		ready := c.spec.ReadinessProbe == nil || probeOnce(ctx, c.spec) == nil
+		ready := c.spec.ReadinessProbe == nil || w.probeOnce(ctx, c) == nil
 		if ctx.Err() != nil {
 			return
 		}
@@ -101,13 +102,13 @@ func (w *podWorker) probe(ctx context.Context, c *container) {
 
 // probeOnce runs an HTTP probe as written, and checks for any other kind only
 // that something listens on the port.
-func probeOnce(ctx context.Context, c corev1.Container) error {
+func (w *podWorker) probeOnce(ctx context.Context, c *container) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	p := c.ReadinessProbe
+	p := c.spec.ReadinessProbe
 	switch {
 	case p.HTTPGet != nil:
-		port, err := portNumber(c, p.HTTPGet.Port)
+		port, err := w.port(c, p.HTTPGet.Port)
 		if err != nil {
 			return err
 		}
@@ -127,7 +128,7 @@ func probeOnce(ctx context.Context, c corev1.Container) error {
 	case p.GRPC != nil:
 		return dial(ctx, int(p.GRPC.Port))
 	case p.TCPSocket != nil:
-		port, err := portNumber(c, p.TCPSocket.Port)
+		port, err := w.port(c, p.TCPSocket.Port)
 		if err != nil {
 			return err
 		}
@@ -144,14 +145,24 @@ func dial(ctx context.Context, port int) error {
 	return conn.Close()
 }
 
-func portNumber(c corev1.Container, port intstr.IntOrString) (int, error) {
-	if port.Type == intstr.Int {
-		return port.IntValue(), nil
-	}
-	for _, p := range c.Ports {
-		if p.Name == port.StrVal {
-			return int(p.ContainerPort), nil
+func (w *podWorker) port(c *container, port intstr.IntOrString) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return portNumber(c, port)
+}
+
+// portNumber is where a port of the container is on this machine.
+func portNumber(c *container, port intstr.IntOrString) (int, error) {
+	number := port.IntValue()
+	if port.Type == intstr.String {
+		i := slices.IndexFunc(c.spec.Ports, func(p corev1.ContainerPort) bool { return p.Name == port.StrVal })
+		if i < 0 {
+			return 0, fmt.Errorf("container %s has no port %q", c.spec.Name, port.StrVal)
 		}
+		number = int(c.spec.Ports[i].ContainerPort)
 	}
-	return 0, fmt.Errorf("container %s has no port %q", c.Name, port.StrVal)
+	if own, ok := c.ports[number]; ok {
+		return own, nil
+	}
+	return number, nil
 }

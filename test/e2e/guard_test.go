@@ -1,0 +1,430 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// guarded is a broker cluster with what deploy/ installs there, without a broker
+// that runs, and a consumer with an unmodified virtual kubelet.
+type guarded struct {
+	*sandbox.Sandbox
+	consumer, broker, provider *sandbox.Cluster
+}
+
+// TestGuardAndManifests tests what deploy/ promises against real API servers.
+func TestGuardAndManifests(t *testing.T) {
+	s, err := sandbox.Up(t.Context(), sandbox.Options{
+		Name: "guard", Consumers: 1, Providers: 1, Image: sandbox.ImageStock,
+		Progress: func(format string, args ...any) { t.Logf(format, args...) },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Down()) })
+	g := &guarded{s, s.Cluster(sandbox.Consumer(1)), s.Cluster(sandbox.Broker), s.Cluster(sandbox.Provider(1))}
+	g.install(t)
+
+	t.Run("a consumer chooses by a label of its pod", g.consumerLabel)
+	t.Run("a consumer chooses with its credentials", g.consumerCredentials)
+	t.Run("an owner of a namespace", g.namespaceOwner)
+	t.Run("a binding", g.binding)
+	t.Run("the broker and the virtual kubelets", g.brokerAndKubelets)
+	t.Run("the broker's roles", g.roles)
+	t.Run("the broker approves its own certificate only", g.certificates)
+	t.Run("the API is validated", g.api)
+	t.Run("a second slice of one provider", g.slices)
+}
+
+// install applies the manifests and waits until the guard is in force.
+func (g *guarded) install(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	require.NoError(t, g.broker.ApplyManifests(ctx, "crds", "guard.yaml", "broker.yaml"))
+	_, err := g.broker.Kube.AppsV1().Deployments(sandbox.BrokerComponent).
+		Patch(ctx, sandbox.BrokerComponent, types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+
+	owner := g.owner(t, "guard-probe")
+	pod := unscheduled("guard-probe", "probe")
+	pod.Labels[brokeringv1alpha1.ProviderLabel] = "x"
+	eventually(t, 20*time.Second, func(ctx context.Context) error {
+		_, err := owner.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return refusal(err, brokeringv1alpha1.ProviderLabel)
+	})
+}
+
+// refusal answers nil when err is the guard's and names the key.
+func refusal(err error, key string) error {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the broker may set, change or remove "+key) {
+		return fmt.Errorf("not refused because of %s: %w", key, err)
+	}
+	return nil
+}
+
+// keys are all those that only the broker writes; set writes one.
+func keys() (labels, annotations []string) {
+	return []string{brokeringv1alpha1.VirtualNodeLabel, brokeringv1alpha1.ProviderLabel},
+		[]string{brokeringv1alpha1.DecisionAnnotation, brokeringv1alpha1.AssignedAtAnnotation, brokeringv1alpha1.MovingFromAnnotation}
+}
+
+// eachKey calls do for every guarded key with a function that writes it to an
+// object.
+func eachKey(do func(key string, write func(o metav1.Object, value string))) {
+	labels, annotations := keys()
+	for _, key := range labels {
+		do(key, func(o metav1.Object, value string) { o.SetLabels(with(o.GetLabels(), key, value)) })
+	}
+	for _, key := range annotations {
+		do(key, func(o metav1.Object, value string) { o.SetAnnotations(with(o.GetAnnotations(), key, value)) })
+	}
+}
+
+// with returns a copy of m with the key, or without it for the empty value.
+func with(m map[string]string, key, value string) map[string]string {
+	out := map[string]string{key: value}
+	for k, v := range m {
+		if k != key {
+			out[k] = v
+		}
+	}
+	if value == "" {
+		delete(out, key)
+	}
+	return out
+}
+
+// unscheduled is a pod that no scheduler binds.
+func unscheduled(namespace, name string) *corev1.Pod {
+	pod := newPod(namespace, name)
+	pod.Spec.SchedulerName = "nobody"
+	return pod
+}
+
+// owner makes a namespace in the broker's cluster, and a user who may do
+// everything to its pods, through every subresource.
+func (g *guarded) owner(t *testing.T, namespace string) kubernetes.Interface {
+	t.Helper()
+	ctx := t.Context()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	require.NoError(t, g.broker.Client.Create(ctx, ns))
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "owner", Namespace: namespace},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Verbs: []string{"*"},
+			Resources: []string{
+				"pods", "pods/status", "pods/ephemeralcontainers", "pods/resize", "pods/binding", "bindings", "serviceaccounts",
+			},
+		}},
+	}
+	require.NoError(t, g.broker.Client.Create(ctx, role))
+	require.NoError(t, g.broker.Client.Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "owner", Namespace: namespace},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "owner"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "owner"}},
+	}))
+	eventually(t, 10*time.Second, func(ctx context.Context) error {
+		_, err := g.broker.Kube.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	config, err := g.broker.ClientConfig("owner")
+	require.NoError(t, err)
+	return newClient(t, config)
+}
+
+func newClient(t *testing.T, config *rest.Config) kubernetes.Interface {
+	t.Helper()
+	config.QPS = -1
+	c, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	return c
+}
+
+// as is a client of the broker's cluster that is a ServiceAccount.
+func (g *guarded) as(t *testing.T, namespace, name string) kubernetes.Interface {
+	t.Helper()
+	config := rest.CopyConfig(g.broker.Config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + namespace + ":" + name,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+	}
+	return newClient(t, config)
+}
+
+// A pod with a guarded label does not get past the consumer's virtual kubelet,
+// and says why. Without it, it does; and a label that the broker wrote there
+// survives what Liqo's controllers do afterwards.
+func (g *guarded) consumerLabel(t *testing.T) {
+	ctx := t.Context()
+	const namespace = "guard-labels"
+	require.NoError(t, g.consumer.Offload(ctx, namespace))
+	atBroker := g.consumer.RemoteNamespace(namespace)
+
+	chooser := newPod(namespace, "chooser")
+	chooser.Labels[brokeringv1alpha1.VirtualNodeLabel] = sandbox.Provider(1)
+	require.NoError(t, g.consumer.Client.Create(ctx, chooser))
+	plain := newPod(namespace, "plain")
+	require.NoError(t, g.consumer.Client.Create(ctx, plain))
+
+	pods := g.broker.Kube.CoreV1().Pods(atBroker)
+	eventually(t, 30*time.Second, func(ctx context.Context) error {
+		_, err := pods.Get(ctx, plain.Name, metav1.GetOptions{})
+		return err
+	})
+	eventually(t, 30*time.Second, func(ctx context.Context) error {
+		events, err := g.consumer.Kube.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + chooser.Name})
+		if err != nil {
+			return err
+		}
+		for i := range events.Items {
+			if strings.Contains(events.Items[i].Message, "only the broker may set, change or remove "+brokeringv1alpha1.VirtualNodeLabel) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d events, none of them says why", len(events.Items))
+	})
+	_, err := pods.Get(ctx, chooser.Name, metav1.GetOptions{})
+	assert.True(t, apierrors.IsNotFound(err), "the pod reached the broker: %v", err)
+
+	broker := g.as(t, sandbox.BrokerComponent, sandbox.BrokerComponent).CoreV1().Pods(atBroker)
+	assigned := []byte(`{"metadata":{"labels":{"` + brokeringv1alpha1.VirtualNodeLabel + `":"v1"}}}`)
+	_, err = broker.Patch(ctx, plain.Name, types.MergePatchType, assigned, metav1.PatchOptions{})
+	require.NoError(t, err)
+	require.NoError(t, g.consumer.Client.Get(ctx, client.ObjectKeyFromObject(plain), plain))
+	plain.Labels["later"] = "yes"
+	require.NoError(t, g.consumer.Client.Update(ctx, plain))
+	eventually(t, 30*time.Second, func(ctx context.Context) error {
+		pod, err := pods.Get(ctx, plain.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if pod.Labels["later"] != "yes" || pod.Labels[brokeringv1alpha1.VirtualNodeLabel] != "v1" {
+			return fmt.Errorf("labels at the broker: %v", pod.Labels)
+		}
+		return nil
+	})
+}
+
+// The credentials that a consumer's virtual kubelet uses at the broker may write
+// ShadowPods, but not the guarded keys.
+func (g *guarded) consumerCredentials(t *testing.T) {
+	ctx := t.Context()
+	const namespace = "guard-direct"
+	require.NoError(t, g.consumer.Offload(ctx, namespace))
+	direct := g.consumerAtBroker(t)
+	shadow := func(name string) *offloadingv1beta1.ShadowPod {
+		pod := newPod(g.consumer.RemoteNamespace(namespace), name)
+		return &offloadingv1beta1.ShadowPod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: pod.Namespace, Labels: pod.Labels},
+			Spec:       offloadingv1beta1.ShadowPodSpec{Pod: pod.Spec},
+		}
+	}
+	existing := shadow("existing")
+	// Liqo's webhook wants these, and a creator that is known.
+	var virtual offloadingv1beta1.ShadowPodList
+	require.NoError(t, g.broker.Client.List(ctx, &virtual))
+	require.NotEmpty(t, virtual.Items, "the pod of the scenario before is there to be copied")
+	// But not the name of the node: its virtual kubelet removes what it does not
+	// know.
+	existing.Labels = with(virtual.Items[0].Labels, "offloading.liqo.io/nodename", "elsewhere")
+	require.NoError(t, direct.Create(ctx, existing))
+	eachKey(func(key string, write func(metav1.Object, string)) {
+		created := shadow("created")
+		created.Labels = existing.Labels
+		write(created, "x")
+		assert.NoError(t, refusal(direct.Create(ctx, created), key), "create")
+		require.NoError(t, direct.Get(ctx, client.ObjectKeyFromObject(existing), existing))
+		changed := existing.DeepCopy()
+		write(changed, "x")
+		assert.NoError(t, refusal(direct.Update(ctx, changed), key), "update")
+		assert.NoError(t, refusal(direct.Patch(ctx, changed, client.MergeFrom(existing)), key), "patch")
+	})
+	eventually(t, 10*time.Second, func(ctx context.Context) error {
+		if err := direct.Get(ctx, client.ObjectKeyFromObject(existing), existing); err != nil {
+			return err
+		}
+		existing.Labels = with(existing.Labels, "unguarded", "x")
+		return direct.Update(ctx, existing)
+	})
+	require.NoError(t, direct.Delete(ctx, existing))
+}
+
+// consumerAtBroker is a client with the kubeconfig that the broker issued to the
+// consumer for its virtual kubelet.
+func (g *guarded) consumerAtBroker(t *testing.T) client.Client {
+	t.Helper()
+	var identities authv1beta1.IdentityList
+	require.NoError(t, g.consumer.Client.List(t.Context(), &identities))
+	for i := range identities.Items {
+		id := &identities.Items[i]
+		if id.Spec.Type != authv1beta1.ResourceSliceIdentityType || id.Status.KubeconfigSecretRef == nil {
+			continue
+		}
+		secret, err := g.consumer.Kube.CoreV1().Secrets(id.Namespace).Get(t.Context(), id.Status.KubeconfigSecretRef.Name, metav1.GetOptions{})
+		require.NoError(t, err)
+		config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
+		require.NoError(t, err)
+		direct, err := client.New(config, client.Options{Scheme: g.broker.Client.Scheme(), Mapper: g.broker.Client.RESTMapper()})
+		require.NoError(t, err)
+		return direct
+	}
+	require.Fail(t, "the consumer has no identity of a slice at the broker")
+	return nil
+}
+
+// Who may do everything to the pods of a namespace may neither set, nor change,
+// nor remove a guarded key, through any subresource; and is not disturbed
+// otherwise.
+func (g *guarded) namespaceOwner(t *testing.T) {
+	ctx := t.Context()
+	const namespace = "guard-owner"
+	pods := g.owner(t, namespace).CoreV1().Pods(namespace)
+	administrator := g.broker.Kube.CoreV1().Pods(namespace)
+	for _, name := range []string{"bare", "assigned"} {
+		_, err := pods.Create(ctx, unscheduled(namespace, name), metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	assigned, err := administrator.Get(ctx, "assigned", metav1.GetOptions{})
+	require.NoError(t, err)
+	eachKey(func(_ string, write func(metav1.Object, string)) { write(assigned, "p1") })
+	_, err = administrator.Update(ctx, assigned, metav1.UpdateOptions{})
+	require.NoError(t, err, "administrators may")
+
+	eachKey(func(key string, write func(metav1.Object, string)) {
+		created := unscheduled(namespace, "created")
+		write(created, "x")
+		_, err := pods.Create(ctx, created, metav1.CreateOptions{})
+		assert.NoError(t, refusal(err, key), "create")
+		for what, change := range map[string]struct{ pod, value string }{
+			"set": {"bare", "x"}, "change": {"assigned", "p2"}, "remove": {"assigned", ""},
+		} {
+			for through, update := range updates() {
+				before, err := pods.Get(ctx, change.pod, metav1.GetOptions{})
+				require.NoError(t, err)
+				pod := before.DeepCopy()
+				write(pod, change.value)
+				err = update(ctx, pods, pod)
+				if err == nil && !through.writesMetadata {
+					after, err := pods.Get(ctx, change.pod, metav1.GetOptions{})
+					require.NoError(t, err)
+					assert.Equal(t, []any{before.Labels, before.Annotations}, []any{after.Labels, after.Annotations})
+					continue
+				}
+				assert.NoError(t, refusal(err, key), "%s through pods/%s", what, through.subresource)
+			}
+		}
+	})
+	for through, update := range updates() {
+		for _, name := range []string{"bare", "assigned"} {
+			pod, err := pods.Get(ctx, name, metav1.GetOptions{})
+			require.NoError(t, err)
+			pod.Labels = with(pod.Labels, "unguarded", "through"+through.subresource)
+			assert.NoError(t, update(ctx, pods, pod), "pods/%s of %s", through.subresource, name)
+		}
+	}
+	require.NoError(t, pods.Delete(ctx, "assigned", metav1.DeleteOptions{}))
+}
+
+type podInterface interface {
+	Update(context.Context, *corev1.Pod, metav1.UpdateOptions) (*corev1.Pod, error)
+	UpdateStatus(context.Context, *corev1.Pod, metav1.UpdateOptions) (*corev1.Pod, error)
+	UpdateEphemeralContainers(context.Context, string, *corev1.Pod, metav1.UpdateOptions) (*corev1.Pod, error)
+	UpdateResize(context.Context, string, *corev1.Pod, metav1.UpdateOptions) (*corev1.Pod, error)
+}
+
+// way is a subresource that updates a pod. Some drop changes of the metadata,
+// today.
+type way struct {
+	subresource    string
+	writesMetadata bool
+}
+
+// updates are the ways to update a pod.
+func updates() map[way]func(context.Context, podInterface, *corev1.Pod) error {
+	return map[way]func(context.Context, podInterface, *corev1.Pod) error{
+		{"", true}: func(ctx context.Context, pods podInterface, pod *corev1.Pod) error {
+			_, err := pods.Update(ctx, pod, metav1.UpdateOptions{})
+			return err
+		},
+		{"status", true}: func(ctx context.Context, pods podInterface, pod *corev1.Pod) error {
+			_, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+			return err
+		},
+		{"ephemeralcontainers", false}: func(ctx context.Context, pods podInterface, pod *corev1.Pod) error {
+			_, err := pods.UpdateEphemeralContainers(ctx, pod.Name, pod, metav1.UpdateOptions{})
+			return err
+		},
+		{"resize", false}: func(ctx context.Context, pods podInterface, pod *corev1.Pod) error {
+			_, err := pods.UpdateResize(ctx, pod.Name, pod, metav1.UpdateOptions{})
+			return err
+		},
+	}
+}
+
+// What a Binding says of labels and annotations is copied to the pod.
+func (g *guarded) binding(t *testing.T) {
+	ctx := t.Context()
+	const namespace = "guard-binding"
+	owner := g.owner(t, namespace)
+	pods := owner.CoreV1().Pods(namespace)
+	_, err := pods.Create(ctx, unscheduled(namespace, "bound"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	binding := func() *corev1.Binding {
+		return &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: "bound", Namespace: namespace},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: sandbox.Provider(1)},
+		}
+	}
+	eachKey(func(key string, write func(metav1.Object, string)) {
+		b := binding()
+		write(b, "x")
+		assert.NoError(t, refusal(pods.Bind(ctx, b, metav1.CreateOptions{}), key), "pods/binding")
+		err := owner.CoreV1().RESTClient().Post().Namespace(namespace).Resource("bindings").Body(b).Do(ctx).Error()
+		assert.NoError(t, refusal(err, key), "bindings")
+	})
+	require.NoError(t, pods.Bind(ctx, binding(), metav1.CreateOptions{}))
+}
+
+// The broker may write the keys; the virtual kubelets, which may patch all pods,
+// may not.
+func (g *guarded) brokerAndKubelets(t *testing.T) {
+	ctx := t.Context()
+	const namespace = "guard-broker"
+	_, err := g.owner(t, namespace).CoreV1().Pods(namespace).Create(ctx, unscheduled(namespace, "pod"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	broker := g.as(t, sandbox.BrokerComponent, sandbox.BrokerComponent).CoreV1().Pods(namespace)
+	kubelet := g.as(t, "liqo-tenant-"+sandbox.Provider(1), sandbox.Provider(1)).CoreV1().Pods(namespace)
+	eachKey(func(key string, write func(metav1.Object, string)) {
+		for _, value := range []string{"p1", "p2", ""} {
+			pod, err := kubelet.Get(ctx, "pod", metav1.GetOptions{})
+			require.NoError(t, err)
+			before := pod.DeepCopy()
+			write(pod, value)
+			patch, err := client.MergeFrom(before).Data(pod)
+			require.NoError(t, err)
+			_, err = kubelet.Patch(ctx, "pod", types.MergePatchType, patch, metav1.PatchOptions{})
+			assert.NoError(t, refusal(err, key))
+			_, err = broker.Patch(ctx, "pod", types.MergePatchType, patch, metav1.PatchOptions{})
+			assert.NoError(t, err, "%s=%q", key, value)
+		}
+	})
+}

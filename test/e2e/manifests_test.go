@@ -1,0 +1,212 @@
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// roles asks the API server what the broker's ServiceAccount may do.
+func (g *guarded) roles(t *testing.T) {
+	const tenant, own = "liqo-tenant-provider1", sandbox.BrokerComponent
+	for what, c := range map[string]struct {
+		authorizationv1.ResourceAttributes
+		want bool
+	}{
+		"assign":                   {authorizationv1.ResourceAttributes{Verb: "assign", Group: "brokering.liqo.io", Resource: "assignments"}, true},
+		"patch pods":               {authorizationv1.ResourceAttributes{Verb: "patch", Resource: "pods", Namespace: "any"}, true},
+		"delete pods":              {authorizationv1.ResourceAttributes{Verb: "delete", Resource: "pods", Namespace: "any"}, true},
+		"patch pods/status":        {authorizationv1.ResourceAttributes{Verb: "patch", Resource: "pods", Subresource: "status", Namespace: "any"}, true},
+		"create pods":              {authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Namespace: "any"}, false},
+		"exec into pods":           {authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "exec", Namespace: "any"}, false},
+		"record events":            {authorizationv1.ResourceAttributes{Verb: "create", Resource: "events", Namespace: "any"}, true},
+		"create its node":          {authorizationv1.ResourceAttributes{Verb: "create", Resource: "nodes"}, true},
+		"delete its node":          {authorizationv1.ResourceAttributes{Verb: "delete", Resource: "nodes", Name: own}, true},
+		"report its node":          {authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes", Subresource: "status", Name: own}, true},
+		"patch another node":       {authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes", Name: "provider1"}, false},
+		"renew its node's lease":   {authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease", Name: own}, true},
+		"renew another's lease":    {authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease", Name: "provider1"}, false},
+		"renew its election":       {authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: own, Name: "any"}, true},
+		"watch leases of tenants":  {authorizationv1.ResourceAttributes{Verb: "watch", Group: "coordination.k8s.io", Resource: "leases"}, true},
+		"take leases of tenants":   {authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: tenant, Name: "provider1"}, false},
+		"read a kubeconfig":        {authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: tenant}, true},
+		"list secrets":             {authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets", Namespace: tenant}, false},
+		"watch VirtualNodes":       {authorizationv1.ResourceAttributes{Verb: "watch", Group: "offloading.liqo.io", Resource: "virtualnodes"}, true},
+		"change VirtualNodes":      {authorizationv1.ResourceAttributes{Verb: "update", Group: "offloading.liqo.io", Resource: "virtualnodes", Namespace: tenant}, false},
+		"watch ForeignClusters":    {authorizationv1.ResourceAttributes{Verb: "watch", Group: "core.liqo.io", Resource: "foreignclusters"}, true},
+		"watch ResourceSlices":     {authorizationv1.ResourceAttributes{Verb: "watch", Group: "authentication.liqo.io", Resource: "resourceslices"}, true},
+		"watch Configurations":     {authorizationv1.ResourceAttributes{Verb: "watch", Group: "networking.liqo.io", Resource: "configurations"}, true},
+		"watch NamespaceMaps":      {authorizationv1.ResourceAttributes{Verb: "watch", Group: "offloading.liqo.io", Resource: "namespacemaps"}, true},
+		"delete stale IPs":         {authorizationv1.ResourceAttributes{Verb: "delete", Group: "ipam.liqo.io", Resource: "ips", Namespace: "any"}, true},
+		"create ProviderClusters":  {authorizationv1.ResourceAttributes{Verb: "create", Group: "brokering.liqo.io", Resource: "providerclusters"}, true},
+		"report PlacementPolicies": {authorizationv1.ResourceAttributes{Verb: "patch", Group: "brokering.liqo.io", Resource: "placementpolicies", Subresource: "status"}, true},
+		"review tokens":            {authorizationv1.ResourceAttributes{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}, true},
+		"review access":            {authorizationv1.ResourceAttributes{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, true},
+		"read the client CA":       {authorizationv1.ResourceAttributes{Verb: "get", Resource: "configmaps", Namespace: "kube-system", Name: "extension-apiserver-authentication"}, true},
+		"read other ConfigMaps":    {authorizationv1.ResourceAttributes{Verb: "get", Resource: "configmaps", Namespace: "kube-system", Name: "other"}, false},
+	} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + own + ":" + own, ResourceAttributes: &c.ResourceAttributes,
+		}}
+		answer, err := g.broker.Kube.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, c.want, answer.Status.Allowed, what)
+	}
+}
+
+// Nobody approves the serving certificate of the broker's node but the broker,
+// which can vouch for nobody else.
+func (g *guarded) certificates(t *testing.T) {
+	ctx := t.Context()
+	broker := g.as(t, sandbox.BrokerComponent, sandbox.BrokerComponent)
+	other := g.as(t, "liqo-tenant-"+sandbox.Provider(1), sandbox.Provider(1))
+	request := servingRequest(t, sandbox.BrokerComponent)
+
+	own, err := broker.CertificatesV1().CertificateSigningRequests().Create(ctx, request, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, approve(ctx, broker, own))
+	eventually(t, 10*time.Second, func(ctx context.Context) error {
+		signed, err := broker.CertificatesV1().CertificateSigningRequests().Get(ctx, own.Name, metav1.GetOptions{})
+		if err == nil && len(signed.Status.Certificate) == 0 {
+			err = fmt.Errorf("not signed: %v", signed.Status.Conditions)
+		}
+		return err
+	})
+
+	foreign, err := g.broker.Kube.CertificatesV1().CertificateSigningRequests().Create(ctx, request, metav1.CreateOptions{})
+	require.NoError(t, err)
+	assert.ErrorContains(t, approve(ctx, broker, foreign), "the broker may approve only certificates that it requested itself")
+	assert.Error(t, approve(ctx, other, foreign), "nor may virtual kubelets")
+	assert.NoError(t, approve(ctx, g.broker.Kube, foreign), "others are not concerned")
+}
+
+func servingRequest(t *testing.T, node string) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject:     pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}, key)
+	require.NoError(t, err)
+	return &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "guard-"},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			SignerName: certificatesv1.KubeletServingSignerName,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
+		},
+	}
+}
+
+func approve(ctx context.Context, as kubernetes.Interface, csr *certificatesv1.CertificateSigningRequest) error {
+	csr = csr.DeepCopy()
+	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test",
+	})
+	_, err := as.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, csr.Name, csr, metav1.UpdateOptions{})
+	return err
+}
+
+// The CRDs fill in defaults and refuse what makes no sense.
+func (g *guarded) api(t *testing.T) {
+	ctx := t.Context()
+	meta := metav1.ObjectMeta{GenerateName: "guard-"}
+	provider := &brokeringv1alpha1.ProviderCluster{ObjectMeta: meta}
+	require.NoError(t, g.broker.Client.Create(ctx, provider))
+	require.NotNil(t, provider.Spec.Enabled)
+	assert.True(t, *provider.Spec.Enabled)
+	policy := &brokeringv1alpha1.PlacementPolicy{ObjectMeta: meta}
+	require.NoError(t, g.broker.Client.Create(ctx, policy))
+	assert.Equal(t, brokeringv1alpha1.FailoverMove, policy.Spec.Failover.Mode)
+
+	for price, good := range map[string]bool{"0.042": true, "7": true, "": false, "-1": false, "cheap": false, "1e3": false} {
+		err := g.broker.Client.Create(ctx, &brokeringv1alpha1.ProviderCluster{
+			ObjectMeta: meta, Spec: brokeringv1alpha1.ProviderClusterSpec{Attributes: map[string]string{"price": price}},
+		})
+		if good {
+			assert.NoError(t, err, price)
+		} else {
+			assert.ErrorContains(t, err, "attributes.price must be a decimal number", price)
+		}
+	}
+	minute, second := metav1.Duration{Duration: time.Minute}, metav1.Duration{Duration: time.Second}
+	negative := metav1.Duration{Duration: -time.Second}
+	for want, spec := range map[string]brokeringv1alpha1.PlacementPolicySpec{
+		"failover.after must be at least 5s":     {Failover: brokeringv1alpha1.Failover{After: &second}},
+		"after has no meaning with mode Never":   {Failover: brokeringv1alpha1.Failover{Mode: brokeringv1alpha1.FailoverNever, After: &minute}},
+		"pendingTimeout must not be negative":    {PendingTimeout: &negative},
+		"Unsupported value: \"beauty\"":          {Weights: []brokeringv1alpha1.Weight{{Name: "beauty"}}},
+		"Duplicate value: {\"name\":\"free\"}":   {Weights: []brokeringv1alpha1.Weight{{Name: "free"}, {Name: "free"}}},
+		"should be less than or equal to 1000":   {Weights: []brokeringv1alpha1.Weight{{Name: "free", Weight: 1001}}},
+		"spec.spread.topologyKey: Invalid value": {Spread: &brokeringv1alpha1.Spread{}},
+	} {
+		assert.ErrorContains(t, g.broker.Client.Create(ctx, &brokeringv1alpha1.PlacementPolicy{ObjectMeta: meta, Spec: spec}), want)
+	}
+	good := brokeringv1alpha1.PlacementPolicySpec{
+		Failover: brokeringv1alpha1.Failover{After: &minute}, PendingTimeout: &metav1.Duration{},
+		Weights: []brokeringv1alpha1.Weight{{Name: "free", Weight: 1}, {Name: "price", Weight: 0}},
+	}
+	assert.NoError(t, g.broker.Client.Create(ctx, &brokeringv1alpha1.PlacementPolicy{ObjectMeta: meta, Spec: good}))
+}
+
+// A provider with a node that has GPUs grants a second slice, with GPUs, beside
+// its first one: a VirtualNode, a virtual kubelet and a quota of its own.
+func (g *guarded) slices(t *testing.T) {
+	ctx := t.Context()
+	const namespace, gpu, name = "guard-slices", corev1.ResourceName("nvidia.com/gpu"), "provider1-gpu"
+	require.NoError(t, g.provider.AddNode(ctx, name, corev1.ResourceList{gpu: resource.MustParse("4")}, map[string]string{"accelerator": "a100"}))
+	want := sandbox.Slice{CPU: "8", Memory: "32Gi", Pods: "10"}
+	require.NoError(t, g.broker.CreateSlice(ctx, name, g.provider.Name, want, map[corev1.ResourceName]string{gpu: "4"}))
+	require.NoError(t, g.broker.WaitVirtualKubelet(ctx, name, g.provider.Name))
+	require.NoError(t, g.broker.WaitNodeReady(ctx, name))
+
+	var nodes offloadingv1beta1.VirtualNodeList
+	require.NoError(t, g.broker.Client.List(ctx, &nodes, client.InNamespace("liqo-tenant-"+g.provider.Name)))
+	granted := map[string]string{}
+	for i := range nodes.Items {
+		q := nodes.Items[i].Spec.ResourceQuota.Hard[gpu]
+		granted[nodes.Items[i].Name] = q.String()
+	}
+	assert.Equal(t, map[string]string{g.provider.Name: "0", name: "4"}, granted)
+
+	require.NoError(t, g.broker.Offload(ctx, namespace))
+	pod := newPod(namespace, "trainer")
+	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpu: resource.MustParse("1")}
+	require.NoError(t, g.broker.Client.Create(ctx, pod))
+	eventually(t, time.Minute, func(ctx context.Context) error {
+		if err := g.broker.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if pod.Status.Phase != corev1.PodRunning || pod.Spec.NodeName != name {
+			return fmt.Errorf("pod is %s on %q", pod.Status.Phase, pod.Spec.NodeName)
+		}
+		return nil
+	})
+	remote, err := g.provider.Kube.CoreV1().Pods(g.broker.RemoteNamespace(namespace)).Get(ctx, pod.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, name, remote.Spec.NodeName)
+}

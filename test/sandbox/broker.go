@@ -1,0 +1,181 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/liqochart"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/nodeagent"
+)
+
+// BrokerComponent is the Deployment of the broker, and its namespace, in the
+// broker cluster.
+const BrokerComponent = "liqo-broker"
+
+// manifestNode is the name of the broker's Node in deploy/.
+const manifestNode = "liqo-broker"
+
+// servesBrokerNode reports whether one Node of the cluster stands for all of its
+// providers.
+func (c *Cluster) servesBrokerNode() bool {
+	return c.Role == RoleBroker && c.sandbox.opts.BrokerNode != ""
+}
+
+// installBroker installs what deploy/ has for the broker's cluster, before it
+// peers with any provider.
+func (c *Cluster) installBroker(ctx context.Context) error {
+	if err := c.ApplyManifests(ctx, "crds", "guard.yaml", "virtual-kubelet-options.yaml", "broker.yaml"); err != nil {
+		return fmt.Errorf("install the broker: %w", err)
+	}
+	c.sandbox.say("%s: the broker is installed", c.Name)
+	return nil
+}
+
+// waitBroker waits until the broker's Node is Ready.
+func (c *Cluster) waitBroker(ctx context.Context) error {
+	if !c.servesBrokerNode() {
+		return nil
+	}
+	if err := c.WaitNodeReady(ctx, c.sandbox.opts.BrokerNode); err != nil {
+		return err
+	}
+	c.sandbox.say("%s: node %s is Ready", c.Name, c.sandbox.opts.BrokerNode)
+	return nil
+}
+
+// ApplyManifests applies files and directories of deploy/ as `kubectl apply
+// --server-side` does, with two changes: the broker's Node is called as
+// Options.BrokerNode says, and Deployments go to the cluster's host node.
+func (c *Cluster) ApplyManifests(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		objects, err := readManifests(filepath.Join(binaries.ProductRoot(), "deploy", name))
+		if err != nil {
+			return err
+		}
+		var crds []*unstructured.Unstructured
+		for _, o := range objects {
+			if err := c.adaptManifest(o); err != nil {
+				return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+			}
+			if o.GetKind() == "CustomResourceDefinition" {
+				crds = append(crds, o)
+			}
+		}
+		// An owner for each file: objects that Liqo's chart made are changed, and
+		// keep the rest.
+		if err := liqochart.Apply(ctx, c.Client, fieldOwner+"-"+filepath.Base(name), objects); err != nil {
+			return fmt.Errorf("deploy/%s: %w", name, err)
+		}
+		if err := c.waitServed(ctx, crds); err != nil {
+			return fmt.Errorf("deploy/%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// readManifests reads a file, or all files of a directory.
+func readManifests(path string) ([]*unstructured.Unstructured, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return liqochart.ParseFile(path)
+	}
+	files, err := filepath.Glob(filepath.Join(path, "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var out []*unstructured.Unstructured
+	for _, file := range files {
+		objects, err := liqochart.ParseFile(file)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, objects...)
+	}
+	return out, nil
+}
+
+func (c *Cluster) adaptManifest(o *unstructured.Unstructured) error {
+	if node := c.sandbox.opts.BrokerNode; node != "" {
+		renameNode(o.Object, node)
+	}
+	if o.GetKind() != "Deployment" {
+		return nil
+	}
+	pod := []string{"spec", "template", "spec"}
+	err := unstructured.SetNestedStringMap(o.Object, map[string]string{nodeagent.NodeLabel: "true"}, append(pod, "nodeSelector")...)
+	if err != nil {
+		return err
+	}
+	onHost := []any{map[string]any{"key": nodeagent.Taint, "operator": string(corev1.TolerationOpExists)}}
+	return unstructured.SetNestedSlice(o.Object, onHost, append(pod, "tolerations")...)
+}
+
+// renameNode replaces the name of the broker's Node wherever a manifest has it:
+// as an argument, and as the one object that a role is for.
+func renameNode(value any, node string) {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, child := range v {
+			if names, ok := child.([]any); ok && key == "resourceNames" {
+				replace(names, manifestNode, node)
+			} else {
+				renameNode(child, node)
+			}
+		}
+	case []any:
+		replace(v, "--broker-node="+manifestNode, "--broker-node="+node)
+		for _, child := range v {
+			renameNode(child, node)
+		}
+	}
+}
+
+func replace(list []any, from, to string) {
+	for i := range list {
+		if list[i] == from {
+			list[i] = to
+		}
+	}
+}
+
+// WaitVirtualKubelet waits until the virtual kubelet of a VirtualNode of that
+// provider runs and has been elected, whether it has a Node of its own or not.
+func (c *Cluster) WaitVirtualKubelet(ctx context.Context, name, provider string) error {
+	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
+	defer cancel()
+	namespace := tenantNamespace(provider)
+	err := poll(ctx, func(ctx context.Context) error {
+		var d appsv1.Deployment
+		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "vk-" + name}, &d); err != nil {
+			return err
+		}
+		if d.Status.AvailableReplicas == 0 {
+			return fmt.Errorf("deployment vk-%s is not available", name)
+		}
+		var lease coordinationv1.Lease
+		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &lease); err != nil {
+			return err
+		}
+		if ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
+			return fmt.Errorf("no replica of vk-%s has been elected", name)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w\nlast lines of the virtual kubelet's log:\n%s", c.Name, err, c.tailLog("vk-"+name))
+	}
+	return nil
+}

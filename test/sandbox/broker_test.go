@@ -1,0 +1,62 @@
+package sandbox
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
+)
+
+// A Node of another name is what the broker serves, what its roles are for, and
+// what the virtual kubelets serve; nothing else is renamed.
+func TestManifestsFollowTheNodeName(t *testing.T) {
+	c := &Cluster{Role: RoleBroker, sandbox: &Sandbox{opts: Options{BrokerNode: "pool"}}}
+	names, args, host := 0, 0, 0
+	for _, file := range []string{"broker.yaml", "virtual-kubelet-options.yaml", "crds", "guard.yaml"} {
+		objects, err := readManifests(filepath.Join(binaries.ProductRoot(), "deploy", file))
+		require.NoError(t, err)
+		require.NotEmpty(t, objects)
+		for _, o := range objects {
+			name := o.GetName()
+			require.NoError(t, c.adaptManifest(o))
+			assert.Equal(t, name, o.GetName())
+			n, a := count(o.Object)
+			names, args = names+n, args+a
+			if o.GetKind() == "Deployment" {
+				selector, _, err := unstructured.NestedStringMap(o.Object, "spec", "template", "spec", "nodeSelector")
+				require.NoError(t, err)
+				host += len(selector)
+			}
+		}
+	}
+	assert.Equal(t, 3, names, "roles for the Node, its status and its lease")
+	assert.Equal(t, 2, args, "the broker and the virtual kubelets")
+	assert.Equal(t, 1, host)
+}
+
+// count finds the node name where roles and arguments have it.
+func count(value any) (names, args int) {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, child := range v {
+			n, a := count(child)
+			names, args = names+n, args+a
+		}
+	case []any:
+		for _, child := range v {
+			switch child {
+			case "pool":
+				names++
+			case "--broker-node=pool":
+				args++
+			}
+			n, a := count(child)
+			names, args = names+n, args+a
+		}
+	}
+	return names, args
+}
