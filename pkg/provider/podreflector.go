@@ -86,7 +86,7 @@ func (pr *podReflector) StopNamespace(local, remote string) {
 }
 
 func (pr *podReflector) newFallback(opts *options.ReflectorOpts) manager.FallbackReflector {
-	fallback := manager.FallbackReflector(pr.NewFallback(opts))
+	var fallback manager.FallbackReflector = pr.NewFallback(opts)
 	if pr.broker != nil {
 		fallback = pr.broker.refusals.Fallback(fallback, pr.localPods)
 	}

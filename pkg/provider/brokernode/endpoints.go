@@ -155,7 +155,7 @@ func (l endpointLens) show(endpointSlice *discoveryv1.EndpointSlice) *discoveryv
 	return &shown
 }
 
-func (l endpointLens) concerns(endpoint discoveryv1.Endpoint) bool { //nolint:gocritic // It is a predicate for slices.
+func (l endpointLens) concerns(endpoint discoveryv1.Endpoint) bool {
 	return endpoint.NodeName != nil && *endpoint.NodeName == l.node
 }
 

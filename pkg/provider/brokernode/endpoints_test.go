@@ -240,14 +240,31 @@ func TestEndpointsFollowTheirPods(t *testing.T) {
 		_, err := pods.Create(t.Context(), podAt("unknown", "p3"), metav1.CreateOptions{})
 		return err
 	}, append([]string{"10.0.0.1", "10.0.0.3", "10.0.0.4"}, others...)...)
+}
 
-	before := n.timesEnqueued("web-1")
-	same := podAt("at-p2", "p1")
-	same.Labels["app"] = "b"
-	require.NoError(t, update(same)())
-	require.NoError(t, update(podAt("at-p1", "p1"))())
-	require.Eventually(t, func() bool { return n.timesEnqueued("web-1") == before+1 }, patience, tick,
-		"a change that moves nothing enqueues nothing")
+func TestOnlyReassignedPodsEnqueue(t *testing.T) {
+	renewed := podAt("a", "p1")
+	renewed.UID = "uid-of-another"
+	relabelled := podAt("a", "p1")
+	relabelled.Labels["app"] = "b"
+	for name, tc := range map[string]struct {
+		current  *corev1.Pod
+		enqueues bool
+	}{
+		"it stays where it is":              {relabelled, false},
+		"it runs elsewhere":                 {podAt("a", "p2"), true},
+		"it runs nowhere":                   {podAt("a", ""), true},
+		"another one has taken its name":    {renewed, true},
+		"nothing changed: it was a re-sync": {podAt("a", "p1"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			enqueued := false
+			whenReassigned(cache.ResourceEventHandlerFuncs{
+				UpdateFunc: func(_, _ any) { enqueued = true },
+			}).OnUpdate(podAt("a", "p1"), tc.current)
+			require.Equal(t, tc.enqueues, enqueued)
+		})
+	}
 }
 
 func TestDirectConnectionsNameTheProviders(t *testing.T) {

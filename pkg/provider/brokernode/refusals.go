@@ -72,7 +72,7 @@ func (r *Refusals) tell(ctx context.Context, pod *corev1.Pod, reason, message st
 
 // told says whether the pod has the condition from a time since which it was not assigned anew. Conditions have the
 // precision of a second.
-func told(pod *corev1.Pod, condition corev1.PodCondition) bool { //nolint:gocritic // It is compared by value.
+func told(pod *corev1.Pod, condition corev1.PodCondition) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type != condition.Type {
 			continue

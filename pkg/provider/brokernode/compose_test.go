@@ -1,0 +1,287 @@
+package brokernode_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	metricsfake "k8s.io/metrics/pkg/client/clientset/versioned/fake"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
+	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider"
+)
+
+const (
+	patience = 10 * time.Second
+	tick     = 10 * time.Millisecond
+)
+
+// clusters are a broker's cluster and a provider cluster, between which namespace "ns" is offloaded as "ns-home".
+type clusters struct {
+	t             *testing.T
+	local, remote *fake.Clientset
+	remoteLiqo    *liqofake.Clientset
+}
+
+// start runs the virtual kubelet of the VirtualNode p1-gpu; "too-large" is the name of a pod that the quota refuses.
+func start(t *testing.T) *clusters {
+	t.Helper()
+	namespaceMap := &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "liqo-tenant-p1", Name: "p1", Labels: map[string]string{consts.RemoteClusterID: "p1"},
+		},
+		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
+			"ns": {RemoteNamespace: "ns-home", Phase: offloadingv1beta1.MappingAccepted},
+		}},
+	}
+	c := &clusters{t: t, local: fake.NewClientset(), remote: fake.NewClientset(), remoteLiqo: liqofake.NewSimpleClientset()}
+	c.remoteLiqo.PrependReactor("create", "shadowpods", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		shadow := action.(k8stesting.CreateAction).GetObject().(*offloadingv1beta1.ShadowPod)
+		return shadow.Name == "too-large", nil, kerrors.NewForbidden(
+			schema.GroupResource{Resource: "shadowpods"}, shadow.Name, errors.New("peering cpu quota usage exceeded"))
+	})
+
+	cfg := &provider.Config{
+		Log: testr.New(t), HomeCluster: "home", ForeignCluster: "p1", TenantNamespace: "liqo-tenant-p1",
+		VirtualNode: "p1-gpu", BrokerNode: "liqo-broker",
+		Node: provider.NodeConfig{Name: "p1-gpu", IP: "10.0.0.1"},
+		Reflection: provider.ReflectionConfig{Reflectors: map[resources.ResourceReflected]offloadingv1beta1.ReflectorConfig{
+			resources.Pod: {NumWorkers: 2, Type: offloadingv1beta1.CustomLiqo},
+		}},
+	}
+	before := goleak.IgnoreCurrent()
+	events := record.NewBroadcaster()
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(func() {
+		stop()
+		events.Shutdown()
+		goleak.VerifyNone(t, before)
+	})
+	reflection, err := provider.Compose(cfg, provider.Clients{
+		Local: filtering{c.local}, Remote: c.remote,
+		LocalLiqo: liqofake.NewSimpleClientset(namespaceMap), RemoteLiqo: c.remoteLiqo,
+		RemoteMetrics: metricsfake.NewSimpleClientset().MetricsV1beta1().PodMetricses,
+	}, nil, func() netconfig.View { return netconfig.View{} }, events)
+	require.NoError(t, err)
+	reflection.Start(ctx)
+	return c
+}
+
+// bind makes a pod that is bound to the broker's node, and assigned to a VirtualNode unless that is "".
+func (c *clusters) bind(namespace, name, virtualNode string) {
+	c.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: types.UID("uid-" + name),
+			Labels:      map[string]string{"app": "a", consts.LocalPodLabelKey: consts.LocalPodLabelValue},
+			Annotations: map[string]string{"brokering.liqo.io/decision": "d", "brokering.liqo.io/filter": "true"},
+		},
+		Spec: corev1.PodSpec{NodeName: "liqo-broker", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Ready: true}},
+		},
+	}
+	maps.Copy(pod.Labels, assignment(virtualNode))
+	_, err := c.local.CoreV1().Pods(namespace).Create(c.t.Context(), pod, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+}
+
+func assignment(virtualNode string) map[string]string {
+	if virtualNode == "" {
+		return nil
+	}
+	return map[string]string{"brokering.liqo.io/virtual-node": virtualNode, "brokering.liqo.io/provider": "p1"}
+}
+
+// assign moves a pod.
+func (c *clusters) assign(name, virtualNode string) {
+	c.t.Helper()
+	pod, err := c.local.CoreV1().Pods("ns").Get(c.t.Context(), name, metav1.GetOptions{})
+	require.NoError(c.t, err)
+	maps.Copy(pod.Labels, assignment(virtualNode))
+	_, err = c.local.CoreV1().Pods("ns").Update(c.t.Context(), pod, metav1.UpdateOptions{})
+	require.NoError(c.t, err)
+}
+
+func (c *clusters) shadow(name string) *offloadingv1beta1.ShadowPod {
+	shadow, err := c.remoteLiqo.OffloadingV1beta1().ShadowPods("ns-home").Get(c.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return shadow
+}
+
+func (c *clusters) requireForwarded(name string) *offloadingv1beta1.ShadowPod {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool { return c.shadow(name) != nil }, patience, tick, "%s is forwarded", name)
+	return c.shadow(name)
+}
+
+func (c *clusters) condition(namespace, name string) corev1.PodCondition {
+	pod, err := c.local.CoreV1().Pods(namespace).Get(c.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return corev1.PodCondition{}
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == "brokering.liqo.io/Refused" {
+			condition.LastTransitionTime = metav1.Time{}
+			return condition
+		}
+	}
+	return corev1.PodCondition{}
+}
+
+// TestPodsComeAndGo is one test with one reflection, since a process can have one only.
+func TestPodsComeAndGo(t *testing.T) {
+	c := start(t)
+
+	// What is assigned is forwarded, under Liqo's own node name and without what concerns this cluster only.
+	c.bind("ns", "unassigned", "")
+	c.bind("ns", "others", "p1-cpu")
+	c.bind("ns", "own", "p1-gpu")
+	shadow := c.requireForwarded("own")
+	require.Equal(t, "p1-gpu", shadow.Labels[forge.LiqoOriginClusterNodeName])
+	require.Equal(t, "a", shadow.Labels["app"])
+	require.NotContains(t, shadow.Labels, "brokering.liqo.io/virtual-node")
+	require.NotContains(t, shadow.Labels, "brokering.liqo.io/provider")
+	require.Equal(t, map[string]string{"brokering.liqo.io/filter": "true"}, shadow.Annotations)
+
+	// A pod leaves, and comes back.
+	c.assign("own", "p1-cpu")
+	require.Eventually(t, func() bool { return c.shadow("own") == nil }, patience, tick)
+	c.assign("own", "p1-gpu")
+	c.requireForwarded("own")
+
+	// Another slice of the provider has a ShadowPod of the name: it is left alone, until that slice lets go of the pod.
+	slice := shadow.DeepCopy()
+	slice.Name, slice.ResourceVersion, slice.UID = "others", "", "uid-of-the-slice"
+	slice.Labels[forge.LiqoOriginClusterNodeName] = "p1-cpu"
+	shadows := c.remoteLiqo.OffloadingV1beta1().ShadowPods("ns-home")
+	_, err := shadows.Create(t.Context(), slice, metav1.CreateOptions{})
+	require.NoError(t, err)
+	c.assign("others", "p1-gpu")
+	c.bind("ns", "later", "p1-gpu")
+	c.requireForwarded("later")
+	require.Equal(t, slice.Labels, c.shadow("others").Labels)
+	require.NoError(t, shadows.Delete(t.Context(), "others", metav1.DeleteOptions{}))
+	require.Equal(t, "p1-gpu", c.requireForwarded("others").Labels[forge.LiqoOriginClusterNodeName])
+
+	// What the provider does not take, the broker is told.
+	c.bind("ns", "too-large", "p1-gpu")
+	require.Eventually(t, func() bool { return c.condition("ns", "too-large").Type != "" }, patience, tick)
+	require.Equal(t, corev1.PodCondition{
+		Type: "brokering.liqo.io/Refused", Status: corev1.ConditionTrue, Reason: "Forbidden",
+		Message: `p1-gpu: shadowpods "too-large" is forbidden: peering cpu quota usage exceeded`,
+	}, c.condition("ns", "too-large"))
+
+	// So it is of pods in namespaces that are not offloaded there; Liqo would make this one Failed.
+	c.bind("elsewhere", "running", "p1-gpu")
+	require.Eventually(t, func() bool { return c.condition("elsewhere", "running").Reason == "NamespaceNotOffloaded" }, patience, tick)
+
+	// The others were never touched.
+	require.Nil(t, c.shadow("unassigned"))
+	pod, err := c.local.CoreV1().Pods("elsewhere").Get(t.Context(), "running", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, corev1.PodRunning, pod.Status.Phase)
+}
+
+// filtering makes of a fake, which watches everything and knows no field selectors, a client that filters as the API
+// server does: an object that leaves the selection is reported as deleted.
+type filtering struct{ kubernetes.Interface }
+
+func (filtering) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (f filtering) CoreV1() corev1client.CoreV1Interface { return filteringCore{f.Interface.CoreV1()} }
+
+type filteringCore struct{ corev1client.CoreV1Interface }
+
+func (c filteringCore) Pods(namespace string) corev1client.PodInterface {
+	return filteringPods{c.CoreV1Interface.Pods(namespace)}
+}
+
+type filteringPods struct{ corev1client.PodInterface }
+
+func selects(opts metav1.ListOptions, pod *corev1.Pod) bool {
+	byLabel, errLabel := labels.Parse(opts.LabelSelector)
+	byField, errField := fields.ParseSelector(opts.FieldSelector)
+	return errLabel == nil && errField == nil && byLabel.Matches(labels.Set(pod.Labels)) &&
+		byField.Matches(fields.Set{"spec.nodeName": pod.Spec.NodeName})
+}
+
+func (p filteringPods) List(ctx context.Context, opts metav1.ListOptions) (*corev1.PodList, error) {
+	list, err := p.PodInterface.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	all := list.Items
+	list.Items = nil
+	for i := range all {
+		if selects(opts, &all[i]) {
+			list.Items = append(list.Items, all[i])
+		}
+	}
+	return list, nil
+}
+
+func (p filteringPods) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	all, err := p.PodInterface.Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	selected := &selection{Interface: all, events: make(chan watch.Event), stopped: make(chan struct{})}
+	go selected.run(opts)
+	return selected, nil
+}
+
+// selection is a watch of the objects selected.
+type selection struct {
+	watch.Interface
+	events  chan watch.Event
+	stopped chan struct{}
+	once    sync.Once
+}
+
+func (s *selection) run(opts metav1.ListOptions) {
+	for event := range s.Interface.ResultChan() {
+		if pod, ok := event.Object.(*corev1.Pod); ok && event.Type != watch.Deleted && !selects(opts, pod) {
+			event.Type = watch.Deleted
+		}
+		select {
+		case s.events <- event:
+		case <-s.stopped:
+		}
+	}
+}
+
+func (s *selection) ResultChan() <-chan watch.Event { return s.events }
+
+func (s *selection) Stop() {
+	s.once.Do(func() { close(s.stopped) })
+	s.Interface.Stop()
+}
