@@ -54,7 +54,7 @@ func newBrokerOptions() *brokerOptions {
 	return &brokerOptions{
 		nodeIP: os.Getenv("POD_IP"), podName: os.Getenv("POD_NAME"), namespace: os.Getenv("POD_NAMESPACE"),
 		nodeName: "liqo-broker", listenPort: 10250,
-		certificateType: string(kubeletapi.CertificateSelfSigned), certDir: "/tmp/certs",
+		certificateType: string(kubeletapi.CertificateKubelet), certDir: "/tmp/certs",
 		kubeletAuthorizationMode: string(kubeletapi.AuthorizationWebhook),
 		leaseDuration:            15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second,
 		nodeLeaseDuration: 40 * time.Second,
@@ -102,7 +102,7 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 
 	f.Uint16Var(&o.listenPort, "listen-port", o.listenPort, "The port of the kubelet API")
 	f.StringVar(&o.certificateType, "certificate-type", o.certificateType,
-		"Who signs the certificate of the kubelet API: self-signed, kubelet or aws")
+		"Who signs the certificate of the kubelet API: kubelet (the cluster), aws or self-signed")
 	f.StringVar(&o.certDir, "cert-dir", o.certDir, "The directory where a signed certificate is kept")
 	f.StringVar(&o.clientCAFile, "client-ca-file", o.clientCAFile,
 		"The CA of the client certificates accepted by the kubelet API; by default the one that the API server publishes")
@@ -207,8 +207,11 @@ func (o *brokerOptions) validateLimits(f *faults) {
 		flag  string
 		value float64
 	}{
-		{"--moves-per-second", o.movesPerSecond}, {"--moves-burst", float64(o.movesBurst)}, {"--workers", float64(o.workers)},
-		{"--client-qps", float64(o.qps)}, {"--client-max-burst", float64(o.burst)},
+		{"--moves-per-second", o.movesPerSecond},
+		{"--moves-burst", float64(o.movesBurst)},
+		{"--workers", float64(o.workers)},
+		{"--client-qps", float64(o.qps)},
+		{"--client-max-burst", float64(o.burst)},
 	} {
 		if limit.value <= 0 {
 			f.add(fmt.Sprintf("%s=%v", limit.flag, limit.value), "use a number above 0")

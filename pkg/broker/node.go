@@ -177,11 +177,11 @@ func (n *brokerNode) forge(before *corev1.Node) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: n.cfg.NodeName,
 			Labels: map[string]string{
-				v1alpha1.BrokerNodeLabel:      "true",
-				consts.TypeLabel:              consts.TypeNode,
-				corev1.LabelHostname:          n.cfg.NodeName,
-				corev1.LabelOSStable:          "linux",
-				corev1.LabelArchStable:        runtime.GOARCH,
+				v1alpha1.BrokerNodeLabel: "true",
+				consts.TypeLabel:         consts.TypeNode,
+				corev1.LabelHostname:     n.cfg.NodeName,
+				corev1.LabelOSStable:     "linux",
+				corev1.LabelArchStable:   runtime.GOARCH,
 				"node.kubernetes.io/exclude-from-external-load-balancers": "true",
 			},
 		},

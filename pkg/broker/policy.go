@@ -130,7 +130,9 @@ func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 }
 
 // consumerOf is the id of the cluster that the pods of a namespace come from; "" is this one.
-func consumerOf(namespace *corev1.Namespace) string { return namespace.Labels["liqo.io/remote-cluster-id"] }
+func consumerOf(namespace *corev1.Namespace) string {
+	return namespace.Labels["liqo.io/remote-cluster-id"]
+}
 
 // compile turns a policy into what the scheduler understands. All that is wrong is in the error.
 func (b *Broker) compile(policy *v1alpha1.PlacementPolicy) (*scheduler.Policy, error) {

@@ -57,7 +57,7 @@ func (b *Broker) reconcileProvider(ctx context.Context, id string) (ctrl.Result,
 			b.log.Error(err, "Cannot connect to a provider", "provider", id)
 		}
 	}
-	b.prober.watch(targets)
+	b.prober.watch(targets) //nolint:contextcheck // The probes outlive this reconciliation.
 
 	// 4. What the rest of the API says of it.
 	network, err := b.networkReady(ctx, id)

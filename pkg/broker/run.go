@@ -130,6 +130,7 @@ func managerOptions(cfg *Config, scheme *runtime.Scheme) ctrl.Options {
 		// Ours are served on a registry of our own; controller-runtime's queues and latencies join them there.
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: ifEmpty(cfg.HealthAddress, "0"),
+		LivenessEndpointName:   "/livez",
 	}
 }
 
@@ -195,18 +196,20 @@ func (b *Broker) lead(ctx context.Context) error {
 	group.Go(func() error {
 		pods := podAPI{broker: b}
 		return kubeletapi.Run(ctx, kubeletapi.Config{
-			Log:               b.log.WithName("kubelet-api"),
-			NodeName:          b.cfg.NodeName,
-			NodeIP:            b.cfg.NodeIP,
-			TenantNamespace:   b.cfg.Namespace,
-			Port:              b.cfg.Kubelet.Port,
-			CertificateType:   b.cfg.Kubelet.CertificateType,
-			CertDir:           b.cfg.Kubelet.CertDir,
-			ClientCAFile:      b.cfg.Kubelet.ClientCAFile,
-			AuthorizationMode: b.cfg.Kubelet.AuthorizationMode,
-			Local:             b.node.kube,
-			Pods:              pods,
-			Scrape:            pods.scrape,
+			Log:             b.log.WithName("kubelet-api"),
+			NodeName:        b.cfg.NodeName,
+			NodeIP:          b.cfg.NodeIP,
+			TenantNamespace: b.cfg.Namespace,
+			Port:            b.cfg.Kubelet.Port,
+			CertificateType: b.cfg.Kubelet.CertificateType,
+			CertDir:         b.cfg.Kubelet.CertDir,
+
+			ApproveCertificate: true,
+			ClientCAFile:       b.cfg.Kubelet.ClientCAFile,
+			AuthorizationMode:  b.cfg.Kubelet.AuthorizationMode,
+			Local:              b.node.kube,
+			Pods:               pods,
+			Scrape:             pods.scrape,
 		})
 	})
 	return group.Wait()

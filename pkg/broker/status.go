@@ -47,8 +47,10 @@ func readiness(p *providerBelief, network bool) []metav1.Condition {
 	case !p.looked:
 		reachable.Status, reachable.Reason = metav1.ConditionUnknown, reasonUnknown
 	}
-	kubelet := metav1.Condition{Type: v1alpha1.ProviderKubeletReady, Status: metav1.ConditionFalse, Reason: reasonLeaseLost,
-		Message: "no virtual kubelet holds a live lease"}
+	kubelet := metav1.Condition{
+		Type: v1alpha1.ProviderKubeletReady, Status: metav1.ConditionFalse, Reason: reasonLeaseLost,
+		Message: "no virtual kubelet holds a live lease",
+	}
 	switch {
 	case !p.looked:
 		kubelet.Status, kubelet.Reason, kubelet.Message = metav1.ConditionUnknown, reasonUnknown, ""
@@ -106,7 +108,7 @@ func (b *Broker) writeStatus(ctx context.Context, pc *v1alpha1.ProviderCluster,
 	b.metrics.provider(pc.Name, &status)
 
 	if wait > 0 {
-		return wait, nil
+		return min(wait, b.cfg.Times.StatusInterval), nil
 	}
 	updated := pc.DeepCopy()
 	updated.Status = status
@@ -141,10 +143,10 @@ func (b *Broker) statusLocked(pc *v1alpha1.ProviderCluster, p *providerBelief,
 		assigned, pods := b.core.state.Assigned(vn.Name)
 		hard := scheduler.FromResourceList(vn.Spec.ResourceQuota.Hard)
 		status.VirtualNodes = append(status.VirtualNodes, v1alpha1.VirtualNodeStatus{
-			Name: vn.Name, Ready: p.last.kubelets[vn.Name], Pods: int32(pods), //nolint:gosec // Pods are few.
+			Name: vn.Name, Ready: p.last.kubelets[vn.Name], Pods: int32(pods),
 			Resources: resourcesOf(hard, assigned),
 		})
-		status.Pods += int32(pods) //nolint:gosec // Pods are few.
+		status.Pods += int32(pods)
 		add(sum, assigned)
 		add(granted, hard)
 	}

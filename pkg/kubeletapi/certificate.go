@@ -76,9 +76,13 @@ func newSigned(cfg Config, signer string, ip net.IP) (*signed, error) {
 		return nil, fmt.Errorf("--cert-dir: %w", err)
 	}
 	request := template(cfg.NodeName, "system:nodes", ip)
+	local := cfg.Local
+	if cfg.ApproveCertificate {
+		local = approving{local}
+	}
 	manager, err := certificate.NewManager(&certificate.Config{
 		Name:             "kubelet-serving",
-		ClientsetFn:      func(*tls.Certificate) (kubernetes.Interface, error) { return cfg.Local, nil },
+		ClientsetFn:      func(*tls.Certificate) (kubernetes.Interface, error) { return local, nil },
 		GetTemplate:      func() *x509.CertificateRequest { return request },
 		SignerName:       signer,
 		CertificateStore: store,

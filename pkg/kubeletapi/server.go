@@ -32,6 +32,10 @@ type Config struct {
 	// CertDir is where the certificates of the types kubelet and aws are kept over a restart of the container.
 	CertDir string
 
+	// ApproveCertificate has this process approve its own requests for a certificate, which nobody else does unless it
+	// runs in a tenant namespace of Liqo.
+	ApproveCertificate bool
+
 	// ClientCAFile is the CA of the callers' client certificates; by default, the one that the API server publishes
 	// in the ConfigMap kube-system/extension-apiserver-authentication.
 	ClientCAFile      string
