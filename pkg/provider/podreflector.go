@@ -86,11 +86,11 @@ func (pr *podReflector) StopNamespace(local, remote string) {
 }
 
 func (pr *podReflector) newFallback(opts *options.ReflectorOpts) manager.FallbackReflector {
-	var fallback manager.FallbackReflector = pr.NewFallback(opts)
+	fallback := &retryingFallback{FallbackReflector: pr.NewFallback(opts), retries: pr.retries}
 	if pr.broker != nil {
-		fallback = pr.broker.refusals.Fallback(fallback, pr.localPods)
+		fallback.FallbackReflector = pr.broker.refusals.Fallback(fallback.FallbackReflector, pr.localPods)
 	}
-	return &retryingFallback{FallbackReflector: fallback, retries: pr.retries}
+	return fallback
 }
 
 func (pr *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.NamespacedReflector {
