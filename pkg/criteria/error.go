@@ -18,6 +18,8 @@ type Error struct {
 	Line, Column int
 	// Problem says what is wrong, Remedy what to do about it.
 	Problem, Remedy string
+	// TooCostly says that it was stopped, at MaxCost.
+	TooCostly bool
 }
 
 // maxQuoted is how many runes of an expression an error quotes.

@@ -39,38 +39,38 @@ func variables() *Variables {
 
 func TestFilter(t *testing.T) {
 	for expression, want := range map[string]bool{
-		"provider.id == 'q1'":                                                               true,
-		"provider.attributes['region'] == 'eu'":                                             true,
-		"provider.attributes.region in ['us', 'asia']":                                      false,
-		"'gpu' in provider.attributes":                                                      false,
-		"has(provider.labels.version)":                                                      true,
-		"provider.labels[?'none'].orValue('x') == 'x'":                                      true,
-		"provider.labels.size() == 2":                                                       true,
-		"provider.labels.all(k, k.size() > 3)":                                              true,
-		"provider.resources.free['cpu'] > 5":                                                true,
-		"provider.resources.free['cpu'] * 2.0 > 11.0":                                       false,
-		"'nvidia.com/gpu' in provider.resources.free":                                       false,
-		"has(provider.resources.granted.memory)":                                            true,
-		"provider.resources.assigned.pods == 7.0":                                           true,
-		"provider.resources.granted.size() == 2":                                            true,
-		"provider.resources.free.exists(r, r == 'cpu')":                                     true,
-		"provider.resources.free == provider.resources.free":                                true,
-		"provider.resources.free['memory'] >= quantity('12Gi').asApproximateFloat()":        true,
-		"has(provider.kpis.uptime24h) && provider.kpis.uptime24h > 0.9":                     true,
-		"has(provider.kpis.failureRate)":                                                    false,
-		"!has(provider.kpis.failureRate) || provider.kpis.failureRate < 0.1":                true,
-		"provider.kpis.latencyMilliseconds < 20":                                            true,
-		"pod.namespace == 'team' && pod.name.startsWith('web') && pod.consumer == 'c1'":     true,
-		"pod.labels['app'] == 'web'":                                                        true,
-		"pod.requests['cpu'] < 1":                                                           true,
-		"cidr(provider.attributes.cidr).containsIP(pod.annotations.note)":                   true,
-		"semver(provider.labels.version).isGreaterThan(semver('1.34.0'))":                   true,
-		"provider.labels['topology.kubernetes.io/zone'].find('[0-9]+') == '1'":              true,
-		"url('https://' + provider.id).getHost() == 'q1'":                                   true,
-		"[1, 2, 3].sum() == 6 && sets.contains(['eu', 'us'], [provider.attributes.region])": true,
-		"dyn(provider).id == 'q1' && has(dyn(provider).kpis)":                               true,
-		"provider == provider && type(pod) != type(provider)":                               true,
-		"double(provider.attributes['price']) < 0.2":                                        true,
+		"provider.id == 'q1'":                                                           true,
+		"provider.attributes['region'] == 'eu'":                                         true,
+		"provider.attributes.region in ['us', 'asia']":                                  false,
+		"'gpu' in provider.attributes":                                                  false,
+		"has(provider.labels.version)":                                                  true,
+		"provider.labels[?'none'].orValue('x') == 'x'":                                  true,
+		"provider.labels.size() == 2":                                                   true,
+		"provider.labels.all(k, k.size() > 3)":                                          true,
+		"provider.resources.free['cpu'] > 5":                                            true,
+		"provider.resources.free['cpu'] * 2.0 > 11.0":                                   false,
+		"'nvidia.com/gpu' in provider.resources.free":                                   false,
+		"has(provider.resources.granted.memory)":                                        true,
+		"provider.resources.assigned.pods == 7.0":                                       true,
+		"provider.resources.granted.size() == 2":                                        true,
+		"provider.resources.free.exists(r, r == 'cpu')":                                 true,
+		"provider.resources.free == provider.resources.free":                            true,
+		"provider.resources.free['memory'] >= quantity('12Gi').asApproximateFloat()":    true,
+		"has(provider.kpis.uptime24h) && provider.kpis.uptime24h > 0.9":                 true,
+		"has(provider.kpis.failureRate)":                                                false,
+		"!has(provider.kpis.failureRate) || provider.kpis.failureRate < 0.1":            true,
+		"provider.kpis.latencyMilliseconds < 20":                                        true,
+		"pod.namespace == 'team' && pod.name.startsWith('web') && pod.consumer == 'c1'": true,
+		"pod.labels['app'] == 'web'":                                                    true,
+		"pod.requests['cpu'] < 1":                                                       true,
+		"cidr(provider.attributes.cidr).containsIP(pod.annotations.note)":               true,
+		"semver(provider.labels.version).isGreaterThan(semver('1.34.0'))":               true,
+		"provider.labels['topology.kubernetes.io/zone'].find('[0-9]+') == '1'":          true,
+		"url('https://' + provider.id).getHost() == 'q1'":                               true,
+		"[1, 2, 3].sum() == 6 && provider.attributes.region.upperAscii() == 'EU'":       true,
+		"dyn(provider).id == 'q1' && has(dyn(provider).kpis)":                           true,
+		"provider == provider && type(pod) != type(provider)":                           true,
+		"double(provider.attributes['price']) < 0.2":                                    true,
 	} {
 		t.Run(expression, func(t *testing.T) {
 			p, err := NewFilter(expression)
@@ -120,7 +120,8 @@ func TestWhatDoesNotCompile(t *testing.T) {
 			NewFilter, "provider.id == 'x' &&\n provider.kpis.latency < 3.0", []string{"2:15", "latencyMilliseconds"},
 		},
 		"an unknown variable": {
-			NewFilter, "region == eu", []string{"1:1", "undeclared reference", "and 1 more", "the variables are provider and pod"},
+			NewFilter, "region == eu",
+			[]string{"1:1", "undeclared reference", "and 1 more", "the variables are provider and pod"},
 		},
 		"a filter that is a text": {NewFilter, "provider.id", []string{"it gives a string", "a filter must give a bool"}},
 		"a filter that may be anything": {
@@ -134,7 +135,12 @@ func TestWhatDoesNotCompile(t *testing.T) {
 			NewFilter, strings.Repeat(" ", MaxLength) + "true", []string{"it has 4100 bytes, more than 4096", "shorten it"},
 		},
 		"a bad regular expression": {NewFilter, "provider.id.matches('(')", []string{"invalid matches argument"}},
-		"nothing":                  {NewFilter, "", []string{"Syntax error"}},
+		"a text that may grow": {
+			NewFilter, "provider.id.replace('q', 'qqq') == ''", []string{"1:20", "replace is not available", "split"},
+		},
+		"a list of any length": {NewFilter, "lists.range(1000000000).size() > 0", []string{"undeclared reference"}},
+		"a format":             {NewFilter, "'%.1000000f'.format([1.0]) == ''", []string{"undeclared reference"}},
+		"nothing":              {NewFilter, "", []string{"Syntax error"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := tc.compile(tc.expression)
@@ -164,8 +170,9 @@ func TestWhatFailsWhileItRuns(t *testing.T) {
 		"an unknown KPI by way of dyn": {
 			"dyn(provider).kpis.failureRate < 0.1", "failureRate is unknown", "has(provider.kpis",
 		},
-		"a division by zero":      {"1 / (provider.id.size() - 2) > 0", "division by zero", ""},
-		"one that costs too much": {nested, "cost limit exceeded", "leave out loops within loops"},
+		"a division by zero":           {"1 / (provider.id.size() - 2) > 0", "division by zero", ""},
+		"a provider of its own making": {"brokering.Provider{id: 'x'}.id == 'x'", "unknown type", ""},
+		"one that costs too much":      {nested, "cost limit exceeded", "leave out loops within loops"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := NewFilter(tc.expression)
@@ -178,6 +185,7 @@ func TestWhatFailsWhileItRuns(t *testing.T) {
 			var fault *Error
 			require.True(t, errors.As(err, &fault))
 			require.Equal(t, tc.expression, fault.Expression)
+			require.Equal(t, name == "one that costs too much", fault.TooCostly)
 		})
 	}
 	p, err := NewScore("double('NaN')")
@@ -217,5 +225,18 @@ func BenchmarkFilter(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkMaxCost measures how long an expression runs until it is stopped.
+func BenchmarkMaxCost(b *testing.B) {
+	p, err := NewFilter("'x'.matches('" + strings.Repeat("(a|b)+", 600) + "') || [1, 2, 3, 4, 5, 6, 7, 8, 9].all(a, " +
+		"[1, 2, 3, 4, 5, 6, 7, 8, 9].all(b, [1, 2, 3, 4, 5, 6, 7, 8, 9].all(c, a + b + c >= 0)))")
+	require.NoError(b, err)
+	v := variables()
+	for b.Loop() {
+		if _, err := p.Filter(v); err == nil {
+			b.Fatal("it was not stopped")
+		}
 	}
 }

@@ -141,15 +141,30 @@ func (a amounts) Contains(name ref.Val) ref.Val {
 	return types.Bool(found)
 }
 
-func (a amounts) ConvertToNative(to reflect.Type) (any, error) { return a.whole().ConvertToNative(to) }
-func (a amounts) ConvertToType(to ref.Type) ref.Val            { return a.whole().ConvertToType(to) }
-func (a amounts) Equal(other ref.Val) ref.Val                  { return a.whole().Equal(other) }
-func (a amounts) Iterator() traits.Iterator                    { return a.whole().Iterator() }
-func (a amounts) Size() ref.Val                                { return a.whole().Size() }
-func (a amounts) Type() ref.Type                               { return types.MapType }
-func (a amounts) Value() any                                   { return a.All() }
+// ConvertToNative is that of the map.
+func (a amounts) ConvertToNative(to reflect.Type) (any, error) {
+	return a.whole().ConvertToNative(to)
+}
 
-// provider of types adds the schemas to those that CEL and its libraries know.
+// ConvertToType is that of the map.
+func (a amounts) ConvertToType(to ref.Type) ref.Val { return a.whole().ConvertToType(to) }
+
+// Equal compares the amounts.
+func (a amounts) Equal(other ref.Val) ref.Val { return a.whole().Equal(other) }
+
+// Iterator goes over the names.
+func (a amounts) Iterator() traits.Iterator { return a.whole().Iterator() }
+
+// Size returns how many there are.
+func (a amounts) Size() ref.Val { return a.whole().Size() }
+
+// Type returns the type of maps.
+func (a amounts) Type() ref.Type { return types.MapType }
+
+// Value returns the Go map.
+func (a amounts) Value() any { return a.All() }
+
+// typeProvider adds the schemas to those that CEL and its libraries know.
 type typeProvider struct{ types.Provider }
 
 func schemaOf(name string) *schema {

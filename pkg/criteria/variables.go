@@ -34,6 +34,10 @@ const (
 	FailureRate         = "failureRate"
 )
 
+// MaxText is how many bytes of one text an expression should get to see: the work of a regular expression, which no
+// cost stops midway, grows with it. Labels are shorter; annotations need not be.
+const MaxText = 1024
+
 // Pod is what the variable pod is made of. It is read while expressions run, not before.
 type Pod struct {
 	Namespace, Name, Consumer string

@@ -8,7 +8,7 @@ import (
 var ErrExpression = criteria.ErrExpression
 
 // Decision is what State.Decide found. It owns its memory and can be given to Decide again, which overwrites
-// everything, Verdicts and their Scores included; the zero Decision is ready for use.
+// everything, Verdicts and their Scores included; a copy shares that memory. The zero Decision is ready for use.
 type Decision struct {
 	// Provider is the id of the provider chosen, VirtualNode its slice; "" when nothing fits.
 	Provider, VirtualNode string

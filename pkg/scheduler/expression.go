@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"errors"
+	"maps"
 	"math"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
@@ -18,7 +20,14 @@ const (
 type trial struct {
 	asked, failed int
 	first         error
+	// stopped counts on how many it cost too much, last is how on the last of them.
+	stopped int
+	last    error
 }
+
+// maxStopped is on how many providers an expression may cost too much. Then it is asked no more, and has failed on the
+// others as well: nobody holds up decisions for long by an expression.
+const maxStopped = 3
 
 // failure returns the error of an expression that failed wherever it was asked.
 func (c *cycle) failure() error {
@@ -41,9 +50,22 @@ func (c *cycle) beginCriteria() {
 	c.requestsVariable.requests = c.requests
 	*c.podVariable = criteria.Pod{
 		Namespace: c.pod.Namespace, Name: c.pod.Name, Consumer: c.pod.Consumer,
-		Labels: c.pod.Labels, Annotations: c.pod.Annotations,
+		Labels: shortOnes(c.pod.Labels), Annotations: shortOnes(c.pod.Annotations),
 		Requests: &c.requestsVariable,
 	}
+}
+
+// shortOnes leaves out texts of more than criteria.MaxText bytes.
+func shortOnes(texts map[string]string) map[string]string {
+	isLong := func(_, text string) bool { return len(text) > criteria.MaxText }
+	for key, text := range texts {
+		if isLong(key, text) {
+			short := maps.Clone(texts)
+			maps.DeleteFunc(short, isLong)
+			return short
+		}
+	}
+	return texts
 }
 
 // filterCriteria says whether the policy's filter and the pod's own keep the provider, and asks for the policy's
@@ -58,6 +80,9 @@ func (c *cycle) filterCriteria(p *provider, verdict *Verdict) bool {
 	if c.weights[pluginExpression] == 0 {
 		return true
 	}
+	if c.trials[trialScore].stopped == maxStopped {
+		return c.tried(trialScore, c.trials[trialScore].last, verdict)
+	}
 	c.variables.SetProvider(p.variable)
 	value, err := c.policy.Score.Score(c.variables)
 	c.expression = points(math.Round(value * 1000))
@@ -67,6 +92,9 @@ func (c *cycle) filterCriteria(p *provider, verdict *Verdict) bool {
 func (c *cycle) keeps(which int, filter *criteria.Program, reason Filter, p *provider, verdict *Verdict) bool {
 	if filter == nil {
 		return true
+	}
+	if c.trials[which].stopped == maxStopped {
+		return c.tried(which, c.trials[which].last, verdict)
 	}
 	c.variables.SetProvider(p.variable)
 	keep, err := filter.Filter(c.variables)
@@ -89,6 +117,10 @@ func (c *cycle) tried(which int, err error, verdict *Verdict) bool {
 	t.failed++
 	if t.first == nil {
 		t.first = err
+	}
+	var fault *criteria.Error
+	if t.stopped < maxStopped && errors.As(err, &fault) && fault.TooCostly {
+		t.stopped, t.last = t.stopped+1, err
 	}
 	verdict.Filter, verdict.Detail, verdict.VirtualNode = Failed, err.Error(), ""
 	return false

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -233,4 +234,26 @@ func TestAFailedExpressionIsAnErrorWhenItFailsEverywhere(t *testing.T) {
 
 	d = decide(stateOf(ready("q", func(p *Provider) { p.Enabled = false })), asking(), policy)
 	require.NoError(t, d.Err, "it was asked nowhere")
+}
+
+func TestACostlyExpressionIsGivenUp(t *testing.T) {
+	costly := filterOf(t, "provider.id < 'd' && [1, 2, 3, 4, 5, 6, 7, 8, 9].all(a, [1, 2, 3, 4, 5, 6, 7, 8, 9].all(b, "+
+		"[1, 2, 3, 4, 5, 6, 7, 8, 9].all(c, a + b + c > 0)))")
+	d := decide(stateOf(ready("a"), ready("b"), ready("x"), ready("c"), ready("y")), asking(), &Policy{Filter: costly})
+	var filters []Filter
+	for _, v := range d.Verdicts {
+		filters = append(filters, v.Filter)
+	}
+	require.Equal(t, []Filter{Failed, Failed, Failed, Failed, Failed}, filters, "y would be kept out, but is not asked")
+	require.ErrorIs(t, d.Err, ErrExpression)
+	require.ErrorContains(t, d.Err, "cost limit exceeded")
+}
+
+func TestLongAnnotationsAreNotSeen(t *testing.T) {
+	pod := asking(func(p *Pod) {
+		p.Annotations = map[string]string{"long": strings.Repeat("x", 1025), "short": strings.Repeat("x", 1024)}
+	})
+	policy := &Policy{Filter: filterOf(t, "'short' in pod.annotations && !('long' in pod.annotations)")}
+	require.Equal(t, "q", decide(stateOf(ready("q")), pod, policy).Provider)
+	require.Len(t, pod.Annotations, 2)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -272,6 +273,24 @@ func TestContributionsAddUp(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestDecisionsDoNotWriteTheState(t *testing.T) {
+	s := stateOf(ready("q", labels("zone", "a")), ready("r"))
+	place(s, "r", 2)
+	policy := &Policy{
+		Filter: filterOf(t, "provider.resources.free.size() > 1"), Spread: &Spread{TopologyKey: "zone"},
+	}
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			var d Decision
+			for range 20 {
+				s.Decide(now, asking(app, func(p *Pod) { p.Requests[gpu+"s"] = 0 }), policy, &d)
+			}
+		})
+	}
+	wait.Wait()
 }
 
 func TestADecisionAllocatesNothing(t *testing.T) {
