@@ -14,8 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
-
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 )
 
 // Broker is the leader at work.
@@ -30,7 +28,7 @@ type Broker struct {
 	prober      *prober
 	node        *brokerNode
 	metrics     *metrics
-	programs    *criteria.Cache
+	policies    *policies
 
 	podQueue, providerQueue queue
 	// wake has an element when the pods that wait for room are to be tried again.

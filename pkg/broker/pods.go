@@ -78,11 +78,7 @@ func (b *Broker) recall(ctx context.Context) error {
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		at := pod.Labels[v1alpha1.VirtualNodeLabel]
-		if at == "" {
-			at = pod.Annotations[v1alpha1.MovingFromAnnotation]
-		}
-		if at != "" && !terminal(pod) {
+		if at := placeOf(pod); at != "" && !terminal(pod) {
 			b.core.assigned(pod, at)
 		}
 	}
@@ -107,7 +103,7 @@ func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) 
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	asked, err := b.criteriaOf(ctx, pod, namespace)
+	asked, err := b.policies.criteriaOf(ctx, pod, namespace)
 	if err != nil && !errors.Is(err, errCriteria) {
 		return ctrl.Result{}, err
 	}
@@ -190,7 +186,7 @@ func (b *Broker) overlap(ctx context.Context, pod *corev1.Pod, leaving string, s
 	if err != nil {
 		return 0, err
 	}
-	asked, err := b.criteriaOf(ctx, pod, namespace)
+	asked, err := b.policies.criteriaOf(ctx, pod, namespace)
 	if err != nil && !errors.Is(err, errCriteria) {
 		return 0, err
 	}
@@ -247,7 +243,7 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	asked, err := b.criteriaOf(ctx, pod, namespace)
+	asked, err := b.policies.criteriaOf(ctx, pod, namespace)
 	if errors.Is(err, errCriteria) {
 		b.metrics.decided("invalid_criteria", "", time.Since(began))
 		return ctrl.Result{}, b.explain(ctx, pod, "InvalidCriteria", err.Error())
@@ -257,12 +253,7 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 	}
 
 	var d scheduler.Decision
-	decidable := &scheduler.Pod{
-		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Consumer: consumerOf(namespace),
-		Labels: pod.Labels, Annotations: pod.Annotations, App: appOf(pod),
-		Requests: scheduler.PodRequests(&pod.Spec), Expression: asked.filter,
-	}
-	b.core.decide(b.now(), decidable, asked.policy, &d)
+	b.core.decide(b.now(), decidable(pod, namespace, asked.filter), asked.policy, &d)
 	switch {
 	case d.Err != nil:
 		b.metrics.decided("invalid_criteria", "", time.Since(began))

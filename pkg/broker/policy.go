@@ -34,19 +34,25 @@ type criteriaFor struct {
 // errCriteria says that what a pod or its policy asks for cannot be understood. The pod stays unassigned.
 var errCriteria = errors.New("invalid criteria")
 
+// policies reads PlacementPolicies and the annotations of pods.
+type policies struct {
+	client   client.Reader
+	programs *criteria.Cache
+	// defaults are the rules where nobody says otherwise.
+	defaults rules
+}
+
 // criteriaOf reads what a pod and its policy ask for. The error is an errCriteria, or one of the API; the rules are
 // valid even then.
-func (b *Broker) criteriaOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (criteriaFor, error) {
-	c := criteriaFor{rules: rules{
-		failover: v1alpha1.FailoverMove, failoverAfter: b.cfg.Times.FailoverAfter, pendingTimeout: b.cfg.Times.PendingTimeout,
-	}}
-	policy, err := b.policyOf(ctx, pod, namespace)
+func (p *policies) criteriaOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (criteriaFor, error) {
+	c := criteriaFor{rules: p.defaults}
+	policy, err := p.policyOf(ctx, pod, namespace)
 	if err != nil {
 		return c, err
 	}
 	if policy != nil {
 		applyRules(&c.rules, &policy.Spec)
-		if c.policy, err = b.compile(policy); err != nil {
+		if c.policy, err = p.compile(policy); err != nil {
 			return c, fmt.Errorf("%w: PlacementPolicy %s: %w", errCriteria, policy.Name, err)
 		}
 	}
@@ -60,7 +66,7 @@ func (b *Broker) criteriaOf(ctx context.Context, pod *corev1.Pod, namespace *cor
 		return c, fmt.Errorf("%w: annotation %s=%q: use Move or Never", errCriteria, v1alpha1.FailoverAnnotation, mode)
 	}
 	if expression := pod.Annotations[v1alpha1.FilterAnnotation]; expression != "" {
-		if c.filter, err = b.programs.Filter(expression); err != nil {
+		if c.filter, err = p.programs.Filter(expression); err != nil {
 			return c, fmt.Errorf("%w: annotation %s: %w", errCriteria, v1alpha1.FilterAnnotation, err)
 		}
 	}
@@ -80,10 +86,10 @@ func applyRules(r *rules, spec *v1alpha1.PlacementPolicySpec) {
 }
 
 // policyOf finds the policy for a pod: the one it names, else the first that matches; nil if none does.
-func (b *Broker) policyOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (*v1alpha1.PlacementPolicy, error) {
+func (p *policies) policyOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (*v1alpha1.PlacementPolicy, error) {
 	if name := pod.Annotations[v1alpha1.PolicyAnnotation]; name != "" {
 		var policy v1alpha1.PlacementPolicy
-		err := b.client.Get(ctx, client.ObjectKey{Name: name}, &policy)
+		err := p.client.Get(ctx, client.ObjectKey{Name: name}, &policy)
 		if kerrors.IsNotFound(err) {
 			return nil, fmt.Errorf("%w: annotation %s: there is no PlacementPolicy %q", errCriteria, v1alpha1.PolicyAnnotation, name)
 		}
@@ -94,7 +100,7 @@ func (b *Broker) policyOf(ctx context.Context, pod *corev1.Pod, namespace *corev
 		return &policy, err
 	}
 	var list v1alpha1.PlacementPolicyList
-	if err := b.client.List(ctx, &list); err != nil {
+	if err := p.client.List(ctx, &list); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(list.Items, func(x, y v1alpha1.PlacementPolicy) int {
@@ -135,7 +141,7 @@ func consumerOf(namespace *corev1.Namespace) string {
 }
 
 // compile turns a policy into what the scheduler understands. All that is wrong is in the error.
-func (b *Broker) compile(policy *v1alpha1.PlacementPolicy) (*scheduler.Policy, error) {
+func (p *policies) compile(policy *v1alpha1.PlacementPolicy) (*scheduler.Policy, error) {
 	spec := &policy.Spec
 	compiled := &scheduler.Policy{Name: policy.Name}
 	var errs []error
@@ -143,11 +149,11 @@ func (b *Broker) compile(policy *v1alpha1.PlacementPolicy) (*scheduler.Policy, e
 		compiled.Selected = sets.New(spec.Providers...)
 	}
 	if spec.Filter != "" {
-		program, err := b.programs.Filter(spec.Filter)
+		program, err := p.programs.Filter(spec.Filter)
 		compiled.Filter, errs = program, append(errs, named("spec.filter", err))
 	}
 	if spec.Score != "" {
-		program, err := b.programs.Score(spec.Score)
+		program, err := p.programs.Score(spec.Score)
 		compiled.Score, errs = program, append(errs, named("spec.score", err))
 	}
 	for _, w := range spec.Weights {
@@ -183,7 +189,7 @@ func (b *Broker) reconcilePolicy(ctx context.Context, name string) (ctrl.Result,
 	}
 	updated := policy.DeepCopy()
 	valid, reason, message := metav1.ConditionTrue, "Valid", ""
-	if _, err := b.compile(&policy); err != nil {
+	if _, err := b.policies.compile(&policy); err != nil {
 		valid, reason, message = metav1.ConditionFalse, "Invalid", strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 	conditionChanged(&updated.Status.Conditions, v1alpha1.PolicyValid, valid, reason, message, policy.Generation)
@@ -222,7 +228,7 @@ func (b *Broker) countPods(ctx context.Context, policy string) (int32, error) {
 		if err := b.client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, &namespace); err != nil {
 			continue // It is going away.
 		}
-		if found, err := b.policyOf(ctx, pod, &namespace); err == nil && found != nil && found.Name == policy {
+		if found, err := b.policies.policyOf(ctx, pod, &namespace); err == nil && found != nil && found.Name == policy {
 			n++
 		}
 	}

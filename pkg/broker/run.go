@@ -51,7 +51,7 @@ const leaseName = "liqo-broker"
 // Run is the broker. It returns nil once ctx has ended and everything has stopped, the lease given back; any other end
 // is an error, losing the lease included.
 func Run(ctx context.Context, cfg Config) error {
-	scheme, err := newScheme()
+	scheme, err := NewScheme()
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,8 @@ func Run(ctx context.Context, cfg Config) error {
 	return group.Wait()
 }
 
-func newScheme() (*runtime.Scheme, error) {
+// NewScheme knows every kind of object that the broker reads or writes.
+func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, offloadingv1beta1.AddToScheme, liqov1beta1.AddToScheme,
@@ -159,10 +160,12 @@ func newBroker(ctx context.Context, cfg Config, mgr manager.Manager) (*Broker, e
 		core:        newCore(),
 		connections: newConnections(kube, identities, cfg.Times.RequestTimeout),
 		metrics:     newMetrics(),
-		programs:    criteria.NewCache(programs),
-		wake:        make(chan struct{}, 1),
-		moves:       rate.NewLimiter(rate.Limit(cfg.MovesPerSecond), cfg.MovesBurst),
-		goneChecks:  workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstGoneCheck, lastGoneCheck),
+		policies: &policies{client: mgr.GetClient(), programs: criteria.NewCache(programs), defaults: rules{
+			failover: v1alpha1.FailoverMove, failoverAfter: cfg.Times.FailoverAfter, pendingTimeout: cfg.Times.PendingTimeout,
+		}},
+		wake:       make(chan struct{}, 1),
+		moves:      rate.NewLimiter(rate.Limit(cfg.MovesPerSecond), cfg.MovesBurst),
+		goneChecks: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstGoneCheck, lastGoneCheck),
 	}
 	b.prober = newProber(kube, b.connections, cfg.Times, b.report)
 	b.node = &brokerNode{cfg: &b.cfg, kube: kube, version: version.GitVersion, sum: b.sum}
