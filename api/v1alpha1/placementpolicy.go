@@ -133,6 +133,7 @@ type PlacementPolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Pods is how many assigned pods the policy is for.
 	// +optional
+	// +kubebuilder:default=0
 	Pods int32 `json:"pods"`
 }
 

@@ -10,7 +10,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,shortName=pc,categories=liqo
+// +kubebuilder:resource:scope=Cluster,shortName=pcl,categories=liqo
 // +kubebuilder:printcolumn:name="READY",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="ENABLED",type=boolean,JSONPath=`.spec.enabled`
 // +kubebuilder:printcolumn:name="PODS",type=integer,JSONPath=`.status.pods`
@@ -72,6 +72,7 @@ type ProviderClusterStatus struct {
 	Resources Resources `json:"resources,omitempty"`
 	// Pods is how many pods are assigned to the provider.
 	// +optional
+	// +kubebuilder:default=0
 	Pods int32 `json:"pods"`
 	// KPIs is how well the provider does.
 	// +optional

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -178,4 +180,23 @@ func (c *Cluster) WaitVirtualKubelet(ctx context.Context, name, provider string)
 		return fmt.Errorf("%s: %w\nlast lines of the virtual kubelet's log:\n%s", c.Name, err, c.tailLog("vk-"+name))
 	}
 	return nil
+}
+
+// BrokerLeader returns the replica of the broker (CLUSTER/POD) that leads.
+func (s *Sandbox) BrokerLeader(ctx context.Context) (string, error) {
+	replicas, err := s.Replicas(Broker + "/" + BrokerComponent)
+	if err != nil {
+		return "", err
+	}
+	var lease coordinationv1.Lease
+	key := client.ObjectKey{Namespace: BrokerComponent, Name: BrokerComponent}
+	if err := s.Cluster(Broker).Client.Get(ctx, key, &lease); err != nil {
+		return "", err
+	}
+	// An identity begins with the name of the pod.
+	pod, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")
+	if !slices.Contains(replicas, Broker+"/"+pod) {
+		return "", fmt.Errorf("lease %s is held by %q, none of %v", key, pod, replicas)
+	}
+	return Broker + "/" + pod, nil
 }

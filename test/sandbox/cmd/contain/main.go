@@ -1,9 +1,9 @@
 // Command contain prepares the file system of a "container" that is a host
 // process, then becomes the program in it:
 //
-//	contain [--bind HOST:CONTAINER]... -- PROGRAM ARG0 [ARG...]
+//	contain --hostname=NAME [--bind=HOST:CONTAINER]... -- PROGRAM ARG0 [ARG...]
 //
-// It must run in a mount namespace of its own. /run is replaced by an empty
+// It must run in a mount and a UTS namespace of its own. /run is replaced by an empty
 // tmpfs, so that mount points below it leave no trace on the host.
 package main
 
@@ -24,6 +24,17 @@ func main() {
 }
 
 func run(args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("no host name given")
+	}
+	name, ok := strings.CutPrefix(args[0], "--hostname=")
+	if !ok {
+		return fmt.Errorf("%q is not --hostname=NAME", args[0])
+	}
+	if err := unix.Sethostname([]byte(name)); err != nil {
+		return fmt.Errorf("host name: %w", err)
+	}
+	args = args[1:]
 	var binds [][2]string
 	for len(args) > 0 && args[0] != "--" {
 		value, ok := strings.CutPrefix(args[0], "--bind=")

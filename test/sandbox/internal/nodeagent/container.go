@@ -47,7 +47,7 @@ func (w *podWorker) startContainer(ctx context.Context, c *container) (*proc.Pro
 	p, err := w.agent.cfg.Group.Start(proc.Spec{
 		Name:    w.agent.cfg.Cluster + "/" + w.component,
 		Path:    w.agent.cfg.Contain,
-		Args:    slices.Concat(binds, []string{"--", image.Binary, c.spec.Command[0]}, args),
+		Args:    slices.Concat([]string{"--hostname=" + hostname(w.pod.Name)}, binds, []string{"--", image.Binary, c.spec.Command[0]}, args),
 		Env:     env,
 		Log:     filepath.Join(w.agent.cfg.LogDir, w.pod.Name+"-"+c.spec.Name+".log"),
 		Private: true,
@@ -62,6 +62,9 @@ func (w *podWorker) startContainer(ctx context.Context, c *container) (*proc.Pro
 	w.report(ctx)
 	return p, nil
 }
+
+// hostname is that of a pod: its name, as far as a host name may be long.
+func hostname(pod string) string { return strings.TrimRight(pod[:min(len(pod), 63)], "-.") }
 
 // ownPorts chooses free ports for a process: arguments to append, and where each
 // of the container's ports is on this machine.
@@ -86,7 +89,7 @@ func (a *Agent) ownPorts(image Image, command []string) (args []string, ports ma
 func (w *podWorker) environment(ctx context.Context, c corev1.Container) ([]string, error) {
 	env := []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"HOSTNAME=" + w.pod.Name,
+		"HOSTNAME=" + hostname(w.pod.Name),
 		"KUBERNETES_SERVICE_HOST=127.0.0.1",
 		"KUBERNETES_SERVICE_PORT=" + strconv.Itoa(w.agent.cfg.APIPort),
 		"KUBERNETES_SERVICE_PORT_HTTPS=" + strconv.Itoa(w.agent.cfg.APIPort),

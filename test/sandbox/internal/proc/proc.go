@@ -24,7 +24,7 @@ type Spec struct {
 	Env []string
 	// Log is the file that standard output and error are appended to.
 	Log string
-	// Private gives the process a mount namespace of its own.
+	// Private gives the process a mount namespace and a host name of its own.
 	Private bool
 }
 
@@ -96,7 +96,7 @@ func (g *Group) Start(spec Spec) (*Process, error) {
 	cmd.Env, cmd.Stdout, cmd.Stderr = spec.Env, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if spec.Private {
-		privateMounts(cmd.SysProcAttr)
+		privateNamespaces(cmd.SysProcAttr)
 	}
 	r := startRequest{cmd: cmd, done: make(chan error, 1)}
 	select {
@@ -128,10 +128,10 @@ func (g *Group) Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// privateMounts asks for a mount namespace, and for a user namespace in which
-// one may mount when the caller is not root.
-func privateMounts(attr *syscall.SysProcAttr) {
-	attr.Cloneflags |= syscall.CLONE_NEWNS
+// privateNamespaces asks for a mount and a UTS namespace, and for a user namespace
+// in which one may change them when the caller is not root.
+func privateNamespaces(attr *syscall.SysProcAttr) {
+	attr.Cloneflags |= syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS
 	if os.Getuid() == 0 {
 		return
 	}
