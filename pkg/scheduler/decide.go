@@ -21,7 +21,7 @@ func (s *State) Decide(now time.Time, pod *Pod, policy *Policy, into *Decision) 
 		verdict := &into.Verdicts[i]
 		*verdict = Verdict{Provider: p.ID, several: len(p.slices) > 1}
 		if c.filterProvider(p, verdict) && c.filterSlices(p, verdict) && c.filterCriteria(p, verdict) {
-			c.keep(p, verdict)
+			c.keep(i, verdict, p)
 		}
 	}
 	into.Err = c.failure()
@@ -77,8 +77,10 @@ type cycle struct {
 	// app has the pods of the pod's application, by load; own is the load that the pod itself is counted at.
 	app map[*load]int
 	own *load
-	// domains has the pods of the application by domain of the policy's topology key.
-	domains map[string]int
+	// domains numbers the values of the policy's topology key, domainOf has the domain of every provider, or unknown,
+	// and podsIn the application's pods in every domain.
+	domains          map[string]int
+	domainOf, podsIn []int
 
 	// expression is what the policy's score gave the provider asked last.
 	expression points
@@ -97,19 +99,21 @@ type cycle struct {
 
 // candidate is a provider that no filter spoke against.
 type candidate struct {
+	// number is the provider's among all.
+	number   int
 	provider *provider
 	verdict  *Verdict
 	// expression is what the policy's score gave.
 	expression points
-	// together is how many pods of the application the provider has, near its domain; near is -1 without a domain.
+	// together is how many pods of the application the provider has, near its domain; near is unknown without a domain.
 	together, near int
 }
 
 // keep adds a candidate; begin made room for it.
-func (c *cycle) keep(p *provider, verdict *Verdict) {
+func (c *cycle) keep(number int, verdict *Verdict, p *provider) {
 	c.candidates = c.candidates[:len(c.candidates)+1]
 	kept := &c.candidates[len(c.candidates)-1]
-	kept.provider, kept.verdict, kept.expression = p, verdict, c.expression
+	kept.number, kept.provider, kept.verdict, kept.expression = number, p, verdict, c.expression
 }
 
 func (c *cycle) begin(s *State, now time.Time, pod *Pod, policy *Policy) {

@@ -58,16 +58,11 @@ func (f Filter) String() string {
 // filterProvider says whether nothing speaks against the provider as a whole.
 func (c *cycle) filterProvider(p *provider, verdict *Verdict) bool {
 	switch {
-	case !p.Enabled:
-		verdict.Filter = Disabled
-	case !p.Ready:
-		verdict.Filter, verdict.Detail = NotReady, p.NotReady
-	case p.Recovering:
-		verdict.Filter = Recovering
-	case p.Cordoned:
-		verdict.Filter = Cordoned
-	case p.Draining:
-		verdict.Filter = Draining
+	case p.standing != Passed:
+		verdict.Filter = p.standing
+		if p.standing == NotReady {
+			verdict.Detail = p.NotReady
+		}
 	case c.pod.Consumer != "" && c.pod.Consumer == p.ID:
 		verdict.Filter = Origin
 	case !p.Namespaces.Has(c.pod.Namespace):
@@ -97,7 +92,7 @@ func (c *cycle) filterSlices(p *provider, verdict *Verdict) bool {
 		}
 	}
 	if chosen != nil {
-		verdict.VirtualNode = chosen.VirtualNode
+		verdict.VirtualNode = chosen.virtualNode
 		return true
 	}
 	verdict.Filter = furthest
@@ -110,16 +105,14 @@ func (c *cycle) filterSlices(p *provider, verdict *Verdict) bool {
 // filterSlice returns the first filter that the slice fails; with Insufficient, the index of the request too large.
 func (c *cycle) filterSlice(s *slice) (Filter, int) {
 	switch {
-	case !s.Ready:
-		return NotReady, -1
-	case s.Cordoned:
-		return Cordoned, -1
-	case c.pod.Current != "" && c.pod.Current == s.VirtualNode:
+	case s.standing != Passed:
+		return s.standing, -1
+	case c.pod.Current != "" && c.pod.Current == s.virtualNode:
 		return Left, -1
-	case c.pod.VolumesAt != "" && c.pod.VolumesAt != s.VirtualNode:
+	case c.pod.VolumesAt != "" && c.pod.VolumesAt != s.virtualNode:
 		return VolumesElsewhere, -1
 	}
-	if len(c.pod.Refused) > 0 && c.now.Before(c.pod.Refused[s.VirtualNode]) {
+	if len(c.pod.Refused) > 0 && c.now.Before(c.pod.Refused[s.virtualNode]) {
 		return RefusedLately, -1
 	}
 	for i := range c.requests {

@@ -15,7 +15,8 @@ const AttributePrice = "price"
 
 // provider is a Provider as the State keeps it: with everything computed that no decision changes.
 type provider struct {
-	Provider
+	// standing is the first filter that it fails whatever the pod, Passed if none.
+	standing Filter
 	// slices are sorted by VirtualNode.
 	slices []slice
 	// granted is the sum over the usable slices, and usable what is assigned to each of them.
@@ -27,29 +28,31 @@ type provider struct {
 	price float64
 	// variable is what expressions see.
 	variable *criteria.Provider
+	Provider
 }
 
 // slice is a Slice as the State keeps it.
 type slice struct {
-	Slice
-	granted amounts
-	load    *load
+	virtualNode string
+	// standing is the first filter that it fails whatever the pod, Passed if none.
+	standing Filter
+	granted  amounts
+	load     *load
 	// scarce are the numbers of the scarce resources that it grants.
 	scarce []int
 }
 
-// usable says whether new pods may go there at all.
-func (s *slice) usable() bool { return s.Ready && !s.Cordoned }
-
 func (s *State) newProvider(p Provider) *provider {
-	kept := &provider{Provider: p, measured: measure(&p.KPIs), price: priceOf(p.Attributes)}
+	kept := &provider{
+		Provider: p, standing: standingOf(&p), measured: measure(&p.KPIs), price: priceOf(p.Attributes),
+	}
 	kept.slices = make([]slice, len(p.Slices))
 	for i, granted := range p.Slices {
 		kept.slices[i] = s.newSlice(granted)
 	}
-	slices.SortStableFunc(kept.slices, func(a, b slice) int { return strings.Compare(a.VirtualNode, b.VirtualNode) })
+	slices.SortStableFunc(kept.slices, func(a, b slice) int { return strings.Compare(a.virtualNode, b.virtualNode) })
 	for i := range kept.slices {
-		if kept.slices[i].usable() {
+		if kept.slices[i].standing == Passed {
 			kept.granted = sum(kept.granted, kept.slices[i].granted)
 			kept.usable = append(kept.usable, kept.slices[i].load)
 		}
@@ -64,7 +67,15 @@ func (s *State) newProvider(p Provider) *provider {
 }
 
 func (s *State) newSlice(granted Slice) slice {
-	kept := slice{Slice: granted, granted: s.table.grants(granted.Granted), load: s.load(granted.VirtualNode)}
+	kept := slice{
+		virtualNode: granted.VirtualNode, granted: s.table.grants(granted.Granted), load: s.load(granted.VirtualNode),
+	}
+	switch {
+	case !granted.Ready:
+		kept.standing = NotReady
+	case granted.Cordoned:
+		kept.standing = Cordoned
+	}
 	kept.load.slices++
 	for _, name := range slices.Sorted(maps.Keys(granted.Granted)) {
 		if isScarce(name) && granted.Granted[name] > 0 {
@@ -94,6 +105,22 @@ func (p *provider) assigned(number int) int64 {
 		total += l.assigned.of(number)
 	}
 	return total
+}
+
+func standingOf(p *Provider) Filter {
+	switch {
+	case !p.Enabled:
+		return Disabled
+	case !p.Ready:
+		return NotReady
+	case p.Recovering:
+		return Recovering
+	case p.Cordoned:
+		return Cordoned
+	case p.Draining:
+		return Draining
+	}
+	return Passed
 }
 
 // domain returns the provider's value of a topology key, false if it has none.

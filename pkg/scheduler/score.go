@@ -155,13 +155,13 @@ func (c *cycle) compare(s *State) {
 		kept.together = c.podsAt(kept.provider)
 		kept.near = kept.together
 		if key != TopologyProvider {
-			kept.near = -1
-			if domain, has := kept.provider.domain(key); has {
-				kept.near = c.domains[domain]
+			kept.near = unknown
+			if domain := c.domainOf[kept.number]; domain != unknown {
+				kept.near = c.podsIn[domain]
 			}
 		}
 		c.mostClose = max(c.mostClose, kept.together)
-		if kept.near >= 0 {
+		if kept.near != unknown {
 			c.fullest, c.emptiest = max(c.fullest, kept.near), min(c.emptiest, kept.near)
 		}
 	}
@@ -174,18 +174,27 @@ func (c *cycle) topologyKey() string {
 	return c.policy.Spread.TopologyKey
 }
 
+// countDomains numbers the domains that the providers are in, and counts the application's pods in each.
 func (c *cycle) countDomains(s *State, key string) {
 	if c.domains == nil {
 		c.domains = make(map[string]int)
 	}
 	clear(c.domains)
-	if len(c.app) == 0 {
-		return
-	}
+	c.domainOf, c.podsIn = c.domainOf[:0], c.podsIn[:0]
 	for _, p := range s.providers {
-		if domain, has := p.domain(key); has {
-			c.domains[domain] += c.podsAt(p)
+		value, has := p.domain(key)
+		if !has {
+			c.domainOf = append(c.domainOf, unknown)
+			continue
 		}
+		domain, numbered := c.domains[value]
+		if !numbered {
+			domain = len(c.podsIn)
+			c.domains[value] = domain
+			c.podsIn = append(c.podsIn, 0)
+		}
+		c.domainOf = append(c.domainOf, domain)
+		c.podsIn[domain] += c.podsAt(p)
 	}
 }
 
@@ -264,7 +273,7 @@ func (c *cycle) pointsOfPrice(price float64) points {
 // pods are spread. It is kube-scheduler's formula (plugin PodTopologySpread).
 func (c *cycle) pointsOfSpread(near int) points {
 	switch {
-	case near < 0:
+	case near == unknown:
 		return neutral
 	case c.fullest == 0:
 		return best

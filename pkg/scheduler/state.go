@@ -45,6 +45,7 @@ type request struct {
 	amount int64
 }
 
+// unknown is the number of what has none: of a resource that is in no table, of the domain of a provider without one.
 const unknown = -1
 
 // NewState returns a State without providers.
