@@ -4,10 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/liqotech/liqo/pkg/utils"
@@ -45,7 +41,7 @@ func newExplainCommand() *cobra.Command {
 				encoder.SetIndent("", "  ")
 				return encoder.Encode(explanation)
 			}
-			return printExplanation(cmd.OutOrStdout(), explanation)
+			return explanation.Print(cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()
@@ -72,42 +68,4 @@ func explain(ctx context.Context, kubeconfig, node string, pod types.NamespacedN
 		return nil, fmt.Errorf("connecting to the broker's cluster (--kubeconfig): %w", err)
 	}
 	return broker.Explain(ctx, c, node, pod, time.Now())
-}
-
-// printExplanation prints one line for every provider, and one column for every score that counts.
-func printExplanation(out io.Writer, e *broker.Explanation) error {
-	var scores []string
-	for _, p := range e.Providers {
-		for score := range p.Points {
-			if !slices.Contains(scores, score) {
-				scores = append(scores, score)
-			}
-		}
-	}
-	slices.Sort(scores)
-
-	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, strings.ToUpper(strings.Join(append([]string{"provider", "verdict", "score"}, scores...), "\t")))
-	for _, p := range e.Providers {
-		cells := []string{p.Provider, "fits", fmt.Sprint(p.Score)}
-		if p.Provider == e.Chosen {
-			cells[1] = "chosen"
-		}
-		if p.Filtered != "" {
-			cells[1], cells[2] = p.Filtered, "-"
-		}
-		for _, score := range scores {
-			if points, ok := p.Points[score]; ok {
-				cells = append(cells, fmt.Sprint(points))
-			} else {
-				cells = append(cells, "-")
-			}
-		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(out, e.Message)
-	return err
 }

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strconv"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -209,4 +213,42 @@ func decidable(pod *corev1.Pod, namespace *corev1.Namespace, filter *criteria.Pr
 		Labels: pod.Labels, Annotations: pod.Annotations, App: appOf(pod),
 		Requests: scheduler.PodRequests(&pod.Spec), Expression: filter,
 	}
+}
+
+// Print writes one line for every provider, and one column for every score that counts.
+func (e *Explanation) Print(out io.Writer) error {
+	var scores []string
+	for _, p := range e.Providers {
+		for score := range p.Points {
+			if !slices.Contains(scores, score) {
+				scores = append(scores, score)
+			}
+		}
+	}
+	slices.Sort(scores)
+
+	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, strings.ToUpper(strings.Join(append([]string{"provider", "verdict", "score"}, scores...), "\t")))
+	for _, p := range e.Providers {
+		cells := []string{p.Provider, "fits", fmt.Sprint(p.Score)}
+		if p.Provider == e.Chosen {
+			cells[1] = "chosen"
+		}
+		if p.Filtered != "" {
+			cells[1], cells[2] = p.Filtered, "-"
+		}
+		for _, score := range scores {
+			if points, ok := p.Points[score]; ok {
+				cells = append(cells, fmt.Sprint(points))
+			} else {
+				cells = append(cells, "-")
+			}
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(out, e.Message)
+	return err
 }

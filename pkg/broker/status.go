@@ -90,7 +90,12 @@ func sameButKPIs(a, b *v1alpha1.ProviderClusterStatus) bool {
 	return equality.Semantic.DeepEqual(x, y)
 }
 
-// writeStatus writes the status of a provider, unless it was written lately; it returns when to come back.
+func sameConditions(a, b []metav1.Condition) bool {
+	return slices.EqualFunc(a, b, func(x, y metav1.Condition) bool { return x.Type == y.Type && x.Status == y.Status })
+}
+
+// writeStatus writes the status of a provider, unless it was written lately: what people act on within a second, how
+// much is assigned within the status interval, KPIs now and then. It returns when to come back.
 func (b *Broker) writeStatus(ctx context.Context, pc *v1alpha1.ProviderCluster,
 	virtualNodes []offloadingv1beta1.VirtualNode, network bool,
 ) (time.Duration, error) {
@@ -99,7 +104,10 @@ func (b *Broker) writeStatus(ctx context.Context, pc *v1alpha1.ProviderCluster,
 	p := b.core.providers[pc.Name]
 	status := b.statusLocked(pc, p, virtualNodes, network)
 	interval := b.cfg.Times.StatusInterval
-	if sameButKPIs(&pc.Status, &status) {
+	switch {
+	case !sameConditions(pc.Status.Conditions, status.Conditions):
+		interval = min(interval, time.Second)
+	case sameButKPIs(&pc.Status, &status):
 		interval *= kpisEvery
 	}
 	wait := interval - now.Sub(p.statusWritten)
