@@ -111,6 +111,9 @@ func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) 
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if err := b.markUnreachable(ctx, pod, s); err != nil {
+		return ctrl.Result{}, err
+	}
 	reason, later := whyLeave(pod, s, asked.rules, b.now())
 	if reason == stay {
 		return ctrl.Result{RequeueAfter: later}, nil
@@ -123,10 +126,31 @@ func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) 
 	return ctrl.Result{}, b.sendAway(ctx, pod, virtualNode, reason)
 }
 
+// markUnreachable takes a pod out of its Services when its provider cannot be reached, and lets it in again when it
+// can. The virtual kubelet, which shows what it saw last, goes by the annotation.
+func (b *Broker) markUnreachable(ctx context.Context, pod *corev1.Pod, s situation) error {
+	_, marked := pod.Annotations[v1alpha1.UnreachableAnnotation]
+	unreachable := !s.lost.IsZero() && !s.suspended
+	if terminal(pod) || pod.DeletionTimestamp != nil || marked == unreachable {
+		return nil
+	}
+	var since any
+	if unreachable {
+		since = s.lost.UTC().Format(time.RFC3339)
+	}
+	err := b.patchPod(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.UnreachableAnnotation: since}})
+	if err == nil && unreachable && podIsReady(pod) {
+		err = b.patchPodStatus(ctx, pod, notReady("ProviderUnreachable", "the provider cluster cannot be reached"))
+	}
+	return client.IgnoreNotFound(err)
+}
+
 // sendAway begins a move: the pod gets no traffic any more and leaves the view of its virtual kubelet.
 func (b *Broker) sendAway(ctx context.Context, pod *corev1.Pod, virtualNode string, reason moveReason) error {
-	if err := b.showNotReady(ctx, pod, reason); err != nil {
-		return err
+	if podIsReady(pod) {
+		if err := b.patchPodStatus(ctx, pod, notReady("Moving", reason.describe(virtualNode))); err != nil {
+			return client.IgnoreNotFound(err)
+		}
 	}
 	why := reason.describe(virtualNode)
 	err := b.patchPod(ctx, pod, map[string]any{
@@ -156,12 +180,12 @@ func (b *Broker) letGo(ctx context.Context, pod *corev1.Pod, leaving string) (ct
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if err := b.clearAddress(ctx, pod, leaving); err != nil {
+		return ctrl.Result{}, err
+	}
 	if s.known {
 		// It still takes its room there.
 		b.core.assigned(pod, leaving)
-		if err := b.showNotReady(ctx, pod, moveDrained); err != nil {
-			return ctrl.Result{}, err
-		}
 		if wait, err := b.overlap(ctx, pod, leaving, s); err != nil || wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, err
 		}
@@ -273,7 +297,7 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 		"annotations": map[string]any{
 			v1alpha1.DecisionAnnotation:   d.Short(),
 			v1alpha1.AssignedAtAnnotation: b.now().UTC().Format(time.RFC3339Nano),
-			v1alpha1.MovingFromAnnotation: nil,
+			v1alpha1.MovingFromAnnotation: nil, v1alpha1.UnreachableAnnotation: nil,
 		},
 	})
 	if err != nil {
@@ -300,22 +324,25 @@ func (b *Broker) explain(ctx context.Context, pod *corev1.Pod, reason, message s
 	})
 }
 
-// showNotReady takes a pod out of its Services, and lets go of what its last virtual kubelet said.
-func (b *Broker) showNotReady(ctx context.Context, pod *corev1.Pod, reason moveReason) error {
-	if !podIsReady(pod) {
+// clearAddress takes what the last virtual kubelet said from a pod that leaves it: were the address to stay, Liqo would
+// map it again as soon as its IP object is deleted, and the next address never.
+func (b *Broker) clearAddress(ctx context.Context, pod *corev1.Pod, leaving string) error {
+	if !podIsReady(pod) && pod.Status.PodIP == "" {
 		return nil
 	}
-	return client.IgnoreNotFound(b.patchPodStatus(ctx, pod, corev1.PodCondition{
-		Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "Moving", Message: string(reason),
+	return client.IgnoreNotFound(b.patchPodStatusWith(ctx, pod, map[string]any{
+		"podIP": nil, "podIPs": nil,
+		"conditions": []corev1.PodCondition{b.timed(notReady("Moving", "leaving "+leaving))},
 	}))
+}
+
+func notReady(reason, message string) corev1.PodCondition {
+	return corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: reason, Message: message}
 }
 
 // forgetAddress deletes Liqo's IP object of a pod that gets another address: spec.ip cannot be changed, and a stale one
 // makes Liqo's EndpointSlice reflection fail.
 func (b *Broker) forgetAddress(ctx context.Context, pod *corev1.Pod) error {
-	if pod.Status.PodIP == "" {
-		return nil
-	}
 	ip := &ipamv1alpha1.IP{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	if err := b.client.Delete(ctx, ip); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("IP of pod %s: %w", nameOf(pod), err)
@@ -346,11 +373,16 @@ func (b *Broker) patchPod(ctx context.Context, pod *corev1.Pod, metadata map[str
 }
 
 func (b *Broker) patchPodStatus(ctx context.Context, pod *corev1.Pod, condition corev1.PodCondition) error {
+	return b.patchPodStatusWith(ctx, pod, map[string]any{"conditions": []corev1.PodCondition{b.timed(condition)}})
+}
+
+func (b *Broker) timed(condition corev1.PodCondition) corev1.PodCondition {
 	condition.LastTransitionTime = metav1.NewTime(b.now())
-	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID},
-		"status":   map[string]any{"conditions": []corev1.PodCondition{condition}},
-	})
+	return condition
+}
+
+func (b *Broker) patchPodStatusWith(ctx context.Context, pod *corev1.Pod, status map[string]any) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 	if err != nil {
 		return err
 	}
