@@ -22,6 +22,14 @@ const (
 	UnreachableAnnotation = "brokering.liqo.io/unreachable-since"
 )
 
+// BrokerLabels returns the labels of a pod that only the broker writes.
+func BrokerLabels() []string { return []string{VirtualNodeLabel, ProviderLabel} }
+
+// BrokerAnnotations returns the annotations of a pod that only the broker writes.
+func BrokerAnnotations() []string {
+	return []string{DecisionAnnotation, AssignedAtAnnotation, MovingFromAnnotation, UnreachableAnnotation}
+}
+
 // Annotations by which the owner of a pod says what it wants.
 const (
 	// FilterAnnotation is a CEL expression, true for every provider that may run the pod.

@@ -81,20 +81,13 @@ func refusal(err error, key string) error {
 	return nil
 }
 
-// keys are all those that only the broker writes; set writes one.
-func keys() (labels, annotations []string) {
-	return []string{brokeringv1alpha1.VirtualNodeLabel, brokeringv1alpha1.ProviderLabel},
-		[]string{brokeringv1alpha1.DecisionAnnotation, brokeringv1alpha1.AssignedAtAnnotation, brokeringv1alpha1.MovingFromAnnotation}
-}
-
 // eachKey calls do for every guarded key with a function that writes it to an
 // object.
 func eachKey(do func(key string, write func(o metav1.Object, value string))) {
-	labels, annotations := keys()
-	for _, key := range labels {
+	for _, key := range brokeringv1alpha1.BrokerLabels() {
 		do(key, func(o metav1.Object, value string) { o.SetLabels(with(o.GetLabels(), key, value)) })
 	}
-	for _, key := range annotations {
+	for _, key := range brokeringv1alpha1.BrokerAnnotations() {
 		do(key, func(o metav1.Object, value string) { o.SetAnnotations(with(o.GetAnnotations(), key, value)) })
 	}
 }
