@@ -56,8 +56,9 @@ func (c *Cluster) waitBroker(ctx context.Context) error {
 }
 
 // ApplyManifests applies files and directories of deploy/ as `kubectl apply
-// --server-side` does, with two changes: the broker's Node is called as
-// Options.BrokerNode says, and Deployments go to the cluster's host node.
+// --server-side` does, with three changes: the broker's Node is called as
+// Options.BrokerNode says, the broker has Options.BrokerArgs too, and Deployments
+// go to the cluster's host node.
 func (c *Cluster) ApplyManifests(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		objects, err := readManifests(filepath.Join(binaries.ProductRoot(), "deploy", name))
@@ -122,7 +123,36 @@ func (c *Cluster) adaptManifest(o *unstructured.Unstructured) error {
 		return err
 	}
 	onHost := []any{map[string]any{"key": nodeagent.Taint, "operator": string(corev1.TolerationOpExists)}}
-	return unstructured.SetNestedSlice(o.Object, onHost, append(pod, "tolerations")...)
+	if err := unstructured.SetNestedSlice(o.Object, onHost, append(pod, "tolerations")...); err != nil {
+		return err
+	}
+	if o.GetName() != BrokerComponent {
+		return nil
+	}
+	return appendArgs(o, append(pod, "containers"), c.sandbox.opts.BrokerArgs)
+}
+
+// appendArgs gives further arguments to the first container.
+func appendArgs(o *unstructured.Unstructured, path, more []string) error {
+	containers, _, err := unstructured.NestedSlice(o.Object, path...)
+	if err != nil {
+		return err
+	}
+	if len(containers) == 0 {
+		return fmt.Errorf("no containers")
+	}
+	first, ok := containers[0].(map[string]any)
+	if !ok {
+		return fmt.Errorf("the first container is no object")
+	}
+	args, _, err := unstructured.NestedStringSlice(first, "args")
+	if err != nil {
+		return err
+	}
+	if err := unstructured.SetNestedStringSlice(first, append(args, more...), "args"); err != nil {
+		return err
+	}
+	return unstructured.SetNestedSlice(o.Object, containers, path...)
 }
 
 // renameNode replaces the name of the broker's Node wherever a manifest has it:

@@ -14,7 +14,7 @@ import (
 // A Node of another name is what the broker serves, what its roles are for, and
 // what the virtual kubelets serve; nothing else is renamed.
 func TestManifestsFollowTheNodeName(t *testing.T) {
-	c := &Cluster{Role: RoleBroker, sandbox: &Sandbox{opts: Options{BrokerNode: "pool"}}}
+	c := &Cluster{Role: RoleBroker, sandbox: &Sandbox{opts: Options{BrokerNode: "pool", BrokerArgs: []string{"--workers=1"}}}}
 	names, args, host := 0, 0, 0
 	for _, file := range []string{"broker.yaml", "virtual-kubelet-options.yaml", "crds", "guard.yaml"} {
 		objects, err := readManifests(filepath.Join(binaries.ProductRoot(), "deploy", file))
@@ -30,6 +30,10 @@ func TestManifestsFollowTheNodeName(t *testing.T) {
 				selector, _, err := unstructured.NestedStringMap(o.Object, "spec", "template", "spec", "nodeSelector")
 				require.NoError(t, err)
 				host += len(selector)
+				containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+				require.NoError(t, err)
+				last := containers[0].(map[string]any)["args"].([]any)
+				assert.Equal(t, "--workers=1", last[len(last)-1])
 			}
 		}
 	}

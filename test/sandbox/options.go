@@ -54,6 +54,9 @@ type Options struct {
 	// providers: the broker cluster then runs the broker, as deploy/ installs it,
 	// and its virtual kubelets, which are ImageOurs, serve that Node.
 	BrokerNode string
+	// BrokerArgs are appended to the broker's arguments in deploy/: of a flag given
+	// twice, the last counts.
+	BrokerArgs []string
 	// ConsumerSlice is granted to each consumer by the broker; default 48 CPUs,
 	// 192Gi, 1800 pods.
 	ConsumerSlice Slice
@@ -112,6 +115,8 @@ func (o *Options) validate() error {
 		for _, fault := range validation.IsDNS1123Label(o.BrokerNode) {
 			errs = append(errs, fmt.Errorf("--broker-node=%q: %s", o.BrokerNode, fault))
 		}
+	} else if len(o.BrokerArgs) > 0 {
+		errs = append(errs, fmt.Errorf("--broker-arg=%s: there is no broker without --broker-node", o.BrokerArgs[0]))
 	}
 	return errors.Join(errs...)
 }
