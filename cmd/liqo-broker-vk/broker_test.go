@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// validBroker are options with nothing wrong.
+func validBroker() *brokerOptions {
+	o := newBrokerOptions()
+	o.orchestrator, o.nodeIP, o.podName, o.namespace = true, "10.0.0.1", "broker-0", "liqo-broker"
+	return o
+}
+
+func TestBrokerOptionsAreValidated(t *testing.T) {
+	require.NoError(t, validBroker().validate())
+	for flag, change := range map[string]func(*brokerOptions){
+		"--with-catalog, --with-orchestrator, --with-aggregator": func(o *brokerOptions) { o.orchestrator = false },
+		"--broker-node":                    func(o *brokerOptions) { o.nodeName = "No Name" },
+		"--node-ip":                        func(o *brokerOptions) { o.nodeIP = "here" },
+		"--namespace":                      func(o *brokerOptions) { o.namespace = "" },
+		"--pod-name":                       func(o *brokerOptions) { o.podName = "" },
+		"--provider-selector":              func(o *brokerOptions) { o.providerSelector = "a in b" },
+		"--listen-port":                    func(o *brokerOptions) { o.listenPort = 0 },
+		"--certificate-type":               func(o *brokerOptions) { o.certificateType = "paper" },
+		"--kubelet-authorization-mode":     func(o *brokerOptions) { o.kubeletAuthorizationMode = "Maybe" },
+		"--probe-interval":                 func(o *brokerOptions) { o.times.ProbeInterval = 0 },
+		"--probe-timeout":                  func(o *brokerOptions) { o.times.ProbeTimeout = -time.Second },
+		"--failover-after":                 func(o *brokerOptions) { o.times.FailoverAfter = 0 },
+		"--suspicion-window":               func(o *brokerOptions) { o.times.SuspicionWindow = 0 },
+		"--pending-timeout":                func(o *brokerOptions) { o.times.PendingTimeout = -1 },
+		"--refusal-memory":                 func(o *brokerOptions) { o.times.RefusalMemory = 0 },
+		"--status-interval":                func(o *brokerOptions) { o.times.StatusInterval = 0 },
+		"--request-timeout":                func(o *brokerOptions) { o.times.RequestTimeout = 0 },
+		"--leader-election-retry-period":   func(o *brokerOptions) { o.retryPeriod = 0 },
+		"--leader-election-lease-duration": func(o *brokerOptions) { o.leaseDuration = o.renewDeadline },
+		"--node-lease-duration":            func(o *brokerOptions) { o.nodeLeaseDuration = 0 },
+		"--moves-per-second":               func(o *brokerOptions) { o.movesPerSecond = 0 },
+		"--moves-burst":                    func(o *brokerOptions) { o.movesBurst = 0 },
+		"--workers":                        func(o *brokerOptions) { o.workers = -1 },
+		"--client-qps":                     func(o *brokerOptions) { o.qps = 0 },
+		"--client-max-burst":               func(o *brokerOptions) { o.burst = 0 },
+		"--metrics-address":                func(o *brokerOptions) { o.metricsAddress = "8080" },
+		"--health-probe-address":           func(o *brokerOptions) { o.healthProbeAddress = "8081" },
+		"--log-level":                      func(o *brokerOptions) { o.logLevel = "loud" },
+		"--log-format":                     func(o *brokerOptions) { o.logFormat = "xml" },
+	} {
+		t.Run(flag, func(t *testing.T) {
+			o := validBroker()
+			change(o)
+			require.ErrorContains(t, o.validate(), flag)
+		})
+	}
+}
+
+func TestAllFaultsOfTheBrokerAreReportedTogether(t *testing.T) {
+	err := run(t.Context(), []string{"broker", "--node-ip=x", "--pod-name=p", "--namespace=n", "--workers=0"}, &bytes.Buffer{}, &bytes.Buffer{})
+	for _, part := range []string{"--with-orchestrator", "--node-ip=x", "--workers=0"} {
+		require.ErrorContains(t, err, part)
+	}
+}
+
+func TestExplainRefusesBadArguments(t *testing.T) {
+	require.ErrorContains(t, run(t.Context(), []string{"explain", "pod", "--output=yaml"}, &bytes.Buffer{}, &bytes.Buffer{}), "--output=yaml")
+	require.Error(t, run(t.Context(), []string{"explain"}, &bytes.Buffer{}, &bytes.Buffer{}))
+}

@@ -1,0 +1,146 @@
+package broker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+// oneProvider is a core that knows provider q with one slice q1 of two CPUs.
+func oneProvider() *core {
+	c := newCore()
+	c.providers["q"] = &providerBelief{tracker: kpi.NewTracker(v1alpha1.KPIs{}, time.Minute), enabled: true}
+	c.homeOf["q1"] = "q"
+	c.state.SetProvider(scheduler.Provider{
+		ID: "q", Enabled: true, Ready: true, Namespaces: sets.New("ns"),
+		Slices: []scheduler.Slice{{VirtualNode: "q1", Ready: true, Granted: scheduler.Resources{corev1.ResourceCPU: 2000}}},
+	})
+	return c
+}
+
+func cpuPod(name string, cpu string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: assignedPod(corev1.PodPending, func(p *corev1.Pod) { p.Name, p.UID = name, types.UID(name) }).ObjectMeta,
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
+		}}}},
+	}
+}
+
+func (c *core) decideOn(pod *corev1.Pod) string {
+	var d scheduler.Decision
+	c.decide(noon, decidable(pod, &corev1.Namespace{}, nil), nil, &d)
+	return d.VirtualNode
+}
+
+func TestDecisionsReserveAtOnce(t *testing.T) {
+	c := oneProvider()
+	first, second, third := cpuPod("first", "1500m"), cpuPod("second", "1"), cpuPod("third", "500m")
+	require.Equal(t, "q1", c.decideOn(first))
+	require.True(t, c.isAssumed(first.UID))
+	require.Empty(t, c.decideOn(second), "the API has not confirmed the first one, but its room is taken")
+	require.Equal(t, "q1", c.decideOn(third))
+	require.Equal(t, []types.NamespacedName{nameOf(second)}, c.takeWaiting())
+
+	c.undecide(first.UID)
+	require.False(t, c.isAssumed(first.UID))
+	require.Equal(t, "q1", c.decideOn(second), "what could not be written takes no room")
+	require.Empty(t, c.takeWaiting())
+}
+
+func TestTheAPIConfirmsAndReleases(t *testing.T) {
+	c := oneProvider()
+	pod := cpuPod("pod", "2")
+	require.Equal(t, "q1", c.decideOn(pod))
+	c.assigned(pod, "q1")
+	require.False(t, c.isAssumed(pod.UID))
+	c.assigned(pod, "q1")
+	assigned, waiting := c.counts()
+	require.Equal(t, 1, assigned, "seen twice, counted once")
+	require.Zero(t, waiting)
+
+	require.False(t, c.released(nameOf(pod), "another pod of that name"))
+	require.True(t, c.released(nameOf(pod), pod.UID))
+	require.False(t, c.released(nameOf(pod), ""), "only once")
+	require.Equal(t, "q1", c.decideOn(cpuPod("next", "2")))
+}
+
+func TestARefusalIsRememberedAndCorrectsTheCapacity(t *testing.T) {
+	c := oneProvider()
+	pod, other := cpuPod("pod", "1500m"), cpuPod("other", "1")
+	require.Equal(t, "q1", c.decideOn(pod))
+	c.undecide(pod.UID)
+	c.refuse(pod, "q1", noon.Add(time.Minute), true)
+	require.Empty(t, c.decideOn(pod))
+	require.Empty(t, c.decideOn(other), "what the provider refused to the one, it does not have for the other")
+	require.Equal(t, "q1", c.decideOn(cpuPod("small", "500m")))
+
+	require.False(t, c.refusalsOver(noon.Add(59*time.Second)))
+	require.True(t, c.refusalsOver(noon.Add(time.Minute)))
+	require.Equal(t, "q1", c.decideOn(pod))
+	rate, known := c.providers["q"].tracker.FailureRate()
+	require.True(t, known)
+	require.InDelta(t, 1, rate, 0)
+}
+
+func TestAProviderIsLostAfterTwoProbesInARow(t *testing.T) {
+	c := oneProvider()
+	up := func(at time.Duration) observation {
+		return observation{at: noon.Add(at), up: true, kubelets: map[string]bool{"q1": true}}
+	}
+	down := func(at time.Duration) observation {
+		return observation{at: noon.Add(at), problem: "timeout", kubelets: map[string]bool{"q1": true}}
+	}
+	require.True(t, c.observe("q", up(0)), "the first look says a lot")
+	require.False(t, c.observe("q", up(time.Second)))
+	c.observe("q", down(2*time.Second))
+	require.Zero(t, c.situationOf("q1", time.Minute).lost, "once may be an accident")
+	require.True(t, c.observe("q", down(3*time.Second)))
+	require.Equal(t, noon.Add(2*time.Second), c.situationOf("q1", time.Minute).lost, "since the first probe that failed")
+
+	c.movedAway("q1")
+	require.True(t, c.providers["q"].unclean, "what was moved away unseen may still run there")
+	require.True(t, c.observe("q", up(4*time.Second)))
+	require.Zero(t, c.situationOf("q1", time.Minute).lost)
+	require.False(t, c.observe("nobody", up(0)))
+}
+
+func TestAPodStartsOnce(t *testing.T) {
+	c := oneProvider()
+	pod := cpuPod("pod", "1")
+	c.assigned(pod, "q1")
+	c.podStarted(pod, 2*time.Second)
+	c.podStarted(pod, 2*time.Hour)
+	p50, _, known := c.providers["q"].tracker.PodStart()
+	require.True(t, known)
+	require.Equal(t, 2*time.Second, p50)
+}
+
+func TestTheApplicationOfAPod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		labels map[string]string
+		want   string
+	}{
+		"no label, no application":      {nil, ""},
+		"the recommended label":         {map[string]string{"app.kubernetes.io/name": "web", "app": "x"}, "ns/app.kubernetes.io/name=web"},
+		"one instance of several":       {map[string]string{"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": "a"}, "ns/app.kubernetes.io/instance=a"},
+		"the label that everybody uses": {map[string]string{"app": "web"}, "ns/app=web"},
+		"an empty label is no label":    {map[string]string{"app": ""}, ""},
+		"the label of Kubernetes' own":  {map[string]string{"k8s-app": "dns"}, "ns/k8s-app=dns"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{}
+			pod.Namespace, pod.Labels = "ns", tc.labels
+			require.Equal(t, tc.want, appOf(pod))
+		})
+	}
+}

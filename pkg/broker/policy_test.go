@@ -1,0 +1,109 @@
+package broker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+)
+
+func policy(name string, change func(*v1alpha1.PlacementPolicySpec)) *v1alpha1.PlacementPolicy {
+	p := &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	change(&p.Spec)
+	return p
+}
+
+func read(t *testing.T, objects ...client.Object) *policies {
+	t.Helper()
+	scheme, err := NewScheme()
+	require.NoError(t, err)
+	return &policies{
+		client:   fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
+		programs: criteria.NewCache(10),
+		defaults: rules{failover: v1alpha1.FailoverMove, failoverAfter: time.Minute, pendingTimeout: 2 * time.Minute},
+	}
+}
+
+func TestWhichPolicyCounts(t *testing.T) {
+	consumerNamespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "ns", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1", "team": "red"},
+	}}
+	p := read(t,
+		policy("all", func(*v1alpha1.PlacementPolicySpec) {}),
+		policy("also-all", func(*v1alpha1.PlacementPolicySpec) {}),
+		policy("of-c1", func(s *v1alpha1.PlacementPolicySpec) { s.Consumers, s.Priority = []string{"c1"}, 1 }),
+		policy("of-c2", func(s *v1alpha1.PlacementPolicySpec) { s.Consumers, s.Priority = []string{"c2"}, 9 }),
+		policy("web-of-red", func(s *v1alpha1.PlacementPolicySpec) {
+			s.Priority = 2
+			s.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "red"}}
+			s.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+		}),
+	)
+	for name, tc := range map[string]struct {
+		labels, annotations map[string]string
+		namespace           *corev1.Namespace
+		want, problem       string
+	}{
+		"the first by name, if nothing else":     {namespace: &corev1.Namespace{}, want: "all"},
+		"the highest priority":                   {namespace: consumerNamespace, want: "of-c1"},
+		"selectors of both must match":           {namespace: consumerNamespace, labels: map[string]string{"app": "web"}, want: "web-of-red"},
+		"the pod names another":                  {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.PolicyAnnotation: "also-all"}, want: "also-all"},
+		"but not one of other consumers":         {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.PolicyAnnotation: "of-c2"}, problem: "for other consumers"},
+		"nor one that does not exist":            {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.PolicyAnnotation: "none"}, problem: `no PlacementPolicy "none"`},
+		"a bad filter of the pod is its fault":   {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.FilterAnnotation: "provider.nosuch == 1"}, problem: v1alpha1.FilterAnnotation},
+		"a bad failover of the pod is its fault": {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.FailoverAnnotation: "never"}, problem: `use Move or Never`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: "ns", Labels: tc.labels, Annotations: tc.annotations}}
+			got, err := p.criteriaOf(t.Context(), pod, tc.namespace)
+			if tc.problem != "" {
+				require.ErrorIs(t, err, errCriteria)
+				require.ErrorContains(t, err, tc.problem)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tc.want, got.policy.Name)
+		})
+	}
+}
+
+func TestRulesComeFromTheFlagsThePolicyAndThePod(t *testing.T) {
+	p := read(t, policy("db", func(s *v1alpha1.PlacementPolicySpec) {
+		s.Failover = v1alpha1.Failover{Mode: v1alpha1.FailoverMove, After: &metav1.Duration{Duration: 5 * time.Second}}
+		s.PendingTimeout = ptr.To(metav1.Duration{})
+		s.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
+	}))
+	rulesOf := func(labels, annotations map[string]string) rules {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations}}
+		got, err := p.criteriaOf(t.Context(), pod, &corev1.Namespace{})
+		if err != nil {
+			require.ErrorIs(t, err, errCriteria)
+		}
+		return got.rules
+	}
+	db := map[string]string{"app": "db"}
+	require.Equal(t, p.defaults, rulesOf(nil, nil))
+	require.Equal(t, rules{failover: v1alpha1.FailoverMove, failoverAfter: 5 * time.Second}, rulesOf(db, nil))
+	require.Equal(t, v1alpha1.FailoverNever, rulesOf(db, map[string]string{v1alpha1.FailoverAnnotation: "Never"}).failover)
+	require.Equal(t, v1alpha1.FailoverNever, rulesOf(nil, map[string]string{v1alpha1.FailoverAnnotation: "neverr"}).failover,
+		"who mistypes it means to be careful")
+}
+
+func TestAllFaultsOfAPolicyAreTold(t *testing.T) {
+	_, err := read(t).compile(policy("bad", func(s *v1alpha1.PlacementPolicySpec) {
+		s.Filter, s.Score = "provider.id", "'x'"
+		s.Weights = []v1alpha1.Weight{{Name: "luck", Weight: 1}}
+		s.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}
+	}))
+	for _, field := range []string{"spec.filter", "spec.score", "spec.weights", "spec.podSelector"} {
+		require.ErrorContains(t, err, field)
+	}
+}
