@@ -184,7 +184,9 @@ func named(field string, err error) error {
 func (b *Broker) reconcilePolicy(ctx context.Context, name string) (ctrl.Result, error) {
 	var policy v1alpha1.PlacementPolicy
 	if err := b.client.Get(ctx, client.ObjectKey{Name: name}, &policy); err != nil {
-		b.wakeWaiting()
+		// Its pods follow another policy now, or none: those too that stay unassigned because it was not valid, which
+		// do not wait for room.
+		b.wakePodsOf(ctx, "")
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	updated := policy.DeepCopy()
