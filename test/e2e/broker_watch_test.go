@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// watching is a watch of several clusters that finds faults.
+type watching struct {
+	stop    context.CancelFunc
+	streams sync.WaitGroup
+
+	mu     sync.Mutex
+	faults []string // Guarded by mu.
+	events int      // Guarded by mu.
+}
+
+// end ends the watch and fails the test with what was found.
+func (w *watching) end(t *testing.T) {
+	t.Helper()
+	w.stop()
+	w.streams.Wait()
+	assert.NotZero(t, w.events, "the watch has seen nothing")
+	assert.Empty(t, w.faults)
+}
+
+func (w *watching) fault(format string, args ...any) {
+	w.faults = append(w.faults, fmt.Sprintf(format, args...))
+}
+
+// follow calls do with every object of a kind that a cluster has in a namespace (in all for the empty one), and with
+// what happens to them from then on, one after the other with w.mu locked.
+func (w *watching) follow(ctx context.Context, t *testing.T, c *sandbox.Cluster, list client.ObjectList, namespace string,
+	do func(apiwatch.EventType, client.Object),
+) {
+	t.Helper()
+	watcher, err := client.NewWithWatch(c.Config, client.Options{Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper()})
+	require.NoError(t, err)
+	stream, err := watcher.Watch(ctx, list, client.InNamespace(namespace))
+	require.NoError(t, err)
+	w.streams.Add(1)
+	go func() {
+		defer w.streams.Done()
+		for {
+			select {
+			case <-ctx.Done():
+				stream.Stop()
+				return
+			case event, open := <-stream.ResultChan():
+				w.mu.Lock()
+				o, ok := event.Object.(client.Object)
+				switch {
+				case !open:
+					w.fault("the watch of %s ended", c.Name)
+				case ok && event.Type != apiwatch.Bookmark:
+					w.events++
+					do(event.Type, o)
+				}
+				w.mu.Unlock()
+				if !open {
+					return
+				}
+			}
+		}
+	}()
+}
+
+// watchPlaces finds pods of a namespace that two providers have at the same time: ShadowPods, and what runs.
+func (b *brokered) watchPlaces(t *testing.T, namespace string) *watching {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	w := &watching{stop: stop}
+	t.Cleanup(stop)
+	remote := b.broker.RemoteNamespace(namespace)
+	for _, kind := range []struct {
+		list client.ObjectList
+		one  func() client.Object
+	}{
+		{&offloadingv1beta1.ShadowPodList{}, func() client.Object { return &offloadingv1beta1.ShadowPod{} }},
+		{&corev1.PodList{}, func() client.Object { return &corev1.Pod{} }},
+	} {
+		at := map[string]map[*sandbox.Cluster]types.UID{}
+		has := func(c *sandbox.Cluster, name string, uid types.UID) bool {
+			o := kind.one()
+			err := c.Client.Get(ctx, client.ObjectKey{Namespace: remote, Name: name}, o)
+			return err == nil && o.GetUID() == uid
+		}
+		for _, provider := range b.providers {
+			w.follow(ctx, t, provider, kind.list, remote, func(event apiwatch.EventType, o client.Object) {
+				name := o.GetName()
+				if at[name] == nil {
+					at[name] = map[*sandbox.Cluster]types.UID{}
+				}
+				if event == apiwatch.Deleted {
+					delete(at[name], provider)
+					return
+				}
+				at[name][provider] = o.GetUID()
+				for other, uid := range at[name] {
+					// Streams of two clusters have no order. What is there before and after something else was there, was there
+					// at the same time.
+					if other != provider && has(provider, name, o.GetUID()) && has(other, name, uid) && has(provider, name, o.GetUID()) {
+						w.fault("%T %s is at %s and at %s", o, name, provider.Name, other.Name)
+					}
+				}
+			})
+		}
+	}
+	return w
+}
