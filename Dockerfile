@@ -4,6 +4,7 @@ FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
+COPY api api
 COPY cmd cmd
 COPY pkg pkg
 ARG VERSION=dev
