@@ -116,8 +116,10 @@ func (c *core) situationOf(virtualNode string, window time.Duration) situation {
 	if !ok {
 		return situation{}
 	}
-	s := situation{known: true, lost: p.lost, draining: p.draining}
-	if !p.lost.IsZero() {
+	s := situation{known: true, draining: p.draining}
+	// What the last leader saw is not enough: a start moves nothing.
+	if p.looked && !p.lost.IsZero() {
+		s.lost = p.lost
 		s.suspended = c.suspiciousLocked(window)
 	}
 	return s

@@ -7,8 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
@@ -112,6 +115,32 @@ func TestAProviderIsLostAfterTwoProbesInARow(t *testing.T) {
 	require.True(t, c.observe("q", up(4*time.Second)))
 	require.Zero(t, c.situationOf("q1", time.Minute).lost)
 	require.False(t, c.observe("nobody", up(0)))
+}
+
+// TestAnOutageGoesOnOverARestart: a new leader counts an outage from its beginning, but moves nothing before it has seen
+// for itself that the provider is still gone.
+func TestAnOutageGoesOnOverARestart(t *testing.T) {
+	for name, back := range map[string]bool{"still gone": false, "back meanwhile": true} {
+		t.Run(name, func(t *testing.T) {
+			b := &Broker{core: newCore(), cfg: Config{Times: Times{ProbeInterval: time.Second}}}
+			pc := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
+			pc.Status.Conditions = []metav1.Condition{{
+				Type: v1alpha1.ProviderReachable, Status: metav1.ConditionFalse, Reason: reasonNoAnswer,
+				LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour)),
+			}, {Type: v1alpha1.ProviderClean, Status: metav1.ConditionFalse}}
+			vn := offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "q1"}}
+			b.adopt(pc, []offloadingv1beta1.VirtualNode{vn})
+			require.True(t, b.core.providers["q"].unclean)
+			require.Equal(t, situation{known: true}, b.core.situationOf("q1", time.Minute))
+
+			b.core.observe("q", observation{at: noon, up: back})
+			if back {
+				require.Zero(t, b.core.situationOf("q1", time.Minute).lost)
+			} else {
+				require.Equal(t, noon.Add(-time.Hour), b.core.situationOf("q1", time.Minute).lost)
+			}
+		})
+	}
 }
 
 func TestAPodStartsOnce(t *testing.T) {

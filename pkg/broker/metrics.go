@@ -76,8 +76,8 @@ func newMetrics() *metrics {
 	}
 }
 
-// register puts all of it in a registry; counts reads what is asked for at each scrape.
-func (m *metrics) register(registry prometheus.Registerer, counts func() (assigned, unassigned int)) error {
+// register puts all of it in a registry; counts and queued read what is asked for at each scrape.
+func (m *metrics) register(registry prometheus.Registerer, counts func() (assigned, unassigned int), queued func() int) error {
 	part := func(name, help string, value func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "liqo_broker", Name: name, Help: help},
 			func() float64 { return float64(value()) })
@@ -85,6 +85,7 @@ func (m *metrics) register(registry prometheus.Registerer, counts func() (assign
 	for _, c := range []prometheus.Collector{
 		m.decisions, m.decision, m.wait, m.moves, m.refusals, m.patches, m.patchErrors, m.providerUp, m.granted, m.assigned,
 		m.free, m.pods, m.uptime, m.latency, m.podStart, m.failures,
+		part("queue_length", "Pods that wait to be looked at.", queued),
 		part("pods_assigned", "Pods of the node that are assigned to a provider.", func() int { n, _ := counts(); return n }),
 		part("pods_unassigned", "Pods of the node for which no provider was found.", func() int { _, n := counts(); return n }),
 	} {

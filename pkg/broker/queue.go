@@ -17,8 +17,9 @@ import (
 // queue is a controller's, for those who know without an event of the API that something is to be looked at.
 type queue struct {
 	mu sync.Mutex
-	// add is nil before the controller has started; guarded by mu.
-	add func(reconcile.Request)
+	// add and length are nil before the controller has started; guarded by mu.
+	add    func(reconcile.Request)
+	length func() int
 }
 
 // source gives the queue to a controller.
@@ -26,7 +27,7 @@ func (q *queue) source() source.Source {
 	return source.Func(func(_ context.Context, to workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.add = to.Add
+		q.add, q.length = to.Add, to.Len
 		return nil
 	})
 }
@@ -38,6 +39,16 @@ func (q *queue) put(name types.NamespacedName) {
 	if add != nil {
 		add(reconcile.Request{NamespacedName: name})
 	}
+}
+
+// len is how many keys wait to be looked at.
+func (q *queue) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.length == nil {
+		return 0
+	}
+	return q.length()
 }
 
 // wakeWaiting has the pods for which nothing fitted tried again soon.

@@ -275,7 +275,7 @@ func (b *Broker) policyController(mgr manager.Manager) error {
 // serveMetrics serves the broker's metrics, with those of controller-runtime (queues, requests).
 func (b *Broker) serveMetrics(ctx context.Context) error {
 	registry := prometheus.NewRegistry()
-	if err := b.metrics.register(registry, b.core.counts); err != nil {
+	if err := b.metrics.register(registry, b.core.counts, b.podQueue.len); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	if err := registry.Register(collectors.NewBuildInfoCollector()); err != nil {

@@ -111,7 +111,7 @@ func TestALeaseIsLiveWhileItsHolderRenewsIt(t *testing.T) {
 func TestMetricsFollowPrometheusRules(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := newMetrics()
-	require.NoError(t, m.register(registry, func() (int, int) { return 3, 1 }))
+	require.NoError(t, m.register(registry, func() (int, int) { return 3, 1 }, func() int { return 0 }))
 	m.decided("assigned", "q", time.Millisecond)
 	m.patched("pods", nil, time.Millisecond)
 	m.moves.WithLabelValues(string(moveDrained)).Inc()
