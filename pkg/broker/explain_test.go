@@ -1,0 +1,83 @@
+package broker
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// shown is a provider as its status shows it, with one slice of that many CPUs.
+func shown(name, cpu string, ready bool, attributes map[string]string) *v1alpha1.ProviderCluster {
+	status := metav1.ConditionFalse
+	if ready {
+		status = metav1.ConditionTrue
+	}
+	return &v1alpha1.ProviderCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1alpha1.ProviderClusterSpec{Attributes: attributes},
+		Status: v1alpha1.ProviderClusterStatus{
+			Conditions: []metav1.Condition{{Type: v1alpha1.ProviderReady, Status: status}},
+			VirtualNodes: []v1alpha1.VirtualNodeStatus{{Name: name + "-1", Ready: ready, Resources: v1alpha1.Resources{
+				Granted: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("8Gi")},
+			}}},
+		},
+	}
+}
+
+func TestExplain(t *testing.T) {
+	scheme, err := NewScheme()
+	require.NoError(t, err)
+	pod := cpuPod("pod", "3")
+	pod.Spec.NodeName = "broker"
+	pod.Labels = nil
+	pod.Annotations = map[string]string{v1alpha1.FilterAnnotation: "provider.attributes['region'] == 'eu'"}
+	taken := cpuPod("taken", "2")
+	taken.Spec.NodeName, taken.Labels = "broker", map[string]string{v1alpha1.VirtualNodeLabel: "full-1"}
+	elsewhere := cpuPod("elsewhere", "1")
+	elsewhere.Spec.NodeName = "other"
+	maps := func(provider string) *offloadingv1beta1.NamespaceMap {
+		return &offloadingv1beta1.NamespaceMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: provider, Labels: map[string]string{"liqo.io/remote-cluster-id": provider}},
+			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
+				"ns": {RemoteNamespace: "ns-broker", Phase: offloadingv1beta1.MappingAccepted},
+			}},
+		}
+	}
+	eu, us := map[string]string{"region": "eu"}, map[string]string{"region": "us"}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}, pod, taken, elsewhere,
+		shown("down", "4", false, eu), shown("far", "4", true, us), shown("fits", "4", true, eu), shown("full", "4", true, eu),
+		shown("stranger", "4", true, eu), maps("down"), maps("far"), maps("fits"), maps("full"),
+	).Build()
+
+	e, err := Explain(t.Context(), c, "broker", nameOf(pod), noon)
+	require.NoError(t, err)
+	require.Equal(t, "fits", e.Chosen)
+	filtered := map[string]string{}
+	for _, p := range e.Providers {
+		filtered[p.Provider] = p.Filtered
+	}
+	require.Equal(t, map[string]string{
+		"down": "not ready", "far": "pod filter", "fits": "", "full": "insufficient cpu", "stranger": "namespace not offloaded",
+	}, filtered)
+
+	var table strings.Builder
+	require.NoError(t, e.Print(&table))
+	lines := strings.Split(table.String(), "\n")
+	require.Regexp(t, `^PROVIDER +VERDICT +SCORE +FAILURES +FREE`, lines[0])
+	require.Regexp(t, `^fits +chosen +\d+ +\d+`, lines[3])
+	require.Regexp(t, `^full +insufficient cpu +- +-`, lines[4])
+	require.Contains(t, table.String(), "Assigned to provider fits: score")
+
+	_, err = Explain(t.Context(), c, "broker", nameOf(elsewhere), noon)
+	require.ErrorContains(t, err, `not bound to node broker (--broker-node) but to "other"`)
+}
