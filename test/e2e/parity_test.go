@@ -40,4 +40,7 @@ func parity(t *testing.T, image string) {
 	} {
 		t.Run(s.name, func(t *testing.T) { s.run(t, f) })
 	}
+	if image == sandbox.ImageStock {
+		t.Run("ours takes over", func(t *testing.T) { takeover(t, f) })
+	}
 }
