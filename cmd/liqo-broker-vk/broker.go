@@ -86,9 +86,9 @@ func newBrokerCommand(logs io.Writer) *cobra.Command {
 
 func (o *brokerOptions) install(f *pflag.FlagSet) {
 	flagsutils.InitKlogFlags(f)
-	f.BoolVar(&o.catalog, "with-catalog", false, "Offer the catalog: who is in the federation and what they offer")
+	f.BoolVar(&o.catalog, "with-catalog", false, "Offer the catalog: who is in the federation and what they offer (not in this version)")
 	f.BoolVar(&o.orchestrator, "with-orchestrator", false, "Offer the orchestrator: consumers choose providers by name or criteria")
-	f.BoolVar(&o.aggregator, "with-aggregator", false, "Offer the aggregator: consumers see the sum of all providers")
+	f.BoolVar(&o.aggregator, "with-aggregator", false, "Offer the aggregator: consumers see the sum of all providers (not in this version)")
 
 	f.StringVar(&o.homeKubeconfig, "home-kubeconfig", o.homeKubeconfig, "The kubeconfig of this cluster, if not run in a pod")
 	f.StringVar(&o.nodeName, "broker-node", o.nodeName, "The name of the broker's Node")
@@ -145,6 +145,12 @@ func (o *brokerOptions) validate() error {
 	var f faults
 	if !o.catalog && !o.orchestrator && !o.aggregator {
 		f.add("no service is switched on", "give at least one of --with-catalog, --with-orchestrator, --with-aggregator")
+	}
+	if o.catalog {
+		f.add("--with-catalog", "leave it out, this version has no catalog yet")
+	}
+	if o.aggregator {
+		f.add("--with-aggregator", "leave it out, this version makes no offers to consumers yet")
 	}
 	for _, problem := range validation.IsDNS1123Subdomain(o.nodeName) {
 		f.add(fmt.Sprintf("--broker-node=%s", o.nodeName), problem)
