@@ -73,7 +73,7 @@ func (b *Broker) recall(ctx context.Context) error {
 		return nil
 	}
 	var pods corev1.PodList
-	if err := b.client.List(ctx, &pods); err != nil {
+	if err := b.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	for i := range pods.Items {
@@ -228,7 +228,7 @@ func (b *Broker) situationOf(ctx context.Context, virtualNode string) (situation
 		return s, nil
 	}
 	var list offloadingv1beta1.VirtualNodeList
-	if err := b.client.List(ctx, &list); err != nil {
+	if err := b.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return s, err
 	}
 	for i := range list.Items {

@@ -100,7 +100,7 @@ func (p *policies) policyOf(ctx context.Context, pod *corev1.Pod, namespace *cor
 		return &policy, err
 	}
 	var list v1alpha1.PlacementPolicyList
-	if err := p.client.List(ctx, &list); err != nil {
+	if err := p.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(list.Items, func(x, y v1alpha1.PlacementPolicy) int {
@@ -217,7 +217,7 @@ const policyCountEvery = 30 * time.Second
 
 func (b *Broker) countPods(ctx context.Context, policy string) (int32, error) {
 	var pods corev1.PodList
-	if err := b.client.List(ctx, &pods); err != nil {
+	if err := b.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return 0, err
 	}
 	n := int32(0)

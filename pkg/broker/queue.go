@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -96,7 +97,7 @@ func (b *Broker) wakeUp(ctx context.Context) error {
 // wakePodsOf has the pods of a provider looked at, or those of all providers.
 func (b *Broker) wakePodsOf(ctx context.Context, provider string) {
 	var pods corev1.PodList
-	if err := b.client.List(ctx, &pods); err != nil {
+	if err := b.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		b.log.Error(err, "Cannot list the pods of a provider", "provider", provider)
 		return
 	}
