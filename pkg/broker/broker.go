@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
 // Broker is the leader at work.
@@ -21,6 +23,8 @@ type Broker struct {
 	cfg    Config
 	log    logr.Logger
 	client client.Client
+	// live reads the API itself, past the cache.
+	live   client.Reader
 	events record.EventRecorder
 
 	core        *core
@@ -55,6 +59,37 @@ func (b *Broker) report(id string, o observation) {
 		b.providerQueue.put(types.NamespacedName{Name: id})
 	}
 }
+
+// settle waits until every provider has been looked at once, but not for long: those that hang are not Ready.
+func (b *Broker) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*b.cfg.Times.ProbeTimeout+settleGrace)
+	defer cancel()
+	tick := time.NewTicker(settleEvery)
+	defer tick.Stop()
+	for {
+		var list v1alpha1.ProviderClusterList
+		if err := b.client.List(ctx, &list); err == nil {
+			ids := make([]string, 0, len(list.Items))
+			for i := range list.Items {
+				ids = append(ids, list.Items[i].Name)
+			}
+			if b.core.settled(ids) {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+const (
+	// settleGrace is how long the caches and connections may take at a start, beside the probes.
+	settleGrace = 4 * time.Second
+	settleEvery = 100 * time.Millisecond
+)
 
 // oneConnectionEach is one connection to every provider.
 func (b *Broker) oneConnectionEach() []*connection {

@@ -24,6 +24,13 @@ import (
 // well before it ends.
 const secretTTL = time.Minute
 
+// providerQPS and providerBurst are client-go's limits of the requests with one identity to one provider: Liqo sets none,
+// and client-go's default of 5 a second would hold up a drain.
+const (
+	providerQPS   = 50
+	providerBurst = 100
+)
+
 // connection is the way to one provider with the identity of one VirtualNode.
 type connection struct {
 	virtualNode string
@@ -101,6 +108,7 @@ func (c *connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.
 	if err != nil {
 		return nil, err
 	}
+	config.QPS, config.Burst = providerQPS, providerBurst
 	fresh := &connection{virtualNode: vn.Name, config: config, secretVersion: secret.ResourceVersion}
 	if fresh.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
@@ -122,15 +130,15 @@ func (c *connection) probe(ctx context.Context) (time.Duration, error) {
 // errStillThere says that a provider has not yet removed what it runs of a pod.
 var errStillThere = errors.New("the pod is still there")
 
-// gone answers nil when the provider has neither the ShadowPod nor the pod, errStillThere if it has one of them, and
-// any other error when it cannot say. A ShadowPod that another VirtualNode of the provider made counts as gone.
-func (c *connection) gone(ctx context.Context, namespace, name string) error {
+// gone answers nil when the provider has neither the ShadowPod nor the pod that a VirtualNode forwarded, errStillThere if
+// it has one of them, and any other error when it cannot say. What another VirtualNode forwarded is none of its business.
+func (c *connection) gone(ctx context.Context, virtualNode, namespace, name string) error {
 	shadow, err := c.liqo.OffloadingV1beta1().ShadowPods(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case kerrors.IsNotFound(err):
 	case err != nil:
 		return err
-	case shadow.Labels[forge.LiqoOriginClusterNodeName] == c.virtualNode:
+	case shadow.Labels[forge.LiqoOriginClusterNodeName] == virtualNode:
 		return errStillThere
 	}
 	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -139,10 +147,27 @@ func (c *connection) gone(ctx context.Context, namespace, name string) error {
 		return nil
 	case err != nil:
 		return err
-	case pod.Labels[forge.LiqoOriginClusterNodeName] == c.virtualNode:
+	case pod.Labels[forge.LiqoOriginClusterNodeName] == virtualNode:
 		return errStillThere
 	}
 	return nil
+}
+
+// remove deletes the ShadowPod of a VirtualNode that is gone, with the virtual kubelet that would have.
+func (c *connection) remove(ctx context.Context, virtualNode, namespace, name string) error {
+	shadows := c.liqo.OffloadingV1beta1().ShadowPods(namespace)
+	shadow, err := shadows.Get(ctx, name, metav1.GetOptions{})
+	if kerrors.IsNotFound(err) || (err == nil && shadow.Labels[forge.LiqoOriginClusterNodeName] != virtualNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = shadows.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &shadow.UID}})
+	if kerrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // running lists the names of the pods in a remote namespace that this VirtualNode forwarded.

@@ -19,8 +19,14 @@ type core struct {
 	state *scheduler.State
 	// pods are those that the state, the assumptions or the refusals speak of, by name.
 	pods map[types.NamespacedName]types.UID
-	// assumed are the decisions written to the API that the cache does not show yet.
+	// assumed are the decisions written to the API that the cache does not show yet, doubted those of them of which it
+	// is not known whether they were written.
 	assumed map[types.UID]string
+	doubted map[types.UID]struct{}
+	// left has the VirtualNode that a pod on its way has left for good.
+	left map[types.UID]string
+	// moveAt is when a pod may be moved, of those that the rate limit holds back.
+	moveAt map[types.UID]time.Time
 	// refused has, by pod and VirtualNode, until when not to ask again.
 	refused map[types.UID]map[string]time.Time
 	// disbelieved are amounts that a provider turned out not to have, by the name under which the state holds them.
@@ -31,8 +37,8 @@ type core struct {
 	started map[types.UID]struct{}
 
 	providers map[string]*providerBelief
-	// homeOf is the provider of a VirtualNode.
-	homeOf map[string]string
+	// homeOf is the provider of a VirtualNode, formerHome that of one which is gone.
+	homeOf, formerHome map[string]string
 }
 
 // providerBelief is what is known of one provider besides its status in the API.
@@ -50,10 +56,13 @@ type providerBelief struct {
 	unclean  bool
 	enabled  bool
 	draining bool
-	// standing is what the scheduler was last told, without what changes all the time. A change of lost shows in its
-	// readiness.
+	// closing are the VirtualNodes that are being deleted: their pods leave while their virtual kubelets still run.
+	closing map[string]bool
+	// standing is what the scheduler was last told, without what changes all the time; outlook is what else decides
+	// about the pods there.
 	standing scheduler.Provider
-	// remoteNamespaces are those to which local ones are mapped.
+	outlook  string
+	// remoteNamespaces are those to which local ones are mapped, or were until a moment ago; nil while not known.
 	remoteNamespaces map[string]string
 	statusWritten    time.Time
 }
@@ -64,9 +73,10 @@ const missesUntilLost = 2
 func newCore() *core {
 	return &core{
 		state: scheduler.NewState(), pods: map[types.NamespacedName]types.UID{}, assumed: map[types.UID]string{},
+		doubted: map[types.UID]struct{}{}, left: map[types.UID]string{}, moveAt: map[types.UID]time.Time{},
 		refused: map[types.UID]map[string]time.Time{}, disbelieved: map[types.UID]time.Time{},
 		waiting: map[types.NamespacedName]struct{}{}, started: map[types.UID]struct{}{},
-		providers: map[string]*providerBelief{}, homeOf: map[string]string{},
+		providers: map[string]*providerBelief{}, homeOf: map[string]string{}, formerHome: map[string]string{},
 	}
 }
 
@@ -116,7 +126,7 @@ func (c *core) situationOf(virtualNode string, window time.Duration) situation {
 	if !ok {
 		return situation{}
 	}
-	s := situation{known: true, draining: p.draining}
+	s := situation{known: true, draining: p.draining || p.closing[virtualNode]}
 	// What the last leader saw is not enough: a start moves nothing.
 	if p.looked && !p.lost.IsZero() {
 		s.lost = p.lost
@@ -144,15 +154,36 @@ func (c *core) suspiciousLocked(window time.Duration) bool {
 func (c *core) assigned(pod *corev1.Pod, virtualNode string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pods[nameOf(pod)] = pod.UID
+	c.meetLocked(nameOf(pod), pod.UID)
 	delete(c.assumed, pod.UID)
+	delete(c.doubted, pod.UID)
 	delete(c.waiting, nameOf(pod))
 	c.state.Assign(scheduler.Assignment{
 		UID: pod.UID, VirtualNode: virtualNode, App: appOf(pod), Requests: scheduler.PodRequests(&pod.Spec),
 	})
 }
 
-// released notes that a pod takes no room any more, and says whether it did.
+// meetLocked notes which pod bears a name, and forgets the one that bore it before.
+func (c *core) meetLocked(name types.NamespacedName, uid types.UID) {
+	if known, ok := c.pods[name]; ok && known != uid {
+		c.forgetLocked(name, known)
+	}
+	c.pods[name] = uid
+}
+
+func (c *core) forgetLocked(name types.NamespacedName, uid types.UID) {
+	c.state.Release(uid)
+	delete(c.assumed, uid)
+	delete(c.doubted, uid)
+	delete(c.refused, uid)
+	delete(c.started, uid)
+	delete(c.left, uid)
+	delete(c.moveAt, uid)
+	delete(c.waiting, name)
+	delete(c.pods, name)
+}
+
+// released notes that a pod is gone or done, and says whether anything was known of it.
 func (c *core) released(name types.NamespacedName, uid types.UID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,32 +191,66 @@ func (c *core) released(name types.NamespacedName, uid types.UID) bool {
 	if !ok || (uid != "" && known != uid) {
 		return false
 	}
-	c.state.Release(known)
-	delete(c.assumed, known)
-	delete(c.refused, known)
-	delete(c.started, known)
-	delete(c.waiting, name)
-	delete(c.pods, name)
+	c.forgetLocked(name, known)
 	return true
 }
 
-// isAssumed says whether a decision about the pod is on its way to the cache.
-func (c *core) isAssumed(uid types.UID) bool {
+// hasLeft notes that a pod on its way takes no room any more at the VirtualNode that it left.
+func (c *core) hasLeft(pod *corev1.Pod, virtualNode string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, ok := c.assumed[uid]
-	return ok
+	c.meetLocked(nameOf(pod), pod.UID)
+	c.state.Release(pod.UID)
+	c.left[pod.UID] = virtualNode
+}
+
+// leftFor says whether a pod has left a VirtualNode for good.
+func (c *core) leftFor(uid types.UID, virtualNode string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left[uid] == virtualNode
+}
+
+// mayMove says how long a pod must wait until the rate limit lets it move; reserve takes a place in the queue, once.
+func (c *core) mayMove(uid types.UID, now time.Time, reserve func() time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, waits := c.moveAt[uid]
+	if !waits {
+		at = now.Add(reserve())
+		c.moveAt[uid] = at
+	}
+	if wait := at.Sub(now); wait > 0 {
+		return wait
+	}
+	delete(c.moveAt, uid)
+	return 0
+}
+
+// isAssumed says whether a decision about the pod is on its way to the cache, and whether it is in doubt.
+func (c *core) isAssumed(uid types.UID) (assumed, doubted bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, assumed = c.assumed[uid]
+	_, doubted = c.doubted[uid]
+	return assumed, doubted
+}
+
+// doubt notes that a decision may or may not have been written; its place stays reserved.
+func (c *core) doubt(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doubted[uid] = struct{}{}
 }
 
 // decide chooses a provider for the pod and reserves its place, at once.
 func (c *core) decide(now time.Time, pod *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.forgetRefusalsLocked(now)
+	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	c.meetLocked(name, pod.UID)
 	pod.Refused = c.refused[pod.UID]
 	c.state.Decide(now, pod, policy, into)
-	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-	c.pods[name] = pod.UID
 	if into.VirtualNode == "" {
 		c.waiting[name] = struct{}{}
 		return
@@ -201,6 +266,7 @@ func (c *core) undecide(uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.assumed, uid)
+	delete(c.doubted, uid)
 	c.state.Release(uid)
 }
 
@@ -273,13 +339,42 @@ func (c *core) takeWaiting() []types.NamespacedName {
 }
 
 // movedAway notes that a pod leaves a VirtualNode; if its provider cannot be reached, it may go on running there.
-func (c *core) movedAway(virtualNode string) {
+func (c *core) movedAway(uid types.UID, virtualNode string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	delete(c.left, uid)
 	if p, ok := c.providers[c.homeOf[virtualNode]]; ok {
 		p.tracker.PodMovedAway()
 		p.unclean = p.unclean || !p.lost.IsZero()
 	}
+}
+
+// leftUnseen notes that a pod was given up at a provider that cannot be reached, and may go on running there.
+func (c *core) leftUnseen(virtualNode string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, ok := c.providers[c.homeOf[virtualNode]]; ok {
+		p.unclean = true
+	}
+}
+
+// settled says whether every provider of the API has been looked at.
+func (c *core) settled(providers []string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range providers {
+		if p, ok := c.providers[id]; !ok || !p.looked {
+			return false
+		}
+	}
+	return true
+}
+
+// suspects says whether the broker suspects itself.
+func (c *core) suspects(window time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.suspiciousLocked(window)
 }
 
 // podStarted counts the start of a pod once.

@@ -49,13 +49,21 @@ func TestDecisionsReserveAtOnce(t *testing.T) {
 	c := oneProvider()
 	first, second, third := cpuPod("first", "1500m"), cpuPod("second", "1"), cpuPod("third", "500m")
 	require.Equal(t, "q1", c.decideOn(first))
-	require.True(t, c.isAssumed(first.UID))
+	assumed, doubted := c.isAssumed(first.UID)
+	require.True(t, assumed)
+	require.False(t, doubted)
 	require.Empty(t, c.decideOn(second), "the API has not confirmed the first one, but its room is taken")
 	require.Equal(t, "q1", c.decideOn(third))
 	require.Equal(t, []types.NamespacedName{nameOf(second)}, c.takeWaiting())
 
+	c.doubt(first.UID)
+	_, doubted = c.isAssumed(first.UID)
+	require.True(t, doubted)
+	require.Empty(t, c.decideOn(second), "what may have been written keeps its room")
+
 	c.undecide(first.UID)
-	require.False(t, c.isAssumed(first.UID))
+	assumed, doubted = c.isAssumed(first.UID)
+	require.False(t, assumed || doubted)
 	require.Equal(t, "q1", c.decideOn(second), "what could not be written takes no room")
 	require.Empty(t, c.takeWaiting())
 }
@@ -65,7 +73,8 @@ func TestTheAPIConfirmsAndReleases(t *testing.T) {
 	pod := cpuPod("pod", "2")
 	require.Equal(t, "q1", c.decideOn(pod))
 	c.assigned(pod, "q1")
-	require.False(t, c.isAssumed(pod.UID))
+	isAssumed, _ := c.isAssumed(pod.UID)
+	require.False(t, isAssumed)
 	c.assigned(pod, "q1")
 	assigned, waiting := c.counts()
 	require.Equal(t, 1, assigned, "seen twice, counted once")
@@ -75,6 +84,74 @@ func TestTheAPIConfirmsAndReleases(t *testing.T) {
 	require.True(t, c.released(nameOf(pod), pod.UID))
 	require.False(t, c.released(nameOf(pod), ""), "only once")
 	require.Equal(t, "q1", c.decideOn(cpuPod("next", "2")))
+}
+
+// TestAPodThatCameAgainTakesItsOwnRoomOnly: the deletion of a pod and the creation of the next one of its name may reach
+// the broker as one.
+func TestAPodThatCameAgainTakesItsOwnRoomOnly(t *testing.T) {
+	c := oneProvider()
+	first, again := cpuPod("db-0", "2"), cpuPod("db-0", "2")
+	again.UID = "again"
+	require.Equal(t, "q1", c.decideOn(first))
+	require.Equal(t, "q1", c.decideOn(again), "the first one's room is free again")
+	assigned, _ := c.counts()
+	require.Equal(t, 1, assigned)
+	require.Len(t, c.assumed, 1)
+}
+
+// TestAPodOnItsWayKeepsItsRefusals, or it would go back to the provider that it comes from.
+func TestAPodOnItsWayKeepsItsRefusals(t *testing.T) {
+	c := oneProvider()
+	pod := cpuPod("pod", "1")
+	require.Equal(t, "q1", c.decideOn(pod))
+	c.assigned(pod, "q1")
+	c.movedAway(pod.UID, "q1")
+	c.refuse(pod, "q1", noon.Add(time.Minute), false)
+	c.assigned(pod, "q1")
+	require.False(t, c.leftFor(pod.UID, "q1"))
+	c.hasLeft(pod, "q1")
+	require.True(t, c.leftFor(pod.UID, "q1"))
+	require.Empty(t, c.decideOn(pod))
+	require.Equal(t, "q1", c.decideOn(cpuPod("other", "2")), "it takes no room there any more")
+}
+
+func TestMovesWaitForTheirTurnOnce(t *testing.T) {
+	c := newCore()
+	reserved := 0
+	reserve := func() time.Duration { reserved++; return time.Minute }
+	require.Equal(t, time.Minute, c.mayMove("a", noon, reserve))
+	require.Equal(t, 59*time.Second, c.mayMove("a", noon.Add(time.Second), reserve))
+	require.Zero(t, c.mayMove("a", noon.Add(time.Minute), reserve))
+	require.Equal(t, 1, reserved)
+	require.Zero(t, c.mayMove("b", noon, func() time.Duration { return 0 }))
+}
+
+func TestAProviderIsRememberedForAVirtualNodeThatIsGone(t *testing.T) {
+	b := &Broker{core: newCore()}
+	named := func(names ...string) (list []offloadingv1beta1.VirtualNode) {
+		for _, name := range names {
+			list = append(list, offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+		return list
+	}
+	var gone []string
+	forget := func(name string) { gone = append(gone, name) }
+	b.core.providers["q"] = &providerBelief{remoteNamespaces: map[string]string{"ns": "ns-broker"}}
+	b.core.rehouseLocked("q", named("q1", "q2"), forget)
+	b.core.rehouseLocked("q", named("q2"), forget)
+	require.Equal(t, []string{"q1"}, gone)
+	sibling, remote := b.siblingOf("q1", "ns")
+	require.Equal(t, "q2", sibling)
+	require.Equal(t, "ns-broker", remote)
+
+	remote, known := b.remoteNamespace("q2", "elsewhere")
+	require.True(t, known)
+	require.Empty(t, remote)
+	_, known = b.remoteNamespace("nobody", "ns")
+	require.False(t, known, "what is not known is not gone")
+	b.core.providers["q"].remoteNamespaces = nil
+	_, known = b.remoteNamespace("q2", "ns")
+	require.False(t, known)
 }
 
 func TestARefusalIsRememberedAndCorrectsTheCapacity(t *testing.T) {
@@ -110,7 +187,7 @@ func TestAProviderIsLostAfterTwoProbesInARow(t *testing.T) {
 	require.True(t, c.observe("q", down(3*time.Second)))
 	require.Equal(t, noon.Add(2*time.Second), c.situationOf("q1", time.Minute).lost, "since the first probe that failed")
 
-	c.movedAway("q1")
+	c.movedAway("uid", "q1")
 	require.True(t, c.providers["q"].unclean, "what was moved away unseen may still run there")
 	require.True(t, c.observe("q", up(4*time.Second)))
 	require.Zero(t, c.situationOf("q1", time.Minute).lost)

@@ -12,6 +12,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
+// suspicionCheck is how often a pod is looked at while the broker suspects itself.
+const suspicionCheck = 5 * time.Second
+
 // moveReason is why a pod leaves the provider where it is; the values are those of the metric's label.
 type moveReason string
 
@@ -54,8 +57,11 @@ func whyLeave(pod *corev1.Pod, s situation, r rules, now time.Time) (moveReason,
 		return moveNoVirtualNode, 0
 	case !s.lost.IsZero():
 		// Nothing can be said of a pod that cannot be seen: neither refused nor pending.
-		if r.failover == v1alpha1.FailoverNever || s.suspended {
+		if r.failover == v1alpha1.FailoverNever {
 			return stay, 0
+		}
+		if s.suspended {
+			return stay, suspicionCheck // It may end with another provider's return.
 		}
 		if left := r.failoverAfter - now.Sub(s.lost); left > 0 {
 			return stay, left
@@ -87,6 +93,13 @@ func refusedBy(pod *corev1.Pod) string {
 	}
 	virtualNode, _, _ := strings.Cut(condition.Message, ": ")
 	return virtualNode
+}
+
+// lacksRoom says whether a refusal was one of Liqo's quota (pkg/webhooks/shadowpod), and not of a rule that only this pod
+// breaks.
+func lacksRoom(pod *corev1.Pod) bool {
+	condition := podCondition(pod, v1alpha1.ConditionRefused)
+	return condition != nil && strings.Contains(condition.Message, "quota usage exceeded")
 }
 
 // assignedAt is when the pod was assigned; its creation if that cannot be read.

@@ -64,7 +64,7 @@ func TestWhyLeave(t *testing.T) {
 		{"a pod of a lost provider waits until failoverAfter", assignedPod(corev1.PodRunning), lost(45 * time.Second), usual, stay, 15 * time.Second},
 		{"then it moves", assignedPod(corev1.PodRunning), lost(time.Minute), usual, moveUnreachable, 0},
 		{"unless it never fails over", assignedPod(corev1.PodRunning), lost(time.Hour), never, stay, 0},
-		{"or the broker suspects itself", assignedPod(corev1.PodRunning), situation{known: true, lost: noon.Add(-time.Hour), suspended: true}, usual, stay, 0},
+		{"or the broker suspects itself", assignedPod(corev1.PodRunning), situation{known: true, lost: noon.Add(-time.Hour), suspended: true}, usual, stay, suspicionCheck},
 		{"or it is being deleted", assignedPod(corev1.PodRunning, deleting), lost(time.Hour), usual, stay, 0},
 		{"or it is done", assignedPod(corev1.PodSucceeded), lost(time.Hour), usual, stay, 0},
 		{"a failed pod is done too", assignedPod(corev1.PodFailed), situation{}, usual, stay, 0},

@@ -32,35 +32,63 @@ type brokerNode struct {
 	version string
 	// sum says what the providers that can be given pods granted together, and how many there are.
 	sum func() (granted corev1.ResourceList, providers int)
+	// settled answers when the providers are known well enough to say what the Node is.
+	settled func(ctx context.Context)
+	// hold says that what is known of the providers is not to be trusted: the Node stays as it is.
+	hold func() bool
 
-	mu      sync.Mutex
-	changes func(*corev1.Node) // Guarded by mu.
-	last    *corev1.Node       // Guarded by mu.
+	// dirty has an element when the Node may have changed.
+	dirty chan struct{}
+
+	mu   sync.Mutex
+	last *corev1.Node // Guarded by mu.
+}
+
+func newBrokerNode(cfg *Config, kube kubernetes.Interface, version string) *brokerNode {
+	return &brokerNode{cfg: cfg, kube: kube, version: version, dirty: make(chan struct{}, 1)}
 }
 
 // Ping implements node.NodeProvider.
 func (*brokerNode) Ping(ctx context.Context) error { return ctx.Err() }
 
-// NotifyNodeStatus implements node.NodeProvider.
-func (n *brokerNode) NotifyNodeStatus(_ context.Context, changes func(*corev1.Node)) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.changes = changes
+// NotifyNodeStatus implements node.NodeProvider: it tells of every change until ctx ends. Nobody waits for that: telling
+// blocks while the node controller is writing.
+func (n *brokerNode) NotifyNodeStatus(ctx context.Context, changes func(*corev1.Node)) {
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-n.dirty:
+			}
+			if fresh := n.changed(); fresh != nil {
+				changes(fresh)
+			}
+		}
+	}()
 }
 
-// refresh shows what the providers grant now, if it has changed.
+// refresh has the Node shown as it is now, soon.
 func (n *brokerNode) refresh() {
+	select {
+	case n.dirty <- struct{}{}:
+	default: // It will be.
+	}
+}
+
+// changed is the Node as it is now; nil if that is how it was.
+func (n *brokerNode) changed() *corev1.Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.changes == nil {
-		return
+	if n.last == nil || n.hold() {
+		return nil
 	}
 	fresh := n.forge(n.last)
 	if sameStatus(&n.last.Status, &fresh.Status) {
-		return
+		return nil
 	}
 	n.last = fresh
-	n.changes(fresh.DeepCopy())
+	return fresh.DeepCopy()
 }
 
 // run keeps the Node and its lease until ctx ends.
@@ -69,6 +97,8 @@ func (n *brokerNode) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// A new leader knows nothing yet, and must not show that: Kubernetes marks the pods of a Node that is not Ready.
+	n.settled(ctx)
 	n.mu.Lock()
 	n.last = n.forge(nil)
 	n.last.OwnerReferences = owners
@@ -77,16 +107,17 @@ func (n *brokerNode) run(ctx context.Context) error {
 	if err := n.claim(ctx, first); err != nil {
 		return fmt.Errorf("node %q: %w", n.cfg.NodeName, err)
 	}
+	n.refresh()
 	controller, err := node.NewNodeController(n, first, n.kube.CoreV1().Nodes(),
 		node.WithNodeEnableLeaseV1(n.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease),
 			int32(n.cfg.Lease.NodeDuration.Seconds())),
 		node.WithNodeStatusUpdateErrorHandler(func(ctx context.Context, cause error) error {
-			n.mu.Lock()
-			wanted := n.last.DeepCopy()
-			n.mu.Unlock()
 			if !kerrors.IsNotFound(cause) {
 				return cause
 			}
+			n.mu.Lock()
+			wanted := n.last.DeepCopy()
+			n.mu.Unlock()
 			_, err := n.kube.CoreV1().Nodes().Create(ctx, wanted, metav1.CreateOptions{})
 			return err
 		}),

@@ -53,7 +53,8 @@ func (a podAPI) find(ctx context.Context, namespace, name string) (place, error)
 	if virtualNode == "" {
 		return place{}, kerrors.NewBadRequest(fmt.Sprintf("pod %s/%s is not assigned to a provider yet", namespace, name))
 	}
-	c, remote := a.broker.connections.get(virtualNode), a.broker.remoteNamespace(virtualNode, namespace)
+	c := a.broker.connections.get(virtualNode)
+	remote, _ := a.broker.remoteNamespace(virtualNode, namespace)
 	if c == nil || remote == "" {
 		return place{}, kerrors.NewServiceUnavailable(fmt.Sprintf("the provider of VirtualNode %s is not connected", virtualNode))
 	}
@@ -128,10 +129,10 @@ func (a podAPI) stream(ctx context.Context, namespace, pod, what string, attach 
 		Stdin: attach.Stdin(), Stdout: attach.Stdout(), Stderr: attach.Stderr(), Tty: attach.TTY(),
 		TerminalSizeQueue: sizes{ctx: ctx, resize: attach.Resize()},
 	})
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("%s: %w", what, err)
+	if ctx.Err() != nil {
+		return nil
 	}
-	return nil
+	return err //nolint:wrapcheck // virtual-kubelet looks for the exit code in the error as it is, not in what it wraps.
 }
 
 // subresource is the address of a subresource of a pod.
@@ -267,7 +268,11 @@ func (a podAPI) usage(ctx context.Context, virtualNode string, namespaces map[st
 	}
 	var stats []statsv1alpha1.PodStats
 	for namespace, pods := range namespaces {
-		measured, err := c.metrics.MetricsV1beta1().PodMetricses(a.broker.remoteNamespace(virtualNode, namespace)).
+		remote, _ := a.broker.remoteNamespace(virtualNode, namespace)
+		if remote == "" {
+			continue
+		}
+		measured, err := c.metrics.MetricsV1beta1().PodMetricses(remote).
 			List(ctx, metav1.ListOptions{LabelSelector: forge.ReflectedLabelSelector().String()})
 		if err != nil {
 			a.broker.log.V(1).Info("Cannot read the usage of a provider's pods", "virtualNode", virtualNode, "because", err.Error())

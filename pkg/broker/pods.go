@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +37,18 @@ func (b *Broker) reconcilePod(ctx context.Context, name types.NamespacedName) (c
 	if err := b.recall(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
+	result, err := b.step(ctx, name)
+	if kerrors.IsConflict(err) {
+		// The pod has changed since it was read; nothing was written.
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
+	}
+	return result, client.IgnoreNotFound(err)
+}
+
+// conflictPause is how long the cache may take to show what is new.
+const conflictPause = 20 * time.Millisecond
+
+func (b *Broker) step(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
 	var pod corev1.Pod
 	if err := b.client.Get(ctx, name, &pod); err != nil {
 		if kerrors.IsNotFound(err) {
@@ -53,10 +64,15 @@ func (b *Broker) reconcilePod(ctx context.Context, name types.NamespacedName) (c
 		return ctrl.Result{}, nil
 	case virtualNode != "":
 		return b.keep(ctx, &pod, virtualNode)
-	case b.core.isAssumed(pod.UID):
+	}
+	if assumed, doubted := b.core.isAssumed(pod.UID); doubted {
+		return ctrl.Result{}, b.settleDoubt(ctx, &pod)
+	} else if assumed {
 		// Assigned a moment ago; the cache will say so.
 		return ctrl.Result{}, nil
-	case leaving != "":
+	}
+	switch {
+	case leaving != "" && !b.core.leftFor(pod.UID, leaving):
 		return b.letGo(ctx, &pod, leaving)
 	case pod.DeletionTimestamp != nil:
 		return ctrl.Result{}, b.finalize(ctx, &pod)
@@ -118,9 +134,7 @@ func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) 
 	if reason == stay {
 		return ctrl.Result{RequeueAfter: later}, nil
 	}
-	if reservation := b.moves.ReserveN(b.now(), 1); reservation.DelayFrom(b.now()) > 0 {
-		wait := reservation.DelayFrom(b.now())
-		reservation.CancelAt(b.now())
+	if wait := b.core.mayMove(pod.UID, b.now(), func() time.Duration { return b.moves.Reserve().Delay() }); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	return ctrl.Result{}, b.sendAway(ctx, pod, virtualNode, reason)
@@ -142,14 +156,14 @@ func (b *Broker) markUnreachable(ctx context.Context, pod *corev1.Pod, s situati
 	if err == nil && unreachable && podIsReady(pod) {
 		err = b.patchPodStatus(ctx, pod, notReady("ProviderUnreachable", "the provider cluster cannot be reached"))
 	}
-	return client.IgnoreNotFound(err)
+	return err
 }
 
 // sendAway begins a move: the pod gets no traffic any more and leaves the view of its virtual kubelet.
 func (b *Broker) sendAway(ctx context.Context, pod *corev1.Pod, virtualNode string, reason moveReason) error {
 	if podIsReady(pod) {
 		if err := b.patchPodStatus(ctx, pod, notReady("Moving", reason.describe(virtualNode))); err != nil {
-			return client.IgnoreNotFound(err)
+			return err
 		}
 	}
 	why := reason.describe(virtualNode)
@@ -160,14 +174,14 @@ func (b *Broker) sendAway(ctx context.Context, pod *corev1.Pod, virtualNode stri
 		},
 	})
 	if err != nil {
-		return client.IgnoreNotFound(err)
+		return err
 	}
 	b.log.Info("Moving a pod", "pod", nameOf(pod), "from", virtualNode, "because", why)
 	b.events.Eventf(pod, corev1.EventTypeWarning, "Moving", "Moving away from %s: %s", virtualNode, why)
 	b.metrics.moves.WithLabelValues(string(reason)).Inc()
-	b.core.movedAway(virtualNode)
+	b.core.movedAway(pod.UID, virtualNode)
 	if reason == moveRefused || reason == movePending {
-		b.core.refuse(pod, virtualNode, b.now().Add(b.cfg.Times.RefusalMemory), reason == moveRefused)
+		b.core.refuse(pod, virtualNode, b.now().Add(b.cfg.Times.RefusalMemory), reason == moveRefused && lacksRoom(pod))
 		b.metrics.refusals.WithLabelValues(b.providerOf(virtualNode), string(reason)).Inc()
 	}
 	return nil
@@ -183,17 +197,21 @@ func (b *Broker) letGo(ctx context.Context, pod *corev1.Pod, leaving string) (ct
 	if err := b.clearAddress(ctx, pod, leaving); err != nil {
 		return ctrl.Result{}, err
 	}
-	if s.known {
-		// It still takes its room there.
-		b.core.assigned(pod, leaving)
-		if wait, err := b.overlap(ctx, pod, leaving, s); err != nil || wait > 0 {
-			return ctrl.Result{RequeueAfter: wait}, err
-		}
+	// It still takes its room there.
+	b.core.assigned(pod, leaving)
+	wait, err := b.overlap(ctx, pod, leaving, s)
+	if err != nil || wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, err
+	}
+	if !s.lost.IsZero() {
+		b.core.leftUnseen(leaving)
 	}
 	if err := b.forgetAddress(ctx, pod); err != nil {
 		return ctrl.Result{}, err
 	}
-	b.free(nameOf(pod), pod.UID)
+	b.goneChecks.Forget(nameOf(pod))
+	b.core.hasLeft(pod, leaving)
+	b.wakeWaiting()
 	if pod.DeletionTimestamp != nil {
 		return ctrl.Result{}, b.finalize(ctx, pod)
 	}
@@ -203,6 +221,9 @@ func (b *Broker) letGo(ctx context.Context, pod *corev1.Pod, leaving string) (ct
 // overlap says how long a pod must wait before it may run elsewhere; 0 when it may, because its old provider has let go
 // of it, or has been unreachable for so long that it may run twice.
 func (b *Broker) overlap(ctx context.Context, pod *corev1.Pod, leaving string, s situation) (time.Duration, error) {
+	if !s.known {
+		return b.cleanUp(ctx, pod, leaving)
+	}
 	if s.lost.IsZero() {
 		return b.stillThere(ctx, pod, leaving)
 	}
@@ -239,25 +260,46 @@ func (b *Broker) situationOf(ctx context.Context, virtualNode string) (situation
 
 // stillThere says how long to wait before asking again whether the provider has let go of the pod; 0 when it has.
 func (b *Broker) stillThere(ctx context.Context, pod *corev1.Pod, leaving string) (time.Duration, error) {
-	c, remote := b.connections.get(leaving), b.remoteNamespace(leaving, pod.Namespace)
-	if remote == "" {
-		return 0, nil // The namespace is not offloaded there any more: Liqo has removed all of it.
+	remote, known := b.remoteNamespace(leaving, pod.Namespace)
+	c := b.connections.get(leaving)
+	switch {
+	case !known || c == nil:
+		return lastGoneCheck, nil // Nothing can be said yet.
+	case remote == "":
+		return 0, nil // The namespace is not mapped there any more: Liqo has removed it, with all that was in it.
 	}
-	if c == nil {
-		return lastGoneCheck, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.Times.RequestTimeout)
-	defer cancel()
-	switch err := c.gone(ctx, remote, pod.Name); {
-	case err == nil:
-		b.goneChecks.Forget(nameOf(pod))
+	return b.ask(ctx, pod, leaving, func(ctx context.Context) error { return c.gone(ctx, leaving, remote, pod.Name) })
+}
+
+// cleanUp removes what a VirtualNode that is gone has left at its provider, by another VirtualNode of the same provider.
+// If there is none, Liqo has removed the namespaces there.
+func (b *Broker) cleanUp(ctx context.Context, pod *corev1.Pod, leaving string) (time.Duration, error) {
+	sibling, remote := b.siblingOf(leaving, pod.Namespace)
+	c := b.connections.get(sibling)
+	if c == nil || remote == "" {
 		return 0, nil
-	case errors.Is(err, errStillThere):
-		return b.goneChecks.When(nameOf(pod)), nil
-	default:
-		b.log.Info("Cannot see whether a provider has let go of a pod", "pod", nameOf(pod), "from", leaving, "because", err.Error())
-		return b.goneChecks.When(nameOf(pod)), nil
 	}
+	return b.ask(ctx, pod, leaving, func(ctx context.Context) error {
+		if err := c.remove(ctx, leaving, remote, pod.Name); err != nil {
+			return err
+		}
+		return c.gone(ctx, leaving, remote, pod.Name)
+	})
+}
+
+// ask asks a provider whether a pod is gone, and says how long to wait before the next time; 0 if it is.
+func (b *Broker) ask(ctx context.Context, pod *corev1.Pod, leaving string, gone func(context.Context) error) (time.Duration, error) {
+	// A worker must not be held up for long by one provider.
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Times.ProbeTimeout)
+	defer cancel()
+	err := gone(ctx)
+	switch {
+	case err == nil:
+		return 0, nil
+	case !errors.Is(err, errStillThere):
+		b.log.Info("Cannot see whether a provider has let go of a pod", "pod", nameOf(pod), "from", leaving, "because", err.Error())
+	}
+	return b.goneChecks.When(nameOf(pod)), nil
 }
 
 // assign chooses a provider for a pod and writes the choice.
@@ -300,9 +342,14 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 			v1alpha1.MovingFromAnnotation: nil, v1alpha1.UnreachableAnnotation: nil,
 		},
 	})
+	if kerrors.IsConflict(err) || kerrors.IsNotFound(err) || kerrors.IsForbidden(err) || kerrors.IsInvalid(err) {
+		b.undecide(pod)
+		return ctrl.Result{}, err
+	}
 	if err != nil {
-		b.core.undecide(pod.UID)
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		// It may have been written all the same.
+		b.core.doubt(pod.UID)
+		return ctrl.Result{}, err
 	}
 	b.events.Event(pod, corev1.EventTypeNormal, "Assigned", d.Message())
 	if bound := podCondition(pod, corev1.PodScheduled); bound != nil && pod.Annotations[v1alpha1.AssignedAtAnnotation] == "" {
@@ -312,13 +359,38 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 	return ctrl.Result{}, nil
 }
 
+// undecide gives back the place that was reserved for a pod.
+func (b *Broker) undecide(pod *corev1.Pod) {
+	b.core.undecide(pod.UID)
+	b.wakeWaiting()
+}
+
+// settleDoubt asks the API itself whether a decision was written.
+func (b *Broker) settleDoubt(ctx context.Context, pod *corev1.Pod) error {
+	var now corev1.Pod
+	err := b.live.Get(ctx, nameOf(pod), &now)
+	switch {
+	case err != nil && !kerrors.IsNotFound(err):
+		return err
+	case err == nil && now.UID == pod.UID && now.Labels[v1alpha1.VirtualNodeLabel] != "":
+		b.core.assigned(&now, now.Labels[v1alpha1.VirtualNodeLabel])
+		return nil
+	}
+	b.undecide(pod)
+	b.podQueue.put(nameOf(pod))
+	return nil
+}
+
 // explain says on a pod why no provider was found for it, once for each reason.
 func (b *Broker) explain(ctx context.Context, pod *corev1.Pod, reason, message string) error {
 	known := podCondition(pod, v1alpha1.ConditionAssigned)
 	if known != nil && known.Reason == reason && known.Message == message {
 		return nil
 	}
-	b.events.Event(pod, corev1.EventTypeWarning, "FailedAssignment", message)
+	if known == nil || known.Reason != reason || known.Status != corev1.ConditionFalse || reason == "InvalidCriteria" {
+		// The counts of a message change with every pod that comes or goes.
+		b.events.Event(pod, corev1.EventTypeWarning, "FailedAssignment", message)
+	}
 	return b.patchPodStatus(ctx, pod, corev1.PodCondition{
 		Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Reason: reason, Message: message,
 	})
@@ -327,13 +399,16 @@ func (b *Broker) explain(ctx context.Context, pod *corev1.Pod, reason, message s
 // clearAddress takes what the last virtual kubelet said from a pod that leaves it: were the address to stay, Liqo would
 // map it again as soon as its IP object is deleted, and the next address never.
 func (b *Broker) clearAddress(ctx context.Context, pod *corev1.Pod, leaving string) error {
-	if !podIsReady(pod) && pod.Status.PodIP == "" {
+	if pod.Status.Phase == corev1.PodPending && pod.Status.PodIP == "" {
 		return nil
 	}
-	return client.IgnoreNotFound(b.patchPodStatusWith(ctx, pod, map[string]any{
-		"podIP": nil, "podIPs": nil,
+	// Containers that have ended may not run again in the eyes of the API server, so they go too; and a pod that does not
+	// start at the next provider is then Pending there.
+	return b.patchPodStatusWith(ctx, pod, map[string]any{
+		"phase": corev1.PodPending, "podIP": nil, "podIPs": nil,
+		"containerStatuses": nil, "initContainerStatuses": nil, "ephemeralContainerStatuses": nil,
 		"conditions": []corev1.PodCondition{b.timed(notReady("Moving", "leaving "+leaving))},
-	}))
+	})
 }
 
 func notReady(reason, message string) corev1.PodCondition {
@@ -358,9 +433,10 @@ func (b *Broker) finalize(ctx context.Context, pod *corev1.Pod) error {
 	}))
 }
 
-// patchPod changes labels and annotations in one request; null removes. The UID makes it this pod's or nobody's.
+// patchPod changes labels and annotations in one request; null removes. It is refused with a Conflict if the pod is not
+// what it was when it was read: a leader that was paused, or whose cache lags, changes nothing.
 func (b *Broker) patchPod(ctx context.Context, pod *corev1.Pod, metadata map[string]any) error {
-	metadata["uid"] = pod.UID
+	metadata["resourceVersion"] = pod.ResourceVersion
 	body, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return err
@@ -369,7 +445,10 @@ func (b *Broker) patchPod(ctx context.Context, pod *corev1.Pod, metadata map[str
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err = b.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, body))
 	b.metrics.patched("pods", err, time.Since(began))
-	return ifGone(err)
+	if err == nil {
+		pod.ResourceVersion = target.ResourceVersion
+	}
+	return err
 }
 
 func (b *Broker) patchPodStatus(ctx context.Context, pod *corev1.Pod, condition corev1.PodCondition) error {
@@ -381,8 +460,11 @@ func (b *Broker) timed(condition corev1.PodCondition) corev1.PodCondition {
 	return condition
 }
 
+// patchPodStatusWith changes fields of the status; like patchPod it changes the pod that was read, or none.
 func (b *Broker) patchPodStatusWith(ctx context.Context, pod *corev1.Pod, status map[string]any) error {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": pod.ResourceVersion}, "status": status,
+	})
 	if err != nil {
 		return err
 	}
@@ -390,13 +472,8 @@ func (b *Broker) patchPodStatusWith(ctx context.Context, pod *corev1.Pod, status
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err = b.client.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, body))
 	b.metrics.patched("pods/status", err, time.Since(began))
-	return ifGone(err)
-}
-
-// ifGone turns the conflict of two UIDs, which means that the pod is another one by now, into NotFound.
-func ifGone(err error) error {
-	if kerrors.IsConflict(err) && strings.Contains(err.Error(), "uid") {
-		return kerrors.NewNotFound(corev1.Resource("pods"), "")
+	if err == nil {
+		pod.ResourceVersion = target.ResourceVersion
 	}
 	return err
 }
@@ -413,12 +490,31 @@ func (b *Broker) providerOf(virtualNode string) string {
 	return b.core.homeOf[virtualNode]
 }
 
-// remoteNamespace is the name of a local namespace at the provider of a VirtualNode; "" if it is not offloaded there.
-func (b *Broker) remoteNamespace(virtualNode, local string) string {
+// remoteNamespace is the name of a local namespace at the provider of a VirtualNode, "" if it is not mapped there; known
+// is false while nothing can be said.
+func (b *Broker) remoteNamespace(virtualNode, local string) (remote string, known bool) {
 	b.core.mu.Lock()
 	defer b.core.mu.Unlock()
-	if p, ok := b.core.providers[b.core.homeOf[virtualNode]]; ok {
-		return p.remoteNamespaces[local]
+	p, ok := b.core.providers[b.core.homeOf[virtualNode]]
+	if !ok || p.remoteNamespaces == nil {
+		return "", false
 	}
-	return ""
+	return p.remoteNamespaces[local], true
+}
+
+// siblingOf is another VirtualNode of the provider of one that is gone, and the name of a local namespace there.
+func (b *Broker) siblingOf(gone, local string) (virtualNode, remote string) {
+	b.core.mu.Lock()
+	defer b.core.mu.Unlock()
+	provider := b.core.formerHome[gone]
+	p, ok := b.core.providers[provider]
+	if !ok {
+		return "", ""
+	}
+	for name, home := range b.core.homeOf {
+		if home == provider && (virtualNode == "" || name < virtualNode) {
+			virtualNode = name
+		}
+	}
+	return virtualNode, p.remoteNamespaces[local]
 }

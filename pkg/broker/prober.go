@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -51,6 +52,9 @@ type probing struct {
 
 	mu     sync.Mutex
 	target target // Guarded by mu.
+
+	// live is what was last seen of the virtual kubelets; only the provider's goroutine uses it.
+	live map[string]bool
 }
 
 func newProber(home kubernetes.Interface, c *connections, times Times, report func(string, observation)) *prober {
@@ -119,11 +123,16 @@ func (p *prober) look(ctx context.Context, of *probing) {
 	go func() {
 		defer leases.Done()
 		for name, namespace := range t.virtualNodes {
-			o.kubelets[name] = p.kubeletLives(ctx, namespace, name)
+			live, known := p.kubeletLives(ctx, namespace, name)
+			if !known {
+				live = of.live[name]
+			}
+			o.kubelets[name] = live
 		}
 	}()
 	o.took, o.problem = p.ask(ctx, t)
 	leases.Wait()
+	of.live = o.kubelets
 	o.at, o.up = time.Now(), o.problem == ""
 	if ctx.Err() == nil {
 		p.report(t.id, o)
@@ -152,12 +161,16 @@ func (p *prober) ask(ctx context.Context, t target) (took time.Duration, problem
 	return 0, problem
 }
 
-// kubeletLives says whether somebody holds the lease by which the virtual kubelets of a VirtualNode elect a leader.
-func (p *prober) kubeletLives(ctx context.Context, namespace, name string) bool {
+// kubeletLives says whether somebody holds the lease by which the virtual kubelets of a VirtualNode elect a leader, if
+// the API server says so or that there is none.
+func (p *prober) kubeletLives(ctx context.Context, namespace, name string) (live, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	lease, err := p.home.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
-	return err == nil && leaseIsLive(lease, time.Now())
+	if err != nil {
+		return false, kerrors.IsNotFound(err)
+	}
+	return leaseIsLive(lease, time.Now()), true
 }
 
 // leaseIsLive allows for twice the duration, since the holder's clock may differ.

@@ -18,6 +18,7 @@ import (
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
 	fcutils "github.com/liqotech/liqo/pkg/utils/foreigncluster"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -64,13 +65,17 @@ func (b *Broker) reconcileProvider(ctx context.Context, id string) (ctrl.Result,
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	namespaces, err := b.namespacesOf(ctx, id)
+	offloaded, mapped, err := b.namespacesOf(ctx, id)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	shared, err := b.sharedNames(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 
 	// 5. What the scheduler is to know.
-	b.believe(ctx, pc, virtualNodes, namespaces, network)
+	b.believe(ctx, pc, virtualNodes, knownElsewhere{offloaded: offloaded, mapped: mapped, shared: shared, network: network})
 
 	// 6. After an outage: does it still run what it must not?
 	result, err := b.checkClean(ctx, id)
@@ -98,7 +103,7 @@ func (b *Broker) virtualNodesOf(ctx context.Context, id string) ([]offloadingv1b
 		return nil, err
 	}
 	mine := slices.DeleteFunc(list.Items, func(vn offloadingv1beta1.VirtualNode) bool {
-		return string(vn.Spec.ClusterID) != id || vn.DeletionTimestamp != nil
+		return string(vn.Spec.ClusterID) != id
 	})
 	slices.SortFunc(mine, func(a, b offloadingv1beta1.VirtualNode) int { return strings.Compare(a.Name, b.Name) })
 	return mine, nil
@@ -118,26 +123,58 @@ func (b *Broker) providerCluster(ctx context.Context, id string) (*v1alpha1.Prov
 	return pc, nil
 }
 
-// removeProvider forgets a cluster that grants nothing any more.
+// removeProvider forgets a cluster that grants nothing any more. What people decided about it is kept for its return.
 func (b *Broker) removeProvider(ctx context.Context, id string) error {
 	b.prober.forget(id)
 	b.core.mu.Lock()
 	_, known := b.core.providers[id]
 	delete(b.core.providers, id)
-	for virtualNode, provider := range b.core.homeOf {
-		if provider == id {
-			delete(b.core.homeOf, virtualNode)
-			b.connections.forget(virtualNode)
-		}
-	}
+	b.core.rehouseLocked(id, nil, b.connections.forget)
 	b.core.state.RemoveProvider(id)
 	b.core.mu.Unlock()
 	if known {
 		b.metrics.forgetProvider(id)
-		b.changed(ctx, id)
+		b.changed(ctx, "")
 	}
-	pc := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: id}}
-	return client.IgnoreNotFound(b.client.Delete(ctx, pc))
+	var pc v1alpha1.ProviderCluster
+	if err := b.client.Get(ctx, client.ObjectKey{Name: id}, &pc); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !decided(&pc.Spec) {
+		return client.IgnoreNotFound(b.client.Delete(ctx, &pc))
+	}
+	if isFalse(pc.Status.Conditions, v1alpha1.ProviderReady) && condition(pc.Status.Conditions, v1alpha1.ProviderReady).Reason == reasonNotPeered {
+		return nil
+	}
+	updated := pc.DeepCopy()
+	updated.Status.VirtualNodes, updated.Status.Resources, updated.Status.Pods, updated.Status.Summary = nil, v1alpha1.Resources{}, 0, v1alpha1.Summary{}
+	conditionChanged(&updated.Status.Conditions, v1alpha1.ProviderReady, metav1.ConditionFalse, reasonNotPeered,
+		"there is no VirtualNode of this cluster", pc.Generation)
+	return client.IgnoreNotFound(b.client.Status().Patch(ctx, updated, client.MergeFrom(&pc)))
+}
+
+// decided says whether people have decided anything about a provider.
+func decided(spec *v1alpha1.ProviderClusterSpec) bool {
+	return (spec.Enabled != nil && !*spec.Enabled) || spec.Cordoned || spec.Drain || len(spec.Attributes) > 0
+}
+
+// rehouseLocked notes which VirtualNodes a provider has now; those that it has no more are remembered as former.
+func (c *core) rehouseLocked(id string, virtualNodes []offloadingv1beta1.VirtualNode, gone func(virtualNode string)) {
+	now := sets.New[string]()
+	for i := range virtualNodes {
+		now.Insert(virtualNodes[i].Name)
+	}
+	for virtualNode, provider := range c.homeOf {
+		if provider == id && !now.Has(virtualNode) {
+			delete(c.homeOf, virtualNode)
+			c.formerHome[virtualNode] = id
+			gone(virtualNode)
+		}
+	}
+	for virtualNode := range now {
+		c.homeOf[virtualNode] = id
+		delete(c.formerHome, virtualNode)
+	}
 }
 
 // adopt starts to believe in a provider where its status left off.
@@ -159,47 +196,78 @@ func (b *Broker) adopt(pc *v1alpha1.ProviderCluster, virtualNodes []offloadingv1
 	}
 	p.enabled = pc.Spec.Enabled == nil || *pc.Spec.Enabled
 	p.draining = pc.Spec.Drain
-	for virtualNode, provider := range b.core.homeOf {
-		if provider == pc.Name {
-			delete(b.core.homeOf, virtualNode)
+	p.closing = map[string]bool{}
+	for i := range virtualNodes {
+		if virtualNodes[i].DeletionTimestamp != nil {
+			p.closing[virtualNodes[i].Name] = true
 		}
 	}
-	for i := range virtualNodes {
-		b.core.homeOf[virtualNodes[i].Name] = pc.Name
+	b.core.rehouseLocked(pc.Name, virtualNodes, b.connections.forget)
+}
+
+// sharedNames are the names that VirtualNodes in several namespaces bear. The label of a pod says a name only, so that
+// pods there would run at each of them.
+func (b *Broker) sharedNames(ctx context.Context) (sets.Set[string], error) {
+	var list offloadingv1beta1.VirtualNodeList
+	if err := b.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
 	}
+	seen, shared := sets.New[string](), sets.New[string]()
+	for i := range list.Items {
+		if name := list.Items[i].Name; seen.Has(name) {
+			shared.Insert(name)
+		} else {
+			seen.Insert(name)
+		}
+	}
+	return shared, nil
+}
+
+// knownElsewhere is what other objects of the API say of a provider.
+type knownElsewhere struct {
+	// offloaded are the local namespaces that pods may use there, mapped all that exist there.
+	offloaded, mapped map[string]string
+	// shared are names of VirtualNodes that cannot be used.
+	shared  sets.Set[string]
+	network bool
 }
 
 // believe tells the scheduler of a provider, and wakes the pods that this may concern.
 func (b *Broker) believe(ctx context.Context, pc *v1alpha1.ProviderCluster, virtualNodes []offloadingv1beta1.VirtualNode,
-	namespaces map[string]string, network bool,
+	known knownElsewhere,
 ) {
 	c := b.core
 	c.mu.Lock()
 	p := c.providers[pc.Name]
-	p.remoteNamespaces = namespaces
-	conditions := readiness(p, network)
+	p.remoteNamespaces = known.mapped
+	conditions := readiness(p, known.network)
 	fresh := scheduler.Provider{
 		ID: pc.Name, Labels: map[string]string{}, Attributes: pc.Spec.Attributes,
 		Enabled: p.enabled, Cordoned: pc.Spec.Cordoned, Draining: p.draining, Recovering: p.unclean,
 		Ready: conditions[0].Status == metav1.ConditionTrue, NotReady: conditions[0].Message,
-		Namespaces: sets.KeySet(namespaces), KPIs: schedulerKPIs(p.tracker),
+		Namespaces: sets.KeySet(known.offloaded), KPIs: schedulerKPIs(p.tracker),
 	}
 	for i := range virtualNodes {
 		vn := &virtualNodes[i]
 		for key, value := range vn.Spec.Labels {
 			fresh.Labels[key] = value
 		}
+		if known.shared.Has(vn.Name) {
+			b.log.Info("Two VirtualNodes have one name; none of them is used. Make them anew with names of their own",
+				"virtualNode", vn.Name, "provider", pc.Name)
+		}
 		fresh.Slices = append(fresh.Slices, scheduler.Slice{
 			VirtualNode: vn.Name, Granted: scheduler.FromResourceList(vn.Spec.ResourceQuota.Hard),
-			Ready: p.last.kubelets[vn.Name],
+			Ready: p.last.kubelets[vn.Name] && !known.shared.Has(vn.Name), Cordoned: p.closing[vn.Name],
 		})
 	}
 	c.state.SetProvider(fresh)
 	// KPIs move with every probe; nobody waits for them.
 	standing := fresh
 	standing.KPIs, standing.NotReady = scheduler.KPIs{}, ""
-	changed := !equality.Semantic.DeepEqual(p.standing, standing)
-	p.standing = standing
+	outlook := fmt.Sprintf("looked %v, lost %v, draining %v", p.looked, !p.lost.IsZero(), p.draining)
+	changed := outlook != p.outlook || !equality.Semantic.DeepEqual(p.standing, standing)
+	p.standing, p.outlook = standing, outlook
 	c.mu.Unlock()
 	if changed {
 		b.changed(ctx, pc.Name)
@@ -213,21 +281,23 @@ func (b *Broker) changed(ctx context.Context, id string) {
 	b.node.refresh()
 }
 
-// namespacesOf are the local namespaces offloaded to a cluster, with their names there.
-func (b *Broker) namespacesOf(ctx context.Context, id string) (map[string]string, error) {
+// namespacesOf are the local namespaces offloaded to a cluster, with their names there, and all that are mapped there,
+// those that are coming or going included.
+func (b *Broker) namespacesOf(ctx context.Context, id string) (offloaded, mapped map[string]string, err error) {
 	var maps offloadingv1beta1.NamespaceMapList
-	if err := b.client.List(ctx, &maps, client.MatchingLabels{"liqo.io/remote-cluster-id": id}); err != nil {
-		return nil, err
+	if err := b.client.List(ctx, &maps, client.MatchingLabels{consts.RemoteClusterID: id}); err != nil {
+		return nil, nil, err
 	}
-	mapped := map[string]string{}
+	offloaded, mapped = map[string]string{}, map[string]string{}
 	for i := range maps.Items {
 		for local, remote := range maps.Items[i].Status.CurrentMapping {
+			mapped[local] = remote.RemoteNamespace
 			if remote.Phase == offloadingv1beta1.MappingAccepted {
-				mapped[local] = remote.RemoteNamespace
+				offloaded[local] = remote.RemoteNamespace
 			}
 		}
 	}
-	return mapped, nil
+	return offloaded, mapped, nil
 }
 
 // networkReady says whether the network to a cluster is up, or none of Liqo's business. Unknown is not up.
@@ -254,15 +324,13 @@ func (b *Broker) checkClean(ctx context.Context, id string) (ctrl.Result, error)
 	if !dirty {
 		return ctrl.Result{}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.Times.RequestTimeout)
-	defer cancel()
 	for _, virtualNode := range b.virtualNodeNames(id) {
 		c := b.connections.get(virtualNode)
 		if c == nil {
 			return ctrl.Result{RequeueAfter: b.cfg.Times.ProbeInterval}, nil
 		}
 		for local, remote := range namespaces {
-			running, err := c.running(ctx, remote)
+			running, err := b.running(ctx, c, remote)
 			if err != nil {
 				b.log.Info("Cannot see what a provider runs", "provider", id, "because", err.Error())
 				return ctrl.Result{RequeueAfter: b.cfg.Times.ProbeInterval}, nil
@@ -279,6 +347,13 @@ func (b *Broker) checkClean(ctx context.Context, id string) (ctrl.Result, error)
 	p.unclean = false
 	b.core.mu.Unlock()
 	return ctrl.Result{RequeueAfter: time.Millisecond}, nil
+}
+
+// running lists what a VirtualNode forwarded to a remote namespace.
+func (b *Broker) running(ctx context.Context, c *connection, namespace string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Times.RequestTimeout)
+	defer cancel()
+	return c.running(ctx, namespace)
 }
 
 func (b *Broker) virtualNodeNames(id string) []string {

@@ -65,17 +65,23 @@ const (
 	wakeEvery = 200 * time.Millisecond
 	// refusalsEvery is how often refusals are looked through for those whose time is over.
 	refusalsEvery = time.Second
+	// retryEvery is how often pods are tried again although nothing is known to have changed.
+	retryEvery = 30 * time.Second
 )
 
 // wakeUp passes wakeWaiting on, many calls as one, until ctx ends.
 func (b *Broker) wakeUp(ctx context.Context) error {
 	refusals := time.NewTicker(refusalsEvery)
 	defer refusals.Stop()
+	// Criteria may ask for KPIs and labels, whose changes wake nobody.
+	all := time.NewTicker(retryEvery)
+	defer all.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-b.wake:
+		case <-all.C:
 		case <-refusals.C:
 			if !b.core.refusalsOver(b.now()) {
 				continue

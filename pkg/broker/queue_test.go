@@ -27,7 +27,7 @@ func TestManyWakesAreOne(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- b.wakeUp(ctx) }()
 
-		time.Sleep(time.Minute)
+		time.Sleep(retryEvery - time.Second)
 		synctest.Wait()
 		require.Zero(t, tried, "nothing changed")
 		for range 1000 {
@@ -41,6 +41,10 @@ func TestManyWakesAreOne(t *testing.T) {
 		time.Sleep(2 * wakeEvery)
 		synctest.Wait()
 		require.Equal(t, 2, tried, "but soon")
+
+		time.Sleep(retryEvery)
+		synctest.Wait()
+		require.Equal(t, 3, tried, "what wakes nobody is found now and then")
 
 		stop()
 		require.NoError(t, <-done)

@@ -155,7 +155,7 @@ func newBroker(ctx context.Context, cfg Config, mgr manager.Manager) (*Broker, e
 		return nil, fmt.Errorf("home cluster: %w", err)
 	}
 	b := &Broker{
-		cfg: cfg, log: cfg.Log, client: mgr.GetClient(), since: time.Now(),
+		cfg: cfg, log: cfg.Log, client: mgr.GetClient(), live: mgr.GetAPIReader(), since: time.Now(),
 		events:      mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // The new recorder has no pods' events yet.
 		core:        newCore(),
 		connections: newConnections(kube, identities, cfg.Times.RequestTimeout),
@@ -168,7 +168,9 @@ func newBroker(ctx context.Context, cfg Config, mgr manager.Manager) (*Broker, e
 		goneChecks: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstGoneCheck, lastGoneCheck),
 	}
 	b.prober = newProber(kube, b.connections, cfg.Times, b.report)
-	b.node = &brokerNode{cfg: &b.cfg, kube: kube, version: version.GitVersion, sum: b.sum}
+	b.node = newBrokerNode(&b.cfg, kube, version.GitVersion)
+	b.node.sum, b.node.settled = b.sum, b.settle
+	b.node.hold = func() bool { return b.core.suspects(cfg.Times.SuspicionWindow) }
 	return b, nil
 }
 

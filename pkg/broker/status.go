@@ -26,6 +26,7 @@ import (
 const (
 	reasonReady      = "Ready"
 	reasonNotReady   = "NotReady"
+	reasonNotPeered  = "NotPeered"
 	reasonUnknown    = "NotProbedYet"
 	reasonAnswers    = "Answers"
 	reasonNoAnswer   = "NoAnswer"
