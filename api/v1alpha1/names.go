@@ -40,6 +40,10 @@ const (
 	FailoverAnnotation = "brokering.liqo.io/failover"
 )
 
+// AddressAnnotation is the address of a pod that is to be mapped anew, because another one was mapped before. The broker
+// writes it to have Liqo look at the pod; nobody reads it.
+const AddressAnnotation = "brokering.liqo.io/address"
+
 // BrokerNodeLabel marks the broker's Node.
 const BrokerNodeLabel = "brokering.liqo.io/broker-node"
 

@@ -41,6 +41,8 @@ type Broker struct {
 	// goneChecks are the back-offs of asking whether a provider has let go of a pod.
 	goneChecks workqueue.TypedRateLimiter[types.NamespacedName]
 
+	// addresses says that Liqo maps the addresses of pods.
+	addresses bool
 	// since is when this process began: pods that were ready before are not measured.
 	since time.Time
 

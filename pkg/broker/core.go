@@ -35,6 +35,8 @@ type core struct {
 	waiting map[types.NamespacedName]struct{}
 	// started are the pods whose start has been counted.
 	started map[types.UID]struct{}
+	// stale are the pods whose mapped address was removed because they have another one.
+	stale map[types.UID]struct{}
 
 	providers map[string]*providerBelief
 	// homeOf is the provider of a VirtualNode, formerHome that of one which is gone.
@@ -76,6 +78,7 @@ func newCore() *core {
 		doubted: map[types.UID]struct{}{}, left: map[types.UID]string{}, moveAt: map[types.UID]time.Time{},
 		refused: map[types.UID]map[string]time.Time{}, disbelieved: map[types.UID]time.Time{},
 		waiting: map[types.NamespacedName]struct{}{}, started: map[types.UID]struct{}{},
+		stale:     map[types.UID]struct{}{},
 		providers: map[string]*providerBelief{}, homeOf: map[string]string{}, formerHome: map[string]string{},
 	}
 }
@@ -177,6 +180,7 @@ func (c *core) forgetLocked(name types.NamespacedName, uid types.UID) {
 	delete(c.doubted, uid)
 	delete(c.refused, uid)
 	delete(c.started, uid)
+	delete(c.stale, uid)
 	delete(c.left, uid)
 	delete(c.moveAt, uid)
 	delete(c.waiting, name)
@@ -202,6 +206,22 @@ func (c *core) hasLeft(pod *corev1.Pod, virtualNode string) {
 	c.meetLocked(nameOf(pod), pod.UID)
 	c.state.Release(pod.UID)
 	c.left[pod.UID] = virtualNode
+}
+
+// unmapped notes that the mapped address of a pod was removed.
+func (c *core) unmapped(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stale[uid] = struct{}{}
+}
+
+// mappedAnew says, once, that the address of a pod is to be mapped anew.
+func (c *core) mappedAnew(uid types.UID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, stale := c.stale[uid]
+	delete(c.stale, uid)
+	return stale
 }
 
 // leftFor says whether a pod has left a VirtualNode for good.

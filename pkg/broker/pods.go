@@ -132,6 +132,9 @@ func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) 
 	}
 	reason, later := whyLeave(pod, s, asked.rules, b.now())
 	if reason == stay {
+		if err := b.remapAddress(ctx, pod); err != nil {
+			return ctrl.Result{}, err
+		}
 		return ctrl.Result{RequeueAfter: later}, nil
 	}
 	if wait := b.core.mayMove(pod.UID, b.now(), func() time.Duration { return b.moves.Reserve().Delay() }); wait > 0 {

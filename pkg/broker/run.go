@@ -222,9 +222,17 @@ func (b *Broker) lead(ctx context.Context) error {
 
 // podController reconciles the pods of the node; the cache holds no others.
 func (b *Broker) podController(mgr manager.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("pod").
+	pods := ctrl.NewControllerManagedBy(mgr).Named("pod").
 		For(&corev1.Pod{}).
-		WatchesRawSource(b.podQueue.source()).
+		WatchesRawSource(b.podQueue.source())
+	var err error
+	if b.addresses, err = mapsAddresses(mgr.GetRESTMapper()); err != nil {
+		return err
+	}
+	if b.addresses {
+		pods = pods.Watches(&ipamv1alpha1.IP{}, &handler.EnqueueRequestForObject{}) // It is called like its pod.
+	}
+	return pods.
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: b.cfg.Workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute),

@@ -51,7 +51,7 @@ func TestMergeNotReflected(t *testing.T) {
 	ownLabels := []string{"liqo.io/creator-user", "brokering.liqo.io/virtual-node", "brokering.liqo.io/provider"}
 	ownAnnotations := []string{
 		"brokering.liqo.io/decision", "brokering.liqo.io/assigned-at", "brokering.liqo.io/moving-from",
-		"brokering.liqo.io/unreachable-since",
+		"brokering.liqo.io/unreachable-since", "brokering.liqo.io/address",
 	}
 	patch := &offloadingv1beta1.OffloadingPatch{LabelsNotReflected: []string{"l1"}}
 	require.Equal(t, &offloadingv1beta1.OffloadingPatch{
