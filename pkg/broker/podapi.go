@@ -15,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	statsv1alpha1 "github.com/virtual-kubelet/virtual-kubelet/node/api/statsv1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -46,17 +47,22 @@ type place struct {
 // find says where a pod of this node runs.
 func (a podAPI) find(ctx context.Context, namespace, name string) (place, error) {
 	var pod corev1.Pod
-	if err := a.broker.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &pod); err != nil {
+	err := a.broker.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &pod)
+	if kerrors.IsNotFound(err) {
+		// virtual-kubelet's errors become the status codes of the kubelet API; they follow Cause, not Unwrap.
+		return place{}, errdefs.NotFoundf("pod %s/%s is not one of node %s", namespace, name, a.broker.cfg.NodeName)
+	}
+	if err != nil {
 		return place{}, err
 	}
 	virtualNode := pod.Labels[v1alpha1.VirtualNodeLabel]
 	if virtualNode == "" {
-		return place{}, kerrors.NewBadRequest(fmt.Sprintf("pod %s/%s is not assigned to a provider yet", namespace, name))
+		return place{}, errdefs.InvalidInputf("pod %s/%s is not assigned to a provider yet", namespace, name)
 	}
 	c := a.broker.connections.get(virtualNode)
 	remote, _ := a.broker.remoteNamespace(virtualNode, namespace)
 	if c == nil || remote == "" {
-		return place{}, kerrors.NewServiceUnavailable(fmt.Sprintf("the provider of VirtualNode %s is not connected", virtualNode))
+		return place{}, fmt.Errorf("the provider of VirtualNode %s is not connected", virtualNode)
 	}
 	return place{connection: c, namespace: remote}, nil
 }
