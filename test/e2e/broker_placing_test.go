@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,7 +154,8 @@ func (b *brokered) disabled(t *testing.T) {
 
 func (b *brokered) drained(t *testing.T) {
 	ns := b.namespace(t)
-	b.create(t, ns, "web", 30, nil)
+	b.create(t, ns, "web", 29, nil)
+	b.create(t, ns, "loyal", 1, only("provider2"))
 	b.settle(t, ns, 30)
 	here := uids(t, b.broker, ns)
 	require.NotZero(t, b.count(t, ns, brokeringv1alpha1.ProviderLabel)["provider2"])
@@ -162,22 +164,53 @@ func (b *brokered) drained(t *testing.T) {
 	b.restore(t, "provider2")
 	began := time.Now()
 	b.decide(t, "provider2", func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Drain = true })
-	eventually(t, patient, func(ctx context.Context) error {
-		if err := b.settled(ctx, ns, 30); err != nil {
-			return err
-		}
-		if left := b.count(t, ns, brokeringv1alpha1.ProviderLabel)["provider2"]; left > 0 {
-			return fmt.Errorf("%d pods are at the drained provider", left)
-		}
-		return nil
-	})
+	eventually(t, patient, func(ctx context.Context) error { return b.emptied(ctx, ns, b.providers[1], 29) })
 	t.Logf("drained after %s", time.Since(began).Round(100*time.Millisecond))
 	watch.end(t)
 	assert.Equal(t, here, uids(t, b.broker, ns), "the pods moved, they were not made anew")
 
+	// One may run nowhere else: it has left, and waits like any other.
+	b.explained(t, ns, "loyal-0", "NoProviderFits", "0/3 provider clusters fit", "1 draining")
+	eventually(t, 5*time.Second, func(ctx context.Context) error {
+		var loyal corev1.Pod
+		err := b.broker.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "loyal-0"}, &loyal)
+		if from := loyal.Annotations[brokeringv1alpha1.MovingFromAnnotation]; from != "" {
+			err = fmt.Errorf("pod %s is still moving from %s", loyal.Name, from)
+		}
+		return err
+	})
 	b.decide(t, "provider2", func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Drain = false })
-	b.create(t, ns, "again", 1, only("provider2"))
-	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "again-0", "provider2") })
+	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "loyal-0", "provider2") })
+	b.settle(t, ns, 30)
+}
+
+// emptied answers nil when a provider has nothing of a namespace, and so many of its pods run elsewhere.
+func (b *brokered) emptied(ctx context.Context, namespace string, provider *sandbox.Cluster, elsewhere int) error {
+	there, err := b.places(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	for name, at := range there {
+		for _, place := range at {
+			if strings.HasPrefix(place, provider.Name+"/") {
+				return fmt.Errorf("%s still has pod %s", provider.Name, name)
+			}
+		}
+	}
+	list, err := pods(ctx, b.broker, namespace)
+	if err != nil {
+		return err
+	}
+	running := 0
+	for i := range list {
+		if at := list[i].Labels[brokeringv1alpha1.ProviderLabel]; at != "" && at != provider.Name && podReady(&list[i]) {
+			running++
+		}
+	}
+	if running != elsewhere {
+		return fmt.Errorf("%d pods run elsewhere, want %d", running, elsewhere)
+	}
+	return nil
 }
 
 // unassigned pods have no virtual kubelet that would end them.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,10 +58,21 @@ func brokerScenarios() []brokerScenario {
 		{"pods are spread as the policy says", (*brokered).spread},
 		{"a criterion of a consumer is obeyed", (*brokered).criterion},
 		{"bad criteria are explained", (*brokered).badCriteria},
+		{"a pod too large is placed when a provider grows", (*brokered).grows},
+		{"a slice with GPUs takes those who need them", (*brokered).slices},
+		{"a pod moves from slice to slice", (*brokered).betweenSlices},
+		{"a pod Pending too long goes elsewhere", (*brokered).pending},
+		{"a pod refused by the quota goes elsewhere", (*brokered).refused},
 		{"a disabled provider gets no new pod", (*brokered).disabled},
 		{"a drained provider is emptied", (*brokered).drained},
 		{"an unassigned pod can be deleted", (*brokered).unassigned},
 		{"a pod that has ended stays so", (*brokered).ended},
+		{"logs exec attach and port-forward", (*brokered).kubelet},
+		{"a Service has its pods at two providers", (*brokered).service},
+		{"300 pods at once exceed no grant", (*brokered).burst},
+		{"a restart moves nothing", (*brokered).restarts},
+		{"a provider that vanishes is left", (*brokered).failover},
+		{"two of three that vanish are not believed", (*brokered).suspicion},
 	}
 }
 
@@ -108,9 +120,6 @@ func (b *brokered) namespace(t *testing.T) string {
 // see: pods here, pods and ShadowPods there.
 func (b *brokered) remove(t *testing.T, namespace string) {
 	t.Helper()
-	if t.Failed() {
-		return // Somebody will want to look at it.
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
@@ -214,14 +223,17 @@ func (b *brokered) restore(t *testing.T, provider string) {
 // create makes pods of the broker's cluster, called name-0, name-1 and so on.
 func (b *brokered) create(t *testing.T, namespace, name string, count int, adapt func(*corev1.Pod)) {
 	t.Helper()
+	var group errgroup.Group
+	group.SetLimit(20)
 	for i := range count {
 		pod := newPod(namespace, fmt.Sprintf("%s-%d", name, i))
 		pod.Labels["app"] = name
 		if adapt != nil {
 			adapt(pod)
 		}
-		require.NoError(t, b.broker.Client.Create(t.Context(), pod))
+		group.Go(func() error { return b.broker.Client.Create(t.Context(), pod) })
 	}
+	require.NoError(t, group.Wait())
 }
 
 func only(provider string) func(*corev1.Pod) {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
+	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
@@ -119,5 +121,36 @@ func (b *brokered) watchPlaces(t *testing.T, namespace string) *watching {
 			})
 		}
 	}
+	return w
+}
+
+// watchCleaning finds that a provider is given a new pod while it still has pods that were moved away from it.
+func (b *brokered) watchCleaning(t *testing.T, namespace, provider, newcomer string) *watching {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	w := &watching{stop: stop}
+	t.Cleanup(stop)
+	w.follow(ctx, t, b.broker, &corev1.PodList{}, namespace, func(_ apiwatch.EventType, o client.Object) {
+		if o.GetName() != newcomer || o.GetLabels()[brokeringv1alpha1.ProviderLabel] != provider {
+			return
+		}
+		// The provider cleans up before the broker looks, and the broker before it assigns: by now nothing is left.
+		there, err := b.places(ctx, namespace)
+		if err != nil {
+			return // The test has ended.
+		}
+		list, err := pods(ctx, b.broker, namespace)
+		if err != nil {
+			return
+		}
+		for i := range list {
+			at := list[i].Labels[brokeringv1alpha1.ProviderLabel]
+			for _, place := range there[list[i].Name] {
+				if name, _, _ := strings.Cut(place, "/"); name == provider && at != provider {
+					w.fault("%s was assigned to %s, which still had %s of %s", newcomer, provider, list[i].Name, at)
+				}
+			}
+		}
+	})
 	return w
 }

@@ -34,6 +34,12 @@ func kubeletAPI(t *testing.T, f *federation) {
 	local, _ := f.namespaces(t)
 	pod := newPod(local, "talker")
 	f.runPod(t, pod)
+	f.kubeletCalls(t, pod)
+}
+
+// kubeletCalls asks for everything that a kubelet answers about a pod of local that runs at remote.
+func (f *federation) kubeletCalls(t *testing.T, pod *corev1.Pod) {
+	local := pod.Namespace
 	pods := f.local.Kube.CoreV1().Pods(local)
 
 	t.Run("logs", func(t *testing.T) {

@@ -128,24 +128,29 @@ func (f *federation) expectEndpoints(t *testing.T, c *sandbox.Cluster, namespace
 	t.Helper()
 	want = slices.Sorted(slices.Values(want))
 	eventually(t, reflectionTime, func(ctx context.Context) error {
-		var list discoveryv1.EndpointSliceList
-		if err := c.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service}); err != nil {
-			return err
+		got, err := readyEndpoints(ctx, c, namespace, service)
+		if err == nil && !slices.Equal(got, want) {
+			err = fmt.Errorf("%s sees endpoints %v, want %v", c.Name, got, want)
 		}
-		var got []string
-		for i := range list.Items {
-			for _, e := range list.Items[i].Endpoints {
-				if ptr.Deref(e.Conditions.Ready, true) {
-					got = append(got, e.Addresses...)
-				}
+		return err
+	})
+}
+
+// readyEndpoints are the addresses of the ready endpoints of a Service, sorted,
+// as often as they are there.
+func readyEndpoints(ctx context.Context, c *sandbox.Cluster, namespace, service string) ([]string, error) {
+	var list discoveryv1.EndpointSliceList
+	err := c.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service})
+	var got []string
+	for i := range list.Items {
+		for _, e := range list.Items[i].Endpoints {
+			if ptr.Deref(e.Conditions.Ready, true) {
+				got = append(got, e.Addresses...)
 			}
 		}
-		slices.Sort(got)
-		if !slices.Equal(got, want) {
-			return fmt.Errorf("%s sees endpoints %v, want %v", c.Name, got, want)
-		}
-		return nil
-	})
+	}
+	slices.Sort(got)
+	return got, err
 }
 
 // remotePodRange is where local sees remote's pods, localPodRange where remote

@@ -1,0 +1,251 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+const brokerComponent = sandbox.Broker + "/" + sandbox.BrokerComponent
+
+// restarts ends first the broker, then its leader alone, then a virtual kubelet, each with 100 pods that must not
+// notice. What is created meanwhile runs when all is well again.
+func (b *brokered) restarts(t *testing.T) {
+	ns := b.namespace(t)
+	require.NoError(t, b.broker.Client.Create(t.Context(), newDeployment(ns, "web", 100)))
+	eventually(t, 2*patient, func(ctx context.Context) error { return b.settled(ctx, ns, 100) })
+	before, err := b.identities(t.Context(), ns)
+	require.NoError(t, err)
+	unmoved := func(ctx context.Context) error {
+		now, err := b.identities(ctx, ns)
+		if err == nil {
+			err = changed(before, now)
+		}
+		return err
+	}
+	n := 100
+	recovers := func(t *testing.T, more int) {
+		t.Helper()
+		n += more
+		eventually(t, 2*patient, func(ctx context.Context) error { return b.settled(ctx, ns, n) })
+		// What a new broker, or virtual kubelet, finds wrong it would act on within some probes.
+		throughout(t, 5*time.Second, unmoved)
+	}
+
+	t.Run("of the broker", func(t *testing.T) {
+		require.NoError(t, b.Kill(brokerComponent))
+		t.Cleanup(func() { _ = b.Restart(context.Background(), brokerComponent) })
+		b.create(t, ns, "orphan", 5, nil)
+		gone := newPod(ns, b.somePod(t, ns, "web"))
+		require.NoError(t, b.broker.Client.Delete(t.Context(), gone)) // Its virtual kubelet does that, and the Deployment makes another.
+		delete(before, gone.Name)
+		throughout(t, 10*time.Second, unmoved)
+		list, err := pods(t.Context(), b.broker, ns)
+		require.NoError(t, err)
+		for i := range list {
+			if _, old := before[list[i].Name]; !old {
+				assert.Empty(t, list[i].Labels[brokeringv1alpha1.VirtualNodeLabel], "nobody is there who might assign it")
+			}
+		}
+		require.NoError(t, b.Restart(t.Context(), brokerComponent))
+		recovers(t, 5)
+	})
+	t.Run("of its leader", func(t *testing.T) {
+		leader, err := b.BrokerLeader(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, b.Kill(leader))
+		t.Cleanup(func() { _ = b.Restart(context.Background(), leader) })
+		b.create(t, ns, "heir", 5, nil)
+		recovers(t, 5)
+		b.followsLeader(t, ns, leader)
+		require.NoError(t, b.Restart(t.Context(), leader))
+	})
+	t.Run("of a virtual kubelet", func(t *testing.T) {
+		const kubelet = sandbox.Broker + "/vk-provider1"
+		require.NoError(t, b.Kill(kubelet))
+		t.Cleanup(func() { _ = b.Restart(context.Background(), kubelet) })
+		b.create(t, ns, "loyal", 5, only("provider1"))
+		b.create(t, ns, "free", 5, only("provider2"))
+		eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "free-4", "provider2") })
+		throughout(t, 10*time.Second, unmoved)
+		require.NoError(t, b.Restart(t.Context(), kubelet))
+		recovers(t, 10)
+	})
+}
+
+// somePod is the name of a pod of a Deployment.
+func (b *brokered) somePod(t *testing.T, namespace, deployment string) string {
+	t.Helper()
+	list, err := pods(t.Context(), b.broker, namespace)
+	require.NoError(t, err)
+	i := slices.IndexFunc(list, func(p corev1.Pod) bool { return strings.HasPrefix(p.Name, deployment+"-") })
+	require.GreaterOrEqual(t, i, 0)
+	return list[i].Name
+}
+
+// followsLeader checks that the Node leads to the leader, which is another than before, and that it answers.
+func (b *brokered) followsLeader(t *testing.T, namespace, before string) {
+	t.Helper()
+	leader, err := b.BrokerLeader(t.Context())
+	require.NoError(t, err)
+	require.NotEqual(t, before, leader)
+	address, err := b.Address(leader, "kubelet")
+	require.NoError(t, err)
+	var node corev1.Node
+	require.NoError(t, b.broker.Client.Get(t.Context(), client.ObjectKey{Name: brokerNode}, &node))
+	assert.Equal(t, address, fmt.Sprintf("%s:%d", node.Status.Addresses[0].Address, node.Status.DaemonEndpoints.KubeletEndpoint.Port))
+	name := b.somePod(t, namespace, "web")
+	eventually(t, 20*time.Second, func(ctx context.Context) error {
+		text, err := b.broker.Kube.CoreV1().Pods(namespace).GetLogs(name, &corev1.PodLogOptions{}).DoRaw(ctx)
+		if err == nil && !strings.Contains(string(text), simulatedLog) {
+			err = fmt.Errorf("the log is %q", text)
+		}
+		return err
+	})
+}
+
+// failover freezes the API server of a provider: its connections stay open and are not answered.
+func (b *brokered) failover(t *testing.T) {
+	ns := b.namespace(t)
+	b.create(t, ns, "web", 20, nil)
+	b.create(t, ns, "database", 1, both(only("provider2"), annotated(brokeringv1alpha1.FailoverAnnotation, string(brokeringv1alpha1.FailoverNever))))
+	b.settle(t, ns, 21)
+	here, at := uids(t, b.broker, ns), b.count(t, ns, brokeringv1alpha1.ProviderLabel)
+	require.Greater(t, at["provider2"], 1, "%v", at)
+	before, err := b.identities(t.Context(), ns)
+	require.NoError(t, err)
+
+	server := "provider2/kube-apiserver"
+	require.NoError(t, b.Freeze(server))
+	t.Cleanup(func() { _ = b.Resume(server) })
+	began := time.Now()
+	// No traffic goes to pods that nobody can see.
+	eventually(t, 15*time.Second, func(ctx context.Context) error {
+		list, err := pods(ctx, b.broker, ns)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			if lost := list[i].Labels[brokeringv1alpha1.ProviderLabel] == "provider2"; podReady(&list[i]) == lost {
+				return fmt.Errorf("pod %s at %s: Ready is %t", list[i].Name, list[i].Labels[brokeringv1alpha1.ProviderLabel], !lost)
+			}
+		}
+		return nil
+	})
+	t.Logf("not Ready after %s", time.Since(began).Round(100*time.Millisecond))
+	eventually(t, time.Until(began.Add(failoverAfter+10*time.Second)), func(ctx context.Context) error {
+		list, err := pods(ctx, b.broker, ns)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			p := &list[i]
+			left := p.Labels[brokeringv1alpha1.ProviderLabel] != "provider2" && p.Status.Phase == corev1.PodRunning && podReady(p)
+			if left == (p.Name == "database-0") {
+				return fmt.Errorf("pod %s is %s at %q, Ready is %t", p.Name, p.Status.Phase, p.Labels[brokeringv1alpha1.ProviderLabel], podReady(p))
+			}
+		}
+		return nil
+	})
+	t.Logf("elsewhere after %s", time.Since(began).Round(100*time.Millisecond))
+	assert.GreaterOrEqual(t, time.Since(began), failoverAfter-time.Second)
+	assert.Equal(t, here, uids(t, b.broker, ns), "the pods moved, they were not made anew")
+	b.moved(t, ns, b.movedPod(t, ns, before), "unreachable for too long")
+
+	b.create(t, ns, "patient", 1, only("provider2"))
+	b.explained(t, ns, "patient-0", "NoProviderFits", "0/3 provider clusters fit", "1 not ready")
+	// Nobody is sent there before it has cleaned up, so that its own pods are all that it has.
+	cleaned := b.watchCleaning(t, ns, "provider2", "patient-0")
+	require.NoError(t, b.Resume(server))
+	b.settle(t, ns, 22)
+	cleaned.end(t)
+	t.Logf("cleaned up, and used again, %s after the freeze", time.Since(began).Round(100*time.Millisecond))
+	after, err := b.identities(t.Context(), ns)
+	require.NoError(t, err)
+	assert.Equal(t, before["database-0"], after["database-0"], "its failover is Never")
+	for name := range before {
+		if strings.Contains(before[name], "at provider1") || strings.Contains(before[name], "at provider3") {
+			assert.Equal(t, before[name], after[name], "its provider was never away")
+		}
+	}
+}
+
+// movedPod is the name of a pod that was at provider2 and is not any more.
+func (b *brokered) movedPod(t *testing.T, namespace string, before map[string]string) string {
+	t.Helper()
+	list, err := pods(t.Context(), b.broker, namespace)
+	require.NoError(t, err)
+	i := slices.IndexFunc(list, func(p corev1.Pod) bool {
+		return strings.Contains(before[p.Name], "at provider2 ") && p.Labels[brokeringv1alpha1.ProviderLabel] != "provider2"
+	})
+	require.GreaterOrEqual(t, i, 0)
+	return list[i].Name
+}
+
+// suspicion is for two of three providers that vanish at once: more likely it is the broker who is cut off.
+func (b *brokered) suspicion(t *testing.T) {
+	ns := b.namespace(t)
+	b.create(t, ns, "web", 15, nil)
+	b.settle(t, ns, 15)
+	before, err := b.identities(t.Context(), ns)
+	require.NoError(t, err)
+	assigned, err := b.assignments(t.Context(), ns)
+	require.NoError(t, err)
+	for _, provider := range []string{"provider2", "provider3"} {
+		require.NoError(t, b.Freeze(provider+"/kube-apiserver"))
+		t.Cleanup(func() { _ = b.Resume(provider + "/kube-apiserver") })
+	}
+	for _, provider := range []string{"provider2", "provider3"} {
+		eventually(t, 15*time.Second, func(ctx context.Context) error { return b.reachable(ctx, provider, metav1.ConditionFalse) })
+	}
+	throughout(t, failoverAfter+8*time.Second, func(ctx context.Context) error {
+		now, err := b.assignments(ctx, ns)
+		if err == nil {
+			err = changed(assigned, now)
+		}
+		return err
+	})
+	for _, provider := range []string{"provider2", "provider3"} {
+		require.NoError(t, b.Resume(provider+"/kube-apiserver"))
+	}
+	b.settle(t, ns, 15)
+	after, err := b.identities(t.Context(), ns)
+	require.NoError(t, err)
+	require.NoError(t, changed(before, after))
+}
+
+// assignments are where pods are assigned, by the broker's cluster alone: no provider need answer.
+func (b *brokered) assignments(ctx context.Context, namespace string) (map[string]string, error) {
+	list, err := pods(ctx, b.broker, namespace)
+	out := map[string]string{}
+	for i := range list {
+		p := &list[i]
+		out[p.Name] = fmt.Sprintf("%s at %s by %s", p.UID, p.Labels[brokeringv1alpha1.VirtualNodeLabel], p.Annotations[brokeringv1alpha1.AssignedAtAnnotation])
+	}
+	return out, err
+}
+
+func (b *brokered) reachable(ctx context.Context, provider string, want metav1.ConditionStatus) error {
+	var pc brokeringv1alpha1.ProviderCluster
+	if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: provider}, &pc); err != nil {
+		return err
+	}
+	c := meta.FindStatusCondition(pc.Status.Conditions, brokeringv1alpha1.ProviderReachable)
+	if c == nil || c.Status != want {
+		return fmt.Errorf("%s: condition %+v", provider, c)
+	}
+	return nil
+}
