@@ -386,6 +386,15 @@ func (b *Broker) settleDoubt(ctx context.Context, pod *corev1.Pod) error {
 
 // explain says on a pod why no provider was found for it, once for each reason.
 func (b *Broker) explain(ctx context.Context, pod *corev1.Pod, reason, message string) error {
+	if pod.Annotations[v1alpha1.MovingFromAnnotation] != "" {
+		// It has left, and waits like any other: what becomes of its last provider does not concern it any more.
+		err := b.patchPod(ctx, pod, map[string]any{
+			"annotations": map[string]any{v1alpha1.MovingFromAnnotation: nil, v1alpha1.DecisionAnnotation: nil},
+		})
+		if err != nil {
+			return err
+		}
+	}
 	known := podCondition(pod, v1alpha1.ConditionAssigned)
 	if known != nil && known.Reason == reason && known.Message == message {
 		return nil

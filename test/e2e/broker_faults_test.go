@@ -47,7 +47,7 @@ func (b *brokered) restarts(t *testing.T) {
 
 	t.Run("of the broker", func(t *testing.T) {
 		require.NoError(t, b.Kill(brokerComponent))
-		t.Cleanup(func() { _ = b.Restart(context.Background(), brokerComponent) })
+		b.revive(t, brokerComponent)
 		b.create(t, ns, "orphan", 5, nil)
 		gone := newPod(ns, b.somePod(t, ns, "web"))
 		require.NoError(t, b.broker.Client.Delete(t.Context(), gone)) // Its virtual kubelet does that, and the Deployment makes another.
@@ -67,7 +67,7 @@ func (b *brokered) restarts(t *testing.T) {
 		leader, err := b.BrokerLeader(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, b.Kill(leader))
-		t.Cleanup(func() { _ = b.Restart(context.Background(), leader) })
+		b.revive(t, leader)
 		b.create(t, ns, "heir", 5, nil)
 		recovers(t, 5)
 		b.followsLeader(t, ns, leader)
@@ -76,13 +76,22 @@ func (b *brokered) restarts(t *testing.T) {
 	t.Run("of a virtual kubelet", func(t *testing.T) {
 		const kubelet = sandbox.Broker + "/vk-provider1"
 		require.NoError(t, b.Kill(kubelet))
-		t.Cleanup(func() { _ = b.Restart(context.Background(), kubelet) })
+		b.revive(t, kubelet)
 		b.create(t, ns, "loyal", 5, only("provider1"))
 		b.create(t, ns, "free", 5, only("provider2"))
 		eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "free-4", "provider2") })
 		throughout(t, 10*time.Second, unmoved)
 		require.NoError(t, b.Restart(t.Context(), kubelet))
 		recovers(t, 10)
+	})
+}
+
+// revive restarts what a test that fails has left dead.
+func (b *brokered) revive(t *testing.T, name string) {
+	t.Cleanup(func() {
+		if t.Failed() {
+			_ = b.Restart(context.Background(), name)
+		}
 	})
 }
 
