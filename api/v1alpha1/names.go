@@ -22,6 +22,24 @@ const (
 	UnreachableAnnotation = "brokering.liqo.io/unreachable-since"
 )
 
+// Annotations by which virtual kubelets say where a forwarded pod really runs. The virtual kubelet of the last cluster
+// that forwards a pod writes them on its own pod, and those of the clusters before it copy them. Only virtual kubelets
+// and the broker write them.
+const (
+	// RootIPAnnotation is the address of the pod in the cluster where it runs, as that cluster sees it.
+	RootIPAnnotation = "brokering.liqo.io/root-ip"
+	// RootClusterAnnotation is the id of that cluster.
+	RootClusterAnnotation = "brokering.liqo.io/root-cid"
+	// RemoteIPAnnotation is the address that the pod of the next cluster shows, where a remote IPAM is asked how to
+	// reach it: what the address of this pod stands for.
+	RemoteIPAnnotation = "brokering.liqo.io/remote-ip"
+)
+
+// RootAnnotations returns the annotations that only virtual kubelets and the broker write.
+func RootAnnotations() []string {
+	return []string{RootIPAnnotation, RootClusterAnnotation, RemoteIPAnnotation}
+}
+
 // BrokerLabels returns the labels of a pod that only the broker writes.
 func BrokerLabels() []string { return []string{VirtualNodeLabel, ProviderLabel} }
 

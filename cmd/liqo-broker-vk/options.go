@@ -22,7 +22,9 @@ type options struct {
 	virtualNode  string
 	podNamespace string
 
-	brokerNode string
+	brokerNode    string
+	announceRoot  bool
+	directTraffic bool
 
 	logLevel  string
 	logFormat string
@@ -46,6 +48,7 @@ func newOptions() *options {
 		stock:                    root.NewOpts(),
 		virtualNode:              os.Getenv("VIRTUALNODE_NAME"),
 		podNamespace:             os.Getenv("POD_NAMESPACE"),
+		announceRoot:             true,
 		logLevel:                 "info",
 		logFormat:                "json",
 		healthProbeAddress:       ":8081",
@@ -66,6 +69,12 @@ func (o *options) install(flags *pflag.FlagSet) {
 	flags.StringVar(&o.brokerNode, "broker-node", o.brokerNode,
 		"The name of the broker's node: serve, instead of a node of its own, the pods of that node which the broker has "+
 			"assigned to the VirtualNode (label "+v1alpha1.VirtualNodeLabel+"); needs --create-node=false")
+	flags.BoolVar(&o.announceRoot, "announce-root", o.announceRoot,
+		"With --broker-node: say on each pod where it runs (annotations "+v1alpha1.RootIPAnnotation+" and "+
+			v1alpha1.RootClusterAnnotation+"), so that consumers with a network to that cluster can reach it directly")
+	flags.BoolVar(&o.directTraffic, "direct-traffic", o.directTraffic,
+		"Reach a pod that the remote cluster has forwarded by this cluster's own network with the cluster where it runs, if "+
+			"there is one")
 	flags.StringVar(&o.logLevel, "log-level", o.logLevel,
 		"The least severe log lines shown: debug, info, warn or error; debug raises --klog.v to 4 unless that is set")
 	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "The format of the logs: json or console")

@@ -170,11 +170,12 @@ func (b *Broker) sendAway(ctx context.Context, pod *corev1.Pod, virtualNode stri
 		}
 	}
 	why := reason.describe(virtualNode)
+	annotations := map[string]any{v1alpha1.MovingFromAnnotation: virtualNode, v1alpha1.DecisionAnnotation: "moving: " + why}
+	for _, key := range v1alpha1.RootAnnotations() {
+		annotations[key] = nil
+	}
 	err := b.patchPod(ctx, pod, map[string]any{
-		"labels": map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
-		"annotations": map[string]any{
-			v1alpha1.MovingFromAnnotation: virtualNode, v1alpha1.DecisionAnnotation: "moving: " + why,
-		},
+		"labels": map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil}, "annotations": annotations,
 	})
 	if err != nil {
 		return err

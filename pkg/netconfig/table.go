@@ -73,16 +73,26 @@ func (t Table) Translate(address string) (string, error) {
 		return "", fmt.Errorf("pod address: %w", err)
 	}
 	addr = addr.Unmap()
-	for _, m := range t.mappings {
-		if !m.declared.Contains(addr) {
-			continue
-		}
-		if m.declared == m.seen {
-			return address, nil
-		}
-		return rebase(addr, m.seen).String(), nil
+	m := t.mappingOf(addr)
+	if m == nil || m.declared == m.seen {
+		return address, nil
 	}
-	return address, nil
+	return rebase(addr, m.seen).String(), nil
+}
+
+// Covers says whether an address is in one of the CIDRs that the remote cluster declares.
+func (t Table) Covers(address string) bool {
+	addr, err := netip.ParseAddr(address)
+	return err == nil && t.mappingOf(addr.Unmap()) != nil
+}
+
+func (t Table) mappingOf(addr netip.Addr) *mapping {
+	for i := range t.mappings {
+		if t.mappings[i].declared.Contains(addr) {
+			return &t.mappings[i]
+		}
+	}
+	return nil
 }
 
 // rebase keeps the host bits of addr (those outside the mask of prefix) under the network bits of prefix.

@@ -25,6 +25,14 @@ type View struct {
 	Module Module
 	// Table is nil until the Configuration of the remote cluster has been remapped.
 	Table *Table
+	// Established says that the network connection to the cluster is up. It is only kept of all clusters
+	// (Options.All): no address of a peering's own pods depends on it.
+	Established bool
+}
+
+// Reaches says whether an address of the cluster can be reached now.
+func (v View) Reaches(address string) bool {
+	return v.Established && v.Table != nil && v.Table.Covers(address)
 }
 
 // Translate returns the address to show, and whether it is known: while the networking module is on and its
@@ -72,5 +80,5 @@ func (v View) Next(fc *liqov1beta1.ForeignCluster, cfgs []*networkingv1beta1.Con
 }
 
 func (v View) equal(other View) bool {
-	return v.Module == other.Module && reflect.DeepEqual(v.Table, other.Table)
+	return v.Module == other.Module && v.Established == other.Established && reflect.DeepEqual(v.Table, other.Table)
 }

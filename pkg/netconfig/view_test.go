@@ -39,10 +39,10 @@ func TestView(t *testing.T) {
 		"module on, Configuration not remapped: withheld":         {fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{outdated}, faulted: true},
 		"module on, Configuration remapped: translated":           {fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{remapped}, shown: "10.30.1.2", known: true},
 		"module switched on later, no Configuration yet":          {before: View{Module: Disabled}, fc: foreignCluster(2, true)},
-		"the Configuration vanished: still translated":            {before: View{Enabled, &table}, fc: foreignCluster(1, true), shown: "10.30.1.2", known: true},
-		"the ForeignCluster vanished: still translated":           {before: View{Enabled, &table}, shown: "10.30.1.2", known: true},
-		"the Configuration is being remapped: still translated":   {before: View{Enabled, &table}, fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{outdated}, shown: "10.30.1.2", known: true, faulted: true},
-		"several Configurations: what was known before, reported": {before: View{Enabled, &table}, fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{remapped, remapped}, shown: "10.30.1.2", known: true, faulted: true},
+		"the Configuration vanished: still translated":            {before: View{Module: Enabled, Table: &table}, fc: foreignCluster(1, true), shown: "10.30.1.2", known: true},
+		"the ForeignCluster vanished: still translated":           {before: View{Module: Enabled, Table: &table}, shown: "10.30.1.2", known: true},
+		"the Configuration is being remapped: still translated":   {before: View{Module: Enabled, Table: &table}, fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{outdated}, shown: "10.30.1.2", known: true, faulted: true},
+		"several Configurations: what was known before, reported": {before: View{Module: Enabled, Table: &table}, fc: foreignCluster(1, true), cfgs: []*networkingv1beta1.Configuration{remapped, remapped}, shown: "10.30.1.2", known: true, faulted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			view, err := tc.before.Next(tc.fc, tc.cfgs)

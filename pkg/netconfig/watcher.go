@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
@@ -23,44 +24,64 @@ import (
 	fcutils "github.com/liqotech/liqo/pkg/utils/foreigncluster"
 )
 
-// Watcher keeps the View of one remote cluster. It watches two objects: the ForeignCluster and the Configuration that
-// bear the cluster's id.
+// Watcher keeps the View of one remote cluster, or of all of them. It watches the ForeignClusters and the Configurations,
+// which bear the id of their cluster.
 type Watcher struct {
 	log     logr.Logger
+	cluster string
+	all     bool
 	factory dynamicinformer.DynamicSharedInformerFactory
 	foreign cache.SharedIndexInformer
 	configs cache.SharedIndexInformer
 
-	view atomic.Pointer[View]
-	// dirty holds at most one token: something changed since the View was last derived.
+	// views by cluster id; the map is never changed, but replaced.
+	views atomic.Pointer[map[string]View]
+	// dirty holds at most one token: something changed since the views were last derived.
 	dirty chan struct{}
-	// synced is closed once the first View has been derived from synchronised caches.
+	// synced is closed once the first views have been derived from synchronised caches.
 	synced chan struct{}
 }
 
+// Options say what is watched.
+type Options struct {
+	// Cluster is the remote cluster of the peering.
+	Cluster liqov1beta1.ClusterID
+	// All also watches all other clusters, and whether they are connected.
+	All    bool
+	Resync time.Duration
+	Log    logr.Logger
+}
+
 // NewWatcher returns the watcher of the remote cluster; nothing happens before Run.
-func NewWatcher(client dynamic.Interface, cluster liqov1beta1.ClusterID, resync time.Duration, log logr.Logger) *Watcher {
-	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, resync, metav1.NamespaceAll,
-		func(opts *metav1.ListOptions) {
-			opts.LabelSelector = labels.Set{consts.RemoteClusterID: string(cluster)}.String()
-		})
+func NewWatcher(client dynamic.Interface, o Options) *Watcher {
+	selector := labels.Set{consts.RemoteClusterID: string(o.Cluster)}.String()
+	if o.All {
+		selector = consts.RemoteClusterID
+	}
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, o.Resync, metav1.NamespaceAll,
+		func(opts *metav1.ListOptions) { opts.LabelSelector = selector })
 	informer := func(resource schema.GroupVersionResource) cache.SharedIndexInformer {
 		return factory.ForResource(resource).Informer()
 	}
 	w := &Watcher{
-		log:     log,
+		log:     o.Log,
+		cluster: string(o.Cluster),
+		all:     o.All,
 		factory: factory,
 		foreign: informer(liqov1beta1.ForeignClusterGroupVersionResource),
 		configs: informer(networkingv1beta1.ConfigurationGroupVersionResource),
 		dirty:   make(chan struct{}, 1),
 		synced:  make(chan struct{}),
 	}
-	w.view.Store(&View{})
+	w.views.Store(&map[string]View{})
 	return w
 }
 
-// View returns the current view.
-func (w *Watcher) View() View { return *w.view.Load() }
+// View returns the current view of the peering's cluster.
+func (w *Watcher) View() View { return w.Of(w.cluster) }
+
+// Of returns the current view of a cluster; the zero View of one that is not known.
+func (w *Watcher) Of(cluster string) View { return (*w.views.Load())[cluster] }
 
 // Synced is closed once the view reflects what the API server had when Run started.
 func (w *Watcher) Synced() <-chan struct{} { return w.synced }
@@ -105,31 +126,52 @@ func (w *Watcher) mark() {
 	}
 }
 
-// derive reads the caches afresh and reports whether the view changed.
+// derive reads the caches afresh and reports whether a view changed.
 func (w *Watcher) derive() bool {
-	before := w.View()
-	after, err := before.Next(w.foreignCluster(), w.configurations())
-	if err != nil && !errors.Is(err, ErrNotConfigured) {
-		w.log.Error(err, "Cannot use the network configuration")
+	foreign := byCluster(decode[liqov1beta1.ForeignCluster](w.foreign, w.log))
+	configs := byCluster(decode[networkingv1beta1.Configuration](w.configs, w.log))
+	before := *w.views.Load()
+	clusters := sets.KeySet(foreign).Union(sets.KeySet(configs)).Union(sets.KeySet(before)).Insert(w.cluster)
+	after := make(map[string]View, clusters.Len())
+	changed := false
+	for cluster := range clusters {
+		view := w.deriveOne(cluster, before[cluster], foreign[cluster], configs[cluster])
+		after[cluster] = view
+		if before[cluster].equal(view) {
+			continue
+		}
+		changed = true
+		w.log.Info("Network configuration changed", "cluster", cluster, "networkingModule", view.Module.String(),
+			"translating", view.Table != nil)
 	}
-	if before.equal(after) {
-		return false
-	}
-	w.view.Store(&after)
-	w.log.Info("Network configuration changed", "networkingModule", after.Module.String(), "translating", after.Table != nil)
-	return true
+	w.views.Store(&after)
+	return changed
 }
 
-func (w *Watcher) foreignCluster() *liqov1beta1.ForeignCluster {
+func (w *Watcher) deriveOne(cluster string, before View, foreign []*liqov1beta1.ForeignCluster,
+	configs []*networkingv1beta1.Configuration,
+) View {
 	list := liqov1beta1.ForeignClusterList{}
-	for _, fc := range decode[liqov1beta1.ForeignCluster](w.foreign, w.log) {
+	for _, fc := range foreign {
 		list.Items = append(list.Items, *fc)
 	}
-	return fcutils.GetOlderForeignCluster(&list)
+	fc := fcutils.GetOlderForeignCluster(&list)
+	view, err := before.Next(fc, configs)
+	if err != nil && !errors.Is(err, ErrNotConfigured) {
+		w.log.Error(err, "Cannot use the network configuration", "cluster", cluster)
+	}
+	view.Established = w.all && fc != nil && fcutils.IsNetworkingEstablished(fc)
+	return view
 }
 
-func (w *Watcher) configurations() []*networkingv1beta1.Configuration {
-	return decode[networkingv1beta1.Configuration](w.configs, w.log)
+// byCluster groups objects by the id of the cluster that they bear.
+func byCluster[T metav1.Object](objects []T) map[string][]T {
+	out := map[string][]T{}
+	for _, o := range objects {
+		cluster := o.GetLabels()[consts.RemoteClusterID]
+		out[cluster] = append(out[cluster], o)
+	}
+	return out
 }
 
 func decode[T any](informer cache.SharedIndexInformer, log logr.Logger) []*T {

@@ -52,7 +52,7 @@ func TestWatcherFollowsTheConfiguration(t *testing.T) {
 	configs := client.Resource(networkingv1beta1.ConfigurationGroupVersionResource).Namespace("liqo-tenant-remote")
 
 	ctx, stop := context.WithCancel(t.Context())
-	watcher := NewWatcher(client, "remote", 0, testr.New(t))
+	watcher := NewWatcher(client, Options{Cluster: "remote", Log: testr.New(t)})
 	changes := make(chan struct{}, 10)
 	ended := make(chan error, 1)
 	go func() { ended <- watcher.Run(ctx, func() { changes <- struct{}{} }) }()

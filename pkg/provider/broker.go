@@ -1,6 +1,7 @@
 package provider
 
 import (
+	corev1informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
@@ -21,7 +22,7 @@ func newBroker(cfg *Config, clients Clients) *broker {
 }
 
 // namespaced makes Liqo's pod reflectors, of which pods come and go between virtual kubelets.
-func (b *broker) namespaced(pr *podReflector) generic.NamespacedReflectorFactoryFunc {
+func (b *broker) namespaced(pr *podReflector, remote corev1informers.PodInformer) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		brokernode.WakeUp(opts)
 		local := pr.localPods.Pods(opts.LocalNamespace)
@@ -34,7 +35,7 @@ func (b *broker) namespaced(pr *podReflector) generic.NamespacedReflectorFactory
 			forget = liqos.ForgetPodInfo
 		}
 		return &brokernode.Handover{
-			NamespacedReflector: reflector,
+			NamespacedReflector: pr.rooted(opts, remote, reflector),
 			Local:               local,
 			Remote:              opts.RemoteFactory.Core().V1().Pods().Lister().Pods(opts.RemoteNamespace),
 			Shadows:             opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Lister().ShadowPods(opts.RemoteNamespace),

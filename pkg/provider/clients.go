@@ -3,7 +3,6 @@ package provider
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -30,14 +29,7 @@ type Clients struct {
 type Lenses struct {
 	// Clients decorates the connections.
 	Clients func(Clients) Clients
-	// PodAddress replaces the translation of the address of a remote pod. It is asked again for every reconciliation
-	// of the pod, so it must answer from memory; what it does not know yet it withholds, and has the pods refreshed
-	// (Reflection.RefreshPods) once it knows.
-	PodAddress PodAddress
 }
-
-// PodAddress returns the address under which this cluster reaches a remote pod that has one, and whether it is known.
-type PodAddress func(remote *corev1.Pod) (address string, known bool)
 
 // NewClients connects to both clusters as Liqo's NewLiqoProvider does. No request is made yet.
 func NewClients(local, remote *rest.Config) (Clients, error) {

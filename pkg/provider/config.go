@@ -39,6 +39,7 @@ type Config struct {
 
 	Node       NodeConfig
 	Reflection ReflectionConfig
+	Addresses  AddressConfig
 	Lease      LeaseConfig
 	Kubelet    KubeletConfig
 

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	corev1informers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -29,8 +31,8 @@ import (
 // be lost; translating on reading needs no second copy of the pods either.
 type podReflector struct {
 	*workload.PodReflector
-	address PodAddress
-	retries retries
+	addresses *addresses
+	retries   retries
 	// broker is nil unless the pods are those of a broker's node.
 	broker *broker
 
@@ -52,7 +54,7 @@ type reflectedNamespace struct {
 
 var _ manager.Reflector = (*podReflector)(nil)
 
-func newPodReflector(clients Clients, address PodAddress, cfg *workload.PodReflectorConfig,
+func newPodReflector(clients Clients, addresses *addresses, cfg *workload.PodReflectorConfig,
 	reflector *offloadingv1beta1.ReflectorConfig,
 ) *podReflector {
 	pr := &podReflector{
@@ -60,7 +62,7 @@ func newPodReflector(clients Clients, address PodAddress, cfg *workload.PodRefle
 		// for the namespaced reflectors.
 		PodReflector: workload.NewPodReflector(clients.RemoteConfig, clients.RemoteMetrics, cfg,
 			&offloadingv1beta1.ReflectorConfig{}),
-		address:    address,
+		addresses:  addresses,
 		retries:    newRetries(),
 		namespaces: map[string]reflectedNamespace{},
 	}
@@ -117,12 +119,29 @@ func (pr *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.Name
 			},
 		},
 	}
-	namespaced := pr.NewNamespaced
+	namespaced := func(opts *options.NamespacedOpts) manager.NamespacedReflector {
+		return pr.rooted(opts, informer, pr.NewNamespaced(opts))
+	}
 	if pr.broker != nil {
-		namespaced = pr.broker.namespaced(pr)
+		namespaced = pr.broker.namespaced(pr, informer)
 	}
 	return &retryingReflector{
 		NamespacedReflector: namespaced(&seen), namespace: opts.LocalNamespace, retries: pr.retries,
+	}
+}
+
+// rooted returns a reflector of pods, given Liqo's, that says of each where it runs.
+func (pr *podReflector) rooted(opts *options.NamespacedOpts, remote corev1informers.PodInformer,
+	reflector manager.NamespacedReflector,
+) manager.NamespacedReflector {
+	return &rootReflector{
+		NamespacedReflector: reflector,
+		addresses:           pr.addresses,
+		local:               pr.localPods.Pods(opts.LocalNamespace),
+		remote:              remote.Lister().Pods(opts.RemoteNamespace),
+		pods:                opts.LocalClient.CoreV1().Pods(opts.LocalNamespace),
+		events:              opts.EventBroadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "liqo-broker-vk"}),
+		said:                map[string]string{},
 	}
 }
 
@@ -161,23 +180,23 @@ func (pr *podReflector) refresh() {
 }
 
 // show returns the remote pod as the reflection is to see it. A pod whose address is not known keeps the one that the
-// local pod already shows, if any: a restart while the network is being reconfigured takes no endpoint away.
+// local pod already shows, if any and if that stands for the same: a restart while the network is being reconfigured
+// takes no endpoint away.
 func (pr *podReflector) show(localNamespace string, remote *corev1.Pod) *corev1.Pod {
-	if pr.broker != nil {
-		if local, err := pr.localPods.Pods(localNamespace).Get(remote.Name); err == nil {
-			remote = brokernode.ShowUnreachable(local, remote)
-		}
+	local, _ := pr.localPods.Pods(localNamespace).Get(remote.Name)
+	if pr.broker != nil && local != nil {
+		remote = brokernode.ShowUnreachable(local, remote)
 	}
 	if remote.Status.PodIP == "" {
 		return remote
 	}
-	address, known := pr.address(remote)
-	if known && address == remote.Status.PodIP {
+	address, unknown := pr.addresses.resolve(remote)
+	if unknown == nil && address == remote.Status.PodIP {
 		return remote
 	}
-	if !known {
+	if unknown != nil {
 		address = ""
-		if local, err := pr.localPods.Pods(localNamespace).Get(remote.Name); err == nil {
+		if local != nil && missing(local, pr.addresses.standsFor(remote)) == nil {
 			address = local.Status.PodIP
 		}
 	}

@@ -43,7 +43,7 @@ type Reflection struct {
 // what Liqo's podprovider.NewLiqoProvider does, which makes its own clients and thus leaves no room for a lens.
 // Nothing starts before Start.
 func Compose(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPatch,
-	network func() netconfig.View, events record.EventBroadcaster,
+	network networks, events record.EventBroadcaster,
 ) (*Reflection, error) {
 	// The two package-level states that Liqo's reflection forces on us: the event recorders resolve Liqo's kinds in
 	// client-go's scheme, and the forging logic reads who we are from variables.
@@ -60,21 +60,16 @@ func Compose(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPa
 		clients.Local = view.LocalPods(clients.Local)
 		clients.RemoteMetrics = view.Metrics(clients.RemoteMetrics)
 	}
-	podAddress := cfg.Lenses.PodAddress
-	if podAddress == nil {
-		podAddress = func(remote *corev1.Pod) (string, bool) { return network().Translate(remote.Status.PodIP) }
-	}
-
 	support, err := apiServerSupport(cfg.Reflection.EnableAPIServerSupport, clients.Local)
 	if err != nil {
 		return nil, err
 	}
-	pods := newPodReflector(clients, podAddress, &workload.PodReflectorConfig{
+	pods := newPodReflector(clients, newAddresses(cfg, network), &workload.PodReflectorConfig{
 		APIServerSupport:          support,
 		DisableIPReflection:       cfg.Reflection.DisableIPReflection,
 		HomeAPIServerHost:         cfg.Reflection.HomeAPIServerHost,
 		HomeAPIServerPort:         cfg.Reflection.HomeAPIServerPort,
-		KubernetesServiceIPMapper: kubernetesServiceIP(clients.LocalLiqo, cfg.LiqoNamespace, network),
+		KubernetesServiceIPMapper: kubernetesServiceIP(clients.LocalLiqo, cfg.LiqoNamespace, network.View),
 		NetConfiguration:          identityConfiguration(),
 	}, cfg.reflector(resources.Pod))
 	if view != nil {
@@ -229,5 +224,6 @@ func mergeNotReflected(patch *offloadingv1beta1.OffloadingPatch, labels, annotat
 	merged.AnnotationsNotReflected = append(append(merged.AnnotationsNotReflected, annotations...),
 		v1alpha1.DecisionAnnotation, v1alpha1.AssignedAtAnnotation, v1alpha1.MovingFromAnnotation,
 		v1alpha1.UnreachableAnnotation, v1alpha1.AddressAnnotation)
+	merged.AnnotationsNotReflected = append(merged.AnnotationsNotReflected, v1alpha1.RootAnnotations()...)
 	return merged
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 )
 
@@ -59,6 +60,19 @@ type clusters struct {
 	t *testing.T
 	Clients
 	network atomic.Pointer[netconfig.View]
+	// far is the network of cluster q1.
+	far atomic.Pointer[netconfig.View]
+}
+
+// View implements networks.
+func (c *clusters) View() netconfig.View { return *c.network.Load() }
+
+// Of implements networks.
+func (c *clusters) Of(cluster string) netconfig.View {
+	if view := c.far.Load(); cluster == "q1" && view != nil {
+		return *view
+	}
+	return netconfig.View{}
 }
 
 func newClusters(t *testing.T) *clusters {
@@ -89,12 +103,12 @@ func (c *clusters) start(lenses Lenses) *Reflection {
 		Reflection: ReflectionConfig{Reflectors: map[resources.ResourceReflected]offloadingv1beta1.ReflectorConfig{
 			resources.Pod: {NumWorkers: 2, Type: offloadingv1beta1.CustomLiqo},
 		}},
-		Lenses: lenses,
+		Lenses: lenses, Addresses: AddressConfig{Direct: true},
 	}
 	events := record.NewBroadcaster()
 	ctx, stop := context.WithCancel(c.t.Context())
 	c.t.Cleanup(func() { stop(); events.Shutdown() })
-	reflection, err := Compose(cfg, c.Clients, nil, func() netconfig.View { return *c.network.Load() }, events)
+	reflection, err := Compose(cfg, c.Clients, nil, c, events)
 	require.NoError(c.t, err)
 	reflection.Start(ctx)
 	return reflection
@@ -114,7 +128,7 @@ func (c *clusters) createLocalPod(name, address string) {
 }
 
 // runRemotely does what the remote cluster does with a ShadowPod, once there is one.
-func (c *clusters) runRemotely(name, address string) {
+func (c *clusters) runRemotely(name, address string, root ...string) {
 	c.t.Helper()
 	var shadow *offloadingv1beta1.ShadowPod
 	require.Eventually(c.t, func() (found bool) {
@@ -123,14 +137,25 @@ func (c *clusters) runRemotely(name, address string) {
 		return err == nil
 	}, patience, tick, "the pod is forwarded")
 	require.Equal(c.t, "vnode", shadow.Labels[forge.LiqoOriginClusterNodeName])
+	var annotations map[string]string
+	if len(root) == 2 {
+		annotations = map[string]string{"brokering.liqo.io/root-ip": root[0], "brokering.liqo.io/root-cid": root[1]}
+	}
 	_, err := c.Remote.CoreV1().Pods("ns-home").Create(c.t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns-home", Name: name, UID: "remote-uid", Labels: shadow.Labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns-home", Name: name, UID: "remote-uid", Labels: shadow.Labels, Annotations: annotations},
 		Spec:       shadow.Spec.Pod,
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(c.t, err)
+}
+
+func (c *clusters) requireRoot(name, ip, cluster string) {
+	c.t.Helper()
+	pod, err := c.Local.CoreV1().Pods("ns").Get(c.t.Context(), name, metav1.GetOptions{})
+	require.NoError(c.t, err)
+	require.Equal(c.t, ipam.Root{IP: ip, Cluster: cluster}, ipam.RootOf(pod.Annotations))
 }
 
 func (c *clusters) requireShown(name, address string) {
@@ -162,18 +187,23 @@ func TestAddressesFollowTheNetworkAndLenses(t *testing.T) {
 			plain.Local = decorated{plain.Local}
 			return plain
 		},
-		PodAddress: func(remote *corev1.Pod) (string, bool) {
-			if remote.Name == "lensed" {
-				return "192.0.2.7", true
-			}
-			return c.network.Load().Translate(remote.Status.PodIP)
-		},
 	})
 	require.True(t, composed)
 
-	c.createLocalPod("lensed", "")
-	c.runRemotely("lensed", "10.244.1.7")
-	c.requireShown("lensed", "192.0.2.7")
+	// A pod that the remote cluster forwarded is reached directly as soon as there is a network to where it runs, at no
+	// time by an address that leads elsewhere, and its local pod says where it is.
+	c.createLocalPod("forwarded", "")
+	c.runRemotely("forwarded", "10.35.1.7", "10.244.9.7", "q1")
+	c.requireShown("forwarded", "")
+	c.requireRoot("forwarded", "10.244.9.7", "q1")
+	far := networkView(t, true, "10.50.0.0/16")
+	c.far.Store(&far)
+	reflection.RefreshPods()
+	c.requireShown("forwarded", "")
+	far.Established = true
+	c.far.Store(&far)
+	reflection.RefreshPods()
+	c.requireShown("forwarded", "10.50.9.7")
 
 	c.createLocalPod("fresh", "")
 	c.runRemotely("fresh", "10.244.1.2")

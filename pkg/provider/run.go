@@ -64,7 +64,9 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, events r
 	if err != nil {
 		return fmt.Errorf("home cluster: %w", err)
 	}
-	network := netconfig.NewWatcher(watches, cfg.ForeignCluster, cfg.InformerResyncPeriod, cfg.Log)
+	network := netconfig.NewWatcher(watches, netconfig.Options{
+		Cluster: cfg.ForeignCluster, All: cfg.Addresses.Direct, Resync: cfg.InformerResyncPeriod, Log: cfg.Log,
+	})
 	clients, err := NewClients(cfg.Home, peering.remote)
 	if err != nil {
 		return err
@@ -72,7 +74,7 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, events r
 
 	// 3. The reflection.
 	reflection, err := eventually(ctx, cfg, "home cluster's API", func(context.Context) (*Reflection, error) {
-		return Compose(cfg, clients, peering.virtualNode.Spec.OffloadingPatch, network.View, events)
+		return Compose(cfg, clients, peering.virtualNode.Spec.OffloadingPatch, network, events)
 	})
 	if err != nil {
 		return ifNotDone(ctx, err)

@@ -251,6 +251,14 @@ func (g *guarded) consumerCredentials(t *testing.T) {
 		assert.NoError(t, refusal(direct.Update(ctx, changed), key), "update")
 		assert.NoError(t, refusal(direct.Patch(ctx, changed, client.MergeFrom(existing)), key), "patch")
 	})
+	for _, key := range brokeringv1alpha1.RootAnnotations() {
+		require.NoError(t, direct.Get(ctx, client.ObjectKeyFromObject(existing), existing))
+		changed := existing.DeepCopy()
+		changed.Annotations = with(changed.Annotations, key, "192.0.2.1")
+		err := direct.Update(ctx, changed)
+		assert.True(t, apierrors.IsForbidden(err), "%v", err)
+		assert.ErrorContains(t, err, "only virtual kubelets may set, change or remove "+key)
+	}
 	eventually(t, 10*time.Second, func(ctx context.Context) error {
 		if err := direct.Get(ctx, client.ObjectKeyFromObject(existing), existing); err != nil {
 			return err

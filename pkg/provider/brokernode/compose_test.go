@@ -50,6 +50,13 @@ type clusters struct {
 }
 
 // start runs the virtual kubelet of the VirtualNode p1-gpu; "too-large" is the name of a pod that the quota refuses.
+// noNetworks knows nothing of any network.
+type noNetworks struct{}
+
+func (noNetworks) View() netconfig.View { return netconfig.View{} }
+
+func (noNetworks) Of(string) netconfig.View { return netconfig.View{} }
+
 func start(t *testing.T) *clusters {
 	t.Helper()
 	namespaceMap := &offloadingv1beta1.NamespaceMap{
@@ -87,7 +94,7 @@ func start(t *testing.T) *clusters {
 		Local: filtering{c.local}, Remote: c.remote,
 		LocalLiqo: liqofake.NewSimpleClientset(namespaceMap), RemoteLiqo: c.remoteLiqo,
 		RemoteMetrics: metricsfake.NewSimpleClientset().MetricsV1beta1().PodMetricses,
-	}, nil, func() netconfig.View { return netconfig.View{} }, events)
+	}, nil, noNetworks{}, events)
 	require.NoError(t, err)
 	reflection.Start(ctx)
 	return c

@@ -1,0 +1,87 @@
+package provider
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
+	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
+)
+
+// AddressConfig says how pods that the remote cluster has forwarded are reached; the zero value is Liqo's own way, for
+// which they run in the remote cluster.
+type AddressConfig struct {
+	// Direct prefers the network of this cluster with the one where a pod runs.
+	Direct bool
+	// Announce has the pods of a broker's node say where they run. Without it, consumers do not learn it.
+	Announce bool
+}
+
+// networks are the networks of remote clusters, as netconfig.Watcher knows them.
+type networks interface {
+	View() netconfig.View
+	Of(cluster string) netconfig.View
+}
+
+// addresses resolves the addresses of remote pods.
+type addresses struct {
+	networks networks
+	direct   bool
+	// origin is the id of the remote cluster if it is the last one for its pods, and that may be known; else "".
+	origin string
+}
+
+func newAddresses(cfg *Config, networks networks) *addresses {
+	a := &addresses{networks: networks, direct: cfg.Addresses.Direct}
+	if cfg.BrokerNode != "" && cfg.Addresses.Announce {
+		a.origin = string(cfg.ForeignCluster)
+	}
+	return a
+}
+
+// resolve returns the address under which this cluster reaches a remote pod that has one; the error is one of
+// ipam.Ways.Resolve.
+func (a *addresses) resolve(remote *corev1.Pod) (string, error) {
+	ways := ipam.Ways{Next: a.networks.View()}
+	if a.direct {
+		ways.Direct = a.networks.Of
+	}
+	return ways.Resolve(remote.Status.PodIP, ipam.RootOf(remote.Annotations))
+}
+
+// standsFor returns the annotations of a local pod that say what its address stands for: where the remote pod really
+// runs. Nil if that has no address, or says nothing of it.
+func (a *addresses) standsFor(remote *corev1.Pod) map[string]string {
+	if remote.Status.PodIP == "" {
+		return nil
+	}
+	root := ipam.RootOf(remote.Annotations)
+	if root == (ipam.Root{}) && a.origin != "" {
+		root = ipam.Root{IP: remote.Status.PodIP, Cluster: a.origin}
+	}
+	if root == (ipam.Root{}) {
+		return nil
+	}
+	return map[string]string{v1alpha1.RootIPAnnotation: root.IP, v1alpha1.RootClusterAnnotation: root.Cluster}
+}
+
+// missing returns what has to change of a local pod's annotations for them to say want, as a merge patch has it; nil if
+// they do.
+func missing(local *corev1.Pod, want map[string]string) map[string]any {
+	var patch map[string]any
+	for _, key := range v1alpha1.RootAnnotations() {
+		value, wanted := want[key]
+		current, there := local.Annotations[key]
+		if wanted == there && value == current {
+			continue
+		}
+		if patch == nil {
+			patch = map[string]any{}
+		}
+		patch[key] = nil
+		if wanted {
+			patch[key] = value
+		}
+	}
+	return patch
+}
