@@ -65,6 +65,9 @@ const AddressAnnotation = "brokering.liqo.io/address"
 // BrokerNodeLabel marks the broker's Node.
 const BrokerNodeLabel = "brokering.liqo.io/broker-node"
 
+// EndpointIPLabel marks the IPs that the broker makes for endpoints which consumers have sent to its cluster.
+const EndpointIPLabel = "brokering.liqo.io/endpoint"
+
 // ConditionAssigned is the condition of a pod that says whether a provider was found for it.
 const ConditionAssigned = "brokering.liqo.io/Assigned"
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,6 +39,7 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
 	tenantnamespace "github.com/liqotech/liqo/pkg/tenantNamespace"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
@@ -110,7 +112,7 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// managerOptions keep the caches small: of pods only those of the node, of all objects no managed fields.
+// managerOptions keep the caches small: of pods only those of the node, of EndpointSlices only reflected ones, of all objects no managed fields.
 func managerOptions(cfg *Config, scheme *runtime.Scheme) ctrl.Options {
 	return ctrl.Options{
 		Scheme: scheme,
@@ -118,6 +120,8 @@ func managerOptions(cfg *Config, scheme *runtime.Scheme) ctrl.Options {
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.nodeName", cfg.NodeName)},
+				// Those that consumers have sent here.
+				&discoveryv1.EndpointSlice{}: {Label: forge.EndpointSliceLabels().AsSelector()},
 			},
 		},
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
@@ -184,6 +188,11 @@ func (b *Broker) setUp(mgr manager.Manager) error {
 	}
 	if err := b.providerController(mgr); err != nil {
 		return fmt.Errorf("providers: %w", err)
+	}
+	if b.addresses {
+		if err := b.endpointController(mgr); err != nil {
+			return err
+		}
 	}
 	return b.policyController(mgr)
 }

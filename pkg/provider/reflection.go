@@ -77,7 +77,7 @@ func Compose(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPa
 	}
 
 	return &Reflection{
-		manager: newManager(cfg, clients, patch, pods, support, events),
+		manager: newManager(cfg, clients, patch, pods, support, network, events),
 		pods:    pods,
 		view:    view,
 	}, nil
@@ -85,7 +85,7 @@ func Compose(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPa
 
 // newManager registers the reflectors in the order of Liqo's NewLiqoProvider.
 func newManager(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPatch,
-	pods manager.Reflector, support forge.APIServerSupportType, events record.EventBroadcaster,
+	pods manager.Reflector, support forge.APIServerSupportType, network networks, events record.EventBroadcaster,
 ) manager.Manager {
 	r := cfg.Reflection
 	forging := forge.NewForgingOpts(mergeNotReflected(patch, r.LabelsNotReflected, r.AnnotationsNotReflected))
@@ -107,7 +107,7 @@ func newManager(cfg *Config, clients Clients, patch *offloadingv1beta1.Offloadin
 				r.EnableStorage))).
 		With(cfg.retrying(resources.Event, event.EventReflectorName, event.NewNamespacedEventReflector))
 	if !r.DisableIPReflection {
-		m = m.With(cfg.retrying(resources.EndpointSlice, exposition.EndpointSliceReflectorName, endpointSlices(cfg)))
+		m = m.With(cfg.retrying(resources.EndpointSlice, exposition.EndpointSliceReflectorName, endpointSlices(cfg, network)))
 	}
 	// The handler starts the namespaces within Start: were they started later, Liqo's fallback reflector would see the
 	// pods first, and reject them.
@@ -126,12 +126,11 @@ func serviceAccounts(cfg *Config, support forge.APIServerSupportType) manager.Re
 }
 
 // endpointSlices makes Liqo's EndpointSlice reflectors.
-func endpointSlices(cfg *Config) generic.NamespacedReflectorFactoryFunc {
-	namespaced := exposition.NewNamespacedEndpointSliceReflector(cfg.Reflection.LocalPodCIDRs)
+func endpointSlices(cfg *Config, network networks) generic.NamespacedReflectorFactoryFunc {
 	if view := cfg.view(); view != nil {
-		return view.Endpoints(namespaced)
+		return view.Endpoints(cfg.Reflection.LocalPodCIDRs, func() bool { return network.View().Module != netconfig.Disabled })
 	}
-	return namespaced
+	return exposition.NewNamespacedEndpointSliceReflector(cfg.Reflection.LocalPodCIDRs)
 }
 
 func (c *Config) reflector(resource resources.ResourceReflected) *offloadingv1beta1.ReflectorConfig {

@@ -2,7 +2,7 @@ package brokernode
 
 import (
 	"fmt"
-	"slices"
+	"net/netip"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/exposition"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
@@ -27,29 +29,53 @@ const providerNodePrefix = "brokering.liqo.io/"
 // byPod is the index of EndpointSlices by the names of the pods in them.
 const byPod = "brokering.liqo.io/pod"
 
-// Endpoints returns Liqo's EndpointSlice reflector of a namespace with a lens on its listers: every endpoint on the
-// broker's node is shown as sitting on a node of the provider cluster where its pod runs. Liqo asks the node of an
-// endpoint for its cluster, to leave out what runs at its own remote cluster and to connect providers directly.
+// Endpoints returns Liqo's EndpointSlice reflector of a namespace with a lens on its listers:
 //
-// Where a pod runs is its label v1alpha1.ProviderLabel. An endpoint whose pod is not known, or not assigned, is left
-// out; when that changes, the EndpointSlices that name the pod are looked at again.
-func (v View) Endpoints(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
+//   - Every endpoint on the broker's node is shown as sitting on a node of the provider cluster where its pod runs, and
+//     every endpoint that a consumer has sent here on a node of the consumer. Liqo asks the node of an endpoint for its
+//     cluster, to leave out what runs at its own remote cluster and to connect providers directly; it leaves out what
+//     has no node, so that a Service would end here.
+//   - Addresses are shown as the provider reaches them (reach).
+//
+// Where a pod runs is its label v1alpha1.ProviderLabel. An endpoint whose pod is not known, or not assigned, or whose
+// address is not mapped, is left out; when that changes, the EndpointSlices that name it are looked at again.
+//
+// localPodCIDRs are those of this cluster's own pods, and translating says whether Liqo connects the clusters' networks.
+func (v View) Endpoints(localPodCIDRs []string, translating func() bool) generic.NamespacedReflectorFactoryFunc {
+	var local []netip.Prefix
+	for _, cidr := range localPodCIDRs {
+		// The flag is validated; Liqo would panic here, too.
+		local = append(local, netip.MustParsePrefix(cidr).Masked())
+	}
+	next := exposition.NewNamespacedEndpointSliceReflector(everywhere())
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		pods := opts.LocalFactory.Core().V1().Pods()
 		endpointSlices := opts.LocalFactory.Discovery().V1().EndpointSlices().Informer()
+		ips := opts.LocalLiqoFactory.Ipam().V1alpha1().IPs().Informer()
 		must(pods.Informer().SetTransform(trimToAssignment))
-		must(endpointSlices.AddIndexers(cache.Indexers{byPod: podsIn}))
+		must(endpointSlices.AddIndexers(cache.Indexers{byPod: podsIn, byAddress: addressesIn}))
+		must(ips.AddIndexers(cache.Indexers{byMapped: mappedBy}))
 
-		queue := opts.HandlerFactory(func(pod metav1.Object) []types.NamespacedName {
-			return naming(endpointSlices.GetIndexer(), opts.LocalNamespace, pod.GetName())
+		ofPod := opts.HandlerFactory(func(pod metav1.Object) []types.NamespacedName {
+			return slicesBy(endpointSlices.GetIndexer(), byPod, opts.LocalNamespace, pod.GetName())
 		})
-		_, err := pods.Informer().AddEventHandler(whenReassigned(queue))
+		_, err := pods.Informer().AddEventHandler(whenReassigned(ofPod))
+		must(err)
+		_, err = ips.AddEventHandler(opts.HandlerFactory(func(ip metav1.Object) []types.NamespacedName {
+			return withAddress(endpointSlices.GetIndexer(), opts.LocalNamespace, ip)
+		}))
 		must(err)
 
 		seen := *opts
 		seen.LocalFactory = endpointLensFactory{
 			SharedInformerFactory: opts.LocalFactory,
-			lens:                  endpointLens{node: v.Node, pods: pods.Lister().Pods(opts.LocalNamespace)},
+			lens: endpointLens{
+				node: v.Node, pods: pods.Lister().Pods(opts.LocalNamespace),
+				reach: reach{
+					localPods: local, translating: translating, ips: ips.GetIndexer(),
+					services: opts.LocalFactory.Core().V1().Services().Lister().Services(opts.LocalNamespace),
+				},
+			},
 		}
 		return next(&seen)
 	}
@@ -101,9 +127,9 @@ func podOf(endpoint *discoveryv1.Endpoint) *corev1.ObjectReference {
 	return nil
 }
 
-// naming returns the keys of the EndpointSlices that name the pod.
-func naming(index cache.Indexer, namespace, pod string) []types.NamespacedName {
-	found, err := index.ByIndex(byPod, pod)
+// slicesBy returns the keys of the EndpointSlices that name the pod.
+func slicesBy(index cache.Indexer, name, namespace, value string) []types.NamespacedName {
+	found, err := index.ByIndex(name, value)
 	if err != nil {
 		return nil // There is such an index.
 	}
@@ -130,33 +156,55 @@ func whenReassigned(queue cache.ResourceEventHandler) cache.ResourceEventHandler
 
 // endpointLens shows the EndpointSlices of a namespace.
 type endpointLens struct {
-	node string
-	pods corev1listers.PodNamespaceLister
+	node  string
+	pods  corev1listers.PodNamespaceLister
+	reach reach
 }
 
 // show returns the EndpointSlice as Liqo is to see it; the one in the cache stays as it is.
 func (l endpointLens) show(endpointSlice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
-	if !slices.ContainsFunc(endpointSlice.Endpoints, l.concerns) {
-		return endpointSlice
-	}
+	translates := l.reach.translates(endpointSlice)
 	shown := *endpointSlice
 	shown.Endpoints = make([]discoveryv1.Endpoint, 0, len(endpointSlice.Endpoints))
 	for i := range endpointSlice.Endpoints {
 		endpoint := endpointSlice.Endpoints[i]
-		if l.concerns(endpoint) {
-			provider := l.providerOf(podOf(&endpoint))
-			if provider == "" {
+		if !l.place(&endpoint, consumerOf(endpointSlice)) {
+			continue
+		}
+		if translates {
+			if endpoint.Addresses = l.reach.of(&endpoint); endpoint.Addresses == nil {
 				continue
 			}
-			endpoint.NodeName = ptr.To(providerNodePrefix + provider)
 		}
 		shown.Endpoints = append(shown.Endpoints, endpoint)
 	}
 	return &shown
 }
 
-func (l endpointLens) concerns(endpoint discoveryv1.Endpoint) bool {
-	return endpoint.NodeName != nil && *endpoint.NodeName == l.node
+// place puts an endpoint that is on no real node, or on the broker's, on the node of the cluster where it is; false if
+// that is not known.
+func (l endpointLens) place(endpoint *discoveryv1.Endpoint, consumer string) bool {
+	if endpoint.NodeName == nil {
+		return true
+	}
+	switch *endpoint.NodeName {
+	case l.node:
+		provider := l.providerOf(podOf(endpoint))
+		endpoint.NodeName = ptr.To(providerNodePrefix + provider)
+		return provider != ""
+	case consumer:
+		endpoint.NodeName = ptr.To(providerNodePrefix + consumer)
+	}
+	return true
+}
+
+// consumerOf is the id of the cluster that an EndpointSlice was reflected from, "" for this cluster's own. Its endpoints
+// are on a node of that name (forge.RemoteEndpointSliceEndpoints).
+func consumerOf(endpointSlice *discoveryv1.EndpointSlice) string {
+	if !forge.IsEndpointSliceManagedByReflection(endpointSlice) {
+		return ""
+	}
+	return endpointSlice.Labels[forge.LiqoOriginClusterIDKey]
 }
 
 // providerOf is the provider cluster where the pod runs, "" if that is not known.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -18,12 +19,13 @@ import (
 	"k8s.io/utils/ptr"
 	"k8s.io/utils/trace"
 
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
 	liqoinformers "github.com/liqotech/liqo/pkg/client/informers/externalversions"
 	"github.com/liqotech/liqo/pkg/consts"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
-	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/exposition"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 )
@@ -37,22 +39,23 @@ const (
 type namespace struct {
 	t         *testing.T
 	local     *fake.Clientset
+	localLiqo *liqofake.Clientset
 	remote    *liqofake.Clientset
 	reflector manager.NamespacedReflector
 
 	mu sync.Mutex
-	// registered counts the event handlers; enqueued are the keys from the first one, the lens's on pods; guarded by mu.
+	// registered counts the event handlers; enqueued are the keys from the first two, the lens's on pods and IPs; guarded by mu.
 	registered int
 	enqueued   map[types.NamespacedName]int
 }
 
-func startNamespace(t *testing.T, local *fake.Clientset) *namespace {
+func startNamespace(t *testing.T, local *fake.Clientset, localPodCIDR string, ips ...runtime.Object) *namespace {
 	t.Helper()
 	actAsLiqo()
-	n := &namespace{t: t, local: local, remote: liqofake.NewSimpleClientset(), enqueued: map[types.NamespacedName]int{}}
+	n := &namespace{t: t, local: local, localLiqo: liqofake.NewSimpleClientset(ips...), remote: liqofake.NewSimpleClientset(), enqueued: map[types.NamespacedName]int{}}
 	localFactory := informers.NewSharedInformerFactoryWithOptions(local, 0, informers.WithNamespace("ns"))
 	remoteFactory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	localLiqo := liqoinformers.NewSharedInformerFactoryWithOptions(liqofake.NewSimpleClientset(), 0, liqoinformers.WithNamespace("ns"))
+	localLiqo := liqoinformers.NewSharedInformerFactoryWithOptions(n.localLiqo, 0, liqoinformers.WithNamespace("ns"))
 	remoteLiqo := liqoinformers.NewSharedInformerFactoryWithOptions(n.remote, 0, liqoinformers.WithNamespace("ns-home"))
 	events := record.NewBroadcaster()
 	ctx, stop := context.WithCancel(t.Context())
@@ -65,13 +68,12 @@ func startNamespace(t *testing.T, local *fake.Clientset) *namespace {
 	})
 
 	opts := options.NewNamespaced().
-		WithLocal("ns", local, localFactory).WithLiqoLocal(liqofake.NewSimpleClientset(), localLiqo).
+		WithLocal("ns", local, localFactory).WithLiqoLocal(n.localLiqo, localLiqo).
 		WithRemote("ns-home", fake.NewClientset(), remoteFactory).WithLiqoRemote(n.remote, remoteLiqo).
 		WithReadinessFunc(func() bool { return true }).WithEventBroadcaster(events).
 		WithHandlerFactory(n.handlers).WithReflectionType(offloadingv1beta1.DenyList).
 		WithForgingOpts(ptr.To(forge.NewEmptyForgingOpts()))
-	n.reflector = testView().Endpoints(
-		exposition.NewNamespacedEndpointSliceReflector([]string{"10.0.0.0/8"}))(opts)
+	n.reflector = testView().Endpoints([]string{localPodCIDR}, func() bool { return true })(opts)
 	for _, factory := range []interface {
 		Start(stop <-chan struct{})
 	}{localFactory, localLiqo, remoteLiqo} {
@@ -88,7 +90,7 @@ func (n *namespace) handlers(keyer options.Keyer, _ ...options.EventFilter) cach
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.registered++
-	if n.registered > 1 {
+	if n.registered > 2 {
 		return cache.ResourceEventHandlerFuncs{}
 	}
 	enqueue := func(obj any) {
@@ -199,7 +201,7 @@ func newCrowd(annotations map[string]string) *fake.Clientset {
 }
 
 func TestAProviderGetsTheEndpointsOfTheOthers(t *testing.T) {
-	n := startNamespace(t, newCrowd(nil))
+	n := startNamespace(t, newCrowd(nil), "10.0.0.0/8")
 	require.Equal(t, []string{"10.0.0.2", "10.0.0.7", "10.0.0.8", "10.0.0.9"}, addresses(n.reflected("web-1")),
 		"this is p1's virtual kubelet: its own pods p1 has, and of some it is not known where they are")
 
@@ -210,7 +212,7 @@ func TestAProviderGetsTheEndpointsOfTheOthers(t *testing.T) {
 }
 
 func TestEndpointsFollowTheirPods(t *testing.T) {
-	n := startNamespace(t, newCrowd(nil))
+	n := startNamespace(t, newCrowd(nil), "10.0.0.0/8")
 	n.settle()
 	pods := n.local.CoreV1().Pods("ns")
 	step := func(change func() error, want ...string) {
@@ -242,6 +244,57 @@ func TestEndpointsFollowTheirPods(t *testing.T) {
 	}, append([]string{"10.0.0.1", "10.0.0.3", "10.0.0.4"}, others...)...)
 }
 
+// mapping is an IP as Liqo makes it for an offloaded pod.
+func mapping(name, address, external string) *ipamv1alpha1.IP {
+	return &ipamv1alpha1.IP{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec:       ipamv1alpha1.IPSpec{IP: networkingv1beta1.IP(address)},
+		Status:     ipamv1alpha1.IPStatus{IP: networkingv1beta1.IP(external)},
+	}
+}
+
+func TestAddressesAreShownAsTheProviderReachesThem(t *testing.T) {
+	n := startNamespace(t, newCrowd(nil), "10.0.0.7/32",
+		mapping("at-p2", "10.0.0.2", "10.70.0.2"),
+		mapping("an-earlier-one", "10.0.0.2", "10.70.0.99"), // The address was another pod's before.
+		mapping("external", "10.0.0.8", "10.70.0.8"),
+		mapping("not-mapped-yet", "10.0.0.9", ""))
+	n.settle()
+	require.Equal(t, []string{"10.70.0.2", "10.0.0.7", "10.70.0.8"}, addresses(n.reflected("web-1")))
+
+	ips := n.localLiqo.IpamV1alpha1().IPs("ns")
+	before := n.timesEnqueued("web-1")
+	_, err := ips.Update(t.Context(), mapping("not-mapped-yet", "10.0.0.9", "10.70.0.9"), metav1.UpdateOptions{})
+	require.NoError(t, err)
+	// An address that is used again leads to where it leads now.
+	_, err = ips.Update(t.Context(), mapping("at-p2", "10.0.0.2", "10.70.0.3"), metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return n.timesEnqueued("web-1") == before+2 }, patience, tick)
+	require.Equal(t, []string{"10.70.0.3", "10.0.0.7", "10.70.0.8", "10.70.0.9"}, addresses(n.reflected("web-1")))
+}
+
+func TestAServiceDoesNotEndHere(t *testing.T) {
+	for name, tc := range map[string]struct {
+		consumer string
+		want     []string
+	}{
+		"what a consumer sent goes on to its provider":        {"consumer1", []string{"10.70.0.5"}},
+		"what this provider sent, being a consumer, does not": {"p1", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service, _ := crowd(nil)
+			n := startNamespace(t, fake.NewClientset(service, &discoveryv1.EndpointSlice{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web-2", Labels: map[string]string{
+					discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: forge.EndpointSliceManagedBy,
+					forge.LiqoOriginClusterIDKey: tc.consumer,
+				}},
+				Endpoints: []discoveryv1.Endpoint{endpoint("10.33.1.1", ptr.To(tc.consumer), "")},
+			}), "10.244.0.0/16", mapping("endpoint-1", "10.33.1.1", "10.70.0.5"))
+			require.Equal(t, tc.want, addresses(n.reflected("web-2")))
+		})
+	}
+}
+
 func TestOnlyReassignedPodsEnqueue(t *testing.T) {
 	renewed := podAt("a", "p1")
 	renewed.UID = "uid-of-another"
@@ -268,7 +321,7 @@ func TestOnlyReassignedPodsEnqueue(t *testing.T) {
 }
 
 func TestDirectConnectionsNameTheProviders(t *testing.T) {
-	n := startNamespace(t, newCrowd(map[string]string{consts.UseDirectConnectionAnnotationKey: "true"}))
+	n := startNamespace(t, newCrowd(map[string]string{consts.UseDirectConnectionAnnotationKey: "true"}), "10.0.0.0/8")
 	shadow := n.reflected("web-1")
 	require.JSONEq(t, `{"clusterAddresses": {"p2": ["10.0.0.2"], "p3": ["10.0.0.9"]}}`,
 		shadow.Annotations[consts.DirectConnectionDataAnnotationKey])

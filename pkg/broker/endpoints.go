@@ -1,0 +1,139 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// endpointController gives the endpoints that consumers have sent here an address of this cluster's external range, by
+// which the providers reach them. Liqo does so for the pods that this cluster offloads only; the virtual kubelets of the
+// broker's node send on what is mapped.
+func (b *Broker) endpointController(mgr manager.Manager) error {
+	byNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		if ip, ok := o.(*ipamv1alpha1.IP); ok && ip.Labels[v1alpha1.EndpointIPLabel] == "" {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: o.GetNamespace()}}}
+	})
+	err := ctrl.NewControllerManagedBy(mgr).Named("endpoint").
+		Watches(&discoveryv1.EndpointSlice{}, byNamespace).
+		Watches(&ipamv1alpha1.IP{}, byNamespace).
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
+		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
+			return ctrl.Result{}, b.mapEndpoints(ctx, r.Name)
+		}))
+	if err != nil {
+		return fmt.Errorf("endpoints: %w", err)
+	}
+	return nil
+}
+
+// mapEndpoints makes the IPs of a namespace be those of the addresses that its reflected EndpointSlices have. The cache
+// holds no other EndpointSlices.
+func (b *Broker) mapEndpoints(ctx context.Context, namespace string) error {
+	var endpointSlices discoveryv1.EndpointSliceList
+	if err := b.client.List(ctx, &endpointSlices, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	var ips ipamv1alpha1.IPList
+	if err := b.client.List(ctx, &ips, client.InNamespace(namespace), client.HasLabels{v1alpha1.EndpointIPLabel}); err != nil {
+		return err
+	}
+	wanted := endpointIPs(namespace, endpointSlices.Items)
+	for i := range ips.Items {
+		ip := &ips.Items[i]
+		want := wanted[ip.Name]
+		delete(wanted, ip.Name)
+		switch {
+		case ip.DeletionTimestamp != nil:
+		case want == nil || want.Spec.IP != ip.Spec.IP: // It cannot be changed.
+			if err := b.client.Delete(ctx, ip, client.Preconditions{UID: &ip.UID}); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("IP %s/%s: %w", namespace, ip.Name, err)
+			}
+		case !reflect.DeepEqual(ip.OwnerReferences, want.OwnerReferences):
+			before := ip.DeepCopy()
+			ip.OwnerReferences = want.OwnerReferences
+			if err := b.client.Patch(ctx, ip, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("IP %s/%s: %w", namespace, ip.Name, err)
+			}
+		}
+	}
+	for _, want := range wanted {
+		if err := b.client.Create(ctx, want); err != nil && !kerrors.IsAlreadyExists(err) {
+			return fmt.Errorf("IP %s/%s: %w", namespace, want.Name, err)
+		}
+	}
+	return nil
+}
+
+// endpointIPs returns the IPs, by name, that EndpointSlices of a namespace need. Each is owned by all of those that have
+// its address: it goes with the last one.
+func endpointIPs(namespace string, endpointSlices []discoveryv1.EndpointSlice) map[string]*ipamv1alpha1.IP {
+	out := map[string]*ipamv1alpha1.IP{}
+	for i := range endpointSlices {
+		from := &endpointSlices[i]
+		if !forge.IsEndpointSliceManagedByReflection(from) || from.DeletionTimestamp != nil {
+			continue
+		}
+		owner := metav1.OwnerReference{
+			APIVersion: discoveryv1.SchemeGroupVersion.String(), Kind: "EndpointSlice", Name: from.Name, UID: from.UID,
+		}
+		for j := range from.Endpoints {
+			for _, address := range from.Endpoints[j].Addresses {
+				ip := endpointIP(namespace, address)
+				if ip == nil {
+					continue
+				}
+				if known := out[ip.Name]; known != nil {
+					ip = known
+				}
+				out[ip.Name] = ip
+				if !slices.Contains(ip.OwnerReferences, owner) {
+					ip.OwnerReferences = append(ip.OwnerReferences, owner)
+				}
+			}
+		}
+	}
+	for _, ip := range out {
+		slices.SortFunc(ip.OwnerReferences, func(a, b metav1.OwnerReference) int { return cmp.Compare(a.UID, b.UID) })
+	}
+	return out
+}
+
+// endpointIP returns nil for an address that is a host name.
+func endpointIP(namespace, address string) *ipamv1alpha1.IP {
+	addr, err := netip.ParseAddr(address)
+	if err != nil {
+		return nil
+	}
+	return &ipamv1alpha1.IP{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace,
+			Name:      "liqo-broker-endpoint-" + strings.NewReplacer(".", "-", ":", "-").Replace(addr.StringExpanded()),
+			Labels:    map[string]string{v1alpha1.EndpointIPLabel: "true"},
+		},
+		Spec: ipamv1alpha1.IPSpec{IP: networkingv1beta1.IP(address)},
+	}
+}

@@ -1,0 +1,73 @@
+package broker
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+)
+
+func sent(name string, addresses ...string) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID("uid-" + name), Labels: forge.EndpointSliceLabels(),
+	}}
+	for _, address := range addresses {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
+	}
+	return s
+}
+
+func TestEndpointsOfConsumersAreMapped(t *testing.T) {
+	scheme, err := NewScheme()
+	require.NoError(t, err)
+	native := sent("native", "10.244.0.9")
+	native.Labels = nil
+	other := endpointIP("elsewhere", "10.33.1.1")
+	liqos := endpointIP("ns", "10.33.9.9")
+	liqos.Name, liqos.Labels = "some-pod", nil
+	cl := fake.NewClientBuilder().WithScheme(scheme).WithObjects(native, other, liqos,
+		sent("web", "10.33.1.1", "10.33.1.2", "fd00::", "example.org"), sent("api", "10.33.1.2")).Build()
+	b := &Broker{client: cl}
+
+	mapped := func() map[string][]string {
+		t.Helper()
+		require.NoError(t, b.mapEndpoints(t.Context(), "ns"))
+		var ips ipamv1alpha1.IPList
+		require.NoError(t, cl.List(t.Context(), &ips, client.InNamespace("ns")))
+		out := map[string][]string{}
+		for i := range ips.Items {
+			owners := []string{}
+			for _, owner := range ips.Items[i].OwnerReferences {
+				owners = append(owners, owner.Name)
+			}
+			out[string(ips.Items[i].Spec.IP)] = owners
+		}
+		require.Contains(t, out, "10.33.9.9", "Liqo's own are left alone")
+		delete(out, "10.33.9.9")
+		return out
+	}
+	require.Equal(t, map[string][]string{"10.33.1.1": {"web"}, "10.33.1.2": {"api", "web"}, "fd00::": {"web"}}, mapped())
+
+	require.NoError(t, cl.Delete(t.Context(), sent("web")))
+	require.Equal(t, map[string][]string{"10.33.1.2": {"api"}}, mapped(), "it goes with the last slice that has its address")
+	require.NoError(t, cl.Delete(t.Context(), sent("api")))
+	require.Empty(t, mapped())
+	require.NoError(t, cl.Get(t.Context(), client.ObjectKeyFromObject(other), other), "other namespaces are left alone")
+}
+
+func TestEndpointIPsHaveValidNames(t *testing.T) {
+	names := slices.Sorted(maps.Keys(endpointIPs("ns", []discoveryv1.EndpointSlice{*sent("web", "::", "fd00::", "10.0.0.1")})))
+	require.Equal(t, []string{
+		"liqo-broker-endpoint-0000-0000-0000-0000-0000-0000-0000-0000", "liqo-broker-endpoint-10-0-0-1",
+		"liqo-broker-endpoint-fd00-0000-0000-0000-0000-0000-0000-0000",
+	}, names)
+}
