@@ -170,12 +170,11 @@ func (b *Broker) sendAway(ctx context.Context, pod *corev1.Pod, virtualNode stri
 		}
 	}
 	why := reason.describe(virtualNode)
-	annotations := map[string]any{v1alpha1.MovingFromAnnotation: virtualNode, v1alpha1.DecisionAnnotation: "moving: " + why}
-	for _, key := range v1alpha1.RootAnnotations() {
-		annotations[key] = nil
-	}
 	err := b.patchPod(ctx, pod, map[string]any{
-		"labels": map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil}, "annotations": annotations,
+		"labels": map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
+		"annotations": map[string]any{
+			v1alpha1.MovingFromAnnotation: virtualNode, v1alpha1.DecisionAnnotation: "moving: " + why,
+		},
 	})
 	if err != nil {
 		return err
@@ -335,16 +334,16 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 	b.metrics.decided("assigned", d.Provider, time.Since(began))
 
 	// Liqo's label is what the virtual kubelet would set right after.
+	annotations := hasLeft()
+	annotations[v1alpha1.DecisionAnnotation] = d.Short()
+	annotations[v1alpha1.AssignedAtAnnotation] = b.now().UTC().Format(time.RFC3339Nano)
+	annotations[v1alpha1.UnreachableAnnotation] = nil
 	err = b.patchPod(ctx, pod, map[string]any{
 		"labels": map[string]any{
 			v1alpha1.VirtualNodeLabel: d.VirtualNode, v1alpha1.ProviderLabel: d.Provider,
 			consts.LocalPodLabelKey: consts.LocalPodLabelValue,
 		},
-		"annotations": map[string]any{
-			v1alpha1.DecisionAnnotation:   d.Short(),
-			v1alpha1.AssignedAtAnnotation: b.now().UTC().Format(time.RFC3339Nano),
-			v1alpha1.MovingFromAnnotation: nil, v1alpha1.UnreachableAnnotation: nil,
-		},
+		"annotations": annotations,
 	})
 	if kerrors.IsConflict(err) || kerrors.IsNotFound(err) || kerrors.IsForbidden(err) || kerrors.IsInvalid(err) {
 		b.undecide(pod)
@@ -361,6 +360,16 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 	}
 	b.log.V(1).Info("Assigned a pod", "pod", nameOf(pod), "virtualNode", d.VirtualNode, "decision", d.Short())
 	return ctrl.Result{}, nil
+}
+
+// hasLeft is what no longer holds of a pod that has left its provider. Where it ran stays written until then: its
+// address went first (clearAddress), so that nobody takes the one for the other.
+func hasLeft() map[string]any {
+	out := map[string]any{v1alpha1.MovingFromAnnotation: nil}
+	for _, key := range v1alpha1.RootAnnotations() {
+		out[key] = nil
+	}
+	return out
 }
 
 // undecide gives back the place that was reserved for a pod.
@@ -389,9 +398,9 @@ func (b *Broker) settleDoubt(ctx context.Context, pod *corev1.Pod) error {
 func (b *Broker) explain(ctx context.Context, pod *corev1.Pod, reason, message string) error {
 	if pod.Annotations[v1alpha1.MovingFromAnnotation] != "" {
 		// It has left, and waits like any other: what becomes of its last provider does not concern it any more.
-		err := b.patchPod(ctx, pod, map[string]any{
-			"annotations": map[string]any{v1alpha1.MovingFromAnnotation: nil, v1alpha1.DecisionAnnotation: nil},
-		})
+		annotations := hasLeft()
+		annotations[v1alpha1.DecisionAnnotation] = nil
+		err := b.patchPod(ctx, pod, map[string]any{"annotations": annotations})
 		if err != nil {
 			return err
 		}

@@ -66,7 +66,10 @@ func (w Ways) Resolve(ip string, root Root) (string, error) {
 			return "", err
 		}
 		return w.Next.Table.Translate(outside)
-	case forwarded && w.Direct != nil && root.Cluster != "":
+	case forwarded && w.Direct != nil && root.Cluster == "":
+		return "", fmt.Errorf("%w: the cluster that forwarded it does not say where it runs (--announce-root), and no --remote-ipam is set",
+			ErrUnreachable)
+	case forwarded && w.Direct != nil:
 		return "", fmt.Errorf("%w: it runs at %s, to which this cluster has no network connection, and no --remote-ipam is set",
 			ErrUnreachable, root.Cluster)
 	}

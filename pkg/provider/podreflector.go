@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	corev1informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1listers "k8s.io/client-go/listers/core/v1"
@@ -134,7 +135,7 @@ func (pr *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.Name
 func (pr *podReflector) rooted(opts *options.NamespacedOpts, remote corev1informers.PodInformer,
 	reflector manager.NamespacedReflector,
 ) manager.NamespacedReflector {
-	return &rootReflector{
+	root := &rootReflector{
 		NamespacedReflector: reflector,
 		addresses:           pr.addresses,
 		local:               pr.localPods.Pods(opts.LocalNamespace),
@@ -142,6 +143,22 @@ func (pr *podReflector) rooted(opts *options.NamespacedOpts, remote corev1inform
 		pods:                opts.LocalClient.CoreV1().Pods(opts.LocalNamespace),
 		events:              opts.EventBroadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "liqo-broker-vk"}),
 		said:                map[string]string{},
+	}
+	if !pr.addresses.direct {
+		return root
+	}
+	ips := opts.LocalLiqoFactory.Ipam().V1alpha1().IPs()
+	ofPod := opts.HandlerFactory(generic.NamespacedKeyer(opts.LocalNamespace)) // It is called like its pod.
+	if _, err := ips.Informer().AddEventHandler(ofPod); err != nil {
+		panic(fmt.Errorf("the informer of IPs was stopped before its reflector was made: %w", err))
+	}
+	return &mappedReflector{
+		NamespacedReflector: root,
+		local:               root.local,
+		ips:                 ips.Lister().IPs(opts.LocalNamespace),
+		client:              opts.LocalLiqoClient.IpamV1alpha1().IPs(opts.LocalNamespace),
+		touch:               root.annotate,
+		unmapped:            map[string]types.UID{},
 	}
 }
 

@@ -10,8 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
@@ -44,14 +49,26 @@ func (w *watching) fault(format string, args ...any) {
 }
 
 // follow calls do with every object of a kind that a cluster has in a namespace (in all for the empty one), and with
-// what happens to them from then on, one after the other with w.mu locked.
+// what happens to them from then on, one after the other with w.mu locked. Nothing is missed when an API server ends the
+// watch, as it does with a watcher that is slow: it goes on where it ended.
 func (w *watching) follow(ctx context.Context, t *testing.T, c *sandbox.Cluster, list client.ObjectList, namespace string,
 	do func(apiwatch.EventType, client.Object),
 ) {
 	t.Helper()
 	watcher, err := client.NewWithWatch(c.Config, client.Options{Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper()})
 	require.NoError(t, err)
-	stream, err := watcher.Watch(ctx, list, client.InNamespace(namespace))
+	require.NoError(t, watcher.List(ctx, list, client.InNamespace(namespace)))
+	w.mu.Lock()
+	require.NoError(t, meta.EachListItem(list, func(o runtime.Object) error {
+		do(apiwatch.Added, o.(client.Object)) //nolint:forcetypeassert // Of these lists all are.
+		return nil
+	}))
+	w.mu.Unlock()
+	stream, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (apiwatch.Interface, error) {
+			return watcher.Watch(ctx, list, &client.ListOptions{Namespace: namespace, Raw: &raw})
+		},
+	})
 	require.NoError(t, err)
 	w.streams.Add(1)
 	go func() {
@@ -65,8 +82,9 @@ func (w *watching) follow(ctx context.Context, t *testing.T, c *sandbox.Cluster,
 				w.mu.Lock()
 				o, ok := event.Object.(client.Object)
 				switch {
-				case !open:
-					w.fault("the watch of %s ended", c.Name)
+				case ctx.Err() != nil:
+				case !open || event.Type == apiwatch.Error:
+					w.fault("the watch of %s ended: %v", c.Name, event.Object)
 				case ok && event.Type != apiwatch.Bookmark:
 					w.events++
 					do(event.Type, o)

@@ -164,25 +164,31 @@ func (c *Cluster) installLiqo(ctx context.Context, objects liqoObjects) error {
 	if err := liqochart.Apply(ctx, c.Client, fieldOwner, rendered); err != nil {
 		return fmt.Errorf("install Liqo: %w", err)
 	}
-	return c.allowKubeletAuth(ctx)
+	return c.bindRoles(ctx)
 }
 
-// allowKubeletAuth does what docs/virtual-kubelet.md tells an administrator to:
-// it applies deploy/virtual-kubelet-auth.yaml and binds the role once for each
+// bindRoles does what docs/virtual-kubelet.md tells an administrator to: it
+// applies the ClusterRoles of the virtual kubelets and binds them once for each
 // peering.
-func (c *Cluster) allowKubeletAuth(ctx context.Context) error {
-	if err := c.ApplyManifests(ctx, "virtual-kubelet-auth.yaml"); err != nil {
-		return err
+func (c *Cluster) bindRoles(ctx context.Context) error {
+	roles := map[string]string{"liqo-broker-vk-kubelet-auth": "virtual-kubelet-auth.yaml"}
+	if c.Role == RoleConsumer {
+		roles["liqo-broker-vk-addresses"] = "virtual-kubelet-addresses.yaml"
 	}
-	for _, remote := range c.sandbox.providersOf(c) {
-		role, tenant := "liqo-broker-vk-kubelet-auth", tenantNamespace(remote)
-		binding := &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: role + "-" + tenant},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + tenant}},
-		}
-		if err := c.Client.Create(ctx, binding); err != nil {
+	for role, file := range roles {
+		if err := c.ApplyManifests(ctx, file); err != nil {
 			return err
+		}
+		for _, remote := range c.sandbox.providersOf(c) {
+			tenant := tenantNamespace(remote)
+			binding := &rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: role + "-" + tenant},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + tenant}},
+			}
+			if err := c.Client.Create(ctx, binding); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -159,7 +159,7 @@ func (s *Sandbox) Restart(ctx context.Context, name string) error {
 	return nil
 }
 
-// Link reports the network between two peered clusters up or down. It needs
+// Link reports the network between two connected clusters up or down. It needs
 // Options.Networking.
 func (s *Sandbox) Link(ctx context.Context, a, b string, up bool) error {
 	if !s.opts.Networking {
@@ -173,8 +173,9 @@ func (s *Sandbox) Link(ctx context.Context, a, b string, up bool) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(s.providersOf(ca), b) && !slices.Contains(s.providersOf(cb), a) {
-		return fmt.Errorf("%s and %s are not peered", a, b)
+	direct := slices.Contains(s.opts.DirectNetworks, a+":"+b) || slices.Contains(s.opts.DirectNetworks, b+":"+a)
+	if !direct && !slices.Contains(s.providersOf(ca), b) && !slices.Contains(s.providersOf(cb), a) {
+		return fmt.Errorf("%s and %s are not connected", a, b)
 	}
 	return setLink(ctx, ca, cb, up)
 }

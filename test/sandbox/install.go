@@ -57,6 +57,11 @@ func (c *Cluster) chartValues() map[string]any {
 		labels[k] = v
 	}
 	args := []any{}
+	if c.Role == RoleConsumer {
+		for _, arg := range c.sandbox.opts.ConsumerArgs {
+			args = append(args, arg)
+		}
+	}
 	if c.Role == RoleBroker {
 		// The pods that arrive at the second hop already carry what API server
 		// support adds; added twice, the provider refuses them (422, duplicate

@@ -9,8 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
+	tenantns "github.com/liqotech/liqo/pkg/tenantNamespace"
 )
 
 // connectNetworks gives both clusters a Configuration of the other, waits until
@@ -28,6 +30,22 @@ func connectNetworks(ctx context.Context, a, b *Cluster) error {
 		}
 	}
 	return setLink(ctx, a, b, true)
+}
+
+// connect joins the networks of two clusters that share no resources, as
+// `liqoctl network connect` does.
+func (s *Sandbox) connect(ctx context.Context, a, b *Cluster) error {
+	for _, pair := range [][2]*Cluster{{a, b}, {b, a}} {
+		tenants := tenantns.NewManager(pair[0].Kube, newScheme())
+		if _, err := tenants.CreateNamespace(ctx, liqov1beta1.ClusterID(pair[1].Name)); err != nil {
+			return fmt.Errorf("network of %s to %s: %w", pair[0].Name, pair[1].Name, err)
+		}
+	}
+	if err := connectNetworks(ctx, a, b); err != nil {
+		return err
+	}
+	s.say("%s ↔ %s: networks connected", a.Name, b.Name)
+	return nil
 }
 
 func (c *Cluster) configureNetwork(ctx context.Context, remote string) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -57,6 +58,12 @@ type Options struct {
 	// BrokerArgs are appended to the broker's arguments in deploy/: of a flag given
 	// twice, the last counts.
 	BrokerArgs []string
+	// ConsumerArgs are further arguments of the consumers' virtual kubelets, which
+	// must be ImageOurs to know them.
+	ConsumerArgs []string
+	// DirectNetworks are further connections between the networks of clusters,
+	// each as CONSUMER:PROVIDER; they need Networking.
+	DirectNetworks []string
 	// ConsumerSlice is granted to each consumer by the broker; default 48 CPUs,
 	// 192Gi, 1800 pods.
 	ConsumerSlice Slice
@@ -118,5 +125,35 @@ func (o *Options) validate() error {
 	} else if len(o.BrokerArgs) > 0 {
 		errs = append(errs, fmt.Errorf("--broker-arg=%s: there is no broker without --broker-node", o.BrokerArgs[0]))
 	}
+	for _, arg := range o.ConsumerArgs {
+		if o.Image != ImageOurs {
+			errs = append(errs, fmt.Errorf("--consumer-arg=%s: %s does not know it", arg, o.Image))
+		}
+	}
+	for _, network := range o.DirectNetworks {
+		if !o.Networking {
+			errs = append(errs, fmt.Errorf("--direct-network=%s: start the sandbox with --networking", network))
+		}
+		if consumer, provider := o.network(network); consumer == "" || provider == "" {
+			errs = append(errs, fmt.Errorf("--direct-network=%s: name a consumer and a provider, such as %s:%s", network, Consumer(1), Provider(1)))
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// network returns the names of a consumer and of a provider that are connected,
+// empty for a cluster that does not exist.
+func (o *Options) network(name string) (consumer, provider string) {
+	a, b, _ := strings.Cut(name, ":")
+	for i := range o.Consumers {
+		if Consumer(i+1) == a {
+			consumer = a
+		}
+	}
+	for i := range o.Providers {
+		if Provider(i+1) == b {
+			provider = b
+		}
+	}
+	return consumer, provider
 }

@@ -105,6 +105,12 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	if err := s.Cluster(Broker).waitBroker(ctx); err != nil {
 		return err
 	}
+	for _, network := range s.opts.DirectNetworks {
+		consumer, provider := s.opts.network(network)
+		if err := s.connect(ctx, s.Cluster(consumer), s.Cluster(provider)); err != nil {
+			return err
+		}
+	}
 	// 4. Take commands.
 	s.control, err = s.serveControl()
 	if err != nil {
