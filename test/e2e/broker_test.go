@@ -78,16 +78,20 @@ func brokerScenarios() []brokerScenario {
 
 func startBrokered(t *testing.T) *brokered {
 	t.Helper()
+	return startBroker(t, sandbox.Options{Name: "testbroker", Consumers: 1, Providers: 3, Networking: true})
+}
+
+// startBroker starts a federation with a broker whose times are short.
+func startBroker(t *testing.T, opts sandbox.Options) *brokered {
+	t.Helper()
 	began := time.Now()
-	s, err := sandbox.Up(t.Context(), sandbox.Options{
-		Name: "testbroker", Consumers: 1, Providers: 3, Networking: true, BrokerNode: brokerNode,
-		BrokerArgs: []string{
-			"--failover-after=" + failoverAfter.String(), "--probe-interval=1s", "--probe-timeout=1s",
-			"--refusal-memory=20s", "--status-interval=1s", "--leader-election-lease-duration=6s",
-			"--leader-election-renew-deadline=4s", "--leader-election-retry-period=1s",
-		},
-		Progress: func(format string, args ...any) { t.Logf(format, args...) },
-	})
+	opts.BrokerNode = brokerNode
+	opts.BrokerArgs = append(opts.BrokerArgs,
+		"--failover-after="+failoverAfter.String(), "--probe-interval=1s", "--probe-timeout=1s",
+		"--refusal-memory=20s", "--status-interval=1s", "--leader-election-lease-duration=6s",
+		"--leader-election-renew-deadline=4s", "--leader-election-retry-period=1s")
+	opts.Progress = func(format string, args ...any) { t.Logf(format, args...) }
+	s, err := sandbox.Up(t.Context(), opts)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -99,7 +103,7 @@ func startBrokered(t *testing.T) *brokered {
 	})
 	t.Logf("sandbox up after %s", time.Since(began).Round(time.Second))
 	b := &brokered{Sandbox: s, consumer: s.Cluster(sandbox.Consumer(1)), broker: s.Cluster(sandbox.Broker)}
-	for i := range 3 {
+	for i := range opts.Providers {
 		b.providers = append(b.providers, s.Cluster(sandbox.Provider(i+1)))
 	}
 	return b
@@ -375,8 +379,12 @@ func (b *brokered) explained(t *testing.T, namespace, name, reason string, parts
 
 // event answers nil when there is an event of that reason about the pod, whose message contains all parts.
 func (b *brokered) event(ctx context.Context, pod *corev1.Pod, reason string, parts ...string) error {
+	return event(ctx, b.broker, pod, reason, parts...)
+}
+
+func event(ctx context.Context, c *sandbox.Cluster, pod *corev1.Pod, reason string, parts ...string) error {
 	var list corev1.EventList
-	if err := b.broker.Client.List(ctx, &list, client.InNamespace(pod.Namespace)); err != nil {
+	if err := c.Client.List(ctx, &list, client.InNamespace(pod.Namespace)); err != nil {
 		return err
 	}
 	var messages []string

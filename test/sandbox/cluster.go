@@ -206,10 +206,10 @@ func (c *Cluster) runPods(ctx context.Context) error {
 		return err
 	}
 	s.background.Go(func() error { return c.agent.Run(s.runCtx) })
-	if c.Role != RoleProvider {
-		return nil
+	if c.Role == RoleProvider || c.Role == RoleConsumer && s.opts.ConsumerNodes {
+		return c.runKwok(ctx)
 	}
-	return c.runKwok(ctx)
+	return nil
 }
 
 func (c *Cluster) runKwok(ctx context.Context) error {
@@ -228,7 +228,7 @@ func (c *Cluster) runKwok(ctx context.Context) error {
 	return c.AddNode(ctx, c.Name+"-node", nil, nil)
 }
 
-// AddNode adds a simulated node to a provider, with 64 CPUs, 256Gi, 2000 pods
+// AddNode adds a simulated node to a cluster that has one, with 64 CPUs, 256Gi, 2000 pods
 // and what extra says, such as GPUs.
 func (c *Cluster) AddNode(ctx context.Context, name string, extra corev1.ResourceList, labels map[string]string) error {
 	capacity := corev1.ResourceList{

@@ -61,6 +61,9 @@ type Options struct {
 	// ConsumerArgs are further arguments of the consumers' virtual kubelets, which
 	// must be ImageOurs to know them.
 	ConsumerArgs []string
+	// ConsumerNodes gives each consumer a simulated node, CLUSTER-node, for pods of
+	// its own.
+	ConsumerNodes bool
 	// DirectNetworks are further connections between the networks of clusters,
 	// each as CONSUMER:PROVIDER; they need Networking.
 	DirectNetworks []string
