@@ -74,3 +74,7 @@ const ConditionAssigned = "brokering.liqo.io/Assigned"
 // ConditionRefused is the condition of a pod by which the virtual kubelet of a VirtualNode tells the broker that its
 // provider cluster does not take the pod. The message begins with the name of the VirtualNode and a colon.
 const ConditionRefused = "brokering.liqo.io/Refused"
+
+// ManagedByBroker is the value of the label app.kubernetes.io/managed-by on objects that the broker makes for consumers
+// and keeps as they were made, for as long as they carry it.
+const ManagedByBroker = "liqo-broker"

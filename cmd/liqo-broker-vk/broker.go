@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/utils"
 	flagsutils "github.com/liqotech/liqo/pkg/utils/flags"
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
 )
 
 // brokerOptions is the command line of the broker.
@@ -28,6 +30,8 @@ type brokerOptions struct {
 	podName          string
 	namespace        string
 	providerSelector string
+	consumerSelector string
+	namespaceMapping string
 	ownerClusterRole string
 
 	listenPort               uint16
@@ -54,7 +58,8 @@ func newBrokerOptions() *brokerOptions {
 	return &brokerOptions{
 		nodeIP: os.Getenv("POD_IP"), podName: os.Getenv("POD_NAME"), namespace: os.Getenv("POD_NAMESPACE"),
 		nodeName: "liqo-broker", listenPort: 10250,
-		certificateType: string(kubeletapi.CertificateKubelet), certDir: "/tmp/certs",
+		namespaceMapping: string(offloadingv1beta1.DefaultNameMappingStrategyType),
+		certificateType:  string(kubeletapi.CertificateKubelet), certDir: "/tmp/certs",
 		kubeletAuthorizationMode: string(kubeletapi.AuthorizationWebhook),
 		leaseDuration:            15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second,
 		nodeLeaseDuration: 40 * time.Second,
@@ -97,6 +102,10 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 	f.StringVar(&o.namespace, "namespace", o.namespace, "The namespace of this pod, where the leader's lease is (environment POD_NAMESPACE)")
 	f.StringVar(&o.providerSelector, "provider-selector", o.providerSelector,
 		"The label selector of the VirtualNodes whose clusters are providers; empty for all")
+	f.StringVar(&o.consumerSelector, "consumer-selector", o.consumerSelector,
+		"The label selector of the ForeignClusters of those consumers whose namespaces are offloaded to the providers; empty for all")
+	f.StringVar(&o.namespaceMapping, "namespace-mapping-strategy", o.namespaceMapping,
+		"How namespaces of consumers are called at the providers: DefaultName or EnforceSameName")
 	f.StringVar(&o.ownerClusterRole, "owner-cluster-role", o.ownerClusterRole,
 		"A ClusterRole that owns the Node, so that it goes with the installation; empty for none")
 
@@ -163,6 +172,11 @@ func (o *brokerOptions) validate() error {
 	if _, err := labels.Parse(o.providerSelector); err != nil {
 		f.add(fmt.Sprintf("--provider-selector=%s", o.providerSelector), "use a label selector: "+err.Error())
 	}
+	if _, err := labels.Parse(o.consumerSelector); err != nil {
+		f.add(fmt.Sprintf("--consumer-selector=%s", o.consumerSelector), "use a label selector: "+err.Error())
+	}
+	f.oneOf("--namespace-mapping-strategy", o.namespaceMapping, string(offloadingv1beta1.DefaultNameMappingStrategyType),
+		string(offloadingv1beta1.EnforceSameNameMappingStrategyType))
 	if o.listenPort == 0 {
 		f.add("--listen-port=0", "use a port from 1 to 65535")
 	}
@@ -225,6 +239,20 @@ func (o *brokerOptions) validateLimits(f *faults) {
 	}
 }
 
+// reoffload returns nil when no service sends pods of consumers on to providers.
+func (o *brokerOptions) reoffload() (*reoffload.Config, error) {
+	if !o.orchestrator && !o.aggregator {
+		return nil, nil //nolint:nilnil // None is an answer.
+	}
+	consumers, err := labels.Parse(o.consumerSelector)
+	if err != nil {
+		return nil, err
+	}
+	return &reoffload.Config{
+		Consumers: consumers, Mapping: offloadingv1beta1.NamespaceMappingStrategyType(o.namespaceMapping), BrokerNode: o.nodeName,
+	}, nil
+}
+
 func runBroker(ctx context.Context, o *brokerOptions, flags *pflag.FlagSet, logs io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -237,13 +265,17 @@ func runBroker(ctx context.Context, o *brokerOptions, flags *pflag.FlagSet, logs
 	if err != nil {
 		return err
 	}
+	reoffloading, err := o.reoffload()
+	if err != nil {
+		return err
+	}
 	home, err := utils.GetRestConfig(o.homeKubeconfig)
 	if err != nil {
 		return fmt.Errorf("connecting to this cluster (--home-kubeconfig, or run in a pod): %w", err)
 	}
 	cfg := broker.Config{
 		Log: log, Home: home, NodeName: o.nodeName, NodeIP: o.nodeIP, OwnerClusterRole: o.ownerClusterRole,
-		Namespace: o.namespace, ProviderSelector: selector,
+		Namespace: o.namespace, ProviderSelector: selector, Reoffload: reoffloading,
 		Kubelet: broker.KubeletConfig{
 			Port: o.listenPort, CertificateType: kubeletapi.CertificateType(o.certificateType), CertDir: o.certDir,
 			ClientCAFile: o.clientCAFile, AuthorizationMode: kubeletapi.AuthorizationMode(o.kubeletAuthorizationMode),

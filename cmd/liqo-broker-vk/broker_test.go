@@ -26,6 +26,8 @@ func TestBrokerOptionsAreValidated(t *testing.T) {
 		"--namespace":                                            func(o *brokerOptions) { o.namespace = "" },
 		"--pod-name":                                             func(o *brokerOptions) { o.podName = "" },
 		"--provider-selector":                                    func(o *brokerOptions) { o.providerSelector = "a in b" },
+		"--consumer-selector":                                    func(o *brokerOptions) { o.consumerSelector = "a in b" },
+		"--namespace-mapping-strategy":                           func(o *brokerOptions) { o.namespaceMapping = "SelectedName" },
 		"--listen-port":                                          func(o *brokerOptions) { o.listenPort = 0 },
 		"--certificate-type":                                     func(o *brokerOptions) { o.certificateType = "paper" },
 		"--kubelet-authorization-mode":                           func(o *brokerOptions) { o.kubeletAuthorizationMode = "Maybe" },

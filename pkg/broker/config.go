@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
 )
 
 // Config is everything that the broker is told.
@@ -25,6 +26,9 @@ type Config struct {
 	Namespace string
 	// ProviderSelector selects VirtualNodes by their labels.
 	ProviderSelector labels.Selector
+
+	// Reoffload is how namespaces of consumers are sent on to the providers; nil is not at all.
+	Reoffload *reoffload.Config
 
 	Kubelet KubeletConfig
 	Lease   LeaseConfig

@@ -45,6 +45,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
 )
 
 // leaseName is the lease by which the replicas of the broker elect a leader.
@@ -192,6 +193,11 @@ func (b *Broker) setUp(mgr manager.Manager) error {
 	if b.addresses {
 		if err := b.endpointController(mgr); err != nil {
 			return err
+		}
+	}
+	if b.cfg.Reoffload != nil {
+		if err := reoffload.SetUp(mgr, *b.cfg.Reoffload); err != nil {
+			return fmt.Errorf("namespaces of consumers: %w", err)
 		}
 	}
 	return b.policyController(mgr)

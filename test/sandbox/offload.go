@@ -38,7 +38,8 @@ func (c *Cluster) Offload(ctx context.Context, namespace string) error {
 			ClusterSelector:          corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{}},
 		},
 	}
-	if err := c.Client.Create(ctx, offloading); err != nil {
+	// A broker offloads the namespaces of consumers itself, and then there is one already.
+	if err := c.Client.Create(ctx, offloading); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	for _, provider := range c.sandbox.providersOf(c) {

@@ -1,0 +1,124 @@
+package reoffload
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+)
+
+// longestRepair is the longest time between two repairs of one pod.
+const longestRepair = 5 * time.Minute
+
+// inEffect says whether pods that are created in the namespace from now on are let onto the broker's node, and can go
+// somewhere from there: Liqo's webhook looks at namespaces with the label only, and at least one provider has the
+// namespace. A provider that fails to have it does not hold up the others.
+func inEffect(namespace *corev1.Namespace, offloading *offloadingv1beta1.NamespaceOffloading) bool {
+	if namespace.Labels[consts.SchedulingLiqoLabel] != consts.SchedulingLiqoLabelValue ||
+		offloading.DeletionTimestamp != nil || offloading.Status.ObservedGeneration != offloading.Generation {
+		return false
+	}
+	for _, conditions := range offloading.Status.RemoteNamespacesConditions {
+		for i := range conditions {
+			if conditions[i].Type == offloadingv1beta1.NamespaceReady && conditions[i].Status == corev1.ConditionTrue {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// overtook says whether a pod was created before the NamespaceOffloading took effect: it lacks what Liqo's webhook adds,
+// and so will never be bound to brokerNode. Pods of which anything runs, or that no ShadowPod would create again, did
+// not, whatever they lack; nor those with a runtime class, whose tolerations are not the webhook's.
+func overtook(pod *corev1.Pod, brokerNode string) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodPending && !begun(pod) &&
+		pod.Spec.NodeName != brokerNode && pod.Spec.RuntimeClassName == nil && shadowOf(pod) != nil && !mutated(pod)
+}
+
+// mutated looks for the toleration that the webhook adds to every pod (getVirtualNodeToleration). ShadowPods carry none:
+// the consumer's virtual kubelet leaves it out.
+func mutated(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+		return t.Key == consts.VirtualNodeTolerationKey && t.Operator == corev1.TolerationOpExists &&
+			t.Effect == corev1.TaintEffectNoExecute
+	})
+}
+
+// begun says whether any container of a pod runs or ran.
+func begun(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses),
+		func(s corev1.ContainerStatus) bool {
+			return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
+		})
+}
+
+// shadowOf is the ShadowPod that a pod is controlled by; nil if there is none.
+func shadowOf(pod *corev1.Pod) *metav1.OwnerReference {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "ShadowPod" || !strings.HasPrefix(owner.APIVersion, offloadingv1beta1.SchemeGroupVersion.Group+"/") {
+		return nil
+	}
+	return owner
+}
+
+// repairIn says how long to wait before a pod may be deleted. The time doubles with every pod that the same ShadowPod
+// created, because the age that the ShadowPod had then does; it needs no memory, and a restart does not shorten it.
+func repairIn(shadowCreated, podCreated, now time.Time) time.Duration {
+	return max(0, min(podCreated.Sub(shadowCreated), longestRepair)-now.Sub(podCreated))
+}
+
+// repair deletes the pods of a namespace that overtook its NamespaceOffloading, so that Liqo's ShadowPod controller
+// creates them again. It returns when to look again; 0 is not.
+func (r *reconciler) repair(ctx context.Context, namespace *corev1.Namespace) (time.Duration, error) {
+	var pods corev1.PodList
+	if err := r.pods.List(ctx, &pods, client.InNamespace(namespace.Name)); err != nil {
+		return 0, fmt.Errorf("pods of namespace %s: %w", namespace.Name, err)
+	}
+	var again time.Duration
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !overtook(pod, r.cfg.BrokerNode) {
+			continue
+		}
+		after, err := r.repairPod(ctx, pod)
+		if err != nil {
+			return 0, fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		if after > 0 && (again == 0 || after < again) {
+			again = after
+		}
+	}
+	return again, nil
+}
+
+// repairPod deletes a pod, unless it is too early, or the pod has changed since it was read.
+func (r *reconciler) repairPod(ctx context.Context, pod *corev1.Pod) (time.Duration, error) {
+	shadow := &metav1.PartialObjectMetadata{}
+	shadow.SetGroupVersionKind(offloadingv1beta1.SchemeGroupVersion.WithKind("ShadowPod"))
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(pod), shadow); err != nil {
+		return 0, client.IgnoreNotFound(err) // With its ShadowPod the pod goes too.
+	}
+	if after := repairIn(shadow.CreationTimestamp.Time, pod.CreationTimestamp.Time, r.now()); after > 0 {
+		return after, nil
+	}
+	err := r.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
+	switch {
+	case kerrors.IsConflict(err), kerrors.IsNotFound(err):
+		return 0, nil // Its change brings it here again.
+	case err != nil:
+		return 0, err
+	}
+	r.events.Event(pod, corev1.EventTypeNormal, "Recreating",
+		"Created before its namespace was offloaded to the providers: made anew, to be let onto the broker's node")
+	return 0, nil
+}
