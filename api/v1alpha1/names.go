@@ -78,3 +78,11 @@ const ConditionRefused = "brokering.liqo.io/Refused"
 // ManagedByBroker is the value of the label app.kubernetes.io/managed-by on objects that the broker makes for consumers
 // and keeps as they were made, for as long as they carry it.
 const ManagedByBroker = "liqo-broker"
+
+// Labels of the virtual node that a consumer sees.
+const (
+	// ProvidersLabel is how many provider clusters are behind it.
+	ProvidersLabel = "brokering.liqo.io/providers"
+	// RegionsLabel is where they are, as "eu_us": the attributes "region", sorted.
+	RegionsLabel = "brokering.liqo.io/regions"
+)

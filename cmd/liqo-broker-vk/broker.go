@@ -32,6 +32,7 @@ type brokerOptions struct {
 	providerSelector string
 	consumerSelector string
 	namespaceMapping string
+	offers           offerOptions
 	ownerClusterRole string
 
 	listenPort               uint16
@@ -58,8 +59,8 @@ func newBrokerOptions() *brokerOptions {
 	return &brokerOptions{
 		nodeIP: os.Getenv("POD_IP"), podName: os.Getenv("POD_NAME"), namespace: os.Getenv("POD_NAMESPACE"),
 		nodeName: "liqo-broker", listenPort: 10250,
-		namespaceMapping: string(offloadingv1beta1.DefaultNameMappingStrategyType),
-		certificateType:  string(kubeletapi.CertificateKubelet), certDir: "/tmp/certs",
+		namespaceMapping: string(offloadingv1beta1.DefaultNameMappingStrategyType), offers: newOfferOptions(),
+		certificateType: string(kubeletapi.CertificateKubelet), certDir: "/tmp/certs",
 		kubeletAuthorizationMode: string(kubeletapi.AuthorizationWebhook),
 		leaseDuration:            15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second,
 		nodeLeaseDuration: 40 * time.Second,
@@ -93,7 +94,7 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 	flagsutils.InitKlogFlags(f)
 	f.BoolVar(&o.catalog, "with-catalog", false, "Offer the catalog: who is in the federation and what they offer (not in this version)")
 	f.BoolVar(&o.orchestrator, "with-orchestrator", false, "Offer the orchestrator: consumers choose providers by name or criteria")
-	f.BoolVar(&o.aggregator, "with-aggregator", false, "Offer the aggregator: consumers see the sum of all providers (not in this version)")
+	f.BoolVar(&o.aggregator, "with-aggregator", false, "Offer the aggregator: consumers see the sum of all providers")
 
 	f.StringVar(&o.homeKubeconfig, "home-kubeconfig", o.homeKubeconfig, "The kubeconfig of this cluster, if not run in a pod")
 	f.StringVar(&o.nodeName, "broker-node", o.nodeName, "The name of the broker's Node")
@@ -106,6 +107,7 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 		"The label selector of the ForeignClusters of those consumers whose namespaces are offloaded to the providers; empty for all")
 	f.StringVar(&o.namespaceMapping, "namespace-mapping-strategy", o.namespaceMapping,
 		"How namespaces of consumers are called at the providers: DefaultName or EnforceSameName")
+	o.offers.install(f)
 	f.StringVar(&o.ownerClusterRole, "owner-cluster-role", o.ownerClusterRole,
 		"A ClusterRole that owns the Node, so that it goes with the installation; empty for none")
 
@@ -158,9 +160,6 @@ func (o *brokerOptions) validate() error {
 	if o.catalog {
 		f.add("--with-catalog", "leave it out, this version has no catalog yet")
 	}
-	if o.aggregator {
-		f.add("--with-aggregator", "leave it out, this version makes no offers to consumers yet")
-	}
 	for _, problem := range validation.IsDNS1123Subdomain(o.nodeName) {
 		f.add(fmt.Sprintf("--broker-node=%s", o.nodeName), problem)
 	}
@@ -184,6 +183,7 @@ func (o *brokerOptions) validate() error {
 		string(kubeletapi.CertificateKubelet), string(kubeletapi.CertificateAWS))
 	f.oneOf("--kubelet-authorization-mode", o.kubeletAuthorizationMode,
 		string(kubeletapi.AuthorizationWebhook), string(kubeletapi.AuthorizationAlwaysAllow))
+	o.offers.validate(&f)
 	o.validateTimes(&f)
 	o.validateLimits(&f)
 	if o.metricsAddress != "0" {
@@ -284,6 +284,9 @@ func runBroker(ctx context.Context, o *brokerOptions, flags *pflag.FlagSet, logs
 			Duration: o.leaseDuration, RenewDeadline: o.renewDeadline, RetryPeriod: o.retryPeriod, NodeDuration: o.nodeLeaseDuration,
 		},
 		Times: o.times, MovesPerSecond: o.movesPerSecond, MovesBurst: o.movesBurst, Workers: o.workers, QPS: o.qps, Burst: o.burst,
+	}
+	if o.aggregator {
+		cfg.Offers = o.offers.config()
 	}
 	if o.metricsAddress != "0" {
 		cfg.MetricsAddress = o.metricsAddress

@@ -5,7 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/liqotech/liqo/pkg/utils/args"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
 )
 
 // validBroker are options with nothing wrong.
@@ -20,7 +26,6 @@ func TestBrokerOptionsAreValidated(t *testing.T) {
 	for flag, change := range map[string]func(*brokerOptions){
 		"--with-catalog, --with-orchestrator, --with-aggregator": func(o *brokerOptions) { o.orchestrator = false },
 		"--with-catalog: leave it out":                           func(o *brokerOptions) { o.catalog = true },
-		"--with-aggregator: leave it out":                        func(o *brokerOptions) { o.aggregator = true },
 		"--broker-node":                                          func(o *brokerOptions) { o.nodeName = "No Name" },
 		"--node-ip":                                              func(o *brokerOptions) { o.nodeIP = "here" },
 		"--namespace":                                            func(o *brokerOptions) { o.namespace = "" },
@@ -28,6 +33,12 @@ func TestBrokerOptionsAreValidated(t *testing.T) {
 		"--provider-selector":                                    func(o *brokerOptions) { o.providerSelector = "a in b" },
 		"--consumer-selector":                                    func(o *brokerOptions) { o.consumerSelector = "a in b" },
 		"--namespace-mapping-strategy":                           func(o *brokerOptions) { o.namespaceMapping = "SelectedName" },
+		"--offer-class":                                          func(o *brokerOptions) { o.offers.class = "default" },
+		"--overcommit":                                           func(o *brokerOptions) { o.offers.overcommit = 0 },
+		"--offer-hysteresis":                                     func(o *brokerOptions) { o.offers.hysteresis = "5" },
+		"--offer-interval":                                       func(o *brokerOptions) { o.offers.interval = 0 },
+		"--offer-ingress-class":                                  func(o *brokerOptions) { o.offers.ingressClasses.Classes = []args.ClassName{{Name: "a b"}} },
+		"--offer-load-balancer-class":                            func(o *brokerOptions) { o.offers.loadBalancerClasses.Classes = []args.ClassName{{}} },
 		"--listen-port":                                          func(o *brokerOptions) { o.listenPort = 0 },
 		"--certificate-type":                                     func(o *brokerOptions) { o.certificateType = "paper" },
 		"--kubelet-authorization-mode":                           func(o *brokerOptions) { o.kubeletAuthorizationMode = "Maybe" },
@@ -70,4 +81,36 @@ func TestAllFaultsOfTheBrokerAreReportedTogether(t *testing.T) {
 func TestExplainRefusesBadArguments(t *testing.T) {
 	require.ErrorContains(t, run(t.Context(), []string{"explain", "pod", "--output=yaml"}, &bytes.Buffer{}, &bytes.Buffer{}), "--output=yaml")
 	require.Error(t, run(t.Context(), []string{"explain"}, &bytes.Buffer{}, &bytes.Buffer{}))
+}
+
+func TestFlagsOfTheOffers(t *testing.T) {
+	o := newBrokerOptions()
+	flags := pflag.NewFlagSet("broker", pflag.ContinueOnError)
+	o.install(flags)
+	require.NoError(t, flags.Parse([]string{
+		"--offer-class=gold", "--overcommit=1.5", "--offer-hysteresis=2.5%", "--offer-interval=1m",
+		"--offer-ingress-class=nginx;default", "--offer-ingress-class=traefik", "--offer-load-balancer-class=metal",
+	}))
+	require.Equal(t, &offer.Config{
+		Class: "gold", Rules: offer.Rules{Overcommit: 1.5, Hysteresis: 0.025}, Interval: time.Minute,
+		IngressClasses:      []liqov1beta1.IngressType{{IngressClassName: "nginx", Default: true}, {IngressClassName: "traefik"}},
+		LoadBalancerClasses: []liqov1beta1.LoadBalancerType{{LoadBalancerClassName: "metal"}},
+	}, o.offers.config())
+}
+
+func TestWhichServicesLookAfterConsumers(t *testing.T) {
+	o := validBroker()
+	o.orchestrator, o.aggregator = false, true
+	require.NoError(t, o.validate())
+	for _, on := range []*bool{&o.orchestrator, &o.aggregator} {
+		o.orchestrator, o.aggregator = false, false
+		*on = true
+		cfg, err := o.reoffload()
+		require.NoError(t, err)
+		require.Equal(t, "liqo-broker", cfg.BrokerNode)
+	}
+	o.orchestrator, o.aggregator = false, false
+	cfg, err := o.reoffload()
+	require.NoError(t, err)
+	require.Nil(t, cfg)
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
 	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
 )
 
@@ -29,6 +30,8 @@ type Config struct {
 
 	// Reoffload is how namespaces of consumers are sent on to the providers; nil is not at all.
 	Reoffload *reoffload.Config
+	// Offers is how consumers are granted resources; nil is not at all.
+	Offers *offer.Config
 
 	Kubelet KubeletConfig
 	Lease   LeaseConfig

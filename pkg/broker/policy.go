@@ -206,8 +206,8 @@ func (b *Broker) reconcilePolicy(ctx context.Context, name string) (ctrl.Result,
 		return ctrl.Result{}, err
 	}
 	updated.Status.Pods = pods
-	if err := b.client.Status().Patch(ctx, updated, client.MergeFrom(&policy)); err != nil {
-		return ctrl.Result{}, fmt.Errorf("status of PlacementPolicy %s: %w", name, client.IgnoreNotFound(err))
+	if err := b.client.Status().Patch(ctx, updated, client.MergeFrom(&policy)); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("status of PlacementPolicy %s: %w", name, err)
 	}
 	return ctrl.Result{RequeueAfter: policyCountEvery}, nil
 }

@@ -45,6 +45,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
 	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
 )
 
@@ -68,7 +69,11 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	registry := prometheus.NewRegistry()
 	if err := b.setUp(mgr); err != nil {
+		return err
+	}
+	if err := b.setUpForConsumers(mgr, registry); err != nil {
 		return err
 	}
 	if cfg.HealthAddress != "" {
@@ -88,7 +93,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if cfg.MetricsAddress != "" {
-		group.Go(func() error { return b.serveMetrics(ctx) })
+		group.Go(func() error { return b.serveMetrics(ctx, registry) })
 	}
 	group.Go(func() error {
 		if err := mgr.Start(ctx); err != nil {
@@ -195,12 +200,22 @@ func (b *Broker) setUp(mgr manager.Manager) error {
 			return err
 		}
 	}
+	return b.policyController(mgr)
+}
+
+// setUpForConsumers registers what the leader does for consumers besides their pods.
+func (b *Broker) setUpForConsumers(mgr manager.Manager, registry prometheus.Registerer) error {
 	if b.cfg.Reoffload != nil {
 		if err := reoffload.SetUp(mgr, *b.cfg.Reoffload); err != nil {
 			return fmt.Errorf("namespaces of consumers: %w", err)
 		}
 	}
-	return b.policyController(mgr)
+	if b.cfg.Offers != nil {
+		if err := offer.SetUp(mgr, *b.cfg.Offers, registry); err != nil {
+			return fmt.Errorf("offers: %w", err)
+		}
+	}
+	return nil
 }
 
 // lead runs what is not a controller, until ctx ends.
@@ -298,8 +313,7 @@ func (b *Broker) policyController(mgr manager.Manager) error {
 }
 
 // serveMetrics serves the broker's metrics, with those of controller-runtime (queues, requests).
-func (b *Broker) serveMetrics(ctx context.Context) error {
-	registry := prometheus.NewRegistry()
+func (b *Broker) serveMetrics(ctx context.Context, registry *prometheus.Registry) error {
 	if err := b.metrics.register(registry, b.core.counts, b.podQueue.len); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}

@@ -121,8 +121,8 @@ func (b *Broker) writeStatus(ctx context.Context, pc *v1alpha1.ProviderCluster,
 	}
 	updated := pc.DeepCopy()
 	updated.Status = status
-	if err := b.client.Status().Patch(ctx, updated, client.MergeFrom(pc)); err != nil {
-		return 0, fmt.Errorf("status of ProviderCluster %s: %w", pc.Name, client.IgnoreNotFound(err))
+	if err := b.client.Status().Patch(ctx, updated, client.MergeFrom(pc)); client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("status of ProviderCluster %s: %w", pc.Name, err)
 	}
 	b.core.mu.Lock()
 	p.statusWritten = now

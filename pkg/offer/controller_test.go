@@ -1,0 +1,313 @@
+package offer
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+func list(cpu string) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("1Gi"),
+		corev1.ResourcePods: resource.MustParse("10"),
+	}
+}
+
+func provider(name, cpu string, change ...func(*v1alpha1.ProviderCluster)) *v1alpha1.ProviderCluster {
+	pc := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	pc.Status.Resources.Granted = list(cpu)
+	for _, c := range change {
+		c(pc)
+	}
+	return pc
+}
+
+func in(region string) func(*v1alpha1.ProviderCluster) {
+	return func(pc *v1alpha1.ProviderCluster) { pc.Spec.Attributes = map[string]string{"region": region} }
+}
+
+// asking is a ResourceSlice of consumer c1 as its replica looks here, with its certificate signed.
+func asking(name, cpu string, change ...func(*authv1beta1.ResourceSlice)) *authv1beta1.ResourceSlice {
+	s := &authv1beta1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "liqo-tenant-c1", CreationTimestamp: metav1.NewTime(dayOne),
+			Labels: map[string]string{"liqo.io/replicated": "true", "liqo.io/originID": "c1"},
+		},
+		Spec: authv1beta1.ResourceSliceSpec{
+			Class: "broker", ConsumerClusterID: ptr.To(liqov1beta1.ClusterID("c1")),
+			Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("1Mi"), corev1.ResourcePods: resource.MustParse("1")},
+		},
+		Status: authv1beta1.ResourceSliceStatus{
+			AuthParams: &authv1beta1.AuthParams{SignedCRT: []byte("certificate")},
+			Conditions: []authv1beta1.ResourceSliceCondition{{Type: "Authentication", Status: "Accepted"}},
+		},
+	}
+	for _, c := range change {
+		c(s)
+	}
+	return s
+}
+
+// has says that the slice was granted cpu, at a time.
+func has(cpu string, at time.Time) func(*authv1beta1.ResourceSlice) {
+	return func(s *authv1beta1.ResourceSlice) {
+		s.Status.Resources = s.Spec.Resources.DeepCopy()
+		s.Status.Resources[corev1.ResourceCPU] = resource.MustParse(cpu)
+		s.Status.Conditions = append(s.Status.Conditions, authv1beta1.ResourceSliceCondition{
+			Type: "Resources", Status: "Accepted", LastTransitionTime: metav1.NewTime(at),
+		})
+	}
+}
+
+func tenant(condition authv1beta1.TenantCondition) *authv1beta1.Tenant {
+	return &authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Name: "c1", Namespace: "liqo-tenant-c1"},
+		Spec:       authv1beta1.TenantSpec{ClusterID: "c1", TenantCondition: condition},
+	}
+}
+
+// world is a reconciler on a fake API, with a clock of its own.
+type world struct {
+	*reconciler
+	now    time.Time
+	events *record.FakeRecorder
+}
+
+func newWorld(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, authv1beta1.AddToScheme(scheme))
+	require.NoError(t, v1alpha1.AddToScheme(scheme))
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).
+		WithStatusSubresource(&authv1beta1.ResourceSlice{}, &v1alpha1.ProviderCluster{}).Build()
+	w := &world{now: dayOne.Add(time.Hour), events: record.NewFakeRecorder(100)}
+	w.reconciler = &reconciler{
+		cfg: Config{
+			Class: "broker", Rules: Rules{Overcommit: 1, Hysteresis: 0.05}, Interval: 30 * time.Second,
+			IngressClasses: []liqov1beta1.IngressType{{IngressClassName: "nginx", Default: true}},
+		},
+		client: c, live: c, events: w.events, metrics: newMetrics(), now: func() time.Time { return w.now },
+	}
+	return w
+}
+
+func (w *world) pass(t *testing.T) ctrl.Result {
+	t.Helper()
+	result, err := w.Reconcile(t.Context(), ctrl.Request{})
+	require.NoError(t, err)
+	return result
+}
+
+func (w *world) read(t *testing.T, name string) *authv1beta1.ResourceSlice {
+	t.Helper()
+	var s authv1beta1.ResourceSlice
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-c1", Name: name}, &s))
+	return &s
+}
+
+func resourcesOf(s *authv1beta1.ResourceSlice) authv1beta1.ResourceSliceCondition {
+	for _, c := range s.Status.Conditions {
+		if c.Type == "Resources" {
+			return c
+		}
+	}
+	return authv1beta1.ResourceSliceCondition{}
+}
+
+func TestSlicesAreGrantedAndDenied(t *testing.T) {
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "8", in("us")), provider("p2", "8", in("eu")),
+		asking("first", "10"), asking("second", "7"))
+	w.pass(t)
+
+	first := w.read(t, "first")
+	require.Equal(t, "10", first.Status.Resources.Cpu().String())
+	require.Equal(t, authv1beta1.ResourceSliceConditionAccepted, resourcesOf(first).Status)
+	require.Equal(t, map[string]string{"brokering.liqo.io/providers": "2", "brokering.liqo.io/regions": "eu_us"}, first.Status.NodeLabels)
+	require.Equal(t, "nginx", first.Status.IngressClasses[0].IngressClassName)
+	require.Equal(t, "certificate", string(first.Status.AuthParams.SignedCRT), "certificates are Liqo's")
+
+	second := resourcesOf(w.read(t, "second"))
+	require.Equal(t, authv1beta1.ResourceSliceConditionDenied, second.Status)
+	require.Equal(t, "cpu: 7 asked, 6 left of 16", second.Message)
+	require.NotEmpty(t, second.Reason)
+	require.Nil(t, w.read(t, "second").Status.Resources)
+
+	require.Contains(t, <-w.events.Events, "Granted 10 cpu")
+	require.Contains(t, <-w.events.Events, "cpu: 7 asked, 6 left of 16")
+	registry := prometheus.NewRegistry()
+	require.NoError(t, w.metrics.register(registry))
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP liqo_broker_offer_denials_total ResourceSlices that were denied, by consumer.
+# TYPE liqo_broker_offer_denials_total counter
+liqo_broker_offer_denials_total{consumer="c1"} 1
+`), "liqo_broker_offer_denials_total"))
+	require.Equal(t, 10., testutil.ToFloat64(w.metrics.offers.WithLabelValues("c1", "cpu")))
+
+	before := w.read(t, "first").ResourceVersion
+	w.pass(t)
+	require.Equal(t, before, w.read(t, "first").ResourceVersion, "nothing new is not written")
+	require.Empty(t, w.events.Events)
+}
+
+func TestASumThatGrowsIsOfferedInDueTime(t *testing.T) {
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "8"), asking("first", "6"), asking("second", "4"))
+	w.pass(t)
+	require.Equal(t, authv1beta1.ResourceSliceConditionDenied, resourcesOf(w.read(t, "second")).Status)
+
+	grow := func(cpu string) {
+		var pc v1alpha1.ProviderCluster
+		require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Name: "p1"}, &pc))
+		pc.Status.Resources.Granted = list(cpu)
+		require.NoError(t, w.client.Status().Update(t.Context(), &pc))
+	}
+	grow("10")
+	w.pass(t)
+	require.Equal(t, "4", w.read(t, "second").Status.Resources.Cpu().String(), "a denied one waits for nothing but room")
+
+	grow("7")
+	w.pass(t)
+	require.Equal(t, "1", w.read(t, "second").Status.Resources.Cpu().String(), "what is gone is taken away at once")
+	require.Equal(t, "cpu: 4 asked, 1 granted of 7", resourcesOf(w.read(t, "second")).Message)
+
+	grow("20")
+	require.Equal(t, 30*time.Second, w.pass(t).RequeueAfter)
+	require.Equal(t, "1", w.read(t, "second").Status.Resources.Cpu().String(), "but not given back in the same moment")
+	w.now = w.now.Add(30 * time.Second)
+	w.pass(t)
+	require.Equal(t, "4", w.read(t, "second").Status.Resources.Cpu().String())
+}
+
+func TestAConsumerThatAsksForMoreIsAnsweredAtOnce(t *testing.T) {
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "8"), asking("first", "2"))
+	w.pass(t)
+	s := w.read(t, "first")
+	s.Spec.Resources[corev1.ResourceCPU] = resource.MustParse("6")
+	require.NoError(t, w.client.Update(t.Context(), s))
+	w.pass(t)
+	require.Equal(t, "6", w.read(t, "first").Status.Resources.Cpu().String())
+}
+
+func TestWhoTakesPart(t *testing.T) {
+	set := func(change func(*authv1beta1.ResourceSlice)) func(*authv1beta1.ResourceSlice) { return change }
+	for name, tc := range map[string]struct {
+		tenant *authv1beta1.Tenant
+		slice  *authv1beta1.ResourceSlice
+		// want is the CPU granted after the pass, "" for a slice that is left as it is.
+		want string
+	}{
+		"a slice of the class":               {tenant: tenant("Active"), slice: asking("s", "2"), want: "2"},
+		"one of another class does not":      {tenant: tenant("Active"), slice: asking("s", "2", set(func(s *authv1beta1.ResourceSlice) { s.Spec.Class = "default" }))},
+		"one of this cluster's own does not": {tenant: tenant("Active"), slice: asking("s", "2", set(func(s *authv1beta1.ResourceSlice) { s.Labels = nil }))},
+		"one without a certificate waits":    {tenant: tenant("Active"), slice: asking("s", "2", set(func(s *authv1beta1.ResourceSlice) { s.Status.Conditions = nil }))},
+		"one without a tenant does not":      {slice: asking("s", "2")},
+		"a cordoned tenant gets nothing new": {tenant: tenant("Cordoned"), slice: asking("s", "2")},
+		"keeps what it has":                  {tenant: tenant("Cordoned"), slice: asking("s", "6", has("2", dayOne)), want: "2"},
+		"as far as it is there":              {tenant: tenant("Cordoned"), slice: asking("s", "12", has("12", dayOne)), want: "8"},
+		"a drained one is left to Liqo":      {tenant: tenant("Drained"), slice: asking("s", "2", has("1", dayOne))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{provider("p1", "8"), tc.slice.DeepCopy()}
+			if tc.tenant != nil {
+				objects = append(objects, tc.tenant)
+			}
+			w := newWorld(t, interceptor.Funcs{}, objects...)
+			w.pass(t)
+			got := w.read(t, "s")
+			if tc.want == "" {
+				require.Len(t, got.Status.Conditions, len(tc.slice.Status.Conditions))
+				require.True(t, got.Status.Resources.Cpu().Equal(*tc.slice.Status.Resources.Cpu()))
+				return
+			}
+			require.Equal(t, tc.want, got.Status.Resources.Cpu().String())
+		})
+	}
+}
+
+func TestAConflictIsTriedAgain(t *testing.T) {
+	conflicts := 1
+	w := newWorld(t, interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+		if conflicts--; conflicts >= 0 {
+			return kerrors.NewConflict(schema.GroupResource{Resource: "resourceslices"}, o.GetName(), nil)
+		}
+		return c.SubResource(sub).Update(ctx, o, opts...)
+	}}, tenant("Active"), provider("p1", "8"), asking("s", "2"))
+	require.Equal(t, afterConflict, w.pass(t).RequeueAfter)
+	w.pass(t)
+	require.Equal(t, "2", w.read(t, "s").Status.Resources.Cpu().String())
+}
+
+func TestSupply(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.ProviderCluster)
+		want   int
+	}{
+		"as it is":            {func(*v1alpha1.ProviderCluster) {}, 1},
+		"enabled":             {func(p *v1alpha1.ProviderCluster) { p.Spec.Enabled = ptr.To(true) }, 1},
+		"disabled":            {func(p *v1alpha1.ProviderCluster) { p.Spec.Enabled = ptr.To(false) }, 0},
+		"cordoned":            {func(p *v1alpha1.ProviderCluster) { p.Spec.Cordoned = true }, 0},
+		"drained":             {func(p *v1alpha1.ProviderCluster) { p.Spec.Drain = true }, 0},
+		"that grants nothing": {func(p *v1alpha1.ProviderCluster) { p.Status.Resources.Granted = nil }, 0},
+		"that cannot be reached": {func(p *v1alpha1.ProviderCluster) {
+			p.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False"}}
+		}, 1},
+	} {
+		t.Run("a provider "+name, func(t *testing.T) {
+			s := supplyOf([]v1alpha1.ProviderCluster{*provider("p1", "8", tc.change)})
+			require.Equal(t, tc.want, s.providers)
+			require.Equal(t, int64(tc.want)*8000, s.sum[corev1.ResourceCPU])
+		})
+	}
+}
+
+func TestRegionsAreALabelsValue(t *testing.T) {
+	long := strings.Repeat("x", 30)
+	for want, regions := range map[string][]string{
+		"":                      nil,
+		"eu_us":                 {"eu", "us"},
+		"New-York":              {"New York"},
+		"eu":                    {"--", "eu", "eu_"},
+		long + "_" + long[:29]:  {long, long[:29], "dropped"},
+		"s-d":                   {"süd"},
+		strings.Repeat("y", 63): {strings.Repeat("y", 63), "z"},
+	} {
+		require.Equal(t, want, regionsValue(regions))
+	}
+}
+
+func TestOnlyWhatChangesTheSumIsLookedAt(t *testing.T) {
+	kpis := provider("p1", "8")
+	kpis.Status.KPIs.Started = 7
+	spec := provider("p1", "8")
+	spec.Generation = 2
+	for name, tc := range map[string]struct {
+		after *v1alpha1.ProviderCluster
+		want  bool
+	}{
+		"KPIs": {kpis, false}, "the spec": {spec, true}, "the grant": {provider("p1", "9"), true},
+	} {
+		require.Equal(t, tc.want, supplyChanged().Update(event.UpdateEvent{ObjectOld: provider("p1", "8"), ObjectNew: tc.after}), name)
+	}
+}
