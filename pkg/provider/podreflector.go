@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
 )
 
@@ -196,7 +198,7 @@ func (pr *podReflector) refresh() {
 	}
 }
 
-// show returns the remote pod as the reflection is to see it. A pod whose address is not known keeps the one that the
+// show returns the remote pod as the reflection is to see it. A pod whose address is not known yet keeps the one that the
 // local pod already shows, if any and if that stands for the same: a restart while the network is being reconfigured
 // takes no endpoint away.
 func (pr *podReflector) show(localNamespace string, remote *corev1.Pod) *corev1.Pod {
@@ -213,7 +215,7 @@ func (pr *podReflector) show(localNamespace string, remote *corev1.Pod) *corev1.
 	}
 	if unknown != nil {
 		address = ""
-		if local != nil && missing(local, pr.addresses.standsFor(remote)) == nil {
+		if local != nil && errors.Is(unknown, ipam.ErrPending) && missing(local, pr.addresses.standsFor(remote)) == nil {
 			address = local.Status.PodIP
 		}
 	}

@@ -222,6 +222,11 @@ func TestAddressesFollowTheNetworkAndLenses(t *testing.T) {
 		c.requireShown("fresh", step.fresh)
 		c.requireShown("restarted", step.restarted)
 	}
+	unreachable := far
+	unreachable.Established = false
+	c.far.Store(&unreachable)
+	reflection.RefreshPods()
+	c.requireShown("forwarded", "") // The network has gone.
 	c.show(networkView(t, false, ""))
 	reflection.RefreshPods()
 	c.requireShown("fresh", "10.244.1.2") // The module was switched off.
