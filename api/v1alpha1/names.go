@@ -33,11 +33,14 @@ const (
 	// RemoteIPAnnotation is the address that the pod of the next cluster shows, where a remote IPAM is asked how to
 	// reach it: what the address of this pod stands for.
 	RemoteIPAnnotation = "brokering.liqo.io/remote-ip"
+	// InnerIPAnnotation is the address under which this cluster itself reaches the pod, where the pod shows the one under
+	// which other clusters do (--opaque-addresses).
+	InnerIPAnnotation = "brokering.liqo.io/inner-ip"
 )
 
 // RootAnnotations returns the annotations that only virtual kubelets and the broker write.
 func RootAnnotations() []string {
-	return []string{RootIPAnnotation, RootClusterAnnotation, RemoteIPAnnotation}
+	return []string{RootIPAnnotation, RootClusterAnnotation, RemoteIPAnnotation, InnerIPAnnotation}
 }
 
 // BrokerLabels returns the labels of a pod that only the broker writes.
@@ -65,7 +68,8 @@ const AddressAnnotation = "brokering.liqo.io/address"
 // BrokerNodeLabel marks the broker's Node.
 const BrokerNodeLabel = "brokering.liqo.io/broker-node"
 
-// EndpointIPLabel marks the IPs that the broker makes for endpoints which consumers have sent to its cluster.
+// EndpointIPLabel marks the IPs that the broker makes: for endpoints which consumers have sent to its cluster, and for
+// inner addresses of pods.
 const EndpointIPLabel = "brokering.liqo.io/endpoint"
 
 // ConditionAssigned is the condition of a pod that says whether a provider was found for it.

@@ -22,9 +22,10 @@ type options struct {
 	virtualNode  string
 	podNamespace string
 
-	brokerNode    string
-	announceRoot  bool
-	directTraffic bool
+	brokerNode      string
+	announceRoot    bool
+	opaqueAddresses bool
+	directTraffic   bool
 
 	logLevel  string
 	logFormat string
@@ -72,6 +73,9 @@ func (o *options) install(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.announceRoot, "announce-root", o.announceRoot,
 		"With --broker-node: say on each pod where it runs (annotations "+v1alpha1.RootIPAnnotation+" and "+
 			v1alpha1.RootClusterAnnotation+"), so that consumers with a network to that cluster can reach it directly")
+	flags.BoolVar(&o.opaqueAddresses, "opaque-addresses", o.opaqueAddresses,
+		"With --broker-node: show each pod under its address in this cluster's external range, so that consumers with Liqo's "+
+			"own virtual kubelet reach it through this cluster")
 	flags.BoolVar(&o.directTraffic, "direct-traffic", o.directTraffic,
 		"Reach a pod that the remote cluster has forwarded by this cluster's own network with the cluster where it runs, if "+
 			"there is one")

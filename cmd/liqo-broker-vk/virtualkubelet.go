@@ -75,7 +75,7 @@ func (o *options) providerConfig() provider.Config {
 			ExtraAnnotations: s.NodeExtraAnnotations.StringMap,
 		},
 		Reflection: o.reflectionConfig(),
-		Addresses:  provider.AddressConfig{Direct: o.directTraffic, Announce: o.announceRoot},
+		Addresses:  provider.AddressConfig{Direct: o.directTraffic, Announce: o.announceRoot, Opaque: o.opaqueAddresses},
 		Lease: provider.LeaseConfig{
 			ReflectionEnabled: s.VirtualKubeletLeaseEnabled,
 			Duration:          s.VirtualKubeletLeaseLeaseDuration,

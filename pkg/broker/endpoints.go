@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,16 +30,25 @@ import (
 
 // endpointController gives the endpoints that consumers have sent here an address of this cluster's external range, by
 // which the providers reach them. Liqo does so for the pods that this cluster offloads only; the virtual kubelets of the
-// broker's node send on what is mapped.
+// broker's node send on what is mapped. And it gives one to the inner addresses of pods, where those are to be shown under
+// it.
 func (b *Broker) endpointController(mgr manager.Manager) error {
 	byNamespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		if ip, ok := o.(*ipamv1alpha1.IP); ok && ip.Labels[v1alpha1.EndpointIPLabel] == "" {
-			return nil
+		switch o := o.(type) {
+		case *ipamv1alpha1.IP:
+			if o.Labels[v1alpha1.EndpointIPLabel] == "" {
+				return nil
+			}
+		case *corev1.Pod:
+			if o.Annotations[v1alpha1.InnerIPAnnotation] == "" {
+				return nil
+			}
 		}
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: o.GetNamespace()}}}
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("endpoint").
 		Watches(&discoveryv1.EndpointSlice{}, byNamespace).
+		Watches(&corev1.Pod{}, byNamespace).
 		Watches(&ipamv1alpha1.IP{}, byNamespace).
 		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
 		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
@@ -50,8 +60,8 @@ func (b *Broker) endpointController(mgr manager.Manager) error {
 	return nil
 }
 
-// mapEndpoints makes the IPs of a namespace be those of the addresses that its reflected EndpointSlices have. The cache
-// holds no other EndpointSlices.
+// mapEndpoints makes the IPs of a namespace be those of the addresses that its reflected EndpointSlices, and its pods by
+// their annotation, have. The cache holds no other EndpointSlices.
 func (b *Broker) mapEndpoints(ctx context.Context, namespace string) error {
 	var endpointSlices discoveryv1.EndpointSliceList
 	if err := b.client.List(ctx, &endpointSlices, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -61,7 +71,11 @@ func (b *Broker) mapEndpoints(ctx context.Context, namespace string) error {
 	if err := b.client.List(ctx, &ips, client.InNamespace(namespace), client.HasLabels{v1alpha1.EndpointIPLabel}); err != nil {
 		return err
 	}
-	wanted := endpointIPs(namespace, endpointSlices.Items)
+	var pods corev1.PodList
+	if err := b.client.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	wanted := endpointIPs(namespace, endpointSlices.Items, pods.Items)
 	for i := range ips.Items {
 		ip := &ips.Items[i]
 		want := wanted[ip.Name]
@@ -88,10 +102,23 @@ func (b *Broker) mapEndpoints(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// endpointIPs returns the IPs, by name, that EndpointSlices of a namespace need. Each is owned by all of those that have
-// its address: it goes with the last one.
-func endpointIPs(namespace string, endpointSlices []discoveryv1.EndpointSlice) map[string]*ipamv1alpha1.IP {
+// endpointIPs returns the IPs, by name, that EndpointSlices and pods of a namespace need. Each is owned by all of those
+// that have its address: it goes with the last one.
+func endpointIPs(namespace string, endpointSlices []discoveryv1.EndpointSlice, pods []corev1.Pod) map[string]*ipamv1alpha1.IP {
 	out := map[string]*ipamv1alpha1.IP{}
+	add := func(address string, owner metav1.OwnerReference) {
+		ip := endpointIP(namespace, address)
+		if ip == nil {
+			return
+		}
+		if known := out[ip.Name]; known != nil {
+			ip = known
+		}
+		out[ip.Name] = ip
+		if !slices.Contains(ip.OwnerReferences, owner) {
+			ip.OwnerReferences = append(ip.OwnerReferences, owner)
+		}
+	}
 	for i := range endpointSlices {
 		from := &endpointSlices[i]
 		if !forge.IsEndpointSliceManagedByReflection(from) || from.DeletionTimestamp != nil {
@@ -102,18 +129,15 @@ func endpointIPs(namespace string, endpointSlices []discoveryv1.EndpointSlice) m
 		}
 		for j := range from.Endpoints {
 			for _, address := range from.Endpoints[j].Addresses {
-				ip := endpointIP(namespace, address)
-				if ip == nil {
-					continue
-				}
-				if known := out[ip.Name]; known != nil {
-					ip = known
-				}
-				out[ip.Name] = ip
-				if !slices.Contains(ip.OwnerReferences, owner) {
-					ip.OwnerReferences = append(ip.OwnerReferences, owner)
-				}
+				add(address, owner)
 			}
+		}
+	}
+	for i := range pods {
+		pod := &pods[i]
+		if pod.DeletionTimestamp == nil {
+			add(pod.Annotations[v1alpha1.InnerIPAnnotation],
+				metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
 		}
 	}
 	for _, ip := range out {
@@ -122,7 +146,7 @@ func endpointIPs(namespace string, endpointSlices []discoveryv1.EndpointSlice) m
 	return out
 }
 
-// endpointIP returns nil for an address that is a host name.
+// endpointIP returns nil for what is no address, such as a host name.
 func endpointIP(namespace, address string) *ipamv1alpha1.IP {
 	addr, err := netip.ParseAddr(address)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,12 +30,15 @@ func sent(name string, addresses ...string) *discoveryv1.EndpointSlice {
 func TestEndpointsOfConsumersAreMapped(t *testing.T) {
 	scheme, err := NewScheme()
 	require.NoError(t, err)
+	opaque := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "opaque", UID: "uid-opaque", Annotations: map[string]string{"brokering.liqo.io/inner-ip": "10.35.7.1"},
+	}}
 	native := sent("native", "10.244.0.9")
 	native.Labels = nil
 	other := endpointIP("elsewhere", "10.33.1.1")
 	liqos := endpointIP("ns", "10.33.9.9")
 	liqos.Name, liqos.Labels = "some-pod", nil
-	cl := fake.NewClientBuilder().WithScheme(scheme).WithObjects(native, other, liqos,
+	cl := fake.NewClientBuilder().WithScheme(scheme).WithObjects(opaque, native, other, liqos,
 		sent("web", "10.33.1.1", "10.33.1.2", "fd00::", "example.org"), sent("api", "10.33.1.2")).Build()
 	b := &Broker{client: cl}
 
@@ -53,6 +57,8 @@ func TestEndpointsOfConsumersAreMapped(t *testing.T) {
 		}
 		require.Contains(t, out, "10.33.9.9", "Liqo's own are left alone")
 		delete(out, "10.33.9.9")
+		require.Equal(t, []string{"opaque"}, out["10.35.7.1"])
+		delete(out, "10.35.7.1")
 		return out
 	}
 	require.Equal(t, map[string][]string{"10.33.1.1": {"web"}, "10.33.1.2": {"api", "web"}, "fd00::": {"web"}}, mapped())
@@ -65,7 +71,7 @@ func TestEndpointsOfConsumersAreMapped(t *testing.T) {
 }
 
 func TestEndpointIPsHaveValidNames(t *testing.T) {
-	names := slices.Sorted(maps.Keys(endpointIPs("ns", []discoveryv1.EndpointSlice{*sent("web", "::", "fd00::", "10.0.0.1")})))
+	names := slices.Sorted(maps.Keys(endpointIPs("ns", []discoveryv1.EndpointSlice{*sent("web", "::", "fd00::", "10.0.0.1")}, nil)))
 	require.Equal(t, []string{
 		"liqo-broker-endpoint-0000-0000-0000-0000-0000-0000-0000-0000", "liqo-broker-endpoint-10-0-0-1",
 		"liqo-broker-endpoint-fd00-0000-0000-0000-0000-0000-0000-0000",

@@ -2,6 +2,9 @@ package provider
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	ipamlisters "github.com/liqotech/liqo/pkg/client/listers/ipam/v1alpha1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
@@ -15,6 +18,9 @@ type AddressConfig struct {
 	Direct bool
 	// Announce has the pods of a broker's node say where they run. Without it, consumers do not learn it.
 	Announce bool
+	// Opaque shows the pods of a broker's node under their addresses in this cluster's external range, so that consumers
+	// without any of our settings reach them.
+	Opaque bool
 }
 
 // networks are the networks of remote clusters, as netconfig.Watcher knows them.
@@ -29,6 +35,8 @@ type addresses struct {
 	direct   bool
 	// origin is the id of the remote cluster if it is the last one for its pods, and that may be known; else "".
 	origin string
+	// opaque has pods shown under external addresses.
+	opaque bool
 }
 
 func newAddresses(cfg *Config, networks networks) *addresses {
@@ -36,6 +44,7 @@ func newAddresses(cfg *Config, networks networks) *addresses {
 	if cfg.BrokerNode != "" && cfg.Addresses.Announce {
 		a.origin = string(cfg.ForeignCluster)
 	}
+	a.opaque = cfg.BrokerNode != "" && cfg.Addresses.Opaque
 	return a
 }
 
@@ -59,10 +68,34 @@ func (a *addresses) standsFor(remote *corev1.Pod) map[string]string {
 	if root == (ipam.Root{}) && a.origin != "" {
 		root = ipam.Root{IP: remote.Status.PodIP, Cluster: a.origin}
 	}
-	if root == (ipam.Root{}) {
-		return nil
+	out := map[string]string{}
+	if root != (ipam.Root{}) {
+		out[v1alpha1.RootIPAnnotation], out[v1alpha1.RootClusterAnnotation] = root.IP, root.Cluster
 	}
-	return map[string]string{v1alpha1.RootIPAnnotation: root.IP, v1alpha1.RootClusterAnnotation: root.Cluster}
+	if inner, err := a.resolve(remote); err == nil && a.isOpaque() {
+		out[v1alpha1.InnerIPAnnotation] = inner
+	}
+	return out
+}
+
+// isOpaque says whether pods are shown under external addresses. Without Liqo's network there are none.
+func (a *addresses) isOpaque() bool {
+	return a.opaque && a.networks.View().Module != netconfig.Disabled
+}
+
+// external returns the address of this cluster's external range that leads to one which the cluster itself uses; the
+// error is ipam.ErrPending while the broker, or Liqo, has not mapped it.
+func external(ips ipamlisters.IPNamespaceLister, inner string) (string, error) {
+	list, err := ips.List(labels.SelectorFromSet(labels.Set{v1alpha1.EndpointIPLabel: "true"}))
+	if err != nil {
+		return "", err
+	}
+	for _, ip := range list {
+		if string(ip.Spec.IP) == inner && ip.Status.IP != "" && ip.DeletionTimestamp == nil {
+			return string(ip.Status.IP), nil
+		}
+	}
+	return "", ipam.ErrPending
 }
 
 // missing returns what has to change of a local pod's annotations for them to say want, as a merge patch has it; nil if

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corev1informers "k8s.io/client-go/informers/core/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	ipamlisters "github.com/liqotech/liqo/pkg/client/listers/ipam/v1alpha1"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
@@ -53,6 +55,8 @@ type podReflector struct {
 type reflectedNamespace struct {
 	remotePods corev1listers.PodNamespaceLister
 	queue      cache.ResourceEventHandler
+	// ips are nil unless addresses are looked up there.
+	ips ipamlisters.IPNamespaceLister
 }
 
 var _ manager.Reflector = (*podReflector)(nil)
@@ -104,8 +108,10 @@ func (pr *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.Name
 	trim(informer.Informer(), trimPod)
 	trim(shadows, trimShadowPod)
 
+	ips := pr.watchIPs(opts)
 	pr.mu.Lock()
 	pr.namespaces[opts.LocalNamespace] = reflectedNamespace{
+		ips:        ips,
 		remotePods: informer.Lister().Pods(opts.RemoteNamespace),
 		queue:      opts.HandlerFactory(workload.RemoteShadowNamespacedKeyer(opts.LocalNamespace, forge.LiqoNodeName)),
 	}
@@ -149,19 +155,50 @@ func (pr *podReflector) rooted(opts *options.NamespacedOpts, remote corev1inform
 	if !pr.addresses.direct {
 		return root
 	}
-	ips := opts.LocalLiqoFactory.Ipam().V1alpha1().IPs()
-	ofPod := opts.HandlerFactory(generic.NamespacedKeyer(opts.LocalNamespace)) // It is called like its pod.
-	if _, err := ips.Informer().AddEventHandler(ofPod); err != nil {
-		panic(fmt.Errorf("the informer of IPs was stopped before its reflector was made: %w", err))
-	}
 	return &mappedReflector{
 		NamespacedReflector: root,
 		local:               root.local,
-		ips:                 ips.Lister().IPs(opts.LocalNamespace),
+		ips:                 opts.LocalLiqoFactory.Ipam().V1alpha1().IPs().Lister().IPs(opts.LocalNamespace),
 		client:              opts.LocalLiqoClient.IpamV1alpha1().IPs(opts.LocalNamespace),
 		touch:               root.annotate,
 		unmapped:            map[string]types.UID{},
 	}
+}
+
+// watchIPs has pods looked at when an IP of theirs changes, and returns the IPs of the namespace; nil if nobody asks.
+func (pr *podReflector) watchIPs(opts *options.NamespacedOpts) ipamlisters.IPNamespaceLister {
+	if !pr.addresses.direct && !pr.addresses.opaque {
+		return nil
+	}
+	ips := opts.LocalLiqoFactory.Ipam().V1alpha1().IPs()
+	ofPods := opts.HandlerFactory(func(ip metav1.Object) []types.NamespacedName {
+		names := []types.NamespacedName{{Namespace: opts.LocalNamespace, Name: ip.GetName()}} // Liqo's are called like their pods.
+		for _, owner := range ip.GetOwnerReferences() {
+			if owner.Kind == "Pod" && owner.Name != ip.GetName() {
+				names = append(names, types.NamespacedName{Namespace: opts.LocalNamespace, Name: owner.Name})
+			}
+		}
+		return names
+	})
+	if _, err := ips.Informer().AddEventHandler(ofPods); err != nil {
+		panic(fmt.Errorf("the informer of IPs was stopped before its reflector was made: %w", err))
+	}
+	return ips.Lister().IPs(opts.LocalNamespace)
+}
+
+// resolve returns the address under which a pod is shown.
+func (pr *podReflector) resolve(localNamespace string, remote *corev1.Pod) (string, error) {
+	address, err := pr.addresses.resolve(remote)
+	if err != nil || !pr.addresses.isOpaque() {
+		return address, err
+	}
+	pr.mu.Lock()
+	ips := pr.namespaces[localNamespace].ips
+	pr.mu.Unlock()
+	if ips == nil {
+		return "", ipam.ErrPending // The namespace is being stopped.
+	}
+	return external(ips, address)
 }
 
 // trim sets what an informer of Liqo's manager keeps. The manager starts it later, so that it cannot refuse.
@@ -209,7 +246,7 @@ func (pr *podReflector) show(localNamespace string, remote *corev1.Pod) *corev1.
 	if remote.Status.PodIP == "" {
 		return remote
 	}
-	address, unknown := pr.addresses.resolve(remote)
+	address, unknown := pr.resolve(localNamespace, remote)
 	if unknown == nil && address == remote.Status.PodIP {
 		return remote
 	}

@@ -97,12 +97,16 @@ func trimToAssignment(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	return &corev1.Pod{
+	trimmed := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Labels: pod.Labels,
 		},
 		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
-	}, nil
+	}
+	if inner, ok := pod.Annotations[v1alpha1.InnerIPAnnotation]; ok {
+		trimmed.Annotations = map[string]string{v1alpha1.InnerIPAnnotation: inner}
+	}
+	return trimmed, nil
 }
 
 // podsIn is a cache.IndexFunc: the names of the pods behind the endpoints.
@@ -168,10 +172,11 @@ func (l endpointLens) show(endpointSlice *discoveryv1.EndpointSlice) *discoveryv
 	shown.Endpoints = make([]discoveryv1.Endpoint, 0, len(endpointSlice.Endpoints))
 	for i := range endpointSlice.Endpoints {
 		endpoint := endpointSlice.Endpoints[i]
-		if !l.place(&endpoint, consumerOf(endpointSlice)) {
+		placed, outside := l.place(&endpoint, consumerOf(endpointSlice))
+		if !placed {
 			continue
 		}
-		if translates {
+		if translates && !outside {
 			if endpoint.Addresses = l.reach.of(&endpoint); endpoint.Addresses == nil {
 				continue
 			}
@@ -181,21 +186,24 @@ func (l endpointLens) show(endpointSlice *discoveryv1.EndpointSlice) *discoveryv
 	return &shown
 }
 
-// place puts an endpoint that is on no real node, or on the broker's, on the node of the cluster where it is; false if
-// that is not known.
-func (l endpointLens) place(endpoint *discoveryv1.Endpoint, consumer string) bool {
+// place puts an endpoint that is on no real node, or on the broker's, on the node of the cluster where it is; placed is
+// false if that is not known, outside is true if its address is already that of the external range.
+func (l endpointLens) place(endpoint *discoveryv1.Endpoint, consumer string) (placed, outside bool) {
 	if endpoint.NodeName == nil {
-		return true
+		return true, false
 	}
 	switch *endpoint.NodeName {
 	case l.node:
-		provider := l.providerOf(podOf(endpoint))
-		endpoint.NodeName = ptr.To(providerNodePrefix + provider)
-		return provider != ""
+		pod := l.podOf(podOf(endpoint))
+		if pod == nil || pod.Labels[v1alpha1.ProviderLabel] == "" {
+			return false, false
+		}
+		endpoint.NodeName = ptr.To(providerNodePrefix + pod.Labels[v1alpha1.ProviderLabel])
+		return true, pod.Annotations[v1alpha1.InnerIPAnnotation] != ""
 	case consumer:
 		endpoint.NodeName = ptr.To(providerNodePrefix + consumer)
 	}
-	return true
+	return true, false
 }
 
 // consumerOf is the id of the cluster that an EndpointSlice was reflected from, "" for this cluster's own. Its endpoints
@@ -207,16 +215,16 @@ func consumerOf(endpointSlice *discoveryv1.EndpointSlice) string {
 	return endpointSlice.Labels[forge.LiqoOriginClusterIDKey]
 }
 
-// providerOf is the provider cluster where the pod runs, "" if that is not known.
-func (l endpointLens) providerOf(ref *corev1.ObjectReference) string {
+// podOf is the pod of an endpoint; nil if it is not known.
+func (l endpointLens) podOf(ref *corev1.ObjectReference) *corev1.Pod {
 	if ref == nil {
-		return ""
+		return nil
 	}
 	pod, err := l.pods.Get(ref.Name)
 	if err != nil || ref.UID != "" && ref.UID != pod.UID {
-		return ""
+		return nil
 	}
-	return pod.Labels[v1alpha1.ProviderLabel]
+	return pod
 }
 
 // providerNode returns the node that stands for a provider cluster, if the name is one's: what Liqo asks of a virtual

@@ -271,6 +271,19 @@ func TestAddressesAreShownAsTheProviderReachesThem(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return n.timesEnqueued("web-1") == before+2 }, patience, tick)
 	require.Equal(t, []string{"10.70.0.3", "10.0.0.7", "10.70.0.8", "10.70.0.9"}, addresses(n.reflected("web-1")))
+	require.Eventually(t, func() bool {
+		keys, err := n.reflector.List()
+		return err == nil && len(keys) == 3
+	}, patience, tick)
+
+	// A pod that shows its external address is reached by it.
+	opaque := podAt("unknown", "p2")
+	opaque.Annotations = map[string]string{"brokering.liqo.io/inner-ip": "10.35.0.4"}
+	before = n.timesEnqueued("web-1")
+	_, err = n.local.CoreV1().Pods("ns").Create(t.Context(), opaque, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return n.timesEnqueued("web-1") == before+1 }, patience, tick)
+	require.Equal(t, []string{"10.70.0.3", "10.0.0.4", "10.0.0.7", "10.70.0.8", "10.70.0.9"}, addresses(n.reflected("web-1")))
 }
 
 func TestAServiceDoesNotEndHere(t *testing.T) {
