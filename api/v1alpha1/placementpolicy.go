@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -27,6 +29,10 @@ type PlacementPolicy struct {
 }
 
 // PlacementPolicySpec is what people decide.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.selection) || (has(self.consumers) && size(self.consumers) > 0)",message="a selection needs consumers, whose choice it is"
+// +kubebuilder:validation:XValidation:rule="!has(self.selection) || !(has(self.priority) || has(self.namespaceSelector) || has(self.podSelector) || has(self.providers) || has(self.filter) || has(self.score) || has(self.weights) || has(self.spread) || has(self.pendingTimeout))",message="a selection stands alone, with its consumers: put everything else into another policy"
+// +kubebuilder:validation:XValidation:rule="!has(self.selection) || !has(self.failover) || !(has(self.failover.after) || (has(self.failover.mode) && self.failover.mode == 'Never'))",message="a selection stands alone, with its consumers: put failover into another policy"
 type PlacementPolicySpec struct {
 	// Priority decides between policies that match the same pod: the highest counts.
 	// +optional
@@ -51,6 +57,10 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	Providers []string `json:"providers,omitempty"`
+	// Selection makes this policy the choice that its consumers made among the providers. It is no pod's policy: it is
+	// asked of all pods of its consumers, beside the policy that counts for each.
+	// +optional
+	Selection *Selection `json:"selection,omitempty"`
 	// Filter is a CEL expression over provider and pod, true for every provider that may be used.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
@@ -77,6 +87,36 @@ type PlacementPolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="pendingTimeout must not be negative"
 	PendingTimeout *metav1.Duration `json:"pendingTimeout,omitempty"`
+}
+
+// Selection is a choice among the provider clusters.
+type Selection struct {
+	// Mode says whether Providers are those left out (AllBut), or the only ones (Only).
+	// +optional
+	// +kubebuilder:default=AllBut
+	// +kubebuilder:validation:Enum=AllBut;Only
+	Mode SelectionMode `json:"mode,omitempty"`
+	// Providers are ids of provider clusters.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Providers []string `json:"providers,omitempty"`
+}
+
+// SelectionMode is how a selection reads its list.
+type SelectionMode string
+
+// The modes of a selection.
+const (
+	SelectAllBut SelectionMode = "AllBut"
+	SelectOnly   SelectionMode = "Only"
+)
+
+// Has says whether a provider is selected; a nil selection selects all.
+func (s *Selection) Has(provider string) bool {
+	return s == nil || slices.Contains(s.Providers, provider) == (s.Mode == SelectOnly)
 }
 
 // Weight is how much one score counts.

@@ -41,7 +41,7 @@ func cpuPod(name string, cpu string) *corev1.Pod {
 
 func (c *core) decideOn(pod *corev1.Pod) string {
 	var d scheduler.Decision
-	c.decide(noon, decidable(pod, &corev1.Namespace{}, nil), nil, &d)
+	c.decide(noon, decidable(pod, &corev1.Namespace{}, &criteriaFor{}), nil, &d)
 	return d.VirtualNode
 }
 

@@ -82,7 +82,7 @@ func Explain(ctx context.Context, c client.Reader, node string, name types.Names
 	state.Release(pod.UID)
 
 	var d scheduler.Decision
-	state.Decide(now, decidable(&pod, &namespace, asked.filter), asked.policy, &d)
+	state.Decide(now, decidable(&pod, &namespace, &asked), asked.policy, &d)
 	out.Chosen, out.Message = d.Provider, d.Message()
 	if asked.policy != nil {
 		out.Policy = asked.policy.Name
@@ -207,11 +207,11 @@ func shownKPIs(k *v1alpha1.KPIs) scheduler.KPIs {
 }
 
 // decidable is a pod as the scheduler sees it.
-func decidable(pod *corev1.Pod, namespace *corev1.Namespace, filter *criteria.Program) *scheduler.Pod {
+func decidable(pod *corev1.Pod, namespace *corev1.Namespace, asked *criteriaFor) *scheduler.Pod {
 	return &scheduler.Pod{
 		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Consumer: consumerOf(namespace),
 		Labels: pod.Labels, Annotations: pod.Annotations, App: appOf(pod),
-		Requests: scheduler.PodRequests(&pod.Spec), Expression: filter,
+		Requests: scheduler.PodRequests(&pod.Spec), Expression: asked.filter, Selections: asked.selections,
 	}
 }
 

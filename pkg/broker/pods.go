@@ -322,7 +322,7 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 	}
 
 	var d scheduler.Decision
-	b.core.decide(b.now(), decidable(pod, namespace, asked.filter), asked.policy, &d)
+	b.core.decide(b.now(), decidable(pod, namespace, &asked), asked.policy, &d)
 	switch {
 	case d.Err != nil:
 		b.metrics.decided("invalid_criteria", "", time.Since(began))

@@ -26,9 +26,10 @@ const programs = 1000
 
 // criteriaFor is what a pod and its policy ask for: for the scheduler, and when to move.
 type criteriaFor struct {
-	policy *scheduler.Policy
-	filter *criteria.Program
-	rules  rules
+	policy     *scheduler.Policy
+	selections []scheduler.Selection
+	filter     *criteria.Program
+	rules      rules
 }
 
 // errCriteria says that what a pod or its policy asks for cannot be understood. The pod stays unassigned.
@@ -55,6 +56,9 @@ func (p *policies) criteriaOf(ctx context.Context, pod *corev1.Pod, namespace *c
 		if c.policy, err = p.compile(policy); err != nil {
 			return c, fmt.Errorf("%w: PlacementPolicy %s: %w", errCriteria, policy.Name, err)
 		}
+	}
+	if c.selections, err = p.selectionsOf(ctx, consumerOf(namespace)); err != nil {
+		return c, err
 	}
 	switch mode := v1alpha1.FailoverMode(pod.Annotations[v1alpha1.FailoverAnnotation]); mode {
 	case "":
@@ -93,6 +97,10 @@ func (p *policies) policyOf(ctx context.Context, pod *corev1.Pod, namespace *cor
 		if kerrors.IsNotFound(err) {
 			return nil, fmt.Errorf("%w: annotation %s: there is no PlacementPolicy %q", errCriteria, v1alpha1.PolicyAnnotation, name)
 		}
+		if err == nil && policy.Spec.Selection != nil {
+			return nil, fmt.Errorf("%w: annotation %s: PlacementPolicy %q is a selection, which is no pod's policy",
+				errCriteria, v1alpha1.PolicyAnnotation, name)
+		}
 		if err == nil && !forConsumer(&policy.Spec, consumerOf(namespace)) {
 			return nil, fmt.Errorf("%w: annotation %s: PlacementPolicy %q is for other consumers",
 				errCriteria, v1alpha1.PolicyAnnotation, name)
@@ -117,8 +125,29 @@ func (p *policies) policyOf(ctx context.Context, pod *corev1.Pod, namespace *cor
 	return nil, nil //nolint:nilnil // No policy is an answer.
 }
 
+// selectionsOf finds what a consumer selected. Whatever else a selection says, it is for the consumers that it names.
+func (p *policies) selectionsOf(ctx context.Context, consumer string) ([]scheduler.Selection, error) {
+	if consumer == "" {
+		return nil, nil
+	}
+	var list v1alpha1.PlacementPolicyList
+	if err := p.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var selections []scheduler.Selection
+	for i := range list.Items {
+		spec := &list.Items[i].Spec
+		if spec.Selection != nil && slices.Contains(spec.Consumers, consumer) {
+			selections = append(selections, scheduler.Selection{
+				Only: spec.Selection.Mode == v1alpha1.SelectOnly, IDs: sets.New(spec.Selection.Providers...),
+			})
+		}
+	}
+	return selections, nil
+}
+
 func matches(spec *v1alpha1.PlacementPolicySpec, pod *corev1.Pod, namespace *corev1.Namespace) bool {
-	return forConsumer(spec, consumerOf(namespace)) &&
+	return spec.Selection == nil && forConsumer(spec, consumerOf(namespace)) &&
 		selects(spec.NamespaceSelector, namespace.Labels) && selects(spec.PodSelector, pod.Labels)
 }
 
@@ -146,7 +175,7 @@ func (p *policies) compile(policy *v1alpha1.PlacementPolicy) (*scheduler.Policy,
 	compiled := &scheduler.Policy{Name: policy.Name}
 	var errs []error
 	if len(spec.Providers) > 0 {
-		compiled.Selected = sets.New(spec.Providers...)
+		compiled.Named = sets.New(spec.Providers...)
 	}
 	if spec.Filter != "" {
 		program, err := p.programs.Filter(spec.Filter)
@@ -201,7 +230,7 @@ func (b *Broker) reconcilePolicy(ctx context.Context, name string) (ctrl.Result,
 		b.wakePodsOf(ctx, "")
 	}
 	updated.Status.ObservedGeneration = policy.Generation
-	pods, err := b.countPods(ctx, name)
+	pods, err := b.countPods(ctx, &policy)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -215,7 +244,7 @@ func (b *Broker) reconcilePolicy(ctx context.Context, name string) (ctrl.Result,
 // policyCountEvery is how often the pods of a policy are counted.
 const policyCountEvery = 30 * time.Second
 
-func (b *Broker) countPods(ctx context.Context, policy string) (int32, error) {
+func (b *Broker) countPods(ctx context.Context, policy *v1alpha1.PlacementPolicy) (int32, error) {
 	var pods corev1.PodList
 	if err := b.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return 0, err
@@ -230,7 +259,13 @@ func (b *Broker) countPods(ctx context.Context, policy string) (int32, error) {
 		if err := b.client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, &namespace); err != nil {
 			continue // It is going away.
 		}
-		if found, err := b.policies.policyOf(ctx, pod, &namespace); err == nil && found != nil && found.Name == policy {
+		if policy.Spec.Selection != nil {
+			if slices.Contains(policy.Spec.Consumers, consumerOf(&namespace)) {
+				n++
+			}
+			continue
+		}
+		if found, err := b.policies.policyOf(ctx, pod, &namespace); err == nil && found != nil && found.Name == policy.Name {
 			n++
 		}
 	}

@@ -7,12 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 func policy(name string, change func(*v1alpha1.PlacementPolicySpec)) *v1alpha1.PlacementPolicy {
@@ -106,4 +108,57 @@ func TestAllFaultsOfAPolicyAreTold(t *testing.T) {
 	for _, field := range []string{"spec.filter", "spec.score", "spec.weights", "spec.podSelector"} {
 		require.ErrorContains(t, err, field)
 	}
+}
+
+// selected is the choice of a consumer.
+func selected(name, consumer string, mode v1alpha1.SelectionMode, providers ...string) *v1alpha1.PlacementPolicy {
+	return policy(name, func(s *v1alpha1.PlacementPolicySpec) {
+		s.Consumers, s.Selection = []string{consumer}, &v1alpha1.Selection{Mode: mode, Providers: providers}
+	})
+}
+
+func TestASelectionIsOfItsConsumerAndBesideThePolicy(t *testing.T) {
+	p := read(t,
+		selected("a-first-by-name", "c1", v1alpha1.SelectAllBut, "p1"),
+		policy("named", func(s *v1alpha1.PlacementPolicySpec) { s.Providers = []string{"p1", "p2"} }),
+		selected("of-another", "c3", v1alpha1.SelectOnly),
+		policy("of-nobody", func(s *v1alpha1.PlacementPolicySpec) { s.Selection = &v1alpha1.Selection{Mode: v1alpha1.SelectOnly} }),
+	)
+	fits := func(consumer string) map[string]string {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}
+		if consumer != "" {
+			namespace.Labels = map[string]string{"liqo.io/remote-cluster-id": consumer}
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: "ns"}}
+		asked, err := p.criteriaOf(t.Context(), pod, namespace)
+		require.NoError(t, err)
+		require.Equal(t, "named", asked.policy.Name)
+		state := scheduler.NewState()
+		for _, id := range []string{"p1", "p2", "p3"} {
+			state.SetProvider(scheduler.Provider{
+				ID: id, Enabled: true, Ready: true, Namespaces: sets.New("ns"),
+				Slices: []scheduler.Slice{{VirtualNode: id, Ready: true}},
+			})
+		}
+		var d scheduler.Decision
+		state.Decide(noon, decidable(pod, namespace, &asked), asked.policy, &d)
+		reasons := map[string]string{}
+		for i := range d.Verdicts {
+			reasons[d.Verdicts[i].Provider] = d.Verdicts[i].Reason()
+		}
+		return reasons
+	}
+	require.Equal(t, map[string]string{"p1": "not selected by its consumer", "p2": "fits", "p3": "not named by the policy"}, fits("c1"))
+	for _, other := range []string{"c2", ""} {
+		require.Equal(t, map[string]string{"p1": "fits", "p2": "fits", "p3": "not named by the policy"}, fits(other))
+	}
+}
+
+func TestASelectionIsNoPodsPolicy(t *testing.T) {
+	p := read(t, selected("of-c1", "c1", v1alpha1.SelectAllBut))
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.PolicyAnnotation: "of-c1"}}}
+	_, err := p.criteriaOf(t.Context(), pod, namespace)
+	require.ErrorIs(t, err, errCriteria)
+	require.ErrorContains(t, err, "is a selection")
 }

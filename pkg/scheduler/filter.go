@@ -15,6 +15,7 @@ const (
 	Origin
 	NotOffloaded
 	NotSelected
+	NotNamed
 
 	// NothingGranted says that the provider has no slice at all.
 	NothingGranted
@@ -42,7 +43,8 @@ func (f Filter) String() string {
 		Draining:         "draining",
 		Origin:           "is the pod's origin",
 		NotOffloaded:     "namespace not offloaded",
-		NotSelected:      "not selected by the consumer",
+		NotSelected:      "not selected by its consumer",
+		NotNamed:         "not named by the policy",
 		NothingGranted:   "nothing granted",
 		Left:             "moved away from",
 		VolumesElsewhere: "volumes elsewhere",
@@ -67,8 +69,10 @@ func (c *cycle) filterProvider(p *provider, verdict *Verdict) bool {
 		verdict.Filter = Origin
 	case !p.Namespaces.Has(c.pod.Namespace):
 		verdict.Filter = NotOffloaded
-	case c.policy != nil && c.policy.Selected != nil && !c.policy.Selected.Has(p.ID):
+	case !c.pod.selects(p.ID):
 		verdict.Filter = NotSelected
+	case c.policy != nil && c.policy.Named != nil && !c.policy.Named.Has(p.ID):
+		verdict.Filter = NotNamed
 	}
 	return verdict.Filter == Passed
 }

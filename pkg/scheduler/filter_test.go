@@ -46,14 +46,36 @@ func TestFilters(t *testing.T) {
 		"nor one to which no namespace is offloaded": {
 			provider: ready("q", func(p *Provider) { p.Namespaces = nil }), reason: "namespace not offloaded",
 		},
-		"nor one that the consumer did not select": {
-			provider: ready("q"), policy: &Policy{Selected: sets.New("r")}, reason: "not selected by the consumer",
+		"nor one that the policy does not name": {
+			provider: ready("q"), policy: &Policy{Named: sets.New("r")}, reason: "not named by the policy",
 		},
-		"a consumer that selected none gets none": {
-			provider: ready("q"), policy: &Policy{Selected: sets.New[string]()}, reason: "not selected by the consumer",
+		"a policy that names none takes none": {
+			provider: ready("q"), policy: &Policy{Named: sets.New[string]()}, reason: "not named by the policy",
 		},
-		"one that the consumer selected fits": {
-			provider: ready("q"), policy: &Policy{Selected: sets.New("q")}, reason: "fits",
+		"one that the policy names fits": {
+			provider: ready("q"), policy: &Policy{Named: sets.New("q")}, reason: "fits",
+		},
+		"nor one that its consumer left out": {
+			provider: ready("q"), pod: asking(selecting(false, "q")), reason: "not selected by its consumer",
+		},
+		"one that its consumer did not leave out fits": {
+			provider: ready("q"), pod: asking(selecting(false, "r")), reason: "fits",
+		},
+		"nor one that is not among the only ones": {
+			provider: ready("q"), pod: asking(selecting(true, "r")), reason: "not selected by its consumer",
+		},
+		"nor any, if there are none": {
+			provider: ready("q"), pod: asking(selecting(true)), reason: "not selected by its consumer",
+		},
+		"one of the only ones fits": {
+			provider: ready("q"), pod: asking(selecting(true, "q")), reason: "fits",
+		},
+		"of two selections both count": {
+			provider: ready("q"), pod: asking(selecting(true, "q"), selecting(false, "q")), reason: "not selected by its consumer",
+		},
+		"a selection does not replace the policy": {
+			provider: ready("q"), pod: asking(selecting(true, "q")), policy: &Policy{Named: sets.New("r")},
+			reason: "not named by the policy",
 		},
 		"one that grants nothing does not": {provider: ready("q", granted()), reason: "nothing granted"},
 		"nor one whose only slice is not ready": {
@@ -256,4 +278,8 @@ func TestLongAnnotationsAreNotSeen(t *testing.T) {
 	policy := &Policy{Filter: filterOf(t, "'short' in pod.annotations && !('long' in pod.annotations)")}
 	require.Equal(t, "q", decide(stateOf(ready("q")), pod, policy).Provider)
 	require.Len(t, pod.Annotations, 2)
+}
+
+func selecting(only bool, ids ...string) func(*Pod) {
+	return func(p *Pod) { p.Selections = append(p.Selections, Selection{Only: only, IDs: sets.New(ids...)}) }
 }

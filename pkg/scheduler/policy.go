@@ -19,8 +19,8 @@ const TopologyProvider = "provider"
 // provider, and the default weights.
 type Policy struct {
 	Name string
-	// Selected are the ids of the providers that the consumer selected; nil is all, empty is none.
-	Selected sets.Set[string]
+	// Named are the ids of the providers that may be used; nil is all, empty is none.
+	Named sets.Set[string]
 	// Filter keeps a provider by being true; nil keeps all. It is made by criteria.NewFilter.
 	Filter *criteria.Program
 	// Score is the plugin expression's score; nil leaves that plugin out. It is made by criteria.NewScore.

@@ -298,7 +298,7 @@ func TestADecisionAllocatesNothing(t *testing.T) {
 	place(s, "r", 2)
 	pod := asking(app)
 	pod.Refused = map[string]time.Time{"q1": now.Add(time.Minute)}
-	policy := &Policy{Selected: sets.New("q", "r"), Spread: &Spread{TopologyKey: "zone"}}
+	policy := &Policy{Named: sets.New("q", "r"), Spread: &Spread{TopologyKey: "zone"}}
 	var d Decision
 	require.Zero(t, testing.AllocsPerRun(100, func() { s.Decide(now, pod, policy, &d) }))
 	require.NotEmpty(t, d.Provider)

@@ -156,12 +156,20 @@ func (g *guarded) api(t *testing.T) {
 	minute, second := metav1.Duration{Duration: time.Minute}, metav1.Duration{Duration: time.Second}
 	negative := metav1.Duration{Duration: -time.Second}
 	for want, spec := range map[string]brokeringv1alpha1.PlacementPolicySpec{
-		"failover.after must be at least 5s":     {Failover: brokeringv1alpha1.Failover{After: &second}},
-		"after has no meaning with mode Never":   {Failover: brokeringv1alpha1.Failover{Mode: brokeringv1alpha1.FailoverNever, After: &minute}},
-		"pendingTimeout must not be negative":    {PendingTimeout: &negative},
-		"Unsupported value: \"beauty\"":          {Weights: []brokeringv1alpha1.Weight{{Name: "beauty"}}},
-		"Duplicate value: {\"name\":\"free\"}":   {Weights: []brokeringv1alpha1.Weight{{Name: "free"}, {Name: "free"}}},
-		"should be less than or equal to 1000":   {Weights: []brokeringv1alpha1.Weight{{Name: "free", Weight: 1001}}},
+		"failover.after must be at least 5s":   {Failover: brokeringv1alpha1.Failover{After: &second}},
+		"after has no meaning with mode Never": {Failover: brokeringv1alpha1.Failover{Mode: brokeringv1alpha1.FailoverNever, After: &minute}},
+		"pendingTimeout must not be negative":  {PendingTimeout: &negative},
+		"Unsupported value: \"beauty\"":        {Weights: []brokeringv1alpha1.Weight{{Name: "beauty"}}},
+		"Duplicate value: {\"name\":\"free\"}": {Weights: []brokeringv1alpha1.Weight{{Name: "free"}, {Name: "free"}}},
+		"should be less than or equal to 1000": {Weights: []brokeringv1alpha1.Weight{{Name: "free", Weight: 1001}}},
+		"a selection needs consumers":          {Selection: &brokeringv1alpha1.Selection{}},
+		"a selection stands alone": {
+			Selection: &brokeringv1alpha1.Selection{}, Consumers: []string{"c1"}, Filter: "true",
+		},
+		"put failover into another policy": {
+			Selection: &brokeringv1alpha1.Selection{}, Consumers: []string{"c1"},
+			Failover: brokeringv1alpha1.Failover{Mode: brokeringv1alpha1.FailoverNever},
+		},
 		"spec.spread.topologyKey: Invalid value": {Spread: &brokeringv1alpha1.Spread{}},
 	} {
 		assert.ErrorContains(t, g.broker.Client.Create(ctx, &brokeringv1alpha1.PlacementPolicy{ObjectMeta: meta, Spec: spec}), want)
@@ -171,6 +179,11 @@ func (g *guarded) api(t *testing.T) {
 		Weights: []brokeringv1alpha1.Weight{{Name: "free", Weight: 1}, {Name: "price", Weight: 0}},
 	}
 	assert.NoError(t, g.broker.Client.Create(ctx, &brokeringv1alpha1.PlacementPolicy{ObjectMeta: meta, Spec: good}))
+	selection := &brokeringv1alpha1.PlacementPolicy{ObjectMeta: meta, Spec: brokeringv1alpha1.PlacementPolicySpec{
+		Consumers: []string{"c1"}, Selection: &brokeringv1alpha1.Selection{Providers: []string{"p1"}},
+	}}
+	require.NoError(t, g.broker.Client.Create(ctx, selection))
+	assert.Equal(t, brokeringv1alpha1.SelectAllBut, selection.Spec.Selection.Mode)
 }
 
 // A provider with a node that has GPUs grants a second slice, with GPUs, beside
