@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
@@ -86,19 +86,39 @@ func remapping(t *testing.T, f *federation) {
 	eventually(t, 10*time.Second, shows(before))
 }
 
+// setRemotePodRange gives this cluster another view of the remote one's pods:
+// the status of the Network that stands for them, which Liqo copies to the
+// Configuration (RemapConfiguration), whatever that says.
 func (f *federation) setRemotePodRange(t *testing.T, to netip.Prefix) {
 	t.Helper()
-	key := client.ObjectKey{Namespace: "liqo-tenant-" + f.remote.Name, Name: f.remote.Name}
+	namespace := client.InNamespace("liqo-tenant-" + f.remote.Name)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	within(ctx, t, func(ctx context.Context) error {
 		var conf networkingv1beta1.Configuration
-		if err := f.local.Client.Get(ctx, key, &conf); err != nil {
+		if err := f.local.Client.Get(ctx, client.ObjectKey{Namespace: string(namespace), Name: f.remote.Name}, &conf); err != nil {
 			return err
 		}
-		conf.Status.Remote.CIDR.Pod = []networkingv1beta1.CIDR{networkingv1beta1.CIDR(to.String())}
-		return f.local.Client.Status().Update(ctx, &conf)
-	}))
+		seen := conf.Status.Remote.CIDR.Pod[0]
+		if string(seen) == to.String() {
+			return nil
+		}
+		var networks ipamv1alpha1.NetworkList
+		if err := f.local.Client.List(ctx, &networks, namespace); err != nil {
+			return err
+		}
+		for i := range networks.Items {
+			network := &networks.Items[i]
+			if network.Status.CIDR != seen {
+				continue
+			}
+			network.Status.CIDR = networkingv1beta1.CIDR(to.String())
+			if err := f.local.Client.Status().Update(ctx, network); err != nil {
+				return err
+			}
+		}
+		return fmt.Errorf("the Configuration says %s, not %s yet", seen, to)
+	})
 }
 
 // killed ends all processes of the provider at once, as a power failure does,
