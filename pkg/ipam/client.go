@@ -1,0 +1,286 @@
+package ipam
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam/wire"
+)
+
+// The defaults of a ClientConfig.
+const (
+	defaultCapacity   = 10_000
+	defaultWorkers    = 4
+	defaultTimeout    = 5 * time.Second
+	defaultFirstRetry = 200 * time.Millisecond
+	defaultLastRetry  = 30 * time.Second
+	defaultRefresh    = 5 * time.Minute
+	// defaultPerSecond is below what a server allows a consumer by default.
+	defaultPerSecond = 100
+)
+
+// ClientConfig is what a Client is told. Zero values of the limits are replaced by defaults.
+type ClientConfig struct {
+	Log logr.Logger
+	// Server is HOST:PORT, as ParseRemote returns it.
+	Server string
+	// ClusterID is the id of this cluster, the consumer.
+	ClusterID string
+	// TLS proves who this cluster is (see ClientTLS). With nil the connection is plaintext, which Liqo v0.x's server needs.
+	TLS *tls.Config
+	// Changed is called, from a goroutine of Run and without a lock, when Map or Problem would say something else of an
+	// address. Forget calls it as well, from the goroutine of its caller. It must not block.
+	Changed func(ip string)
+
+	// Capacity is how many answers are kept.
+	Capacity int
+	// Workers is how many lookups are made at once, PerSecond how many in a second.
+	Workers   int
+	PerSecond float64
+	// Timeout bounds one lookup.
+	Timeout time.Duration
+	// FirstRetry and LastRetry bound the time between two attempts, which doubles each time.
+	FirstRetry, LastRetry time.Duration
+	// Refresh is after what time an answer is checked.
+	Refresh time.Duration
+}
+
+// Client asks a remote IPAM under which addresses pods are reached. No method but Run blocks.
+type Client struct {
+	cfg   ClientConfig
+	calls *rate.Limiter
+
+	mu     sync.Mutex
+	ledger *ledger                                      // Guarded by mu.
+	queue  workqueue.TypedRateLimitingInterface[string] // Of addresses; nil unless Run runs. Guarded by mu.
+}
+
+// NewClient returns a client; nothing is asked before Run.
+func NewClient(cfg ClientConfig) *Client {
+	orDefault(&cfg.Capacity, defaultCapacity)
+	orDefault(&cfg.Workers, defaultWorkers)
+	orDefault(&cfg.PerSecond, defaultPerSecond)
+	orDefault(&cfg.Timeout, defaultTimeout)
+	orDefault(&cfg.FirstRetry, defaultFirstRetry)
+	orDefault(&cfg.LastRetry, defaultLastRetry)
+	orDefault(&cfg.Refresh, defaultRefresh)
+	if cfg.Changed == nil {
+		cfg.Changed = func(string) {}
+	}
+	return &Client{cfg: cfg, calls: rate.NewLimiter(rate.Limit(cfg.PerSecond), cfg.Workers), ledger: newLedger(cfg.Capacity)}
+}
+
+func orDefault[T int | float64 | time.Duration](value *T, instead T) {
+	if *value <= 0 {
+		*value = instead
+	}
+}
+
+// Map returns the address under which the server says that ip is reached. If it is not known, it is looked up, and
+// Changed called with ip when it is.
+func (c *Client) Map(ip string) (address string, known bool) {
+	if invalid(ip) != nil {
+		return "", false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	address, known, ask := c.ledger.lookup(ip)
+	if ask && c.queue != nil {
+		c.queue.Add(ip)
+	}
+	return address, known
+}
+
+// Forget says that no pod has the address any more: an answer that is on its way is dropped, and the server is told, if
+// it can be. A pod that has the same address later gets an answer of its own. If the address was known, Changed is called
+// with it, for a pod that has it already.
+func (c *Client) Forget(ip string) {
+	c.mu.Lock()
+	known, release := c.ledger.forget(ip)
+	if release && c.queue != nil {
+		c.queue.Forget(ip)
+		c.queue.Add(ip)
+	}
+	c.mu.Unlock()
+	if known {
+		c.cfg.Changed(ip)
+	}
+}
+
+// Problem says why an address that was asked for is not known; nil if it is, or if the first attempt has not ended.
+func (c *Client) Problem(ip string) error {
+	if err := invalid(ip); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if problem := c.ledger.problem(ip); problem != nil {
+		return fmt.Errorf("remote IPAM %s: address %s: %w", c.cfg.Server, ip, problem)
+	}
+	return nil
+}
+
+func invalid(ip string) error {
+	if _, err := netip.ParseAddr(ip); err != nil {
+		return fmt.Errorf("remote IPAM: %q is not an IP address", ip)
+	}
+	return nil
+}
+
+// Run looks addresses up until ctx ends, and then returns nil. It connects when there is something to ask.
+func (c *Client) Run(ctx context.Context) error {
+	conn, err := grpc.NewClient(c.cfg.Server, c.options()...)
+	if err != nil {
+		return fmt.Errorf("remote IPAM %s: %w", c.cfg.Server, err)
+	}
+	defer func() { _ = conn.Close() }()
+	queue := c.open()
+	server := wire.NewIpamClient(conn)
+	group, ctx := errgroup.WithContext(ctx)
+	for range c.cfg.Workers {
+		group.Go(func() error {
+			for c.one(ctx, queue, server) {
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		<-ctx.Done()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.queue = nil
+		queue.ShutDown()
+		return nil
+	})
+	return group.Wait()
+}
+
+func (c *Client) options() []grpc.DialOption {
+	creds := insecure.NewCredentials()
+	if c.cfg.TLS != nil {
+		creds = credentials.NewTLS(c.cfg.TLS)
+	}
+	reconnect := backoff.DefaultConfig
+	reconnect.MaxDelay = c.cfg.LastRetry
+	return []grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: c.cfg.Timeout}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		// A broken connection is noticed by the next call; without calls nothing is sent.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
+		// What DNS says of services is nothing to go by.
+		grpc.WithDisableServiceConfig(),
+	}
+}
+
+// open makes the queue, with what has been asked before Run.
+func (c *Client) open() workqueue.TypedRateLimitingInterface[string] {
+	queue := workqueue.NewTypedRateLimitingQueue[string](jittered{
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](c.cfg.FirstRetry, c.cfg.LastRetry),
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = queue
+	clear(c.ledger.released) // No server was asked before.
+	for ip := range c.ledger.open {
+		queue.Add(ip)
+	}
+	return queue
+}
+
+// one sees to one address; it returns false when the queue is shut down. The queue gives no address to two workers at
+// once, so what is sent about one is in order.
+func (c *Client) one(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], server wire.IpamClient) bool {
+	ip, closed := queue.Get()
+	if closed {
+		return false
+	}
+	defer queue.Done(ip)
+	c.mu.Lock()
+	todo := c.ledger.next(ip)
+	c.mu.Unlock()
+
+	if todo.release {
+		c.release(ctx, server, ip)
+	}
+	if todo.question == nil && todo.refresh == nil {
+		return true
+	}
+	address, err := c.ask(ctx, server, ip)
+	if ctx.Err() != nil {
+		return true
+	}
+	c.mu.Lock()
+	result := c.ledger.settle(ip, todo, address, err)
+	c.mu.Unlock()
+	switch {
+	case result.retry:
+		queue.AddRateLimited(ip)
+	case result.known:
+		queue.Forget(ip)
+		queue.AddAfter(ip, jitter(c.cfg.Refresh))
+	}
+	if result.changed {
+		c.cfg.Changed(ip)
+	}
+	return true
+}
+
+// ask makes one attempt.
+func (c *Client) ask(ctx context.Context, server wire.IpamClient, ip string) (string, error) {
+	if err := c.calls.Wait(ctx); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	response, err := server.MapEndpointIP(ctx, &wire.MapRequest{ClusterID: c.cfg.ClusterID, Ip: ip})
+	if err != nil {
+		return "", err
+	}
+	address, err := netip.ParseAddr(response.GetIp())
+	if err != nil || address.IsUnspecified() {
+		return "", errors.New("the server's answer is not an IP address")
+	}
+	return address.Unmap().String(), nil
+}
+
+// release tells the server that a mapping is not needed any more. If it cannot be told, it finds out by itself.
+func (c *Client) release(ctx context.Context, server wire.IpamClient, ip string) {
+	if c.calls.Wait(ctx) != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	if _, err := server.UnmapEndpointIP(ctx, &wire.UnmapRequest{ClusterID: c.cfg.ClusterID, Ip: ip}); err != nil && ctx.Err() == nil {
+		c.cfg.Log.V(1).Info("Cannot release an address", "address", ip, "because", err.Error())
+	}
+}
+
+// jittered spreads retries, so that all that failed together do not come back together.
+type jittered struct {
+	workqueue.TypedRateLimiter[string]
+}
+
+// When implements workqueue.TypedRateLimiter.
+func (j jittered) When(ip string) time.Duration { return jitter(j.TypedRateLimiter.When(ip)) }
+
+// jitter is from four to five quarters of d.
+func jitter(d time.Duration) time.Duration {
+	return d + rand.N(d/4+1) //nolint:gosec // Not a secret.
+}

@@ -1,0 +1,228 @@
+package ipam
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// patience bounds what a test waits for; nothing waits that long unless it fails.
+const patience = 20 * time.Second
+
+// running is a Client at work, and the addresses that it calls changed.
+type running struct {
+	*Client
+	t       *testing.T
+	changed chan string
+}
+
+func start(t *testing.T, cfg ClientConfig) running {
+	t.Helper()
+	r := running{t: t, changed: make(chan string, 1000)}
+	cfg.Log, cfg.ClusterID, cfg.Changed = testr.New(t), "consumer1", func(ip string) {
+		select {
+		case r.changed <- ip:
+		default: // Nobody looks any more, or has a thousand to look at.
+		}
+	}
+	cfg.FirstRetry, cfg.LastRetry = time.Millisecond, 20*time.Millisecond
+	r.Client = NewClient(cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	return r
+}
+
+// becomes waits until Map says what it should, looking only when Changed says so.
+func (r running) becomes(ip, want string) {
+	r.t.Helper()
+	for end := time.After(patience); ; {
+		address, known := r.Map(ip)
+		if known && address == want {
+			return
+		}
+		select {
+		case <-r.changed:
+		case <-end:
+			r.t.Fatalf("%s is %q, %v; problem: %v", ip, address, known, r.Problem(ip))
+		}
+	}
+}
+
+// hasProblem waits until there is a problem of that code.
+func (r running) hasProblem(ip string, code codes.Code) {
+	r.t.Helper()
+	for end := time.After(patience); status.Code(r.Problem(ip)) != code; {
+		select {
+		case <-r.changed:
+		case <-end:
+			r.t.Fatalf("%s: %v", ip, r.Problem(ip))
+		}
+	}
+}
+
+func TestClientLearnsAddressesWithTheIdentityOfThePeering(t *testing.T) {
+	book := &directory{}
+	book.set("consumer1", "10.35.7.1", "10.70.0.4")
+	ca := newAuthority(t)
+	address, _ := serve(t, ServerConfig{TLS: ca.serverTLS(), Directory: book})
+	config, err := ClientTLS(ca.identity("consumer1"), "", "")
+	require.NoError(t, err)
+	c := start(t, ClientConfig{Server: address, TLS: config})
+
+	_, known := c.Map("10.35.7.1")
+	assert.False(t, known)
+	c.becomes("10.35.7.1", "10.70.0.4")
+	before := book.calls()
+	for range 100 {
+		c.becomes("10.35.7.1", "10.70.0.4")
+	}
+	assert.Equal(t, before, book.calls(), "from the cache")
+	assert.NoError(t, c.Problem("10.35.7.1"))
+}
+
+func TestClientAsksWhatWasAskedBeforeItRan(t *testing.T) {
+	book := &directory{}
+	book.set("consumer1", "10.35.7.1", "10.70.0.4")
+	address, _ := serve(t, ServerConfig{Directory: book})
+	changed := make(chan string, 1)
+	c := NewClient(ClientConfig{Log: testr.New(t), Server: address, ClusterID: "consumer1", Changed: func(ip string) { changed <- ip }})
+	_, known := c.Map("10.35.7.1")
+	require.False(t, known)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	assert.Equal(t, "10.35.7.1", <-changed)
+	cancel()
+	require.NoError(t, <-done)
+	got, known := c.Map("10.35.7.1")
+	assert.True(t, known, "what is known stays known")
+	assert.Equal(t, "10.70.0.4", got)
+}
+
+func TestClientRefusesAServerThatIsNotTheBroker(t *testing.T) {
+	ca, stranger := newAuthority(t), newAuthority(t)
+	address, _ := serve(t, ServerConfig{TLS: stranger.serverTLS(), Directory: &directory{}})
+	config, err := ClientTLS(ca.identity("consumer1"), "", "")
+	require.NoError(t, err)
+	c := start(t, ClientConfig{Server: address, TLS: config})
+	c.Map("10.35.7.1")
+	c.hasProblem("10.35.7.1", codes.Unavailable)
+	require.ErrorContains(t, c.Problem("10.35.7.1"), "certificate")
+}
+
+func TestClientRetriesUntilThereIsAnAnswer(t *testing.T) {
+	book := &directory{}
+	address, _ := serve(t, ServerConfig{Directory: book})
+	c := start(t, ClientConfig{Server: address})
+	c.Map("10.35.7.1")
+	c.hasProblem("10.35.7.1", codes.NotFound)
+	require.ErrorContains(t, c.Problem("10.35.7.1"), "remote IPAM "+address+": address 10.35.7.1: ")
+	book.fail(ErrNotYet)
+	c.hasProblem("10.35.7.1", codes.Unavailable)
+	book.fail(nil)
+	book.set("consumer1", "10.35.7.1", "10.70.0.4")
+	c.becomes("10.35.7.1", "10.70.0.4")
+}
+
+// The broker away: what is known stays, what is new waits and says why, and is known when the broker is back.
+func TestClientOutlivesTheBroker(t *testing.T) {
+	book := &directory{}
+	book.set("consumer1", "10.35.7.1", "10.70.0.4")
+	book.set("consumer1", "10.35.7.2", "10.70.0.5")
+	address, stop := serve(t, ServerConfig{Directory: book})
+	c := start(t, ClientConfig{Server: address, Refresh: time.Millisecond})
+	c.becomes("10.35.7.1", "10.70.0.4")
+	stop()
+	c.Map("10.35.7.2")
+	c.hasProblem("10.35.7.2", codes.Unavailable)
+	c.becomes("10.35.7.1", "10.70.0.4")
+
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	require.NoError(t, err)
+	serveOn(t, ln, ServerConfig{Directory: book})
+	c.becomes("10.35.7.2", "10.70.0.5")
+	c.becomes("10.35.7.1", "10.70.0.4")
+}
+
+func TestClientFollowsTheServer(t *testing.T) {
+	book := &directory{}
+	book.set("consumer1", "10.35.7.1", "10.70.0.4")
+	address, _ := serve(t, ServerConfig{Directory: book})
+	c := start(t, ClientConfig{Server: address, Refresh: time.Millisecond, PerSecond: 1e4})
+	c.becomes("10.35.7.1", "10.70.0.4")
+	book.set("consumer1", "10.35.7.1", "10.70.0.9")
+	c.becomes("10.35.7.1", "10.70.0.9")
+	book.set("consumer1", "10.35.7.1", "")
+	c.hasProblem("10.35.7.1", codes.NotFound)
+	_, known := c.Map("10.35.7.1")
+	assert.False(t, known)
+}
+
+// An address that was forgotten and is used again is asked for again; an answer that was on its way is not used.
+func TestClientForgets(t *testing.T) {
+	book := &directory{}
+	book.set("consumer1", "10.35.7.1", "10.70.0.4")
+	address, _ := serve(t, ServerConfig{Directory: book})
+	c := start(t, ClientConfig{Server: address})
+	c.becomes("10.35.7.1", "10.70.0.4")
+	for len(c.changed) > 0 {
+		<-c.changed
+	}
+	book.set("consumer1", "10.35.7.1", "10.70.0.5")
+	c.Forget("10.35.7.1")
+	assert.Equal(t, "10.35.7.1", <-c.changed, "a pod that has the address already is to ask again")
+	_, known := c.Map("10.35.7.1")
+	assert.False(t, known)
+	c.becomes("10.35.7.1", "10.70.0.5")
+	c.Forget("10.35.7.9")
+	assert.Empty(t, c.changed, "nothing was known")
+}
+
+func TestClientNeverAsksForNonsense(t *testing.T) {
+	c := NewClient(ClientConfig{Log: testr.New(t), Server: "127.0.0.1:1"})
+	_, known := c.Map("x")
+	assert.False(t, known)
+	require.ErrorContains(t, c.Problem("x"), "not an IP address")
+	assert.Empty(t, c.ledger.open)
+	assert.NoError(t, c.Problem("10.0.0.1"))
+}
+
+// Reconciles, forgets and lookups at once: for the race detector, and for every answer being the right one.
+func TestClientIsSafeForConcurrentUse(t *testing.T) {
+	book := &directory{}
+	addresses := []string{"10.35.7.1", "10.35.7.2", "10.35.7.3", "10.35.7.4", "10.35.7.5"}
+	for i, ip := range addresses {
+		book.set("consumer1", ip, net.IPv4(10, 70, 0, byte(i+1)).String())
+	}
+	address, _ := serve(t, ServerConfig{Directory: book})
+	c := start(t, ClientConfig{Server: address, Capacity: 3, PerSecond: 1e4, Refresh: time.Millisecond})
+	var all sync.WaitGroup
+	for worker := range 4 {
+		all.Go(func() {
+			for i := range 300 {
+				n := (i + worker) % len(addresses)
+				if got, known := c.Map(addresses[n]); known {
+					assert.Equal(t, net.IPv4(10, 70, 0, byte(n+1)).String(), got)
+				}
+				_ = c.Problem(addresses[n])
+				if i%7 == 0 {
+					c.Forget(addresses[n])
+				}
+			}
+		})
+	}
+	all.Wait()
+}

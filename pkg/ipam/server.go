@@ -1,0 +1,136 @@
+package ipam
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/net/netutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam/wire"
+)
+
+const (
+	// callTimeout bounds one call; a Directory reads caches.
+	callTimeout = 5 * time.Second
+	// handshakeTimeout bounds what a caller that never finishes its handshake can hold.
+	handshakeTimeout = 10 * time.Second
+	// shutdownGrace is how long calls in flight may go on once the context has ended.
+	shutdownGrace = 2 * time.Second
+	// maxMessage is ample for a cluster id and an address (bytes).
+	maxMessage = 4 << 10
+	// maxConnections of all callers.
+	maxConnections = 1024
+	// Connections without calls are closed, and every connection once in a while, so that certificates are verified anew.
+	maxIdle, maxAge, maxAgeGrace = 10 * time.Minute, time.Hour, 10 * time.Second
+	// Callers that ping more often are cut off; callers that do not answer a ping are gone.
+	leastPing, pingEvery, pingTimeout = 20 * time.Second, time.Minute, 20 * time.Second
+)
+
+// Directory knows the addresses of pods. All methods take what a caller claims only after it has proved who it is.
+type Directory interface {
+	// External is the address of this cluster's external CIDR that leads to the pod that the consumer knows under
+	// address. The error is ErrUnknown unless the pod was forwarded here by that very consumer, and ErrNotYet while the
+	// pod has no such address yet.
+	External(ctx context.Context, consumer string, address netip.Addr) (netip.Addr, error)
+	// Home is the address under which this cluster sees a pod of the consumer that has address there. The error is
+	// ErrUnknown for an address in none of the consumer's CIDRs, and ErrNotYet while the peering has no network.
+	Home(ctx context.Context, consumer string, address netip.Addr) (netip.Addr, error)
+	// PodCIDRs are those of this cluster's own pods. The error is ErrNotYet while there are none.
+	PodCIDRs(ctx context.Context) ([]netip.Prefix, error)
+}
+
+// ServerConfig is what a Server is told.
+type ServerConfig struct {
+	Log logr.Logger
+	// Address is HOST:PORT or :PORT.
+	Address string
+	// TLS authenticates the callers (see ServerTLS). With nil they are served in plaintext and believed to be whom they
+	// say they are.
+	TLS       *tls.Config
+	Limits    Limits
+	Directory Directory
+	Metrics   *Metrics
+}
+
+// Limits are those of one consumer; of one address, when callers are not authenticated.
+type Limits struct {
+	// PerSecond is how many calls a second are answered, Burst how many at once.
+	PerSecond float64
+	Burst     int
+	// Concurrent is how many calls may be in flight.
+	Concurrent int
+}
+
+// Server is Liqo v0.x's IPAM, as far as consumers ask for it.
+type Server struct{ cfg ServerConfig }
+
+// NewServer returns a server; nothing happens before Run.
+func NewServer(cfg ServerConfig) *Server { return &Server{cfg: cfg} }
+
+// Run serves until ctx ends, and then returns nil.
+func (s *Server) Run(ctx context.Context) error {
+	ln, err := httpserve.Listen(ctx, s.cfg.Address, "--ipam-address")
+	if err != nil {
+		return fmt.Errorf("remote IPAM: %w", err)
+	}
+	if s.cfg.TLS == nil {
+		s.cfg.Log.Info("Warning: callers of the remote IPAM are not authenticated; anybody who reaches it learns the "+
+			"addresses of every consumer's pods", "because", "--ipam-insecure")
+	}
+	s.cfg.Log.Info("Serving the remote IPAM", "address", ln.Addr().String())
+	return s.Serve(ctx, ln)
+}
+
+// Serve is Run on a listener, which it owns.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	server := grpc.NewServer(s.options()...)
+	wire.RegisterIpamServer(server, &service{directory: s.cfg.Directory, trusting: s.cfg.TLS == nil})
+
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(netutil.LimitListener(ln, maxConnections)) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("remote IPAM: serving on %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+	// GracefulStop returns at the latest when Stop has cut everybody off.
+	grace := time.AfterFunc(shutdownGrace, server.Stop)
+	defer grace.Stop()
+	server.GracefulStop()
+	<-served
+	return nil
+}
+
+func (s *Server) options() []grpc.ServerOption {
+	limits := newAllowances(s.cfg.Limits)
+	options := []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(s.observe, bounded, limits.admit),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.MaxHeaderListSize(2 * maxMessage),
+		grpc.MaxConcurrentStreams(uint32(s.cfg.Limits.Concurrent)),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: maxIdle, MaxConnectionAge: maxAge, MaxConnectionAgeGrace: maxAgeGrace, Time: pingEvery, Timeout: pingTimeout,
+		}),
+	}
+	if s.cfg.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(s.cfg.TLS)))
+	}
+	return options
+}
+
+// bounded gives every call a deadline.
+func bounded(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return next(ctx, request)
+}

@@ -1,0 +1,130 @@
+package ipam
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam/wire"
+)
+
+// What a Directory says of an address.
+var (
+	// ErrUnknown says that the consumer has no such address.
+	ErrUnknown = errors.New("not the address of a pod of this consumer")
+	// ErrNotYet says that the answer is not there yet.
+	ErrNotYet = errors.New("not mapped yet")
+)
+
+// service answers the calls.
+type service struct {
+	wire.UnimplementedIpamServer
+	directory Directory
+	// trusting says that callers are whom they say they are.
+	trusting bool
+}
+
+// MapEndpointIP implements wire.IpamServer. It is idempotent: the mapping is Liqo's, and the server keeps none.
+func (s *service) MapEndpointIP(ctx context.Context, request *wire.MapRequest) (*wire.MapResponse, error) {
+	address, err := s.accept(ctx, request.GetClusterID(), request.GetIp())
+	if err != nil {
+		return nil, err
+	}
+	external, err := s.directory.External(ctx, request.GetClusterID(), address)
+	if err != nil {
+		return nil, refusal(ctx, err)
+	}
+	return &wire.MapResponse{Ip: external.String()}, nil
+}
+
+// UnmapEndpointIP implements wire.IpamServer. It changes nothing: a mapping is an IP object of Liqo, which others use as
+// well, and which goes with its pod. So it says nothing about whether the address was known.
+func (s *service) UnmapEndpointIP(ctx context.Context, request *wire.UnmapRequest) (*wire.UnmapResponse, error) {
+	if _, err := s.accept(ctx, request.GetClusterID(), request.GetIp()); err != nil {
+		return nil, err
+	}
+	return &wire.UnmapResponse{}, nil
+}
+
+// GetHomePodIP implements wire.IpamServer.
+func (s *service) GetHomePodIP(ctx context.Context, request *wire.GetHomePodIPRequest) (*wire.GetHomePodIPResponse, error) {
+	address, err := s.accept(ctx, request.GetClusterID(), request.GetIp())
+	if err != nil {
+		return nil, err
+	}
+	home, err := s.directory.Home(ctx, request.GetClusterID(), address)
+	if err != nil {
+		return nil, refusal(ctx, err)
+	}
+	return &wire.GetHomePodIPResponse{HomeIP: home.String()}, nil
+}
+
+// BelongsToPodCIDR implements wire.IpamServer. The request names no cluster: the pod CIDRs are what every peer is told.
+func (s *service) BelongsToPodCIDR(ctx context.Context, request *wire.BelongsRequest) (*wire.BelongsResponse, error) {
+	address, err := parseAddress(request.GetIp())
+	if err != nil {
+		return nil, err
+	}
+	cidrs, err := s.directory.PodCIDRs(ctx)
+	if err != nil {
+		return nil, refusal(ctx, err)
+	}
+	for _, cidr := range cidrs {
+		if cidr.Contains(address) {
+			return &wire.BelongsResponse{Belongs: true}, nil
+		}
+	}
+	return &wire.BelongsResponse{}, nil
+}
+
+// accept says that the caller is the cluster of the request, and which address it asks about.
+func (s *service) accept(ctx context.Context, cluster, address string) (netip.Addr, error) {
+	if len(validation.IsDNS1123Label(cluster)) > 0 { // So does Liqo: apis/core/v1beta1.ClusterID.
+		return netip.Addr{}, status.Error(codes.InvalidArgument, "clusterID is not the id of a cluster")
+	}
+	if !s.trusting {
+		who, err := consumerOf(ctx)
+		if err != nil {
+			return netip.Addr{}, err
+		}
+		if who != cluster {
+			return netip.Addr{}, status.Error(codes.PermissionDenied, "the client certificate was not issued to the cluster of the request")
+		}
+	}
+	return parseAddress(address)
+}
+
+func parseAddress(text string) (netip.Addr, error) {
+	address, err := netip.ParseAddr(text)
+	if err != nil || address.Zone() != "" {
+		return netip.Addr{}, status.Error(codes.InvalidArgument, "ip is not an IP address")
+	}
+	return address.Unmap(), nil
+}
+
+// refusal is what a caller is told: nothing about why a Directory could not be read.
+func refusal(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, ErrUnknown):
+		return status.Error(codes.NotFound, ErrUnknown.Error())
+	case errors.Is(err, ErrNotYet):
+		return status.Error(codes.Unavailable, ErrNotYet.Error()+", try again")
+	case ctx.Err() != nil:
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return &hidden{cause: err}
+}
+
+// hidden is an error whose cause is logged and not told.
+type hidden struct{ cause error }
+
+func (h *hidden) Error() string { return h.cause.Error() }
+
+func (h *hidden) Unwrap() error { return h.cause }
+
+// GRPCStatus is what status.FromError sees.
+func (h *hidden) GRPCStatus() *status.Status { return status.New(codes.Internal, "internal error") }
