@@ -32,13 +32,15 @@ const (
 	clientCAKey       = "client-ca-file"
 )
 
-// clientCA is the CA of the client certificates, followed when it is rotated.
-type clientCA interface {
+// ClientCA is the CA of the client certificates, followed when it is rotated.
+type ClientCA interface {
 	dynamiccertificates.CAContentProvider
 	dynamiccertificates.ControllerRunner
 }
 
-func newClientCA(file string, local kubernetes.Interface) (clientCA, error) {
+// NewClientCA is the CA in file, or with "", the one that the API server publishes in the ConfigMap
+// kube-system/extension-apiserver-authentication. It is followed while its Run runs.
+func NewClientCA(file string, local kubernetes.Interface) (ClientCA, error) {
 	if file == "" {
 		return dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca",
 			clientCANamespace, clientCAConfigMap, clientCAKey, local)

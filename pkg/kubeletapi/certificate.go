@@ -38,21 +38,24 @@ const (
 	selfSignedMargin   = 24 * time.Hour
 )
 
-// servingCertificate is the certificate of the server, renewed in time.
-type servingCertificate interface {
-	get(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// run renews the certificate until ctx ends.
-	run(ctx context.Context) error
+// ServingCertificate is the certificate of a server, renewed in time.
+type ServingCertificate interface {
+	// Get is tls.Config's GetCertificate. It fails until the cluster has signed the certificate.
+	Get(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Run renews the certificate until ctx ends, and then returns nil.
+	Run(ctx context.Context) error
 }
 
-func newServingCertificate(cfg Config) (servingCertificate, error) {
+// NewServingCertificate is the certificate of the kubelet API, for whoever serves something else with it as well. It
+// uses CertificateType, CertDir, NodeName, NodeIP, DNSNames, ApproveCertificate and Local.
+func NewServingCertificate(cfg Config) (ServingCertificate, error) {
 	ip := net.ParseIP(cfg.NodeIP)
 	if ip == nil {
 		return nil, fmt.Errorf("node IP %q is not an IP address", cfg.NodeIP)
 	}
 	switch cfg.CertificateType {
 	case CertificateSelfSigned:
-		return &selfSigned{template: template(cfg.NodeName, "liqo.io", ip)}, nil
+		return &selfSigned{template: template(cfg, "liqo.io", ip)}, nil
 	case CertificateAWS:
 		return newSigned(cfg, awsSigner, ip)
 	default:
@@ -60,10 +63,11 @@ func newServingCertificate(cfg Config) (servingCertificate, error) {
 	}
 }
 
-func template(node, organization string, ip net.IP) *x509.CertificateRequest {
+func template(cfg Config, organization string, ip net.IP) *x509.CertificateRequest {
 	return &x509.CertificateRequest{
-		Subject:     pkix.Name{CommonName: "system:node:" + node, Organization: []string{organization}},
+		Subject:     pkix.Name{CommonName: "system:node:" + cfg.NodeName, Organization: []string{organization}},
 		IPAddresses: []net.IP{ip},
+		DNSNames:    cfg.DNSNames,
 	}
 }
 
@@ -75,7 +79,7 @@ func newSigned(cfg Config, signer string, ip net.IP) (*signed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--cert-dir: %w", err)
 	}
-	request := template(cfg.NodeName, "system:nodes", ip)
+	request := template(cfg, "system:nodes", ip)
 	local := cfg.Local
 	if cfg.ApproveCertificate {
 		local = approving{local}
@@ -98,14 +102,14 @@ func newSigned(cfg Config, signer string, ip net.IP) (*signed, error) {
 	return &signed{manager: manager}, nil
 }
 
-func (s *signed) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (s *signed) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if current := s.manager.Current(); current != nil {
 		return current, nil
 	}
 	return nil, errors.New("the serving certificate has not been signed yet")
 }
 
-func (s *signed) run(ctx context.Context) error {
+func (s *signed) Run(ctx context.Context) error {
 	s.manager.Start()
 	<-ctx.Done()
 	s.manager.Stop()
@@ -121,12 +125,12 @@ type selfSigned struct {
 	expires time.Time        // Guarded by mu.
 }
 
-func (*selfSigned) run(ctx context.Context) error {
+func (*selfSigned) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
 
-func (s *selfSigned) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (s *selfSigned) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -154,6 +158,7 @@ func selfSign(request *x509.CertificateRequest, from, until time.Time) (*tls.Cer
 	leaf := &x509.Certificate{
 		Subject:      request.Subject,
 		IPAddresses:  request.IPAddresses,
+		DNSNames:     request.DNSNames,
 		SerialNumber: serial,
 		NotBefore:    from,
 		NotAfter:     until,

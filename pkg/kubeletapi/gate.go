@@ -22,13 +22,13 @@ type gate struct {
 	remedy string
 	local  kubernetes.Interface
 
-	ca            clientCA
+	ca            ClientCA
 	authenticator authenticator.Request
 	authorizer    authorizer
 }
 
 func newGate(cfg Config) (*gate, error) {
-	ca, err := newClientCA(cfg.ClientCAFile, cfg.Local)
+	ca, err := NewClientCA(cfg.ClientCAFile, cfg.Local)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,11 @@ type Config struct {
 	// CertDir is where the certificates of the types kubelet and aws are kept over a restart of the container.
 	CertDir string
 
+	// DNSNames are the names in the serving certificate.
+	DNSNames []string
+	// Certificate is used instead of one of its own unless nil; whoever made it runs it.
+	Certificate ServingCertificate
+
 	// ApproveCertificate has this process approve its own requests for a certificate, which nobody else does unless it
 	// runs in a tenant namespace of Liqo.
 	ApproveCertificate bool
@@ -51,9 +56,12 @@ type Config struct {
 
 // Run serves the API until ctx ends, and then returns nil.
 func Run(ctx context.Context, cfg Config) error {
-	certificates, err := newServingCertificate(cfg)
-	if err != nil {
-		return fmt.Errorf("kubelet API: %w", err)
+	own := cfg.Certificate == nil
+	if own {
+		var err error
+		if cfg.Certificate, err = NewServingCertificate(cfg); err != nil {
+			return fmt.Errorf("kubelet API: %w", err)
+		}
 	}
 	gate, err := newGate(cfg)
 	if err != nil {
@@ -70,13 +78,15 @@ func Run(ctx context.Context, cfg Config) error {
 		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(cfg.Log), slog.LevelInfo),
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
-			GetCertificate: certificates.get,
+			GetCertificate: cfg.Certificate.Get,
 			// The certificate is verified by the gate: a caller without one may still have a token.
 			ClientAuth: tls.RequestClientCert,
 		},
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return certificates.run(ctx) })
+	if own {
+		group.Go(func() error { return cfg.Certificate.Run(ctx) })
+	}
 	group.Go(func() error { return gate.run(ctx) })
 	group.Go(func() error {
 		cfg.Log.Info("Serving the kubelet API", "address", ln.Addr().String())
