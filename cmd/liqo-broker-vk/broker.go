@@ -41,6 +41,8 @@ type brokerOptions struct {
 	clientCAFile             string
 	kubeletAuthorizationMode string
 
+	ipam ipamOptions
+
 	leaseDuration, renewDeadline, retryPeriod time.Duration
 	nodeLeaseDuration                         time.Duration
 
@@ -62,6 +64,7 @@ func newBrokerOptions() *brokerOptions {
 		namespaceMapping: string(offloadingv1beta1.DefaultNameMappingStrategyType), offers: newOfferOptions(),
 		certificateType: string(kubeletapi.CertificateKubelet), certDir: "/tmp/certs",
 		kubeletAuthorizationMode: string(kubeletapi.AuthorizationWebhook),
+		ipam:                     newIPAMOptions(),
 		leaseDuration:            15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second,
 		nodeLeaseDuration: 40 * time.Second,
 		times: broker.Times{
@@ -116,9 +119,10 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 		"Who signs the certificate of the kubelet API: kubelet (the cluster), aws or self-signed")
 	f.StringVar(&o.certDir, "cert-dir", o.certDir, "The directory where a signed certificate is kept")
 	f.StringVar(&o.clientCAFile, "client-ca-file", o.clientCAFile,
-		"The CA of the client certificates accepted by the kubelet API; by default the one that the API server publishes")
+		"The CA of the client certificates accepted by the kubelet API and the remote IPAM; by default the one that the API server publishes")
 	f.StringVar(&o.kubeletAuthorizationMode, "kubelet-authorization-mode", o.kubeletAuthorizationMode,
 		"Who authorises the callers of the kubelet API: Webhook or AlwaysAllow")
+	o.ipam.install(f)
 
 	f.DurationVar(&o.leaseDuration, "leader-election-lease-duration", o.leaseDuration, "After what time without renewal another replica may lead")
 	f.DurationVar(&o.renewDeadline, "leader-election-renew-deadline", o.renewDeadline, "How long the leader tries to renew its lease")
@@ -184,6 +188,7 @@ func (o *brokerOptions) validate() error {
 	f.oneOf("--kubelet-authorization-mode", o.kubeletAuthorizationMode,
 		string(kubeletapi.AuthorizationWebhook), string(kubeletapi.AuthorizationAlwaysAllow))
 	o.offers.validate(&f)
+	o.ipam.validate(&f, o.aggregator && o.certificateType == string(kubeletapi.CertificateSelfSigned))
 	o.validateTimes(&f)
 	o.validateLimits(&f)
 	if o.metricsAddress != "0" {
@@ -287,6 +292,7 @@ func runBroker(ctx context.Context, o *brokerOptions, flags *pflag.FlagSet, logs
 	}
 	if o.aggregator {
 		cfg.Offers = o.offers.config()
+		cfg.IPAM = o.ipam.config()
 	}
 	if o.metricsAddress != "0" {
 		cfg.MetricsAddress = o.metricsAddress

@@ -42,26 +42,35 @@ func TestBrokerOptionsAreValidated(t *testing.T) {
 		"--listen-port":                                          func(o *brokerOptions) { o.listenPort = 0 },
 		"--certificate-type":                                     func(o *brokerOptions) { o.certificateType = "paper" },
 		"--kubelet-authorization-mode":                           func(o *brokerOptions) { o.kubeletAuthorizationMode = "Maybe" },
-		"--probe-interval":                                       func(o *brokerOptions) { o.times.ProbeInterval = 0 },
-		"--probe-timeout":                                        func(o *brokerOptions) { o.times.ProbeTimeout = -time.Second },
-		"--failover-after":                                       func(o *brokerOptions) { o.times.FailoverAfter = 0 },
-		"--suspicion-window":                                     func(o *brokerOptions) { o.times.SuspicionWindow = 0 },
-		"--pending-timeout":                                      func(o *brokerOptions) { o.times.PendingTimeout = -1 },
-		"--refusal-memory":                                       func(o *brokerOptions) { o.times.RefusalMemory = 0 },
-		"--status-interval":                                      func(o *brokerOptions) { o.times.StatusInterval = 0 },
-		"--request-timeout":                                      func(o *brokerOptions) { o.times.RequestTimeout = 0 },
-		"--leader-election-retry-period":                         func(o *brokerOptions) { o.retryPeriod = 0 },
-		"--leader-election-lease-duration":                       func(o *brokerOptions) { o.leaseDuration = o.renewDeadline },
-		"--node-lease-duration":                                  func(o *brokerOptions) { o.nodeLeaseDuration = 0 },
-		"--moves-per-second":                                     func(o *brokerOptions) { o.movesPerSecond = 0 },
-		"--moves-burst":                                          func(o *brokerOptions) { o.movesBurst = 0 },
-		"--workers":                                              func(o *brokerOptions) { o.workers = -1 },
-		"--client-qps":                                           func(o *brokerOptions) { o.qps = 0 },
-		"--client-max-burst":                                     func(o *brokerOptions) { o.burst = 0 },
-		"--metrics-address":                                      func(o *brokerOptions) { o.metricsAddress = "8080" },
-		"--health-probe-address":                                 func(o *brokerOptions) { o.healthProbeAddress = "8081" },
-		"--log-level":                                            func(o *brokerOptions) { o.logLevel = "loud" },
-		"--log-format":                                           func(o *brokerOptions) { o.logFormat = "xml" },
+		"--ipam-address":                                         func(o *brokerOptions) { o.ipam.address = "6000" },
+		"--ipam-tls-cert-file and --ipam-tls-private-key-file": func(o *brokerOptions) { o.ipam.keyFile = "key.pem" },
+		"--ipam-insecure": func(o *brokerOptions) {
+			o.ipam.insecure, o.ipam.certFile, o.ipam.keyFile = true, "cert.pem", "key.pem"
+		},
+		"--ipam-tls-cert-file is empty":    func(o *brokerOptions) { o.aggregator, o.certificateType = true, "self-signed" },
+		"--ipam-qps":                       func(o *brokerOptions) { o.ipam.limits.PerSecond = 0 },
+		"--ipam-burst":                     func(o *brokerOptions) { o.ipam.limits.Burst = -1 },
+		"--ipam-max-concurrent":            func(o *brokerOptions) { o.ipam.limits.Concurrent = 0 },
+		"--probe-interval":                 func(o *brokerOptions) { o.times.ProbeInterval = 0 },
+		"--probe-timeout":                  func(o *brokerOptions) { o.times.ProbeTimeout = -time.Second },
+		"--failover-after":                 func(o *brokerOptions) { o.times.FailoverAfter = 0 },
+		"--suspicion-window":               func(o *brokerOptions) { o.times.SuspicionWindow = 0 },
+		"--pending-timeout":                func(o *brokerOptions) { o.times.PendingTimeout = -1 },
+		"--refusal-memory":                 func(o *brokerOptions) { o.times.RefusalMemory = 0 },
+		"--status-interval":                func(o *brokerOptions) { o.times.StatusInterval = 0 },
+		"--request-timeout":                func(o *brokerOptions) { o.times.RequestTimeout = 0 },
+		"--leader-election-retry-period":   func(o *brokerOptions) { o.retryPeriod = 0 },
+		"--leader-election-lease-duration": func(o *brokerOptions) { o.leaseDuration = o.renewDeadline },
+		"--node-lease-duration":            func(o *brokerOptions) { o.nodeLeaseDuration = 0 },
+		"--moves-per-second":               func(o *brokerOptions) { o.movesPerSecond = 0 },
+		"--moves-burst":                    func(o *brokerOptions) { o.movesBurst = 0 },
+		"--workers":                        func(o *brokerOptions) { o.workers = -1 },
+		"--client-qps":                     func(o *brokerOptions) { o.qps = 0 },
+		"--client-max-burst":               func(o *brokerOptions) { o.burst = 0 },
+		"--metrics-address":                func(o *brokerOptions) { o.metricsAddress = "8080" },
+		"--health-probe-address":           func(o *brokerOptions) { o.healthProbeAddress = "8081" },
+		"--log-level":                      func(o *brokerOptions) { o.logLevel = "loud" },
+		"--log-format":                     func(o *brokerOptions) { o.logFormat = "xml" },
 	} {
 		t.Run(flag, func(t *testing.T) {
 			o := validBroker()
@@ -69,6 +78,24 @@ func TestBrokerOptionsAreValidated(t *testing.T) {
 			require.ErrorContains(t, o.validate(), flag)
 		})
 	}
+}
+
+// The certificate of the kubelet API matters to consumers only where the remote IPAM is served with it.
+func TestASelfSignedCertificateIsGoodWithoutTheRemoteIPAM(t *testing.T) {
+	for name, change := range map[string]func(*brokerOptions){
+		"no aggregator": func(*brokerOptions) {},
+		"disabled":      func(o *brokerOptions) { o.aggregator, o.ipam.address = true, "0" },
+		"plaintext":     func(o *brokerOptions) { o.aggregator, o.ipam.insecure = true, true },
+		"another":       func(o *brokerOptions) { o.aggregator, o.ipam.certFile, o.ipam.keyFile = true, "cert.pem", "key.pem" },
+	} {
+		o := validBroker()
+		o.certificateType = "self-signed"
+		change(o)
+		var f faults
+		o.ipam.validate(&f, o.aggregator)
+		require.Empty(t, f, name)
+	}
+	require.Nil(t, (&ipamOptions{address: "0"}).config())
 }
 
 func TestAllFaultsOfTheBrokerAreReportedTogether(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 )
 
 // Broker is the leader at work.
@@ -32,6 +33,7 @@ type Broker struct {
 	prober      *prober
 	node        *brokerNode
 	metrics     *metrics
+	ipamMetrics *ipam.Metrics
 	policies    *policies
 
 	podQueue, providerQueue queue

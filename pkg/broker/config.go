@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
 	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
@@ -34,8 +35,10 @@ type Config struct {
 	Offers *offer.Config
 
 	Kubelet KubeletConfig
-	Lease   LeaseConfig
-	Times   Times
+	// IPAM is what the remote IPAM is told; nil is none.
+	IPAM  *IPAMConfig
+	Lease LeaseConfig
+	Times Times
 
 	// MovesPerSecond and MovesBurst limit how fast pods are moved away from where they are.
 	MovesPerSecond float64
@@ -57,6 +60,17 @@ type KubeletConfig struct {
 	CertDir           string
 	ClientCAFile      string
 	AuthorizationMode kubeletapi.AuthorizationMode
+}
+
+// IPAMConfig is what the remote IPAM is told.
+type IPAMConfig struct {
+	// Address is HOST:PORT or :PORT.
+	Address string
+	// CertFile and KeyFile are the serving certificate, followed when they change; "" is that of the kubelet API.
+	CertFile, KeyFile string
+	// Insecure serves plaintext, and believes callers to be whom they say they are, as Liqo v0.x does.
+	Insecure bool
+	Limits   ipam.Limits
 }
 
 // LeaseConfig is the timing of the election and of the Node's lease.

@@ -35,6 +35,7 @@ import (
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
@@ -44,6 +45,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
 	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
@@ -70,6 +72,9 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
+	if err := b.indexAddresses(ctx, mgr); err != nil {
+		return err
+	}
 	if err := b.setUp(mgr); err != nil {
 		return err
 	}
@@ -109,7 +114,7 @@ func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, offloadingv1beta1.AddToScheme, liqov1beta1.AddToScheme,
-		authv1beta1.AddToScheme, ipamv1alpha1.AddToScheme,
+		authv1beta1.AddToScheme, ipamv1alpha1.AddToScheme, networkingv1beta1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -170,6 +175,7 @@ func newBroker(ctx context.Context, cfg Config, mgr manager.Manager) (*Broker, e
 		core:        newCore(),
 		connections: newConnections(kube, identities, cfg.Times.RequestTimeout),
 		metrics:     newMetrics(),
+		ipamMetrics: ipam.NewMetrics(),
 		policies: &policies{client: mgr.GetClient(), programs: criteria.NewCache(programs), defaults: rules{
 			failover: v1alpha1.FailoverMove, failoverAfter: cfg.Times.FailoverAfter, pendingTimeout: cfg.Times.PendingTimeout,
 		}},
@@ -220,6 +226,30 @@ func (b *Broker) setUpForConsumers(mgr manager.Manager, registry prometheus.Regi
 
 // lead runs what is not a controller, until ctx ends.
 func (b *Broker) lead(ctx context.Context) error {
+	pods := podAPI{broker: b}
+	kubelet := kubeletapi.Config{
+		Log:             b.log.WithName("kubelet-api"),
+		NodeName:        b.cfg.NodeName,
+		NodeIP:          b.cfg.NodeIP,
+		TenantNamespace: b.cfg.Namespace,
+		Port:            b.cfg.Kubelet.Port,
+		CertificateType: b.cfg.Kubelet.CertificateType,
+		CertDir:         b.cfg.Kubelet.CertDir,
+
+		ApproveCertificate: true,
+		ClientCAFile:       b.cfg.Kubelet.ClientCAFile,
+		AuthorizationMode:  b.cfg.Kubelet.AuthorizationMode,
+		Local:              b.node.kube,
+		Pods:               pods,
+		Scrape:             pods.scrape,
+	}
+	if b.cfg.IPAM != nil {
+		kubelet.DNSNames = []string{ipam.ServiceName}
+	}
+	var err error
+	if kubelet.Certificate, err = kubeletapi.NewServingCertificate(kubelet); err != nil {
+		return fmt.Errorf("serving certificate: %w", err)
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.node.run(ctx) })
 	group.Go(func() error { return b.wakeUp(ctx) })
@@ -228,25 +258,9 @@ func (b *Broker) lead(ctx context.Context) error {
 		b.prober.stopAll()
 		return nil
 	})
-	group.Go(func() error {
-		pods := podAPI{broker: b}
-		return kubeletapi.Run(ctx, kubeletapi.Config{
-			Log:             b.log.WithName("kubelet-api"),
-			NodeName:        b.cfg.NodeName,
-			NodeIP:          b.cfg.NodeIP,
-			TenantNamespace: b.cfg.Namespace,
-			Port:            b.cfg.Kubelet.Port,
-			CertificateType: b.cfg.Kubelet.CertificateType,
-			CertDir:         b.cfg.Kubelet.CertDir,
-
-			ApproveCertificate: true,
-			ClientCAFile:       b.cfg.Kubelet.ClientCAFile,
-			AuthorizationMode:  b.cfg.Kubelet.AuthorizationMode,
-			Local:              b.node.kube,
-			Pods:               pods,
-			Scrape:             pods.scrape,
-		})
-	})
+	group.Go(func() error { return kubelet.Certificate.Run(ctx) })
+	group.Go(func() error { return kubeletapi.Run(ctx, kubelet) })
+	group.Go(func() error { return b.serveIPAM(ctx, kubelet.Certificate) })
 	return group.Wait()
 }
 
@@ -315,6 +329,9 @@ func (b *Broker) policyController(mgr manager.Manager) error {
 // serveMetrics serves the broker's metrics, with those of controller-runtime (queues, requests).
 func (b *Broker) serveMetrics(ctx context.Context, registry *prometheus.Registry) error {
 	if err := b.metrics.register(registry, b.core.counts, b.podQueue.len); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	if err := b.ipamMetrics.Register(registry); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	if err := registry.Register(collectors.NewBuildInfoCollector()); err != nil {
