@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 TEST := cd test &&
+INTEROP := cd test/interop &&
 # Extra arguments of the end-to-end suites, for example E2E='-run TestParityOurs'.
 E2E ?=
 
@@ -16,8 +17,8 @@ build: ## Build bin/liqo-broker-vk, and bin/sandbox for people
 	CGO_ENABLED=0 go build -o bin/ ./cmd/liqo-broker-vk
 	$(TEST) go build -o ../bin/ ./sandbox/cmd/sandbox
 
-generate: ## Write what is generated from api/: deepcopy functions and CRDs
-	go generate ./api/...
+generate: ## Write what is generated: from api/ deepcopy functions and CRDs, the protocol of the remote IPAM
+	go generate ./api/... ./pkg/ipam/wire/...
 
 image: ## Build the container image (needs a container engine; IMAGE=name:tag)
 	docker build -t $${IMAGE:-liqo-broker-vk:dev} .
@@ -29,13 +30,16 @@ test: ## Formatting, vet, unit tests with -race, end-to-end suites on real clust
 fmt-check: ## Fail when a file is not gofmt's
 	@files=$$(git ls-files '*.go' | xargs gofmt -l); if [ -n "$$files" ]; then echo "not formatted by gofmt:"; echo "$$files"; exit 1; fi
 
-vet: ## go vet of both modules
+vet: ## go vet of all modules
 	go vet ./...
 	$(TEST) go vet ./...
+	$(INTEROP) go vet ./...
+	cd tools && go vet ./...
 
 unit: ## Unit tests with -race
 	$(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- -race ./...
 	$(TEST) $(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- -race ./sandbox/...
+	$(INTEROP) $(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- -race ./...
 
 e2e: ## The end-to-end suites alone (E2E='-run Name' to choose)
 	$(TEST) $(TOOL) gotestsum --format=testname -- -count=1 -timeout=60m ./e2e/... $(E2E)
@@ -43,6 +47,8 @@ e2e: ## The end-to-end suites alone (E2E='-run Name' to choose)
 lint: ## golangci-lint, at the version pinned in tools/go.mod
 	$(TOOL) golangci-lint run ./...
 	$(TEST) $(TOOL) golangci-lint run --config ../.golangci.yml ./...
+	$(INTEROP) $(TOOL) golangci-lint run --config ../../.golangci.yml ./...
+	cd tools && go tool golangci-lint run --config ../.golangci.yml ./...
 
 demo: ## Show a federation at work; stays up until Ctrl-C (ONCE=1 ends by itself)
 	$(TEST) go run ./demo --once=$(if $(ONCE),true,false)
