@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 )
 
@@ -26,6 +27,10 @@ type options struct {
 	announceRoot    bool
 	opaqueAddresses bool
 	directTraffic   bool
+
+	remoteIPAM                         string
+	remoteIPAMCA, remoteIPAMServerName string
+	remoteIPAMInsecure                 bool
 
 	logLevel  string
 	logFormat string
@@ -79,6 +84,15 @@ func (o *options) install(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.directTraffic, "direct-traffic", o.directTraffic,
 		"Reach a pod that the remote cluster has forwarded by this cluster's own network with the cluster where it runs, if "+
 			"there is one")
+	flags.StringVar(&o.remoteIPAM, "remote-ipam", o.remoteIPAM,
+		"server=HOST[:PORT]: ask the broker there (port 6000 by default) under which address a pod that it has forwarded is "+
+			"reached through its cluster")
+	flags.StringVar(&o.remoteIPAMCA, "remote-ipam-ca", o.remoteIPAMCA,
+		"A file with the CA of the remote IPAM's certificate; by default the CA of the remote cluster")
+	flags.StringVar(&o.remoteIPAMServerName, "remote-ipam-server-name", o.remoteIPAMServerName,
+		"The name that the remote IPAM's certificate is valid for; by default "+ipam.ServiceName)
+	flags.BoolVar(&o.remoteIPAMInsecure, "remote-ipam-insecure", o.remoteIPAMInsecure,
+		"Speak plaintext with the remote IPAM, as Liqo v0.x's does")
 	flags.StringVar(&o.logLevel, "log-level", o.logLevel,
 		"The least severe log lines shown: debug, info, warn or error; debug raises --klog.v to 4 unless that is set")
 	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "The format of the logs: json or console")

@@ -14,6 +14,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 )
 
@@ -56,6 +57,7 @@ func (o *options) validate() error {
 	var f faults
 	o.validateIdentity(&f)
 	o.validateBrokerNode(&f)
+	o.validateAddresses(&f)
 	o.validateReflection(&f)
 	o.validateTimes(&f)
 	o.validateServers(&f)
@@ -100,6 +102,34 @@ func (o *options) validateBrokerNode(f *faults) {
 	if problems := validation.IsValidLabelValue(o.virtualNode); len(problems) > 0 {
 		f.add("environment variable VIRTUALNODE_NAME="+o.virtualNode,
 			"use a VirtualNode whose name can be the value of a label: "+strings.Join(problems, ", "))
+	}
+}
+
+func (o *options) validateAddresses(f *faults) {
+	if o.opaqueAddresses && o.brokerNode == "" {
+		f.add("--opaque-addresses=true", "give it to the virtual kubelets of a broker's node, with --broker-node")
+	}
+	if o.remoteIPAM == "" {
+		for _, other := range []struct {
+			flag string
+			set  bool
+		}{
+			{"--remote-ipam-ca=" + o.remoteIPAMCA, o.remoteIPAMCA != ""},
+			{"--remote-ipam-server-name=" + o.remoteIPAMServerName, o.remoteIPAMServerName != ""},
+			{"--remote-ipam-insecure=true", o.remoteIPAMInsecure},
+		} {
+			if other.set {
+				f.add(other.flag, "give --remote-ipam, too")
+			}
+		}
+		return
+	}
+	if _, err := ipam.ParseRemote(o.remoteIPAM); err != nil {
+		flag, remedy, _ := strings.Cut(err.Error(), ": ")
+		f.add(flag, remedy)
+	}
+	if o.remoteIPAMInsecure && (o.remoteIPAMCA != "" || o.remoteIPAMServerName != "") {
+		f.add("--remote-ipam-insecure=true", "leave out --remote-ipam-ca and --remote-ipam-server-name: nothing is checked")
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider"
 )
@@ -75,7 +76,7 @@ func (o *options) providerConfig() provider.Config {
 			ExtraAnnotations: s.NodeExtraAnnotations.StringMap,
 		},
 		Reflection: o.reflectionConfig(),
-		Addresses:  provider.AddressConfig{Direct: o.directTraffic, Announce: o.announceRoot, Opaque: o.opaqueAddresses},
+		Addresses:  o.addressConfig(),
 		Lease: provider.LeaseConfig{
 			ReflectionEnabled: s.VirtualKubeletLeaseEnabled,
 			Duration:          s.VirtualKubeletLeaseLeaseDuration,
@@ -98,6 +99,16 @@ func (o *options) providerConfig() provider.Config {
 	}
 	if s.EnableMetrics {
 		cfg.MetricsAddress = s.MetricsAddress
+	}
+	return cfg
+}
+
+func (o *options) addressConfig() provider.AddressConfig {
+	cfg := provider.AddressConfig{Direct: o.directTraffic, Announce: o.announceRoot, Opaque: o.opaqueAddresses}
+	if server, err := ipam.ParseRemote(o.remoteIPAM); err == nil { // It is validated.
+		cfg.RemoteIPAM = &provider.RemoteIPAMConfig{
+			Server: server, Insecure: o.remoteIPAMInsecure, CAFile: o.remoteIPAMCA, ServerName: o.remoteIPAMServerName,
+		}
 	}
 	return cfg
 }

@@ -1,6 +1,8 @@
 package provider
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -16,11 +18,37 @@ import (
 type AddressConfig struct {
 	// Direct prefers the network of this cluster with the one where a pod runs.
 	Direct bool
+	// RemoteIPAM is asked for pods that are not reached directly; nil if there is none.
+	RemoteIPAM *RemoteIPAMConfig
 	// Announce has the pods of a broker's node say where they run. Without it, consumers do not learn it.
 	Announce bool
 	// Opaque shows the pods of a broker's node under their addresses in this cluster's external range, so that consumers
 	// without any of our settings reach them.
 	Opaque bool
+}
+
+// RemoteIPAMConfig says where to ask how the pods that the remote cluster has forwarded are reached through it.
+type RemoteIPAMConfig struct {
+	// Server is HOST:PORT.
+	Server string
+	// Insecure speaks plaintext, as Liqo v0.x does.
+	Insecure bool
+	// CAFile and ServerName are what the server's certificate is checked against; see ipam.ClientTLS for the defaults.
+	CAFile, ServerName string
+}
+
+// remoteIPAM is what is asked of an ipam.Client.
+type remoteIPAM interface {
+	Map(ip string) (address string, known bool)
+	Problem(ip string) error
+	Forget(ip string)
+}
+
+// Ways are what is known of the ways to remote pods.
+type Ways struct {
+	Networks networks
+	// Remote is nil unless a remote IPAM is asked.
+	Remote remoteIPAM
 }
 
 // networks are the networks of remote clusters, as netconfig.Watcher knows them.
@@ -31,16 +59,16 @@ type networks interface {
 
 // addresses resolves the addresses of remote pods.
 type addresses struct {
-	networks networks
-	direct   bool
+	Ways
+	direct bool
 	// origin is the id of the remote cluster if it is the last one for its pods, and that may be known; else "".
 	origin string
 	// opaque has pods shown under external addresses.
 	opaque bool
 }
 
-func newAddresses(cfg *Config, networks networks) *addresses {
-	a := &addresses{networks: networks, direct: cfg.Addresses.Direct}
+func newAddresses(cfg *Config, ways Ways) *addresses {
+	a := &addresses{Ways: ways, direct: cfg.Addresses.Direct}
 	if cfg.BrokerNode != "" && cfg.Addresses.Announce {
 		a.origin = string(cfg.ForeignCluster)
 	}
@@ -51,12 +79,29 @@ func newAddresses(cfg *Config, networks networks) *addresses {
 // resolve returns the address under which this cluster reaches a remote pod that has one; the error is one of
 // ipam.Ways.Resolve.
 func (a *addresses) resolve(remote *corev1.Pod) (string, error) {
-	ways := ipam.Ways{Next: a.networks.View()}
+	ways := ipam.Ways{Next: a.Networks.View()}
 	if a.direct {
-		ways.Direct = a.networks.Of
+		ways.Direct = a.Networks.Of
+	}
+	if a.Remote != nil {
+		ways.Through = a.through
 	}
 	return ways.Resolve(remote.Status.PodIP, ipam.RootOf(remote.Annotations))
 }
+
+// through is ipam.Ways.Through.
+func (a *addresses) through(ip string) (string, error) {
+	if address, known := a.Remote.Map(ip); known {
+		return address, nil
+	}
+	if problem := a.Remote.Problem(ip); problem != nil {
+		return "", fmt.Errorf("%w: %w", ipam.ErrPending, problem)
+	}
+	return "", ipam.ErrPending
+}
+
+// follow says whether the addresses of pods change here while they live, so that what Liqo mapped has to follow.
+func (a *addresses) follow() bool { return a.direct || a.Remote != nil }
 
 // standsFor returns the annotations of a local pod that say what its address stands for: where the remote pod really
 // runs. Nil if that has no address, or says nothing of it.
@@ -72,6 +117,9 @@ func (a *addresses) standsFor(remote *corev1.Pod) map[string]string {
 	if root != (ipam.Root{}) {
 		out[v1alpha1.RootIPAnnotation], out[v1alpha1.RootClusterAnnotation] = root.IP, root.Cluster
 	}
+	if a.Remote != nil {
+		out[v1alpha1.RemoteIPAnnotation] = remote.Status.PodIP
+	}
 	if inner, err := a.resolve(remote); err == nil && a.isOpaque() {
 		out[v1alpha1.InnerIPAnnotation] = inner
 	}
@@ -80,7 +128,7 @@ func (a *addresses) standsFor(remote *corev1.Pod) map[string]string {
 
 // isOpaque says whether pods are shown under external addresses. Without Liqo's network there are none.
 func (a *addresses) isOpaque() bool {
-	return a.opaque && a.networks.View().Module != netconfig.Disabled
+	return a.opaque && a.Networks.View().Module != netconfig.Disabled
 }
 
 // external returns the address of this cluster's external range that leads to one which the cluster itself uses; the

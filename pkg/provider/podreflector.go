@@ -151,8 +151,9 @@ func (pr *podReflector) rooted(opts *options.NamespacedOpts, remote corev1inform
 		pods:                opts.LocalClient.CoreV1().Pods(opts.LocalNamespace),
 		events:              opts.EventBroadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "liqo-broker-vk"}),
 		said:                map[string]string{},
+		remoteIPs:           map[string]string{},
 	}
-	if !pr.addresses.direct {
+	if !pr.addresses.follow() {
 		return root
 	}
 	return &mappedReflector{
@@ -167,7 +168,7 @@ func (pr *podReflector) rooted(opts *options.NamespacedOpts, remote corev1inform
 
 // watchIPs has pods looked at when an IP of theirs changes, and returns the IPs of the namespace; nil if nobody asks.
 func (pr *podReflector) watchIPs(opts *options.NamespacedOpts) ipamlisters.IPNamespaceLister {
-	if !pr.addresses.direct && !pr.addresses.opaque {
+	if !pr.addresses.follow() && !pr.addresses.opaque {
 		return nil
 	}
 	ips := opts.LocalLiqoFactory.Ipam().V1alpha1().IPs()
@@ -221,7 +222,10 @@ func allSynced(informers ...cache.SharedIndexInformer) func() bool {
 }
 
 // refresh enqueues every pod that is reflected.
-func (pr *podReflector) refresh() {
+func (pr *podReflector) refresh() { pr.refreshIf(func(*corev1.Pod) bool { return true }) }
+
+// refreshIf enqueues the pods whose remote pods are to be looked at again.
+func (pr *podReflector) refreshIf(concerned func(remote *corev1.Pod) bool) {
 	pr.mu.Lock()
 	defer pr.mu.Unlock()
 	for _, ns := range pr.namespaces {
@@ -230,7 +234,9 @@ func (pr *podReflector) refresh() {
 			continue // A cache never fails to list.
 		}
 		for _, pod := range pods {
-			ns.queue.OnUpdate(nil, pod)
+			if concerned(pod) {
+				ns.queue.OnUpdate(nil, pod)
+			}
 		}
 	}
 }

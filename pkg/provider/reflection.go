@@ -43,7 +43,7 @@ type Reflection struct {
 // what Liqo's podprovider.NewLiqoProvider does, which makes its own clients and thus leaves no room for a lens.
 // Nothing starts before Start.
 func Compose(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPatch,
-	network networks, events record.EventBroadcaster,
+	ways Ways, events record.EventBroadcaster,
 ) (*Reflection, error) {
 	// The two package-level states that Liqo's reflection forces on us: the event recorders resolve Liqo's kinds in
 	// client-go's scheme, and the forging logic reads who we are from variables.
@@ -64,12 +64,12 @@ func Compose(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPa
 	if err != nil {
 		return nil, err
 	}
-	pods := newPodReflector(clients, newAddresses(cfg, network), &workload.PodReflectorConfig{
+	pods := newPodReflector(clients, newAddresses(cfg, ways), &workload.PodReflectorConfig{
 		APIServerSupport:          support,
 		DisableIPReflection:       cfg.Reflection.DisableIPReflection,
 		HomeAPIServerHost:         cfg.Reflection.HomeAPIServerHost,
 		HomeAPIServerPort:         cfg.Reflection.HomeAPIServerPort,
-		KubernetesServiceIPMapper: kubernetesServiceIP(clients.LocalLiqo, cfg.LiqoNamespace, network.View),
+		KubernetesServiceIPMapper: kubernetesServiceIP(clients.LocalLiqo, cfg.LiqoNamespace, ways.Networks.View),
 		NetConfiguration:          identityConfiguration(),
 	}, cfg.reflector(resources.Pod))
 	if view != nil {
@@ -77,7 +77,7 @@ func Compose(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPa
 	}
 
 	return &Reflection{
-		manager: newManager(cfg, clients, patch, pods, support, network, events),
+		manager: newManager(cfg, clients, patch, pods, support, ways.Networks, events),
 		pods:    pods,
 		view:    view,
 	}, nil
@@ -149,6 +149,11 @@ func (r *Reflection) Resync() error { return r.manager.Resync() }
 
 // RefreshPods makes the reflection look at all pods again; to be called when addresses may translate differently.
 func (r *Reflection) RefreshPods() { r.pods.refresh() }
+
+// RefreshAddress has those pods looked at again whose remote pods have an address.
+func (r *Reflection) RefreshAddress(ip string) {
+	r.pods.refreshIf(func(remote *corev1.Pod) bool { return remote.Status.PodIP == ip })
+}
 
 // Pods answers the kubelet API's questions; to be called after Start.
 func (r *Reflection) Pods() workload.PodHandler {

@@ -108,7 +108,7 @@ func (c *clusters) start(lenses Lenses) *Reflection {
 	events := record.NewBroadcaster()
 	ctx, stop := context.WithCancel(c.t.Context())
 	c.t.Cleanup(func() { stop(); events.Shutdown() })
-	reflection, err := Compose(cfg, c.Clients, nil, c, events)
+	reflection, err := Compose(cfg, c.Clients, nil, Ways{Networks: c}, events)
 	require.NoError(c.t, err)
 	reflection.Start(ctx)
 	return reflection

@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -35,6 +34,8 @@ type rootReflector struct {
 	mu sync.Mutex
 	// said is what was last said of a pod without an address; guarded by mu.
 	said map[string]string
+	// remoteIPs are the addresses that a remote IPAM was asked for, by pod; guarded by mu.
+	remoteIPs map[string]string
 }
 
 // Handle implements manager.NamespacedReflector.
@@ -44,8 +45,10 @@ func (r *rootReflector) Handle(ctx context.Context, name string) error {
 	remote, _ := r.remote.Get(name)
 	if local == nil || remote == nil || !forge.IsReflected(remote) {
 		r.say(nil, name, nil)
+		r.track(name, "")
 		return r.NamespacedReflector.Handle(ctx, name)
 	}
+	r.track(name, remote.Status.PodIP)
 	if patch := missing(local, r.addresses.standsFor(remote)); patch != nil {
 		// The change has the pod looked at again.
 		return r.annotate(ctx, local, patch)
@@ -56,6 +59,23 @@ func (r *rootReflector) Handle(ctx context.Context, name string) error {
 		r.say(local, name, unknown)
 	}
 	return err
+}
+
+// track has the remote IPAM forget the address that a remote pod had: another pod may get it.
+func (r *rootReflector) track(name, ip string) {
+	if r.addresses.Remote == nil {
+		return
+	}
+	r.mu.Lock()
+	before := r.remoteIPs[name]
+	r.remoteIPs[name] = ip
+	if ip == "" {
+		delete(r.remoteIPs, name)
+	}
+	r.mu.Unlock()
+	if before != "" && before != ip {
+		r.addresses.Remote.Forget(before)
+	}
 }
 
 // annotate changes annotations of the pod that was read, or of none.
@@ -81,8 +101,8 @@ func (r *rootReflector) say(local *corev1.Pod, name string, why error) {
 		delete(r.said, name)
 		return
 	}
-	if r.said[name] == why.Error() || errors.Is(why, ipam.ErrPending) && errors.Unwrap(why) == nil {
-		return
+	if r.said[name] == why.Error() || why.Error() == ipam.ErrPending.Error() {
+		return // It is known in a moment.
 	}
 	r.said[name] = why.Error()
 	r.events.Event(local, corev1.EventTypeWarning, "AddressUnknown", why.Error())

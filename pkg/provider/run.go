@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 )
@@ -72,9 +74,25 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, events r
 		return err
 	}
 
+	var reflection *Reflection
+	ways := Ways{Networks: network}
+	if cfg.Addresses.RemoteIPAM != nil {
+		asked, err := newRemoteIPAM(cfg, peering.remote, func(ip string) { reflection.RefreshAddress(ip) })
+		if err != nil {
+			return err
+		}
+		ways.Remote = asked
+		group.Go(func() error {
+			if err := waitFor(ctx, network.Synced(), cfg.StartupTimeout); err != nil {
+				return nil // The network's own waiter says so.
+			}
+			return asked.Run(ctx)
+		})
+	}
+
 	// 3. The reflection.
-	reflection, err := eventually(ctx, cfg, "home cluster's API", func(context.Context) (*Reflection, error) {
-		return Compose(cfg, clients, peering.virtualNode.Spec.OffloadingPatch, network, events)
+	reflection, err = eventually(ctx, cfg, "home cluster's API", func(context.Context) (*Reflection, error) {
+		return Compose(cfg, clients, peering.virtualNode.Spec.OffloadingPatch, ways, events)
 	})
 	if err != nil {
 		return ifNotDone(ctx, err)
@@ -98,6 +116,36 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, events r
 		return nil
 	})
 	return group.Wait()
+}
+
+// newRemoteIPAM returns the client of the remote IPAM, who proves who this cluster is by the identity of the peering.
+func newRemoteIPAM(cfg *Config, remote *rest.Config, changed func(ip string)) (*ipam.Client, error) {
+	server := cfg.Addresses.RemoteIPAM
+	client := ipam.ClientConfig{
+		Log: cfg.Log.WithName("remote-ipam"), Server: server.Server, ClusterID: string(cfg.HomeCluster), Changed: changed,
+	}
+	if !server.Insecure {
+		proof, err := ipam.ClientTLS(remote, server.CAFile, server.ServerName)
+		if err != nil {
+			return nil, err
+		}
+		client.TLS = renewed(proof, remote)
+	}
+	return ipam.NewClient(client), nil
+}
+
+// renewed has a TLS configuration follow the client certificate of a connection whose Secret is watched
+// (restcfg.UpdateCfgCertOnSecretChange, which puts the current one into every transport that it wraps).
+func renewed(config *tls.Config, remote *rest.Config) *tls.Config {
+	if remote.WrapTransport == nil {
+		return config
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
+	remote.WrapTransport(transport)
+	if current := transport.TLSClientConfig.GetClientCertificate; current != nil {
+		config.GetClientCertificate, config.Certificates = current, nil
+	}
+	return config
 }
 
 // serve starts the kubelet API and the metrics.

@@ -28,6 +28,8 @@ import (
 type chain struct {
 	*brokered
 	consumers []*sandbox.Cluster
+	// down is the provider to which the first consumer's network is down.
+	down *sandbox.Cluster
 }
 
 // followTime is how long an address, or an endpoint, may take to follow what has changed, all hops together.
@@ -53,11 +55,11 @@ func TestChain(t *testing.T) {
 func startChain(t *testing.T) *chain {
 	t.Helper()
 	b := startBroker(t, sandbox.Options{
-		Name: "testchain", Consumers: 1, Providers: 3, Networking: true, ConsumerNodes: true,
+		Name: "testchain", Consumers: 2, Providers: 3, Networking: true, ConsumerNodes: true, RemoteIPAM: true,
 		ConsumerArgs:   []string{"--direct-traffic=true"},
 		DirectNetworks: []string{"consumer1:provider1", "consumer1:provider2"},
 	})
-	return &chain{brokered: b, consumers: []*sandbox.Cluster{b.consumer}}
+	return &chain{brokered: b, consumers: []*sandbox.Cluster{b.consumer, b.Cluster(sandbox.Consumer(2))}}
 }
 
 // offload makes a namespace in a consumer, offloaded to the broker and from there to all providers.
@@ -140,15 +142,24 @@ func external(ctx context.Context, c *sandbox.Cluster, namespace, address string
 }
 
 func (c *chain) connected(consumer, provider *sandbox.Cluster) bool {
-	return consumer == c.consumers[0] && provider != c.providers[2]
+	return consumer == c.consumers[0] && provider != c.providers[2] && provider != c.down
 }
 
-// address is where a consumer reaches a pod of its own that runs at a provider; none if it has no way.
-func (c *chain) address(ctx context.Context, consumer *sandbox.Cluster, at place) (string, error) {
-	if !c.connected(consumer, at.provider) {
-		return "", nil
+// address is where a consumer reaches a pod of its own that runs at a provider: directly, or through the broker.
+func (c *chain) address(ctx context.Context, consumer *sandbox.Cluster, namespace string, at place) (string, error) {
+	if c.connected(consumer, at.provider) {
+		address, err := seen(ctx, consumer, at.provider, at.address)
+		return address.String(), err
 	}
-	address, err := seen(ctx, consumer, at.provider, at.address)
+	inBroker, err := seen(ctx, c.broker, at.provider, at.address)
+	if err != nil {
+		return "", err
+	}
+	outside, err := external(ctx, c.broker, consumer.RemoteNamespace(namespace), inBroker.String())
+	if err != nil {
+		return "", err
+	}
+	address, err := seen(ctx, consumer, c.broker, outside)
 	return address.String(), err
 }
 
@@ -171,7 +182,7 @@ func (c *chain) rightlyShown(ctx context.Context, consumer *sandbox.Cluster, nam
 		if err != nil {
 			return err
 		}
-		want, err := c.address(ctx, consumer, at)
+		want, err := c.address(ctx, consumer, namespace, at)
 		if err != nil {
 			return err
 		}
@@ -182,9 +193,6 @@ func (c *chain) rightlyShown(ctx context.Context, consumer *sandbox.Cluster, nam
 		root := [2]string{pod.Annotations[brokeringv1alpha1.RootIPAnnotation], pod.Annotations[brokeringv1alpha1.RootClusterAnnotation]}
 		if root != [2]string{at.address.String(), at.provider.Name} {
 			return fmt.Errorf("%s says of pod %s that it is at %v; it is at %s as %s", consumer.Name, pod.Name, root, at.provider.Name, at.address)
-		}
-		if want == "" {
-			continue
 		}
 		if _, err := external(ctx, consumer, namespace, want); err != nil {
 			return fmt.Errorf("pod %s: %w", pod.Name, err)
@@ -202,10 +210,14 @@ func (c *chain) pod(t *testing.T, consumer *sandbox.Cluster, namespace, name, fi
 	require.NoError(t, consumer.Client.Create(t.Context(), pod))
 }
 
-// addresses are those of pods at every provider, before and after they have moved. Those that run where the consumer has
-// no network have none, and say why.
+// addresses are those of pods at every provider, before and after they have moved.
 func (c *chain) addresses(t *testing.T) {
-	consumer := c.consumers[0]
+	for _, consumer := range c.consumers {
+		t.Run("in "+consumer.Name, func(t *testing.T) { c.addressesIn(t, consumer) })
+	}
+}
+
+func (c *chain) addressesIn(t *testing.T, consumer *sandbox.Cluster) {
 	ns := c.offload(t, consumer)
 	for i := range 9 {
 		c.pod(t, consumer, ns, fmt.Sprintf("pod-%d", i), fmt.Sprintf("provider.id == 'provider%d' || provider.id == 'provider%d'", i%3+1, (i+1)%3+1))
@@ -227,15 +239,6 @@ func (c *chain) addresses(t *testing.T) {
 		c.decide(t, provider, func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Drain = false })
 	}
 	assert.Equal(t, here, uids(t, consumer, ns), "the pods moved, they were not made anew")
-
-	c.pod(t, consumer, ns, "far", "provider.id == 'provider3'")
-	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 10) })
-	var far corev1.Pod
-	require.NoError(t, consumer.Client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "far"}, &far))
-	require.Empty(t, far.Status.PodIP)
-	eventually(t, 10*time.Second, func(ctx context.Context) error {
-		return event(ctx, consumer, &far, "AddressUnknown", "it runs at provider3, to which this cluster has no network connection")
-	})
 }
 
 // services has a pod local to the consumer, and pods at two providers: all are endpoints everywhere, each once, before
@@ -319,13 +322,11 @@ func (c *chain) reached(ctx context.Context, consumer *sandbox.Cluster, pod *cor
 		if there, err = c.placeOf(ctx, consumer, pod.Namespace, pod.Name); err != nil {
 			return err
 		}
-		here, err := c.address(ctx, consumer, there)
+		here, err := c.address(ctx, consumer, pod.Namespace, there)
 		if err != nil {
 			return err
 		}
-		if here != "" {
-			want[consumer] = append(want[consumer], here)
-		}
+		want[consumer] = append(want[consumer], here)
 		there.address, err = seen(ctx, c.broker, there.provider, there.address)
 		if err := add(c.broker, there.address, err); err != nil {
 			return err
@@ -370,15 +371,13 @@ func (c *chain) network(t *testing.T) {
 	here := uids(t, consumer, ns)
 
 	require.NoError(t, c.Link(t.Context(), consumer.Name, provider.Name, false))
-	t.Cleanup(func() { _ = c.Link(context.Background(), consumer.Name, provider.Name, true) })
-	eventually(t, followTime, func(ctx context.Context) error {
-		var near corev1.Pod
-		err := consumer.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "near"}, &near)
-		if err == nil && near.Status.PodIP != "" {
-			err = fmt.Errorf("pod near still shows %s", near.Status.PodIP)
-		}
-		return err
+	c.down = provider
+	t.Cleanup(func() {
+		c.down = nil
+		_ = c.Link(context.Background(), consumer.Name, provider.Name, true)
 	})
+	eventually(t, followTime, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 2) })
+	c.down = nil
 	require.NoError(t, c.Link(t.Context(), consumer.Name, provider.Name, true))
 	eventually(t, followTime, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 2) })
 	require.Equal(t, here, uids(t, consumer, ns))

@@ -114,6 +114,13 @@ func (c *Cluster) adaptManifest(o *unstructured.Unstructured) error {
 	if node := c.sandbox.opts.BrokerNode; node != "" {
 		renameNode(o.Object, node)
 	}
+	if o.GetKind() == "VkOptionsTemplate" {
+		args, _, err := unstructured.NestedStringSlice(o.Object, "spec", "extraArgs")
+		if err != nil {
+			return err
+		}
+		return unstructured.SetNestedStringSlice(o.Object, append(args, c.sandbox.opts.BrokerKubeletArgs...), "spec", "extraArgs")
+	}
 	if o.GetKind() != "Deployment" {
 		return nil
 	}

@@ -61,6 +61,12 @@ type Options struct {
 	// ConsumerArgs are further arguments of the consumers' virtual kubelets, which
 	// must be ImageOurs to know them.
 	ConsumerArgs []string
+	// RemoteIPAM has the broker serve its remote IPAM, and the consumers' virtual
+	// kubelets ask it.
+	RemoteIPAM bool
+	// BrokerKubeletArgs are further arguments of the virtual kubelets of the
+	// broker's Node.
+	BrokerKubeletArgs []string
 	// ConsumerNodes gives each consumer a simulated node, CLUSTER-node, for pods of
 	// its own.
 	ConsumerNodes bool
@@ -125,8 +131,13 @@ func (o *Options) validate() error {
 		for _, fault := range validation.IsDNS1123Label(o.BrokerNode) {
 			errs = append(errs, fmt.Errorf("--broker-node=%q: %s", o.BrokerNode, fault))
 		}
-	} else if len(o.BrokerArgs) > 0 {
-		errs = append(errs, fmt.Errorf("--broker-arg=%s: there is no broker without --broker-node", o.BrokerArgs[0]))
+	} else {
+		for _, arg := range append(o.BrokerArgs, o.BrokerKubeletArgs...) {
+			errs = append(errs, fmt.Errorf("--broker-arg=%s: there is no broker without --broker-node", arg))
+		}
+		if o.RemoteIPAM {
+			errs = append(errs, errors.New("--remote-ipam: there is no broker without --broker-node"))
+		}
 	}
 	for _, arg := range o.ConsumerArgs {
 		if o.Image != ImageOurs {

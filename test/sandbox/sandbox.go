@@ -81,6 +81,11 @@ func (s *Sandbox) boot(ctx context.Context) error {
 		return err
 	}
 	s.began = time.Now() // building is not booting
+	if s.opts.RemoteIPAM {
+		if err := s.serveRemoteIPAM(ctx); err != nil {
+			return err
+		}
+	}
 	// 2. Start all clusters side by side.
 	s.plan()
 	err = s.each(ctx, s.Clusters, func(ctx context.Context, c *Cluster) error { return c.start(ctx, objects) })
@@ -219,7 +224,8 @@ var kubeletPort = nodeagent.Port{Argument: "--listen-port=%d", Container: 10250}
 func ownPorts(command []string) []nodeagent.Port {
 	ports := []nodeagent.Port{kubeletPort, {Argument: "--health-probe-address=127.0.0.1:%d", Container: 8081}}
 	if len(command) > 1 && command[1] == "broker" {
-		ports = append(ports, nodeagent.Port{Argument: "--metrics-address=127.0.0.1:%d", Container: 8080})
+		ports = append(ports, nodeagent.Port{Argument: "--metrics-address=127.0.0.1:%d", Container: 8080},
+			nodeagent.Port{Argument: "--ipam-address=127.0.0.1:%d", Container: 6000})
 	}
 	return ports
 }

@@ -94,7 +94,7 @@ func start(t *testing.T) *clusters {
 		Local: filtering{c.local}, Remote: c.remote,
 		LocalLiqo: liqofake.NewSimpleClientset(namespaceMap), RemoteLiqo: c.remoteLiqo,
 		RemoteMetrics: metricsfake.NewSimpleClientset().MetricsV1beta1().PodMetricses,
-	}, nil, noNetworks{}, events)
+	}, nil, provider.Ways{Networks: noNetworks{}}, events)
 	require.NoError(t, err)
 	reflection.Start(ctx)
 	return c

@@ -40,6 +40,8 @@ func upCommand(name *string) *cobra.Command {
 	flags.BoolVar(&opts.Networking, "networking", false, "run Liqo's networking controllers too: addresses and remapping, no tunnels")
 	flags.StringVar(&opts.Image, "image", sandbox.ImageOurs, "the virtual kubelets' image: "+sandbox.ImageOurs+" or "+sandbox.ImageStock)
 	flags.StringVar(&opts.BrokerNode, "broker-node", "", "run the broker, whose node of that name stands for all providers")
+	flags.BoolVar(&opts.RemoteIPAM, "remote-ipam", false, "have consumers ask the broker how pods are reached through it")
+	flags.StringArrayVar(&opts.BrokerKubeletArgs, "broker-kubelet-arg", nil, "an argument for the virtual kubelets of the broker's node; may be repeated")
 	flags.StringArrayVar(&opts.ConsumerArgs, "consumer-arg", nil, "an argument for the consumers' virtual kubelets, such as --consumer-arg=--direct-traffic=true; may be repeated")
 	flags.StringArrayVar(&opts.DirectNetworks, "direct-network", nil, "CONSUMER:PROVIDER: connect the networks of the two; may be repeated")
 	flags.StringArrayVar(&opts.BrokerArgs, "broker-arg", nil, "an argument for the broker, such as --broker-arg=--failover-after=20s; may be repeated")
