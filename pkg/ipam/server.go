@@ -106,7 +106,9 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	grace := time.AfterFunc(shutdownGrace, server.Stop)
 	defer grace.Stop()
 	server.GracefulStop()
-	<-served
+	if err := <-served; err != nil {
+		return fmt.Errorf("remote IPAM: serving on %s: %w", ln.Addr(), err)
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -199,7 +200,11 @@ func TestServerLimitsCallsInFlight(t *testing.T) {
 	}
 	held := make(chan codes.Code, 1)
 	go func() { held <- ask(first) }()
-	<-book.entered
+	select {
+	case <-book.entered:
+	case <-time.After(patience):
+		t.Fatal("the first call never reached the directory")
+	}
 	assert.Equal(t, codes.ResourceExhausted, ask(second))
 	close(book.hold)
 	assert.Equal(t, codes.NotFound, <-held)
