@@ -273,20 +273,26 @@ func (g *guarded) consumerCredentials(t *testing.T) {
 // consumer for its virtual kubelet.
 func (g *guarded) consumerAtBroker(t *testing.T) client.Client {
 	t.Helper()
+	direct, err := client.New(identity(t, g.consumer), client.Options{Scheme: g.broker.Client.Scheme(), Mapper: g.broker.Client.RESTMapper()})
+	require.NoError(t, err)
+	return direct
+}
+
+// identity is what a consumer's virtual kubelet proves at the broker who it is by.
+func identity(t *testing.T, consumer *sandbox.Cluster) *rest.Config {
+	t.Helper()
 	var identities authv1beta1.IdentityList
-	require.NoError(t, g.consumer.Client.List(t.Context(), &identities))
+	require.NoError(t, consumer.Client.List(t.Context(), &identities))
 	for i := range identities.Items {
 		id := &identities.Items[i]
 		if id.Spec.Type != authv1beta1.ResourceSliceIdentityType || id.Status.KubeconfigSecretRef == nil {
 			continue
 		}
-		secret, err := g.consumer.Kube.CoreV1().Secrets(id.Namespace).Get(t.Context(), id.Status.KubeconfigSecretRef.Name, metav1.GetOptions{})
+		secret, err := consumer.Kube.CoreV1().Secrets(id.Namespace).Get(t.Context(), id.Status.KubeconfigSecretRef.Name, metav1.GetOptions{})
 		require.NoError(t, err)
 		config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
 		require.NoError(t, err)
-		direct, err := client.New(config, client.Options{Scheme: g.broker.Client.Scheme(), Mapper: g.broker.Client.RESTMapper()})
-		require.NoError(t, err)
-		return direct
+		return config
 	}
 	require.Fail(t, "the consumer has no identity of a slice at the broker")
 	return nil

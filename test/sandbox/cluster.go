@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -225,7 +226,13 @@ func (c *Cluster) runKwok(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.AddNode(ctx, c.Name+"-node", nil, nil)
+	if err := c.AddNode(ctx, c.Name+"-node", nil, nil); err != nil || c.Role == RoleProvider {
+		return err
+	}
+	// Its own components run on the host node; pods go to this one by name.
+	taint := []byte(`{"spec":{"taints":[{"key":"sandbox/simulated","effect":"NoSchedule"}]}}`)
+	_, err = c.Kube.CoreV1().Nodes().Patch(ctx, c.Name+"-node", types.StrategicMergePatchType, taint, metav1.PatchOptions{})
+	return err
 }
 
 // AddNode adds a simulated node to a cluster that has one, with 64 CPUs, 256Gi, 2000 pods

@@ -68,7 +68,7 @@ type Options struct {
 	// broker's Node.
 	BrokerKubeletArgs []string
 	// ConsumerNodes gives each consumer a simulated node, CLUSTER-node, for pods of
-	// its own.
+	// its own that name it.
 	ConsumerNodes bool
 	// DirectNetworks are further connections between the networks of clusters,
 	// each as CONSUMER:PROVIDER; they need Networking.
