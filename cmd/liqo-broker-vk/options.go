@@ -24,6 +24,7 @@ type options struct {
 	podNamespace string
 
 	brokerNode      string
+	forwardTokens   bool
 	announceRoot    bool
 	opaqueAddresses bool
 	directTraffic   bool
@@ -75,6 +76,8 @@ func (o *options) install(flags *pflag.FlagSet) {
 	flags.StringVar(&o.brokerNode, "broker-node", o.brokerNode,
 		"The name of the broker's node: serve, instead of a node of its own, the pods of that node which the broker has "+
 			"assigned to the VirtualNode (label "+v1alpha1.VirtualNodeLabel+"); needs --create-node=false")
+	flags.BoolVar(&o.forwardTokens, "forward-service-account-tokens", o.forwardTokens,
+		"With --broker-node: forward the tokens, by which a consumer's pods call its API server, to the provider")
 	flags.BoolVar(&o.announceRoot, "announce-root", o.announceRoot,
 		"With --broker-node: say on each pod where it runs (annotations "+v1alpha1.RootIPAnnotation+" and "+
 			v1alpha1.RootClusterAnnotation+"), so that consumers with a network to that cluster can reach it directly")

@@ -64,6 +64,7 @@ func (o *options) providerConfig() provider.Config {
 		TenantNamespace:      s.TenantNamespace,
 		LiqoNamespace:        s.LiqoNamespace,
 		BrokerNode:           o.brokerNode,
+		ForwardTokens:        o.forwardTokens,
 		Node: provider.NodeConfig{
 			Name:             s.NodeName,
 			IP:               s.NodeIP,

@@ -51,34 +51,35 @@ func TestResolve(t *testing.T) {
 	}
 	pending := func(string) (string, error) { return "", ErrPending }
 	root, elsewhere := Root{"10.244.7.1", "q1"}, Root{"10.244.7.1", "q2"}
-	for name, tc := range map[string]struct {
+	for _, tc := range []struct {
+		name    string
 		ways    Ways
 		ip      string
 		root    Root
 		want    string
 		failure error
 	}{
-		"a pod of the next cluster: Liqo's translation":               {ways: Ways{Next: broker}, ip: "10.244.1.2", want: "10.30.1.2"},
-		"an external address of the next cluster: Liqo's translation": {ways: Ways{Next: broker}, ip: "10.70.0.4", want: "10.28.0.4"},
-		"forwarded, nothing switched on: as Liqo shows it":            {ways: Ways{Next: broker}, ip: "10.35.7.1", root: root, want: "10.35.7.1"},
-		"forwarded, a network to the root: direct":                    {ways: Ways{Next: broker, Direct: up}, ip: "10.35.7.1", root: root, want: "10.50.7.1"},
-		"direct comes first": {ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", root: root, want: "10.50.7.1"},
-		"the network to the root is down: through the next cluster": {ways: Ways{Next: broker, Direct: down, Through: through}, ip: "10.35.7.1", root: root, want: "10.28.0.4"},
-		"no network to the root: through the next cluster":          {ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", root: elsewhere, want: "10.28.0.4"},
-		"the root is not known: through the next cluster":           {ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", want: "10.28.0.4"},
-		"the root's address is none of its cluster's":               {ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", root: Root{"192.0.2.1", "q1"}, want: "10.28.0.4"},
-		"a pod of the next cluster is not asked for":                {ways: Ways{Next: broker, Through: through}, ip: "10.244.1.2", want: "10.30.1.2"},
-		"no way":                             {ways: Ways{Next: broker, Direct: down}, ip: "10.35.7.1", root: root, failure: ErrUnreachable},
-		"forwarded, it is not said where to": {ways: Ways{Next: broker, Direct: up}, ip: "10.35.7.1", failure: ErrUnreachable},
-		"being looked up":                    {ways: Ways{Next: broker, Through: pending}, ip: "10.35.7.1", failure: ErrPending},
-		"the next cluster's network is not there yet":            {ways: Ways{Next: netconfig.View{Module: netconfig.Enabled}}, ip: "10.244.1.2", failure: ErrPending},
-		"nothing is known yet":                                   {ways: Ways{Through: through}, ip: "10.244.1.2", failure: ErrPending},
-		"no network with the next cluster: as Liqo shows it":     {ways: Ways{Next: off}, ip: "10.35.7.1", root: root, want: "10.35.7.1"},
-		"no network with the next cluster, one to the root":      {ways: Ways{Next: off, Direct: up}, ip: "10.35.7.1", root: root, want: "10.50.7.1"},
-		"no network with the next cluster, and none to the root": {ways: Ways{Next: off, Direct: down}, ip: "10.35.7.1", root: root, failure: ErrUnreachable},
-		"no network with the next cluster, where the pod runs":   {ways: Ways{Next: off, Direct: up}, ip: "10.244.1.2", want: "10.244.1.2"},
+		{name: "a pod of the next cluster: Liqo's translation", ways: Ways{Next: broker}, ip: "10.244.1.2", want: "10.30.1.2"},
+		{name: "an external address of the next cluster: Liqo's translation", ways: Ways{Next: broker}, ip: "10.70.0.4", want: "10.28.0.4"},
+		{name: "forwarded, nothing switched on: as Liqo shows it", ways: Ways{Next: broker}, ip: "10.35.7.1", root: root, want: "10.35.7.1"},
+		{name: "forwarded, a network to the root: direct", ways: Ways{Next: broker, Direct: up}, ip: "10.35.7.1", root: root, want: "10.50.7.1"},
+		{name: "direct comes first", ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", root: root, want: "10.50.7.1"},
+		{name: "the network to the root is down: through the next cluster", ways: Ways{Next: broker, Direct: down, Through: through}, ip: "10.35.7.1", root: root, want: "10.28.0.4"},
+		{name: "no network to the root: through the next cluster", ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", root: elsewhere, want: "10.28.0.4"},
+		{name: "the root is not known: through the next cluster", ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", want: "10.28.0.4"},
+		{name: "the root's address is none of its cluster's", ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", root: Root{"192.0.2.1", "q1"}, want: "10.28.0.4"},
+		{name: "a pod of the next cluster is not asked for", ways: Ways{Next: broker, Through: through}, ip: "10.244.1.2", want: "10.30.1.2"},
+		{name: "no way", ways: Ways{Next: broker, Direct: down}, ip: "10.35.7.1", root: root, failure: ErrUnreachable},
+		{name: "forwarded, it is not said where to", ways: Ways{Next: broker, Direct: up}, ip: "10.35.7.1", failure: ErrUnreachable},
+		{name: "being looked up", ways: Ways{Next: broker, Through: pending}, ip: "10.35.7.1", failure: ErrPending},
+		{name: "the next cluster's network is not there yet", ways: Ways{Next: netconfig.View{Module: netconfig.Enabled}}, ip: "10.244.1.2", failure: ErrPending},
+		{name: "nothing is known yet", ways: Ways{Through: through}, ip: "10.244.1.2", failure: ErrPending},
+		{name: "no network with the next cluster: as Liqo shows it", ways: Ways{Next: off}, ip: "10.35.7.1", root: root, want: "10.35.7.1"},
+		{name: "no network with the next cluster, one to the root", ways: Ways{Next: off, Direct: up}, ip: "10.35.7.1", root: root, want: "10.50.7.1"},
+		{name: "no network with the next cluster, and none to the root", ways: Ways{Next: off, Direct: down}, ip: "10.35.7.1", root: root, failure: ErrUnreachable},
+		{name: "no network with the next cluster, where the pod runs", ways: Ways{Next: off, Direct: up}, ip: "10.244.1.2", want: "10.244.1.2"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			got, err := tc.ways.Resolve(tc.ip, tc.root)
 			require.ErrorIs(t, err, tc.failure)
 			require.Equal(t, tc.want, got)

@@ -36,6 +36,8 @@ type Config struct {
 	// VirtualNode, instead of a Node of its own (pkg/provider/brokernode). Node.Name stays the name by which Liqo marks
 	// its remote objects; Node.Create must be false.
 	BrokerNode string
+	// ForwardTokens lets the service account tokens of consumers through to the provider clusters behind a broker's node.
+	ForwardTokens bool
 
 	Node       NodeConfig
 	Reflection ReflectionConfig
@@ -63,7 +65,7 @@ func (c *Config) view() *brokernode.View {
 	if c.BrokerNode == "" {
 		return nil
 	}
-	return &brokernode.View{Node: c.BrokerNode, VirtualNode: c.VirtualNode, LiqoNodeName: c.Node.Name}
+	return &brokernode.View{Node: c.BrokerNode, VirtualNode: c.VirtualNode, LiqoNodeName: c.Node.Name, ForwardTokens: c.ForwardTokens}
 }
 
 // NodeConfig describes the Node object.

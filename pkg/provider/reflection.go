@@ -99,8 +99,7 @@ func newManager(cfg *Config, clients Clients, patch *offloadingv1beta1.Offloadin
 			exposition.NewNamespacedIngressReflector(r.EnableIngress, r.RemoteRealIngressClassName))).
 		With(cfg.retrying(resources.ConfigMap, configuration.ConfigMapReflectorName,
 			configuration.NewNamespacedConfigMapReflector)).
-		With(cfg.retrying(resources.Secret, configuration.SecretReflectorName,
-			configuration.NewNamespacedSecretReflector(support == forge.APIServerSupportLegacy))).
+		With(cfg.retrying(resources.Secret, configuration.SecretReflectorName, secrets(cfg, support))).
 		With(serviceAccounts(cfg, support)).
 		With(cfg.retrying(resources.PersistentVolumeClaim, storage.PersistentVolumeClaimReflectorName,
 			storage.NewNamespacedPersistentVolumeClaimReflector(r.VirtualStorageClassName, r.RemoteRealStorageClassName,
@@ -123,6 +122,15 @@ func serviceAccounts(cfg *Config, support forge.APIServerSupportType) manager.Re
 		return view.OnOwnNode(reflector)
 	}
 	return reflector
+}
+
+// secrets makes Liqo's Secret reflectors.
+func secrets(cfg *Config, support forge.APIServerSupportType) generic.NamespacedReflectorFactoryFunc {
+	namespaced := configuration.NewNamespacedSecretReflector(support == forge.APIServerSupportLegacy)
+	if view := cfg.view(); view != nil {
+		return view.Secrets(namespaced)
+	}
+	return namespaced
 }
 
 // endpointSlices makes Liqo's EndpointSlice reflectors.

@@ -68,14 +68,13 @@ func startChain(t *testing.T) *chain {
 	return &chain{brokered: b, consumers: []*sandbox.Cluster{b.consumer, b.Cluster(sandbox.Consumer(2))}}
 }
 
-// offload makes a namespace in a consumer, offloaded to the broker and from there to all providers.
+// offload makes a namespace in a consumer, offloaded to the broker, which sends it on to all providers by itself.
 func (c *chain) offload(t *testing.T, consumer *sandbox.Cluster) string {
 	t.Helper()
 	parts := strings.Split(t.Name(), "/")
 	name := strings.ToLower(strings.ReplaceAll(parts[len(parts)-1], "_", "-"))
 	name = strings.Trim(name[:min(len(name), 30)], "-")
 	require.NoError(t, consumer.Offload(t.Context(), name))
-	require.NoError(t, c.broker.Offload(t.Context(), consumer.RemoteNamespace(name)))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
@@ -248,6 +247,27 @@ func (c *chain) addressesIn(t *testing.T, consumer *sandbox.Cluster) {
 		c.decide(t, provider, func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Drain = false })
 	}
 	assert.Equal(t, here, uids(t, consumer, ns), "the pods moved, they were not made anew")
+	c.expectTokensStay(t, consumer, ns, 9)
+}
+
+// expectTokensStay checks that the tokens for the consumer's API server are with the broker, and not with providers.
+func (c *chain) expectTokensStay(t *testing.T, consumer *sandbox.Cluster, namespace string, n int) {
+	t.Helper()
+	tokens := func(cluster *sandbox.Cluster, namespace string) (found int) {
+		var list corev1.SecretList
+		require.NoError(t, cluster.Client.List(t.Context(), &list, client.InNamespace(namespace)))
+		for i := range list.Items {
+			if strings.HasPrefix(list.Items[i].Name, "pod-") && strings.HasSuffix(list.Items[i].Name, "-token") {
+				found++
+			}
+		}
+		return found
+	}
+	atBroker := consumer.RemoteNamespace(namespace)
+	assert.Equal(t, n, tokens(c.broker, atBroker))
+	for _, provider := range c.providers {
+		assert.Zero(t, tokens(provider, c.broker.RemoteNamespace(atBroker)), provider.Name)
+	}
 }
 
 // services has a pod local to the consumer, and pods at two providers: all are endpoints everywhere, each once, before

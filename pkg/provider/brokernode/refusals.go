@@ -87,7 +87,7 @@ func told(pod *corev1.Pod, condition corev1.PodCondition) bool {
 // ShadowPods returns a client that tells of ShadowPods of local pods that the provider cluster refuses (403). The
 // error is passed on: Liqo makes an event of it, and tries again.
 func (r *Refusals) ShadowPods(client liqoclient.Interface, pods corev1listers.PodNamespaceLister) liqoclient.Interface {
-	return shadowPodLens{Interface: client, refused: func(ctx context.Context, name string, refusal error) {
+	return shadowPodLens{Interface: client, forwardTokens: r.View.ForwardTokens, refused: func(ctx context.Context, name string, refusal error) {
 		pod, err := pods.Get(name)
 		if err != nil {
 			return // It has left meanwhile.
@@ -100,33 +100,37 @@ func (r *Refusals) ShadowPods(client liqoclient.Interface, pods corev1listers.Po
 
 type shadowPodLens struct {
 	liqoclient.Interface
-	refused func(ctx context.Context, name string, refusal error)
+	forwardTokens bool
+	refused       func(ctx context.Context, name string, refusal error)
 }
 
 func (l shadowPodLens) OffloadingV1beta1() offloadingclient.OffloadingV1beta1Interface {
-	return shadowPodLensGroup{OffloadingV1beta1Interface: l.Interface.OffloadingV1beta1(), refused: l.refused}
+	return shadowPodLensGroup{OffloadingV1beta1Interface: l.Interface.OffloadingV1beta1(), lens: l}
 }
 
 type shadowPodLensGroup struct {
 	offloadingclient.OffloadingV1beta1Interface
-	refused func(ctx context.Context, name string, refusal error)
+	lens shadowPodLens
 }
 
 func (g shadowPodLensGroup) ShadowPods(namespace string) offloadingclient.ShadowPodInterface {
-	return shadowPods{ShadowPodInterface: g.OffloadingV1beta1Interface.ShadowPods(namespace), refused: g.refused}
+	return shadowPods{ShadowPodInterface: g.OffloadingV1beta1Interface.ShadowPods(namespace), lens: g.lens}
 }
 
 type shadowPods struct {
 	offloadingclient.ShadowPodInterface
-	refused func(ctx context.Context, name string, refusal error)
+	lens shadowPodLens
 }
 
 func (s shadowPods) Create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod,
 	opts metav1.CreateOptions,
 ) (*offloadingv1beta1.ShadowPod, error) {
+	if !s.lens.forwardTokens {
+		shadow = withoutTokens(shadow)
+	}
 	created, err := s.ShadowPodInterface.Create(ctx, shadow, opts)
 	if kerrors.IsForbidden(err) {
-		s.refused(ctx, shadow.Name, err)
+		s.lens.refused(ctx, shadow.Name, err)
 	}
 	return created, err
 }

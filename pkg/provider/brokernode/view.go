@@ -17,6 +17,8 @@ type View struct {
 	// LiqoNodeName is the name by which Liqo marks and recognises its remote objects (--nodename). No pod is bound to
 	// a node of that name.
 	LiqoNodeName string
+	// ForwardTokens lets the service account tokens of consumers through to the provider cluster.
+	ForwardTokens bool
 }
 
 // assigned selects the pods of the view among those of the node.
