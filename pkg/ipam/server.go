@@ -3,6 +3,7 @@ package ipam
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -106,7 +107,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	grace := time.AfterFunc(shutdownGrace, server.Stop)
 	defer grace.Stop()
 	server.GracefulStop()
-	if err := <-served; err != nil {
+	// It says ErrServerStopped when ctx ended before it began.
+	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("remote IPAM: serving on %s: %w", ln.Addr(), err)
 	}
 	return nil
