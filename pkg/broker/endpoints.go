@@ -23,9 +23,11 @@ import (
 
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 )
 
 // endpointController gives the endpoints that consumers have sent here an address of this cluster's external range, by
@@ -47,6 +49,7 @@ func (b *Broker) endpointController(mgr manager.Manager) error {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: o.GetNamespace()}}}
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("endpoint").
+		Watches(&networkingv1beta1.Configuration{}, handler.EnqueueRequestsFromMapFunc(b.namespacesOfConsumer)).
 		Watches(&discoveryv1.EndpointSlice{}, byNamespace).
 		Watches(&corev1.Pod{}, byNamespace).
 		Watches(&ipamv1alpha1.IP{}, byNamespace).
@@ -75,7 +78,11 @@ func (b *Broker) mapEndpoints(ctx context.Context, namespace string) error {
 	if err := b.client.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	wanted := endpointIPs(namespace, endpointSlices.Items, pods.Items)
+	theirs, err := b.addressesOfConsumer(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	wanted := endpointIPs(namespace, endpointSlices.Items, pods.Items, theirs)
 	for i := range ips.Items {
 		ip := &ips.Items[i]
 		want := wanted[ip.Name]
@@ -102,9 +109,54 @@ func (b *Broker) mapEndpoints(ctx context.Context, namespace string) error {
 	return nil
 }
 
+// maxEndpointIPs is how many addresses of endpoints are mapped in a namespace: the external range is everybody's.
+const maxEndpointIPs = 1000
+
+// addressesOfConsumer says which addresses are those of the consumer that a namespace came from, as this cluster sees
+// them. Consumers write into EndpointSlices what they like: any other address would be opened to them, whosever it is.
+func (b *Broker) addressesOfConsumer(ctx context.Context, namespace string) (func(address string) bool, error) {
+	nobodys := func(string) bool { return false }
+	var ns corev1.Namespace
+	if err := b.client.Get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {
+		return nobodys, client.IgnoreNotFound(err)
+	}
+	consumer := ns.Labels[consts.RemoteClusterID]
+	if consumer == "" || ns.Annotations[consts.RemoteNamespaceManagedByAnnotationKey] == "" {
+		return nobodys, nil
+	}
+	var configurations networkingv1beta1.ConfigurationList
+	if err := b.client.List(ctx, &configurations, client.MatchingLabels{consts.RemoteClusterID: consumer}); err != nil {
+		return nobodys, err
+	}
+	if len(configurations.Items) != 1 {
+		return nobodys, nil
+	}
+	table, err := netconfig.NewTable(&configurations.Items[0])
+	if err != nil {
+		return nobodys, nil //nolint:nilerr // It is looked at again when the Configuration is remapped.
+	}
+	return table.Shows, nil
+}
+
+// namespacesOfConsumer are those that a Configuration is decisive for.
+func (b *Broker) namespacesOfConsumer(ctx context.Context, configuration client.Object) []reconcile.Request {
+	var list corev1.NamespaceList
+	if err := b.client.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: configuration.GetLabels()[consts.RemoteClusterID]}); err != nil {
+		b.log.Error(err, "Cannot list the namespaces of a consumer", "configuration", client.ObjectKeyFromObject(configuration))
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Name: list.Items[i].Name}})
+	}
+	return requests
+}
+
 // endpointIPs returns the IPs, by name, that EndpointSlices and pods of a namespace need. Each is owned by all of those
-// that have its address: it goes with the last one.
-func endpointIPs(namespace string, endpointSlices []discoveryv1.EndpointSlice, pods []corev1.Pod) map[string]*ipamv1alpha1.IP {
+// that have its address: it goes with the last one. Of what consumers have sent, only their own addresses count.
+func endpointIPs(namespace string, endpointSlices []discoveryv1.EndpointSlice, pods []corev1.Pod,
+	theirs func(address string) bool,
+) map[string]*ipamv1alpha1.IP {
 	out := map[string]*ipamv1alpha1.IP{}
 	add := func(address string, owner metav1.OwnerReference) {
 		ip := endpointIP(namespace, address)
@@ -119,6 +171,7 @@ func endpointIPs(namespace string, endpointSlices []discoveryv1.EndpointSlice, p
 			ip.OwnerReferences = append(ip.OwnerReferences, owner)
 		}
 	}
+	slices.SortFunc(endpointSlices, func(a, b discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range endpointSlices {
 		from := &endpointSlices[i]
 		if !forge.IsEndpointSliceManagedByReflection(from) || from.DeletionTimestamp != nil {
@@ -129,7 +182,9 @@ func endpointIPs(namespace string, endpointSlices []discoveryv1.EndpointSlice, p
 		}
 		for j := range from.Endpoints {
 			for _, address := range from.Endpoints[j].Addresses {
-				add(address, owner)
+				if theirs(address) && len(out) < maxEndpointIPs {
+					add(address, owner)
+				}
 			}
 		}
 	}

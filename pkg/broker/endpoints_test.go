@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 )
 
@@ -27,6 +29,32 @@ func sent(name string, addresses ...string) *discoveryv1.EndpointSlice {
 	return s
 }
 
+// consumerNamespace arrived from c1.
+func consumerNamespace() *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "ns", Labels: map[string]string{consts.RemoteClusterID: "c1"},
+		Annotations: map[string]string{consts.RemoteNamespaceManagedByAnnotationKey: "liqo-tenant-c1/c1"},
+	}}
+}
+
+// consumerConfiguration has c1 seen as 10.33.0.0/16 and fd00::/64, and any other as 192.0.2.0/24.
+func consumerConfiguration(cluster string) *networkingv1beta1.Configuration {
+	seen := []networkingv1beta1.CIDR{"192.0.2.0/24"}
+	declared := []networkingv1beta1.CIDR{"10.244.0.0/24"}
+	if cluster == "c1" {
+		declared, seen = []networkingv1beta1.CIDR{"10.244.0.0/16", "fd01::/64"}, []networkingv1beta1.CIDR{"10.33.0.0/16", "fd00::/64"}
+	}
+	cfg := &networkingv1beta1.Configuration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + cluster, Name: cluster, Labels: map[string]string{consts.RemoteClusterID: cluster}},
+		Status: networkingv1beta1.ConfigurationStatus{
+			Conditions: []metav1.Condition{{Type: networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured, Status: metav1.ConditionTrue}},
+			Remote:     &networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterConfigCIDR{Pod: seen}},
+		},
+	}
+	cfg.Spec.Remote.CIDR.Pod = declared
+	return cfg
+}
+
 func TestEndpointsOfConsumersAreMapped(t *testing.T) {
 	scheme, err := NewScheme()
 	require.NoError(t, err)
@@ -38,8 +66,8 @@ func TestEndpointsOfConsumersAreMapped(t *testing.T) {
 	other := endpointIP("elsewhere", "10.33.1.1")
 	liqos := endpointIP("ns", "10.33.9.9")
 	liqos.Name, liqos.Labels = "some-pod", nil
-	cl := fake.NewClientBuilder().WithScheme(scheme).WithObjects(opaque, native, other, liqos,
-		sent("web", "10.33.1.1", "10.33.1.2", "fd00::", "example.org"), sent("api", "10.33.1.2")).Build()
+	cl := fake.NewClientBuilder().WithScheme(scheme).WithObjects(opaque, consumerNamespace(), consumerConfiguration("c1"), consumerConfiguration("c2"), native, other, liqos,
+		sent("web", "10.33.1.1", "10.33.1.2", "10.244.0.9", "192.0.2.1", "fd00::", "example.org"), sent("api", "10.33.1.2")).Build()
 	b := &Broker{client: cl}
 
 	mapped := func() map[string][]string {
@@ -71,7 +99,8 @@ func TestEndpointsOfConsumersAreMapped(t *testing.T) {
 }
 
 func TestEndpointIPsHaveValidNames(t *testing.T) {
-	names := slices.Sorted(maps.Keys(endpointIPs("ns", []discoveryv1.EndpointSlice{*sent("web", "::", "fd00::", "10.0.0.1")}, nil)))
+	names := slices.Sorted(maps.Keys(endpointIPs("ns", []discoveryv1.EndpointSlice{*sent("web", "::", "fd00::", "10.0.0.1")}, nil,
+		func(string) bool { return true })))
 	require.Equal(t, []string{
 		"liqo-broker-endpoint-0000-0000-0000-0000-0000-0000-0000-0000", "liqo-broker-endpoint-10-0-0-1",
 		"liqo-broker-endpoint-fd00-0000-0000-0000-0000-0000-0000-0000",

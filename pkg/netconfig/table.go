@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	networkingutils "github.com/liqotech/liqo/pkg/liqo-controller-manager/networking/utils"
@@ -84,6 +85,12 @@ func (t Table) Translate(address string) (string, error) {
 func (t Table) Covers(address string) bool {
 	addr, err := netip.ParseAddr(address)
 	return err == nil && t.mappingOf(addr.Unmap()) != nil
+}
+
+// Shows says whether an address is one under which this cluster sees the remote cluster's.
+func (t Table) Shows(address string) bool {
+	addr, err := netip.ParseAddr(address)
+	return err == nil && slices.ContainsFunc(t.mappings, func(m mapping) bool { return m.seen.Contains(addr.Unmap()) })
 }
 
 func (t Table) mappingOf(addr netip.Addr) *mapping {
