@@ -126,31 +126,57 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	offers := Decide(available.sum, r.cfg.Rules, given)
 
-	// 3. The offers are written; those that may be growing soon are looked at again.
-	var errs []error
+	// 3. The offers are written: what shrinks first, since it is what the others grow by. Those that may be growing soon
+	// are looked at again.
+	r.metrics.show(perConsumer(given, offers))
 	var again time.Duration
-	has := map[string]Amounts{}
-	for i, a := range asking {
-		offer := offers[given[i].Name]
-		after, err := r.offer(ctx, a.slice, offer, available.labels(), now)
-		errs = append(errs, err)
-		if given[i].Resting {
-			after = restOf(a.slice, now, r.cfg.Interval)
+	for _, growing := range []bool{false, true} {
+		conflict, err := false, error(nil)
+		for i, a := range asking {
+			offer := offers[given[i].Name]
+			if grows(given[i].Granted, offer.Granted) != growing {
+				continue
+			}
+			after, failure := r.offer(ctx, a.slice, offer, available.labels(), now)
+			err, conflict = errors.Join(err, failure), conflict || after > 0
+			if given[i].Resting {
+				after = restOf(a.slice, now, r.cfg.Interval)
+			}
+			if after > 0 && (again == 0 || after < again) {
+				again = after
+			}
 		}
-		if after > 0 && (again == 0 || after < again) {
-			again = after
+		if err != nil {
+			return ctrl.Result{}, err
 		}
-		if has[given[i].Consumer] == nil {
-			has[given[i].Consumer] = Amounts{}
+		if conflict {
+			return ctrl.Result{RequeueAfter: afterConflict}, nil
 		}
-		has[given[i].Consumer].add(offer.Granted)
-	}
-	r.metrics.show(has)
-	if err := errors.Join(errs...); err != nil {
-		return ctrl.Result{}, err
 	}
 	r.asked = asked
 	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// grows says whether an offer has more of anything than what is granted.
+func grows(granted, offered Amounts) bool {
+	for name, amount := range offered {
+		if amount > granted[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// perConsumer adds up what each consumer is offered.
+func perConsumer(given []Slice, offers map[types.NamespacedName]Offer) map[string]Amounts {
+	out := map[string]Amounts{}
+	for i := range given {
+		if out[given[i].Consumer] == nil {
+			out[given[i].Consumer] = Amounts{}
+		}
+		out[given[i].Consumer].add(offers[given[i].Name].Granted)
+	}
+	return out
 }
 
 // ask is a slice that takes part.

@@ -155,8 +155,8 @@ func TestSlicesAreGrantedAndDenied(t *testing.T) {
 	require.NotEmpty(t, second.Reason)
 	require.Nil(t, w.read(t, "second").Status.Resources)
 
+	require.Contains(t, <-w.events.Events, "cpu: 7 asked, 6 left of 16", "what takes nothing more comes first")
 	require.Contains(t, <-w.events.Events, "Granted 10 cpu")
-	require.Contains(t, <-w.events.Events, "cpu: 7 asked, 6 left of 16")
 	registry := prometheus.NewRegistry()
 	require.NoError(t, w.metrics.register(registry))
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
@@ -257,6 +257,24 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 	require.Equal(t, afterConflict, w.pass(t).RequeueAfter)
 	w.pass(t)
 	require.Equal(t, "2", w.read(t, "s").Status.Resources.Cpu().String())
+}
+
+// Whatever is given to one is taken from another before.
+func TestNothingGrowsWhileAnotherCannotShrink(t *testing.T) {
+	conflicts := 1
+	w := newWorld(t, interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+		if o.GetName() == "shrinks" {
+			if conflicts--; conflicts >= 0 {
+				return kerrors.NewConflict(schema.GroupResource{Resource: "resourceslices"}, o.GetName(), nil)
+			}
+		}
+		return c.SubResource(sub).Update(ctx, o, opts...)
+	}}, tenant("Active"), provider("p1", "8"), asking("grows", "4"), asking("shrinks", "4", has("8", dayOne)))
+	require.Equal(t, afterConflict, w.pass(t).RequeueAfter)
+	require.Nil(t, w.read(t, "grows").Status.Resources)
+	w.pass(t)
+	require.Equal(t, "4", w.read(t, "shrinks").Status.Resources.Cpu().String())
+	require.Equal(t, "4", w.read(t, "grows").Status.Resources.Cpu().String())
 }
 
 func TestSupply(t *testing.T) {
