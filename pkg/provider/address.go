@@ -100,12 +100,15 @@ func (a *addresses) through(ip string) (string, error) {
 	return "", ipam.ErrPending
 }
 
+// looksUp says whether the address of a pod may have to be asked for.
+func (a *addresses) looksUp() bool { return a.Remote != nil || a.isOpaque() }
+
 // follow says whether the addresses of pods change here while they live, so that what Liqo mapped has to follow.
 func (a *addresses) follow() bool { return a.direct || a.Remote != nil }
 
 // standsFor returns the annotations of a local pod that say what its address stands for: where the remote pod really
 // runs. Nil if that has no address, or says nothing of it.
-func (a *addresses) standsFor(remote *corev1.Pod) map[string]string {
+func (a *addresses) standsFor(local, remote *corev1.Pod) map[string]string {
 	if remote.Status.PodIP == "" {
 		return nil
 	}
@@ -120,7 +123,14 @@ func (a *addresses) standsFor(remote *corev1.Pod) map[string]string {
 	if a.Remote != nil {
 		out[v1alpha1.RemoteIPAnnotation] = remote.Status.PodIP
 	}
-	if inner, err := a.resolve(remote); err == nil && a.isOpaque() {
+	if !a.isOpaque() {
+		return out
+	}
+	inner, err := a.resolve(remote)
+	if err != nil && ipam.RootOf(local.Annotations) == root {
+		inner = local.Annotations[v1alpha1.InnerIPAnnotation] // The network is being reconfigured.
+	}
+	if inner != "" {
 		out[v1alpha1.InnerIPAnnotation] = inner
 	}
 	return out

@@ -46,16 +46,20 @@ func (r *mappedReflector) Handle(ctx context.Context, name string) error {
 	// The caches fail for one reason only: there is no such object.
 	local, _ := r.local.Get(name)
 	if local == nil || local.Status.PodIP == "" || local.DeletionTimestamp != nil {
-		r.settle(name, "")
+		r.settle(name)
 		return nil
 	}
 	ip, _ := r.ips.Get(name)
 	switch {
 	case ip == nil:
-		if !r.settle(name, local.UID) {
+		if !r.wasUnmapped(local) {
 			return nil // Liqo is about to map it.
 		}
-		return r.touch(ctx, local, map[string]any{v1alpha1.AddressAnnotation: local.Status.PodIP})
+		if err := r.touch(ctx, local, map[string]any{v1alpha1.AddressAnnotation: local.Status.PodIP}); err != nil {
+			return err
+		}
+		r.settle(name)
+		return nil
 	case string(ip.Spec.IP) == local.Status.PodIP || ip.DeletionTimestamp != nil || !ofPod(ip):
 		return nil
 	}
@@ -70,13 +74,18 @@ func (r *mappedReflector) Handle(ctx context.Context, name string) error {
 	return nil
 }
 
-// settle forgets that the IP of a pod was deleted, and says whether it was that pod's.
-func (r *mappedReflector) settle(name string, uid types.UID) bool {
+// wasUnmapped says whether the IP of a pod was deleted.
+func (r *mappedReflector) wasUnmapped(local *corev1.Pod) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was, ok := r.unmapped[name]
+	return r.unmapped[local.Name] == local.UID
+}
+
+// settle forgets that the IP of a pod was deleted.
+func (r *mappedReflector) settle(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	delete(r.unmapped, name)
-	return ok && was == uid
 }
 
 // ofPod says whether Liqo made the IP for a pod (ipmapping.CreateOrUpdateIP).

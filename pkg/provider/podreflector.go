@@ -57,6 +57,8 @@ type reflectedNamespace struct {
 	queue      cache.ResourceEventHandler
 	// ips are nil unless addresses are looked up there.
 	ips ipamlisters.IPNamespaceLister
+	// stopped is called when the namespace is not reflected any more.
+	stopped func()
 }
 
 var _ manager.Reflector = (*podReflector)(nil)
@@ -89,9 +91,13 @@ func (pr *podReflector) Start(ctx context.Context, opts *options.ReflectorOpts) 
 // StopNamespace implements manager.Reflector.
 func (pr *podReflector) StopNamespace(local, remote string) {
 	pr.mu.Lock()
+	stopped := pr.namespaces[local].stopped
 	delete(pr.namespaces, local)
 	pr.mu.Unlock()
 	pr.PodReflector.StopNamespace(local, remote)
+	if stopped != nil {
+		stopped()
+	}
 }
 
 func (pr *podReflector) newFallback(opts *options.ReflectorOpts) manager.FallbackReflector {
@@ -146,6 +152,7 @@ func (pr *podReflector) rooted(opts *options.NamespacedOpts, remote corev1inform
 	root := &rootReflector{
 		NamespacedReflector: reflector,
 		addresses:           pr.addresses,
+		resolve:             func(remote *corev1.Pod) (string, error) { return pr.resolve(opts.LocalNamespace, remote) },
 		local:               pr.localPods.Pods(opts.LocalNamespace),
 		remote:              remote.Lister().Pods(opts.RemoteNamespace),
 		pods:                opts.LocalClient.CoreV1().Pods(opts.LocalNamespace),
@@ -153,6 +160,11 @@ func (pr *podReflector) rooted(opts *options.NamespacedOpts, remote corev1inform
 		said:                map[string]string{},
 		remoteIPs:           map[string]string{},
 	}
+	pr.mu.Lock()
+	namespace := pr.namespaces[opts.LocalNamespace]
+	namespace.stopped = root.forgetAll
+	pr.namespaces[opts.LocalNamespace] = namespace
+	pr.mu.Unlock()
 	if !pr.addresses.follow() {
 		return root
 	}
@@ -252,19 +264,27 @@ func (pr *podReflector) show(localNamespace string, remote *corev1.Pod) *corev1.
 	if remote.Status.PodIP == "" {
 		return remote
 	}
+	if ended(remote) && local != nil && pr.addresses.looksUp() {
+		return withAddress(remote, local.Status.PodIP) // There is no use in asking.
+	}
 	address, unknown := pr.resolve(localNamespace, remote)
 	if unknown == nil && address == remote.Status.PodIP {
 		return remote
 	}
 	if unknown != nil {
 		address = ""
-		if local != nil && errors.Is(unknown, ipam.ErrPending) && missing(local, pr.addresses.standsFor(remote)) == nil {
+		if local != nil && errors.Is(unknown, ipam.ErrPending) && missing(local, pr.addresses.standsFor(local, remote)) == nil {
 			address = local.Status.PodIP
 		}
 	}
 
-	// A shallow copy: the object in the cache stays as it is, and Liqo copies what it changes.
-	shown := *remote
+	return withAddress(remote, address)
+}
+
+// withAddress returns the pod with another address; the object in the cache stays as it is, and Liqo copies what it
+// changes.
+func withAddress(pod *corev1.Pod, address string) *corev1.Pod {
+	shown := *pod
 	shown.Status.PodIP, shown.Status.PodIPs = address, nil
 	if address != "" {
 		// Liqo reflects one address per pod (forge.LocalPodStatus).

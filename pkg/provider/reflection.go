@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
@@ -157,6 +158,21 @@ func (r *Reflection) Resync() error { return r.manager.Resync() }
 
 // RefreshPods makes the reflection look at all pods again; to be called when addresses may translate differently.
 func (r *Reflection) RefreshPods() { r.pods.refresh() }
+
+// followNetwork returns what is to be called after every change of the networks, by one goroutine: all pods are looked at
+// again, and everything when the networking module was switched on or off, since EndpointSlices go by it too.
+func (r *Reflection) followNetwork(networks networks) func() {
+	module := netconfig.Unknown
+	return func() {
+		r.RefreshPods()
+		if now := networks.View().Module; now != module {
+			module = now
+			if err := r.Resync(); err != nil {
+				klog.ErrorS(err, "Cannot look at everything again after a change of the network")
+			}
+		}
+	}
+}
 
 // RefreshAddress has those pods looked at again whose remote pods have an address.
 func (r *Reflection) RefreshAddress(ip string) {

@@ -205,6 +205,23 @@ func TestAddressesFollowTheNetworkAndLenses(t *testing.T) {
 	reflection.RefreshPods()
 	c.requireShown("forwarded", "10.50.9.7")
 
+	// Another one is forwarded elsewhere in one go: what it showed was of the old place.
+	c.createLocalPod("hasty", "")
+	c.runRemotely("hasty", "10.35.1.8", "10.244.9.8", "q1")
+	c.requireShown("hasty", "10.50.9.8")
+	pods := c.Remote.CoreV1().Pods("ns-home")
+	hasty, err := pods.Get(t.Context(), "hasty", metav1.GetOptions{})
+	require.NoError(t, err)
+	hasty.Status.PodIP = "10.36.1.8"
+	hasty.Annotations["brokering.liqo.io/root-ip"], hasty.Annotations["brokering.liqo.io/root-cid"] = "10.244.9.9", "q2"
+	_, err = pods.Update(t.Context(), hasty, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	c.requireShown("hasty", "")
+	require.Eventually(t, func() bool {
+		pod, err := c.Local.CoreV1().Pods("ns").Get(t.Context(), "hasty", metav1.GetOptions{})
+		return err == nil && ipam.RootOf(pod.Annotations) == ipam.Root{IP: "10.244.9.9", Cluster: "q2"} && pod.Status.PodIP == ""
+	}, patience, tick)
+
 	c.createLocalPod("fresh", "")
 	c.runRemotely("fresh", "10.244.1.2")
 	c.requireShown("fresh", "") // Running, but its address is withheld.

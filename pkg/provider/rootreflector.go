@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +27,9 @@ import (
 type rootReflector struct {
 	manager.NamespacedReflector
 	addresses *addresses
-	local     corev1listers.PodNamespaceLister
+	// resolve returns the address under which a remote pod is shown.
+	resolve func(remote *corev1.Pod) (string, error)
+	local   corev1listers.PodNamespaceLister
 	// remote lists the pods as they are, with the addresses that the remote cluster shows.
 	remote corev1listers.PodNamespaceLister
 	pods   corev1client.PodInterface
@@ -48,17 +52,33 @@ func (r *rootReflector) Handle(ctx context.Context, name string) error {
 		r.track(name, "")
 		return r.NamespacedReflector.Handle(ctx, name)
 	}
+	if ended(remote) {
+		// Nobody reaches it any more, and its address may be another's.
+		r.say(nil, name, nil)
+		r.track(name, "")
+		return r.NamespacedReflector.Handle(ctx, name)
+	}
 	r.track(name, remote.Status.PodIP)
-	if patch := missing(local, r.addresses.standsFor(remote)); patch != nil {
+	if patch := missing(local, r.addresses.standsFor(local, remote)); patch != nil {
+		if _, err := r.resolve(remote); err != nil && local.Status.PodIP != "" {
+			// The address that it shows is that of another place, the one of this place is not known. It is taken away
+			// before the place is written, or it would be taken for that of this place; that has the pod looked at again.
+			return r.NamespacedReflector.Handle(ctx, name)
+		}
 		// The change has the pod looked at again.
 		return r.annotate(ctx, local, patch)
 	}
 	err := r.NamespacedReflector.Handle(ctx, name)
 	if err == nil && remote.Status.PodIP != "" {
-		_, unknown := r.addresses.resolve(remote)
+		_, unknown := r.resolve(remote)
 		r.say(local, name, unknown)
 	}
 	return err
+}
+
+// ended says whether a pod has ended for good.
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // track has the remote IPAM forget the address that a remote pod had: another pod may get it.
@@ -75,6 +95,16 @@ func (r *rootReflector) track(name, ip string) {
 	r.mu.Unlock()
 	if before != "" && before != ip {
 		r.addresses.Remote.Forget(before)
+	}
+}
+
+// forgetAll has the remote IPAM forget the addresses of all pods: the namespace is not reflected any more.
+func (r *rootReflector) forgetAll() {
+	r.mu.Lock()
+	names := slices.Collect(maps.Keys(r.remoteIPs))
+	r.mu.Unlock()
+	for _, name := range names {
+		r.track(name, "")
 	}
 }
 

@@ -97,7 +97,7 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, events r
 	if err != nil {
 		return ifNotDone(ctx, err)
 	}
-	group.Go(func() error { return network.Run(ctx, reflection.RefreshPods) })
+	group.Go(func() error { return network.Run(ctx, reflection.followNetwork(network)) })
 	group.Go(func() error {
 		if err := waitFor(ctx, network.Synced(), cfg.StartupTimeout); err != nil {
 			return ifNotDone(ctx, fmt.Errorf("reading the ForeignClusters and network Configurations: %w", err))

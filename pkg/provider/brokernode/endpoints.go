@@ -3,6 +3,7 @@ package brokernode
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -151,7 +152,8 @@ func whenReassigned(queue cache.ResourceEventHandler) cache.ResourceEventHandler
 		AddFunc: func(obj any) { queue.OnAdd(obj, false) },
 		UpdateFunc: func(old, current any) {
 			before, now := old.(*corev1.Pod), current.(*corev1.Pod)
-			if before.UID != now.UID || before.Labels[v1alpha1.ProviderLabel] != now.Labels[v1alpha1.ProviderLabel] {
+			if before.UID != now.UID || before.Labels[v1alpha1.ProviderLabel] != now.Labels[v1alpha1.ProviderLabel] ||
+				before.Annotations[v1alpha1.InnerIPAnnotation] != now.Annotations[v1alpha1.InnerIPAnnotation] {
 				queue.OnUpdate(old, current)
 			}
 		},
@@ -199,7 +201,8 @@ func (l endpointLens) place(endpoint *discoveryv1.Endpoint, consumer string) (pl
 			return false, false
 		}
 		endpoint.NodeName = ptr.To(providerNodePrefix + pod.Labels[v1alpha1.ProviderLabel])
-		return true, pod.Annotations[v1alpha1.InnerIPAnnotation] != ""
+		inner := pod.Annotations[v1alpha1.InnerIPAnnotation]
+		return true, inner != "" && !slices.Contains(endpoint.Addresses, inner)
 	case consumer:
 		endpoint.NodeName = ptr.To(providerNodePrefix + consumer)
 	}
