@@ -196,12 +196,13 @@ func TestAddressesFollowTheNetworkAndLenses(t *testing.T) {
 	c.runRemotely("forwarded", "10.35.1.7", "10.244.9.7", "q1")
 	c.requireShown("forwarded", "")
 	c.requireRoot("forwarded", "10.244.9.7", "q1")
-	far := networkView(t, true, "10.50.0.0/16")
-	c.far.Store(&far)
+	down := networkView(t, true, "10.50.0.0/16")
+	c.far.Store(&down)
 	reflection.RefreshPods()
 	c.requireShown("forwarded", "")
-	far.Established = true
-	c.far.Store(&far)
+	up := down
+	up.Established = true
+	c.far.Store(&up)
 	reflection.RefreshPods()
 	c.requireShown("forwarded", "10.50.9.7")
 
@@ -239,9 +240,7 @@ func TestAddressesFollowTheNetworkAndLenses(t *testing.T) {
 		c.requireShown("fresh", step.fresh)
 		c.requireShown("restarted", step.restarted)
 	}
-	unreachable := far
-	unreachable.Established = false
-	c.far.Store(&unreachable)
+	c.far.Store(&down)
 	reflection.RefreshPods()
 	c.requireShown("forwarded", "") // The network has gone.
 	c.show(networkView(t, false, ""))
