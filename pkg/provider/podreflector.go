@@ -264,7 +264,7 @@ func (pr *podReflector) show(localNamespace string, remote *corev1.Pod) *corev1.
 	if remote.Status.PodIP == "" {
 		return remote
 	}
-	if ended(remote) && local != nil && pr.addresses.looksUp() {
+	if brokernode.Terminal(remote) && local != nil && pr.addresses.looksUp() {
 		return withAddress(remote, local.Status.PodIP) // There is no use in asking.
 	}
 	address, unknown := pr.resolve(localNamespace, remote)

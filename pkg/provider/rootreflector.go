@@ -20,6 +20,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
 )
 
 // rootReflector is a reflector of pods that says on each local pod where it really runs, before Liqo gives the pod its
@@ -52,7 +53,7 @@ func (r *rootReflector) Handle(ctx context.Context, name string) error {
 		r.track(name, "")
 		return r.NamespacedReflector.Handle(ctx, name)
 	}
-	if ended(remote) {
+	if brokernode.Terminal(remote) {
 		// Nobody reaches it any more, and its address may be another's.
 		r.say(nil, name, nil)
 		r.track(name, "")
@@ -74,11 +75,6 @@ func (r *rootReflector) Handle(ctx context.Context, name string) error {
 		r.say(local, name, unknown)
 	}
 	return err
-}
-
-// ended says whether a pod has ended for good.
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // track has the remote IPAM forget the address that a remote pod had: another pod may get it.

@@ -84,24 +84,12 @@ func startBrokered(t *testing.T) *brokered {
 // startBroker starts a federation with a broker whose times are short.
 func startBroker(t *testing.T, opts sandbox.Options) *brokered {
 	t.Helper()
-	began := time.Now()
 	opts.BrokerNode = brokerNode
 	opts.BrokerArgs = append(opts.BrokerArgs,
 		"--failover-after="+failoverAfter.String(), "--probe-interval=1s", "--probe-timeout=1s",
 		"--refusal-memory=20s", "--status-interval=1s", "--leader-election-lease-duration=6s",
 		"--leader-election-renew-deadline=4s", "--leader-election-retry-period=1s")
-	opts.Progress = func(format string, args ...any) { t.Logf(format, args...) }
-	s, err := sandbox.Up(t.Context(), opts)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the logs are kept in %s", s.Dir())
-			require.NoError(t, s.Stop())
-			return
-		}
-		require.NoError(t, s.Down())
-	})
-	t.Logf("sandbox up after %s", time.Since(began).Round(time.Second))
+	s := up(t, opts)
 	b := &brokered{Sandbox: s, consumer: s.Cluster(sandbox.Consumer(1)), broker: s.Cluster(sandbox.Broker)}
 	for i := range opts.Providers {
 		b.providers = append(b.providers, s.Cluster(sandbox.Provider(i+1)))

@@ -35,11 +35,24 @@ type federation struct {
 // virtual kubelet on both hops.
 func start(t *testing.T, image string) *federation {
 	t.Helper()
-	began := time.Now()
-	s, err := sandbox.Up(t.Context(), sandbox.Options{
+	s := up(t, sandbox.Options{
 		Name: strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), Consumers: 1, Providers: 1, Networking: true, Image: image,
-		Progress: func(format string, args ...any) { t.Logf(format, args...) },
 	})
+	provider := sandbox.Provider(1)
+	return &federation{
+		Sandbox: s, image: image,
+		consumer: s.Cluster(sandbox.Consumer(1)), local: s.Cluster(sandbox.Broker), remote: s.Cluster(provider),
+		node: provider, kubelet: sandbox.Broker + "/vk-" + provider,
+	}
+}
+
+// up makes a sandbox that is there until the test ends. One that fails leaves the
+// logs.
+func up(t *testing.T, opts sandbox.Options) *sandbox.Sandbox {
+	t.Helper()
+	began := time.Now()
+	opts.Progress = func(format string, args ...any) { t.Logf(format, args...) }
+	s, err := sandbox.Up(t.Context(), opts)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -50,12 +63,7 @@ func start(t *testing.T, image string) *federation {
 		require.NoError(t, s.Down())
 	})
 	t.Logf("sandbox up after %s", time.Since(began).Round(time.Second))
-	provider := sandbox.Provider(1)
-	return &federation{
-		Sandbox: s, image: image,
-		consumer: s.Cluster(sandbox.Consumer(1)), local: s.Cluster(sandbox.Broker), remote: s.Cluster(provider),
-		node: provider, kubelet: sandbox.Broker + "/vk-" + provider,
-	}
+	return s
 }
 
 // namespaces makes a namespace named after the test in local, offloaded to

@@ -35,12 +35,7 @@ type guarded struct {
 
 // TestGuardAndManifests tests what deploy/ promises against real API servers.
 func TestGuardAndManifests(t *testing.T) {
-	s, err := sandbox.Up(t.Context(), sandbox.Options{
-		Name: "guard", Consumers: 1, Providers: 1, Image: sandbox.ImageStock,
-		Progress: func(format string, args ...any) { t.Logf(format, args...) },
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Down()) })
+	s := up(t, sandbox.Options{Name: "guard", Consumers: 1, Providers: 1, Image: sandbox.ImageStock})
 	g := &guarded{s, s.Cluster(sandbox.Consumer(1)), s.Cluster(sandbox.Broker), s.Cluster(sandbox.Provider(1))}
 	g.install(t)
 

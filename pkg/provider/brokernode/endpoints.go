@@ -132,7 +132,7 @@ func podOf(endpoint *discoveryv1.Endpoint) *corev1.ObjectReference {
 	return nil
 }
 
-// slicesBy returns the keys of the EndpointSlices that name the pod.
+// slicesBy returns the keys of the EndpointSlices that an index has under a value.
 func slicesBy(index cache.Indexer, name, namespace, value string) []types.NamespacedName {
 	found, err := index.ByIndex(name, value)
 	if err != nil {

@@ -60,7 +60,7 @@ func (h *Handover) Handle(ctx context.Context, name string) error {
 			return nil
 		}
 	}
-	if local != nil && local.DeletionTimestamp == nil && !terminal(local) && leftBehind(shadow, remote) {
+	if local != nil && local.DeletionTimestamp == nil && !Terminal(local) && leftBehind(shadow, remote) {
 		return errNotLetGo
 	}
 	return h.NamespacedReflector.Handle(ctx, name)

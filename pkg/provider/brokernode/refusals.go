@@ -150,7 +150,7 @@ type refusingFallback struct {
 
 func (f refusingFallback) Handle(ctx context.Context, key types.NamespacedName) error {
 	pod, err := f.pods.Pods(key.Namespace).Get(key.Name)
-	if err != nil || pod.DeletionTimestamp != nil || terminal(pod) {
+	if err != nil || pod.DeletionTimestamp != nil || Terminal(pod) {
 		return f.FallbackReflector.Handle(ctx, key)
 	}
 	return f.refusals.tell(ctx, pod, ReasonNamespaceNotOffloaded,

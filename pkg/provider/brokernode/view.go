@@ -39,7 +39,7 @@ func narrow(selector string, requirement labels.Requirement) (string, error) {
 	return parsed.Add(requirement).String(), nil
 }
 
-// terminal says whether the pod has ended for good.
-func terminal(pod *corev1.Pod) bool {
+// Terminal says whether the pod has ended for good.
+func Terminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
