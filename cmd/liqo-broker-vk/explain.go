@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker"
+	explanation "github.com/capacitorset/liqo-broker-vk/pkg/explain"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
 // explainTimeout bounds all the requests of explain.
@@ -52,14 +53,14 @@ func newExplainCommand() *cobra.Command {
 	return cmd
 }
 
-func explain(ctx context.Context, kubeconfig, node string, pod types.NamespacedName) (*broker.Explanation, error) {
+func explain(ctx context.Context, kubeconfig, node string, pod types.NamespacedName) (*explanation.Explanation, error) {
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
 	config, err := utils.GetRestConfig(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the broker's cluster (--kubeconfig): %w", err)
 	}
-	scheme, err := broker.NewScheme()
+	scheme, err := apischeme.New()
 	if err != nil {
 		return nil, err
 	}
@@ -67,5 +68,5 @@ func explain(ctx context.Context, kubeconfig, node string, pod types.NamespacedN
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the broker's cluster (--kubeconfig): %w", err)
 	}
-	return broker.Explain(ctx, c, node, pod, time.Now())
+	return explanation.Pod(ctx, c, node, pod, time.Now())
 }

@@ -15,10 +15,11 @@ import (
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
 func TestAStaleAddressIsMappedAnew(t *testing.T) {
-	scheme, err := NewScheme()
+	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}, Status: corev1.PodStatus{PodIP: "10.0.0.2"},

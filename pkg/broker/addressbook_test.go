@@ -18,12 +18,13 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
 // bookOf is an address book of objects; the fake client computes the index as the cache does.
 func bookOf(t *testing.T, objects ...client.Object) addressBook {
 	t.Helper()
-	scheme, err := NewScheme()
+	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	return addressBook{cache: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, podAddressIndex, indexPodAddress).Build()}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // Broker is the leader at work.
@@ -34,7 +35,7 @@ type Broker struct {
 	node        *brokerNode
 	metrics     *metrics
 	ipamMetrics *ipam.Metrics
-	policies    *policies
+	policies    *placement.Policies
 
 	podQueue, providerQueue queue
 	// wake has an element when the pods that wait for room are to be tried again.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -162,7 +163,7 @@ func (c *core) assigned(pod *corev1.Pod, virtualNode string) {
 	delete(c.doubted, pod.UID)
 	delete(c.waiting, nameOf(pod))
 	c.state.Assign(scheduler.Assignment{
-		UID: pod.UID, VirtualNode: virtualNode, App: appOf(pod), Requests: scheduler.PodRequests(&pod.Spec),
+		UID: pod.UID, VirtualNode: virtualNode, App: placement.AppOf(pod), Requests: scheduler.PodRequests(&pod.Spec),
 	})
 }
 
@@ -412,17 +413,6 @@ func (c *core) podStarted(pod *corev1.Pod, took time.Duration) {
 
 func nameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-}
-
-// appOf names the application of a pod by the labels that Kubernetes recommends, in its namespace; "" if it has none.
-// Owners are of no use: the pods of a consumer are each owned by a ShadowPod of their own.
-func appOf(pod *corev1.Pod) string {
-	for _, key := range []string{"app.kubernetes.io/instance", "app.kubernetes.io/name", "app", "k8s-app"} {
-		if value := pod.Labels[key]; value != "" {
-			return pod.Namespace + "/" + key + "=" + value
-		}
-	}
-	return ""
 }
 
 // counts are how many pods are assigned, and how many wait for room.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -41,7 +42,7 @@ func cpuPod(name string, cpu string) *corev1.Pod {
 
 func (c *core) decideOn(pod *corev1.Pod) string {
 	var d scheduler.Decision
-	c.decide(noon, decidable(pod, &corev1.Namespace{}, &criteriaFor{}), nil, &d)
+	c.decide(noon, (&placement.Criteria{}).Pod(pod, &corev1.Namespace{}), nil, &d)
 	return d.VirtualNode
 }
 
@@ -229,24 +230,4 @@ func TestAPodStartsOnce(t *testing.T) {
 	p50, _, known := c.providers["q"].tracker.PodStart()
 	require.True(t, known)
 	require.Equal(t, 2*time.Second, p50)
-}
-
-func TestTheApplicationOfAPod(t *testing.T) {
-	for name, tc := range map[string]struct {
-		labels map[string]string
-		want   string
-	}{
-		"no label, no application":      {nil, ""},
-		"the recommended label":         {map[string]string{"app.kubernetes.io/name": "web", "app": "x"}, "ns/app.kubernetes.io/name=web"},
-		"one instance of several":       {map[string]string{"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": "a"}, "ns/app.kubernetes.io/instance=a"},
-		"the label that everybody uses": {map[string]string{"app": "web"}, "ns/app=web"},
-		"an empty label is no label":    {map[string]string{"app": ""}, ""},
-		"the label of Kubernetes' own":  {map[string]string{"k8s-app": "dns"}, "ns/k8s-app=dns"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{}
-			pod.Namespace, pod.Labels = "ns", tc.labels
-			require.Equal(t, tc.want, appOf(pod))
-		})
-	}
 }

@@ -17,6 +17,8 @@ import (
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
 func sent(name string, addresses ...string) *discoveryv1.EndpointSlice {
@@ -56,7 +58,7 @@ func consumerConfiguration(cluster string) *networkingv1beta1.Configuration {
 }
 
 func TestEndpointsOfConsumersAreMapped(t *testing.T) {
-	scheme, err := NewScheme()
+	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	opaque := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "opaque", UID: "uid-opaque", Annotations: map[string]string{"brokering.liqo.io/inner-ip": "10.35.7.1"},

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // suspicionCheck is how often a pod is looked at while the broker suspects itself.
@@ -39,17 +40,10 @@ type situation struct {
 	draining  bool
 }
 
-// rules are what the pod and its policy say about moving.
-type rules struct {
-	failover       v1alpha1.FailoverMode
-	failoverAfter  time.Duration
-	pendingTimeout time.Duration
-}
-
 // whyLeave says whether an assigned pod must leave at now, and if not, when to ask again at the latest (0: when
 // something changes). A pod that is done or being deleted never leaves.
-func whyLeave(pod *corev1.Pod, s situation, r rules, now time.Time) (moveReason, time.Duration) {
-	if terminal(pod) || pod.DeletionTimestamp != nil {
+func whyLeave(pod *corev1.Pod, s situation, r placement.Rules, now time.Time) (moveReason, time.Duration) {
+	if placement.Terminal(pod) || pod.DeletionTimestamp != nil {
 		return stay, 0
 	}
 	switch {
@@ -57,13 +51,13 @@ func whyLeave(pod *corev1.Pod, s situation, r rules, now time.Time) (moveReason,
 		return moveNoVirtualNode, 0
 	case !s.lost.IsZero():
 		// Nothing can be said of a pod that cannot be seen: neither refused nor pending.
-		if r.failover == v1alpha1.FailoverNever {
+		if r.Failover == v1alpha1.FailoverNever {
 			return stay, 0
 		}
 		if s.suspended {
 			return stay, suspicionCheck // It may end with another provider's return.
 		}
-		if left := r.failoverAfter - now.Sub(s.lost); left > 0 {
+		if left := r.FailoverAfter - now.Sub(s.lost); left > 0 {
 			return stay, left
 		}
 		return moveUnreachable, 0
@@ -71,17 +65,13 @@ func whyLeave(pod *corev1.Pod, s situation, r rules, now time.Time) (moveReason,
 		return moveRefused, 0
 	case s.draining:
 		return moveDrained, 0
-	case pod.Status.Phase == corev1.PodPending && r.pendingTimeout > 0:
-		if left := r.pendingTimeout - now.Sub(assignedAt(pod)); left > 0 {
+	case pod.Status.Phase == corev1.PodPending && r.PendingTimeout > 0:
+		if left := r.PendingTimeout - now.Sub(assignedAt(pod)); left > 0 {
 			return stay, left
 		}
 		return movePending, 0
 	}
 	return stay, 0
-}
-
-func terminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // refusedBy is the VirtualNode whose provider refused the pod since it was assigned; "" if none did.

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // A constant, were there any of time.
@@ -42,13 +43,13 @@ func refused(virtualNode string, at time.Time) func(*corev1.Pod) {
 }
 
 func TestWhyLeave(t *testing.T) {
-	usual := rules{failover: v1alpha1.FailoverMove, failoverAfter: time.Minute, pendingTimeout: 10 * time.Minute}
+	usual := placement.Rules{Failover: v1alpha1.FailoverMove, FailoverAfter: time.Minute, PendingTimeout: 10 * time.Minute}
 	never := usual
-	never.failover = v1alpha1.FailoverNever
+	never.Failover = v1alpha1.FailoverNever
 	impatient := usual
-	impatient.pendingTimeout = 4 * time.Minute
+	impatient.PendingTimeout = 4 * time.Minute
 	patient := usual
-	patient.pendingTimeout = 0
+	patient.PendingTimeout = 0
 	lost := func(ago time.Duration) situation { return situation{known: true, lost: noon.Add(-ago)} }
 	fine := situation{known: true}
 
@@ -56,7 +57,7 @@ func TestWhyLeave(t *testing.T) {
 		name  string
 		pod   *corev1.Pod
 		s     situation
-		r     rules
+		r     placement.Rules
 		want  moveReason
 		later time.Duration
 	}{

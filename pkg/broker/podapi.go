@@ -32,6 +32,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // podAPI answers the kubelet API's questions about a pod from the provider where it runs. It is the PodHandler of
@@ -236,7 +237,7 @@ func (a podAPI) Stats(ctx context.Context) (*statsv1alpha1.Summary, error) {
 	for i := range list.Items {
 		pod := &list.Items[i]
 		virtualNode := pod.Labels[v1alpha1.VirtualNodeLabel]
-		if virtualNode == "" || terminal(pod) {
+		if virtualNode == "" || placement.Terminal(pod) {
 			continue
 		}
 		if assigned[virtualNode] == nil {

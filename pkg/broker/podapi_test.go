@@ -9,10 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
 func TestWhereAPodIsLookedFor(t *testing.T) {
-	scheme, err := NewScheme()
+	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	assigned, waiting := cpuPod("assigned", "1"), cpuPod("waiting", "1")
 	waiting.Labels = nil

@@ -20,6 +20,7 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -59,7 +60,7 @@ func (b *Broker) step(ctx context.Context, name types.NamespacedName) (ctrl.Resu
 	}
 	virtualNode, leaving := pod.Labels[v1alpha1.VirtualNodeLabel], pod.Annotations[v1alpha1.MovingFromAnnotation]
 	switch {
-	case terminal(&pod):
+	case placement.Terminal(&pod):
 		b.free(name, pod.UID)
 		return ctrl.Result{}, nil
 	case virtualNode != "":
@@ -94,7 +95,7 @@ func (b *Broker) recall(ctx context.Context) error {
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if at := placeOf(pod); at != "" && !terminal(pod) {
+		if at := placement.PlaceOf(pod); at != "" && !placement.Terminal(pod) {
 			b.core.assigned(pod, at)
 		}
 	}
@@ -119,8 +120,8 @@ func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) 
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	asked, err := b.policies.criteriaOf(ctx, pod, namespace)
-	if err != nil && !errors.Is(err, errCriteria) {
+	asked, err := b.policies.CriteriaOf(ctx, pod, namespace)
+	if err != nil && !errors.Is(err, placement.ErrInvalid) {
 		return ctrl.Result{}, err
 	}
 	s, err := b.situationOf(ctx, virtualNode)
@@ -130,7 +131,7 @@ func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) 
 	if err := b.markUnreachable(ctx, pod, s); err != nil {
 		return ctrl.Result{}, err
 	}
-	reason, later := whyLeave(pod, s, asked.rules, b.now())
+	reason, later := whyLeave(pod, s, asked.Rules, b.now())
 	if reason == stay {
 		if err := b.remapAddress(ctx, pod); err != nil {
 			return ctrl.Result{}, err
@@ -148,7 +149,7 @@ func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) 
 func (b *Broker) markUnreachable(ctx context.Context, pod *corev1.Pod, s situation) error {
 	_, marked := pod.Annotations[v1alpha1.UnreachableAnnotation]
 	unreachable := !s.lost.IsZero() && !s.suspended
-	if terminal(pod) || pod.DeletionTimestamp != nil || marked == unreachable {
+	if placement.Terminal(pod) || pod.DeletionTimestamp != nil || marked == unreachable {
 		return nil
 	}
 	var since any
@@ -234,14 +235,14 @@ func (b *Broker) overlap(ctx context.Context, pod *corev1.Pod, leaving string, s
 	if err != nil {
 		return 0, err
 	}
-	asked, err := b.policies.criteriaOf(ctx, pod, namespace)
-	if err != nil && !errors.Is(err, errCriteria) {
+	asked, err := b.policies.CriteriaOf(ctx, pod, namespace)
+	if err != nil && !errors.Is(err, placement.ErrInvalid) {
 		return 0, err
 	}
-	if asked.rules.failover == v1alpha1.FailoverNever || s.suspended {
+	if asked.Rules.Failover == v1alpha1.FailoverNever || s.suspended {
 		return b.cfg.Times.ProbeInterval, nil
 	}
-	return max(0, asked.rules.failoverAfter-b.now().Sub(s.lost)), nil
+	return max(0, asked.Rules.FailoverAfter-b.now().Sub(s.lost)), nil
 }
 
 // situationOf says what is known of the provider of a VirtualNode. One that exists in the API, but of which the broker
@@ -312,8 +313,8 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	asked, err := b.policies.criteriaOf(ctx, pod, namespace)
-	if errors.Is(err, errCriteria) {
+	asked, err := b.policies.CriteriaOf(ctx, pod, namespace)
+	if errors.Is(err, placement.ErrInvalid) {
 		b.metrics.decided("invalid_criteria", "", time.Since(began))
 		return ctrl.Result{}, b.explain(ctx, pod, "InvalidCriteria", err.Error())
 	}
@@ -322,7 +323,7 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 	}
 
 	var d scheduler.Decision
-	b.core.decide(b.now(), decidable(pod, namespace, &asked), asked.policy, &d)
+	b.core.decide(b.now(), asked.Pod(pod, namespace), asked.Policy, &d)
 	switch {
 	case d.Err != nil:
 		b.metrics.decided("invalid_criteria", "", time.Since(began))

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/access"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 )
@@ -47,7 +48,7 @@ func (b *Broker) serveIPAM(ctx context.Context, kubelet kubeletapi.ServingCertif
 		group.Go(func() error { return files.Start(ctx) })
 		certificate = files.GetCertificate
 	}
-	callers, err := kubeletapi.NewClientCA(b.cfg.Kubelet.ClientCAFile, b.node.kube)
+	callers, err := access.NewClientCA(b.cfg.Kubelet.ClientCAFile, b.node.kube)
 	if err != nil {
 		return fmt.Errorf("remote IPAM: %w", err)
 	}

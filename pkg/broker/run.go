@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -32,10 +31,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
-	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
@@ -48,8 +45,13 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
+
+// programs is how many compiled expressions are kept.
+const programs = 1000
 
 // leaseName is the lease by which the replicas of the broker elect a leader.
 const leaseName = "liqo-broker"
@@ -57,7 +59,7 @@ const leaseName = "liqo-broker"
 // Run is the broker. It returns nil once ctx has ended and everything has stopped, the lease given back; any other end
 // is an error, losing the lease included.
 func Run(ctx context.Context, cfg Config) error {
-	scheme, err := NewScheme()
+	scheme, err := apischeme.New()
 	if err != nil {
 		return err
 	}
@@ -107,20 +109,6 @@ func Run(ctx context.Context, cfg Config) error {
 		return nil
 	})
 	return group.Wait()
-}
-
-// NewScheme knows every kind of object that the broker reads or writes.
-func NewScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, offloadingv1beta1.AddToScheme, liqov1beta1.AddToScheme,
-		authv1beta1.AddToScheme, ipamv1alpha1.AddToScheme, networkingv1beta1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	return scheme, nil
 }
 
 // managerOptions keep the caches small: of pods only those of the node, of EndpointSlices only reflected ones, of all objects no managed fields.
@@ -176,8 +164,8 @@ func newBroker(ctx context.Context, cfg Config, mgr manager.Manager) (*Broker, e
 		connections: newConnections(kube, identities, cfg.Times.RequestTimeout),
 		metrics:     newMetrics(),
 		ipamMetrics: ipam.NewMetrics(),
-		policies: &policies{client: mgr.GetClient(), programs: criteria.NewCache(programs), defaults: rules{
-			failover: v1alpha1.FailoverMove, failoverAfter: cfg.Times.FailoverAfter, pendingTimeout: cfg.Times.PendingTimeout,
+		policies: &placement.Policies{Client: mgr.GetClient(), Programs: criteria.NewCache(programs), Defaults: placement.Rules{
+			Failover: v1alpha1.FailoverMove, FailoverAfter: cfg.Times.FailoverAfter, PendingTimeout: cfg.Times.PendingTimeout,
 		}},
 		wake:       make(chan struct{}, 1),
 		moves:      rate.NewLimiter(rate.Limit(cfg.MovesPerSecond), cfg.MovesBurst),

@@ -12,7 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/access"
 )
 
 // gate stands before every route.
@@ -22,13 +25,13 @@ type gate struct {
 	remedy string
 	local  kubernetes.Interface
 
-	ca            ClientCA
+	ca            access.ClientCA
 	authenticator authenticator.Request
 	authorizer    authorizer
 }
 
 func newGate(cfg Config) (*gate, error) {
-	ca, err := NewClientCA(cfg.ClientCAFile, cfg.Local)
+	ca, err := access.NewClientCA(cfg.ClientCAFile, cfg.Local)
 	if err != nil {
 		return nil, err
 	}
@@ -39,8 +42,8 @@ func newGate(cfg Config) (*gate, error) {
 		remedy:        remedy,
 		local:         cfg.Local,
 		ca:            ca,
-		authenticator: newAuthenticator(ca, cfg.Local, remedy),
-		authorizer:    newAccessReviewer(cfg.Local, remedy),
+		authenticator: access.NewAuthenticator(ca, cfg.Local, remedy),
+		authorizer:    access.NewReviewer(cfg.Local, remedy),
 	}
 	if cfg.AuthorizationMode == AuthorizationAlwaysAllow {
 		g.authorizer = alwaysAllow{}
@@ -48,11 +51,27 @@ func newGate(cfg Config) (*gate, error) {
 	return g, nil
 }
 
-// missingPermissionError says that this process may not ask the API server about its callers, and what to do.
-type missingPermissionError struct{ remedy string }
+// AuthorizationMode says who decides whether an authenticated caller may do what it asks for.
+type AuthorizationMode string
 
-func (e *missingPermissionError) Error() string {
-	return "the virtual kubelet may not ask the API server about its callers, which is granted by '" + e.remedy + "'"
+// The values of --kubelet-authorization-mode.
+const (
+	// AuthorizationWebhook asks the API server (SubjectAccessReview).
+	AuthorizationWebhook AuthorizationMode = "Webhook"
+	// AuthorizationAlwaysAllow lets every authenticated caller do everything.
+	AuthorizationAlwaysAllow AuthorizationMode = "AlwaysAllow"
+)
+
+// authorizer decides whether a caller has one of the permissions.
+type authorizer interface {
+	Authorize(ctx context.Context, who user.Info, anyOf []authorizationv1.ResourceAttributes) (bool, error)
+}
+
+type alwaysAllow struct{}
+
+// Authorize implements authorizer.
+func (alwaysAllow) Authorize(context.Context, user.Info, []authorizationv1.ResourceAttributes) (bool, error) {
+	return true, nil
 }
 
 // grantCommand is the one in docs/virtual-kubelet.md; the ClusterRole is in deploy/virtual-kubelet-auth.yaml.
@@ -79,7 +98,7 @@ func (g *gate) checkPermissions(ctx context.Context) {
 				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &review},
 			}, metav1.CreateOptions{})
 		if err == nil && !answer.Status.Allowed {
-			g.log.Error(&missingPermissionError{remedy: g.remedy}, "The kubelet API will refuse its callers (403)")
+			g.log.Error(&access.MissingPermissionError{Remedy: g.remedy}, "The kubelet API will refuse its callers (403)")
 			return
 		}
 	}
@@ -97,8 +116,8 @@ func (g *gate) protect(next http.Handler) http.Handler {
 		}
 
 		who, what := answer.User, requestAttributes(g.node, r)
-		allowed, err := g.authorizer.authorize(r.Context(), who, what)
-		var missing *missingPermissionError
+		allowed, err := g.authorizer.Authorize(r.Context(), who, what)
+		var missing *access.MissingPermissionError
 		switch {
 		case errors.As(err, &missing):
 			g.log.Error(err, "Request refused", "user", who.GetName(), "path", r.URL.Path)
@@ -124,7 +143,7 @@ func unauthorizedMessage(err error) string {
 		causes = aggregate.Errors()
 	}
 	for _, cause := range causes {
-		var missing *missingPermissionError
+		var missing *access.MissingPermissionError
 		if errors.As(cause, &missing) {
 			return fmt.Sprintf("Unauthorized (%s)", missing)
 		}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker"
+	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
@@ -136,7 +136,7 @@ func (s *story) explain(ctx context.Context) error {
 		return err
 	}
 	name := types.NamespacedName{Namespace: s.atBroker, Name: pods[0].Name}
-	e, err := broker.Explain(ctx, s.broker.Client, brokerNode, name, time.Now())
+	e, err := explain.Pod(ctx, s.broker.Client, brokerNode, name, time.Now())
 	if err != nil {
 		return err
 	}

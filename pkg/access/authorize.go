@@ -1,4 +1,4 @@
-package kubeletapi
+package access
 
 import (
 	"context"
@@ -16,17 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// AuthorizationMode says who decides whether an authenticated caller may do what it asks for.
-type AuthorizationMode string
-
-// The values of --kubelet-authorization-mode.
-const (
-	// AuthorizationWebhook asks the API server (SubjectAccessReview).
-	AuthorizationWebhook AuthorizationMode = "Webhook"
-	// AuthorizationAlwaysAllow lets every authenticated caller do everything.
-	AuthorizationAlwaysAllow AuthorizationMode = "AlwaysAllow"
-)
-
 const (
 	// The answers are kept as long as the real kubelet keeps them (authorization.webhook).
 	allowedTTL = 5 * time.Minute
@@ -35,30 +24,27 @@ const (
 	keptAnswers = 1024
 )
 
-// authorizer decides whether a caller has one of the permissions.
-type authorizer interface {
-	authorize(ctx context.Context, who user.Info, anyOf []authorizationv1.ResourceAttributes) (bool, error)
-}
-
-type alwaysAllow struct{}
-
-func (alwaysAllow) authorize(context.Context, user.Info, []authorizationv1.ResourceAttributes) (bool, error) {
-	return true, nil
-}
-
-// accessReviewer asks the API server, and remembers its answers for a while.
-type accessReviewer struct {
+// Reviewer asks the API server (SubjectAccessReview) what callers may do, and remembers its answers for a while.
+type Reviewer struct {
 	local   kubernetes.Interface
 	remedy  string
 	answers *cache.LRUExpireCache
 }
 
-func newAccessReviewer(local kubernetes.Interface, remedy string) *accessReviewer {
-	return &accessReviewer{local: local, remedy: remedy, answers: cache.NewLRUExpireCache(keptAnswers)}
+// NewReviewer asks local; remedy is what to do if it may not, for the error.
+func NewReviewer(local kubernetes.Interface, remedy string) *Reviewer {
+	return &Reviewer{local: local, remedy: remedy, answers: cache.NewLRUExpireCache(keptAnswers)}
 }
 
-// authorize returns an error that is a *missingPermissionError if this process may not ask.
-func (a *accessReviewer) authorize(ctx context.Context, who user.Info, anyOf []authorizationv1.ResourceAttributes) (bool, error) {
+// MissingPermissionError says that this process may not ask the API server about its callers, and what to do.
+type MissingPermissionError struct{ Remedy string }
+
+func (e *MissingPermissionError) Error() string {
+	return "this process may not ask the API server about its callers, which is granted by '" + e.Remedy + "'"
+}
+
+// Authorize says whether a caller has one of the permissions. It returns an error that is a *MissingPermissionError if this process may not ask.
+func (a *Reviewer) Authorize(ctx context.Context, who user.Info, anyOf []authorizationv1.ResourceAttributes) (bool, error) {
 	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
 		return true, nil // As every authorizer of Kubernetes does, before asking anybody.
 	}
@@ -71,7 +57,7 @@ func (a *accessReviewer) authorize(ctx context.Context, who user.Info, anyOf []a
 	return false, nil
 }
 
-func (a *accessReviewer) review(ctx context.Context, who user.Info, what *authorizationv1.ResourceAttributes) (bool, error) {
+func (a *Reviewer) review(ctx context.Context, who user.Info, what *authorizationv1.ResourceAttributes) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), ResourceAttributes: what,
 	}
@@ -96,7 +82,7 @@ func (a *accessReviewer) review(ctx context.Context, who user.Info, what *author
 		&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	switch {
 	case kerrors.IsForbidden(err):
-		return false, &missingPermissionError{remedy: a.remedy}
+		return false, &MissingPermissionError{Remedy: a.remedy}
 	case err != nil:
 		return false, fmt.Errorf("subject access review: %w", err)
 	}

@@ -1,4 +1,4 @@
-package kubeletapi
+package access
 
 import (
 	"context"
@@ -52,11 +52,12 @@ func NewClientCA(file string, local kubernetes.Interface) (ClientCA, error) {
 	return ca, nil
 }
 
-// newAuthenticator accepts a client certificate of ca, or a bearer token that the API server knows. It is put together
+// NewAuthenticator accepts a client certificate of ca, or a bearer token that the API server knows; remedy is what to do
+// if this process may not ask it, for the error. It is put together
 // from the parts of k8s.io/apiserver that the real kubelet is made of. Its factory for all of it
 // (authenticatorfactory.DelegatingAuthenticatorConfig) is not used: it links gRPC, the konnectivity client and the
 // OpenTelemetry exporters, 130 packages, for the sake of one TokenReview.
-func newAuthenticator(ca dynamiccertificates.CAContentProvider, local kubernetes.Interface, remedy string) authenticator.Request {
+func NewAuthenticator(ca dynamiccertificates.CAContentProvider, local kubernetes.Interface, remedy string) authenticator.Request {
 	tokens := cache.New(tokenReviewer{local: local, remedy: remedy}, false, tokenTTL, tokenTTL)
 	return group.NewAuthenticatedGroupAdder(union.New(
 		x509.NewDynamic(ca.VerifyOptions, x509.CommonNameUserConversion),
@@ -79,7 +80,7 @@ func (t tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*au
 	}, metav1.CreateOptions{})
 	switch {
 	case kerrors.IsForbidden(err):
-		return nil, false, &missingPermissionError{remedy: t.remedy}
+		return nil, false, &MissingPermissionError{Remedy: t.remedy}
 	case err != nil:
 		return nil, false, fmt.Errorf("token review: %w", err)
 	case !review.Status.Authenticated && review.Status.Error != "":

@@ -1,19 +1,33 @@
-package broker
+package explain
 
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
+
+// cpuPod asks for that many CPUs.
+func cpuPod(name, cpu string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
+		}}}},
+	}
+}
 
 // shown is a provider as its status shows it, with one slice of that many CPUs.
 func shown(name, cpu string, ready bool, attributes map[string]string) *v1alpha1.ProviderCluster {
@@ -34,7 +48,7 @@ func shown(name, cpu string, ready bool, attributes map[string]string) *v1alpha1
 }
 
 func TestExplain(t *testing.T) {
-	scheme, err := NewScheme()
+	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	pod := cpuPod("pod", "3")
 	pod.Spec.NodeName = "broker"
@@ -59,7 +73,7 @@ func TestExplain(t *testing.T) {
 		shown("stranger", "4", true, eu), maps("down"), maps("far"), maps("fits"), maps("full"),
 	).Build()
 
-	e, err := Explain(t.Context(), c, "broker", nameOf(pod), noon)
+	e, err := Pod(t.Context(), c, "broker", client.ObjectKeyFromObject(pod), time.Now())
 	require.NoError(t, err)
 	require.Equal(t, "fits", e.Chosen)
 	filtered := map[string]string{}
@@ -78,6 +92,6 @@ func TestExplain(t *testing.T) {
 	require.Regexp(t, `^full +insufficient cpu +- +-`, lines[4])
 	require.Contains(t, table.String(), "Assigned to provider fits: score")
 
-	_, err = Explain(t.Context(), c, "broker", nameOf(elsewhere), noon)
+	_, err = Pod(t.Context(), c, "broker", client.ObjectKeyFromObject(elsewhere), time.Now())
 	require.ErrorContains(t, err, `not bound to node broker (--broker-node) but to "other"`)
 }

@@ -1,4 +1,4 @@
-package broker
+package explain
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -33,13 +34,13 @@ type Explanation struct {
 	// Policy is the PlacementPolicy that counts; "" if none does.
 	Policy string `json:"policy,omitempty"`
 	// Chosen is the provider that would be chosen now, as if the pod took no room yet; "" if none fits.
-	Chosen    string            `json:"chosen,omitempty"`
-	Message   string            `json:"message"`
-	Providers []ExplainedChoice `json:"providers"`
+	Chosen    string   `json:"chosen,omitempty"`
+	Message   string   `json:"message"`
+	Providers []Choice `json:"providers"`
 }
 
-// ExplainedChoice is the verdict on one provider.
-type ExplainedChoice struct {
+// Choice is the verdict on one provider.
+type Choice struct {
 	Provider    string `json:"provider"`
 	VirtualNode string `json:"virtualNode,omitempty"`
 	// Filtered is why the provider cannot have the pod; "" if it can.
@@ -49,11 +50,11 @@ type ExplainedChoice struct {
 	Points map[string]int `json:"points,omitempty"`
 }
 
-// Explain decides about a pod of a broker's node from what the API says: the status of the ProviderClusters, the pods
+// Pod decides about a pod of a broker's node from what the API says: the status of the ProviderClusters, the pods
 // and the policies. The broker itself may know of a refusal of the last minutes besides. Nothing is changed.
 //
 // It returns the API's error if there is no such pod, and one that says so if the pod is not bound to the node.
-func Explain(ctx context.Context, c client.Reader, node string, name types.NamespacedName, now time.Time) (*Explanation, error) {
+func Pod(ctx context.Context, c client.Reader, node string, name types.NamespacedName, now time.Time) (*Explanation, error) {
 	var pod corev1.Pod
 	if err := c.Get(ctx, name, &pod); err != nil {
 		return nil, err
@@ -65,10 +66,10 @@ func Explain(ctx context.Context, c client.Reader, node string, name types.Names
 	if err := c.Get(ctx, client.ObjectKey{Name: name.Namespace}, &namespace); err != nil {
 		return nil, err
 	}
-	out := &Explanation{Pod: name.String(), AssignedTo: pod.Labels[v1alpha1.ProviderLabel], Providers: []ExplainedChoice{}}
-	read := policies{client: c, programs: criteria.NewCache(2)}
-	asked, err := read.criteriaOf(ctx, &pod, &namespace)
-	if errors.Is(err, errCriteria) {
+	out := &Explanation{Pod: name.String(), AssignedTo: pod.Labels[v1alpha1.ProviderLabel], Providers: []Choice{}}
+	read := placement.Policies{Client: c, Programs: criteria.NewCache(2)}
+	asked, err := read.CriteriaOf(ctx, &pod, &namespace)
+	if errors.Is(err, placement.ErrInvalid) {
 		out.Message = err.Error()
 		return out, nil
 	}
@@ -82,17 +83,17 @@ func Explain(ctx context.Context, c client.Reader, node string, name types.Names
 	state.Release(pod.UID)
 
 	var d scheduler.Decision
-	state.Decide(now, decidable(&pod, &namespace, &asked), asked.policy, &d)
+	state.Decide(now, asked.Pod(&pod, &namespace), asked.Policy, &d)
 	out.Chosen, out.Message = d.Provider, d.Message()
-	if asked.policy != nil {
-		out.Policy = asked.policy.Name
+	if asked.Policy != nil {
+		out.Policy = asked.Policy.Name
 	}
 	if d.Err != nil {
 		out.Message = d.Err.Error()
 	}
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		choice := ExplainedChoice{Provider: v.Provider, VirtualNode: v.VirtualNode, Score: v.Total}
+		choice := Choice{Provider: v.Provider, VirtualNode: v.VirtualNode, Score: v.Total}
 		if v.Filter != scheduler.Passed {
 			choice.Filtered = v.Reason()
 		} else {
@@ -123,33 +124,25 @@ func believed(ctx context.Context, c client.Reader, node string) (*scheduler.Sta
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if at := placeOf(pod); pod.Spec.NodeName == node && at != "" && !terminal(pod) {
+		if at := placement.PlaceOf(pod); pod.Spec.NodeName == node && at != "" && !placement.Terminal(pod) {
 			state.Assign(scheduler.Assignment{
-				UID: pod.UID, VirtualNode: at, App: appOf(pod), Requests: scheduler.PodRequests(&pod.Spec),
+				UID: pod.UID, VirtualNode: at, App: placement.AppOf(pod), Requests: scheduler.PodRequests(&pod.Spec),
 			})
 		}
 	}
 	return state, nil
 }
 
-// placeOf is the VirtualNode where a pod takes room: where it is assigned, or where it is leaving.
-func placeOf(pod *corev1.Pod) string {
-	if at := pod.Labels[v1alpha1.VirtualNodeLabel]; at != "" {
-		return at
-	}
-	return pod.Annotations[v1alpha1.MovingFromAnnotation]
-}
-
 // shownProvider is a provider as its status shows it.
 func shownProvider(pc *v1alpha1.ProviderCluster, virtualNodes []offloadingv1beta1.VirtualNode,
 	maps []offloadingv1beta1.NamespaceMap,
 ) scheduler.Provider {
-	ready := condition(pc.Status.Conditions, v1alpha1.ProviderReady)
+	ready := meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ProviderReady)
 	p := scheduler.Provider{
 		ID: pc.Name, Labels: map[string]string{}, Attributes: pc.Spec.Attributes,
 		Enabled: pc.Spec.Enabled == nil || *pc.Spec.Enabled, Cordoned: pc.Spec.Cordoned, Draining: pc.Spec.Drain,
 		Ready:      meta.IsStatusConditionTrue(pc.Status.Conditions, v1alpha1.ProviderReady),
-		Recovering: isFalse(pc.Status.Conditions, v1alpha1.ProviderClean),
+		Recovering: meta.IsStatusConditionFalse(pc.Status.Conditions, v1alpha1.ProviderClean),
 		Namespaces: sets.New[string](), KPIs: shownKPIs(&pc.Status.KPIs),
 	}
 	if ready != nil {
@@ -204,15 +197,6 @@ func shownKPIs(k *v1alpha1.KPIs) scheduler.KPIs {
 		shown.FailureRate = &rate
 	}
 	return shown
-}
-
-// decidable is a pod as the scheduler sees it.
-func decidable(pod *corev1.Pod, namespace *corev1.Namespace, asked *criteriaFor) *scheduler.Pod {
-	return &scheduler.Pod{
-		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Consumer: consumerOf(namespace),
-		Labels: pod.Labels, Annotations: pod.Annotations, App: appOf(pod),
-		Requests: scheduler.PodRequests(&pod.Spec), Expression: asked.filter, Selections: asked.selections,
-	}
 }
 
 // Print writes one line for every provider, and one column for every score that counts.

@@ -1,4 +1,4 @@
-package broker
+package placement
 
 import (
 	"testing"
@@ -15,6 +15,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
 func policy(name string, change func(*v1alpha1.PlacementPolicySpec)) *v1alpha1.PlacementPolicy {
@@ -23,14 +24,14 @@ func policy(name string, change func(*v1alpha1.PlacementPolicySpec)) *v1alpha1.P
 	return p
 }
 
-func read(t *testing.T, objects ...client.Object) *policies {
+func read(t *testing.T, objects ...client.Object) *Policies {
 	t.Helper()
-	scheme, err := NewScheme()
+	scheme, err := apischeme.New()
 	require.NoError(t, err)
-	return &policies{
-		client:   fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
-		programs: criteria.NewCache(10),
-		defaults: rules{failover: v1alpha1.FailoverMove, failoverAfter: time.Minute, pendingTimeout: 2 * time.Minute},
+	return &Policies{
+		Client:   fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
+		Programs: criteria.NewCache(10),
+		Defaults: Rules{Failover: v1alpha1.FailoverMove, FailoverAfter: time.Minute, PendingTimeout: 2 * time.Minute},
 	}
 }
 
@@ -65,14 +66,14 @@ func TestWhichPolicyCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: "ns", Labels: tc.labels, Annotations: tc.annotations}}
-			got, err := p.criteriaOf(t.Context(), pod, tc.namespace)
+			got, err := p.CriteriaOf(t.Context(), pod, tc.namespace)
 			if tc.problem != "" {
-				require.ErrorIs(t, err, errCriteria)
+				require.ErrorIs(t, err, ErrInvalid)
 				require.ErrorContains(t, err, tc.problem)
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, tc.want, got.policy.Name)
+			require.Equal(t, tc.want, got.Policy.Name)
 		})
 	}
 }
@@ -83,24 +84,24 @@ func TestRulesComeFromTheFlagsThePolicyAndThePod(t *testing.T) {
 		s.PendingTimeout = ptr.To(metav1.Duration{})
 		s.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
 	}))
-	rulesOf := func(labels, annotations map[string]string) rules {
+	rulesOf := func(labels, annotations map[string]string) Rules {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations}}
-		got, err := p.criteriaOf(t.Context(), pod, &corev1.Namespace{})
+		got, err := p.CriteriaOf(t.Context(), pod, &corev1.Namespace{})
 		if err != nil {
-			require.ErrorIs(t, err, errCriteria)
+			require.ErrorIs(t, err, ErrInvalid)
 		}
-		return got.rules
+		return got.Rules
 	}
 	db := map[string]string{"app": "db"}
-	require.Equal(t, p.defaults, rulesOf(nil, nil))
-	require.Equal(t, rules{failover: v1alpha1.FailoverMove, failoverAfter: 5 * time.Second}, rulesOf(db, nil))
-	require.Equal(t, v1alpha1.FailoverNever, rulesOf(db, map[string]string{v1alpha1.FailoverAnnotation: "Never"}).failover)
-	require.Equal(t, v1alpha1.FailoverNever, rulesOf(nil, map[string]string{v1alpha1.FailoverAnnotation: "neverr"}).failover,
+	require.Equal(t, p.Defaults, rulesOf(nil, nil))
+	require.Equal(t, Rules{Failover: v1alpha1.FailoverMove, FailoverAfter: 5 * time.Second}, rulesOf(db, nil))
+	require.Equal(t, v1alpha1.FailoverNever, rulesOf(db, map[string]string{v1alpha1.FailoverAnnotation: "Never"}).Failover)
+	require.Equal(t, v1alpha1.FailoverNever, rulesOf(nil, map[string]string{v1alpha1.FailoverAnnotation: "neverr"}).Failover,
 		"who mistypes it means to be careful")
 }
 
 func TestAllFaultsOfAPolicyAreTold(t *testing.T) {
-	_, err := read(t).compile(policy("bad", func(s *v1alpha1.PlacementPolicySpec) {
+	_, err := read(t).Compile(policy("bad", func(s *v1alpha1.PlacementPolicySpec) {
 		s.Filter, s.Score = "provider.id", "'x'"
 		s.Weights = []v1alpha1.Weight{{Name: "luck", Weight: 1}}
 		s.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}
@@ -130,9 +131,9 @@ func TestASelectionIsOfItsConsumerAndBesideThePolicy(t *testing.T) {
 			namespace.Labels = map[string]string{"liqo.io/remote-cluster-id": consumer}
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: "ns"}}
-		asked, err := p.criteriaOf(t.Context(), pod, namespace)
+		asked, err := p.CriteriaOf(t.Context(), pod, namespace)
 		require.NoError(t, err)
-		require.Equal(t, "named", asked.policy.Name)
+		require.Equal(t, "named", asked.Policy.Name)
 		state := scheduler.NewState()
 		for _, id := range []string{"p1", "p2", "p3"} {
 			state.SetProvider(scheduler.Provider{
@@ -141,7 +142,7 @@ func TestASelectionIsOfItsConsumerAndBesideThePolicy(t *testing.T) {
 			})
 		}
 		var d scheduler.Decision
-		state.Decide(noon, decidable(pod, namespace, &asked), asked.policy, &d)
+		state.Decide(time.Now(), asked.Pod(pod, namespace), asked.Policy, &d)
 		reasons := map[string]string{}
 		for i := range d.Verdicts {
 			reasons[d.Verdicts[i].Provider] = d.Verdicts[i].Reason()
@@ -158,7 +159,7 @@ func TestASelectionIsNoPodsPolicy(t *testing.T) {
 	p := read(t, selected("of-c1", "c1", v1alpha1.SelectAllBut))
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"}}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.PolicyAnnotation: "of-c1"}}}
-	_, err := p.criteriaOf(t.Context(), pod, namespace)
-	require.ErrorIs(t, err, errCriteria)
+	_, err := p.CriteriaOf(t.Context(), pod, namespace)
+	require.ErrorIs(t, err, ErrInvalid)
 	require.ErrorContains(t, err, "is a selection")
 }

@@ -1,0 +1,210 @@
+package placement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+// Criteria is what a pod and its policy ask for: for the scheduler, and when to move.
+type Criteria struct {
+	// Policy is the PlacementPolicy that counts; nil if none does.
+	Policy *scheduler.Policy
+	// Selections are what the pod's consumer selected.
+	Selections []scheduler.Selection
+	// Filter is the pod's own; nil if it has none.
+	Filter *criteria.Program
+	Rules  Rules
+}
+
+// Rules are what the pod and its policy say about moving.
+type Rules struct {
+	Failover       v1alpha1.FailoverMode
+	FailoverAfter  time.Duration
+	PendingTimeout time.Duration
+}
+
+// ErrInvalid says that what a pod or its policy asks for cannot be understood. The pod stays unassigned.
+var ErrInvalid = errors.New("invalid criteria")
+
+// Policies reads PlacementPolicies and the annotations of pods.
+type Policies struct {
+	Client   client.Reader
+	Programs *criteria.Cache
+	// Defaults are the rules where nobody says otherwise.
+	Defaults Rules
+}
+
+// CriteriaOf reads what a pod and its policy ask for. The error is an ErrInvalid, or one of the API; the rules are
+// valid even then.
+func (p *Policies) CriteriaOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (Criteria, error) {
+	c := Criteria{Rules: p.Defaults}
+	policy, err := p.PolicyOf(ctx, pod, namespace)
+	if err != nil {
+		return c, err
+	}
+	if policy != nil {
+		applyRules(&c.Rules, &policy.Spec)
+		if c.Policy, err = p.Compile(policy); err != nil {
+			return c, fmt.Errorf("%w: PlacementPolicy %s: %w", ErrInvalid, policy.Name, err)
+		}
+	}
+	if c.Selections, err = p.selectionsOf(ctx, ConsumerOf(namespace)); err != nil {
+		return c, err
+	}
+	switch mode := v1alpha1.FailoverMode(pod.Annotations[v1alpha1.FailoverAnnotation]); mode {
+	case "":
+	case v1alpha1.FailoverMove, v1alpha1.FailoverNever:
+		c.Rules.Failover = mode
+	default:
+		// Whoever writes something there means to be careful.
+		c.Rules.Failover = v1alpha1.FailoverNever
+		return c, fmt.Errorf("%w: annotation %s=%q: use Move or Never", ErrInvalid, v1alpha1.FailoverAnnotation, mode)
+	}
+	if expression := pod.Annotations[v1alpha1.FilterAnnotation]; expression != "" {
+		if c.Filter, err = p.Programs.Filter(expression); err != nil {
+			return c, fmt.Errorf("%w: annotation %s: %w", ErrInvalid, v1alpha1.FilterAnnotation, err)
+		}
+	}
+	return c, nil
+}
+
+func applyRules(r *Rules, spec *v1alpha1.PlacementPolicySpec) {
+	if spec.Failover.Mode != "" {
+		r.Failover = spec.Failover.Mode
+	}
+	if spec.Failover.After != nil {
+		r.FailoverAfter = spec.Failover.After.Duration
+	}
+	if spec.PendingTimeout != nil {
+		r.PendingTimeout = spec.PendingTimeout.Duration
+	}
+}
+
+// PolicyOf finds the policy for a pod: the one it names, else the first that matches; nil if none does.
+func (p *Policies) PolicyOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (*v1alpha1.PlacementPolicy, error) {
+	if name := pod.Annotations[v1alpha1.PolicyAnnotation]; name != "" {
+		var policy v1alpha1.PlacementPolicy
+		err := p.Client.Get(ctx, client.ObjectKey{Name: name}, &policy)
+		if kerrors.IsNotFound(err) {
+			return nil, fmt.Errorf("%w: annotation %s: there is no PlacementPolicy %q", ErrInvalid, v1alpha1.PolicyAnnotation, name)
+		}
+		if err == nil && policy.Spec.Selection != nil {
+			return nil, fmt.Errorf("%w: annotation %s: PlacementPolicy %q is a selection, which is no pod's policy",
+				ErrInvalid, v1alpha1.PolicyAnnotation, name)
+		}
+		if err == nil && !forConsumer(&policy.Spec, ConsumerOf(namespace)) {
+			return nil, fmt.Errorf("%w: annotation %s: PlacementPolicy %q is for other consumers",
+				ErrInvalid, v1alpha1.PolicyAnnotation, name)
+		}
+		return &policy, err
+	}
+	var list v1alpha1.PlacementPolicyList
+	if err := p.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list.Items, func(x, y v1alpha1.PlacementPolicy) int {
+		if x.Spec.Priority != y.Spec.Priority {
+			return int(y.Spec.Priority) - int(x.Spec.Priority)
+		}
+		return strings.Compare(x.Name, y.Name)
+	})
+	for i := range list.Items {
+		if matches(&list.Items[i].Spec, pod, namespace) {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil //nolint:nilnil // No policy is an answer.
+}
+
+// selectionsOf finds what a consumer selected. Whatever else a selection says, it is for the consumers that it names.
+func (p *Policies) selectionsOf(ctx context.Context, consumer string) ([]scheduler.Selection, error) {
+	if consumer == "" {
+		return nil, nil
+	}
+	var list v1alpha1.PlacementPolicyList
+	if err := p.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var selections []scheduler.Selection
+	for i := range list.Items {
+		spec := &list.Items[i].Spec
+		if spec.Selection != nil && slices.Contains(spec.Consumers, consumer) {
+			selections = append(selections, scheduler.Selection{
+				Only: spec.Selection.Mode == v1alpha1.SelectOnly, IDs: sets.New(spec.Selection.Providers...),
+			})
+		}
+	}
+	return selections, nil
+}
+
+func matches(spec *v1alpha1.PlacementPolicySpec, pod *corev1.Pod, namespace *corev1.Namespace) bool {
+	return spec.Selection == nil && forConsumer(spec, ConsumerOf(namespace)) &&
+		selects(spec.NamespaceSelector, namespace.Labels) && selects(spec.PodSelector, pod.Labels)
+}
+
+func forConsumer(spec *v1alpha1.PlacementPolicySpec, consumer string) bool {
+	return len(spec.Consumers) == 0 || slices.Contains(spec.Consumers, consumer)
+}
+
+// selects says whether a selector matches; a nil one does, one that cannot be read does not (its policy is not valid).
+func selects(selector *metav1.LabelSelector, set map[string]string) bool {
+	if selector == nil {
+		return true
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && parsed.Matches(labels.Set(set))
+}
+
+// Compile turns a policy into what the scheduler understands. All that is wrong is in the error.
+func (p *Policies) Compile(policy *v1alpha1.PlacementPolicy) (*scheduler.Policy, error) {
+	spec := &policy.Spec
+	compiled := &scheduler.Policy{Name: policy.Name}
+	var errs []error
+	if len(spec.Providers) > 0 {
+		compiled.Named = sets.New(spec.Providers...)
+	}
+	if spec.Filter != "" {
+		program, err := p.Programs.Filter(spec.Filter)
+		compiled.Filter, errs = program, append(errs, named("spec.filter", err))
+	}
+	if spec.Score != "" {
+		program, err := p.Programs.Score(spec.Score)
+		compiled.Score, errs = program, append(errs, named("spec.score", err))
+	}
+	for _, w := range spec.Weights {
+		compiled.Weights = append(compiled.Weights, scheduler.Weight{Plugin: w.Name, Weight: w.Weight})
+	}
+	errs = append(errs, named("spec.weights", scheduler.ValidateWeights(compiled.Weights)))
+	if spec.Spread != nil {
+		compiled.Spread = &scheduler.Spread{TopologyKey: spec.Spread.TopologyKey}
+	}
+	for field, selector := range map[string]*metav1.LabelSelector{
+		"spec.namespaceSelector": spec.NamespaceSelector, "spec.podSelector": spec.PodSelector,
+	} {
+		_, err := metav1.LabelSelectorAsSelector(selector)
+		errs = append(errs, named(field, err))
+	}
+	return compiled, errors.Join(errs...)
+}
+
+func named(field string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", field, err)
+}
