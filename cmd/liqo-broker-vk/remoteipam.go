@@ -21,7 +21,7 @@ type ipamOptions struct {
 func newIPAMOptions() ipamOptions {
 	return ipamOptions{
 		address: fmt.Sprintf(":%d", ipam.DefaultPort),
-		limits:  ipam.Limits{PerSecond: 200, Burst: 400, Concurrent: 32},
+		limits:  ipam.Limits{PerSecond: 200, Burst: 400, Concurrent: 32, Connections: 64},
 	}
 }
 
@@ -36,6 +36,8 @@ func (o *ipamOptions) install(f *pflag.FlagSet) {
 	f.Float64Var(&o.limits.PerSecond, "ipam-qps", o.limits.PerSecond, "How many requests a second the remote IPAM answers each consumer")
 	f.IntVar(&o.limits.Burst, "ipam-burst", o.limits.Burst, "How many requests at once the remote IPAM answers each consumer")
 	f.IntVar(&o.limits.Concurrent, "ipam-max-concurrent", o.limits.Concurrent, "How many requests of each consumer the remote IPAM works on in parallel")
+	f.IntVar(&o.limits.Connections, "ipam-max-connections", o.limits.Connections,
+		"How many connections each consumer may have to the remote IPAM: each of its virtual kubelets keeps one")
 }
 
 // validate adds what is wrong with the flags. With unverifiable, no consumer can verify the certificate of the kubelet API.
@@ -61,6 +63,7 @@ func (o *ipamOptions) validate(f *faults, unverifiable bool) {
 		{"--ipam-qps", o.limits.PerSecond},
 		{"--ipam-burst", float64(o.limits.Burst)},
 		{"--ipam-max-concurrent", float64(o.limits.Concurrent)},
+		{"--ipam-max-connections", float64(o.limits.Connections)},
 	} {
 		if limit.value <= 0 {
 			f.add(fmt.Sprintf("%s=%v", limit.flag, limit.value), "use a number above 0")

@@ -178,9 +178,20 @@ func newBroker(ctx context.Context, cfg Config, mgr manager.Manager) (*Broker, e
 	return b, nil
 }
 
-// setUp registers what the leader does. All of it starts when the replica is elected and its caches are filled.
+// setUp registers what the leader does, which starts when the replica is elected and its caches are filled, and what
+// every replica does: its certificate, and the remote IPAM, which only reads and which a Service spreads over them all.
 func (b *Broker) setUp(mgr manager.Manager) error {
-	if err := mgr.Add(manager.RunnableFunc(b.lead)); err != nil {
+	kubelet, err := b.kubeletConfig()
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(everyReplica(kubelet.Certificate.Run)); err != nil {
+		return err
+	}
+	if err := mgr.Add(everyReplica(func(ctx context.Context) error { return b.serveIPAM(ctx, kubelet.Certificate) })); err != nil {
+		return err
+	}
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return b.lead(ctx, kubelet) })); err != nil {
 		return err
 	}
 	if err := b.podController(mgr); err != nil {
@@ -212,10 +223,10 @@ func (b *Broker) setUpForConsumers(mgr manager.Manager, registry prometheus.Regi
 	return nil
 }
 
-// lead runs what is not a controller, until ctx ends.
-func (b *Broker) lead(ctx context.Context) error {
+// kubeletConfig is what the kubelet API is told, and the certificate that the remote IPAM serves with too.
+func (b *Broker) kubeletConfig() (kubeletapi.Config, error) {
 	pods := podAPI{broker: b}
-	kubelet := kubeletapi.Config{
+	cfg := kubeletapi.Config{
 		Log:             b.log.WithName("kubelet-api"),
 		NodeName:        b.cfg.NodeName,
 		NodeIP:          b.cfg.NodeIP,
@@ -232,12 +243,26 @@ func (b *Broker) lead(ctx context.Context) error {
 		Scrape:             pods.scrape,
 	}
 	if b.cfg.IPAM != nil {
-		kubelet.DNSNames = []string{ipam.ServiceName}
+		cfg.DNSNames = []string{ipam.ServiceName}
 	}
 	var err error
-	if kubelet.Certificate, err = kubeletapi.NewServingCertificate(kubelet); err != nil {
-		return fmt.Errorf("serving certificate: %w", err)
+	if cfg.Certificate, err = kubeletapi.NewServingCertificate(cfg); err != nil {
+		return cfg, fmt.Errorf("serving certificate: %w", err)
 	}
+	return cfg, nil
+}
+
+// everyReplica is what a replica does whether it leads or not. It implements manager.LeaderElectionRunnable.
+type everyReplica func(ctx context.Context) error
+
+// Start implements manager.Runnable.
+func (run everyReplica) Start(ctx context.Context) error { return run(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everyReplica) NeedLeaderElection() bool { return false }
+
+// lead runs what is not a controller, until ctx ends.
+func (b *Broker) lead(ctx context.Context, kubelet kubeletapi.Config) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.node.run(ctx) })
 	group.Go(func() error { return b.wakeUp(ctx) })
@@ -246,9 +271,7 @@ func (b *Broker) lead(ctx context.Context) error {
 		b.prober.stopAll()
 		return nil
 	})
-	group.Go(func() error { return kubelet.Certificate.Run(ctx) })
 	group.Go(func() error { return kubeletapi.Run(ctx, kubelet) })
-	group.Go(func() error { return b.serveIPAM(ctx, kubelet.Certificate) })
 	return group.Wait()
 }
 

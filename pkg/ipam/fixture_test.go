@@ -175,7 +175,7 @@ func serveOn(t *testing.T, ln net.Listener, cfg ServerConfig) (stop func()) {
 		cfg.Metrics = NewMetrics()
 	}
 	if cfg.Limits == (Limits{}) {
-		cfg.Limits = Limits{PerSecond: 1000, Burst: 1000, Concurrent: 10}
+		cfg.Limits = Limits{PerSecond: 1000, Burst: 1000, Concurrent: 10, Connections: 64}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -42,7 +42,12 @@ func consumerOf(ctx context.Context) (string, error) {
 	if !ok {
 		return "", status.Error(codes.Unauthenticated, "a client certificate is needed")
 	}
-	info, ok := caller.AuthInfo.(credentials.TLSInfo)
+	return consumerFrom(caller.AuthInfo)
+}
+
+// consumerFrom is consumerOf a connection.
+func consumerFrom(who credentials.AuthInfo) (string, error) {
+	info, ok := who.(credentials.TLSInfo)
 	if !ok || len(info.State.VerifiedChains) == 0 {
 		return "", status.Error(codes.Unauthenticated, "a client certificate is needed")
 	}

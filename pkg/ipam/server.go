@@ -69,6 +69,8 @@ type Limits struct {
 	Burst     int
 	// Concurrent is how many calls may be in flight.
 	Concurrent int
+	// Connections is how many may be open, of a consumer that is authenticated.
+	Connections int
 }
 
 // Server is Liqo v0.x's IPAM, as far as consumers ask for it.
@@ -127,7 +129,7 @@ func (s *Server) options() []grpc.ServerOption {
 		}),
 	}
 	if s.cfg.TLS != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(s.cfg.TLS)))
+		options = append(options, grpc.Creds(newLimitedTLS(credentials.NewTLS(s.cfg.TLS), s.cfg.Limits.Connections)))
 	}
 	return options
 }

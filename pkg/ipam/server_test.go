@@ -173,7 +173,7 @@ func TestServerTellsNoCauses(t *testing.T) {
 func TestServerLimitsEachConsumer(t *testing.T) {
 	ca := newAuthority(t)
 	address, _ := serve(t, ServerConfig{
-		TLS: ca.serverTLS(), Directory: &directory{}, Limits: Limits{PerSecond: 1e-9, Burst: 2, Concurrent: 1},
+		TLS: ca.serverTLS(), Directory: &directory{}, Limits: Limits{PerSecond: 1e-9, Burst: 2, Concurrent: 1, Connections: 4},
 	})
 	greedy, modest := ca.dialAs(t, address, "consumer1"), ca.dialAs(t, address, "consumer2")
 	ask := func(client wire.IpamClient) codes.Code {
@@ -191,7 +191,7 @@ func TestServerLimitsCallsInFlight(t *testing.T) {
 	book := &directory{hold: make(chan struct{}), entered: make(chan struct{}, 10)}
 	ca := newAuthority(t)
 	address, _ := serve(t, ServerConfig{
-		TLS: ca.serverTLS(), Directory: book, Limits: Limits{PerSecond: 1e6, Burst: 1e6, Concurrent: 1},
+		TLS: ca.serverTLS(), Directory: book, Limits: Limits{PerSecond: 1e6, Burst: 1e6, Concurrent: 1, Connections: 4},
 	})
 	first, second := ca.dialAs(t, address, "consumer1"), ca.dialAs(t, address, "consumer1")
 	ask := func(client wire.IpamClient) codes.Code {
@@ -209,6 +209,35 @@ func TestServerLimitsCallsInFlight(t *testing.T) {
 	close(book.hold)
 	assert.Equal(t, codes.NotFound, <-held)
 	assert.Equal(t, codes.NotFound, ask(second), "the place is free again")
+}
+
+func TestServerLimitsTheConnectionsOfEachConsumer(t *testing.T) {
+	ca := newAuthority(t)
+	address, _ := serve(t, ServerConfig{
+		TLS: ca.serverTLS(), Directory: &directory{}, Limits: Limits{PerSecond: 1e6, Burst: 1e6, Concurrent: 1, Connections: 2},
+	})
+	connect := func(organization string) (*grpc.ClientConn, func() codes.Code) {
+		config, err := ClientTLS(ca.identity(organization), "", "")
+		require.NoError(t, err)
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn, func() codes.Code {
+			_, err := wire.NewIpamClient(conn).BelongsToPodCIDR(t.Context(), &wire.BelongsRequest{Ip: "10.244.0.1"})
+			return status.Code(err)
+		}
+	}
+	first, one := connect("consumer1")
+	_, two := connect("consumer1")
+	_, three := connect("consumer1")
+	_, other := connect("consumer2")
+	assert.Equal(t, codes.OK, one())
+	assert.Equal(t, codes.OK, two())
+	assert.Equal(t, codes.Unavailable, three(), "one too many")
+	assert.Equal(t, codes.OK, other())
+	assert.Equal(t, codes.OK, one(), "those that there were stay")
+	require.NoError(t, first.Close())
+	require.Eventually(t, func() bool { return three() == codes.OK }, patience, 10*time.Millisecond, "there is room again")
 }
 
 func TestServerRefusesLongMessages(t *testing.T) {

@@ -43,7 +43,7 @@ type Config struct {
 type reconciler struct {
 	cfg    Config
 	client client.Client
-	// pods reads the pods of ShadowPods that are Pending; live reads the API itself.
+	// pods reads the pods of ShadowPods that are not on the broker's node; live reads the API itself.
 	pods, live client.Reader
 	events     record.EventRecorder
 	now        func() time.Time
@@ -52,7 +52,7 @@ type reconciler struct {
 // SetUp registers the controller with the manager; it runs on the leader. The manager's cache knows the pods of the
 // broker's node only, so those that have not come that far are in a cache of their own.
 func SetUp(mgr manager.Manager, cfg Config) error {
-	pods, err := pendingPods(mgr)
+	pods, err := podsElsewhere(mgr, cfg.BrokerNode)
 	if err != nil {
 		return err
 	}
@@ -76,18 +76,22 @@ func SetUp(mgr manager.Manager, cfg Config) error {
 		Complete(r)
 }
 
-// pendingPods caches the pods that Liqo's ShadowPod controller made and that do not run yet.
-func pendingPods(mgr manager.Manager) (cache.Cache, error) {
+// podsElsewhere caches the pods that Liqo's ShadowPod controller made and that are not bound to the broker's node.
+func podsElsewhere(mgr manager.Manager, brokerNode string) (cache.Cache, error) {
 	pods, err := cache.New(mgr.GetConfig(), cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {
 			Label: labels.SelectorFromSet(labels.Set{consts.ManagedByLabelKey: consts.ManagedByShadowPodValue}),
-			Field: fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)),
+			Field: fields.AndSelectors(
+				fields.OneTermNotEqualSelector("spec.nodeName", brokerNode),
+				fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+				fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+			),
 		}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cache of pending pods: %w", err)
+		return nil, fmt.Errorf("cache of pods not on the broker's node: %w", err)
 	}
 	return pods, mgr.Add(pods)
 }
@@ -118,7 +122,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if existing == nil || !ours(existing) || originOf(&namespace) == "" || !inEffect(&namespace, existing) {
 		return ctrl.Result{}, nil
 	}
-	after, err := r.repair(ctx, &namespace)
+	after, err := r.repair(ctx, &namespace, existing.CreationTimestamp.Time)
 	return ctrl.Result{RequeueAfter: after}, err
 }
 

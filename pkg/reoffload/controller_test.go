@@ -129,15 +129,25 @@ func TestWhichPodsOvertook(t *testing.T) {
 		"one that nothing was added to":            {change: func(*corev1.Pod) {}, want: true},
 		"one bound to a real node, still starting": {change: func(p *corev1.Pod) { p.Spec.NodeName = "worker" }, want: true},
 		"one whose container waits":                {change: status(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}), want: true},
-		"not one with a container that runs":       {change: status(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})},
-		"not one with a container that ran":        {change: status(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})},
-		"not one that runs":                        {change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }},
-		"not one on the broker's node":             {change: func(p *corev1.Pod) { p.Spec.NodeName = "liqo-broker" }},
-		"not one that is going":                    {change: func(p *corev1.Pod) { p.DeletionTimestamp = &now }},
-		"not one of a person":                      {change: func(p *corev1.Pod) { p.OwnerReferences = nil }},
-		"not one of a ReplicaSet":                  {change: func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }},
-		"not one of somebody else's ShadowPod":     {change: func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "example.org/v1" }},
-		"not one with a runtime class":             {change: func(p *corev1.Pod) { p.Spec.RuntimeClassName = ptr.To("liqo") }},
+		"one that was faster still, and runs": {want: true, change: func(p *corev1.Pod) {
+			status(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})(p)
+			p.Status.Phase, p.Spec.NodeName = corev1.PodRunning, "worker"
+		}},
+		"not one that has run since before the namespace arrived": {change: func(p *corev1.Pod) {
+			status(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})(p)
+			p.Status.Phase, p.Spec.NodeName = corev1.PodRunning, "worker"
+			p.CreationTimestamp = metav1.NewTime(began.Add(-2 * time.Minute))
+		}},
+		"one that has waited for a node since before that": {want: true, change: func(p *corev1.Pod) {
+			p.CreationTimestamp = metav1.NewTime(began.Add(-2 * time.Minute))
+		}},
+		"not one that is done":                 {change: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
+		"not one on the broker's node":         {change: func(p *corev1.Pod) { p.Spec.NodeName = "liqo-broker" }},
+		"not one that is going":                {change: func(p *corev1.Pod) { p.DeletionTimestamp = &now }},
+		"not one of a person":                  {change: func(p *corev1.Pod) { p.OwnerReferences = nil }},
+		"not one of a ReplicaSet":              {change: func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }},
+		"not one of somebody else's ShadowPod": {change: func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "example.org/v1" }},
+		"not one with a runtime class":         {change: func(p *corev1.Pod) { p.Spec.RuntimeClassName = ptr.To("liqo") }},
 		"not one that the webhook saw": {change: func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "virtual-node.liqo.io/not-allowed", Operator: "Exists", Effect: "NoExecute"}}
 		}},
@@ -145,7 +155,7 @@ func TestWhichPodsOvertook(t *testing.T) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute"}}
 		}},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, overtook(waiting(tc.change), "liqo-broker")) })
+		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, overtook(waiting(tc.change), "liqo-broker", began)) })
 	}
 }
 

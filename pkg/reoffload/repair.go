@@ -37,12 +37,23 @@ func inEffect(namespace *corev1.Namespace, offloading *offloadingv1beta1.Namespa
 	return false
 }
 
-// overtook says whether a pod was created before the NamespaceOffloading took effect: it lacks what Liqo's webhook adds,
-// and so will never be bound to brokerNode. Pods of which anything runs, or that no ShadowPod would create again, did
-// not, whatever they lack; nor those with a runtime class, whose tolerations are not the webhook's.
-func overtook(pod *corev1.Pod, brokerNode string) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodPending && !begun(pod) &&
-		pod.Spec.NodeName != brokerNode && pod.Spec.RuntimeClassName == nil && shadowOf(pod) != nil && !mutated(pod)
+// raceTime is how long before its NamespaceOffloading a pod may have been created to count as one that was faster,
+// rather than one that ran here before the broker did.
+const raceTime = time.Minute
+
+// overtook says whether a pod was created before the NamespaceOffloading took effect, which itself was created at
+// offloaded: it lacks what Liqo's webhook adds, and so will never be bound to brokerNode. Pods that no ShadowPod would
+// create again did not, whatever they lack, nor those with a runtime class, whose tolerations are not the webhook's.
+//
+// One that already runs on a node of this cluster overtook it if it was created about the time when the namespace
+// arrived; what ran here long before that, such as before the broker was installed, is left to run.
+func overtook(pod *corev1.Pod, brokerNode string, offloaded time.Time) bool {
+	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	if pod.DeletionTimestamp != nil || ended || pod.Spec.NodeName == brokerNode || pod.Spec.RuntimeClassName != nil ||
+		shadowOf(pod) == nil || mutated(pod) {
+		return false
+	}
+	return !begun(pod) || !pod.CreationTimestamp.Time.Before(offloaded.Add(-raceTime))
 }
 
 // mutated looks for the toleration that the webhook adds to every pod (getVirtualNodeToleration). ShadowPods carry none:
@@ -79,7 +90,7 @@ func repairIn(shadowCreated, podCreated, now time.Time) time.Duration {
 
 // repair deletes the pods of a namespace that overtook its NamespaceOffloading, so that Liqo's ShadowPod controller
 // creates them again. It returns when to look again; 0 is not.
-func (r *reconciler) repair(ctx context.Context, namespace *corev1.Namespace) (time.Duration, error) {
+func (r *reconciler) repair(ctx context.Context, namespace *corev1.Namespace, offloaded time.Time) (time.Duration, error) {
 	var pods corev1.PodList
 	if err := r.pods.List(ctx, &pods, client.InNamespace(namespace.Name)); err != nil {
 		return 0, fmt.Errorf("pods of namespace %s: %w", namespace.Name, err)
@@ -87,7 +98,7 @@ func (r *reconciler) repair(ctx context.Context, namespace *corev1.Namespace) (t
 	var again time.Duration
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if !overtook(pod, r.cfg.BrokerNode) {
+		if !overtook(pod, r.cfg.BrokerNode, offloaded) {
 			continue
 		}
 		after, err := r.repairPod(ctx, pod)
