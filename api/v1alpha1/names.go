@@ -1,5 +1,10 @@
 package v1alpha1
 
+import (
+	"net/netip"
+	"strings"
+)
+
 // Labels of a pod that is bound to the broker's node. Only the broker writes them; the admission policy in deploy/
 // refuses them from anyone else.
 const (
@@ -78,6 +83,11 @@ const ConditionAssigned = "brokering.liqo.io/Assigned"
 // ConditionRefused is the condition of a pod by which the virtual kubelet of a VirtualNode tells the broker that its
 // provider cluster does not take the pod. The message begins with the name of the VirtualNode and a colon.
 const ConditionRefused = "brokering.liqo.io/Refused"
+
+// EndpointIPName is the name of such an IP, by the address that it maps.
+func EndpointIPName(address netip.Addr) string {
+	return "liqo-broker-endpoint-" + strings.NewReplacer(".", "-", ":", "-").Replace(address.StringExpanded())
+}
 
 // ManagedByBroker is the value of the label app.kubernetes.io/managed-by on objects that the broker makes for consumers
 // and keeps as they were made, for as long as they carry it.

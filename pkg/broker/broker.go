@@ -29,13 +29,14 @@ type Broker struct {
 	live   client.Reader
 	events record.EventRecorder
 
-	core        *core
-	connections *connections
-	prober      *prober
-	node        *brokerNode
-	metrics     *metrics
-	ipamMetrics *ipam.Metrics
-	policies    *placement.Policies
+	core         *core
+	connections  *connections
+	prober       *prober
+	node         *brokerNode
+	metrics      *metrics
+	ipamMetrics  *ipam.Metrics
+	policies     *placement.Policies
+	policyCounts policyCounts
 
 	podQueue, providerQueue queue
 	// wake has an element when the pods that wait for room are to be tried again.

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -210,7 +209,7 @@ func endpointIP(namespace, address string) *ipamv1alpha1.IP {
 	return &ipamv1alpha1.IP{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace,
-			Name:      "liqo-broker-endpoint-" + strings.NewReplacer(".", "-", ":", "-").Replace(addr.StringExpanded()),
+			Name:      v1alpha1.EndpointIPName(addr),
 			Labels:    map[string]string{v1alpha1.EndpointIPLabel: "true"},
 		},
 		Spec: ipamv1alpha1.IPSpec{IP: networkingv1beta1.IP(address)},

@@ -3,8 +3,8 @@ package broker
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,44 +38,81 @@ func (b *Broker) reconcilePolicy(ctx context.Context, name string) (ctrl.Result,
 		b.wakePodsOf(ctx, "")
 	}
 	updated.Status.ObservedGeneration = policy.Generation
-	pods, err := b.countPods(ctx, &policy)
+	counts, err := b.policyCounts.read(b.now(), func() (map[string]int32, error) { return b.countPods(ctx) })
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	updated.Status.Pods = pods
+	updated.Status.Pods = counts[name]
 	if err := b.client.Status().Patch(ctx, updated, client.MergeFrom(&policy)); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("status of PlacementPolicy %s: %w", name, err)
 	}
 	return ctrl.Result{RequeueAfter: policyCountEvery}, nil
 }
 
-// policyCountEvery is how often the pods of a policy are counted.
-const policyCountEvery = 30 * time.Second
+const (
+	// policyCountEvery is how often the pods of every policy are counted.
+	policyCountEvery = 30 * time.Second
+	// policyCountFresh is how old a count may be that serves several policies.
+	policyCountFresh = 10 * time.Second
+)
 
-func (b *Broker) countPods(ctx context.Context, policy *v1alpha1.PlacementPolicy) (int32, error) {
-	var pods corev1.PodList
-	if err := b.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
-		return 0, err
+// policyCounts are how many assigned pods each policy is for. All of them are counted in one walk over the pods.
+type policyCounts struct {
+	mu     sync.Mutex
+	at     time.Time        // Guarded by mu.
+	counts map[string]int32 // By policy; replaced, never changed; guarded by mu.
+}
+
+func (c *policyCounts) read(now time.Time, count func() (map[string]int32, error)) (map[string]int32, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts != nil && now.Sub(c.at) < policyCountFresh {
+		return c.counts, nil
 	}
-	n := int32(0)
+	fresh, err := count()
+	if err != nil {
+		return nil, fmt.Errorf("counting the pods of policies: %w", err)
+	}
+	c.counts, c.at = fresh, now
+	return fresh, nil
+}
+
+// countPods counts, for every policy, the assigned pods that it is for.
+func (b *Broker) countPods(ctx context.Context) (map[string]int32, error) {
+	ranked, err := b.policies.Ranked(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var namespaces corev1.NamespaceList
+	var pods corev1.PodList
+	if err := b.client.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	if err := b.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	byName := make(map[string]*corev1.Namespace, len(namespaces.Items))
+	for i := range namespaces.Items {
+		byName[namespaces.Items[i].Name] = &namespaces.Items[i]
+	}
+	counts, perConsumer := map[string]int32{}, map[string]int32{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if pod.Labels[v1alpha1.VirtualNodeLabel] == "" || placement.Terminal(pod) {
+		namespace, known := byName[pod.Namespace]
+		if !known || pod.Labels[v1alpha1.VirtualNodeLabel] == "" || placement.Terminal(pod) {
 			continue
 		}
-		var namespace corev1.Namespace
-		if err := b.client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, &namespace); err != nil {
-			continue // It is going away.
-		}
-		if policy.Spec.Selection != nil {
-			if slices.Contains(policy.Spec.Consumers, placement.ConsumerOf(&namespace)) {
-				n++
-			}
-			continue
-		}
-		if found, err := b.policies.PolicyOf(ctx, pod, &namespace); err == nil && found != nil && found.Name == policy.Name {
-			n++
+		perConsumer[placement.ConsumerOf(namespace)]++
+		if policy, err := ranked.Of(pod, namespace); err == nil && policy != nil {
+			counts[policy.Name]++
 		}
 	}
-	return n, nil
+	for i := range ranked {
+		if ranked[i].Spec.Selection != nil {
+			for _, consumer := range ranked[i].Spec.Consumers {
+				counts[ranked[i].Name] += perConsumer[consumer]
+			}
+		}
+	}
+	return counts, nil
 }

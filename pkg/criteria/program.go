@@ -9,6 +9,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
 	"k8s.io/apiserver/pkg/cel/library"
@@ -19,6 +20,11 @@ const (
 	MaxLength = 4096
 	// MaxCost is what one evaluation may cost, in CEL's units; it stands for a few milliseconds.
 	MaxCost = 2_000
+	// MaxCostInAll is what all evaluations from one Renew of the variables to the next may cost: those of one decision. It stands for
+	// some ten milliseconds, in which no other decision is made: whoever makes pods must not hold up everybody's.
+	MaxCostInAll = 50 * MaxCost
+	// maxUncounted is the worst case of expressions whose cost is not counted.
+	maxUncounted = 100
 )
 
 // Program is a compiled expression. It is safe for concurrent use.
@@ -44,12 +50,12 @@ func NewScore(expression string) (*Program, error) {
 func (p *Program) Text() string { return p.text }
 
 // Filter says whether a filter keeps the provider of the variables. It returns an *Error, which is an ErrExpression,
-// when the expression fails: it reads what is absent, or costs more than MaxCost.
+// when the expression fails: it reads what is absent, or costs more than MaxCost, or than MaxCostInAll leaves.
 func (p *Program) Filter(variables *Variables) (bool, error) {
 	if p.isScore {
 		return false, p.fail(errors.New("it is a score, not a filter"))
 	}
-	value, _, err := p.program.Eval(variables)
+	value, err := p.eval(variables)
 	if err != nil {
 		return false, p.fail(err)
 	}
@@ -62,7 +68,7 @@ func (p *Program) Score(variables *Variables) (float64, error) {
 	if !p.isScore {
 		return 0, p.fail(errors.New("it is a filter, not a score"))
 	}
-	value, _, err := p.program.Eval(variables)
+	value, err := p.eval(variables)
 	if err != nil {
 		return 0, p.fail(err)
 	}
@@ -79,11 +85,26 @@ func (p *Program) Score(variables *Variables) (float64, error) {
 	return min(max(score, 0), 100), nil
 }
 
+// errSpent is the problem of an evaluation that the ones before have left nothing for.
+var errSpent = errors.New("cost limit exceeded over all providers")
+
+// eval runs the expression, at the cost of the variables' budget.
+func (p *Program) eval(variables *Variables) (ref.Val, error) {
+	if variables.spent >= MaxCostInAll {
+		return nil, errSpent
+	}
+	value, details, err := p.program.Eval(variables)
+	if cost := details.ActualCost(); cost != nil {
+		variables.spent += *cost
+	}
+	return value, err
+}
+
 func (p *Program) fail(err error) error {
 	var stopped interpreter.EvalCancelledError
 	return &Error{
 		Expression: p.text, Problem: err.Error(), Remedy: remedyOf(err.Error()),
-		TooCostly: errors.As(err, &stopped) && stopped.Cause == interpreter.CostLimitExceeded,
+		TooCostly: errors.Is(err, errSpent) || errors.As(err, &stopped) && stopped.Cause == interpreter.CostLimitExceeded,
 	}
 }
 
@@ -186,10 +207,10 @@ func checkGrowth(expression string, checked *cel.Ast) error {
 }
 
 // programOptions limits the cost of running the expression. Keeping account of it takes more time than most
-// expressions do, and is left out where the worst case, whatever the variables hold, is within the limit.
+// expressions do, and is left out where the worst case, whatever the variables hold, is hardly anything.
 func programOptions(env *cel.Env, checked *cel.Ast) []cel.ProgramOption {
 	estimate, err := env.EstimateCost(checked, &library.CostEstimator{})
-	if err == nil && estimate.Max <= MaxCost {
+	if err == nil && estimate.Max <= maxUncounted {
 		return []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
 	}
 	return []cel.ProgramOption{

@@ -194,6 +194,30 @@ func TestWhatFailsWhileItRuns(t *testing.T) {
 	require.ErrorContains(t, err, "NaN is not a number")
 }
 
+func TestEvaluationsTogetherCostOnlySoMuch(t *testing.T) {
+	dear, err := NewFilter("[1, 2, 3, 4, 5, 6, 7, 8, 9].all(a, [1, 2, 3, 4, 5, 6, 7, 8, 9].all(b, a + b + provider.labels.size() >= 0))")
+	require.NoError(t, err)
+	cheap, err := NewFilter("provider.id != ''")
+	require.NoError(t, err)
+	v := variables()
+	runs := 0
+	for ; runs <= MaxCostInAll; runs++ {
+		if _, err = dear.Filter(v); err != nil {
+			break
+		}
+	}
+	require.ErrorContains(t, err, "cost limit exceeded over all providers")
+	var fault *Error
+	require.ErrorAs(t, err, &fault)
+	require.True(t, fault.TooCostly)
+	require.Greater(t, runs, MaxCostInAll/MaxCost, "each costs less than it may")
+	_, err = cheap.Filter(v)
+	require.Error(t, err, "nothing is left for any other")
+	v.Renew()
+	_, err = dear.Filter(v)
+	require.NoError(t, err)
+}
+
 func TestSimpleExpressionsAreNotAccounted(t *testing.T) {
 	for expression, accounted := range map[string]bool{
 		"provider.attributes['region'] == 'eu' && provider.resources.free['cpu'] > 1.0": false,
@@ -220,6 +244,7 @@ func BenchmarkFilter(b *testing.B) {
 			v := variables()
 			b.ReportAllocs()
 			for b.Loop() {
+				v.Renew()
 				if keep, err := p.Filter(v); !keep || err != nil {
 					b.Fatal(keep, err)
 				}
@@ -235,6 +260,7 @@ func BenchmarkMaxCost(b *testing.B) {
 	require.NoError(b, err)
 	v := variables()
 	for b.Loop() {
+		v.Renew()
 		if _, err := p.Filter(v); err == nil {
 			b.Fatal("it was not stopped")
 		}

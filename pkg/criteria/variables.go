@@ -48,6 +48,8 @@ type Pod struct {
 // Variables are what an expression reads while it runs. They can be set again and again, by one goroutine at a time.
 type Variables struct {
 	provider, pod record
+	// spent is what evaluations cost since Renew, in CEL's units.
+	spent uint64
 }
 
 var _ interpreter.Activation = (*Variables)(nil)
@@ -65,6 +67,9 @@ func (v *Variables) SetProvider(p *Provider) { v.provider.of = p }
 
 // SetPod sets the variable pod.
 func (v *Variables) SetPod(p *Pod) { v.pod.of = p }
+
+// Renew begins to count anew what evaluations cost in all (MaxCostInAll).
+func (v *Variables) Renew() { v.spent = 0 }
 
 // ResolveName returns the variable of that name. It is part of interpreter.Activation.
 func (v *Variables) ResolveName(name string) (any, bool) {

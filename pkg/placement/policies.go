@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -53,7 +52,7 @@ type Policies struct {
 // valid even then.
 func (p *Policies) CriteriaOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (Criteria, error) {
 	c := Criteria{Rules: p.Defaults}
-	policy, err := p.PolicyOf(ctx, pod, namespace)
+	policy, err := p.policyOf(ctx, pod, namespace)
 	if err != nil {
 		return c, err
 	}
@@ -95,24 +94,20 @@ func applyRules(r *Rules, spec *v1alpha1.PlacementPolicySpec) {
 	}
 }
 
-// PolicyOf finds the policy for a pod: the one it names, else the first that matches; nil if none does.
-func (p *Policies) PolicyOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (*v1alpha1.PlacementPolicy, error) {
-	if name := pod.Annotations[v1alpha1.PolicyAnnotation]; name != "" {
-		var policy v1alpha1.PlacementPolicy
-		err := p.Client.Get(ctx, client.ObjectKey{Name: name}, &policy)
-		if kerrors.IsNotFound(err) {
-			return nil, fmt.Errorf("%w: annotation %s: there is no PlacementPolicy %q", ErrInvalid, v1alpha1.PolicyAnnotation, name)
-		}
-		if err == nil && policy.Spec.Selection != nil {
-			return nil, fmt.Errorf("%w: annotation %s: PlacementPolicy %q is a selection, which is no pod's policy",
-				ErrInvalid, v1alpha1.PolicyAnnotation, name)
-		}
-		if err == nil && !forConsumer(&policy.Spec, ConsumerOf(namespace)) {
-			return nil, fmt.Errorf("%w: annotation %s: PlacementPolicy %q is for other consumers",
-				ErrInvalid, v1alpha1.PolicyAnnotation, name)
-		}
-		return &policy, err
+// policyOf finds the policy for a pod; nil if there is none.
+func (p *Policies) policyOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (*v1alpha1.PlacementPolicy, error) {
+	ranked, err := p.Ranked(ctx)
+	if err != nil {
+		return nil, err
 	}
+	return ranked.Of(pod, namespace)
+}
+
+// Ranking is all policies, the one that counts first.
+type Ranking []v1alpha1.PlacementPolicy
+
+// Ranked reads all policies. They are the cache's own: do not change them.
+func (p *Policies) Ranked(ctx context.Context) (Ranking, error) {
 	var list v1alpha1.PlacementPolicyList
 	if err := p.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
@@ -123,10 +118,31 @@ func (p *Policies) PolicyOf(ctx context.Context, pod *corev1.Pod, namespace *cor
 		}
 		return strings.Compare(x.Name, y.Name)
 	})
-	for i := range list.Items {
-		if matches(&list.Items[i].Spec, pod, namespace) {
-			return &list.Items[i], nil
+	return list.Items, nil
+}
+
+// Of is the policy for a pod: the one it names, else the first that matches; nil if none does. The error is an
+// ErrInvalid.
+func (r Ranking) Of(pod *corev1.Pod, namespace *corev1.Namespace) (*v1alpha1.PlacementPolicy, error) {
+	named := pod.Annotations[v1alpha1.PolicyAnnotation]
+	for i := range r {
+		policy := &r[i]
+		switch {
+		case named == "" && matches(&policy.Spec, pod, namespace):
+			return policy, nil
+		case named == "" || policy.Name != named:
+		case policy.Spec.Selection != nil:
+			return nil, fmt.Errorf("%w: annotation %s: PlacementPolicy %q is a selection, which is no pod's policy",
+				ErrInvalid, v1alpha1.PolicyAnnotation, named)
+		case !forConsumer(&policy.Spec, ConsumerOf(namespace)):
+			return nil, fmt.Errorf("%w: annotation %s: PlacementPolicy %q is for other consumers",
+				ErrInvalid, v1alpha1.PolicyAnnotation, named)
+		default:
+			return policy, nil
 		}
+	}
+	if named != "" {
+		return nil, fmt.Errorf("%w: annotation %s: there is no PlacementPolicy %q", ErrInvalid, v1alpha1.PolicyAnnotation, named)
 	}
 	return nil, nil //nolint:nilnil // No policy is an answer.
 }

@@ -2,9 +2,10 @@ package provider
 
 import (
 	"fmt"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	ipamlisters "github.com/liqotech/liqo/pkg/client/listers/ipam/v1alpha1"
 
@@ -144,16 +145,21 @@ func (a *addresses) isOpaque() bool {
 // external returns the address of this cluster's external range that leads to one which the cluster itself uses; the
 // error is ipam.ErrPending while the broker, or Liqo, has not mapped it.
 func external(ips ipamlisters.IPNamespaceLister, inner string) (string, error) {
-	list, err := ips.List(labels.SelectorFromSet(labels.Set{v1alpha1.EndpointIPLabel: "true"}))
+	address, err := netip.ParseAddr(inner)
+	if err != nil {
+		return "", fmt.Errorf("inner address: %w", err)
+	}
+	ip, err := ips.Get(v1alpha1.EndpointIPName(address))
+	if kerrors.IsNotFound(err) {
+		return "", ipam.ErrPending
+	}
 	if err != nil {
 		return "", err
 	}
-	for _, ip := range list {
-		if string(ip.Spec.IP) == inner && ip.Status.IP != "" && ip.DeletionTimestamp == nil {
-			return string(ip.Status.IP), nil
-		}
+	if ip.Labels[v1alpha1.EndpointIPLabel] == "" || string(ip.Spec.IP) != inner || ip.Status.IP == "" || ip.DeletionTimestamp != nil {
+		return "", ipam.ErrPending
 	}
-	return "", ipam.ErrPending
+	return string(ip.Status.IP), nil
 }
 
 // missing returns what has to change of a local pod's annotations for them to say want, as a merge patch has it; nil if

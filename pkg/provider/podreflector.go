@@ -54,6 +54,8 @@ type podReflector struct {
 // reflectedNamespace is what refresh needs to know of a namespace being reflected.
 type reflectedNamespace struct {
 	remotePods corev1listers.PodNamespaceLister
+	// byAddress has the index of the remote pods by address.
+	byAddress cache.Indexer
 	queue      cache.ResourceEventHandler
 	// ips are nil unless addresses are looked up there.
 	ips ipamlisters.IPNamespaceLister
@@ -113,12 +115,16 @@ func (pr *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.Name
 	shadows := opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Informer()
 	trim(informer.Informer(), trimPod)
 	trim(shadows, trimShadowPod)
+	if err := informer.Informer().AddIndexers(cache.Indexers{remoteAddress: addressOfPod}); err != nil {
+		panic(fmt.Errorf("an informer was started before its reflector: %w", err))
+	}
 
 	ips := pr.watchIPs(opts)
 	pr.mu.Lock()
 	pr.namespaces[opts.LocalNamespace] = reflectedNamespace{
 		ips:        ips,
 		remotePods: informer.Lister().Pods(opts.RemoteNamespace),
+		byAddress:  informer.Informer().GetIndexer(),
 		queue:      opts.HandlerFactory(workload.RemoteShadowNamespacedKeyer(opts.LocalNamespace, forge.LiqoNodeName)),
 	}
 	pr.mu.Unlock()
@@ -233,11 +239,18 @@ func allSynced(informers ...cache.SharedIndexInformer) func() bool {
 	}
 }
 
-// refresh enqueues every pod that is reflected.
-func (pr *podReflector) refresh() { pr.refreshIf(func(*corev1.Pod) bool { return true }) }
+// remoteAddress is the index of remote pods by their address in the provider's cluster.
+const remoteAddress = "status.podIP"
 
-// refreshIf enqueues the pods whose remote pods are to be looked at again.
-func (pr *podReflector) refreshIf(concerned func(remote *corev1.Pod) bool) {
+func addressOfPod(obj any) ([]string, error) {
+	if pod, ok := obj.(*corev1.Pod); ok && pod.Status.PodIP != "" {
+		return []string{pod.Status.PodIP}, nil
+	}
+	return nil, nil
+}
+
+// refresh enqueues every pod that is reflected.
+func (pr *podReflector) refresh() {
 	pr.mu.Lock()
 	defer pr.mu.Unlock()
 	for _, ns := range pr.namespaces {
@@ -246,9 +259,22 @@ func (pr *podReflector) refreshIf(concerned func(remote *corev1.Pod) bool) {
 			continue // A cache never fails to list.
 		}
 		for _, pod := range pods {
-			if concerned(pod) {
-				ns.queue.OnUpdate(nil, pod)
-			}
+			ns.queue.OnUpdate(nil, pod)
+		}
+	}
+}
+
+// refreshAddress enqueues the pods whose remote pods have an address.
+func (pr *podReflector) refreshAddress(ip string) {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	for _, ns := range pr.namespaces {
+		pods, err := ns.byAddress.ByIndex(remoteAddress, ip)
+		if err != nil {
+			continue // There is no other reason than an index that does not exist.
+		}
+		for _, pod := range pods {
+			ns.queue.OnUpdate(nil, pod)
 		}
 	}
 }

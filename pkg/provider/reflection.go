@@ -176,7 +176,7 @@ func (r *Reflection) followNetwork(networks networks) func() {
 
 // RefreshAddress has those pods looked at again whose remote pods have an address.
 func (r *Reflection) RefreshAddress(ip string) {
-	r.pods.refreshIf(func(remote *corev1.Pod) bool { return remote.Status.PodIP == ip })
+	r.pods.refreshAddress(ip)
 }
 
 // Pods answers the kubelet API's questions; to be called after Start.

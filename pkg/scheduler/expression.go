@@ -47,6 +47,7 @@ func (c *cycle) beginCriteria() {
 		c.variables, c.podVariable = criteria.NewVariables(), &criteria.Pod{}
 		c.variables.SetPod(c.podVariable)
 	}
+	c.variables.Renew()
 	c.requestsVariable.requests = c.requests
 	*c.podVariable = criteria.Pod{
 		Namespace: c.pod.Namespace, Name: c.pod.Name, Consumer: c.pod.Consumer,
