@@ -51,6 +51,8 @@ func TestChain(t *testing.T) {
 		{"the remote IPAM knows who asks", (*chain).strangers},
 		{"the broker offers what it has", (*chain).offers},
 		{"the network to a provider goes and comes", (*chain).network},
+		{"the remote IPAM goes and comes", (*chain).remoteIPAM},
+		{"an address is used again", (*chain).reuse},
 		{"a restart changes no address", (*chain).restarts},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.run(c, t) })

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -15,11 +16,14 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication/forge"
+	ipammapping "github.com/liqotech/liqo/pkg/utils/ipam/mapping"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
@@ -77,28 +81,126 @@ func (c *chain) strangers(t *testing.T) {
 	want, err := external(t.Context(), c.broker, pod.Namespace, pod.Status.PodIP)
 	require.NoError(t, err)
 
-	ask := func(consumer *sandbox.Cluster, as string) (string, error) {
-		leader, err := c.BrokerLeader(t.Context())
-		require.NoError(t, err)
-		address, err := c.Address(leader, "ipam")
-		require.NoError(t, err)
-		proof, err := ipam.ClientTLS(identity(t, consumer), "", "")
-		require.NoError(t, err)
-		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(proof)))
-		require.NoError(t, err)
-		defer func() { _ = conn.Close() }()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		answer, err := wire.NewIpamClient(conn).MapEndpointIP(ctx, &wire.MapRequest{ClusterID: as, Ip: pod.Status.PodIP})
-		return answer.GetIp(), err
-	}
-	got, err := ask(owner, owner.Name)
+	replicas, err := c.Replicas(brokerComponent)
 	require.NoError(t, err)
-	require.Equal(t, want.String(), got)
-	_, err = ask(stranger, owner.Name)
-	require.Equal(t, codes.PermissionDenied, status.Code(err), "%v", err)
-	_, err = ask(stranger, stranger.Name)
-	require.Equal(t, codes.NotFound, status.Code(err), "%v", err)
+	require.Len(t, replicas, 2)
+	for _, replica := range replicas {
+		ask := func(consumer *sandbox.Cluster, as string) (string, error) {
+			return c.askRemoteIPAM(t, replica, consumer, as, pod.Status.PodIP)
+		}
+		got, err := ask(owner, owner.Name)
+		require.NoError(t, err)
+		require.Equal(t, want.String(), got)
+		_, err = ask(stranger, owner.Name)
+		require.Equal(t, codes.PermissionDenied, status.Code(err), "%v", err)
+		_, err = ask(stranger, stranger.Name)
+		require.Equal(t, codes.NotFound, status.Code(err), "%v", err)
+	}
+}
+
+// askRemoteIPAM asks a replica, with the identity of a consumer and in the name of one, where a pod's address leads.
+func (c *chain) askRemoteIPAM(t *testing.T, replica string, consumer *sandbox.Cluster, as, ip string) (string, error) {
+	t.Helper()
+	address, err := c.Address(replica, "ipam")
+	require.NoError(t, err)
+	proof, err := ipam.ClientTLS(identity(t, consumer), "", "")
+	require.NoError(t, err)
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(proof)))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	answer, err := wire.NewIpamClient(conn).MapEndpointIP(ctx, &wire.MapRequest{ClusterID: as, Ip: ip})
+	return answer.GetIp(), err
+}
+
+func podOf(t *testing.T, c *sandbox.Cluster, namespace, name string) *corev1.Pod {
+	t.Helper()
+	var pod corev1.Pod
+	require.NoError(t, c.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &pod))
+	return &pod
+}
+
+// remoteIPAM: while it cannot be reached, what is known stays, and a pod that needs it says so and gets its address
+// afterwards. Nothing else is held up.
+func (c *chain) remoteIPAM(t *testing.T) {
+	consumer := c.consumers[0]
+	ns := c.offload(t, consumer)
+	c.pod(t, consumer, ns, "known", "provider.id == 'provider3'") // With which the consumer has no network.
+	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 1) })
+	known := podOf(t, consumer, ns, "known")
+
+	c.CutRemoteIPAM(true)
+	t.Cleanup(func() { c.CutRemoteIPAM(false) })
+	c.pod(t, consumer, ns, "unknown", "provider.id == 'provider3'")
+	c.pod(t, consumer, ns, "direct", "provider.id == 'provider1'")
+	eventually(t, patient, func(ctx context.Context) error {
+		return event(ctx, consumer, podOf(t, consumer, ns, "unknown"), "AddressUnknown")
+	})
+	eventually(t, patient, func(ctx context.Context) error {
+		at, err := c.placeOf(ctx, consumer, ns, "direct")
+		if err != nil {
+			return err
+		}
+		want, err := c.address(ctx, consumer, ns, at)
+		if got := podOf(t, consumer, ns, "direct").Status.PodIP; err == nil && got != want {
+			err = fmt.Errorf("pod direct shows %q, want %q", got, want)
+		}
+		return err
+	})
+	require.Empty(t, podOf(t, consumer, ns, "unknown").Status.PodIP, "no address is better than a wrong one")
+	require.Equal(t, known.Status.PodIP, podOf(t, consumer, ns, "known").Status.PodIP)
+
+	c.CutRemoteIPAM(false)
+	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 3) })
+	require.Equal(t, known.UID, podOf(t, consumer, ns, "known").UID)
+}
+
+// reuse: addresses of pods that went are given to another consumer's. Each pod is shown where it is, and the endpoints of
+// the first one's Service are its own pods.
+func (c *chain) reuse(t *testing.T) {
+	first, second := c.consumers[0], c.consumers[1]
+	mine := c.offload(t, first)
+	svc := &corev1.Service{Spec: corev1.ServiceSpec{
+		Selector: map[string]string{"service": "web"}, Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(80)}},
+	}}
+	svc.Name, svc.Namespace = "web", mine
+	require.NoError(t, first.Client.Create(t.Context(), svc))
+	const several = 4
+	c.pod(t, first, mine, "stays", "provider.id == 'provider3'")
+	for i := range several {
+		c.pod(t, first, mine, fmt.Sprintf("goes-%d", i), "provider.id == 'provider3'")
+	}
+	c.expectEndpoints(t, first, mine, svc.Name, several+1)
+	freed := map[netip.Addr]bool{}
+	for i := range several {
+		at, err := c.placeOf(t.Context(), first, mine, fmt.Sprintf("goes-%d", i))
+		require.NoError(t, err)
+		freed[at.address] = true
+		require.NoError(t, first.Client.Delete(t.Context(), podOf(t, first, mine, fmt.Sprintf("goes-%d", i))))
+	}
+	c.expectEndpoints(t, first, mine, svc.Name, 1)
+
+	t.Run("theirs", func(t *testing.T) {
+		theirs := c.offload(t, second)
+		// Which of the addresses that are free a pod gets is left to chance.
+		reused := false
+		for n := 0; n < 64 && !reused; {
+			for range 8 {
+				c.pod(t, second, theirs, fmt.Sprintf("heir-%d", n), "provider.id == 'provider3'")
+				n++
+			}
+			eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, second, theirs, n) })
+			for i := range n {
+				at, err := c.placeOf(t.Context(), second, theirs, fmt.Sprintf("heir-%d", i))
+				require.NoError(t, err)
+				reused = reused || freed[at.address]
+			}
+		}
+		require.True(t, reused, "no pod was given one of %v again", freed)
+		c.expectEndpoints(t, first, mine, svc.Name, 1)
+		require.NoError(t, c.rightlyShown(t.Context(), first, mine, 1))
+	})
 }
 
 // offers: what the providers granted is the most that consumers get, and more when they grant more.
@@ -211,5 +313,42 @@ func TestOpaqueAddresses(t *testing.T) {
 			}
 		}
 		return c.rightlyShown(ctx, b.consumer, ns, 4)
+	})
+}
+
+// TestPlainAddresses has a consumer with Liqo's own virtual kubelet, and a broker that does nothing for such: the pods show
+// what Liqo makes of the address that the broker's pod has, by the Configuration of the broker alone.
+func TestPlainAddresses(t *testing.T) {
+	b := startBroker(t, sandbox.Options{
+		Name: "testplain", Consumers: 1, Providers: 1, Networking: true, Image: sandbox.ImageStock,
+	})
+	c := &chain{brokered: b, consumers: []*sandbox.Cluster{b.consumer}}
+	ns := c.offload(t, b.consumer)
+	c.pod(t, b.consumer, ns, "pod", "true")
+	eventually(t, patient, func(ctx context.Context) error {
+		if err := allRunning(ctx, b.consumer, ns, 1); err != nil {
+			return err
+		}
+		at, err := c.placeOf(ctx, b.consumer, ns, "pod")
+		if err != nil {
+			return err
+		}
+		inBroker, err := seen(ctx, b.broker, at.provider, at.address)
+		if err != nil {
+			return err
+		}
+		var conf networkingv1beta1.Configuration
+		key := client.ObjectKey{Namespace: "liqo-tenant-" + b.broker.Name, Name: b.broker.Name}
+		if err := b.consumer.Client.Get(ctx, key, &conf); err != nil {
+			return err
+		}
+		want, err := ipammapping.MapAddressWithConfiguration(&conf, inBroker.String())
+		if err != nil {
+			return err
+		}
+		if got := podOf(t, b.consumer, ns, "pod").Status.PodIP; got != want {
+			return fmt.Errorf("the pod shows %q, Liqo makes %q of the broker's %s", got, want, inBroker)
+		}
+		return nil
 	})
 }

@@ -36,6 +36,7 @@ type Sandbox struct {
 	stopRun    context.CancelFunc
 	background *errgroup.Group
 	control    *controlServer
+	ipam       ipamService
 }
 
 // Up makes a federation as opts say and waits until every peering is Ready.

@@ -11,7 +11,7 @@ import (
 )
 
 // serveRemoteIPAM is the Service by which consumers reach the remote IPAM of the
-// broker's leader: there is no kube-proxy here. Its address is known before the
+// broker's replicas: there is no kube-proxy here. Its address is known before the
 // broker runs, so that it can be an argument of the consumers' virtual kubelets.
 func (s *Sandbox) serveRemoteIPAM(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -41,16 +41,57 @@ func (s *Sandbox) serveRemoteIPAM(ctx context.Context) error {
 	return nil
 }
 
-// forward joins a connection with the leader's port; without one it ends.
+// ipamService leads to the replicas of the broker in turn.
+type ipamService struct {
+	mu    sync.Mutex
+	calls int  // How many there were; guarded by mu.
+	cut   bool // Whether nothing is let through; guarded by mu.
+	// cutOff ends the connections that there are; guarded by mu.
+	cutOff context.CancelFunc
+	open   context.Context //nolint:containedctx // What cutOff ends; guarded by mu.
+}
+
+// CutRemoteIPAM ends all connections with the remote IPAM and lets no more through, or lets them through again.
+func (s *Sandbox) CutRemoteIPAM(cut bool) {
+	service := &s.ipam
+	service.mu.Lock()
+	defer service.mu.Unlock()
+	service.cut = cut
+	if cut && service.cutOff != nil {
+		service.cutOff()
+		service.open, service.cutOff = nil, nil
+	}
+}
+
+// next returns the replica for a connection, and when that is to end.
+func (s *Sandbox) nextIPAM(ctx context.Context) (string, context.Context, error) {
+	replicas, err := s.Replicas(Broker + "/" + BrokerComponent)
+	if err != nil {
+		return "", nil, err
+	}
+	service := &s.ipam
+	service.mu.Lock()
+	defer service.mu.Unlock()
+	if service.cut || len(replicas) == 0 {
+		return "", nil, errors.New("the Service has no endpoint")
+	}
+	if service.open == nil {
+		service.open, service.cutOff = context.WithCancel(ctx)
+	}
+	service.calls++
+	return replicas[service.calls%len(replicas)], service.open, nil
+}
+
+// forward joins a connection with a replica's port; without one it ends.
 func (s *Sandbox) forward(ctx context.Context, call net.Conn) {
 	defer func() { _ = call.Close() }()
-	dial, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	leader, err := s.BrokerLeader(dial)
+	replica, ctx, err := s.nextIPAM(ctx)
 	if err != nil {
 		return
 	}
-	address, err := s.Address(leader, "ipam")
+	dial, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	address, err := s.Address(replica, "ipam")
 	if err != nil {
 		return
 	}
