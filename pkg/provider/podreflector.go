@@ -56,7 +56,7 @@ type reflectedNamespace struct {
 	remotePods corev1listers.PodNamespaceLister
 	// byAddress has the index of the remote pods by address.
 	byAddress cache.Indexer
-	queue      cache.ResourceEventHandler
+	queue     cache.ResourceEventHandler
 	// ips are nil unless addresses are looked up there.
 	ips ipamlisters.IPNamespaceLister
 	// stopped is called when the namespace is not reflected any more.

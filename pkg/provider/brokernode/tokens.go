@@ -2,7 +2,11 @@ package brokernode
 
 import (
 	"context"
+	"fmt"
 
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1clients "k8s.io/client-go/kubernetes/typed/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -24,21 +28,35 @@ func (v View) Secrets(next generic.NamespacedReflectorFactoryFunc) generic.Names
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		return tokenless{
 			NamespacedReflector: next(opts),
-			secrets:             opts.LocalFactory.Core().V1().Secrets().Lister().Secrets(opts.LocalNamespace),
+			local:               opts.LocalFactory.Core().V1().Secrets().Lister().Secrets(opts.LocalNamespace),
+			remote:              opts.RemoteFactory.Core().V1().Secrets().Lister().Secrets(opts.RemoteNamespace),
+			client:              opts.RemoteClient.CoreV1().Secrets(opts.RemoteNamespace),
 		}
 	}
 }
 
 type tokenless struct {
 	manager.NamespacedReflector
-	secrets corev1listers.SecretNamespaceLister
+	local, remote corev1listers.SecretNamespaceLister
+	client        corev1clients.SecretInterface
 }
 
+// Handle implements manager.NamespacedReflector. A token that was forwarded before, when that was not forbidden, is
+// removed: Liqo's reflector lets be what has tokens in it, even when it is to go.
 func (r tokenless) Handle(ctx context.Context, name string) error {
-	if secret, err := r.secrets.Get(name); err == nil && forge.IsServiceAccountSecret(secret) {
+	local, err := r.local.Get(name)
+	if err != nil || !forge.IsServiceAccountSecret(local) {
+		return r.NamespacedReflector.Handle(ctx, name)
+	}
+	remote, err := r.remote.Get(name)
+	if err != nil || !forge.IsReflected(remote) || !forge.IsServiceAccountSecret(remote) {
 		return nil
 	}
-	return r.NamespacedReflector.Handle(ctx, name)
+	err = r.client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(remote.UID))})
+	if err != nil && !kerrors.IsNotFound(err) && !kerrors.IsConflict(err) {
+		return fmt.Errorf("tokens of a consumer in Secret %s at the provider: %w", name, err)
+	}
+	return nil
 }
 
 // withoutTokens returns a ShadowPod whose pod starts without the tokens that are not forwarded. The one given stays as it

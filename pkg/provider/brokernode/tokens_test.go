@@ -2,11 +2,14 @@ package brokernode
 
 import (
 	"context"
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
@@ -34,27 +37,55 @@ func TestTokensOfConsumersStayHere(t *testing.T) {
 		Annotations: map[string]string{forge.LiqoSASecretForPodNameKey: "web"},
 	}}
 	plain := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "api-token"}}
+	remote := func(name string, labels map[string]string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "remote", Name: name, UID: types.UID(name), Labels: labels, Annotations: token.Annotations,
+		}}
+	}
+	forwarded := map[string]string{forge.LiqoSASecretForServiceAccountKey: "default"}
+	maps.Copy(forwarded, forge.ReflectionLabels())
 	for name, tc := range map[string]struct {
 		forward bool
 		want    []string
+		// at is what the provider had before, and stay what it has of that afterwards.
+		at   []runtime.Object
+		stay []string
 	}{
-		"by default":     {false, []string{"api-token", "gone"}},
-		"unless told to": {true, []string{"web-token", "api-token", "gone"}},
+		"by default":     {want: []string{"api-token", "gone"}},
+		"unless told to": {forward: true, want: []string{"web-token", "api-token", "gone"}},
+		"what was forwarded before is removed": {
+			want: []string{"api-token", "gone"}, at: []runtime.Object{remote("web-token", forwarded), remote("of-another-pod", forwarded)},
+			stay: []string{"of-another-pod"},
+		},
+		"but not what somebody else made": {
+			want: []string{"api-token", "gone"}, at: []runtime.Object{remote("web-token", nil)}, stay: []string{"web-token"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			factory := informers.NewSharedInformerFactory(fake.NewClientset(token, plain), 0)
+			provider := fake.NewClientset(tc.at...)
+			there := informers.NewSharedInformerFactory(provider, 0)
 			below := &handled{}
 			view := testView()
 			view.ForwardTokens = tc.forward
 			reflector := view.Secrets(func(*options.NamespacedOpts) manager.NamespacedReflector { return below })(
-				options.NewNamespaced().WithLocal("ns", nil, factory))
-			factory.Start(t.Context().Done())
-			factory.WaitForCacheSync(t.Context().Done())
-			t.Cleanup(factory.Shutdown)
+				options.NewNamespaced().WithLocal("ns", nil, factory).WithRemote("remote", provider, there))
+			for _, f := range []informers.SharedInformerFactory{factory, there} {
+				f.Start(t.Context().Done())
+				f.WaitForCacheSync(t.Context().Done())
+				t.Cleanup(f.Shutdown)
+			}
 			for _, secret := range []string{"web-token", "api-token", "gone"} {
 				require.NoError(t, reflector.Handle(t.Context(), secret))
 			}
 			require.Equal(t, tc.want, below.names)
+			left, err := provider.CoreV1().Secrets("remote").List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			var names []string
+			for i := range left.Items {
+				names = append(names, left.Items[i].Name)
+			}
+			require.Equal(t, tc.stay, names)
 		})
 	}
 }
