@@ -53,8 +53,9 @@ lint: ## golangci-lint, at the version pinned in tools/go.mod
 demo: ## Show a federation at work; stays up until Ctrl-C (ONCE=1 ends by itself)
 	$(TEST) go run ./demo --once=$(if $(ONCE),true,false)
 
-bench: ## Compare our virtual kubelet with Liqo's, side by side; time the scheduler
+bench: ## Compare our virtual kubelet with Liqo's, side by side; load the catalog; time the scheduler
 	$(TEST) go run ./bench
+	$(TEST) go run ./load
 	go test -run '^$$' -bench . -benchtime=2s ./pkg/scheduler/
 
 clean: ## Remove what was built here (not the cache of sandbox binaries)

@@ -276,11 +276,16 @@ func (g *guarded) consumerAtBroker(t *testing.T) client.Client {
 // identity is what a consumer's virtual kubelet proves at the broker who it is by.
 func identity(t *testing.T, consumer *sandbox.Cluster) *rest.Config {
 	t.Helper()
+	return identityOf(t, consumer, authv1beta1.ResourceSliceIdentityType)
+}
+
+func identityOf(t *testing.T, consumer *sandbox.Cluster, kind authv1beta1.IdentityType) *rest.Config {
+	t.Helper()
 	var identities authv1beta1.IdentityList
 	require.NoError(t, consumer.Client.List(t.Context(), &identities))
 	for i := range identities.Items {
 		id := &identities.Items[i]
-		if id.Spec.Type != authv1beta1.ResourceSliceIdentityType || id.Status.KubeconfigSecretRef == nil {
+		if id.Spec.Type != kind || id.Status.KubeconfigSecretRef == nil {
 			continue
 		}
 		secret, err := consumer.Kube.CoreV1().Secrets(id.Namespace).Get(t.Context(), id.Status.KubeconfigSecretRef.Name, metav1.GetOptions{})
@@ -289,7 +294,7 @@ func identity(t *testing.T, consumer *sandbox.Cluster) *rest.Config {
 		require.NoError(t, err)
 		return config
 	}
-	require.Fail(t, "the consumer has no identity of a slice at the broker")
+	require.Failf(t, "the consumer has no identity at the broker", "type %s", kind)
 	return nil
 }
 

@@ -24,6 +24,10 @@ import (
 // broker cluster.
 const BrokerComponent = "liqo-broker"
 
+// CatalogComponent is the Deployment of the catalog, in the namespace of the
+// broker.
+const CatalogComponent = "liqo-broker-catalog"
+
 // manifestNode is the name of the broker's Node in deploy/.
 const manifestNode = "liqo-broker"
 
@@ -36,7 +40,11 @@ func (c *Cluster) servesBrokerNode() bool {
 // installBroker installs what deploy/ has for the broker's cluster, before it
 // peers with any provider.
 func (c *Cluster) installBroker(ctx context.Context) error {
-	if err := c.ApplyManifests(ctx, "crds", "guard.yaml", "virtual-kubelet-options.yaml", "broker.yaml"); err != nil {
+	manifests := []string{"crds", "guard.yaml", "virtual-kubelet-options.yaml", "broker.yaml"}
+	if c.sandbox.opts.Catalog {
+		manifests = append(manifests, "catalog.yaml")
+	}
+	if err := c.ApplyManifests(ctx, manifests...); err != nil {
 		return fmt.Errorf("install the broker: %w", err)
 	}
 	c.sandbox.say("%s: the broker is installed", c.Name)
@@ -52,7 +60,51 @@ func (c *Cluster) waitBroker(ctx context.Context) error {
 		return err
 	}
 	c.sandbox.say("%s: node %s is Ready", c.Name, c.sandbox.opts.BrokerNode)
+	if !c.sandbox.opts.Catalog {
+		return nil
+	}
+	addresses, err := c.sandbox.CatalogAddresses(ctx)
+	if err != nil {
+		return err
+	}
+	c.sandbox.say("%s: the catalog serves https://%s", c.Name, addresses[0])
 	return nil
+}
+
+// CatalogAddresses waits until the replicas of the catalog are ready, and returns
+// where each of them is: HOST:PORT, HTTPS unless Options.CatalogArgs say
+// otherwise.
+func (s *Sandbox) CatalogAddresses(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
+	defer cancel()
+	c := s.Cluster(Broker)
+	var addresses []string
+	err := poll(ctx, func(ctx context.Context) error {
+		var d appsv1.Deployment
+		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: BrokerComponent, Name: CatalogComponent}, &d); err != nil {
+			return err
+		}
+		if d.Status.AvailableReplicas < ptr.Deref(d.Spec.Replicas, 1) {
+			return fmt.Errorf("%d of %d replicas of the catalog are available", d.Status.AvailableReplicas, ptr.Deref(d.Spec.Replicas, 1))
+		}
+		replicas, err := s.Replicas(Broker + "/" + CatalogComponent)
+		if err != nil {
+			return err
+		}
+		addresses = nil
+		for _, replica := range replicas {
+			address, err := s.Address(replica, "catalog")
+			if err != nil {
+				return err
+			}
+			addresses = append(addresses, address)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w\nlast lines of the catalog's log:\n%s", c.Name, err, c.tailLog(CatalogComponent))
+	}
+	return addresses, nil
 }
 
 // ApplyManifests applies files and directories of deploy/ as `kubectl apply
@@ -133,10 +185,13 @@ func (c *Cluster) adaptManifest(o *unstructured.Unstructured) error {
 	if err := unstructured.SetNestedSlice(o.Object, onHost, append(pod, "tolerations")...); err != nil {
 		return err
 	}
-	if o.GetName() != BrokerComponent {
-		return nil
+	switch o.GetName() {
+	case BrokerComponent:
+		return appendArgs(o, append(pod, "containers"), c.sandbox.opts.BrokerArgs)
+	case CatalogComponent:
+		return appendArgs(o, append(pod, "containers"), c.sandbox.opts.CatalogArgs)
 	}
-	return appendArgs(o, append(pod, "containers"), c.sandbox.opts.BrokerArgs)
+	return nil
 }
 
 // appendArgs gives further arguments to the first container.

@@ -58,6 +58,10 @@ type Options struct {
 	// BrokerArgs are appended to the broker's arguments in deploy/: of a flag given
 	// twice, the last counts.
 	BrokerArgs []string
+	// Catalog installs the catalog beside the broker, with CatalogArgs appended to
+	// its arguments in deploy/.
+	Catalog     bool
+	CatalogArgs []string
 	// ConsumerArgs are further arguments of the consumers' virtual kubelets, which
 	// must be ImageOurs to know them.
 	ConsumerArgs []string
@@ -137,6 +141,9 @@ func (o *Options) validate() error {
 		}
 		if o.RemoteIPAM {
 			errs = append(errs, errors.New("--remote-ipam: there is no broker without --broker-node"))
+		}
+		if o.Catalog {
+			errs = append(errs, errors.New("--catalog: there is no broker without --broker-node"))
 		}
 	}
 	for _, arg := range o.ConsumerArgs {

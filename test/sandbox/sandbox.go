@@ -220,9 +220,16 @@ func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
 // kubeletPort is that of a virtual kubelet, Liqo's and ours.
 var kubeletPort = nodeagent.Port{Argument: "--listen-port=%d", Container: 10250}
 
-// ownPorts are the ports of this repository's binary: a virtual kubelet, or the
-// broker.
+// ownPorts are the ports of this repository's binary: a virtual kubelet, the
+// broker, or the catalog.
 func ownPorts(command []string) []nodeagent.Port {
+	if len(command) > 1 && command[1] == "catalog" {
+		return []nodeagent.Port{
+			{Argument: "--address=127.0.0.1:%d", Container: 8000},
+			{Argument: "--metrics-address=127.0.0.1:%d", Container: 8082},
+			{Argument: "--health-probe-address=127.0.0.1:%d", Container: 8083},
+		}
+	}
 	ports := []nodeagent.Port{kubeletPort, {Argument: "--health-probe-address=127.0.0.1:%d", Container: 8081}}
 	if len(command) > 1 && command[1] == "broker" {
 		ports = append(ports, nodeagent.Port{Argument: "--metrics-address=127.0.0.1:%d", Container: 8080},

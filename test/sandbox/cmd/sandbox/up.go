@@ -41,6 +41,8 @@ func upCommand(name *string) *cobra.Command {
 	flags.StringVar(&opts.Image, "image", sandbox.ImageOurs, "the virtual kubelets' image: "+sandbox.ImageOurs+" or "+sandbox.ImageStock)
 	flags.StringVar(&opts.BrokerNode, "broker-node", "", "run the broker, whose node of that name stands for all providers")
 	flags.BoolVar(&opts.RemoteIPAM, "remote-ipam", false, "have consumers ask the broker how pods are reached through it")
+	flags.BoolVar(&opts.Catalog, "catalog", false, "run the catalog beside the broker")
+	flags.StringArrayVar(&opts.CatalogArgs, "catalog-arg", nil, "an argument for the catalog, such as --catalog-arg=--read-auth=true; may be repeated")
 	flags.StringArrayVar(&opts.BrokerKubeletArgs, "broker-kubelet-arg", nil, "an argument for the virtual kubelets of the broker's node; may be repeated")
 	flags.StringArrayVar(&opts.ConsumerArgs, "consumer-arg", nil, "an argument for the consumers' virtual kubelets, such as --consumer-arg=--direct-traffic=true; may be repeated")
 	flags.StringArrayVar(&opts.DirectNetworks, "direct-network", nil, "CONSUMER:PROVIDER: connect the networks of the two; may be repeated")

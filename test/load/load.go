@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// warmUp is how long the catalog is asked before anything is counted.
+const warmUp = 5 * time.Second
+
+// load is a run.
+type load struct {
+	*sandbox.Sandbox
+	options
+	cluster *sandbox.Cluster
+	say     func(format string, args ...any)
+
+	client         *http.Client
+	address, token string
+}
+
+func (l *load) run(ctx context.Context, out io.Writer) error {
+	if err := l.cluster.ApplyManifests(ctx, "crds"); err != nil {
+		return err
+	}
+	if err := l.populate(ctx); err != nil {
+		return err
+	}
+	if err := l.start(ctx); err != nil {
+		return err
+	}
+	if err := l.complete(ctx); err != nil {
+		return err
+	}
+	changing, stop := context.WithCancel(ctx)
+	defer stop()
+	group, changing := errgroup.WithContext(changing)
+	group.Go(func() error { return l.change(changing) })
+	if _, err := l.attack(changing, warmUp, nil); err != nil {
+		return errors.Join(err, group.Wait())
+	}
+	var memory []float64
+	got, err := l.attack(changing, l.duration, func() { memory = append(memory, l.memory()) })
+	stop()
+	if err := errors.Join(err, group.Wait()); err != nil {
+		return err
+	}
+	return l.report(out, got, memory)
+}
+
+// start installs the catalog, and makes an operator who asks it.
+func (l *load) start(ctx context.Context) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sandbox.BrokerComponent}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "operator"}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "operator"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns.Name, Name: account.Name}},
+	}
+	if err := l.cluster.Client.Create(ctx, ns); err != nil {
+		return err
+	}
+	if err := l.cluster.ApplyManifests(ctx, "catalog.yaml"); err != nil {
+		return err
+	}
+	if err := errors.Join(l.cluster.Client.Create(ctx, account), l.cluster.Client.Create(ctx, binding)); err != nil {
+		return err
+	}
+	token, err := l.cluster.Kube.CoreV1().ServiceAccounts(ns.Name).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	addresses, err := l.CatalogAddresses(ctx)
+	if err != nil {
+		return err
+	}
+	l.address, l.token = "https://"+addresses[0], token.Status.Token
+	return nil
+}
+
+// complete checks that the catalog shows everything.
+func (l *load) complete(ctx context.Context) error {
+	for path, want := range map[string]int{"/api/v1/providers?limit=1": l.providers, "/api/v1/placements?limit=1": l.placements} {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.address+path, http.NoBody)
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Authorization", "Bearer "+l.token)
+		response, err := l.client.Do(request)
+		if err != nil {
+			return err
+		}
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != http.StatusOK {
+			return fmt.Errorf("GET %s: %s: %s %w", path, response.Status, body, err)
+		}
+		var page api.Page
+		if err := json.Unmarshal(body, &page); err != nil {
+			return err
+		}
+		if page.Total != want {
+			return fmt.Errorf("GET %s: %d in all, want %d", path, page.Total, want)
+		}
+	}
+	return nil
+}
+
+func insecure() *tls.Config {
+	return &tls.Config{InsecureSkipVerify: true} //nolint:gosec // On loopback, with a certificate that it signed itself.
+}
+
+// memory is that of the replica that is asked, in MB.
+func (l *load) memory() float64 {
+	status := l.Status()
+	most := int64(0)
+	for i := range status.Processes {
+		if p := &status.Processes[i]; p.Component == sandbox.CatalogComponent {
+			most = max(most, p.ResidentMemory)
+		}
+	}
+	return float64(most) / (1 << 20)
+}
+
+func (l *load) report(out io.Writer, m *measured, memory []float64) error {
+	// Garbage comes and goes: the least of several seconds is what is held.
+	third := max(len(memory)/3, 1)
+	first, last := slices.Min(memory[:third]), slices.Min(memory[len(memory)-third:])
+	ms := func(share float64) string {
+		return fmt.Sprintf("%.1f ms", float64(m.quantile(share))/float64(time.Millisecond))
+	}
+	fmt.Fprintf(out, "catalog: %d providers, %d placements, %d changes a second; %d requests, %d a second, over HTTPS\n",
+		l.providers, l.placements, l.changes, len(m.took), l.rate)
+	fmt.Fprintf(out, "  p50 %s, p90 %s, p99 %s, longest %s; %.1f KB an answer\n", ms(0.5), ms(0.9), ms(0.99), ms(1),
+		float64(m.bytes)/float64(len(m.took))/1024)
+	fmt.Fprintf(out, "  memory (RSS) %.0f MB at the beginning, %.0f MB at the end\n", first, last)
+	var faults []error
+	if len(m.faults) > 0 {
+		faults = append(faults, fmt.Errorf("not all succeeded: %v", m.faults))
+	}
+	if p99 := m.quantile(0.99); p99 > l.p99 {
+		faults = append(faults, fmt.Errorf("99 of 100 took up to %s, want %s", p99, l.p99))
+	}
+	if last > l.growth*first {
+		faults = append(faults, fmt.Errorf("the memory grew %.2f times", last/first))
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,76 @@
+// Command load measures the catalog under load: 1,000 providers and 10,000 placements on a real API server, which keep
+// changing, and 200 requests a second for 30 s over HTTPS. It fails when the slowest percent takes longer than it may, or
+// the memory grows.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// options of a run.
+type options struct {
+	providers, placements int
+	rate                  int
+	duration              time.Duration
+	changes               int
+	p99                   time.Duration
+	growth                float64
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var o options
+	flags := flag.NewFlagSet("load", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&o.providers, "providers", 1000, "how many providers there are")
+	flags.IntVar(&o.placements, "placements", 10000, "how many pods there are")
+	flags.IntVar(&o.rate, "rate", 200, "requests a second")
+	flags.DurationVar(&o.duration, "duration", 30*time.Second, "for how long")
+	flags.IntVar(&o.changes, "changes", 10, "how many objects change a second meanwhile")
+	flags.DurationVar(&o.p99, "p99", 20*time.Millisecond, "what 99 of 100 requests may take at most")
+	flags.Float64Var(&o.growth, "growth", 1.15, "how many times its memory the catalog may have in the end")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if o.providers < 1 || o.placements < 1 || o.rate < 1 || o.changes < 1 || o.duration < time.Second {
+		return fmt.Errorf("all numbers must be at least 1, --duration at least 1s")
+	}
+	say := func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }
+	s, err := sandbox.Up(ctx, sandbox.Options{
+		Name: "load", Consumers: 1, Providers: 1, Progress: say,
+		CatalogArgs: []string{"--broker-node=" + node, "--requests-per-second=10000", "--requests-burst=10000"},
+	})
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{TLSClientConfig: insecure(), MaxIdleConnsPerHost: 32, ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	l := &load{
+		Sandbox: s, cluster: s.Cluster(sandbox.Broker), options: o, say: say,
+		client: &http.Client{Transport: transport, Timeout: 10 * time.Second},
+	}
+	err = l.run(ctx, stdout)
+	if downErr := s.Down(); err == nil {
+		err = downErr
+	}
+	return err
+}
