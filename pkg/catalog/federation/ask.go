@@ -8,6 +8,13 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
 )
 
+// Revision grows with whatever changes an answer of Providers or Provider: as long as it is the same, so are they.
+func (v *View) Revision() uint64 {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.revision
+}
+
 // Providers returns a page of providers, by id. The error is ErrContinue.
 func (v *View) Providers(q ProviderQuery) (api.ProviderList, error) {
 	after, err := keyOf(listOfProviders, q.Continue)

@@ -1,7 +1,6 @@
 package federation
 
 import (
-	"slices"
 	"time"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
@@ -26,5 +25,6 @@ func (h *history) add(s api.Sample, keep int) {
 
 // all returns the samples, the oldest first.
 func (h *history) all() []api.Sample {
-	return slices.Concat([]api.Sample{}, h.samples[h.oldest:], h.samples[:h.oldest])
+	all := make([]api.Sample, 0, len(h.samples))
+	return append(append(all, h.samples[h.oldest:]...), h.samples[:h.oldest]...)
 }

@@ -90,6 +90,8 @@ type world struct {
 	clock   *clocktesting.FakeClock
 	objects map[string]client.Object
 	readers []*reader
+	// rendered is what was answered at a revision.
+	rendered map[uint64]map[string][]api.Provider
 }
 
 func keyed(o client.Object) string { return fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName()) }
@@ -251,6 +253,22 @@ func (w *world) checkProviders(t *rapid.T) {
 	require.Equal(t, want, got, "%+v", q)
 }
 
+// checkRevision has every answer kept, as whoever renders it might.
+func (w *world) checkRevision(t *rapid.T) {
+	revision := w.Revision()
+	if w.rendered[revision] == nil {
+		w.rendered[revision] = map[string][]api.Provider{}
+	}
+	for _, consumer := range []string{"", "c1", "c2"} {
+		list, err := w.Providers(ProviderQuery{Consumer: consumer})
+		require.NoError(t, err)
+		if kept, ok := w.rendered[revision][consumer]; ok {
+			require.Equal(t, kept, list.Items, "revision %d", revision)
+		}
+		w.rendered[revision][consumer] = list.Items
+	}
+}
+
 func (w *world) checkFlows(t *rapid.T) {
 	scope := drawScope.Draw(t, "flows of")
 	counts := map[[2]string]int{}
@@ -384,6 +402,7 @@ func (r *reader) apply(t *rapid.T, w *world, c Change) {
 func newWorld() *world {
 	clock := clocktesting.NewFakeClock(noon)
 	w := &world{fed: newFed(Config{Clock: clock}), clock: clock, objects: map[string]client.Object{}}
+	w.rendered = map[uint64]map[string][]api.Provider{}
 	for _, as := range []struct {
 		scope    Scope
 		consumer string
@@ -433,6 +452,7 @@ func TestTheViewIsWhatIsTrue(t *testing.T) {
 			"": func(t *rapid.T) {
 				w.checkPlacements(t)
 				w.checkProviders(t)
+				w.checkRevision(t)
 				w.checkFlows(t)
 				w.checkPolicies(t)
 			},

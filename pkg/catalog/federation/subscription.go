@@ -188,6 +188,7 @@ func (s *Subscription) note(objects int, add func()) {
 func (v *View) objects() int { return v.providers.byID.Len() + v.placements.all.Len() }
 
 func (v *View) publishProvider(id string) {
+	v.revision++
 	for s := range v.subscriptions {
 		s.note(v.objects(), func() { s.providers[id] = struct{}{} })
 	}
@@ -195,6 +196,7 @@ func (v *View) publishProvider(id string) {
 
 // publishChoice tells a consumer of the providers that it selected, or no longer.
 func (v *View) publishChoice(consumer string, ids []string) {
+	v.revision++
 	for s := range v.subscriptions {
 		if s.consumer != consumer {
 			continue

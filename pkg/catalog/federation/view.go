@@ -33,6 +33,8 @@ type View struct {
 	policies      *policies
 	foreign       *btree.BTreeG[*liqov1beta1.ForeignCluster]
 	subscriptions map[*Subscription]struct{}
+	// revision counts the changes of providers and selections.
+	revision uint64
 }
 
 // New returns a View that knows nothing yet, and will learn from the cache, which has CacheOptions.
