@@ -2,24 +2,14 @@ package federation
 
 import (
 	"cmp"
-	"context"
-	"fmt"
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
-	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -82,113 +72,6 @@ func drawPolicy(t *rapid.T) *v1alpha1.PlacementPolicy {
 		return selectionOf(rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "whose"),
 			rapid.SampledFrom([]v1alpha1.SelectionMode{"", v1alpha1.SelectAllBut, v1alpha1.SelectOnly}).Draw(t, "mode"), providers...)
 	}
-}
-
-// world is what is true: the objects, without any index.
-type world struct {
-	*fed
-	clock   *clocktesting.FakeClock
-	objects map[string]client.Object
-	readers []*reader
-	// rendered is what was answered at a revision.
-	rendered map[uint64]map[string][]api.Provider
-}
-
-func keyed(o client.Object) string { return fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName()) }
-
-func (w *world) set(o client.Object) {
-	w.objects[keyed(o)] = o
-	w.sees(o)
-	w.remember()
-}
-
-func (w *world) removeOne(t *rapid.T) {
-	if len(w.objects) == 0 {
-		t.Skip("nothing is there")
-	}
-	key := rapid.SampledFrom(slices.Sorted(maps.Keys(w.objects))).Draw(t, "removed")
-	o := w.objects[key]
-	delete(w.objects, key)
-	if rapid.Bool().Draw(t, "missed") {
-		name := strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
-		w.handlers[reflect.TypeOf(o)].OnDelete(toolscache.DeletedFinalStateUnknown{Key: name, Obj: o})
-	} else {
-		w.misses(o)
-	}
-	w.remember()
-}
-
-func each[T client.Object](w *world, do func(T)) {
-	for _, key := range slices.Sorted(maps.Keys(w.objects)) {
-		if o, ok := w.objects[key].(T); ok {
-			do(o)
-		}
-	}
-}
-
-func (w *world) consumerOf(namespace string) (consumer string) {
-	each(w, func(n *corev1.Namespace) {
-		if n.Name == namespace && n.Labels[consts.TenantNamespaceLabel] == "" {
-			consumer = n.Labels[consts.RemoteClusterID]
-		}
-	})
-	return consumer
-}
-
-// truePlacements are those that a condition holds of, in order.
-func (w *world) truePlacements(is func(*api.Placement) bool) []api.Placement {
-	list := []api.Placement{}
-	each(w, func(pod *corev1.Pod) {
-		p := placedOf(pod, w.consumerOf(pod.Namespace)).shown
-		if pod.Spec.NodeName == node && is(&p) {
-			list = append(list, p)
-		}
-	})
-	slices.SortFunc(list, func(x, y api.Placement) int {
-		return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Pod, y.Pod))
-	})
-	return list
-}
-
-func mayBeSeen(s Scope, p *api.Placement) bool {
-	switch {
-	case s.All:
-		return true
-	case s.Consumer != "" && s.Namespace != "":
-		return p.Consumer == s.Consumer && p.Namespace == s.Namespace
-	case s.Consumer != "":
-		return p.Consumer == s.Consumer
-	default:
-		return s.Namespace != "" && p.Namespace == s.Namespace
-	}
-}
-
-// trueProviders are all of them, in order, as a consumer sees them.
-func (w *world) trueProviders(consumer string) []api.Provider {
-	list := []api.Provider{}
-	each(w, func(pc *v1alpha1.ProviderCluster) {
-		advertised := map[string]string{}
-		each(w, func(vn *offloadingv1beta1.VirtualNode) {
-			if string(vn.Spec.ClusterID) == pc.Name {
-				maps.Copy(advertised, vn.Spec.Labels)
-			}
-		})
-		p := knownOf(pc, advertised).shown
-		if consumer != "" {
-			p.Selected = ptr.To(true)
-			each(w, func(policy *v1alpha1.PlacementPolicy) {
-				switch {
-				case policy.Name != "selection-"+consumer:
-				case policy.Spec.Selection == nil:
-					p.Selected = nil
-				default:
-					p.Selected = ptr.To(policy.Spec.Selection.Has(pc.Name))
-				}
-			})
-		}
-		list = append(list, p)
-	})
-	return list
 }
 
 func (w *world) checkPlacements(t *rapid.T) {
@@ -308,117 +191,6 @@ func (w *world) checkPolicies(t *rapid.T) {
 		}
 	}
 	require.Equal(t, want, got)
-}
-
-// reader is somebody who reads everything when told so, and then only what the stream says.
-type reader struct {
-	*Subscription
-	providers  map[string]api.Provider
-	placements map[types.NamespacedName]api.Placement
-	// allowed are the pods that could be seen at any time: of no other may the reader hear.
-	allowed map[types.NamespacedName]bool
-}
-
-func nameOf(p *api.Placement) types.NamespacedName {
-	return types.NamespacedName{Namespace: p.Namespace, Name: p.Pod}
-}
-
-// remember notes who may know of which pods.
-func (w *world) remember() {
-	for _, r := range w.readers {
-		for _, p := range w.truePlacements(func(p *api.Placement) bool { return mayBeSeen(r.scope, p) }) {
-			r.allowed[nameOf(&p)] = true
-		}
-	}
-}
-
-func (w *world) read(t *rapid.T, r *reader) {
-	w.clock.Step(pause)
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	for {
-		changes, err := r.Next(ended)
-		if err != nil {
-			require.ErrorIs(t, err, context.Canceled)
-			break
-		}
-		require.NotEmpty(t, changes)
-		for i, c := range changes {
-			require.True(t, i == 0 || c.Event != api.EventSync, "what comes before a sync need not be told")
-			r.apply(t, w, c)
-		}
-		w.clock.Step(pause)
-	}
-	require.Equal(t, w.trueProviders(r.consumer), values(r.providers, strings.Compare))
-	require.Equal(t, w.truePlacements(func(p *api.Placement) bool { return mayBeSeen(r.scope, p) }),
-		values(r.placements, compare))
-}
-
-// values returns what is in a map in the order of its keys.
-func values[K comparable, V any](of map[K]V, order func(x, y K) int) []V {
-	list := []V{}
-	for _, key := range slices.SortedFunc(maps.Keys(of), order) {
-		list = append(list, of[key])
-	}
-	return list
-}
-
-func (r *reader) apply(t *rapid.T, w *world, c Change) {
-	switch data := c.Data.(type) {
-	case api.Sync:
-		require.Equal(t, api.EventSync, c.Event)
-		r.providers, r.placements = map[string]api.Provider{}, map[types.NamespacedName]api.Placement{}
-		all, err := w.Providers(ProviderQuery{Consumer: r.consumer})
-		require.NoError(t, err)
-		for _, p := range all.Items {
-			r.providers[p.ID] = p
-		}
-		pods, err := w.Placements(PlacementQuery{Scope: r.scope})
-		require.NoError(t, err)
-		for _, p := range pods.Items {
-			r.placements[nameOf(&p)] = p
-		}
-	case api.Provider:
-		require.Equal(t, api.EventProvider, c.Event)
-		r.providers[data.ID] = data
-	case api.Placement:
-		require.Equal(t, api.EventPlacement, c.Event)
-		require.True(t, mayBeSeen(r.scope, &data), "%+v may not see %+v", r.scope, data)
-		r.placements[nameOf(&data)] = data
-	case api.Gone:
-		if c.Event == api.EventProviderGone {
-			delete(r.providers, data.ID)
-			return
-		}
-		require.Equal(t, api.EventPlacementGone, c.Event)
-		name := types.NamespacedName{Namespace: data.Namespace, Name: data.Pod}
-		require.True(t, r.allowed[name], "%+v may not hear of %s", r.scope, name)
-		delete(r.placements, name)
-	default:
-		t.Fatalf("%s carries %T", c.Event, c.Data)
-	}
-}
-
-func newWorld() *world {
-	clock := clocktesting.NewFakeClock(noon)
-	w := &world{fed: newFed(Config{Clock: clock}), clock: clock, objects: map[string]client.Object{}}
-	w.rendered = map[uint64]map[string][]api.Provider{}
-	for _, as := range []struct {
-		scope    Scope
-		consumer string
-	}{
-		{Scope{All: true}, ""},
-		{Scope{Consumer: "c1"}, "c1"},
-		{Scope{Consumer: "c2"}, "c2"},
-		{Scope{Namespace: "a"}, ""},
-		{Scope{Consumer: "c1", Namespace: "b"}, "c1"},
-		{Scope{}, ""},
-	} {
-		w.readers = append(w.readers, &reader{
-			Subscription: w.Subscribe(as.scope, as.consumer), allowed: map[types.NamespacedName]bool{},
-		})
-	}
-	return w
 }
 
 // Whatever happens in whatever order, every question is answered as if the answer had been computed from all objects

@@ -62,9 +62,6 @@ func (v *View) Run(ctx context.Context) (err error) {
 			}
 			return fmt.Errorf("informer of %T: %w", s.kind, err)
 		}
-		if s.handler == nil {
-			continue
-		}
 		registration, handlerErr := informer.AddEventHandler(s.handler)
 		if handlerErr != nil {
 			return fmt.Errorf("informer of %T: %w", s.kind, handlerErr)
@@ -111,7 +108,5 @@ func (v *View) sources() []source {
 		{&v1alpha1.PlacementPolicy{}, handlerOf(v.setPolicy, v.removePolicy)},
 		{&liqov1beta1.ForeignCluster{}, handlerOf(v.setForeign, v.removeForeign)},
 		{&corev1.Pod{}, handlerOf(v.setPod, v.removePod)},
-		// Explanations read it from the same cache, which has only what somebody asked for.
-		{&offloadingv1beta1.NamespaceMap{}, nil},
 	}
 }
