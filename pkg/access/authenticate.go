@@ -58,11 +58,26 @@ func NewClientCA(file string, local kubernetes.Interface) (ClientCA, error) {
 // (authenticatorfactory.DelegatingAuthenticatorConfig) is not used: it links gRPC, the konnectivity client and the
 // OpenTelemetry exporters, 130 packages, for the sake of one TokenReview.
 func NewAuthenticator(ca dynamiccertificates.CAContentProvider, local kubernetes.Interface, remedy string) authenticator.Request {
-	tokens := cache.New(tokenReviewer{local: local, remedy: remedy}, false, tokenTTL, tokenTTL)
-	return group.NewAuthenticatedGroupAdder(union.New(
-		x509.NewDynamic(ca.VerifyOptions, x509.CommonNameUserConversion),
-		bearertoken.New(tokens),
-	))
+	tokens := cache.New(NewTokenReviewer(local, remedy), false, tokenTTL, tokenTTL)
+	return group.NewAuthenticatedGroupAdder(union.New(newCertificates(ca), bearertoken.New(tokens)))
+}
+
+// NewCertificateAuthenticator accepts a client certificate of ca.
+func NewCertificateAuthenticator(ca dynamiccertificates.CAContentProvider) authenticator.Request {
+	return group.NewAuthenticatedGroupAdder(newCertificates(ca))
+}
+
+func newCertificates(ca dynamiccertificates.CAContentProvider) authenticator.Request {
+	return x509.NewDynamic(ca.VerifyOptions, x509.CommonNameUserConversion)
+}
+
+// ErrRejected says that the API server knows a token not to be valid, rather than that it could not be asked.
+var ErrRejected = errors.New("the token is not valid")
+
+// NewTokenReviewer asks the API server about every token that it is given: keep its answers. It returns an ErrRejected
+// for a token that is not valid, and a *MissingPermissionError if this process may not ask.
+func NewTokenReviewer(local kubernetes.Interface, remedy string) authenticator.Token {
+	return tokenReviewer{local: local, remedy: remedy}
 }
 
 // tokenReviewer asks the API server whose token it is.
@@ -84,9 +99,9 @@ func (t tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*au
 	case err != nil:
 		return nil, false, fmt.Errorf("token review: %w", err)
 	case !review.Status.Authenticated && review.Status.Error != "":
-		return nil, false, errors.New("token review: " + review.Status.Error)
+		return nil, false, fmt.Errorf("%w: %s", ErrRejected, review.Status.Error)
 	case !review.Status.Authenticated:
-		return nil, false, nil
+		return nil, false, ErrRejected
 	}
 	who := review.Status.User
 	extra := make(map[string][]string, len(who.Extra))
