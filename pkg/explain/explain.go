@@ -6,19 +6,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
-	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
@@ -48,6 +42,8 @@ type Choice struct {
 	Score    int    `json:"score"`
 	// Points by score; they add up to Score.
 	Points map[string]int `json:"points,omitempty"`
+	// Price is the provider's, per CPU and hour; nil if it is not known.
+	Price *float64 `json:"price,omitempty"`
 }
 
 // Pod decides about a pod of a broker's node from what the API says: the status of the ProviderClusters, the pods
@@ -81,19 +77,28 @@ func Pod(ctx context.Context, c client.Reader, node string, name types.Namespace
 		return nil, err
 	}
 	state.Release(pod.UID)
+	out.decide(state, now, asked.Pod(&pod, &namespace), asked.Policy)
+	return out, nil
+}
 
+// decide fills in what the state says now about a pod that is not counted in it.
+func (e *Explanation) decide(state *scheduler.State, now time.Time, pod *scheduler.Pod, policy *scheduler.Policy) {
 	var d scheduler.Decision
-	state.Decide(now, asked.Pod(&pod, &namespace), asked.Policy, &d)
-	out.Chosen, out.Message = d.Provider, d.Message()
-	if asked.Policy != nil {
-		out.Policy = asked.Policy.Name
+	state.Decide(now, pod, policy, &d)
+	e.Chosen, e.Message = d.Provider, d.Message()
+	if policy != nil {
+		e.Policy = policy.Name
 	}
 	if d.Err != nil {
-		out.Message = d.Err.Error()
+		e.Message = d.Err.Error()
 	}
+	providers := state.Providers()
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		choice := Choice{Provider: v.Provider, VirtualNode: v.VirtualNode, Score: v.Total}
+		if price, ok := providers[i].Price(); ok {
+			choice.Price = &price
+		}
 		if v.Filter != scheduler.Passed {
 			choice.Filtered = v.Reason()
 		} else {
@@ -102,101 +107,8 @@ func Pod(ctx context.Context, c client.Reader, node string, name types.Namespace
 				choice.Points[part.Plugin] = part.Points
 			}
 		}
-		out.Providers = append(out.Providers, choice)
+		e.Providers = append(e.Providers, choice)
 	}
-	return out, nil
-}
-
-// believed is the scheduler's state as the API tells it.
-func believed(ctx context.Context, c client.Reader, node string) (*scheduler.State, error) {
-	var providers v1alpha1.ProviderClusterList
-	var virtualNodes offloadingv1beta1.VirtualNodeList
-	var maps offloadingv1beta1.NamespaceMapList
-	var pods corev1.PodList
-	for _, list := range []client.ObjectList{&providers, &virtualNodes, &maps, &pods} {
-		if err := c.List(ctx, list); err != nil {
-			return nil, err
-		}
-	}
-	state := scheduler.NewState()
-	for i := range providers.Items {
-		state.SetProvider(shownProvider(&providers.Items[i], virtualNodes.Items, maps.Items))
-	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if at := placement.PlaceOf(pod); pod.Spec.NodeName == node && at != "" && !placement.Terminal(pod) {
-			state.Assign(scheduler.Assignment{
-				UID: pod.UID, VirtualNode: at, App: placement.AppOf(pod), Requests: scheduler.PodRequests(&pod.Spec),
-			})
-		}
-	}
-	return state, nil
-}
-
-// shownProvider is a provider as its status shows it.
-func shownProvider(pc *v1alpha1.ProviderCluster, virtualNodes []offloadingv1beta1.VirtualNode,
-	maps []offloadingv1beta1.NamespaceMap,
-) scheduler.Provider {
-	ready := meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ProviderReady)
-	p := scheduler.Provider{
-		ID: pc.Name, Labels: map[string]string{}, Attributes: pc.Spec.Attributes,
-		Enabled: pc.Spec.Enabled == nil || *pc.Spec.Enabled, Cordoned: pc.Spec.Cordoned, Draining: pc.Spec.Drain,
-		Ready:      meta.IsStatusConditionTrue(pc.Status.Conditions, v1alpha1.ProviderReady),
-		Recovering: meta.IsStatusConditionFalse(pc.Status.Conditions, v1alpha1.ProviderClean),
-		Namespaces: sets.New[string](), KPIs: shownKPIs(&pc.Status.KPIs),
-	}
-	if ready != nil {
-		p.NotReady = ready.Message
-	}
-	for i := range virtualNodes {
-		if string(virtualNodes[i].Spec.ClusterID) == pc.Name {
-			for key, value := range virtualNodes[i].Spec.Labels {
-				p.Labels[key] = value
-			}
-		}
-	}
-	for i := range maps {
-		if maps[i].Labels[consts.RemoteClusterID] == pc.Name {
-			for local, remote := range maps[i].Status.CurrentMapping {
-				if remote.Phase == offloadingv1beta1.MappingAccepted {
-					p.Namespaces.Insert(local)
-				}
-			}
-		}
-	}
-	for i := range pc.Status.VirtualNodes {
-		vn := &pc.Status.VirtualNodes[i]
-		p.Slices = append(p.Slices, scheduler.Slice{
-			VirtualNode: vn.Name, Granted: scheduler.FromResourceList(vn.Resources.Granted), Ready: vn.Ready,
-		})
-	}
-	return p
-}
-
-func shownKPIs(k *v1alpha1.KPIs) scheduler.KPIs {
-	share := func(text string) *float64 {
-		if value, err := strconv.ParseFloat(text, 64); err == nil {
-			return &value
-		}
-		return nil
-	}
-	shown := scheduler.KPIs{
-		Uptime1h: share(k.Uptime.LastHour), Uptime24h: share(k.Uptime.LastDay),
-		Uptime7d: share(k.Uptime.LastWeek), Uptime30d: share(k.Uptime.LastMonth),
-	}
-	if k.LatencyMilliseconds != nil {
-		latency := time.Duration(*k.LatencyMilliseconds) * time.Millisecond
-		shown.Latency = &latency
-	}
-	if k.PodStart != nil {
-		p50, p90 := time.Duration(k.PodStart.P50Milliseconds)*time.Millisecond, time.Duration(k.PodStart.P90Milliseconds)*time.Millisecond
-		shown.PodStartP50, shown.PodStartP90 = &p50, &p90
-	}
-	if k.Started+k.Failed > 0 {
-		rate := float64(k.Failed) / float64(k.Started+k.Failed)
-		shown.FailureRate = &rate
-	}
-	return shown
 }
 
 // Print writes one line for every provider, and one column for every score that counts.

@@ -51,11 +51,20 @@ type Policies struct {
 // CriteriaOf reads what a pod and its policy ask for. The error is an ErrInvalid, or one of the API; the rules are
 // valid even then.
 func (p *Policies) CriteriaOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (Criteria, error) {
-	c := Criteria{Rules: p.Defaults}
 	policy, err := p.policyOf(ctx, pod, namespace)
 	if err != nil {
-		return c, err
+		return Criteria{Rules: p.Defaults}, err
 	}
+	return p.CriteriaUnder(ctx, pod, namespace, policy)
+}
+
+// CriteriaUnder reads what a pod asks for, and a policy as if it were the pod's, if not nil. The errors are those of
+// CriteriaOf.
+func (p *Policies) CriteriaUnder(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace,
+	policy *v1alpha1.PlacementPolicy,
+) (Criteria, error) {
+	c := Criteria{Rules: p.Defaults}
+	var err error
 	if policy != nil {
 		applyRules(&c.Rules, &policy.Spec)
 		if c.Policy, err = p.Compile(policy); err != nil {

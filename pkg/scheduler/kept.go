@@ -132,6 +132,12 @@ func (p *provider) domain(key string) (string, bool) {
 	return value, has
 }
 
+// Price is what the provider costs; false if it does not say, or not as a decimal number.
+func (p *Provider) Price() (float64, bool) {
+	price := priceOf(p.Attributes)
+	return price, !math.IsNaN(price)
+}
+
 // priceOf returns NaN for a price that is absent, negative, or not a decimal number.
 func priceOf(attributes map[string]string) float64 {
 	text := attributes[AttributePrice]
