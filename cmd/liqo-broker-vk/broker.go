@@ -95,7 +95,9 @@ func newBrokerCommand(logs io.Writer) *cobra.Command {
 
 func (o *brokerOptions) install(f *pflag.FlagSet) {
 	flagsutils.InitKlogFlags(f)
-	f.BoolVar(&o.catalog, "with-catalog", false, "Offer the catalog: who is in the federation and what they offer (not in this version)")
+	f.BoolVar(&o.catalog, "with-catalog", false,
+		"Offer the catalog: who is in the federation and what they offer. It is a process of its own (liqo-broker-vk catalog),\n"+
+			"to be run beside this one, which does nothing for it")
 	f.BoolVar(&o.orchestrator, "with-orchestrator", false, "Offer the orchestrator: consumers choose providers by name or criteria")
 	f.BoolVar(&o.aggregator, "with-aggregator", false, "Offer the aggregator: consumers see the sum of all providers")
 
@@ -160,9 +162,6 @@ func (o *brokerOptions) validate() error {
 	var f faults
 	if !o.catalog && !o.orchestrator && !o.aggregator {
 		f.add("no service is switched on", "give at least one of --with-catalog, --with-orchestrator, --with-aggregator")
-	}
-	if o.catalog {
-		f.add("--with-catalog", "leave it out, this version has no catalog yet")
 	}
 	for _, problem := range validation.IsDNS1123Subdomain(o.nodeName) {
 		f.add(fmt.Sprintf("--broker-node=%s", o.nodeName), problem)

@@ -25,24 +25,23 @@ func TestBrokerOptionsAreValidated(t *testing.T) {
 	require.NoError(t, validBroker().validate())
 	for flag, change := range map[string]func(*brokerOptions){
 		"--with-catalog, --with-orchestrator, --with-aggregator": func(o *brokerOptions) { o.orchestrator = false },
-		"--with-catalog: leave it out":                           func(o *brokerOptions) { o.catalog = true },
-		"--broker-node":                                          func(o *brokerOptions) { o.nodeName = "No Name" },
-		"--node-ip":                                              func(o *brokerOptions) { o.nodeIP = "here" },
-		"--namespace":                                            func(o *brokerOptions) { o.namespace = "" },
-		"--pod-name":                                             func(o *brokerOptions) { o.podName = "" },
-		"--provider-selector":                                    func(o *brokerOptions) { o.providerSelector = "a in b" },
-		"--consumer-selector":                                    func(o *brokerOptions) { o.consumerSelector = "a in b" },
-		"--namespace-mapping-strategy":                           func(o *brokerOptions) { o.namespaceMapping = "SelectedName" },
-		"--offer-class":                                          func(o *brokerOptions) { o.offers.class = "default" },
-		"--overcommit":                                           func(o *brokerOptions) { o.offers.overcommit = 0 },
-		"--offer-hysteresis":                                     func(o *brokerOptions) { o.offers.hysteresis = "5" },
-		"--offer-interval":                                       func(o *brokerOptions) { o.offers.interval = 0 },
-		"--offer-ingress-class":                                  func(o *brokerOptions) { o.offers.ingressClasses.Classes = []args.ClassName{{Name: "a b"}} },
-		"--offer-load-balancer-class":                            func(o *brokerOptions) { o.offers.loadBalancerClasses.Classes = []args.ClassName{{}} },
-		"--listen-port":                                          func(o *brokerOptions) { o.listenPort = 0 },
-		"--certificate-type":                                     func(o *brokerOptions) { o.certificateType = "paper" },
-		"--kubelet-authorization-mode":                           func(o *brokerOptions) { o.kubeletAuthorizationMode = "Maybe" },
-		"--ipam-address":                                         func(o *brokerOptions) { o.ipam.address = "6000" },
+		"--broker-node":                func(o *brokerOptions) { o.nodeName = "No Name" },
+		"--node-ip":                    func(o *brokerOptions) { o.nodeIP = "here" },
+		"--namespace":                  func(o *brokerOptions) { o.namespace = "" },
+		"--pod-name":                   func(o *brokerOptions) { o.podName = "" },
+		"--provider-selector":          func(o *brokerOptions) { o.providerSelector = "a in b" },
+		"--consumer-selector":          func(o *brokerOptions) { o.consumerSelector = "a in b" },
+		"--namespace-mapping-strategy": func(o *brokerOptions) { o.namespaceMapping = "SelectedName" },
+		"--offer-class":                func(o *brokerOptions) { o.offers.class = "default" },
+		"--overcommit":                 func(o *brokerOptions) { o.offers.overcommit = 0 },
+		"--offer-hysteresis":           func(o *brokerOptions) { o.offers.hysteresis = "5" },
+		"--offer-interval":             func(o *brokerOptions) { o.offers.interval = 0 },
+		"--offer-ingress-class":        func(o *brokerOptions) { o.offers.ingressClasses.Classes = []args.ClassName{{Name: "a b"}} },
+		"--offer-load-balancer-class":  func(o *brokerOptions) { o.offers.loadBalancerClasses.Classes = []args.ClassName{{}} },
+		"--listen-port":                func(o *brokerOptions) { o.listenPort = 0 },
+		"--certificate-type":           func(o *brokerOptions) { o.certificateType = "paper" },
+		"--kubelet-authorization-mode": func(o *brokerOptions) { o.kubeletAuthorizationMode = "Maybe" },
+		"--ipam-address":               func(o *brokerOptions) { o.ipam.address = "6000" },
 		"--ipam-tls-cert-file and --ipam-tls-private-key-file": func(o *brokerOptions) { o.ipam.keyFile = "key.pem" },
 		"--ipam-insecure": func(o *brokerOptions) {
 			o.ipam.insecure, o.ipam.certFile, o.ipam.keyFile = true, "cert.pem", "key.pem"
@@ -136,8 +135,9 @@ func TestWhichServicesLookAfterConsumers(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "liqo-broker", cfg.BrokerNode)
 	}
-	o.orchestrator, o.aggregator = false, false
+	o.orchestrator, o.aggregator, o.catalog = false, false, true
+	require.NoError(t, o.validate(), "the catalog is a service, too")
 	cfg, err := o.reoffload()
 	require.NoError(t, err)
-	require.Nil(t, cfg)
+	require.Nil(t, cfg, "which leaves namespaces alone")
 }

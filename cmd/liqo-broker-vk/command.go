@@ -29,7 +29,7 @@ func newRootCommand(logs io.Writer) *cobra.Command {
 		},
 	}
 	opts.install(cmd.Flags())
-	cmd.AddCommand(newBrokerCommand(logs), newExplainCommand(), newVersionCommand())
+	cmd.AddCommand(newBrokerCommand(logs), newCatalogCommand(logs), newExplainCommand(), newVersionCommand())
 	return cmd
 }
 

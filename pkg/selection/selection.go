@@ -4,6 +4,7 @@ package selection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +23,9 @@ import (
 
 // timeout bounds all the requests of one call.
 const timeout = 10 * time.Second
+
+// ErrNameTaken says that the policy of the well-known name is something else than the consumer's selection.
+var ErrNameTaken = errors.New("the name of the selection is taken")
 
 // PolicyName is the name of the PlacementPolicy that keeps the selection of a consumer, by its cluster id.
 func PolicyName(consumer string) string { return "selection-" + consumer }
@@ -45,8 +49,7 @@ func Get(ctx context.Context, c client.Reader, consumer string) (*v1alpha1.Selec
 
 // Set selects a provider for a consumer, or no longer, both by cluster id. It writes only what changes anything, and
 // tries again, a few times, when somebody else writes at the same moment; give it a client that reads the API rather
-// than a cache. The error says so if the name is invalid, or the policy of the well-known name is not the consumer's
-// selection.
+// than a cache. It returns an ErrNameTaken, and an error that says so if an id is none.
 func Set(ctx context.Context, c client.Client, consumer, provider string, enabled bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -90,7 +93,8 @@ func read(ctx context.Context, c client.Reader, consumer string) (*v1alpha1.Plac
 	case err != nil:
 		return nil, fmt.Errorf("PlacementPolicy %s: %w", PolicyName(consumer), err)
 	case policy.Spec.Selection == nil || !slices.Equal(policy.Spec.Consumers, []string{consumer}):
-		return nil, fmt.Errorf("PlacementPolicy %s is not the selection of consumer %s alone: give it another name", policy.Name, consumer)
+		return nil, fmt.Errorf("%w: PlacementPolicy %s is not the selection of consumer %s alone: give it another name",
+			ErrNameTaken, policy.Name, consumer)
 	}
 	return &policy, nil
 }

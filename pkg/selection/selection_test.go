@@ -110,7 +110,7 @@ func TestWhatIsNoSelectionIsNotTouched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			policy.ObjectMeta = metav1.ObjectMeta{Name: PolicyName("c1")}
 			c := api(t, interceptor.Funcs{}, policy)
-			require.ErrorContains(t, Set(t.Context(), c, "c1", "p1", false), "is not the selection of consumer c1")
+			require.ErrorIs(t, Set(t.Context(), c, "c1", "p1", false), ErrNameTaken)
 			_, err := Get(t.Context(), c, "c1")
 			require.Error(t, err)
 		})

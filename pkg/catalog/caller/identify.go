@@ -1,0 +1,104 @@
+package caller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/utils/clock"
+)
+
+var (
+	// ErrInvalidToken says that the API server does not know the bearer token.
+	ErrInvalidToken = errors.New("the bearer token is not valid: it is unknown to the API server, or has expired")
+	// ErrUnavailable says that the API server could not be asked.
+	ErrUnavailable = errors.New("the API server cannot be asked")
+)
+
+// LimitError says that a caller asks too much.
+type LimitError struct{ RetryAfter time.Duration }
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("too many requests, try again in %s", e.RetryAfter.Round(time.Millisecond))
+}
+
+// Identifier says who calls, and counts the calls.
+type Identifier struct {
+	tokens       *tokens
+	certificates authenticator.Request
+	allowances   *Allowances
+}
+
+// NewIdentifier asks tokens about bearer tokens, and certificates about client certificates; nil if there are none.
+func NewIdentifier(reviewer authenticator.Token, certificates authenticator.Request, allowances *Allowances,
+	clk clock.PassiveClock,
+) *Identifier {
+	return &Identifier{tokens: newTokens(reviewer, clk), certificates: certificates, allowances: allowances}
+}
+
+// Identify says who makes a request, and counts it against the caller's allowance: of somebody whose token is not known
+// yet, against the host's, before the API server is asked. A bearer token counts before a client certificate, which a
+// browser shows by itself. A certificate that is not accepted is that of a stranger.
+//
+// It returns an ErrInvalidToken, a *LimitError, or an ErrUnavailable, which may be a *access.MissingPermissionError.
+func (i *Identifier) Identify(r *http.Request) (Caller, error) {
+	host := Host(r)
+	who, err := i.know(r, host)
+	if err != nil {
+		return Caller{}, err
+	}
+	if wait := i.allowances.Take(Key(&who, host), 1); wait > 0 {
+		return Caller{}, &LimitError{RetryAfter: wait}
+	}
+	return who, nil
+}
+
+func (i *Identifier) know(r *http.Request, host string) (Caller, error) {
+	if token, ok := bearer(r.Header.Get("Authorization")); ok {
+		return i.byToken(r.Context(), token, host)
+	}
+	if i.certificates == nil {
+		return Caller{}, nil
+	}
+	response, ok, err := i.certificates.AuthenticateRequest(r)
+	switch {
+	case err != nil:
+		return Caller{Certificate: err.Error()}, nil
+	case !ok:
+		return Caller{}, nil
+	}
+	return Caller{User: response.User, organizations: r.TLS.PeerCertificates[0].Subject.Organization}, nil
+}
+
+func (i *Identifier) byToken(ctx context.Context, token, host string) (Caller, error) {
+	who, known := i.tokens.look(token)
+	if !known || who == nil {
+		if wait := i.allowances.Take(hostKey(host), 1); wait > 0 {
+			return Caller{}, &LimitError{RetryAfter: wait}
+		}
+	}
+	if !known {
+		var err error
+		if who, err = i.tokens.review(ctx, token); err != nil {
+			return Caller{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
+	if who == nil {
+		return Caller{}, ErrInvalidToken
+	}
+	return Caller{User: who, ByToken: true}, nil
+}
+
+// bearer is the token of an Authorization header (RFC 6750). Other schemes are not ours.
+func bearer(header string) (string, bool) {
+	scheme, token, ok := strings.Cut(strings.TrimSpace(header), " ")
+	if !ok || !strings.EqualFold(scheme, "bearer") {
+		return "", false
+	}
+	token = strings.TrimSpace(token)
+	return token, token != ""
+}

@@ -1,0 +1,240 @@
+package caller
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/access"
+)
+
+// reviewer knows the token "good".
+type reviewer struct {
+	mu    sync.Mutex
+	asked int
+	err   error
+	wait  func()
+}
+
+func (r *reviewer) AuthenticateToken(_ context.Context, token string) (*authenticator.Response, bool, error) {
+	if r.wait != nil {
+		r.wait()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	switch {
+	case r.err != nil:
+		return nil, false, r.err
+	case token != "good":
+		return nil, false, fmt.Errorf("%w: unknown", access.ErrRejected)
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: "ann"}}, true, nil
+}
+
+// certificates believes every certificate whose name is not "bad".
+type certificates struct{}
+
+func (certificates) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+	if r.TLS == nil {
+		return nil, false, nil
+	}
+	subject := r.TLS.PeerCertificates[0].Subject
+	if subject.CommonName == "bad" {
+		return nil, false, errors.New("it is bad")
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: subject.CommonName, Groups: subject.Organization}}, true, nil
+}
+
+func request(from, authorization, certificate string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	r.RemoteAddr = from
+	if authorization != "" {
+		r.Header.Set("Authorization", authorization)
+	}
+	if certificate != "" {
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Subject: pkix.Name{CommonName: certificate}}}}
+	}
+	return r
+}
+
+const here = "192.0.2.1:1234"
+
+func TestWhoCalls(t *testing.T) {
+	for name, tc := range map[string]struct {
+		authorization, certificate string
+		want                       string
+		byToken                    bool
+		err                        error
+		problem                    string
+	}{
+		"nobody":                               {},
+		"by a token":                           {authorization: "Bearer good", want: "ann", byToken: true},
+		"by a token, in whatever case":         {authorization: "bearer  good ", want: "ann", byToken: true},
+		"by a certificate":                     {certificate: "bob", want: "bob"},
+		"a token counts before a certificate":  {authorization: "Bearer good", certificate: "bob", want: "ann", byToken: true},
+		"an invalid token is never ignored":    {authorization: "Bearer bad", certificate: "bob", err: ErrInvalidToken},
+		"another scheme is":                    {authorization: "Basic Z29vZDpnb29k", certificate: "bob", want: "bob"},
+		"an empty token is none":               {authorization: "Bearer ", want: ""},
+		"a certificate that is not accepted":   {certificate: "bad", want: "", problem: "it is bad"},
+		"a token without a scheme is no token": {authorization: "good"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := NewIdentifier(&reviewer{}, certificates{}, NewAllowances(Limits{PerSecond: 10, Burst: 10}, clock.RealClock{}), clock.RealClock{})
+			got, err := i.Identify(request(here, tc.authorization, tc.certificate))
+			if tc.err != nil {
+				require.ErrorIs(t, err, tc.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tc.want, got.Name())
+			require.Equal(t, tc.want != "", got.Known())
+			require.Equal(t, tc.byToken, got.ByToken)
+			require.Equal(t, tc.problem, got.Certificate)
+		})
+	}
+}
+
+func TestTokensAreReviewedOnceInAWhile(t *testing.T) {
+	r, clk := &reviewer{}, testclock.NewFakeClock(time.Now())
+	i := NewIdentifier(r, nil, NewAllowances(Limits{PerSecond: 1000, Burst: 1000}, clk), clk)
+	ask := func(token string, times int) (err error) {
+		for range times {
+			_, err = i.Identify(request(here, "Bearer "+token, ""))
+		}
+		return err
+	}
+	require.NoError(t, ask("good", 5))
+	require.Equal(t, 1, r.asked)
+	require.ErrorIs(t, ask("bad", 5), ErrInvalidToken)
+	require.Equal(t, 2, r.asked, "rejections are remembered, too")
+
+	clk.Step(rejectedTTL + time.Second)
+	require.ErrorIs(t, ask("bad", 5), ErrInvalidToken)
+	require.NoError(t, ask("good", 5))
+	require.Equal(t, 3, r.asked)
+	clk.Step(validTTL)
+	require.NoError(t, ask("good", 5))
+	require.Equal(t, 4, r.asked)
+
+	r.err = errors.New("connection refused")
+	require.ErrorIs(t, ask("new", 1), ErrUnavailable)
+	require.NoError(t, ask("good", 1), "what is known stays so")
+	r.err = nil
+	require.ErrorIs(t, ask("new", 1), ErrInvalidToken, "that nobody answered is not remembered")
+
+	r.err = &access.MissingPermissionError{Remedy: "grant it"}
+	var missing *access.MissingPermissionError
+	require.ErrorAs(t, ask("newer", 1), &missing)
+}
+
+func TestOneReviewAnswersAllWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		r := &reviewer{wait: func() { <-answer }}
+		i := NewIdentifier(r, nil, NewAllowances(Limits{PerSecond: 1000, Burst: 1000}, clock.RealClock{}), clock.RealClock{})
+		impatient, leave := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for n := range 5 {
+			wg.Go(func() {
+				in := request(here, "Bearer good", "")
+				if n == 0 {
+					in = in.WithContext(impatient)
+				}
+				switch who, err := i.Identify(in); {
+				case n == 0 && !errors.Is(err, context.Canceled):
+					t.Errorf("who leaves gets no answer: %v", err)
+				case n > 0 && (err != nil || who.Name() != "ann"):
+					t.Errorf("%v %v", who.Name(), err)
+				}
+			})
+		}
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		close(answer)
+		wg.Wait()
+		require.Equal(t, 1, r.asked)
+	})
+}
+
+func TestAllowances(t *testing.T) {
+	r, clk := &reviewer{}, testclock.NewFakeClock(time.Now())
+	i := NewIdentifier(r, certificates{}, NewAllowances(Limits{PerSecond: 1, Burst: 3}, clk), clk)
+	allowed := func(from, authorization, certificate string) int {
+		for n := range 100 {
+			_, err := i.Identify(request(from, authorization, certificate))
+			var limit *LimitError
+			if errors.As(err, &limit) {
+				require.Positive(t, limit.RetryAfter)
+				require.LessOrEqual(t, limit.RetryAfter, time.Second)
+				return n
+			}
+		}
+		return 100
+	}
+	require.Equal(t, 3, allowed(here, "", ""), "a stranger, by host")
+	require.Zero(t, allowed("192.0.2.1:9999", "", ""), "another port is the same host")
+	require.Equal(t, 3, allowed("192.0.2.2:1", "", ""), "another host has its own")
+	require.Equal(t, 3, allowed("[2001:db8::1]:1", "", ""))
+	require.Zero(t, allowed("[2001:db8::ffff]:1", "", ""), "one host has all of an IPv6 network")
+	require.Equal(t, 3, allowed("[2001:db8:0:1::1]:1", "", ""))
+	require.Zero(t, allowed("[::ffff:192.0.2.2]:1", "", ""), "IPv4 in IPv6 is IPv4")
+
+	require.Equal(t, 3, allowed(here, "", "bob"), "who is known is counted by name, wherever the others of the host are")
+	require.Zero(t, allowed("192.0.2.3:1", "", "bob"), "and wherever it is")
+
+	asked := r.asked
+	require.Zero(t, allowed(here, "Bearer good", ""), "a token that is not known yet is not reviewed for a host that has asked enough")
+	require.Zero(t, allowed(here, "Bearer other", ""))
+	require.Equal(t, asked, r.asked)
+	require.Equal(t, 3, allowed("192.0.2.4:1", "Bearer good", ""))
+	require.Equal(t, 3, allowed("192.0.2.5:1", "Bearer bad", ""), "rejected tokens count against the host")
+	clk.Step(time.Second)
+	require.Equal(t, 1, allowed(here, "", ""), "one a second")
+}
+
+func TestWhatIsWorthMoreCountsMore(t *testing.T) {
+	clk := testclock.NewFakeClock(time.Now())
+	a := NewAllowances(Limits{PerSecond: 1, Burst: 10}, clk)
+	require.Zero(t, a.Take("x", 4))
+	require.Zero(t, a.Take("x", 4))
+	require.Equal(t, 2*time.Second, a.Take("x", 4))
+	require.Equal(t, 2*time.Second, a.Take("x", 4), "what is refused is not counted")
+	require.Zero(t, a.Take("x", 2))
+	require.Zero(t, a.Take("y", 1000), "nothing is worth more than a burst, or it would never be allowed")
+}
+
+func TestStreamsAreCounted(t *testing.T) {
+	a := NewAllowances(Limits{PerSecond: 1, Burst: 1, Streams: 2, TotalStreams: 3}, clock.RealClock{})
+	first, ok := a.Open("x")
+	require.True(t, ok)
+	_, ok = a.Open("x")
+	require.True(t, ok)
+	_, ok = a.Open("x")
+	require.False(t, ok, "two for each")
+	_, ok = a.Open("y")
+	require.True(t, ok)
+	_, ok = a.Open("z")
+	require.False(t, ok, "three for all")
+	require.Equal(t, 3, a.Streams())
+	first()
+	_, ok = a.Open("z")
+	require.True(t, ok)
+	require.Equal(t, map[string]int{"x": 1, "y": 1, "z": 1}, a.streams)
+}

@@ -1,0 +1,136 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+)
+
+const documentFile = "../../docs/openapi.json"
+
+// document is the OpenAPI document of a catalog that runs.
+type document struct {
+	t        *testing.T
+	text     any
+	compiler *jsonschema.Compiler
+}
+
+func documentOf(t *testing.T, c *catalogUnderTest) *document {
+	t.Helper()
+	got := c.do(call{path: documentPath})
+	require.Equal(t, http.StatusOK, got.status)
+	require.Equal(t, "application/openapi+json", got.header.Get("Content-Type"))
+	text, err := jsonschema.UnmarshalJSON(strings.NewReader(got.body))
+	require.NoError(t, err)
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	compiler.AssertFormat()
+	require.NoError(t, compiler.AddResource("document.json", text))
+	return &document{t: t, text: text, compiler: compiler}
+}
+
+// at descends the document; it returns nil where there is nothing.
+func (d *document) at(path ...string) any {
+	here := d.text
+	for _, key := range path {
+		m, _ := here.(map[string]any)
+		here = m[key]
+	}
+	return here
+}
+
+// check says whether an answer of a route is one that the document promises.
+func (d *document) check(method, template string, got *reply) error {
+	media, _, _ := strings.Cut(got.header.Get("Content-Type"), ";")
+	path := []string{"paths", template, strings.ToLower(method), "responses", fmt.Sprint(got.status)}
+	if d.at(path...) == nil {
+		return fmt.Errorf("%s %s: there is no response %d", method, template, got.status)
+	}
+	path = append(path, "content", media, "schema")
+	if d.at(path...) == nil {
+		return fmt.Errorf("%s %s: response %d is no %s", method, template, got.status, media)
+	}
+	for i := range path {
+		path[i] = strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D", "+", "%2B").Replace(path[i])
+	}
+	schema, err := d.compiler.Compile("document.json#/" + strings.Join(path, "/"))
+	if err != nil {
+		return err
+	}
+	if media == "text/event-stream" {
+		return nil
+	}
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(got.body))
+	if err != nil {
+		return err
+	}
+	return schema.Validate(value)
+}
+
+func TestTheDocumentIsTheOneInDocs(t *testing.T) {
+	var have bytes.Buffer
+	require.NoError(t, json.Indent(&have, []byte(start(t).do(call{path: documentPath}).body), "", "  "))
+	have.WriteByte('\n')
+	if os.Getenv("UPDATE") != "" {
+		require.NoError(t, os.WriteFile(documentFile, have.Bytes(), 0o600))
+	}
+	want, err := os.ReadFile(documentFile)
+	require.NoError(t, err)
+	require.Equal(t, string(want), have.String(), "UPDATE=1 go test writes it anew")
+}
+
+// Whatever the API answers, in the tables of who may what and of what is wrong, is as the document says.
+func TestAnswersAreAsTheDocumentSays(t *testing.T) {
+	c := start(t)
+	d := documentOf(t, c)
+	checked := map[string]bool{}
+	for _, tc := range []struct{ method, template, path, body string }{
+		{"GET", "/api/v1/me", "/api/v1/me", ""},
+		{"GET", "/api/v1/me", "/api/v1/me?consumer=c1", ""},
+		{"GET", "/api/v1/providers", "/api/v1/providers", ""},
+		{"GET", "/api/v1/providers", "/api/v1/providers?limit=0", ""},
+		{"GET", "/api/v1/providers", "/api/v1/providers?consumer=c1", ""},
+		{"GET", "/api/v1/providers/{id}", "/api/v1/providers/p1", ""},
+		{"GET", "/api/v1/providers/{id}", "/api/v1/providers/px", ""},
+		{"GET", "/api/v1/providers/{id}/history", "/api/v1/providers/p1/history", ""},
+		{"GET", "/api/v1/providers/{id}/history", "/api/v1/providers/px/history", ""},
+		{"GET", "/api/v1/placements", "/api/v1/placements", ""},
+		{"GET", "/api/v1/placements", "/api/v1/placements?phase=x", ""},
+		{"GET", "/api/v1/flows", "/api/v1/flows", ""},
+		{"GET", "/api/v1/flows", "/api/v1/flows?x=y", ""},
+		{"GET", "/api/v1/policies", "/api/v1/policies", ""},
+		{"GET", "/api/v1/explain", "/api/v1/explain?namespace=web-c1&pod=pod-of-c1", ""},
+		{"GET", "/api/v1/explain", "/api/v1/explain", ""},
+		{"POST", "/api/v1/explain", "/api/v1/explain", `{"namespace":"web-c1","requests":{"cpu":"1"},"policy":{"weights":[{"name":"price","weight":1}]}}`},
+		{"POST", "/api/v1/explain", "/api/v1/explain", `{"namespace":"web-c1","requests":{"cpu":"x"}}`},
+		{"POST", "/api/v1/explain", "/api/v1/explain", `{"namespace":"web-c1","policy":{"weights":[{"name":"x","weight":1}]}}`},
+		{"POST", "/api/v1/explain", "/api/v1/explain", `{`},
+		{"POST", "/api/v1/explain", "/api/v1/explain", strings.Repeat(" ", maxBody) + `{}`},
+		{"PUT", "/api/v1/providers/{id}/selected", "/api/v1/providers/p1/selected?consumer=c1", `{"selected":true}`},
+		{"PUT", "/api/v1/providers/{id}/selected", "/api/v1/providers/p1/selected", `{"enabled":true}`},
+		{"PUT", "/api/v1/providers/{id}/enabled", "/api/v1/providers/p1/enabled", `{"enabled":true}`},
+		{"PUT", "/api/v1/providers/{id}/enabled", "/api/v1/providers/p1/enabled", `{"enabled":"yes"}`},
+		{"GET", "/api/clusters", "/api/clusters", ""},
+		{"POST", "/api/toggle", "/api/toggle?id=p1&enable=true", ""},
+		{"GET", "/api/toggle", "/api/toggle?id=p1&enable=true", ""},
+		{"GET", "/api/toggle", "/api/toggle?id=p1&enable=yes", ""},
+		{"GET", "/api/v1/openapi.json", "/api/v1/openapi.json", ""},
+		{"GET", "/api/v1/events", "/api/v1/events?consumer=c9", ""},
+	} {
+		for _, who := range []string{stranger, consumer, operator, nobody} {
+			got := c.do(call{method: tc.method, path: tc.path, body: tc.body, token: callers[who].token, certificate: callers[who].certificate})
+			require.NoError(t, d.check(tc.method, tc.template, got), "%s %s by %s: %d %s", tc.method, tc.path, who, got.status, got.body)
+			checked[tc.method+" "+tc.template] = true
+		}
+	}
+	for pattern := range c.server.routes {
+		require.True(t, checked[pattern], "%s is in the document, but not checked", pattern)
+	}
+}
