@@ -65,6 +65,8 @@ replace k8s.io/sample-cli-plugin => k8s.io/sample-cli-plugin v0.35.4
 replace k8s.io/sample-controller => k8s.io/sample-controller v0.35.4
 
 require (
+	github.com/chromedp/cdproto v0.159.0
+	github.com/chromedp/chromedp v0.22.1
 	github.com/spf13/cobra v1.10.0
 	github.com/stretchr/testify v1.11.1
 	go.etcd.io/etcd/server/v3 v3.6.5
@@ -81,6 +83,7 @@ require (
 
 require (
 	github.com/aws/aws-sdk-go v1.54.6 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/gofrs/flock v0.8.1 // indirect
 	github.com/golang/groupcache v0.0.0-20241129210726-2c02b8208cf8 // indirect
 	github.com/jmespath/go-jmespath v0.4.0 // indirect

@@ -1,0 +1,90 @@
+package dashboard
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+// ContentSecurityPolicy is what the page gets along with, and all that it may do: no script and no style but the files
+// of this package, no request but to where it comes from, and no HTML made of text.
+const ContentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+//go:embed static
+var static embed.FS
+
+// types are the media types of what is served, so that they do not depend on the machine.
+func types() map[string]string {
+	return map[string]string{
+		".html": "text/html; charset=utf-8",
+		".css":  "text/css; charset=utf-8",
+		".js":   "text/javascript; charset=utf-8",
+		".mjs":  "text/javascript; charset=utf-8",
+		".svg":  "image/svg+xml",
+		".txt":  "text/plain; charset=utf-8",
+	}
+}
+
+// file is one that is served.
+type file struct {
+	name, mediaType, etag string
+	content               []byte
+}
+
+// Handler serves the dashboard at /, and 404 for every other path. A browser may keep the files but asks each time
+// whether they are still those, so that a page never mixes modules of two versions for long.
+func Handler() http.Handler {
+	files := load()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "405: only GET and HEAD", http.StatusMethodNotAllowed)
+			return
+		}
+		f, ok := files[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		header := w.Header()
+		header.Set("Content-Type", f.mediaType)
+		header.Set("ETag", f.etag)
+		header.Set("Cache-Control", "no-cache")
+		header.Set("Content-Security-Policy", ContentSecurityPolicy)
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Referrer-Policy", "no-referrer")
+		http.ServeContent(w, r, f.name, time.Time{}, bytes.NewReader(f.content))
+	})
+}
+
+// load reads the files by their path in URLs. What has no media type is not for browsers.
+func load() map[string]file {
+	known, files := types(), map[string]file{}
+	err := fs.WalkDir(static, "static", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || known[path.Ext(name)] == "" {
+			return err
+		}
+		content, err := static.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(content)
+		files[strings.TrimPrefix(name, "static")] = file{
+			name: path.Base(name), mediaType: known[path.Ext(name)], content: content,
+			etag: `"` + hex.EncodeToString(sum[:16]) + `"`,
+		}
+		return nil
+	})
+	if err != nil {
+		panic("dashboard: the files of the binary: " + err.Error()) // They are in memory: there is nothing that can fail.
+	}
+	files["/"] = files["/index.html"]
+	return files
+}

@@ -1,0 +1,73 @@
+// The catalog's API.
+
+/** What went wrong, as the catalog (RFC 9457) or the browser says. */
+export class Problem extends Error {
+  /** @param {number} status 0 if there was no answer @param {string} title @param {string} [detail] @param {number} [wait] ms */
+  constructor(status, title, detail, wait) {
+    super(detail || title);
+    this.status = status;
+    this.title = title;
+    this.detail = detail;
+    this.wait = wait;
+  }
+}
+
+/** Calls of one caller: on behalf of the consumer if one is named, with the token if there is one. */
+export class Client {
+  /** @param {{token?: string, consumer?: string}} caller */
+  constructor({ token, consumer } = {}) {
+    this.token = token;
+    this.consumer = consumer;
+  }
+
+  /** @param {string} path below api/v1/ @param {Record<string, unknown>} [query] what is empty is left out */
+  async get(path, query, signal) {
+    return (await this.open(path, query, { signal })).json();
+  }
+
+  async put(path, body) {
+    const headers = { 'Content-Type': 'application/json' };
+    return (await this.open(path, undefined, { method: 'PUT', headers, body: JSON.stringify(body) })).json();
+  }
+
+  /** The answer as it comes in; throws a Problem for any but a good one. @returns {Promise<Response>} */
+  async open(path, query, { headers = {}, ...init } = {}) {
+    const url = new URL(`api/v1/${path}`, document.baseURI);
+    for (const [name, value] of Object.entries({ consumer: this.consumer, ...query })) {
+      if (value !== undefined && value !== '' && value !== null) {
+        url.searchParams.set(name, value);
+      }
+    }
+    if (this.token) {
+      headers = { ...headers, Authorization: `Bearer ${this.token}` };
+    }
+    let response;
+    try {
+      response = await fetch(url, { ...init, headers, cache: init.method ? 'no-store' : 'no-cache' });
+    } catch (err) {
+      if (init.signal?.aborted) {
+        throw err;
+      }
+      throw new Problem(0, 'The catalog cannot be reached', 'It does not answer, or the network is down.');
+    }
+    if (!response.ok) {
+      throw await problemOf(response);
+    }
+    return response;
+  }
+}
+
+const words = {
+  401: 'Sign in first', 403: 'You may not do that', 404: 'There is no such thing', 429: 'Too many requests',
+  503: 'The catalog is not ready yet',
+};
+
+async function problemOf(response) {
+  const wait = Number(response.headers.get('Retry-After')) * 1000 || undefined;
+  let said = {};
+  if (/[/+]json/.test(response.headers.get('Content-Type') ?? '')) {
+    said = await response.json().catch(() => ({}));
+  }
+  const title = words[response.status] ?? said.title ?? `The catalog answered ${response.status}`;
+  return new Problem(response.status, title, said.detail, wait);
+}

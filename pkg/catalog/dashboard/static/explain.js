@@ -1,0 +1,67 @@
+import { html, useEffect, useState } from './ui.js';
+import { Badge, Dialog, ProblemNote, Skeleton } from './parts.js';
+import { price } from './format.js';
+
+/** Why a pod is where it is, or waits. @param {{federation: object, placement: object, close: () => void}} props */
+export function Explanation({ federation, placement: { namespace, pod }, close }) {
+  const [{ found, problem }, set] = useState({});
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    const abort = new AbortController();
+    set({});
+    federation.explain(namespace, pod, abort.signal)
+      .then((answer) => set({ found: answer }), (err) => abort.signal.aborted || set({ problem: err }));
+    return () => abort.abort();
+  }, [namespace, pod, turn]);
+  return html`
+    <${Dialog} title=${pod} wide close=${close}>
+      <p class="muted">in ${namespace}</p>
+      ${problem && html`<${ProblemNote} problem=${problem} again=${() => setTurn(turn + 1)} />`}
+      ${!found && !problem && html`<${Skeleton} rows="4" />`}
+      ${found && html`<${Verdicts} found=${found} federation=${federation} />`}
+    <//>`;
+}
+
+function Verdicts({ found: { assignedTo, chosen, policy, message, providers }, federation }) {
+  const plugins = [...new Set(providers.flatMap(({ points }) => Object.keys(points ?? {})))].sort();
+  const ordered = [...providers].sort((a, b) => !!a.filtered - !!b.filtered || b.score - a.score || (a.provider < b.provider ? -1 : 1));
+  const priceOf = (choice) => choice.price ?? federation.providers.get(choice.provider)?.price;
+  return html`
+    <p class="verdict">${message}</p>
+    <dl class="facts">
+      <div><dt>Runs at</dt><dd>${assignedTo ?? 'nowhere yet'}</dd></div>
+      <div><dt>Would be chosen now</dt><dd>${chosen ?? 'none'}</dd></div>
+      <div><dt>Policy</dt><dd>${policy ?? 'none: the defaults'}</dd></div>
+    </dl>
+    ${providers.length > 0 && html`
+      <div class="scroll" tabindex="0" role="region" aria-label="Verdict on every provider">
+        <table class="plain verdicts">
+          <caption class="hidden">Verdict on every provider</caption>
+          <thead>
+            <tr>
+              <th scope="col">Provider</th><th scope="col">Verdict</th>
+              ${plugins.map((name) => html`<th key=${name} scope="col" class="number">${name}</th>`)}
+              <th scope="col" class="number">Total</th><th scope="col" class="number">Cost</th>
+            </tr>
+          </thead>
+          <tbody>
+            ${ordered.map((choice) => html`
+              <${Verdict} key=${choice.virtualNode ?? choice.provider} choice=${choice} plugins=${plugins}
+                won=${!choice.filtered && choice.provider === chosen} cost=${priceOf(choice)}
+                slices=${providers.filter(({ provider }) => provider === choice.provider).length} />`)}
+          </tbody>
+        </table>
+      </div>
+      <p class="muted">Points by criterion, out of 100 in all. Cost is the price per CPU and hour.</p>`}`;
+}
+
+function Verdict({ choice: { provider, virtualNode, filtered, score, points = {} }, plugins, won, cost, slices }) {
+  return html`
+    <tr class=${won ? 'won' : filtered ? 'off' : ''}>
+      <th scope="row">${provider}${slices > 1 && html`<span class="muted namespace">${virtualNode}</span>`}</th>
+      <td>${won ? html`<${Badge} kind="good">Chosen<//>` : filtered ? filtered : html`<${Badge}>Fits<//>`}</td>
+      ${plugins.map((name) => html`<td key=${name} class="number">${filtered ? '' : points[name] ?? 0}</td>`)}
+      <td class="number">${filtered ? '' : html`<b>${score}</b>`}</td>
+      <td class="number">${price(cost)}</td>
+    </tr>`;
+}

@@ -1,0 +1,290 @@
+package dashboard
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/dashboard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
+)
+
+const (
+	consumerToken = "token-of-consumer1"
+	operatorToken = "token-of-the-operator"
+	consumerID    = "consumer1"
+	version       = "v0.0.0-test"
+)
+
+// fake is a stand-in for the catalog: the API as far as the dashboard uses it, over a federation made up.
+type fake struct {
+	mu         sync.Mutex
+	providers  []api.Provider          // By id. Guarded by mu, as all that follows.
+	placements []api.Placement         // By namespace and name.
+	unselected map[string]bool         // The providers that the consumer does not want.
+	listeners  map[chan event]struct{} // The streams.
+}
+
+type event struct {
+	name string
+	data any
+	// pods says that only those who may see pods hear of it.
+	pods bool
+}
+
+func (f *fake) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /", dashboard.Handler())
+	mux.HandleFunc("GET /api/v1/me", f.me)
+	mux.HandleFunc("GET /api/v1/providers", f.listProviders)
+	mux.HandleFunc("GET /api/v1/providers/{id}/history", f.history)
+	mux.HandleFunc("PUT /api/v1/providers/{id}/{field}", f.turn)
+	mux.HandleFunc("GET /api/v1/placements", f.listPlacements)
+	mux.HandleFunc("GET /api/v1/flows", f.flows)
+	mux.HandleFunc("GET /api/v1/policies", f.policies)
+	mux.HandleFunc("GET /api/v1/explain", f.explain)
+	mux.HandleFunc("GET /api/v1/events", f.events)
+	return mux
+}
+
+// callerOf answers with 401 itself, and returns false, if the token is nobody's.
+func callerOf(w http.ResponseWriter, r *http.Request) (api.Me, bool) {
+	me := api.Me{Services: api.Served{Version: version, Node: "liqo-broker"}}
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	asked := r.URL.Query().Get("consumer")
+	switch token {
+	case "":
+	case consumerToken:
+		me.User, me.Consumer = "system:serviceaccount:liqo-tenant-consumer1:people", consumerID
+		me.Can = api.Can{Placements: true, Policies: true, Explain: true, Select: true}
+	case operatorToken:
+		me.User = "system:serviceaccount:liqo-broker:operator"
+		me.Can = api.Can{Placements: true, Policies: true, Explain: true, Enable: true}
+		if asked == consumerID && r.URL.Path == "/api/v1/me" {
+			me.Consumer, me.Can.Select, me.Can.Enable = asked, true, false
+		}
+	default:
+		problem(w, http.StatusUnauthorized, "The token is not valid.")
+		return me, false
+	}
+	if r.URL.Path == "/api/v1/me" && asked != "" && me.Consumer != asked {
+		problem(w, http.StatusForbidden, "You may not act for consumer "+asked+".")
+		return me, false
+	}
+	return me, true
+}
+
+func (f *fake) me(w http.ResponseWriter, r *http.Request) {
+	if me, ok := callerOf(w, r); ok {
+		answer(w, me)
+	}
+}
+
+func (f *fake) shown(p api.Provider, consumer string) api.Provider {
+	if consumer != "" {
+		selected := !f.unselected[p.ID]
+		p.Selected = &selected
+	}
+	return p
+}
+
+func (f *fake) listProviders(w http.ResponseWriter, r *http.Request) {
+	me, ok := callerOf(w, r)
+	if !ok {
+		return
+	}
+	q := r.URL.Query()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found := []api.Provider{}
+	for _, p := range f.providers {
+		if strings.Contains(p.ID, q.Get("q")) && fits(q.Get("ready"), p.Ready) && fits(q.Get("enabled"), p.Enabled) &&
+			fits(q.Get("region"), p.Region) {
+			found = append(found, f.shown(p, me.Consumer))
+		}
+	}
+	items, page := pageOf(r, found)
+	answer(w, api.ProviderList{Items: items, Page: page})
+}
+
+func fits(asked string, value any) bool { return asked == "" || asked == fmt.Sprint(value) }
+
+func pageOf[T any](r *http.Request, all []T) ([]T, api.Page) {
+	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+	to := min(len(all), from+cmp.Or(limit, 100))
+	page := api.Page{Total: len(all)}
+	if to < len(all) {
+		page.Continue = strconv.Itoa(to)
+	}
+	return all[from:to], page
+}
+
+func (f *fake) history(w http.ResponseWriter, r *http.Request) {
+	answer(w, madeUpHistory(r.PathValue("id"), time.Now()))
+}
+
+func (f *fake) turn(w http.ResponseWriter, r *http.Request) {
+	me, ok := callerOf(w, r)
+	if !ok {
+		return
+	}
+	field, body := r.PathValue("field"), map[string]bool{}
+	if allowed := map[string]bool{"selected": me.Can.Select, "enabled": me.Can.Enable}; !allowed[field] {
+		problem(w, map[bool]int{true: 401, false: 403}[me.User == ""], "You may not change what is "+field+".")
+		return
+	}
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	f.mu.Lock()
+	at := slices.IndexFunc(f.providers, func(p api.Provider) bool { return p.ID == r.PathValue("id") })
+	if field == "selected" {
+		f.unselected[r.PathValue("id")] = !body[field]
+	} else {
+		f.providers[at].Enabled = body[field]
+	}
+	now := f.shown(f.providers[at], me.Consumer)
+	f.mu.Unlock()
+	f.tell(event{name: api.EventProvider, data: now})
+	answer(w, now)
+}
+
+func (f *fake) visible(me *api.Me) []api.Placement {
+	return slices.DeleteFunc(slices.Clone(f.placements), func(p api.Placement) bool {
+		return !me.Can.Placements || me.Consumer != "" && p.Consumer != me.Consumer
+	})
+}
+
+func (f *fake) listPlacements(w http.ResponseWriter, r *http.Request) {
+	me, ok := callerOf(w, r)
+	if !ok {
+		return
+	}
+	q := r.URL.Query()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found := slices.DeleteFunc(f.visible(&me), func(p api.Placement) bool {
+		return !strings.Contains(p.Namespace+"/"+p.Pod, q.Get("q")) || !fits(q.Get("provider"), p.Provider) ||
+			!fits(q.Get("phase"), p.Phase) || q.Get("waiting") == "true" && p.Provider != ""
+	})
+	items, page := pageOf(r, found)
+	answer(w, api.PlacementList{Items: items, Page: page})
+}
+
+func (f *fake) flows(w http.ResponseWriter, r *http.Request) {
+	me, ok := callerOf(w, r)
+	if !ok {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	counts := map[api.Flow]int{}
+	for _, p := range f.visible(&me) {
+		counts[api.Flow{Consumer: p.Consumer, Provider: p.Provider}]++
+	}
+	list := api.FlowList{Items: []api.Flow{}}
+	for flow, pods := range counts {
+		list.Items = append(list.Items, api.Flow{Consumer: flow.Consumer, Provider: flow.Provider, Pods: pods})
+	}
+	answer(w, list)
+}
+
+func (f *fake) policies(w http.ResponseWriter, _ *http.Request) {
+	answer(w, api.PolicyList{Items: []api.Policy{{
+		Name: "cheap-in-europe", Consumers: []string{consumerID}, Pods: 12,
+		Filter:  "'region' in provider.attributes && provider.attributes['region'].startsWith('eu')",
+		Weights: []api.Weight{{Name: "price", Weight: 3}, {Name: "free", Weight: 2}, {Name: "spread", Weight: 2}},
+	}, {
+		Name: "selection-consumer1", Priority: 100, Consumers: []string{consumerID}, Pods: 12,
+		Selection: &api.Selection{Mode: "AllBut", Providers: []string{"milan-edge"}},
+	}}, Page: api.Page{Total: 2}})
+}
+
+func (f *fake) explain(w http.ResponseWriter, r *http.Request) {
+	me, ok := callerOf(w, r)
+	if !ok {
+		return
+	}
+	name := r.URL.Query().Get("namespace") + "/" + r.URL.Query().Get("pod")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.visible(&me) {
+		if p.Namespace+"/"+p.Pod == name {
+			answer(w, madeUpExplanation(&p))
+			return
+		}
+	}
+	problem(w, http.StatusNotFound, "There is no pod "+name+".")
+}
+
+func (f *fake) events(w http.ResponseWriter, r *http.Request) {
+	me, ok := callerOf(w, r)
+	if !ok {
+		return
+	}
+	news := make(chan event, 4096)
+	f.mu.Lock()
+	f.listeners[news] = struct{}{}
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		delete(f.listeners, news)
+		f.mu.Unlock()
+	}()
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := http.NewResponseController(w)
+	send := func(e event) {
+		data, _ := json.Marshal(e.data)
+		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", e.name, data)
+	}
+	for send(event{name: api.EventSync, data: api.Sync{Version: version}}); out.Flush() == nil; {
+		select {
+		case e := <-news:
+			if !e.pods || me.Can.Placements {
+				send(e)
+			}
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (f *fake) tell(e event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for news := range f.listeners {
+		news <- e
+	}
+}
+
+func answer(w http.ResponseWriter, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func problem(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"title": http.StatusText(status), "status": status, "detail": detail})
+}
+
+func madeUpExplanation(p *api.Placement) explain.Explanation {
+	return explain.Explanation{
+		Pod: p.Namespace + "/" + p.Pod, AssignedTo: p.Provider, Chosen: "helsinki-dc1", Policy: "cheap-in-europe",
+		Message: "Assigned to provider helsinki-dc1: score 83 (price 29, spread 29, free 25); 1 other fits; 1 not ready",
+		Providers: []explain.Choice{
+			{Provider: "frankfurt-gpu", VirtualNode: "frankfurt-gpu", Score: 78, Points: map[string]int{"free": 18, "price": 43, "spread": 17}},
+			{Provider: "helsinki-dc1", VirtualNode: "helsinki-dc1", Score: 83, Points: map[string]int{"free": 25, "price": 29, "spread": 29}},
+			{Provider: "milan-edge", VirtualNode: "milan-edge", Filtered: "not ready: the API server of the cluster does not answer"},
+		},
+	}
+}
