@@ -8,10 +8,10 @@ INTEROP := cd test/interop &&
 # Extra arguments of the end-to-end suites, for example E2E='-run TestParityOurs'.
 E2E ?=
 
-.PHONY: help build generate image test unit vet fmt-check e2e lint demo bench clean
+.PHONY: help build generate image test unit vet fmt-check dashboard dashboard-vendor chromium e2e lint demo bench clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build bin/liqo-broker-vk, and bin/sandbox for people
 	CGO_ENABLED=0 go build -o bin/ ./cmd/liqo-broker-vk
@@ -24,7 +24,7 @@ image: ## Build the container image (needs a container engine; IMAGE=name:tag)
 	docker build -t $${IMAGE:-liqo-broker-vk:dev} .
 
 test: ## Formatting, vet, unit tests with -race, end-to-end suites on real clusters
-	@$(MAKE) --no-print-directory fmt-check vet unit e2e
+	@$(MAKE) --no-print-directory fmt-check vet unit dashboard e2e
 	@echo "make test: everything passed"
 
 fmt-check: ## Fail when a file is not gofmt's
@@ -40,6 +40,15 @@ unit: ## Unit tests with -race, and the remote IPAM against Liqo v0.9.4
 	$(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- -race ./...
 	$(TEST) $(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- -race ./sandbox/...
 	$(INTEROP) $(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- ./...
+
+dashboard: chromium ## The dashboard in Chromium, against a stand-in for the catalog (SCREENSHOTS=directory)
+	$(TEST) $(TOOL) gotestsum --format=testname --hide-summary=skipped -- -count=1 ./dashboard/...
+
+dashboard-vendor: ## Fetch the dashboard's libraries anew, at the versions that vendor.sh pins (needs npm)
+	pkg/catalog/dashboard/vendor.sh
+
+chromium: ## Install Debian's Chromium, if there is none
+	@command -v chromium >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium fonts-inter; }
 
 e2e: ## The end-to-end suites alone (E2E='-run Name' to choose)
 	$(TEST) $(TOOL) gotestsum --format=testname -- -count=1 -timeout=60m ./e2e/... $(E2E)

@@ -105,8 +105,7 @@ func accessible(t *testing.T, browser context.Context, target *Target) {
 
 func (b *tab) barriers(where string) {
 	b.t.Helper()
-	// What fades in or out has no contrast to speak of while it does.
-	b.until(`document.getAnimations().every((animation) => animation.playState !== 'running')`, "all is still")
+	b.still() // What fades in or out has no contrast to speak of while it does.
 	found := evaluate[json.RawMessage](b, `axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations
 		.filter(({impact}) => impact === 'serious' || impact === 'critical')
 		.map(({id, help, nodes}) => ({id, help, nodes: nodes.slice(0, 3).map(({html, failureSummary}) => html + ' ' + failureSummary)})))`)

@@ -1,10 +1,14 @@
 package dashboard
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,8 +29,93 @@ func TestDashboard(t *testing.T) {
 	federation := small()
 	server := serve(t, federation.handler())
 	Scenarios(t, Target{
-		URL: "http://" + server.address + "/", ConsumerToken: consumerToken, OperatorToken: operatorToken,
+		URL: "http://" + server.address + "/", Consumer: consumerID, ConsumerToken: consumerToken, OperatorToken: operatorToken,
 		Provider: "helsinki-dc1", Namespace: "shop-consumer1", Pod: federation.placements[4].Pod,
 		Stop: server.Stop, Start: server.Start, Screenshots: screenshots(t),
 	})
+}
+
+func TestAClosedCatalogAsksForAToken(t *testing.T) {
+	federation := small()
+	federation.closed = true
+	server := serve(t, federation.handler())
+	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
+	b.do(chromedp.Navigate(b.url))
+	b.until(`document.querySelector('.problem')?.textContent.includes('open to callers with a token only')`, "it is said why nothing is shown")
+	b.until(`document.querySelector('.stream').textContent === 'Not live'`, "there is no stream for strangers")
+	b.signIn(consumerToken)
+	b.until(`!document.querySelector('.problem') && document.querySelectorAll('.providers tbody tr').length === 3`, "all is shown")
+}
+
+func TestATokenThatIsRevokedSignsOut(t *testing.T) {
+	federation := small()
+	server := serve(t, federation.handler())
+	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
+	b.open()
+	b.signIn(consumerToken)
+	federation.mu.Lock()
+	federation.revoked = true
+	federation.mu.Unlock()
+	server.Stop()
+	server.Start()
+	b.until(`document.querySelector('.account').textContent === 'Sign in'`, "the person is signed out")
+	b.until(`document.querySelector('.notice [role=status]').textContent.includes('signed out')`, "it is said why")
+	require.Zero(t, evaluate[int](b, `document.querySelectorAll('#placements, [role=switch]').length`))
+	b.live()
+}
+
+func TestTextOfTheAPIIsText(t *testing.T) {
+	const markup = `<img src="x" onerror="alert(1)"><b>bold</b>`
+	federation := small()
+	federation.providers[0].Conditions[0].Message = markup
+	federation.providers[0].Attributes["tier"] = markup
+	federation.placements[0].Message = markup
+	server := serve(t, federation.handler())
+	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
+	b.open()
+	b.signIn(consumerToken)
+	b.click(`.disclose`)
+	b.until(`document.querySelector('tr.details')?.textContent.includes('<img src="x"')`, "markup is shown as it is")
+	require.Zero(t, evaluate[int](b, `document.querySelectorAll('main img, main b[onerror]').length`))
+}
+
+// TestLargeFederation is about a page that stays usable while much happens, on a machine that has other things to do.
+func TestLargeFederation(t *testing.T) {
+	federation := large(1000, 10_000)
+	server := serve(t, federation.handler())
+	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
+	b.open()
+	b.signIn(operatorToken)
+	for rows := 100; rows < 1000; rows += 100 {
+		b.until(fmt.Sprintf(`document.querySelectorAll('.providers tbody tr').length === %d`, rows), "a page of providers is shown")
+		evaluate[chromedp.Void](b, `document.querySelector('.providers ~ .more button').click()`)
+	}
+	b.until(`document.querySelectorAll('.providers tbody tr').length === 1000 && !document.querySelector('.providers ~ .more button')`,
+		"every provider is shown")
+	evaluate[chromedp.Void](b, `window.longest = 0; (function frame(last) {
+		requestAnimationFrame((now) => { window.longest = Math.max(window.longest, now - last); frame(now); })
+	})(performance.now())`)
+
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		federation.stir(ctx, 5*time.Millisecond)
+	}()
+	began := time.Now()
+	b.click(`#placements .search`)
+	b.do(chromedp.KeyEvent("pod-0777"))
+	b.until(`document.querySelectorAll('.placements tbody tr').length === 10`, "the search finds ten pods")
+	found := time.Since(began)
+	b.click(switchOf("provider-0003"))
+	b.until(turned("provider-0003", false), "the switch is off")
+	b.until(`[...document.querySelectorAll('.providers .under')].some((under) => under.textContent.includes('4242 pods') || under.textContent.includes('4,242 pods'))`,
+		"events are shown")
+	stop()
+	<-done
+	longest := time.Duration(evaluate[float64](b, `window.longest`) * float64(time.Millisecond))
+	t.Logf("with 1,000 providers shown and 400 events a second: a search took %v, the longest frame %v", found, longest)
+	require.Less(t, found, 6*time.Second)
+	require.Less(t, longest, 3*time.Second)
 }

@@ -33,8 +33,11 @@ func small() *fake {
 		consumer, provider, app string
 		n                       int
 	}{
-		{consumerID, "frankfurt-gpu", "trainer-7f9c", 3}, {consumerID, "helsinki-dc1", "web-59fd9848b7", 8},
-		{"consumer2", "helsinki-dc1", "shop-api-6c4d", 5}, {"consumer2", "milan-edge", "camera-5b", 4}, {consumerID, "", "batch-night", 1},
+		{consumerID, "frankfurt-gpu", "trainer-7f9c", 3},
+		{consumerID, "helsinki-dc1", "web-59fd9848b7", 8},
+		{"consumer2", "helsinki-dc1", "shop-api-6c4d", 5},
+		{"consumer2", "milan-edge", "camera-5b", 4},
+		{consumerID, "", "batch-night", 1},
 	}
 	for _, g := range pods {
 		for i := range g.n {
@@ -87,7 +90,9 @@ func placed(consumer, provider, pod string, now time.Time, i int) api.Placement 
 }
 
 func provider(id, region string, price, cpu, used float64, now time.Time, more map[corev1.ResourceName][2]string) api.Provider {
-	q := func(format string, value float64) resource.Quantity { return resource.MustParse(fmt.Sprintf(format, value)) }
+	q := func(format string, value float64) resource.Quantity {
+		return resource.MustParse(fmt.Sprintf(format, value))
+	}
 	granted := corev1.ResourceList{"cpu": q("%g", cpu), "memory": q("%gGi", cpu*4), "pods": q("%g", 110)}
 	assigned := corev1.ResourceList{"cpu": q("%g", used), "memory": q("%gMi", used*2300), "pods": q("%g", math.Ceil(used))}
 	free := corev1.ResourceList{"cpu": q("%g", cpu-used), "memory": q("%gMi", cpu*4096-used*2300), "pods": q("%g", 110-math.Ceil(used))}

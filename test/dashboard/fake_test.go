@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -30,6 +31,8 @@ type fake struct {
 	placements []api.Placement         // By namespace and name.
 	unselected map[string]bool         // The providers that the consumer does not want.
 	listeners  map[chan event]struct{} // The streams.
+	closed     bool                    // Strangers see nothing.
+	revoked    bool                    // No token is known any more.
 }
 
 type event struct {
@@ -54,27 +57,37 @@ func (f *fake) handler() http.Handler {
 	return mux
 }
 
-// callerOf answers with 401 itself, and returns false, if the token is nobody's.
-func callerOf(w http.ResponseWriter, r *http.Request) (api.Me, bool) {
+// callerOf answers itself, and returns false, if the caller may not call.
+func (f *fake) callerOf(w http.ResponseWriter, r *http.Request) (api.Me, bool) {
+	f.mu.Lock()
+	closed, revoked := f.closed, f.revoked
+	f.mu.Unlock()
 	me := api.Me{Services: api.Served{Version: version, Node: "liqo-broker"}}
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	asked := r.URL.Query().Get("consumer")
+	if revoked && token != "" {
+		token = "revoked"
+	}
 	switch token {
 	case "":
+		if closed && r.URL.Path != "/api/v1/me" {
+			problem(w, http.StatusUnauthorized, "This catalog is open to callers with a token only.")
+			return me, false
+		}
 	case consumerToken:
 		me.User, me.Consumer = "system:serviceaccount:liqo-tenant-consumer1:people", consumerID
 		me.Can = api.Can{Placements: true, Policies: true, Explain: true, Select: true}
 	case operatorToken:
 		me.User = "system:serviceaccount:liqo-broker:operator"
 		me.Can = api.Can{Placements: true, Policies: true, Explain: true, Enable: true}
-		if asked == consumerID && r.URL.Path == "/api/v1/me" {
+		if asked == consumerID {
 			me.Consumer, me.Can.Select, me.Can.Enable = asked, true, false
 		}
 	default:
 		problem(w, http.StatusUnauthorized, "The token is not valid.")
 		return me, false
 	}
-	if r.URL.Path == "/api/v1/me" && asked != "" && me.Consumer != asked {
+	if asked != "" && me.Consumer != asked {
 		problem(w, http.StatusForbidden, "You may not act for consumer "+asked+".")
 		return me, false
 	}
@@ -82,7 +95,7 @@ func callerOf(w http.ResponseWriter, r *http.Request) (api.Me, bool) {
 }
 
 func (f *fake) me(w http.ResponseWriter, r *http.Request) {
-	if me, ok := callerOf(w, r); ok {
+	if me, ok := f.callerOf(w, r); ok {
 		answer(w, me)
 	}
 }
@@ -96,7 +109,7 @@ func (f *fake) shown(p api.Provider, consumer string) api.Provider {
 }
 
 func (f *fake) listProviders(w http.ResponseWriter, r *http.Request) {
-	me, ok := callerOf(w, r)
+	me, ok := f.callerOf(w, r)
 	if !ok {
 		return
 	}
@@ -132,7 +145,7 @@ func (f *fake) history(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *fake) turn(w http.ResponseWriter, r *http.Request) {
-	me, ok := callerOf(w, r)
+	me, ok := f.callerOf(w, r)
 	if !ok {
 		return
 	}
@@ -165,7 +178,7 @@ func (f *fake) visible(me *api.Me) []api.Placement {
 }
 
 func (f *fake) listPlacements(w http.ResponseWriter, r *http.Request) {
-	me, ok := callerOf(w, r)
+	me, ok := f.callerOf(w, r)
 	if !ok {
 		return
 	}
@@ -181,7 +194,7 @@ func (f *fake) listPlacements(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *fake) flows(w http.ResponseWriter, r *http.Request) {
-	me, ok := callerOf(w, r)
+	me, ok := f.callerOf(w, r)
 	if !ok {
 		return
 	}
@@ -210,7 +223,7 @@ func (f *fake) policies(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (f *fake) explain(w http.ResponseWriter, r *http.Request) {
-	me, ok := callerOf(w, r)
+	me, ok := f.callerOf(w, r)
 	if !ok {
 		return
 	}
@@ -227,7 +240,7 @@ func (f *fake) explain(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *fake) events(w http.ResponseWriter, r *http.Request) {
-	me, ok := callerOf(w, r)
+	me, ok := f.callerOf(w, r)
 	if !ok {
 		return
 	}
@@ -286,5 +299,24 @@ func madeUpExplanation(p *api.Placement) explain.Explanation {
 			{Provider: "helsinki-dc1", VirtualNode: "helsinki-dc1", Score: 83, Points: map[string]int{"free": 25, "price": 29, "spread": 29}},
 			{Provider: "milan-edge", VirtualNode: "milan-edge", Filtered: "not ready: the API server of the cluster does not answer"},
 		},
+	}
+}
+
+// stir changes a provider and a placement at every tick.
+func (f *fake) stir(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for i := 0; ctx.Err() == nil; i++ {
+		f.mu.Lock()
+		p := &f.providers[i*7%len(f.providers)]
+		p.Pods = 4242
+		provider, placement := *p, f.placements[i*13%len(f.placements)]
+		f.mu.Unlock()
+		f.tell(event{name: api.EventProvider, data: provider})
+		f.tell(event{name: api.EventPlacement, data: placement, pods: true})
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
 	}
 }

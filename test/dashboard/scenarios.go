@@ -23,7 +23,9 @@ type Target struct {
 	URL string
 	// Client reaches the API of the same catalog, to see what the dashboard really did; nil for the usual one.
 	Client *http.Client
-	// ConsumerToken is of somebody who acts for a consumer, OperatorToken of an operator.
+	// Consumer is the id of a consumer. ConsumerToken is of somebody who acts for it by default, OperatorToken of an
+	// operator who may, too.
+	Consumer                     string
 	ConsumerToken, OperatorToken string
 	// Provider is one that the consumer has selected, and that is enabled; both is so again in the end.
 	Provider string
@@ -49,6 +51,7 @@ func Scenarios(t *testing.T, target Target) {
 		{"a wrong token is not accepted", wrongToken},
 		{"a consumer switches a provider off, and on with the keyboard alone", consumerSwitches},
 		{"an operator disables a provider for everybody", operatorDisables},
+		{"an operator acts for a consumer", operatorActsForConsumer},
 		{"a pod's explanation is shown", explanationIsShown},
 		{"the theme is the system's, or the one chosen", themes},
 		{"a phone has no sideways scrolling", phone},
@@ -116,6 +119,7 @@ func wrongToken(t *testing.T, browser context.Context, target *Target) {
 	b.click(`.account`)
 	b.do(chromedp.WaitVisible(chromedp.CSS(`#token`)), chromedp.KeyEvent("nobody's\r"))
 	b.until(`!!document.querySelector('dialog [role=alert]')`, "the dialog says that it is refused")
+	b.screenshot(target.Screenshots, "sign-in")
 	require.Empty(t, evaluate[string](b, `sessionStorage.getItem('catalog') ?? ''`))
 	b.do(chromedp.KeyEvent(kb.Escape))
 	b.until(`!document.querySelector('dialog')`, "Escape closes the dialog")
@@ -176,12 +180,33 @@ func operatorDisables(t *testing.T, browser context.Context, target *Target) {
 		require.Eventually(t, func() bool { return target.provider(t, "").Enabled == enabled }, patience, 100*time.Millisecond)
 	}
 	b.until(`!!document.querySelector('.flow svg')`, "the picture of the flow is there")
+	b.click(`.disclose`)
+	b.until(`!!document.querySelector('tr.details .facts')`, "the details are shown")
 	b.screenshot(target.Screenshots, "operator")
 	b.click(`.account`)
 	b.until(`[...document.querySelectorAll('dialog button')].some((button) => button.textContent === 'Sign out')`, "one can sign out")
 	evaluate[chromedp.Void](b, `[...document.querySelectorAll('dialog button')].find((button) => button.textContent === 'Sign out').click()`)
 	b.until(`document.querySelectorAll('[role=switch], #placements').length === 0`, "a stranger sees no switch and no pod")
 	require.NotContains(t, evaluate[string](b, `sessionStorage.getItem('catalog') ?? ''`), target.OperatorToken)
+}
+
+func operatorActsForConsumer(t *testing.T, browser context.Context, target *Target) {
+	b := newTab(t, browser, target.URL)
+	b.open()
+	b.signIn(target.OperatorToken)
+	b.click(`.account`)
+	b.do(chromedp.WaitVisible(chromedp.CSS(`#consumer`)), chromedp.Focus(chromedp.CSS(`#consumer`)), chromedp.KeyEvent("no-such-consumer\r"))
+	b.until(`!!document.querySelector('dialog [role=alert]')`, "it is said that this is not to be")
+	evaluate[chromedp.Void](b, `document.querySelector('#consumer').select()`)
+	b.do(chromedp.KeyEvent(target.Consumer + "\r"))
+	b.until(fmt.Sprintf(`document.querySelector('.account').textContent === 'for %s'`, target.Consumer), "the operator acts for the consumer")
+	b.click(switchOf(target.Provider))
+	b.until(turned(target.Provider, false), "the switch is off")
+	target.selected(t, false)
+	require.True(t, target.provider(t, "").Enabled, "for others nothing changes")
+	b.click(switchOf(target.Provider))
+	b.until(turned(target.Provider, true), "the switch is on")
+	target.selected(t, true)
 }
 
 // openExplanation finds the pod by searching, and clicks on it.
@@ -236,6 +261,8 @@ func phone(t *testing.T, browser context.Context, target *Target) {
 	}
 	b.until(`!!document.querySelector('.flow svg') && document.querySelectorAll('.placements tbody tr').length > 0`, "all is drawn")
 	fits("the page")
+	require.LessOrEqual(t, evaluate[int](b, `Math.max(...[...document.querySelectorAll('.disclose')].map((name) => name.offsetHeight))`), 60,
+		"names are not squeezed")
 	b.screenshot(target.Screenshots, "phone")
 	b.click(`.disclose`)
 	b.until(`!!document.querySelector('tr.details .facts')`, "the details are shown")

@@ -1,10 +1,12 @@
 package dashboard
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -14,6 +16,7 @@ type served struct {
 	handler http.Handler
 	address string
 	server  *http.Server
+	done    chan struct{}
 }
 
 func serve(t *testing.T, handler http.Handler) *served {
@@ -27,10 +30,17 @@ func (s *served) Start() {
 	listener, err := net.Listen("tcp", s.address)
 	require.NoError(s.t, err)
 	s.address = listener.Addr().String()
-	s.server = &http.Server{Handler: s.handler}
-	go s.server.Serve(listener)
+	server, done := &http.Server{Handler: s.handler}, make(chan struct{})
+	s.server, s.done = server, done
+	go func() {
+		defer close(done)
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			assert.NoError(s.t, err)
+		}
+	}()
 }
 
 func (s *served) Stop() {
-	_ = s.server.Close()
+	assert.NoError(s.t, s.server.Close())
+	<-s.done
 }

@@ -172,6 +172,12 @@ func switchOf(provider string) string {
 	return fmt.Sprintf(`[role=switch][aria-label^="%s:"]`, provider)
 }
 
+// still waits until nothing moves.
+func (b *tab) still() {
+	b.t.Helper()
+	b.until(`document.getAnimations().every((animation) => animation.playState !== 'running')`, "all is still")
+}
+
 // prefer makes the system prefer light or dark.
 func (b *tab) prefer(scheme string) {
 	b.t.Helper()
@@ -183,14 +189,19 @@ func (b *tab) prefer(scheme string) {
 	}))
 }
 
-// screenshot leaves what the page looks like in the directory, if there is one.
+// screenshot leaves what the whole page looks like in the directory, if there is one; with a dialog, what is in view.
 func (b *tab) screenshot(dir, name string) {
 	b.t.Helper()
 	if dir == "" {
 		return
 	}
 	require.NoError(b.t, os.MkdirAll(dir, 0o755))
-	image, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	take := chromedp.FullScreenshot(100)
+	if evaluate[bool](b, `!!document.querySelector('dialog')`) {
+		take = chromedp.CaptureScreenshot()
+	}
+	b.still()
+	image, err := chromedp.Run(b.ctx, take)
 	require.NoError(b.t, err)
 	require.NoError(b.t, os.WriteFile(filepath.Join(dir, name+".png"), image, 0o644))
 }

@@ -51,7 +51,7 @@ export class Client {
       throw new Problem(0, 'The catalog cannot be reached', 'It does not answer, or the network is down.');
     }
     if (!response.ok) {
-      throw await problemOf(response);
+      throw await problemOf(response, !!this.token);
     }
     return response;
   }
@@ -62,12 +62,13 @@ const words = {
   503: 'The catalog is not ready yet',
 };
 
-async function problemOf(response) {
+async function problemOf(response, known) {
   const wait = Number(response.headers.get('Retry-After')) * 1000 || undefined;
   let said = {};
   if (/[/+]json/.test(response.headers.get('Content-Type') ?? '')) {
     said = await response.json().catch(() => ({}));
   }
-  const title = words[response.status] ?? said.title ?? `The catalog answered ${response.status}`;
+  const refused = response.status === 401 && known && 'The token is not accepted';
+  const title = refused || words[response.status] || said.title || `The catalog answered ${response.status}`;
   return new Problem(response.status, title, said.detail, wait);
 }

@@ -59,9 +59,12 @@ function Verdict({ choice: { provider, virtualNode, filtered, score, points = {}
   return html`
     <tr class=${won ? 'won' : filtered ? 'off' : ''}>
       <th scope="row">${provider}${slices > 1 && html`<span class="muted namespace">${virtualNode}</span>`}</th>
-      <td>${won ? html`<${Badge} kind="good">Chosen<//>` : filtered ? filtered : html`<${Badge}>Fits<//>`}</td>
-      ${plugins.map((name) => html`<td key=${name} class="number">${filtered ? '' : points[name] ?? 0}</td>`)}
-      <td class="number">${filtered ? '' : html`<b>${score}</b>`}</td>
+      ${filtered
+        ? html`<td colspan=${plugins.length + 2}>${filtered}</td>`
+        : html`
+          <td>${won ? html`<${Badge} kind="good">Chosen<//>` : html`<${Badge}>Fits<//>`}</td>
+          ${plugins.map((name) => html`<td key=${name} class="number">${points[name] ?? 0}</td>`)}
+          <td class="number"><b>${score}</b></td>`}
       <td class="number">${price(cost)}</td>
     </tr>`;
 }

@@ -142,7 +142,7 @@ function Picture({ sums, width, node }) {
           <title>${flow.consumer} → ${flow.provider}: ${counted(flow.pods, 'pod')}</title>
         </path>`)}
       <rect class="box broker" x=${broker.x} y=${broker.y} width="8" height=${broker.height} rx="2" />
-      <text class="name" x=${broker.x + 4} y=${broker.y - 10} text-anchor="middle">${node ?? 'broker'}</text>
+      <text class="name" x=${broker.x + 4} y=${width < 640 ? -10 : broker.y - 10} text-anchor="middle">${node ?? 'broker'}</text>
       ${[...boxes.consumer.values(), ...boxes.provider.values()].map((box) => html`
         <${Box} key=${`${box.side} ${box.name}`} box=${box} letters=${letters}
           colour=${sums.names.consumer.indexOf(box.name)} />`)}

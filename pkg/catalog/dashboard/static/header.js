@@ -10,7 +10,7 @@ export function Header({ federation, account }) {
       <div class="inner">
         <a class="skip" href="#providers-title">Skip to the providers</a>
         <img src="favicon.svg" alt="" width="28" height="28" />
-        <h1>Federation catalog</h1>
+        <h1>Federation <span>catalog</span></h1>
         <${StreamState} stream=${federation.stream} />
         <${Theme} />
         <button type="button" class="account" aria-haspopup="dialog" onClick=${account}>

@@ -1,9 +1,12 @@
 import { useLayoutEffect, useState } from './ui.js';
 
-/** Something that components watch. However often it changes, they are drawn once per frame of the screen. */
+const pause = 150;
+
+/** Something that components watch. However often it changes, they are drawn a few times a second at most. */
 export class Observable {
   #watchers = new Set();
-  #frame = 0;
+  #due = false;
+  #drawn = 0;
 
   /** @param {() => void} watcher @returns {() => void} ends it */
   watch(watcher) {
@@ -11,12 +14,24 @@ export class Observable {
     return () => this.#watchers.delete(watcher);
   }
 
+  /** The first change after a pause is drawn in the next frame; those that follow it wait together. */
   changed() {
-    if (this.#frame) {
+    if (this.#due) {
       return;
     }
-    this.#frame = requestAnimationFrame(() => {
-      this.#frame = 0;
+    this.#due = true;
+    const wait = this.#drawn + pause - performance.now();
+    if (wait > 0) {
+      setTimeout(() => this.#draw(), wait);
+    } else {
+      this.#draw();
+    }
+  }
+
+  #draw() {
+    requestAnimationFrame((now) => {
+      this.#due = false;
+      this.#drawn = now;
       for (const watcher of this.#watchers) {
         watcher();
       }

@@ -43,7 +43,7 @@ function Filters({ list, client }) {
       <${Search} label="Search pods" value=${query.q} found=${(q) => find({ q })} />
       <${Choice} label="State of pods" value=${state}
         chosen=${(value) => find({ waiting: value === 'waiting' || '', phase: value === 'waiting' ? '' : value })}
-        options=${[['', 'Every state'], ['waiting', 'Waiting'], ...Object.keys(phases).map((phase) => [phase, phase])]} />
+        options=${[['', 'State: any'], ['waiting', 'Waiting'], ...Object.keys(phases).map((phase) => [phase, phase])]} />
     </div>`;
 }
 
@@ -53,6 +53,7 @@ function Table({ list, mine, explain }) {
       <thead role="rowgroup">
         <tr role="row">
           <th role="columnheader" scope="col">Pod</th>
+          <th role="columnheader" scope="col">Namespace</th>
           ${!mine && html`<th role="columnheader" scope="col">From</th>`}
           <th role="columnheader" scope="col">Provider</th>
           <th role="columnheader" scope="col">State</th>
@@ -78,17 +79,17 @@ function Row({ placement, mine, explain }) {
           ${explain
             ? html`<button type="button" class="link" aria-haspopup="dialog" onClick=${() => explain(placement)}>${pod}</button>`
             : html`<span class="name">${pod}</span>`}
-          <span class="muted namespace">${namespace}</span>
         </th>
+        <td role="cell" class="muted whole">${namespace}</td>
         ${!mine && html`<td role="cell" data-label="From">${consumer ?? html`<span class="muted">this cluster</span>`}</td>`}
         <td role="cell" data-label="Provider">
           ${provider ?? html`<span class="muted">none yet</span>`}
           ${movingFrom && html` <span class="muted">from ${movingFrom}</span>`}
         </td>
         <td role="cell" data-label="State"><${State} ...${{ provider, movingFrom, phase, ready }} /></td>
-        <td role="cell" data-label="Score" class="number">${score ?? '–'}</td>
+        <td role="cell" data-label="Score" class="number score">${score ?? '–'}</td>
         <td role="cell" data-label="For" class="number"><${Ago} at=${since ?? created} /></td>
-        <td role="cell" data-label="Decision" class="why">${decision ?? message ?? ''}</td>
+        <td role="cell" class="why whole">${decision ?? message ?? ''}</td>
       </tr>`;
   }, [placement, mine, !!explain]);
 }

@@ -31,14 +31,14 @@ function None({ query }) {
 function Filters({ federation: { providers: list, client, regions } }) {
   const { query } = list;
   const find = (change) => list.find(client, { ...query, ...change });
-  const region = [['', 'Every region'], ...[...regions].sort().map((name) => [name, name])];
+  const region = [['', 'Region: any'], ...[...regions].sort().map((name) => [name, name])];
   return html`
     <div class="filters" role="search" aria-label="Providers">
       <${Search} label="Search providers" value=${query.q} found=${(q) => find({ q })} />
       <${Choice} label="Readiness" value=${query.ready} chosen=${(ready) => find({ ready })}
-        options=${[['', 'Ready or not'], ['true', 'Ready'], ['false', 'Not ready']]} />
+        options=${[['', 'Ready: any'], ['true', 'Ready'], ['false', 'Not ready']]} />
       <${Choice} label="Enablement" value=${query.enabled} chosen=${(enabled) => find({ enabled })}
-        options=${[['', 'Enabled or not'], ['true', 'Enabled'], ['false', 'Disabled']]} />
+        options=${[['', 'Enabled: any'], ['true', 'Enabled'], ['false', 'Disabled']]} />
       ${regions.size > 1 && html`
         <${Choice} label="Region" value=${query.region} chosen=${(chosen) => find({ region: chosen })} options=${region} />`}
     </div>`;
