@@ -106,8 +106,10 @@ func accessible(t *testing.T, browser context.Context, target *Target) {
 func (b *tab) barriers(where string) {
 	b.t.Helper()
 	b.still() // What fades in or out has no contrast to speak of while it does.
-	found := evaluate[json.RawMessage](b, `axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations
+	found := evaluate[json.RawMessage](b, `axe.run(document, {resultTypes: ['violations']}).then((all) => all.violations
 		.filter(({impact}) => impact === 'serious' || impact === 'critical')
-		.map(({id, help, nodes}) => ({id, help, nodes: nodes.slice(0, 3).map(({html, failureSummary}) => html + ' ' + failureSummary)})))`)
+		.map(({id, help, nodes}) => ({
+			id, help, nodes: nodes.slice(0, 3).map(({html, failureSummary}) => html + ' ' + failureSummary),
+		})))`)
 	require.JSONEq(b.t, `[]`, string(found), where)
 }

@@ -19,10 +19,12 @@ func small() *fake {
 	now := time.Now()
 	f := &fake{unselected: map[string]bool{}, listeners: map[chan event]struct{}{}}
 	f.providers = []api.Provider{
-		provider("frankfurt-gpu", "eu-central", 0.031, 16, 9, now, map[corev1.ResourceName][2]string{"nvidia.com/gpu": {"3", "4"}}),
-		provider("helsinki-dc1", "eu-north", 0.045, 64, 21, now, nil),
-		provider("milan-edge", "eu-south", 0.0225, 8, 7.5, now, nil),
+		provider("frankfurt-gpu", "eu-central", 0.031, 16, 9, now),
+		provider("helsinki-dc1", "eu-north", 0.045, 64, 21, now),
+		provider("milan-edge", "eu-south", 0.0225, 8, 7.5, now),
 	}
+	gpus := f.providers[0].Resources
+	gpus.Granted["nvidia.com/gpu"], gpus.Assigned["nvidia.com/gpu"] = resource.MustParse("4"), resource.MustParse("3")
 	milan := &f.providers[2]
 	milan.Ready, milan.KPIs.Uptime24h, milan.KPIs.LatencyMilliseconds = false, ptr.To(0.913), nil
 	milan.Conditions[0] = api.Condition{
@@ -54,10 +56,11 @@ func large(providers, placements int) *fake {
 	f := &fake{unselected: map[string]bool{}, listeners: map[chan event]struct{}{}}
 	for i := range providers {
 		f.providers = append(f.providers, provider(fmt.Sprintf("provider-%04d", i), fmt.Sprintf("region-%d", i%7),
-			0.01+float64(i%50)/1000, 16, float64(i%16), now, nil))
+			0.01+float64(i%50)/1000, 16, float64(i%16), now))
 	}
 	for i := range placements {
-		f.placements = append(f.placements, placed(fmt.Sprintf("consumer%d", i%20), f.providers[i%providers].ID, fmt.Sprintf("pod-%05d", i), now, i))
+		f.placements = append(f.placements,
+			placed(fmt.Sprintf("consumer%d", i%20), f.providers[i%providers].ID, fmt.Sprintf("pod-%05d", i), now, i))
 	}
 	f.sort()
 	return f
@@ -71,7 +74,11 @@ func (f *fake) sort() {
 
 func suffix(i int) string {
 	const letters = "bcdfghjklmnpqrstvwxz2456789"
-	return fmt.Sprintf("%c%c%c%c%c", letters[i*7%27], letters[i*11%27], letters[(i*5+3)%27], letters[(i+9)%27], letters[i*13%27])
+	out := make([]byte, 5)
+	for at, step := range []int{7, 11, 5, 1, 13} {
+		out[at] = letters[(i*step+at*at)%len(letters)]
+	}
+	return string(out)
 }
 
 func placed(consumer, provider, pod string, now time.Time, i int) api.Placement {
@@ -89,39 +96,42 @@ func placed(consumer, provider, pod string, now time.Time, i int) api.Placement 
 	return p
 }
 
-func provider(id, region string, price, cpu, used float64, now time.Time, more map[corev1.ResourceName][2]string) api.Provider {
+func provider(id, region string, price, cpu, used float64, now time.Time) api.Provider {
 	q := func(format string, value float64) resource.Quantity {
 		return resource.MustParse(fmt.Sprintf(format, value))
 	}
-	granted := corev1.ResourceList{"cpu": q("%g", cpu), "memory": q("%gGi", cpu*4), "pods": q("%g", 110)}
-	assigned := corev1.ResourceList{"cpu": q("%g", used), "memory": q("%gMi", used*2300), "pods": q("%g", math.Ceil(used))}
-	free := corev1.ResourceList{"cpu": q("%g", cpu-used), "memory": q("%gMi", cpu*4096-used*2300), "pods": q("%g", 110-math.Ceil(used))}
-	for name, amounts := range more {
-		assigned[name], granted[name] = resource.MustParse(amounts[0]), resource.MustParse(amounts[1])
+	amounts := func(cpu, memory, pods float64) corev1.ResourceList {
+		return corev1.ResourceList{"cpu": q("%g", cpu), "memory": q("%gMi", memory), "pods": q("%g", pods)}
 	}
-	resources := api.Resources{Granted: granted, Assigned: assigned, Free: free}
+	pods := math.Ceil(used)
+	resources := api.Resources{
+		Granted: amounts(cpu, cpu*4096, 110), Assigned: amounts(used, used*2300, pods),
+		Free: amounts(cpu-used, cpu*4096-used*2300, 110-pods),
+	}
 	condition := func(kind, reason, message string) api.Condition {
 		return api.Condition{Type: kind, Status: "True", Reason: reason, Message: message, Since: now.Add(-31 * time.Hour)}
 	}
 	return api.Provider{
-		ID: id, Enabled: true, Ready: true, Region: region, Price: &price, Resources: resources, Pods: int32(math.Ceil(used)),
+		ID: id, Enabled: true, Ready: true, Region: region, Price: &price, Resources: resources, Pods: int32(pods),
 		Attributes: map[string]string{"region": region, "price": fmt.Sprint(price), "tier": "gold"},
 		KPIs: api.KPIs{
-			Uptime1h: ptr.To(1.0), Uptime24h: ptr.To(0.9987), Uptime7d: ptr.To(0.9987), LatencyMilliseconds: ptr.To(int64(4 + len(id)%9)),
-			PodStartP50Millis: ptr.To(int64(840)), PodStartP90Millis: ptr.To(int64(2300)), FailureRate: ptr.To(0.004), MovedAway: 3,
+			Uptime1h: ptr.To(1.0), Uptime24h: ptr.To(0.9987), Uptime7d: ptr.To(0.9987),
+			LatencyMilliseconds: ptr.To(int64(4 + len(id)%9)), PodStartP50Millis: ptr.To(int64(840)),
+			PodStartP90Millis: ptr.To(int64(2300)), FailureRate: ptr.To(0.004), MovedAway: 3,
 		},
-		VirtualNodes: []api.VirtualNode{{Name: id, Ready: true, Pods: int32(math.Ceil(used)), Resources: resources}},
+		VirtualNodes: []api.VirtualNode{{Name: id, Ready: true, Pods: int32(pods), Resources: resources}},
 		Conditions: []api.Condition{
 			condition("Ready", "Ready", "can be given pods"), condition("Reachable", "Answers", "the API server answers"),
 			condition("KubeletReady", "LeaseLive", "the virtual kubelet's lease is live"),
-			condition("NetworkReady", "Up", "the peering's network is up"), condition("Clean", "Clean", "nothing is left to remove"),
+			condition("NetworkReady", "Up", "the peering's network is up"),
+			condition("Clean", "Clean", "nothing is left to remove"),
 		},
 		Created: now.Add(-31 * time.Hour),
 	}
 }
 
 func madeUpHistory(id string, now time.Time) api.History {
-	h := api.History{ID: id, Since: now.Add(-2 * time.Hour), WatchedSince: ptr.To(now.Add(-20 * time.Hour)), Samples: []api.Sample{}, Gaps: []api.Gap{}}
+	h := api.History{ID: id, Since: now.Add(-2 * time.Hour), WatchedSince: ptr.To(now.Add(-20 * time.Hour))}
 	for i := range 240 {
 		wave := 6 + 3*math.Sin(float64(i+len(id)*9)/11) + float64(i*7919%5)/2
 		h.Samples = append(h.Samples, api.Sample{

@@ -1,12 +1,11 @@
 package dashboard
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +49,7 @@ func Scenarios(t *testing.T, target Target) {
 		{"a stranger sees providers, no switch, and is refused", strangerIsRefused},
 		{"a wrong token is not accepted", wrongToken},
 		{"a consumer switches a provider off, and on with the keyboard alone", consumerSwitches},
+		{"what somebody else does is seen without asking", othersAreSeen},
 		{"an operator disables a provider for everybody", operatorDisables},
 		{"an operator acts for a consumer", operatorActsForConsumer},
 		{"a pod's explanation is shown", explanationIsShown},
@@ -63,52 +63,74 @@ func Scenarios(t *testing.T, target Target) {
 }
 
 // provider asks the API, not the page.
-func (target *Target) provider(t *testing.T, token string) api.Provider {
-	t.Helper()
-	// Every catalog has the list of providers; the single provider is the same there.
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target.URL+"api/v1/providers?q="+target.Provider, nil)
-	require.NoError(t, err)
+func (target *Target) provider(ctx context.Context, token string) (api.Provider, error) {
+	var list api.ProviderList
+	if err := target.call(ctx, token, http.MethodGet, "providers?q="+target.Provider, nil, &list); err != nil {
+		return api.Provider{}, err
+	}
+	for _, p := range list.Items {
+		if p.ID == target.Provider {
+			return p, nil
+		}
+	}
+	return api.Provider{}, fmt.Errorf("there is no provider %s", target.Provider)
+}
+
+func (target *Target) call(ctx context.Context, token, method, path string, body, answer any) error {
+	content, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, target.URL+"api/v1/"+path, bytes.NewReader(content))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := target.Client.Do(request)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, response.StatusCode, string(body))
-	var list api.ProviderList
-	require.NoError(t, json.Unmarshal(body, &list))
-	for _, p := range list.Items {
-		if p.ID == target.Provider {
-			return p
-		}
+	if err != nil {
+		return err
 	}
-	require.Fail(t, "no provider "+target.Provider)
-	return api.Provider{}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s %s: %s", method, path, response.Status)
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
 }
 
+// selected waits until the API says whether the consumer has selected the provider.
 func (target *Target) selected(t *testing.T, wanted bool) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		selected := target.provider(t, target.ConsumerToken).Selected
-		return selected != nil && *selected == wanted
+		p, err := target.provider(t.Context(), target.ConsumerToken)
+		return err == nil && p.Selected != nil && *p.Selected == wanted
 	}, patience, 100*time.Millisecond, "selected is not %v for the consumer", wanted)
+}
+
+// enabled waits until the API says whether the provider is enabled.
+func (target *Target) enabled(t *testing.T, wanted bool) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		p, err := target.provider(t.Context(), target.OperatorToken)
+		return err == nil && p.Enabled == wanted
+	}, patience, 100*time.Millisecond, "enabled is not %v", wanted)
 }
 
 func strangerIsRefused(t *testing.T, browser context.Context, target *Target) {
 	b := newTab(t, browser, target.URL)
 	b.open()
-	require.Zero(t, evaluate[int](b, `document.querySelectorAll('[role=switch]').length`))
+	require.Zero(t, b.count(`[role=switch]`))
 	require.Contains(t, b.text(), "Sign in to choose providers")
-	require.Zero(t, evaluate[int](b, `document.querySelectorAll('#placements, .flow').length`), "pods are not for strangers")
+	require.Zero(t, b.count(`#placements, .flow`), "pods are not for strangers")
 	for _, field := range []string{"selected", "enabled"} {
-		status := evaluate[int](b, fmt.Sprintf(
-			`fetch('api/v1/providers/%s/%s', {method: 'PUT', headers: {'Content-Type': 'application/json'}, body: '{"%s": false}'}).then((r) => r.status)`,
-			target.Provider, field, field))
+		status := evaluate[int](b, fmt.Sprintf(`fetch('api/v1/providers/%s/%s', {
+			method: 'PUT', headers: {'Content-Type': 'application/json'}, body: '{"%s": false}',
+		}).then((response) => response.status)`, target.Provider, field, field))
 		require.Equal(t, http.StatusUnauthorized, status, field)
 	}
-	require.True(t, target.provider(t, "").Enabled)
+	target.enabled(t, true)
 	target.selected(t, true)
 	b.screenshot(target.Screenshots, "stranger")
 }
@@ -135,7 +157,8 @@ func consumerSwitches(t *testing.T, browser context.Context, target *Target) {
 
 	b.click(switchOf(target.Provider))
 	b.until(turned(target.Provider, false), "the switch is off")
-	b.until(fmt.Sprintf(`document.querySelector('.notice [role=status]').textContent.startsWith('%s is off')`, target.Provider), "it is told")
+	b.until(fmt.Sprintf(`document.querySelector('.notice [role=status]').textContent.startsWith('%s is off')`,
+		target.Provider), "it is told")
 	target.selected(t, false)
 
 	// With the keyboard alone, from the top of the page of somebody who comes back.
@@ -145,28 +168,25 @@ func consumerSwitches(t *testing.T, browser context.Context, target *Target) {
 	for presses := 0; b.focused() != name; presses++ {
 		require.Less(t, presses, 200, "Tab never comes to the switch")
 		b.do(chromedp.KeyEvent(kb.Tab))
-		require.True(t, evaluate[bool](b, `document.activeElement === document.body || document.activeElement.matches(':focus-visible')`))
+		require.True(t, evaluate[bool](b, `document.activeElement.matches('body, :focus-visible')`))
 	}
 	b.do(chromedp.KeyEvent(" "))
 	b.until(turned(target.Provider, true), "the switch is on")
 	target.selected(t, true)
 	require.Equal(t, name, b.focused(), "the focus stays")
+}
 
-	// What somebody else does is seen without asking.
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, target.URL+"api/v1/providers/"+target.Provider+"/enabled",
-		strings.NewReader(`{"enabled": false}`))
-	require.NoError(t, err)
-	request.Header.Set("Authorization", "Bearer "+target.OperatorToken)
-	request.Header.Set("Content-Type", "application/json")
-	shown := fmt.Sprintf(`[...document.querySelectorAll('.providers tr')].find((row) => row.querySelector('.name')?.textContent === %q)?.textContent.includes('Disabled')`, target.Provider)
+func othersAreSeen(t *testing.T, browser context.Context, target *Target) {
+	b := newTab(t, browser, target.URL)
+	b.open()
 	for _, enabled := range []bool{false, true} {
-		request.Body = io.NopCloser(strings.NewReader(fmt.Sprintf(`{"enabled": %v}`, enabled)))
-		request.ContentLength = int64(len(fmt.Sprintf(`{"enabled": %v}`, enabled)))
-		response, err := target.Client.Do(request)
-		require.NoError(t, err)
-		require.NoError(t, response.Body.Close())
-		require.Equal(t, http.StatusOK, response.StatusCode)
-		b.until(fmt.Sprintf(`%s === %v`, shown, !enabled), fmt.Sprintf("the provider is shown with enabled=%v", enabled))
+		var answer api.Provider
+		require.NoError(t, target.call(t.Context(), target.OperatorToken, http.MethodPut,
+			"providers/"+target.Provider+"/enabled", map[string]bool{"enabled": enabled}, &answer))
+		b.until(fmt.Sprintf(`[...document.querySelectorAll('.providers tr')]
+			.find((row) => row.querySelector('.name')?.textContent === %q)
+			.textContent.includes('Disabled') === %v`, target.Provider, !enabled),
+			fmt.Sprintf("the provider is shown with enabled=%v", enabled))
 	}
 }
 
@@ -177,15 +197,14 @@ func operatorDisables(t *testing.T, browser context.Context, target *Target) {
 	for _, enabled := range []bool{false, true} {
 		b.click(switchOf(target.Provider))
 		b.until(turned(target.Provider, enabled), fmt.Sprintf("the switch is %v", enabled))
-		require.Eventually(t, func() bool { return target.provider(t, "").Enabled == enabled }, patience, 100*time.Millisecond)
+		target.enabled(t, enabled)
 	}
 	b.until(`!!document.querySelector('.flow svg')`, "the picture of the flow is there")
 	b.click(`.disclose`)
 	b.until(`!!document.querySelector('tr.details .facts')`, "the details are shown")
 	b.screenshot(target.Screenshots, "operator")
 	b.click(`.account`)
-	b.until(`[...document.querySelectorAll('dialog button')].some((button) => button.textContent === 'Sign out')`, "one can sign out")
-	evaluate[chromedp.Void](b, `[...document.querySelectorAll('dialog button')].find((button) => button.textContent === 'Sign out').click()`)
+	b.click(`dialog .sign-out`)
 	b.until(`document.querySelectorAll('[role=switch], #placements').length === 0`, "a stranger sees no switch and no pod")
 	require.NotContains(t, evaluate[string](b, `sessionStorage.getItem('catalog') ?? ''`), target.OperatorToken)
 }
@@ -195,15 +214,17 @@ func operatorActsForConsumer(t *testing.T, browser context.Context, target *Targ
 	b.open()
 	b.signIn(target.OperatorToken)
 	b.click(`.account`)
-	b.do(chromedp.WaitVisible(chromedp.CSS(`#consumer`)), chromedp.Focus(chromedp.CSS(`#consumer`)), chromedp.KeyEvent("no-such-consumer\r"))
+	b.click(`#consumer`)
+	b.do(chromedp.KeyEvent("no-such-consumer\r"))
 	b.until(`!!document.querySelector('dialog [role=alert]')`, "it is said that this is not to be")
 	evaluate[chromedp.Void](b, `document.querySelector('#consumer').select()`)
 	b.do(chromedp.KeyEvent(target.Consumer + "\r"))
-	b.until(fmt.Sprintf(`document.querySelector('.account').textContent === 'for %s'`, target.Consumer), "the operator acts for the consumer")
+	b.until(fmt.Sprintf(`document.querySelector('.account').textContent === 'for %s'`, target.Consumer),
+		"the operator acts for the consumer")
 	b.click(switchOf(target.Provider))
 	b.until(turned(target.Provider, false), "the switch is off")
 	target.selected(t, false)
-	require.True(t, target.provider(t, "").Enabled, "for others nothing changes")
+	target.enabled(t, true) // For others nothing changes.
 	b.click(switchOf(target.Provider))
 	b.until(turned(target.Provider, true), "the switch is on")
 	target.selected(t, true)
@@ -225,9 +246,8 @@ func explanationIsShown(t *testing.T, browser context.Context, target *Target) {
 	b.signIn(target.ConsumerToken)
 	b.openExplanation(target)
 	require.Equal(t, target.Pod, evaluate[string](b, `document.querySelector('dialog h2').textContent`))
-	providers := evaluate[int](b, `document.querySelectorAll('.providers tbody tr').length`)
-	require.GreaterOrEqual(t, evaluate[int](b, `document.querySelectorAll('dialog .verdicts tbody tr').length`), providers)
-	require.Equal(t, 1, evaluate[int](b, `document.querySelectorAll('dialog .verdicts tr.won').length`), "one provider is chosen")
+	require.GreaterOrEqual(t, b.count(`dialog .verdicts tbody tr`), b.count(`.providers tbody tr`))
+	require.Equal(t, 1, b.count(`dialog .verdicts tr.won`), "one provider is chosen")
 	b.screenshot(target.Screenshots, "explanation")
 	b.do(chromedp.KeyEvent(kb.Escape))
 	b.until(`!document.querySelector('dialog')`, "Escape closes the dialog")
@@ -259,10 +279,10 @@ func phone(t *testing.T, browser context.Context, target *Target) {
 		t.Helper()
 		require.LessOrEqual(t, evaluate[int](b, `document.documentElement.scrollWidth`), 360, where)
 	}
-	b.until(`!!document.querySelector('.flow svg') && document.querySelectorAll('.placements tbody tr').length > 0`, "all is drawn")
+	b.until(`!!document.querySelector('.flow svg') && !!document.querySelector('.placements tbody tr')`, "all is drawn")
 	fits("the page")
-	require.LessOrEqual(t, evaluate[int](b, `Math.max(...[...document.querySelectorAll('.disclose')].map((name) => name.offsetHeight))`), 60,
-		"names are not squeezed")
+	tallest := evaluate[int](b, `Math.max(...[...document.querySelectorAll('.disclose')].map((name) => name.offsetHeight))`)
+	require.LessOrEqual(t, tallest, 60, "names are not squeezed")
 	b.screenshot(target.Screenshots, "phone")
 	b.click(`.disclose`)
 	b.until(`!!document.querySelector('tr.details .facts')`, "the details are shown")
@@ -278,10 +298,10 @@ func restart(t *testing.T, browser context.Context, target *Target) {
 	b.signIn(target.ConsumerToken)
 	evaluate[chromedp.Void](b, `window.loadedOnce = true`)
 	target.Stop()
-	b.until(`document.querySelector('.stream').textContent === 'Not live' && document.querySelector('.note.bad')?.textContent.includes('may be old')`,
-		"the page says that the stream is lost")
+	b.until(`document.querySelector('.stream').textContent === 'Not live'`, "the page says that it is not live")
+	b.until(`document.querySelector('.note.bad').textContent.includes('may be old')`, "it says what that means")
 	b.screenshot(target.Screenshots, "lost")
-	require.Positive(t, evaluate[int](b, `document.querySelectorAll('.providers tbody tr').length`), "what was known is still shown")
+	require.Positive(t, b.count(`.providers tbody tr`), "what was known is still shown")
 	target.Start()
 	b.live()
 	b.until(`!document.querySelector('.note.bad')`, "nothing is said of a loss any more")

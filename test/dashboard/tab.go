@@ -61,7 +61,7 @@ func newTab(t *testing.T, browser context.Context, url string) *tab {
 	require.NoError(t, chromedp.Listen(ctx, b.note))
 	b.do(chromedp.EmulateViewport(1280, 900), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
-			Source: `addEventListener('securitypolicyviolation', (e) => console.error('policy', e.violatedDirective, e.blockedURI))`,
+			Source: `addEventListener('securitypolicyviolation', (e) => console.error('policy', e.violatedDirective))`,
 		})
 		return err
 	}))
@@ -115,6 +115,19 @@ func (b *tab) open() {
 	b.live()
 }
 
+// count is how many elements there are.
+func (b *tab) count(selector string) int {
+	b.t.Helper()
+	return evaluate[int](b, fmt.Sprintf(`document.querySelectorAll(%q).length`, selector))
+}
+
+// rows waits until so many providers are shown.
+func (b *tab) rows(providers int) {
+	b.t.Helper()
+	b.until(fmt.Sprintf(`document.querySelectorAll('.providers tbody tr').length === %d`, providers),
+		fmt.Sprintf("%d providers are shown", providers))
+}
+
 func (b *tab) live() {
 	b.t.Helper()
 	b.until(`document.querySelector('.stream')?.textContent === 'Live'`, "the stream is live")
@@ -133,8 +146,8 @@ func evaluate[T any](b *tab, expression string) T {
 // until waits until the condition, in JavaScript, is true.
 func (b *tab) until(condition, what string) {
 	b.t.Helper()
-	poll := chromedp.Poll[bool](condition, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(patience))
-	_, err := chromedp.Run(b.ctx, poll)
+	_, err := chromedp.Run(b.ctx, chromedp.Poll[bool](condition,
+		chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(patience)))
 	require.NoErrorf(b.t, err, "it never came to pass that %s; the page says:\n%s", what, b.text())
 }
 

@@ -88,7 +88,8 @@ func TestLibrariesAreAsReleased(t *testing.T) {
 var (
 	imported = regexp.MustCompile(`(?m)^(?:import|export)[^;]* from '([^']+)'|(?:href|src)="([^"#]+)"`)
 	outside  = regexp.MustCompile(`https?://|//[a-z0-9-]+\.[a-z]`)
-	inline   = regexp.MustCompile(`<script>|<style|\sstyle=|\son[a-z]+="|dangerouslySetInnerHTML|\.innerHTML|document\.write|\beval\(`)
+	inline   = regexp.MustCompile(`<script>|<style|\sstyle=|\son[a-z]+="|` +
+		`dangerouslySetInnerHTML|\.innerHTML|document\.write|\beval\(`)
 )
 
 // What the content policy would refuse in the browser is found here first, with its place.

@@ -2,7 +2,12 @@
 
 /** What went wrong, as the catalog (RFC 9457) or the browser says. */
 export class Problem extends Error {
-  /** @param {number} status 0 if there was no answer @param {string} title @param {string} [detail] @param {number} [wait] ms */
+  /**
+   * @param {number} status 0 if there was no answer
+   * @param {string} title
+   * @param {string} [detail]
+   * @param {number} [wait] ms, before it is worth trying again
+   */
   constructor(status, title, detail, wait) {
     super(detail || title);
     this.status = status;

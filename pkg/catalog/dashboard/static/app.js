@@ -33,7 +33,8 @@ function Page({ federation }) {
     <footer class="inner muted">${federation.me && `liqo-broker-vk ${federation.me.services.version}`}</footer>
     <${Notice} federation=${federation} />
     ${dialog?.account && html`<${Account} federation=${federation} close=${close} />`}
-    ${dialog?.placement && html`<${Explanation} federation=${federation} placement=${dialog.placement} close=${close} />`}`;
+    ${dialog?.placement && html`
+      <${Explanation} federation=${federation} placement=${dialog.placement} close=${close} />`}`;
 }
 
 /** What the last action came to. Good news goes by itself. */

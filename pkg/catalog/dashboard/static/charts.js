@@ -69,7 +69,8 @@ export function Uptime({ kpis, history }) {
   const share = kpis[kpi] ?? kpis.uptime1h;
   const shares = history ? uptimeSlots(history, span, now) : [];
   const down = shares.filter((up) => up !== 'unseen' && up < 1).length;
-  const label = `Up ${percent(share)} of the last ${name}` + (down ? `; it was down in ${down} of ${slots} parts of it` : '');
+  const label = `Up ${percent(share)} of the last ${name}` +
+    (down ? `; it was down in ${down} of ${slots} parts of it` : '');
   return html`
     <div class="spark">
       <span class="value">${percent(share)} <span class="muted">${name}</span></span>

@@ -24,7 +24,9 @@ export function Explanation({ federation, placement: { namespace, pod }, close }
 
 function Verdicts({ found: { assignedTo, chosen, policy, message, providers }, federation }) {
   const plugins = [...new Set(providers.flatMap(({ points }) => Object.keys(points ?? {})))].sort();
-  const ordered = [...providers].sort((a, b) => !!a.filtered - !!b.filtered || b.score - a.score || (a.provider < b.provider ? -1 : 1));
+  const ordered = [...providers].sort((a, b) =>
+    !!a.filtered - !!b.filtered || b.score - a.score || (a.provider < b.provider ? -1 : 1));
+  const winner = ordered.find(({ provider, filtered }) => !filtered && provider === chosen);
   const priceOf = (choice) => choice.price ?? federation.providers.get(choice.provider)?.price;
   return html`
     <p class="verdict">${message}</p>
@@ -47,7 +49,7 @@ function Verdicts({ found: { assignedTo, chosen, policy, message, providers }, f
           <tbody>
             ${ordered.map((choice) => html`
               <${Verdict} key=${choice.virtualNode ?? choice.provider} choice=${choice} plugins=${plugins}
-                won=${!choice.filtered && choice.provider === chosen} cost=${priceOf(choice)}
+                won=${choice === winner} cost=${priceOf(choice)}
                 slices=${providers.filter(({ provider }) => provider === choice.provider).length} />`)}
           </tbody>
         </table>

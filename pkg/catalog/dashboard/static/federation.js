@@ -39,7 +39,7 @@ export class Federation extends Observable {
     await this.#readAll(this.client);
   }
 
-  /** Asks as somebody else from now on. Throws a Problem, and changes nothing, if the catalog does not know the caller. */
+  /** Asks as somebody else from now on. Throws a Problem, and changes nothing, if the catalog does not want that. */
   async become(caller) {
     const client = new Client(caller);
     const me = await client.get('me');

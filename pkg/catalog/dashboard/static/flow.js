@@ -43,19 +43,21 @@ export function Flow({ federation }) {
  * @param {{consumer: string, provider: string, pods: number}[]} flows
  */
 export function summed(flows) {
-  const named = flows.map(({ consumer, provider, pods }) => ({ consumer: consumer || own, provider: provider || waiting, pods }));
+  const named = flows.map(({ consumer, provider, pods }) =>
+    ({ consumer: consumer || own, provider: provider || waiting, pods }));
   const names = {};
   for (const side of ['consumer', 'provider']) {
     const all = totals(named, side);
     const kept = [...all.keys()].filter((name) => name !== waiting)
       .sort((a, b) => all.get(b) - all.get(a) || (a < b ? -1 : 1)).slice(0, most[side]);
     const rest = [...all.keys()].filter((name) => name !== waiting && !kept.includes(name));
+    const others = `${rest.length} others`;
     named.forEach((flow) => {
       if (rest.includes(flow[side])) {
-        flow[side] = `${rest.length} others`;
+        flow[side] = others;
       }
     });
-    names[side] = [...kept.sort(), ...(rest.length ? [`${rest.length} others`] : []), ...(all.has(waiting) ? [waiting] : [])];
+    names[side] = [...kept.sort(), ...(rest.length ? [others] : []), ...(all.has(waiting) ? [waiting] : [])];
   }
   const together = new Map();
   for (const { consumer, provider, pods } of named) {
@@ -73,7 +75,8 @@ function totals(flows, side) {
 
 function inWords({ names, total }) {
   const providers = names.provider.filter((name) => name !== waiting).length;
-  return `${counted(total, 'pod')} of ${counted(names.consumer.length, 'consumer')} on ${counted(providers, 'provider')}`;
+  const consumers = counted(names.consumer.length, 'consumer');
+  return `${counted(total, 'pod')} of ${consumers} on ${counted(providers, 'provider')}`;
 }
 
 /** Boxes and ribbons for a width in pixels. A ribbon is as thick as it has pods; every box has room for its name. */
@@ -105,7 +108,7 @@ export function layout({ flows, names, total }, width) {
   return { height, boxes, broker, ribbons: ribbons({ flows, names, boxes, broker, thickness }) };
 }
 
-/** Each flow has two ribbons, which meet at the broker; there they lie as at their consumers, and then as at providers. */
+/** Each flow has two ribbons that meet at the broker, on each side of it in the order of the boxes there. */
 function ribbons({ flows, names, boxes, broker, thickness }) {
   const drawn = [];
   for (const side of ['consumer', 'provider']) {
@@ -120,9 +123,10 @@ function ribbons({ flows, names, boxes, broker, thickness }) {
         ? [{ x: box.x + 8, y: box.y + box.filled }, { x: broker.x, y }]
         : [{ x: broker.x + 8, y }, { x: box.x, y: box.y + box.filled }];
       const middle = (left.x + right.x) / 2;
+      const [from, to] = [left.y + thick / 2, right.y + thick / 2];
       drawn.push({
         thick, flow, colour: names.consumer.indexOf(flow.consumer), side,
-        path: `M${left.x} ${left.y + thick / 2}C${middle} ${left.y + thick / 2} ${middle} ${right.y + thick / 2} ${right.x} ${right.y + thick / 2}`,
+        path: `M${left.x} ${from}C${middle} ${from} ${middle} ${to} ${right.x} ${to}`,
       });
       box.filled += thick;
       y += thick;
@@ -135,14 +139,17 @@ function Picture({ sums, width, node }) {
   const { height, boxes, broker, ribbons: all } = layout(sums, width);
   const letters = width < 640 ? 11 : 20;
   return html`
-    <svg width=${width} height=${height + 28} viewBox="0 -24 ${width} ${height + 28}" role="img" aria-label=${inWords(sums)}>
+    <svg width=${width} height=${height + 28} viewBox="0 -24 ${width} ${height + 28}" role="img"
+      aria-label=${inWords(sums)}>
       ${all.map(({ path, thick, flow, colour, side }) => html`
         <path key=${`${side} ${flow.consumer} ${flow.provider}`} d=${path} stroke-width=${thick}
           class="ribbon c${colour % 7} ${flow.provider === waiting && side === 'provider' ? 'waiting' : ''}">
           <title>${flow.consumer} → ${flow.provider}: ${counted(flow.pods, 'pod')}</title>
         </path>`)}
       <rect class="box broker" x=${broker.x} y=${broker.y} width="8" height=${broker.height} rx="2" />
-      <text class="name" x=${broker.x + 4} y=${width < 640 ? -10 : broker.y - 10} text-anchor="middle">${node ?? 'broker'}</text>
+      <text class="name" x=${broker.x + 4} y=${width < 640 ? -10 : broker.y - 10} text-anchor="middle">
+        ${node ?? 'broker'}
+      </text>
       ${[...boxes.consumer.values(), ...boxes.provider.values()].map((box) => html`
         <${Box} key=${`${box.side} ${box.name}`} box=${box} letters=${letters}
           colour=${sums.names.consumer.indexOf(box.name)} />`)}
@@ -151,29 +158,37 @@ function Picture({ sums, width, node }) {
 
 function Box({ box: { side, name, pods, x, y, height }, letters, colour }) {
   const left = side === 'consumer';
-  const at = left ? x - 10 : x + 18;
+  const [at, anchor] = left ? [x - 10, 'end'] : [x + 18, 'start'];
+  const kind = left ? `c${colour % 7}` : name === waiting ? 'waiting' : '';
   const shown = name.length > letters ? `${name.slice(0, letters - 1)}…` : name;
   return html`
     <g>
       <title>${name}: ${counted(pods, 'pod')}</title>
-      <rect class="box ${left ? `c${colour % 7}` : name === waiting ? 'waiting' : ''}" x=${x} y=${y} width="8" height=${height} rx="2" />
-      <text class="name" x=${at} y=${y + height / 2 - 2} text-anchor=${left ? 'end' : 'start'}>${shown}</text>
-      <text class="count" x=${at} y=${y + height / 2 + 13} text-anchor=${left ? 'end' : 'start'}>${counted(pods, 'pod')}</text>
+      <rect class="box ${kind}" x=${x} y=${y} width="8" height=${height} rx="2" />
+      <text class="name" x=${at} y=${y + height / 2 - 2} text-anchor=${anchor}>${shown}</text>
+      <text class="count" x=${at} y=${y + height / 2 + 13} text-anchor=${anchor}>${counted(pods, 'pod')}</text>
     </g>`;
 }
 
 function AsTable({ sums: { flows, names } }) {
-  const podsOf = (consumer, provider) => flows.find((f) => f.consumer === consumer && f.provider === provider)?.pods ?? 0;
+  const podsOf = (consumer, provider) =>
+    flows.find((flow) => flow.consumer === consumer && flow.provider === provider)?.pods ?? 0;
   return html`
     <div class="scroll" tabindex="0" role="region" aria-label="Pods by consumer and provider">
       <table class="plain">
         <caption>Pods by consumer and provider</caption>
-        <thead><tr><th scope="col">From</th>${names.provider.map((name) => html`<th key=${name} scope="col" class="number">${name}</th>`)}</tr></thead>
+        <thead>
+          <tr>
+            <th scope="col">From</th>
+            ${names.provider.map((name) => html`<th key=${name} scope="col" class="number">${name}</th>`)}
+          </tr>
+        </thead>
         <tbody>
           ${names.consumer.map((consumer) => html`
             <tr key=${consumer}>
               <th scope="row">${consumer}</th>
-              ${names.provider.map((provider) => html`<td key=${provider} class="number">${count(podsOf(consumer, provider))}</td>`)}
+              ${names.provider.map((provider) => html`
+                <td key=${provider} class="number">${count(podsOf(consumer, provider))}</td>`)}
             </tr>`)}
         </tbody>
       </table>

@@ -3,7 +3,7 @@ import { Observable } from './observable.js';
 const fresh = 60_000;
 const atOnce = 4;
 
-/** The histories of the providers that are on the screen, and of no others: read when they come into view, then rarely. */
+/** The histories of the providers on the screen, and of no others: read when they come into view, and then rarely. */
 export class Histories extends Observable {
   #known = new Map();
   #inView = new Set();

@@ -51,10 +51,12 @@ export function Choice({ label, value = '', options, chosen }) {
 /** How much of a list is shown, and the button for more. */
 export function More({ list, noun, next }) {
   const { items, total, more, loading } = list;
+  const all = counted(total, noun);
   return html`
     <div class="more">
-      <span class="muted">${items.length < total ? `${items.length} of ${counted(total, noun)}` : counted(total, noun)}</span>
-      ${more && html`<button type="button" disabled=${loading} onClick=${next}>${loading ? 'Loading…' : 'Load more'}</button>`}
+      <span class="muted">${items.length < total ? `${items.length} of ${all}` : all}</span>
+      ${more && html`
+        <button type="button" disabled=${loading} onClick=${next}>${loading ? 'Loading…' : 'Load more'}</button>`}
     </div>`;
 }
 

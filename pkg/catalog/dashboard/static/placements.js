@@ -18,8 +18,10 @@ export function Placements({ federation, explain }) {
         <${Filters} list=${list} client=${client} />
       </header>
       ${list.problem && html`<${ProblemNote} problem=${list.problem} again=${() => list.again(client)} />`}
-      ${list.items.length > 0 && html`<${Table} list=${list} mine=${!!me.consumer} explain=${me.can.explain ? explain : undefined} />`}
-      ${list.items.length === 0 && !list.problem && (list.loading ? html`<${Skeleton} />` : html`<${None} query=${list.query} />`)}
+      ${list.items.length > 0 && html`
+        <${Table} list=${list} mine=${!!me.consumer} explain=${me.can.explain ? explain : undefined} />`}
+      ${list.items.length === 0 && !list.problem &&
+        (list.loading ? html`<${Skeleton} />` : html`<${None} query=${list.query} />`)}
       ${list.items.length > 0 && html`<${More} list=${list} noun="pod" next=${() => list.next(client)} />`}
     </section>`;
 }
@@ -33,17 +35,18 @@ function None({ query }) {
 function Filters({ list, client }) {
   const { query } = list;
   const find = (change) => list.find(client, { ...query, ...change });
+  const states = [['', 'State: any'], ['waiting', 'Waiting'], ...Object.keys(phases).map((phase) => [phase, phase])];
   const state = query.waiting ? 'waiting' : query.phase ?? '';
   return html`
     <div class="filters" role="search" aria-label="Placements">
       ${query.provider && html`
-        <button type="button" class="chip" aria-label="At ${query.provider}: remove this filter" onClick=${() => find({ provider: '' })}>
+        <button type="button" class="chip" aria-label="At ${query.provider}: remove this filter"
+          onClick=${() => find({ provider: '' })}>
           at ${query.provider} <span aria-hidden="true">×</span>
         </button>`}
       <${Search} label="Search pods" value=${query.q} found=${(q) => find({ q })} />
-      <${Choice} label="State of pods" value=${state}
-        chosen=${(value) => find({ waiting: value === 'waiting' || '', phase: value === 'waiting' ? '' : value })}
-        options=${[['', 'State: any'], ['waiting', 'Waiting'], ...Object.keys(phases).map((phase) => [phase, phase])]} />
+      <${Choice} label="State of pods" value=${state} options=${states}
+        chosen=${(value) => find({ waiting: value === 'waiting' || '', phase: value === 'waiting' ? '' : value })} />
     </div>`;
 }
 
@@ -72,16 +75,20 @@ function Table({ list, mine, explain }) {
 /** Drawn anew only when something of this pod changed. */
 function Row({ placement, mine, explain }) {
   return useMemo(() => {
-    const { namespace, pod, consumer, provider, movingFrom, phase, ready, score, since, created, decision, message } = placement;
+    const { namespace, pod, consumer, provider, movingFrom, phase, ready, score, since, created } = placement;
     return html`
       <tr role="row">
         <th role="rowheader" scope="row">
           ${explain
-            ? html`<button type="button" class="link" aria-haspopup="dialog" onClick=${() => explain(placement)}>${pod}</button>`
+            ? html`
+              <button type="button" class="link" aria-haspopup="dialog" onClick=${() => explain(placement)}>
+                ${pod}
+              </button>`
             : html`<span class="name">${pod}</span>`}
         </th>
         <td role="cell" class="muted whole">${namespace}</td>
-        ${!mine && html`<td role="cell" data-label="From">${consumer ?? html`<span class="muted">this cluster</span>`}</td>`}
+        ${!mine && html`
+          <td role="cell" data-label="From">${consumer ?? html`<span class="muted">this cluster</span>`}</td>`}
         <td role="cell" data-label="Provider">
           ${provider ?? html`<span class="muted">none yet</span>`}
           ${movingFrom && html` <span class="muted">from ${movingFrom}</span>`}
@@ -89,7 +96,7 @@ function Row({ placement, mine, explain }) {
         <td role="cell" data-label="State"><${State} ...${{ provider, movingFrom, phase, ready }} /></td>
         <td role="cell" data-label="Score" class="number score">${score ?? '–'}</td>
         <td role="cell" data-label="For" class="number"><${Ago} at=${since ?? created} /></td>
-        <td role="cell" class="why whole">${decision ?? message ?? ''}</td>
+        <td role="cell" class="why whole">${placement.decision ?? placement.message ?? ''}</td>
       </tr>`;
   }, [placement, mine, !!explain]);
 }

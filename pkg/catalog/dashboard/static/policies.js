@@ -23,17 +23,24 @@ export function Policies({ federation: { policies: list, me, client } }) {
             <th role="columnheader" scope="col" class="number">Pods</th>
           </tr>
         </thead>
-        <tbody role="rowgroup">${list.items.map((policy) => html`<${Row} key=${policy.name} policy=${policy} />`)}</tbody>
+        <tbody role="rowgroup">
+          ${list.items.map((policy) => html`<${Row} key=${policy.name} policy=${policy} />`)}
+        </tbody>
       </table>
       ${list.more && html`<${More} list=${list} noun="policy" next=${() => list.next(client)} />`}
     </section>`;
 }
 
-function Row({ policy: { name, priority, consumers, providers, filter, score, weights = [], selection, failover, pods } }) {
-  const preference = [weights.map((w) => `${w.name} ${w.weight}`).join(', '), failover === 'Never' && 'never moved'].filter(Boolean);
+function Row({ policy }) {
+  const { name, priority, consumers, providers, filter, score, weights = [], selection, failover, pods } = policy;
+  const weighed = weights.map((one) => `${one.name} ${one.weight}`).join(', ');
+  const preference = [weighed, failover === 'Never' && 'never moved'].filter(Boolean);
   return html`
     <tr role="row">
-      <th role="rowheader" scope="row"><span class="name">${name}</span> <span class="muted namespace">priority ${priority}</span></th>
+      <th role="rowheader" scope="row">
+        <span class="name">${name}</span>
+        <span class="muted namespace">priority ${priority}</span>
+      </th>
       <td role="cell" data-label="For pods of">${consumers?.join(', ') ?? 'everybody'}</td>
       <td role="cell" data-label="Providers">
         ${selection ? selected(selection) : providers?.join(', ') ?? 'any'}

@@ -4,7 +4,10 @@ import { Capacity, Latency, Uptime } from './charts.js';
 import { Ago, Badge, Choice, Empty, More, ProblemNote, Search, Skeleton } from './parts.js';
 import { amount, count, counted, milliseconds, percent, price, quantity } from './format.js';
 
-/** The providers, with what they offer and how well they do. @param {{federation: object, showPods: (provider: string) => void}} props */
+/**
+ * The providers, with what they offer and how well they do.
+ * @param {{federation: object, showPods: (provider: string) => void}} props
+ */
 export function Providers({ federation, showPods }) {
   const { providers: list, histories, me, turning, client } = federation;
   useWatched(list, histories);
@@ -17,7 +20,8 @@ export function Providers({ federation, showPods }) {
       <${WhoMay} me=${me} />
       ${list.problem && html`<${ProblemNote} problem=${list.problem} again=${() => list.again(client)} />`}
       ${list.items.length > 0 && html`<${Table} ...${{ list, histories, me, turning, federation, showPods }} />`}
-      ${list.items.length === 0 && !list.problem && (list.loading ? html`<${Skeleton} />` : html`<${None} query=${list.query} />`)}
+      ${list.items.length === 0 && !list.problem &&
+        (list.loading ? html`<${Skeleton} />` : html`<${None} query=${list.query} />`)}
       ${list.items.length > 0 && html`<${More} list=${list} noun="provider" next=${() => list.next(client)} />`}
     </section>`;
 }
@@ -25,7 +29,8 @@ export function Providers({ federation, showPods }) {
 function None({ query }) {
   return Object.values(query).some((value) => value)
     ? html`<${Empty} title="No provider fits">Nothing is found by this search. Try fewer words or filters.<//>`
-    : html`<${Empty} title="No providers yet">A cluster that shares resources with the broker appears here by itself.<//>`;
+    : html`
+      <${Empty} title="No providers yet">A cluster that shares resources with the broker appears here by itself.<//>`;
 }
 
 function Filters({ federation: { providers: list, client, regions } }) {
@@ -40,7 +45,8 @@ function Filters({ federation: { providers: list, client, regions } }) {
       <${Choice} label="Enablement" value=${query.enabled} chosen=${(enabled) => find({ enabled })}
         options=${[['', 'Enabled: any'], ['true', 'Enabled'], ['false', 'Disabled']]} />
       ${regions.size > 1 && html`
-        <${Choice} label="Region" value=${query.region} chosen=${(chosen) => find({ region: chosen })} options=${region} />`}
+        <${Choice} label="Region" value=${query.region} options=${region}
+          chosen=${(name) => find({ region: name })} />`}
     </div>`;
 }
 
@@ -99,7 +105,8 @@ function Row({ provider, history, histories, field, turning, federation, showPod
       </td>
       ${field && html`
         <td role="cell" class="turn">
-          <button type="button" role="switch" class="switch" aria-checked=${String(!!provider[field])} aria-busy=${turning}
+          <button type="button" role="switch" class="switch"
+            aria-checked=${String(!!provider[field])} aria-busy=${turning}
             aria-label="${provider.id}: ${field === 'selected' ? 'selected by me' : 'enabled for everybody'}"
             onClick=${() => turning || federation.turn(provider)}><span class="knob"></span></button>
         </td>`}
@@ -113,7 +120,8 @@ function Row({ provider, history, histories, field, turning, federation, showPod
 function Name({ provider, open, turn }) {
   const { id, region, pods } = provider;
   return html`
-    <button type="button" class="disclose" aria-expanded=${open} aria-controls=${open ? `details-${id}` : undefined} onClick=${turn}>
+    <button type="button" class="disclose" aria-expanded=${open} aria-controls=${open ? `details-${id}` : undefined}
+      onClick=${turn}>
       <svg viewBox="0 0 16 16" aria-hidden="true"><path d="M6 3.5L10.5 8 6 12.5" /></svg>
       <span class="name">${id}</span>
     </button>
@@ -144,19 +152,28 @@ function Details({ provider, showPods }) {
       <${Conditions} conditions=${conditions} />
     </div>
     ${showPods && html`
-      <button type="button" class="quiet" onClick=${() => showPods(provider.id)}>Show its ${counted(provider.pods, 'pod')}</button>`}`;
+      <button type="button" class="quiet" onClick=${() => showPods(provider.id)}>
+        ${`Show its ${counted(provider.pods, 'pod')}`}
+      </button>`}`;
 }
+
+const inWords = (resources) =>
+  Object.entries(resources).map(([name, left]) => `${amount(name, quantity(left))} ${name}`).join(', ');
 
 function Slices({ virtualNodes }) {
   return virtualNodes.length > 0 && html`
     <div class="scroll" tabindex="0" role="region" aria-label="Slices"><table class="plain">
       <caption>Slices</caption>
-      <thead><tr><th scope="col">Virtual node</th><th scope="col">State</th><th scope="col">Pods</th><th scope="col">Free</th></tr></thead>
+      <thead>
+        <tr>
+          <th scope="col">Virtual node</th><th scope="col">State</th><th scope="col">Pods</th><th scope="col">Free</th>
+        </tr>
+      </thead>
       <tbody>
         ${virtualNodes.map(({ name, ready, pods, resources: { free = {} } }) => html`
           <tr key=${name}>
             <th scope="row">${name}</th><td>${ready ? 'Ready' : 'Not ready'}</td><td>${pods}</td>
-            <td>${Object.entries(free).map(([resource, left]) => `${amount(resource, quantity(left))} ${resource}`).join(', ')}</td>
+            <td>${inWords(free)}</td>
           </tr>`)}
       </tbody>
     </table></div>`;
@@ -166,7 +183,11 @@ function Conditions({ conditions }) {
   return conditions.length > 0 && html`
     <div class="scroll" tabindex="0" role="region" aria-label="Conditions"><table class="plain">
       <caption>Conditions</caption>
-      <thead><tr><th scope="col">Condition</th><th scope="col">Status</th><th scope="col">Why</th><th scope="col">For</th></tr></thead>
+      <thead>
+        <tr>
+          <th scope="col">Condition</th><th scope="col">Status</th><th scope="col">Why</th><th scope="col">For</th>
+        </tr>
+      </thead>
       <tbody>
         ${conditions.map(({ type, status, reason, message, since }) => html`
           <tr key=${type}>
