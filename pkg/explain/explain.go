@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,12 @@ func (e *Explanation) decide(state *scheduler.State, now time.Time, pod *schedul
 }
 
 // Print writes one line for every provider, and one column for every score that counts.
-func (e *Explanation) Print(out io.Writer) error {
+func (e *Explanation) Print(out io.Writer) error { return e.print(out, false) }
+
+// PrintWide is Print with the virtual nodes, and where the pod is now by which policy.
+func (e *Explanation) PrintWide(out io.Writer) error { return e.print(out, true) }
+
+func (e *Explanation) print(out io.Writer, wide bool) error {
 	var scores []string
 	for _, p := range e.Providers {
 		for score := range p.Points {
@@ -124,7 +130,11 @@ func (e *Explanation) Print(out io.Writer) error {
 	slices.Sort(scores)
 
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, strings.ToUpper(strings.Join(append([]string{"provider", "verdict", "score"}, scores...), "\t")))
+	header := append([]string{"provider", "verdict", "score"}, scores...)
+	if wide {
+		header = append(header, "virtual-node")
+	}
+	fmt.Fprintln(w, strings.ToUpper(strings.Join(header, "\t")))
 	for _, p := range e.Providers {
 		cells := []string{p.Provider, "fits", fmt.Sprint(p.Score)}
 		if p.Provider == e.Chosen {
@@ -140,10 +150,16 @@ func (e *Explanation) Print(out io.Writer) error {
 				cells = append(cells, "-")
 			}
 		}
+		if wide {
+			cells = append(cells, cmp.Or(p.VirtualNode, "-"))
+		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	if wide {
+		fmt.Fprintf(out, "Pod %s, now at %s, policy %s\n", e.Pod, cmp.Or(e.AssignedTo, "none"), cmp.Or(e.Policy, "none"))
 	}
 	_, err := fmt.Fprintln(out, e.Message)
 	return err

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqotech/liqo/pkg/consts"
+)
+
+// origins knows which consumers namespaces come from.
+type origins struct {
+	s *Session
+	// known is by namespace; "" is this cluster itself.
+	known map[string]string
+	// hidden is set when the person may not see namespaces.
+	hidden bool
+}
+
+// origins reads one namespace, or all for "". With must it is an error that the person may not see them.
+func (s *Session) origins(ctx context.Context, namespace string, must bool) (*origins, error) {
+	o := &origins{s: s, known: map[string]string{}}
+	var err error
+	if namespace != "" {
+		err = o.read(ctx, namespace)
+	} else {
+		var found []client.Object
+		found, err = s.list(ctx, metadata("NamespaceList"))
+		for _, ns := range found {
+			o.known[ns.GetName()] = ns.GetLabels()[consts.RemoteClusterID]
+		}
+	}
+	switch {
+	case kerrors.IsForbidden(err) && !must:
+		o.hidden = true
+		return o, nil
+	case kerrors.IsNotFound(err):
+		return o, nil // There are no pods in it either.
+	}
+	return o, err
+}
+
+func (o *origins) read(ctx context.Context, namespace string) error {
+	var ns corev1.Namespace
+	if err := o.s.get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {
+		return err
+	}
+	o.known[namespace] = ns.Labels[consts.RemoteClusterID]
+	return nil
+}
+
+// of is the consumer of the pods of a namespace, which may be a new one.
+func (o *origins) of(ctx context.Context, namespace string) string {
+	if o.hidden {
+		return unknown
+	}
+	if _, ok := o.known[namespace]; !ok && o.read(ctx, namespace) != nil {
+		return unknown
+	}
+	return o.known[namespace]
+}
+
+// metadata is an empty list of the metadata of a core kind, for when no more is needed.
+func metadata(listKind string) *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(listKind))
+	return list
+}
