@@ -13,8 +13,10 @@ E2E ?=
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## Build bin/liqo-broker-vk, and bin/sandbox for people
+build: ## Build bin/liqo-broker-vk, its names as a plugin of kubectl, and bin/sandbox for people
 	CGO_ENABLED=0 go build -o bin/ ./cmd/liqo-broker-vk
+	ln -sf liqo-broker-vk bin/kubectl-broker
+	ln -sf liqo-broker-vk bin/kubectl_complete-broker
 	$(TEST) go build -o ../bin/ ./sandbox/cmd/sandbox
 
 generate: ## Write what is generated: from api/ deepcopy functions and CRDs, the protocol of the remote IPAM

@@ -105,7 +105,7 @@ func TestAllFaultsOfTheBrokerAreReportedTogether(t *testing.T) {
 }
 
 func TestExplainRefusesBadArguments(t *testing.T) {
-	require.ErrorContains(t, run(t.Context(), []string{"explain", "pod", "--output=yaml"}, &bytes.Buffer{}, &bytes.Buffer{}), "--output=yaml")
+	require.ErrorContains(t, run(t.Context(), []string{"explain", "pod", "--output=xml"}, &bytes.Buffer{}, &bytes.Buffer{}), "--output=xml")
 	require.Error(t, run(t.Context(), []string{"explain"}, &bytes.Buffer{}, &bytes.Buffer{}))
 }
 

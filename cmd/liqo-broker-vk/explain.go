@@ -2,25 +2,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"time"
 
-	"github.com/liqotech/liqo/pkg/utils"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"github.com/spf13/pflag"
 
-	explanation "github.com/capacitorset/liqo-broker-vk/pkg/explain"
-	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
 )
 
-// explainTimeout bounds all the requests of explain.
-const explainTimeout = 30 * time.Second
-
 // newExplainCommand shows people what the broker would decide.
-func newExplainCommand() *cobra.Command {
-	var kubeconfig, namespace, node, output string
+func (p people) newExplainCommand() *cobra.Command {
+	var c connection
+	var node, output string
 	cmd := &cobra.Command{
 		Use:   "explain POD",
 		Short: "Show what the broker thinks of every provider for a pod",
@@ -29,44 +21,25 @@ func newExplainCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var f faults
-			f.oneOf("--output", output, "table", "json")
+			f.oneOf("--output", output, cli.ExplainOutputs()...)
 			if len(f) > 0 {
 				return f
 			}
-			explanation, err := explain(cmd.Context(), kubeconfig, node, types.NamespacedName{Namespace: namespace, Name: args[0]})
-			if err != nil {
-				return err
-			}
-			if output == "json" {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(explanation)
-			}
-			return explanation.Print(cmd.OutOrStdout())
+			return p.with(&c, func(ctx context.Context, s *cli.Session, pods []string) error {
+				return s.Explain(ctx, node, pods[0], output)
+			})(cmd, args)
 		},
+		ValidArgsFunction: p.suggestOne(p.suggestPods(&c, &node)),
 	}
 	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "", "The kubeconfig of the broker's cluster; by default that of the environment")
-	f.StringVarP(&namespace, "namespace", "n", "default", "The namespace of the pod")
-	f.StringVar(&node, "broker-node", newBrokerOptions().nodeName, "The name of the broker's Node")
-	f.StringVarP(&output, "output", "o", "table", "table or json")
+	f.StringVarP(&output, "output", "o", "table", "table, wide, json or yaml")
+	installBrokerNode(f, &node)
+	c.install(f)
+	p.completeConnection(cmd, &c)
+	complete(cmd, "output", cobra.FixedCompletions(cli.ExplainOutputs(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-func explain(ctx context.Context, kubeconfig, node string, pod types.NamespacedName) (*explanation.Explanation, error) {
-	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
-	defer cancel()
-	config, err := utils.GetRestConfig(kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the broker's cluster (--kubeconfig): %w", err)
-	}
-	scheme, err := apischeme.New()
-	if err != nil {
-		return nil, err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the broker's cluster (--kubeconfig): %w", err)
-	}
-	return explanation.Pod(ctx, c, node, pod, time.Now())
+func installBrokerNode(f *pflag.FlagSet, node *string) {
+	f.StringVar(node, "broker-node", newBrokerOptions().nodeName, "The name of the broker's Node")
 }

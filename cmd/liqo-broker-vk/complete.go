@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
+)
+
+// completionTimeout bounds what a shell waits for after a press of Tab.
+const completionTimeout = 3 * time.Second
+
+// complete gives a flag of a command its completion.
+func complete(cmd *cobra.Command, flag string, how cobra.CompletionFunc) {
+	// It fails for a flag that does not exist or has one already, which a test would see.
+	if err := cmd.RegisterFlagCompletionFunc(flag, how); err != nil {
+		panic(err)
+	}
+}
+
+// suggest completes by what the cluster has; if it cannot be asked, with nothing.
+func (p people) suggest(c *connection, names func(*cli.Session, context.Context) ([]string, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		s, err := p.open(c, cmd)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		found, err := names(s, ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return unfinished(found, args, begun), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func (p people) suggestPods(c *connection, node *string) cobra.CompletionFunc {
+	return p.suggest(c, func(s *cli.Session, ctx context.Context) ([]string, error) { return s.PodNames(ctx, *node) })
+}
+
+// suggestOne is for a command with a single argument.
+func (p people) suggestOne(how cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return how(cmd, args, begun)
+	}
+}
+
+// unfinished are the names that begin as the word does and were not given yet.
+func unfinished(names, given []string, begun string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		return !strings.HasPrefix(name, begun) || slices.Contains(given, name)
+	})
+}
+
+// completeConnection completes the flags of a connection.
+func (p people) completeConnection(cmd *cobra.Command, c *connection) {
+	complete(cmd, clientcmd.FlagNamespace, p.suggest(c, (*cli.Session).NamespaceNames))
+	for flag, names := range map[string]func(*api.Config) []string{
+		clientcmd.FlagContext:      func(k *api.Config) []string { return sorted(k.Contexts) },
+		clientcmd.FlagClusterName:  func(k *api.Config) []string { return sorted(k.Clusters) },
+		clientcmd.FlagAuthInfoName: func(k *api.Config) []string { return sorted(k.AuthInfos) },
+	} {
+		complete(cmd, flag, func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+			kubeconfig, err := c.loader().RawConfig()
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return unfinished(names(&kubeconfig), nil, begun), cobra.ShellCompDirectiveNoFileComp
+		})
+	}
+}
+
+func sorted[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

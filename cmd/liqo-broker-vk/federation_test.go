@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
+)
+
+// federation is a broker's cluster with three providers and two consumers, at one moment.
+type federation struct {
+	client client.WithWatch
+	now    time.Time
+	// drained makes the moves of a drain happen once, when somebody watches the pods.
+	drained sync.Once
+}
+
+func newFederation(t *testing.T) *federation {
+	t.Helper()
+	f := &federation{now: time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)}
+	scheme, err := apischeme.New()
+	require.NoError(t, err)
+	objects := []client.Object{
+		f.provider("provider1", "4", "0.031", "eu-west", "2", 2),
+		f.provider("provider2", "8", "0.045", "eu-north", "1", 1),
+		f.provider("provider3", "16", "", "us-east", "0", 0),
+	}
+	for _, id := range []string{"provider1", "provider2", "provider3"} {
+		objects = append(objects, f.peering(id)...)
+	}
+	for _, id := range []string{"consumer1", "consumer2"} {
+		objects = append(objects, &liqov1beta1.ForeignCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: id}, Status: liqov1beta1.ForeignClusterStatus{Role: liqov1beta1.ConsumerRole},
+		})
+	}
+	objects = append(
+		objects, f.namespace("default", ""), f.namespace("shop-consumer1", "consumer1"), f.namespace("lab-consumer2", "consumer2"),
+		f.pod("shop-consumer1", "web-0", "provider1", "provider1 84: price 43, free 23, spread 18"),
+		f.pod("shop-consumer1", "web-1", "provider2", "provider2 81: price 29, spread 29, free 23"),
+		f.pod("lab-consumer2", "train-0", "provider1", "provider1 77: price 43, free 34"),
+		f.waiting("shop-consumer1", "db-0"),
+	)
+	f.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
+			if pod, ok := o.(*corev1.Pod); ok {
+				return []string{pod.Spec.NodeName}
+			}
+			return []string{"liqo-broker"} // Of metadata the fake knows no more; all pods here are there.
+		}).
+		WithInterceptorFuncs(interceptor.Funcs{Watch: f.watch}).Build()
+	return f
+}
+
+// open is what the commands reach instead of an API server.
+func (f *federation) open(c *connection, cmd *cobra.Command) (*cli.Session, error) {
+	namespace := c.overrides.Context.Namespace
+	if namespace == "" {
+		namespace = "default"
+	}
+	return &cli.Session{
+		Client: f.client, Namespace: namespace, RequestTimeout: c.requestTimeout,
+		Now: func() time.Time { return f.now }, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
+	}, nil
+}
+
+func (f *federation) created() metav1.ObjectMeta {
+	return metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(f.now.Add(-49 * time.Hour))}
+}
+
+func (f *federation) provider(id, cpu, price, region, assigned string, pods int32) *v1alpha1.ProviderCluster {
+	pc := &v1alpha1.ProviderCluster{ObjectMeta: f.created()}
+	pc.Name = id
+	pc.Spec.Attributes = map[string]string{"region": region}
+	if price != "" {
+		pc.Spec.Attributes["price"] = price
+	}
+	latency := int64(4)
+	free := resource.MustParse(cpu)
+	free.Sub(resource.MustParse(assigned))
+	amounts := v1alpha1.Resources{
+		Granted:  corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("16Gi")},
+		Assigned: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(assigned)},
+		Free:     corev1.ResourceList{corev1.ResourceCPU: free},
+	}
+	pc.Status = v1alpha1.ProviderClusterStatus{
+		Pods: pods, Resources: amounts,
+		Conditions:   []metav1.Condition{{Type: v1alpha1.ProviderReady, Status: metav1.ConditionTrue, Reason: "Ready"}},
+		VirtualNodes: []v1alpha1.VirtualNodeStatus{{Name: id + "-a", Ready: true, Resources: amounts, Pods: pods}},
+		KPIs: v1alpha1.KPIs{
+			LatencyMilliseconds: &latency, PodStart: &v1alpha1.PodStart{P50Milliseconds: 2100, P90Milliseconds: 4800}, Started: 39, Failed: 1,
+			Uptime: v1alpha1.Uptime{LastDay: "0.999"},
+		},
+		Summary: v1alpha1.Summary{CPU: assigned + "/" + cpu, Memory: "0/16Gi", Uptime: "99.9%", Latency: "4ms"},
+	}
+	if id == "provider3" {
+		pc.Status.Conditions[0] = metav1.Condition{
+			Type: v1alpha1.ProviderReady, Status: metav1.ConditionFalse, Reason: "NotReady",
+			Message: "Reachable: NoAnswer, dial tcp 10.0.0.3:6443: connect: connection refused",
+		}
+		pc.Status.VirtualNodes[0].Ready = false
+		pc.Status.KPIs = v1alpha1.KPIs{MovedAway: 4}
+		pc.Status.Summary.Uptime, pc.Status.Summary.Latency = "", ""
+	}
+	return pc
+}
+
+// peering is what Liqo has of a provider.
+func (f *federation) peering(id string) []client.Object {
+	mapping := offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "liqo-tenant-" + id, Name: id, Labels: map[string]string{consts.RemoteClusterID: id},
+	}}
+	mapping.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{}
+	for _, ns := range []string{"shop-consumer1", "lab-consumer2"} {
+		mapping.Status.CurrentMapping[ns] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: ns, Phase: offloadingv1beta1.MappingAccepted}
+	}
+	return []client.Object{
+		&liqov1beta1.ForeignCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: id}, Status: liqov1beta1.ForeignClusterStatus{Role: liqov1beta1.ProviderRole},
+		},
+		&offloadingv1beta1.VirtualNode{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id + "-a"},
+			Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(id)},
+		}, &mapping,
+	}
+}
+
+func (f *federation) namespace(name, consumer string) *corev1.Namespace {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if consumer != "" {
+		ns.Labels = map[string]string{consts.RemoteClusterID: consumer}
+	}
+	return ns
+}
+
+// pod is one that runs at a provider.
+func (f *federation) pod(namespace, name, provider, decision string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: f.created()}
+	pod.Namespace, pod.Name, pod.UID = namespace, name, types.UID(namespace+name)
+	pod.CreationTimestamp = metav1.NewTime(f.now.Add(-12 * time.Minute))
+	pod.Labels = map[string]string{"app": name[:len(name)-2], v1alpha1.ProviderLabel: provider, v1alpha1.VirtualNodeLabel: provider + "-a"}
+	pod.Annotations = map[string]string{
+		v1alpha1.DecisionAnnotation:   decision,
+		v1alpha1.AssignedAtAnnotation: f.now.Add(-11 * time.Minute).Format(time.RFC3339Nano),
+	}
+	pod.Spec = corev1.PodSpec{NodeName: "liqo-broker", Containers: []corev1.Container{{Name: "c"}}}
+	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Ready: true}}}
+	return pod
+}
+
+// waiting is a pod for which nothing fits.
+func (f *federation) waiting(namespace, name string) *corev1.Pod {
+	pod := f.pod(namespace, name, "", "")
+	pod.Labels, pod.Annotations = map[string]string{"app": "db"}, nil
+	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("9")}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+		Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Reason: "NoProviderFits",
+		Message: "0/3 provider clusters fit: 2 insufficient cpu, 1 not ready",
+	}}}
+	return pod
+}
+
+// watch has the pods leave a drained provider as soon as somebody watches them, as the broker would.
+func (f *federation) watch(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption,
+) (watch.Interface, error) {
+	w, err := c.Watch(ctx, list, options...)
+	if _, pods := list.(*corev1.PodList); err == nil && pods {
+		f.drained.Do(func() { err = f.empty(ctx, c, "provider1", "provider2") })
+	}
+	return w, err
+}
+
+func (f *federation) empty(ctx context.Context, c client.Client, from, to string) error {
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.MatchingLabels{v1alpha1.ProviderLabel: from}); err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		delete(pod.Labels, v1alpha1.ProviderLabel)
+		delete(pod.Labels, v1alpha1.VirtualNodeLabel)
+		pod.Annotations[v1alpha1.MovingFromAnnotation] = from + "-a"
+		if err := c.Update(ctx, pod); err != nil {
+			return err
+		}
+		delete(pod.Annotations, v1alpha1.MovingFromAnnotation)
+		pod.Labels[v1alpha1.ProviderLabel], pod.Labels[v1alpha1.VirtualNodeLabel] = to, to+"-a"
+		if err := c.Update(ctx, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+func TestFailuresForPeopleAreThoseOfKubectl(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args string
+		says string
+	}{
+		"an unknown command":       {"nope", `error: unknown command "nope" for "kubectl broker"`},
+		"an unknown flag":          {"get providers --nope", "error: unknown flag: --nope (see 'kubectl broker get providers --help')"},
+		"an unknown resource":      {"get nodes", "error: nodes is not known here: ask for providers or placements"},
+		"no resource":              {"get", "error: say what to get: providers or placements"},
+		"no provider":              {"drain", "error: name at least one provider, see drain --help"},
+		"no pod":                   {"explain", "error: accepts 1 arg(s), received 0"},
+		"a bad selector":           {"get providers -l a===b", "error: --selector=a===b: "},
+		"a bad output":             {"get providers -o xml", "error: --output=xml: use one of json, name, wide, yaml"},
+		"a bad output, explaining": {"explain p -o name", "error: --output=name: use one of json, table, wide, yaml"},
+		"a bad duration":           {"drain provider1 --timeout=5", `error: invalid argument "5" for "--timeout" flag: `},
+		"no such provider":         {"drain provider9", `Error from server (NotFound): providerclusters.brokering.liqo.io "provider9" not found`},
+		"no such pod":              {"explain -n shop-consumer1 no", `Error from server (NotFound): pods "no" not found`},
+		"no such consumer":         {"enable provider1 --consumer nobody", `Error from server (NotFound): consumer nobody: foreignclusters.core.liqo.io "nobody" not found`},
+		"no such node":             {"explain -n shop-consumer1 web-0 --broker-node=n", `error: pod shop-consumer1/web-0 is not bound to node n (--broker-node) but to "liqo-broker"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, says := newFederation(t).kubectlBroker(t, strings.Fields(tc.args)...)
+			require.Equal(t, 1, code)
+			require.Contains(t, says, tc.says)
+			require.Equal(t, 1, strings.Count(says, "\n"), says)
+		})
+	}
+}
+
+func TestTheNameSaysWhatTheProgramIs(t *testing.T) {
+	for program, tc := range map[string]struct {
+		args []string
+		want string
+		not  string
+	}{
+		"/usr/bin/virtual-kubelet":               {[]string{"--help"}, "--foreign-cluster-id", "kubectl broker"},
+		"liqo-broker-vk":                         {[]string{"get", "--help"}, "liqo-broker-vk get", "kubectl broker"},
+		"/home/me/.krew/bin/kubectl-broker":      {[]string{"--help"}, "kubectl broker [command]", "--foreign-cluster-id"},
+		"kubectl-broker.exe":                     {[]string{"drain", "--help"}, "kubectl broker drain PROVIDER...", "liqo-broker-vk drain"},
+		"kubectl-broker":                         {[]string{"version"}, "liqo-broker-vk dev", ""},
+		"/usr/local/bin/kubectl_complete-broker": {[]string{"unco"}, "uncordon\tEnd what cordon and drain began", "drain\tMove"},
+	} {
+		t.Run(program, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			require.NoError(t, runAs(t.Context(), program, tc.args, &stdout, &stderr))
+			require.Contains(t, stdout.String(), tc.want)
+			if tc.not != "" {
+				require.NotContains(t, stdout.String(), tc.not)
+			}
+		})
+	}
+}
+
+// Under kubectl nobody wants to start a broker, or a virtual kubelet.
+func TestThePluginHasTheCommandsForPeopleOnly(t *testing.T) {
+	_, help := newFederation(t).kubectlBroker(t)
+	_, commands, _ := strings.Cut(help, "Available Commands:\n")
+	commands, _, _ = strings.Cut(commands, "\n\n")
+	var names []string
+	for line := range strings.Lines(commands) {
+		names = append(names, strings.Fields(line)[0])
+	}
+	require.Equal(t, []string{
+		"completion", "cordon", "disable", "drain", "enable", "explain", "get", "help", "uncordon", "version",
+	}, names)
+	code, _ := newFederation(t).kubectlBroker(t, "--foreign-cluster-id=x")
+	require.Equal(t, 1, code)
+}
+
+func TestCompletion(t *testing.T) {
+	kubeconfig := writeKubeconfig(t, "http://127.0.0.1:1")
+	for line, want := range map[string][]string{
+		"get pr":                                     {"providers"},
+		"get providers ":                             {"provider1", "provider2", "provider3"},
+		"get pcl ":                                   {"provider1", "provider2", "provider3"},
+		"drain provider1 ":                           {"provider2", "provider3"},
+		"enable x":                                   nil,
+		"enable provider1 --consumer ":               {"consumer1", "consumer2"},
+		"get placements -n shop-consumer1 ":          {"db-0", "web-0", "web-1"},
+		"get placements -n shop-consumer1 w":         {"web-0", "web-1"},
+		"get placements -n shop-consumer1 web-0 w":   {"web-1"},
+		"get placements --provider provider2":        {"provider2"},
+		"get placements -n ":                         {"default", "lab-consumer2", "shop-consumer1"},
+		"explain -n shop-consumer1 ":                 {"db-0", "web-0", "web-1"},
+		"explain -n shop-consumer1 web-0 ":           nil,
+		"explain --broker-node=other -n shop-consu ": nil,
+		"get -o ":       {"json", "name", "wide", "yaml"},
+		"explain x -o ": {"json", "table", "wide", "yaml"},
+		"cordon --kubeconfig " + kubeconfig + " --context ":         {"one", "two"},
+		"cordon --kubeconfig " + kubeconfig + " --user ":            {"me"},
+		"get providers --kubeconfig " + kubeconfig + " --cluster c": {"c"},
+	} {
+		t.Run(line, func(t *testing.T) {
+			args := append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Split(line, " ")...)
+			code, out := newFederation(t).kubectlBroker(t, args...)
+			require.Zero(t, code)
+			suggested, directive, _ := strings.Cut(out, ":")
+			require.Equal(t, want, append([]string(nil), strings.Fields(suggested)...))
+			require.True(t, strings.HasPrefix(directive, "4\n"), "no files: %s", out)
+		})
+	}
+}
+
+func TestCompletionWithoutAClusterSaysNothing(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/does/not/exist")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	var stdout, stderr bytes.Buffer
+	require.NoError(t, runAs(t.Context(), pluginName, []string{cobra.ShellCompNoDescRequestCmd, "drain", ""}, &stdout, &stderr))
+	require.Equal(t, ":4\n", stdout.String())
+}
+
+func TestEveryShellHasAScript(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		var stdout, stderr bytes.Buffer
+		require.NoError(t, run(t.Context(), []string{"completion", shell}, &stdout, &stderr))
+		require.Contains(t, stdout.String(), "liqo-broker-vk")
+		require.Empty(t, stderr.String())
+	}
+}
+
+// What people say of the cluster must not be understood by the virtual kubelet, which Liqo starts.
+func TestTheVirtualKubeletHasNoFlagOfPeople(t *testing.T) {
+	root := newRootCommand(&bytes.Buffer{})
+	for _, flag := range []string{"kubeconfig", "context", "namespace", "token", "output"} {
+		require.Nil(t, root.Flags().Lookup(flag), flag)
+		require.Nil(t, root.PersistentFlags().Lookup(flag), flag)
+	}
+}
