@@ -33,6 +33,7 @@ func TestDashboard(t *testing.T) {
 		Provider: "helsinki-dc1", Namespace: "shop-consumer1", Pod: federation.placements[4].Pod,
 		Stop: server.Stop, Start: server.Start, Screenshots: screenshots(t),
 	})
+	require.Empty(t, federation.wrong, "calls with parameters that the API does not have")
 }
 
 func TestAClosedCatalogAsksForAToken(t *testing.T) {

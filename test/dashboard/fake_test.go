@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -33,28 +32,46 @@ type fake struct {
 	listeners  map[chan event]struct{} // The streams.
 	closed     bool                    // Strangers see nothing.
 	revoked    bool                    // No token is known any more.
-}
-
-type event struct {
-	name string
-	data any
-	// pods says that only those who may see pods hear of it.
-	pods bool
+	wrong      []string                // Calls that were wrong.
 }
 
 func (f *fake) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /", dashboard.Handler())
-	mux.HandleFunc("GET /api/v1/me", f.me)
-	mux.HandleFunc("GET /api/v1/providers", f.listProviders)
-	mux.HandleFunc("GET /api/v1/providers/{id}/history", f.history)
-	mux.HandleFunc("PUT /api/v1/providers/{id}/{field}", f.turn)
-	mux.HandleFunc("GET /api/v1/placements", f.listPlacements)
-	mux.HandleFunc("GET /api/v1/flows", f.flows)
-	mux.HandleFunc("GET /api/v1/policies", f.policies)
-	mux.HandleFunc("GET /api/v1/explain", f.explain)
-	mux.HandleFunc("GET /api/v1/events", f.events)
+	for _, route := range []struct {
+		pattern, parameters string
+		answer              http.HandlerFunc
+	}{
+		{"GET /api/v1/me", "consumer", f.me},
+		{"GET /api/v1/providers", "consumer limit continue q ready enabled region", f.listProviders},
+		{"GET /api/v1/providers/{id}/history", "", f.history},
+		{"PUT /api/v1/providers/{id}/selected", "consumer", f.turn("selected")},
+		{"PUT /api/v1/providers/{id}/enabled", "", f.turn("enabled")},
+		{"GET /api/v1/placements", "consumer limit continue namespace provider phase q waiting", f.listPlacements},
+		{"GET /api/v1/flows", "consumer", f.flows},
+		{"GET /api/v1/policies", "consumer limit continue", f.policies},
+		{"GET /api/v1/explain", "consumer namespace pod", f.explain},
+		{"GET /api/v1/events", "consumer", f.events},
+	} {
+		mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) {
+			for name := range r.URL.Query() {
+				if !slices.Contains(strings.Fields(route.parameters), name) {
+					f.unexpected(r.Method + " " + r.URL.String())
+					problem(w, http.StatusUnprocessableEntity, "There is no parameter "+name+".")
+					return
+				}
+			}
+			route.answer(w, r)
+		})
+	}
 	return mux
+}
+
+// unexpected notes a call that the API would refuse as wrong.
+func (f *fake) unexpected(call string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.wrong = append(f.wrong, call)
 }
 
 // callerOf answers itself, and returns false, if the caller may not call.
@@ -144,12 +161,16 @@ func (f *fake) history(w http.ResponseWriter, r *http.Request) {
 	answer(w, madeUpHistory(r.PathValue("id"), time.Now()))
 }
 
-func (f *fake) turn(w http.ResponseWriter, r *http.Request) {
-	me, ok := f.callerOf(w, r)
-	if !ok {
-		return
+func (f *fake) turn(field string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if me, ok := f.callerOf(w, r); ok {
+			f.turned(w, r, &me, field)
+		}
 	}
-	field, body := r.PathValue("field"), map[string]bool{}
+}
+
+func (f *fake) turned(w http.ResponseWriter, r *http.Request, me *api.Me, field string) {
+	body := map[string]bool{}
 	if allowed := map[string]bool{"selected": me.Can.Select, "enabled": me.Can.Enable}; !allowed[field] {
 		problem(w, map[bool]int{true: 401, false: 403}[me.User == ""], "You may not change what is "+field+".")
 		return
@@ -239,46 +260,6 @@ func (f *fake) explain(w http.ResponseWriter, r *http.Request) {
 	problem(w, http.StatusNotFound, "There is no pod "+name+".")
 }
 
-func (f *fake) events(w http.ResponseWriter, r *http.Request) {
-	me, ok := f.callerOf(w, r)
-	if !ok {
-		return
-	}
-	news := make(chan event, 4096)
-	f.mu.Lock()
-	f.listeners[news] = struct{}{}
-	f.mu.Unlock()
-	defer func() {
-		f.mu.Lock()
-		delete(f.listeners, news)
-		f.mu.Unlock()
-	}()
-	w.Header().Set("Content-Type", "text/event-stream")
-	out := http.NewResponseController(w)
-	send := func(e event) {
-		data, _ := json.Marshal(e.data)
-		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", e.name, data)
-	}
-	for send(event{name: api.EventSync, data: api.Sync{Version: version}}); out.Flush() == nil; {
-		select {
-		case e := <-news:
-			if !e.pods || me.Can.Placements {
-				send(e)
-			}
-		case <-r.Context().Done():
-			return
-		}
-	}
-}
-
-func (f *fake) tell(e event) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for news := range f.listeners {
-		news <- e
-	}
-}
-
 func answer(w http.ResponseWriter, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(body)
@@ -299,24 +280,5 @@ func madeUpExplanation(p *api.Placement) explain.Explanation {
 			{Provider: "helsinki-dc1", Score: 83, Points: map[string]int{"free": 25, "price": 29, "spread": 29}},
 			{Provider: "milan-edge", Filtered: "not ready: the API server of the cluster does not answer"},
 		},
-	}
-}
-
-// stir changes a provider and a placement at every tick.
-func (f *fake) stir(ctx context.Context, every time.Duration) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for i := 0; ctx.Err() == nil; i++ {
-		f.mu.Lock()
-		p := &f.providers[i*7%len(f.providers)]
-		p.Pods = 4242
-		provider, placement := *p, f.placements[i*13%len(f.placements)]
-		f.mu.Unlock()
-		f.tell(event{name: api.EventProvider, data: provider})
-		f.tell(event{name: api.EventPlacement, data: placement, pods: true})
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-		}
 	}
 }

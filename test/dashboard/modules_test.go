@@ -13,7 +13,7 @@ import (
 func TestModules(t *testing.T) {
 	server := serve(t, small().handler())
 	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
-	b.do(chromedp.Navigate(b.url))
+	b.do(chromedp.Navigate(b.url + "style.css")) // Of the same origin, but without the page.
 	const history = `{since: '2026-01-01T00:00:00Z', watchedSince: '2026-01-01T12:00:00Z', gaps: [
 		{from: '2026-01-01T13:00:00Z', to: '2026-01-01T13:30:00Z', kind: 'Down'},
 		{from: '2026-01-01T14:00:00Z', to: '2026-01-01T16:00:00Z', kind: 'Unobserved'}]}`
@@ -46,6 +46,32 @@ func TestModules(t *testing.T) {
 				return [...text].flatMap((c) => p.feed(c));
 			})()`,
 			`[{"event": "sync", "data": {"version": "v1"}}, {"event": "provider", "data": {"id": "ü"}}]`,
+		},
+		"who asks too much waits as long as told, and asks again": {
+			"api", `(async () => {
+				const [real, began, asked] = [window.fetch, performance.now(), []];
+				window.fetch = async (url, {headers}) => {
+					asked.push(url.pathname + url.search + ' ' + headers.Authorization);
+					return asked.length === 1 ? new Response('{}', {status: 429, headers: {'Retry-After': '1'}}) : new Response('[7]');
+				};
+				const client = new m.Client({token: 't', consumer: 'c'});
+				const answer = await client.get('x', {q: 'a b', empty: '', none: undefined});
+				window.fetch = real;
+				return [answer, asked, performance.now() - began >= 1000];
+			})()`,
+			`[[7], ["/api/v1/x?consumer=c&q=a+b Bearer t", "/api/v1/x?consumer=c&q=a+b Bearer t"], true]`,
+		},
+		"a problem is told with all its faults": {
+			"api", `(async () => {
+				const real = window.fetch;
+				window.fetch = async () => new Response(JSON.stringify({title: 'Unprocessable', detail: 'not valid',
+					errors: [{location: 'query.limit', message: 'too large'}]}),
+					{status: 422, headers: {'Content-Type': 'application/problem+json'}});
+				const problem = await new m.Client().get('x').catch((err) => err);
+				window.fetch = real;
+				return [problem.status, problem.title, problem.message];
+			})()`,
+			`[422, "Unprocessable", "not valid; query.limit: too large"]`,
 		},
 		"uptime is of what was watched": {
 			"charts", `m.uptimeSlots(` + history + `, 12 * 3_600_000, Date.parse('2026-01-01T18:00:00Z')).slice(14, 27)`,
@@ -89,7 +115,7 @@ func TestModules(t *testing.T) {
 func TestListKeepsWhatHappensWhileItReads(t *testing.T) {
 	server := serve(t, small().handler())
 	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
-	b.do(chromedp.Navigate(b.url))
+	b.do(chromedp.Navigate(b.url + "style.css")) // Of the same origin, but without the page.
 	const script = `import('/list.js').then(async ({List}) => {
 		const list = new List('things', (thing) => thing.id, (thing, query) => !query.q || thing.id.includes(query.q));
 		const waiting = [];

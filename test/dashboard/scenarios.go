@@ -281,7 +281,7 @@ func phone(t *testing.T, browser context.Context, target *Target) {
 	}
 	b.until(`!!document.querySelector('.flow svg') && !!document.querySelector('.placements tbody tr')`, "all is drawn")
 	fits("the page")
-	tallest := evaluate[int](b, `Math.max(...[...document.querySelectorAll('.disclose')].map((name) => name.offsetHeight))`)
+	tallest := evaluate[int](b, `Math.max(...[...document.querySelectorAll('.disclose')].map((e) => e.offsetHeight))`)
 	require.LessOrEqual(t, tallest, 60, "names are not squeezed")
 	b.screenshot(target.Screenshots, "phone")
 	b.click(`.disclose`)

@@ -49,8 +49,8 @@ function Stranger({ busy, become }) {
       <input id="token" name="value" type="password" autocomplete="off" spellcheck=${false} required autofocus />
       <button type="submit" class="primary" disabled=${busy}>${busy ? 'Asking…' : 'Sign in'}</button>
     </form>
-    <p class="muted">A token is made by <code>kubectl create token NAME -n NAMESPACE</code>. It is kept in this tab only,
-      until you sign out or close it.</p>`;
+    <p class="muted">A token is made by <code>kubectl create token NAME -n NAMESPACE</code>. It is kept in this tab
+      only, until you sign out or close it.</p>`;
 }
 
 function Known({ me, client, busy, become, signOut }) {

@@ -1,5 +1,8 @@
 // The catalog's API.
 
+const mostTries = 4;
+const longestWait = 5_000;
+
 /** What went wrong, as the catalog (RFC 9457) or the browser says. */
 export class Problem extends Error {
   /**
@@ -25,14 +28,27 @@ export class Client {
     this.consumer = consumer;
   }
 
-  /** @param {string} path below api/v1/ @param {Record<string, unknown>} [query] what is empty is left out */
+  /**
+   * Reads; waits if the catalog asks for that because it is busy or has just started.
+   * @param {string} path below api/v1/
+   * @param {Record<string, unknown>} [query] what is empty is left out; "consumer" takes the place of the client's
+   */
   async get(path, query, signal) {
-    return (await this.open(path, query, { signal })).json();
+    for (let tries = 1; ; tries++) {
+      try {
+        return await (await this.open(path, query, { signal })).json();
+      } catch (err) {
+        if (![429, 503].includes(err.status) || !err.wait || err.wait > longestWait || tries === mostTries) {
+          throw err;
+        }
+        await new Promise((resolve) => setTimeout(resolve, err.wait));
+      }
+    }
   }
 
-  async put(path, body) {
+  async put(path, query, body) {
     const headers = { 'Content-Type': 'application/json' };
-    return (await this.open(path, undefined, { method: 'PUT', headers, body: JSON.stringify(body) })).json();
+    return (await this.open(path, query, { method: 'PUT', headers, body: JSON.stringify(body) })).json();
   }
 
   /** The answer as it comes in; throws a Problem for any but a good one. @returns {Promise<Response>} */
@@ -75,5 +91,6 @@ async function problemOf(response, known) {
   }
   const refused = response.status === 401 && known && 'The token is not accepted';
   const title = refused || words[response.status] || said.title || `The catalog answered ${response.status}`;
-  return new Problem(response.status, title, said.detail, wait);
+  const faults = (said.errors ?? []).map(({ location, message }) => `${location}: ${message}`);
+  return new Problem(response.status, title, [said.detail, ...faults].filter(Boolean).join('; '), wait);
 }

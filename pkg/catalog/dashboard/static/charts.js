@@ -51,7 +51,7 @@ export function windowOf(history, now) {
  */
 export function uptimeSlots(history, span, now) {
   const since = new Date(history.watchedSince ?? history.since).getTime();
-  const gaps = history.gaps.map(({ from, to, kind }) => ({ from: Date.parse(from), to: Date.parse(to), kind }));
+  const gaps = (history.gaps ?? []).map(({ from, to, kind }) => ({ from: Date.parse(from), to: Date.parse(to), kind }));
   return Array.from({ length: slots }, (_, i) => {
     const from = Math.max(since, now - span + (i * span) / slots);
     const to = now - span + ((i + 1) * span) / slots;

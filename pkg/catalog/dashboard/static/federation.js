@@ -31,7 +31,7 @@ export class Federation extends Observable {
     this.providers = new List('providers', (p) => p.id, matchesProvider);
     this.placements = new List('placements', (p) => placementKey(p.namespace, p.pod), matchesPlacement);
     this.policies = new List('policies', (p) => p.name, () => true);
-    this.histories = new Histories((id) => this.client.get(`providers/${encodeURIComponent(id)}/history`));
+    this.histories = new Histories((id) => this.client.get(`${pathOf(id)}/history`, { consumer: undefined }));
   }
 
   async start() {
@@ -65,7 +65,8 @@ export class Federation extends Observable {
     this.turning.add(provider.id);
     this.changed();
     try {
-      const now = await client.put(`providers/${encodeURIComponent(provider.id)}/${field}`, { [field]: on });
+      const query = { consumer: field === 'selected' ? client.consumer : undefined };
+      const now = await client.put(`${pathOf(provider.id)}/${field}`, query, { [field]: on });
       this.providers.put({ ...now, [field]: on });
       this.say(`${provider.id} is ${on ? 'on' : 'off'} ${whose}. ${on ? '' : 'Pods that are there stay.'}`);
     } catch (problem) {
@@ -202,6 +203,8 @@ export class Federation extends Observable {
     }, atMostEvery);
   }
 }
+
+const pathOf = (provider) => `providers/${encodeURIComponent(provider)}`;
 
 // A zero sorts before every character of names, so that the order is by namespace and then by pod.
 const placementKey = (namespace, pod) => `${namespace}\0${pod}`;

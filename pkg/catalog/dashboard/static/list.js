@@ -49,7 +49,7 @@ export class List extends Observable {
     }
     const next = await this.#page(client, page, this.#next);
     if (next) {
-      this.#take([...this.items, ...next.items], next);
+      this.#take([...this.items, ...(next.items ?? [])], next);
     }
   }
 
@@ -103,7 +103,7 @@ export class List extends Observable {
       if (!last) {
         return;
       }
-      items.push(...last.items);
+      items.push(...(last.items ?? []));
     } while (last.continue && items.length < wanted);
     this.#take(items, last);
   }
