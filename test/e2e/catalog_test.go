@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +30,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 	"github.com/capacitorset/liqo-broker-vk/pkg/selection"
+	"github.com/capacitorset/liqo-broker-vk/test/dashboard"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
@@ -38,6 +41,8 @@ type catalogued struct {
 	tape    *tape
 
 	stranger, operator *caller
+	// administrator is the token of somebody who may do everything.
+	administrator string
 	// consumers by certificate, and first by a token of a ServiceAccount too.
 	first, second, firstByToken *caller
 	// namespaces of the consumers, each with pods.
@@ -58,6 +63,7 @@ func TestCatalog(t *testing.T) {
 		{"a decision is explained", (*catalogued).explains},
 		{"changes arrive as they happen", (*catalogued).stream},
 		{"a restart loses nothing", (*catalogued).restart},
+		{"the dashboard works in a browser", (*catalogued).dashboard},
 		{"nothing leaks", (*catalogued).leaks},
 		{"its account can do no more than it does", (*catalogued).account},
 	} {
@@ -93,6 +99,7 @@ func startCatalog(t *testing.T) *catalogued {
 	}
 	c.stranger = c.newCaller(t, "stranger", "", nil)
 	c.operator = c.newCaller(t, "operator", serviceAccount(t, b.broker, "default", operatorRole.Name, cluster(operatorRole.Name), false), nil)
+	c.administrator = serviceAccount(t, b.broker, "default", "administrator", cluster("cluster-admin"), false)
 	tenant := "liqo-tenant-" + c.consumers[0].Name
 	c.firstByToken = c.newCaller(t, "consumer1 by token",
 		serviceAccount(t, b.broker, tenant, "person", cluster("liqo-remote-controlplane"), true), nil)
@@ -108,6 +115,32 @@ func startCatalog(t *testing.T) *catalogued {
 		eventually(t, patient, func(ctx context.Context) error { return allRunning(ctx, c.consumers[i], namespace, 4) })
 	}
 	return c
+}
+
+// dashboard runs the scenarios of test/dashboard against the real thing.
+func (c *catalogued) dashboard(t *testing.T) {
+	const component = sandbox.Broker + "/" + sandbox.CatalogComponent
+	screenshots := os.Getenv("SCREENSHOTS")
+	if screenshots != "" {
+		screenshots = filepath.Join(screenshots, "sandbox")
+	}
+	dashboard.Scenarios(t, dashboard.Target{
+		URL: "https://" + c.CatalogAddress() + "/", Client: c.stranger.client,
+		Consumer: c.consumers[0].Name, ConsumerToken: c.firstByToken.token, OperatorToken: c.administrator,
+		Provider: "provider2", Namespace: c.consumers[0].RemoteNamespace(c.mine), Pod: "mine-0",
+		Stop: func() {
+			require.NoError(t, c.Kill(component))
+			c.revive(t, component)
+		},
+		Start: func() {
+			ctx, cancel := context.WithTimeout(context.Background(), patient)
+			defer cancel()
+			require.NoError(t, c.Restart(ctx, component))
+			_, err := c.CatalogAddresses(ctx)
+			require.NoError(t, err)
+		},
+		Screenshots: screenshots,
+	})
 }
 
 // providerOf reads what the API says of a provider.
@@ -355,7 +388,7 @@ func (c *catalogued) explains(t *testing.T) {
 		fmt.Sprintf(`{"namespace":%q,"policy":{"filter":"provider.nosuch"}}`, namespace))
 	assert.Contains(t, string(bad.body), "filter")
 	c.stranger.must(t, http.StatusUnauthorized, http.MethodPost, "/api/v1/explain", hypothetical)
-	c.first.must(t, http.StatusForbidden, http.MethodPost, "/api/v1/explain", hypothetical)
+	c.first.must(t, http.StatusNotFound, http.MethodPost, "/api/v1/explain", hypothetical)
 }
 
 // stream: a new pod is in the stream of its consumer, and not in that of the other.

@@ -63,11 +63,10 @@ func (c *Cluster) waitBroker(ctx context.Context) error {
 	if !c.sandbox.opts.Catalog {
 		return nil
 	}
-	addresses, err := c.sandbox.CatalogAddresses(ctx)
-	if err != nil {
+	if _, err := c.sandbox.CatalogAddresses(ctx); err != nil {
 		return err
 	}
-	c.sandbox.say("%s: the catalog serves https://%s", c.Name, addresses[0])
+	c.sandbox.say("%s: the catalog serves https://%s", c.Name, c.sandbox.CatalogAddress())
 	return nil
 }
 

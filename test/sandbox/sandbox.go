@@ -36,7 +36,8 @@ type Sandbox struct {
 	stopRun    context.CancelFunc
 	background *errgroup.Group
 	control    *controlServer
-	ipam       ipamService
+	// ipam and catalog are nil unless the options say that there is one.
+	ipam, catalog *service
 }
 
 // Up makes a federation as opts say and waits until every peering is Ready.
@@ -84,6 +85,11 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	s.began = time.Now() // building is not booting
 	if s.opts.RemoteIPAM {
 		if err := s.serveRemoteIPAM(ctx); err != nil {
+			return err
+		}
+	}
+	if s.opts.Catalog {
+		if s.catalog, err = s.newService(ctx, CatalogComponent, "catalog"); err != nil {
 			return err
 		}
 	}

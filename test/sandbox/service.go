@@ -10,16 +10,32 @@ import (
 	"time"
 )
 
-// serveRemoteIPAM is the Service by which consumers reach the remote IPAM of the
-// broker's replicas: there is no kube-proxy here. Its address is known before the
-// broker runs, so that it can be an argument of the consumers' virtual kubelets.
-func (s *Sandbox) serveRemoteIPAM(ctx context.Context) error {
+// service leads to the replicas of a component of the broker's cluster in turn, as
+// a Service does: there is no kube-proxy here. Its address stays while they come
+// and go.
+type service struct {
+	sandbox         *Sandbox
+	component, port string
+	// Address is HOST:PORT.
+	address string
+
+	mu    sync.Mutex
+	calls int  // How many there were; guarded by mu.
+	cut   bool // Whether nothing is let through; guarded by mu.
+	// cutOff ends the connections that there are, which live as long as open; guarded
+	// by mu.
+	cutOff context.CancelFunc
+	open   context.Context //nolint:containedctx // What cutOff ends.
+}
+
+// newService listens at once, so that its address can be an argument of what runs
+// later, until the sandbox ends.
+func (s *Sandbox) newService(ctx context.Context, component, port string) (*service, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return fmt.Errorf("remote IPAM: %w", err)
+		return nil, fmt.Errorf("service of %s: %w", component, err)
 	}
-	s.opts.BrokerArgs = append(s.opts.BrokerArgs, "--with-aggregator")
-	s.opts.ConsumerArgs = append(s.opts.ConsumerArgs, "--remote-ipam=server="+listener.Addr().String())
+	v := &service{sandbox: s, component: Broker + "/" + component, port: port, address: listener.Addr().String()}
 	s.background.Go(func() error {
 		<-s.runCtx.Done()
 		return listener.Close()
@@ -35,63 +51,69 @@ func (s *Sandbox) serveRemoteIPAM(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			calls.Go(func() { s.forward(s.runCtx, call) })
+			calls.Go(func() { v.forward(s.runCtx, call) })
 		}
 	})
+	return v, nil
+}
+
+// serveRemoteIPAM has the consumers ask the Service of the remote IPAM.
+func (s *Sandbox) serveRemoteIPAM(ctx context.Context) error {
+	var err error
+	if s.ipam, err = s.newService(ctx, BrokerComponent, "ipam"); err != nil {
+		return err
+	}
+	s.opts.BrokerArgs = append(s.opts.BrokerArgs, "--with-aggregator")
+	s.opts.ConsumerArgs = append(s.opts.ConsumerArgs, "--remote-ipam=server="+s.ipam.address)
 	return nil
 }
 
-// ipamService leads to the replicas of the broker in turn.
-type ipamService struct {
-	mu    sync.Mutex
-	calls int  // How many there were; guarded by mu.
-	cut   bool // Whether nothing is let through; guarded by mu.
-	// cutOff ends the connections that there are; guarded by mu.
-	cutOff context.CancelFunc
-	open   context.Context //nolint:containedctx // What cutOff ends; guarded by mu.
-}
+// CutRemoteIPAM ends all connections with the remote IPAM and lets no more through,
+// or lets them through again; Options.RemoteIPAM says that there is one.
+func (s *Sandbox) CutRemoteIPAM(cut bool) { s.ipam.cutConnections(cut) }
 
-// CutRemoteIPAM ends all connections with the remote IPAM and lets no more through, or lets them through again.
-func (s *Sandbox) CutRemoteIPAM(cut bool) {
-	service := &s.ipam
-	service.mu.Lock()
-	defer service.mu.Unlock()
-	service.cut = cut
-	if cut && service.cutOff != nil {
-		service.cutOff()
-		service.open, service.cutOff = nil, nil
+// CatalogAddress is that of the Service of the catalog, HOST:PORT;
+// Options.Catalog says that there is one.
+func (s *Sandbox) CatalogAddress() string { return s.catalog.address }
+
+func (v *service) cutConnections(cut bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.cut = cut
+	if cut && v.cutOff != nil {
+		v.cutOff()
+		v.open, v.cutOff = nil, nil
 	}
 }
 
 // next returns the replica for a connection, and when that is to end.
-func (s *Sandbox) nextIPAM(ctx context.Context) (string, context.Context, error) {
-	replicas, err := s.Replicas(Broker + "/" + BrokerComponent)
+func (v *service) next(ctx context.Context) (string, context.Context, error) {
+	replicas, err := v.sandbox.Replicas(v.component)
 	if err != nil {
 		return "", nil, err
 	}
-	service := &s.ipam
-	service.mu.Lock()
-	defer service.mu.Unlock()
-	if service.cut || len(replicas) == 0 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.cut || len(replicas) == 0 {
 		return "", nil, errors.New("the Service has no endpoint")
 	}
-	if service.open == nil {
-		service.open, service.cutOff = context.WithCancel(ctx)
+	if v.open == nil {
+		v.open, v.cutOff = context.WithCancel(ctx)
 	}
-	service.calls++
-	return replicas[service.calls%len(replicas)], service.open, nil
+	v.calls++
+	return replicas[v.calls%len(replicas)], v.open, nil
 }
 
 // forward joins a connection with a replica's port; without one it ends.
-func (s *Sandbox) forward(ctx context.Context, call net.Conn) {
+func (v *service) forward(ctx context.Context, call net.Conn) {
 	defer func() { _ = call.Close() }()
-	replica, ctx, err := s.nextIPAM(ctx)
+	replica, ctx, err := v.next(ctx)
 	if err != nil {
 		return
 	}
 	dial, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	address, err := s.Address(replica, "ipam")
+	address, err := v.sandbox.Address(replica, v.port)
 	if err != nil {
 		return
 	}
