@@ -81,9 +81,6 @@ func (f *drainedProviders) changed(o client.Object) error {
 	if !ok || d.providers[pc.Name] == nil {
 		return nil
 	}
-	if pc.Generation < d.providers[pc.Name].since {
-		return nil // From before.
-	}
 	if !pc.Spec.Drain {
 		return fmt.Errorf("%s: somebody has ended the drain", pc.Name)
 	}

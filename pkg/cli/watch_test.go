@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
 // begin runs a command until the person presses Ctrl-C, or it ends by itself; end does so and returns its error.
@@ -60,6 +62,27 @@ func TestAWatchShowsWhatChanges(t *testing.T) {
 			"c 0/1 Running c1 p2 80 <unknown> <unknown>",
 			"b 0/1 Gone c1 p2 80 <unknown> <unknown>",
 		}, screen.lines())
+		require.NoError(t, end())
+	})
+}
+
+func TestTimeThatPassesIsNoChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		young := placed("a", "p1")
+		young.CreationTimestamp = metav1.Now()
+		young.Annotations[v1alpha1.AssignedAtAnnotation] = time.Now().Format(time.RFC3339Nano)
+		s, screen := at(t, interceptor.Funcs{}, consumers("ns", "c1"), young)
+		end := begin(t, func(ctx context.Context) error {
+			return s.GetPlacements(ctx, Query{Node: "broker", Watch: true, NoHeaders: true})
+		})
+		require.Equal(t, []string{"a 0/1 Running c1 p1 80 0s 0s"}, screen.lines())
+		time.Sleep(time.Hour)
+		s.changePod(t, "a", func(pod *corev1.Pod) { pod.Labels["unseen"] = "by any column" })
+		synctest.Wait()
+		require.Empty(t, screen.lines())
+		s.changePod(t, "a", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
+		synctest.Wait()
+		require.Equal(t, []string{"a 0/1 Succeeded c1 p1 80 60m 60m"}, screen.lines())
 		require.NoError(t, end())
 	})
 }
