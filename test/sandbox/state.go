@@ -199,3 +199,9 @@ func KillOwner(name string) error {
 	}
 	return owner.Kill(10 * time.Second)
 }
+
+// Kubeconfig is the path of an administrator's kubeconfig of the cluster.
+func (c *Cluster) Kubeconfig() string { return c.plane.Kubeconfig() }
+
+// Binary is the path of this repository's program, as the sandbox has built it.
+func (s *Sandbox) Binary() string { return s.images[ImageOurs].Binary }
