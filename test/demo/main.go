@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	s, err := sandbox.Up(ctx, sandbox.Options{
-		Name: *name, Consumers: 1, Providers: len(cast()), BrokerNode: brokerNode, ProviderSlices: slices(),
+		Name: *name, Consumers: 1, Providers: len(cast()), BrokerNode: brokerNode, ProviderSlices: slices(), Catalog: true,
 		Progress: func(format string, args ...any) { fmt.Fprintf(stdout, format+"\n", args...) },
 	})
 	if err != nil {
@@ -47,7 +47,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	status := s.Status()
 	fmt.Fprintf(stdout, "up in %.1f s; %d processes, %.2f GB\n\n", status.BootSeconds, len(status.Processes), float64(status.Memory())/1e9)
 	began := time.Now()
-	err = newStory(s, stdout).tell(ctx)
+	err = open(ctx, s, stdout)
+	if err == nil {
+		err = newStory(s, stdout).tell(ctx)
+	}
 	if err == nil {
 		fmt.Fprintf(stdout, "\nall of it took %.0f s\n", time.Since(began).Seconds())
 	}
@@ -56,6 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		for _, c := range s.Clusters {
 			fmt.Fprintf(stdout, "  kubectl --kubeconfig %s get pods -A -o wide\n", status.Kubeconfigs[c.Name])
 		}
+		fmt.Fprintf(stdout, "  https://%s/\n", s.CatalogAddress())
 		<-ctx.Done()
 	}
 	fmt.Fprintln(stdout, "taking the federation down")
@@ -63,4 +67,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		err = downErr
 	}
 	return err
+}
+
+// open says where the dashboard is, and with what people sign in there.
+func open(ctx context.Context, s *sandbox.Sandbox, stdout io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	broker := s.Cluster(sandbox.Broker)
+	operator, err := broker.Account(ctx, sandbox.BrokerComponent, "demo-operator", "cluster-admin")
+	if err != nil {
+		return err
+	}
+	consumer, err := broker.AccountOfConsumer(ctx, sandbox.Consumer(1), "demo-person")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "The dashboard: https://%s/ (with a certificate that it signed itself)\n", s.CatalogAddress())
+	fmt.Fprintf(stdout, "Sign in there as the operator with the token\n%s\nor as somebody of %s with\n%s\n\n", operator, sandbox.Consumer(1), consumer)
+	return nil
 }

@@ -16,14 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
 // caller asks the catalog as somebody: nobody, with a token, or with a client certificate.
@@ -138,23 +131,4 @@ func query(pairs ...string) string {
 		values.Set(pairs[i], pairs[i+1])
 	}
 	return "?" + values.Encode()
-}
-
-// serviceAccount makes one in the broker's cluster, bound to a role in its namespace, or with namespaced false everywhere,
-// and returns a token of it.
-func serviceAccount(t *testing.T, c *sandbox.Cluster, namespace, name string, role rbacv1.RoleRef, namespaced bool) string {
-	t.Helper()
-	ctx := t.Context()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	require.NoError(t, c.Client.Create(ctx, account))
-	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}}
-	var binding client.Object = &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: role, Subjects: subjects}
-	if namespaced {
-		binding = &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, RoleRef: role, Subjects: subjects}
-	}
-	require.NoError(t, c.Client.Create(ctx, binding))
-	request := &authenticationv1.TokenRequest{}
-	request, err := c.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
-	require.NoError(t, err)
-	return request.Status.Token
 }

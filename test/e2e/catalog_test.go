@@ -95,15 +95,17 @@ func startCatalog(t *testing.T) *catalogued {
 	c.address = addresses[0]
 
 	require.NoError(t, b.broker.Client.Create(t.Context(), operatorRole.DeepCopy()))
-	cluster := func(name string) rbacv1.RoleRef {
-		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
+	account := func(name, clusterRole string) string {
+		token, err := b.broker.Account(t.Context(), "default", name, clusterRole)
+		require.NoError(t, err)
+		return token
 	}
 	c.stranger = c.newCaller(t, "stranger", "", nil)
-	c.operator = c.newCaller(t, "operator", serviceAccount(t, b.broker, "default", operatorRole.Name, cluster(operatorRole.Name), false), nil)
-	c.administrator = serviceAccount(t, b.broker, "default", "administrator", cluster("cluster-admin"), false)
-	tenant := "liqo-tenant-" + c.consumers[0].Name
-	c.firstByToken = c.newCaller(t, "consumer1 by token",
-		serviceAccount(t, b.broker, tenant, "person", cluster("liqo-remote-controlplane"), true), nil)
+	c.operator = c.newCaller(t, "operator", account(operatorRole.Name, operatorRole.Name), nil)
+	c.administrator = account("administrator", "cluster-admin")
+	person, err := b.broker.AccountOfConsumer(t.Context(), c.consumers[0].Name, "person")
+	require.NoError(t, err)
+	c.firstByToken = c.newCaller(t, "consumer1 by token", person, nil)
 	c.first = c.newCaller(t, "consumer1", "", identityOf(t, c.consumers[0], authv1beta1.ControlPlaneIdentityType))
 	c.second = c.newCaller(t, "consumer2", "", identityOf(t, c.consumers[1], authv1beta1.ControlPlaneIdentityType))
 

@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
@@ -67,30 +65,21 @@ func (l *load) run(ctx context.Context, out io.Writer) error {
 // start installs the catalog, and makes an operator who asks it.
 func (l *load) start(ctx context.Context) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sandbox.BrokerComponent}}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "operator"}}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "operator"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ns.Name, Name: account.Name}},
-	}
 	if err := l.cluster.Client.Create(ctx, ns); err != nil {
 		return err
 	}
 	if err := l.cluster.ApplyManifests(ctx, "catalog.yaml"); err != nil {
 		return err
 	}
-	if err := errors.Join(l.cluster.Client.Create(ctx, account), l.cluster.Client.Create(ctx, binding)); err != nil {
-		return err
-	}
-	token, err := l.cluster.Kube.CoreV1().ServiceAccounts(ns.Name).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
+	var err error
+	if l.token, err = l.cluster.Account(ctx, ns.Name, "operator", "cluster-admin"); err != nil {
 		return err
 	}
 	addresses, err := l.CatalogAddresses(ctx)
 	if err != nil {
 		return err
 	}
-	l.address, l.token = "https://"+addresses[0], token.Status.Token
+	l.address = "https://" + addresses[0]
 	return nil
 }
 
