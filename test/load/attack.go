@@ -17,13 +17,14 @@ const mostOutstanding = 1000
 // measured is what requests took, in order of length, and what went wrong.
 type measured struct {
 	took   []time.Duration
+	byKind map[string][]time.Duration
 	bytes  int64
 	faults map[string]int
 }
 
-// quantile is what that share of the requests took at most.
-func (m *measured) quantile(share float64) time.Duration {
-	return m.took[min(int(share*float64(len(m.took))), len(m.took)-1)]
+// quantile is what that share of requests took at most; took is in order.
+func quantile(took []time.Duration, share float64) time.Duration {
+	return took[min(int(share*float64(len(took))), len(took)-1)]
 }
 
 // attack asks, at fixed times whatever the answers take, for a while; each is called every second. A request counts from
@@ -32,7 +33,7 @@ func (l *load) attack(ctx context.Context, duration time.Duration, each func()) 
 	var (
 		mu    sync.Mutex
 		calls sync.WaitGroup
-		m     = &measured{faults: map[string]int{}}
+		m     = &measured{faults: map[string]int{}, byKind: map[string][]time.Duration{}}
 		room  = make(chan struct{}, mostOutstanding)
 		began = time.Now()
 	)
@@ -54,11 +55,13 @@ func (l *load) attack(ctx context.Context, duration time.Duration, each func()) 
 		}
 		calls.Go(func() {
 			defer func() { <-room }()
-			n, fault := l.ask(ctx, l.path(i))
+			kind, path := l.path(i)
+			n, fault := l.ask(ctx, path)
 			took := time.Since(due)
 			mu.Lock()
 			defer mu.Unlock()
 			m.took, m.bytes = append(m.took, took), m.bytes+n
+			m.byKind[kind] = append(m.byKind[kind], took)
 			if fault != "" {
 				m.faults[fault]++
 			}
@@ -69,6 +72,9 @@ func (l *load) attack(ctx context.Context, duration time.Duration, each func()) 
 	}
 	calls.Wait()
 	slices.Sort(m.took)
+	for _, took := range m.byKind {
+		slices.Sort(took)
+	}
 	return m, nil
 }
 
@@ -95,26 +101,26 @@ func (l *load) ask(ctx context.Context, path string) (int64, string) {
 	return n, ""
 }
 
-// path is what is asked: what the dashboard asks, each time another part of it. Every 50th is an explanation, which costs
-// the most.
-func (l *load) path(n int) string {
+// path is what is asked, and of which kind that is: what the dashboard asks, each time another part of it. Every 50th is an
+// explanation, which costs the most.
+func (l *load) path(n int) (kind, path string) {
 	if n%50 == 49 {
-		return "/api/v1/explain?namespace=" + consumerName(n%l.placements) + "&pod=" + podName(n%l.placements)
+		return "an explanation", "/api/v1/explain?namespace=" + consumerName(n%l.placements) + "&pod=" + podName(n%l.placements)
 	}
 	provider, consumer := url.QueryEscape(providerName(n*7%l.providers)), url.QueryEscape(consumerName(n/10))
 	switch n % 10 {
 	case 0, 1, 2:
-		return fmt.Sprintf("/api/v1/providers?limit=50&region=region-%d", n%7)
+		return "50 providers of a region", fmt.Sprintf("/api/v1/providers?limit=50&region=region-%d", n%7)
 	case 3:
-		return "/api/v1/providers?limit=100"
+		return "100 providers", "/api/v1/providers?limit=100"
 	case 4, 5:
-		return "/api/v1/providers/" + provider
+		return "one provider", "/api/v1/providers/" + provider
 	case 6:
-		return "/api/v1/placements?limit=50&provider=" + provider
+		return "50 placements of a provider", "/api/v1/placements?limit=50&provider=" + provider
 	case 7:
-		return "/api/v1/placements?limit=100&consumer=" + consumer
+		return "100 placements of a consumer", "/api/v1/placements?limit=100&consumer=" + consumer
 	case 8:
-		return "/api/v1/providers/" + provider + "/history"
+		return "a history", "/api/v1/providers/" + provider + "/history"
 	}
-	return "/api/v1/flows?consumer=" + consumer
+	return "the flows of a consumer", "/api/v1/flows?consumer=" + consumer
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -54,12 +55,17 @@ func (l *load) run(ctx context.Context, out io.Writer) error {
 		return errors.Join(err, group.Wait())
 	}
 	var memory []float64
-	got, err := l.attack(changing, l.duration, func() { memory = append(memory, l.memory()) })
+	_, before := l.usage()
+	got, err := l.attack(changing, l.duration, func() {
+		now, _ := l.usage()
+		memory = append(memory, now)
+	})
+	_, after := l.usage()
 	stop()
 	if err := errors.Join(err, group.Wait()); err != nil {
 		return err
 	}
-	return l.report(out, got, memory)
+	return l.report(out, got, memory, after-before)
 }
 
 // start installs the catalog, and makes an operator who asks it.
@@ -115,39 +121,49 @@ func insecure() *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true} //nolint:gosec // On loopback, with a certificate that it signed itself.
 }
 
-// memory is that of the replica that is asked, in MB.
-func (l *load) memory() float64 {
+// usage is what the replicas of the catalog use: the memory of the largest, which is the one that is asked, in MB, and the
+// processor time of all.
+func (l *load) usage() (memory float64, cpu time.Duration) {
 	status := l.Status()
-	most := int64(0)
 	for i := range status.Processes {
 		if p := &status.Processes[i]; p.Component == sandbox.CatalogComponent {
-			most = max(most, p.ResidentMemory)
+			memory = max(memory, float64(p.ResidentMemory)/(1<<20))
+			cpu += p.CPU
 		}
 	}
-	return float64(most) / (1 << 20)
+	return memory, cpu
 }
 
-func (l *load) report(out io.Writer, m *measured, memory []float64) error {
+func (l *load) report(out io.Writer, m *measured, memory []float64, cpu time.Duration) error {
 	// Garbage comes and goes: the least of several seconds is what is held.
 	third := max(len(memory)/3, 1)
 	first, last := slices.Min(memory[:third]), slices.Min(memory[len(memory)-third:])
 	ms := func(share float64) string {
-		return fmt.Sprintf("%.1f ms", float64(m.quantile(share))/float64(time.Millisecond))
+		return inMilliseconds(quantile(m.took, share))
 	}
 	fmt.Fprintf(out, "catalog: %d providers, %d placements, %d changes a second; %d requests, %d a second, over HTTPS\n",
 		l.providers, l.placements, l.changes, len(m.took), l.rate)
 	fmt.Fprintf(out, "  p50 %s, p90 %s, p99 %s, longest %s; %.1f KB an answer\n", ms(0.5), ms(0.9), ms(0.99), ms(1),
 		float64(m.bytes)/float64(len(m.took))/1024)
-	fmt.Fprintf(out, "  memory (RSS) %.0f MB at the beginning, %.0f MB at the end\n", first, last)
+	fmt.Fprintf(out, "  memory (RSS) %.0f MB at the beginning, %.0f MB at the end; %.2f CPUs, both replicas together\n",
+		first, last, cpu.Seconds()/l.duration.Seconds())
+	for _, kind := range slices.Sorted(maps.Keys(m.byKind)) {
+		took := m.byKind[kind]
+		fmt.Fprintf(out, "  %5d × %s: p50 %s, p99 %s\n", len(took), kind, inMilliseconds(quantile(took, 0.5)), inMilliseconds(quantile(took, 0.99)))
+	}
 	var faults []error
 	if len(m.faults) > 0 {
 		faults = append(faults, fmt.Errorf("not all succeeded: %v", m.faults))
 	}
-	if p99 := m.quantile(0.99); p99 > l.p99 {
+	if p99 := quantile(m.took, 0.99); p99 > l.p99 {
 		faults = append(faults, fmt.Errorf("99 of 100 took up to %s, want %s", p99, l.p99))
 	}
 	if last > l.growth*first {
 		faults = append(faults, fmt.Errorf("the memory grew %.2f times", last/first))
 	}
 	return errors.Join(faults...)
+}
+
+func inMilliseconds(d time.Duration) string {
+	return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
 }
