@@ -68,6 +68,7 @@ bench: ## Compare our virtual kubelet with Liqo's, side by side; load the catalo
 	$(TEST) go run ./bench
 	$(TEST) go run ./load
 	go test -run '^$$' -bench . -benchtime=2s ./pkg/scheduler/
+	go test -run '^$$' -bench Load -benchtime=6000x ./pkg/catalog/
 
 clean: ## Remove what was built here (not the cache of sandbox binaries)
 	rm -rf bin

@@ -51,8 +51,8 @@ func newCatalogCommand(logs io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "catalog",
 		Short: "An HTTP API and a dashboard that show the federation and let consumers choose",
-		Long: "catalog serves, over HTTPS, what the broker knows of the federation: its providers, where pods are, and why.\n" +
-			"Consumers select the providers that they want, operators enable and disable them. Any number may run.",
+		Long: "catalog serves, over HTTPS, what the broker knows of the federation: its providers, where pods are, and\n" +
+			"why. Consumers select the providers that they want, operators enable and disable them. Any number may run.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runCatalog(cmd.Context(), o, cmd.Flags(), logs)
@@ -64,30 +64,36 @@ func newCatalogCommand(logs io.Writer) *cobra.Command {
 
 func (o *catalogOptions) install(f *pflag.FlagSet) {
 	flagsutils.InitKlogFlags(f)
-	f.StringVar(&o.homeKubeconfig, "home-kubeconfig", o.homeKubeconfig, "The kubeconfig of the broker's cluster, if not run in a pod")
+	f.StringVar(&o.homeKubeconfig, "home-kubeconfig", o.homeKubeconfig,
+		"The kubeconfig of the broker's cluster, if not run in a pod")
 	f.StringVar(&o.nodeName, "broker-node", o.nodeName, "The name of the broker's Node")
 
 	f.StringVar(&o.address, "address", o.address, "The address that the API and the dashboard are served on")
-	f.BoolVar(&o.plainHTTP, "plain-http", o.plainHTTP, "Serve HTTP without TLS, and so without client certificates: behind something that has TLS")
+	f.BoolVar(&o.plainHTTP, "plain-http", o.plainHTTP,
+		"Serve HTTP without TLS, and so without client certificates: behind something that has TLS")
 	f.StringVar(&o.certFile, "tls-cert-file", o.certFile,
 		"The certificate of the server, read anew when it changes; by default one that nobody vouches for, made at start")
 	f.StringVar(&o.keyFile, "tls-key-file", o.keyFile, "The key of the certificate of the server")
 	f.StringVar(&o.clientCA, "client-ca-file", o.clientCA,
 		"The CA of the client certificates accepted; by default the one that the API server publishes")
 
-	f.BoolVar(&o.readAuth, "read-auth", o.readAuth, "Show the providers only to who may list providerclusters, or acts for a consumer")
+	f.BoolVar(&o.readAuth, "read-auth", o.readAuth,
+		"Show the providers only to who may list providerclusters, or acts for a consumer")
 	f.BoolVar(&o.anonymousToggle, "anonymous-toggle", o.anonymousToggle,
 		"Let everybody who reaches the catalog enable and disable providers by /api/toggle")
 
 	f.Float64Var(&o.limits.PerSecond, "requests-per-second", o.limits.PerSecond,
 		"How many requests a second each caller may make: who is known by name, others by address")
 	f.IntVar(&o.limits.Burst, "requests-burst", o.limits.Burst, "How many requests each caller may make at once")
-	f.IntVar(&o.limits.Streams, "streams-per-caller", o.limits.Streams, "How many streams of changes each caller may have open")
-	f.IntVar(&o.limits.TotalStreams, "streams-in-all", o.limits.TotalStreams, "How many streams of changes may be open in all")
+	f.IntVar(&o.limits.Streams, "streams-per-caller", o.limits.Streams,
+		"How many streams of changes each caller may have open")
+	f.IntVar(&o.limits.TotalStreams, "streams-in-all", o.limits.TotalStreams,
+		"How many streams of changes may be open in all")
 	f.Float32Var(&o.qps, "client-qps", o.qps, "How many requests a second are made to the API server")
 	f.IntVar(&o.burst, "client-max-burst", o.burst, "How many requests may be made at once")
 
-	f.StringVar(&o.metricsAddress, "metrics-address", o.metricsAddress, "The address that /metrics is served on, 0 to disable")
+	f.StringVar(&o.metricsAddress, "metrics-address", o.metricsAddress,
+		"The address that /metrics is served on, 0 to disable")
 	f.StringVar(&o.healthProbeAddress, "health-probe-address", o.healthProbeAddress,
 		"The address that /livez and /readyz are served on, 0 to disable")
 	f.StringVar(&o.logLevel, "log-level", o.logLevel, "The least severe log lines shown: debug, info, warn or error")

@@ -49,7 +49,9 @@ func newServing(cfg *TLSConfig) (*serving, error) {
 
 // tlsConfig asks callers for a client certificate of a CA, if they have one: package caller verifies it. The names of the
 // CA keep browsers from asking people for a certificate that is none of it.
-func tlsConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error), clientCA func() (x509.VerifyOptions, bool)) *tls.Config {
+func tlsConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error),
+	clientCA func() (x509.VerifyOptions, bool),
+) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {

@@ -33,15 +33,17 @@ type hypothesis struct {
 	Annotations map[string]string `json:"annotations,omitempty" doc:"Of the pod, such as brokering.liqo.io/filter"`
 	// Requests are quantities, which are told from one another by their names.
 	Requests map[string]string             `json:"requests,omitempty" maxProperties:"32" doc:"Quantities, by resource"`
-	Policy   *v1alpha1.PlacementPolicySpec `json:"policy,omitempty" doc:"The policy that counts for the pod, whatever it selects; if absent, the one that would"`
+	Policy   *v1alpha1.PlacementPolicySpec `json:"policy,omitempty" doc:"Counts for the pod, whatever it selects"`
 }
 
 func (s *server) routeExplanations(document huma.API) {
 	register(s, document, operation("explain", http.MethodGet, base+"/explain",
-		"What the broker thinks of every provider for a pod", byKnown, http.StatusForbidden, http.StatusNotFound), s.explanation)
+		"What the broker thinks of every provider for a pod", byKnown,
+		http.StatusForbidden, http.StatusNotFound), s.explanation)
 	register(s, document, operation("suppose", http.MethodPost, base+"/explain",
 		"What the broker would think of every provider for a pod that does not exist, under a policy that need not exist",
-		byKnown, http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusRequestEntityTooLarge), s.supposition)
+		byKnown, http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusRequestEntityTooLarge),
+		s.supposition)
 }
 
 func (s *server) explanation(ctx context.Context, in *explainInput) (*answer[*explain.Explanation], error) {

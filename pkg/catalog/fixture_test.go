@@ -3,19 +3,11 @@ package catalog
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,32 +19,23 @@ import (
 	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
-	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
-
-	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/access"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/federation"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
-	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard())
+	goleak.VerifyTestMain(m)
+}
 
 const node = "liqo-broker"
 
@@ -264,317 +247,6 @@ func (c *catalogUnderTest) open(ctx context.Context, in call) *http.Response {
 	response, err := c.http[in.certificate].Do(request)
 	require.NoError(c.t, err)
 	return response
-}
-
-// authority is the CA of a cluster.
-type authority struct {
-	authenticator.Request
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{pool: x509.NewCertPool()}
-	a.cert, a.key = a.sign(t, &x509.Certificate{
-		Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	})
-	a.pool.AddCert(a.cert)
-	a.Request = access.NewCertificateAuthenticator(caContent{options: a.options})
-	return a
-}
-
-func (a *authority) options() (x509.VerifyOptions, bool) {
-	return x509.VerifyOptions{Roots: a.pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, true
-}
-
-func (a *authority) sign(t *testing.T, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	if template.NotAfter.IsZero() {
-		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	}
-	parent, by := a.cert, a.key
-	if parent == nil {
-		parent, by = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by)
-	require.NoError(t, err)
-	cert, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	return cert, key
-}
-
-// client has a certificate, written as "name/organisation,organisation", with "!" before it one that has expired, and with
-// "?" one of somebody else's CA.
-func (a *authority) client(t *testing.T, certificate string) *http.Client {
-	t.Helper()
-	cfg := &tls.Config{InsecureSkipVerify: true}
-	if certificate != "" {
-		by := a
-		template := &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-		if strings.HasPrefix(certificate, "!") {
-			template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(-time.Minute)
-		}
-		if strings.HasPrefix(certificate, "?") {
-			by = newAuthority(t)
-		}
-		name, organizations, _ := strings.Cut(strings.TrimLeft(certificate, "!?"), "/")
-		template.Subject = pkix.Name{CommonName: name, Organization: strings.Split(organizations, ",")}
-		cert, key := by.sign(t, template)
-		mine := tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
-		// Whatever CAs the server names.
-		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &mine, nil }
-	}
-	return &http.Client{
-		Transport:     &http.Transport{TLSClientConfig: cfg, DisableCompression: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-// caContent is the CA as package access wants it.
-type caContent struct {
-	access.ClientCA
-	options func() (x509.VerifyOptions, bool)
-}
-
-func (c caContent) VerifyOptions() (x509.VerifyOptions, bool) { return c.options() }
-
-// fakeView answers from what it is given, by a naive filter.
-type fakeView struct {
-	mu         sync.Mutex
-	filled     bool
-	clusters   []liqov1beta1.ForeignCluster
-	providers  []api.Provider
-	placements []api.Placement
-	policies   []api.Policy
-	stream     chan federation.Change
-	open       int // Subscriptions; guarded by mu.
-	scopes     []federation.Scope
-}
-
-// moment is when everything happened.
-var moment = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-
-func newFakeView() *fakeView {
-	v := &fakeView{filled: true, stream: make(chan federation.Change, 100)}
-	for _, id := range []string{"p1", "p2", "p3"} {
-		amounts := corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi")}
-		v.providers = append(v.providers, api.Provider{
-			ID: id, Enabled: true, Ready: id != "p3", Region: "eu", Price: ptr.To(0.04), Created: moment,
-			Attributes: map[string]string{"region": "eu", "price": "0.04"},
-			Resources:  api.Resources{Granted: amounts, Free: amounts},
-			Conditions: []api.Condition{{Type: "Ready", Status: "True", Since: moment}},
-		})
-		v.clusters = append(v.clusters, liqov1beta1.ForeignCluster{
-			TypeMeta:   metav1.TypeMeta{Kind: "ForeignCluster", APIVersion: "core.liqo.io/v1beta1"},
-			ObjectMeta: metav1.ObjectMeta{Name: "cluster-" + id}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(id)},
-		})
-	}
-	for pod, consumer := range map[string]string{"web-c1/pod-of-c1": "c1", "web-c2/pod-of-c2": "c2", "own/pod-of-nobody": ""} {
-		namespace, name, _ := strings.Cut(pod, "/")
-		v.placements = append(v.placements, api.Placement{
-			Namespace: namespace, Pod: name, Consumer: consumer, Provider: "p1", Phase: "Running", Created: moment, Score: ptr.To(80),
-		})
-	}
-	slices.SortFunc(v.placements, func(a, b api.Placement) int { return strings.Compare(a.Namespace, b.Namespace) })
-	for name, consumers := range map[string][]string{"all": nil, "of-c1": {"c1"}, "of-c2": {"c2"}, "of-both": {"c1", "c2"}} {
-		v.policies = append(v.policies, api.Policy{Name: name, Consumers: consumers})
-	}
-	slices.SortFunc(v.policies, func(a, b api.Policy) int { return strings.Compare(a.Name, b.Name) })
-	return v
-}
-
-func (v *fakeView) Synced() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.filled
-}
-
-func (v *fakeView) Providers(q federation.ProviderQuery) (api.ProviderList, error) {
-	if q.Continue != "" && q.Continue != "next" {
-		return api.ProviderList{}, fmt.Errorf("%w: %q", federation.ErrContinue, q.Continue)
-	}
-	var list api.ProviderList
-	for _, p := range v.providers {
-		if (q.Ready == nil || *q.Ready == p.Ready) && len(list.Items) < q.Limit {
-			list.Items = append(list.Items, v.selectedBy(p, q.Consumer))
-		}
-	}
-	list.Total = len(list.Items)
-	return list, nil
-}
-
-func (v *fakeView) selectedBy(p api.Provider, consumer string) api.Provider {
-	if consumer != "" {
-		p.Selected = ptr.To(true)
-	}
-	return p
-}
-
-func (v *fakeView) Provider(id, consumer string) (api.Provider, bool) {
-	for _, p := range v.providers {
-		if p.ID == id {
-			return v.selectedBy(p, consumer), true
-		}
-	}
-	return api.Provider{}, false
-}
-
-func (v *fakeView) History(id string) (api.History, bool) {
-	_, ok := v.Provider(id, "")
-	return api.History{ID: id, Since: moment}, ok
-}
-
-func sees(s federation.Scope, p *api.Placement) bool {
-	return s.All || (s.Consumer != "" || s.Namespace != "") &&
-		(s.Consumer == "" || s.Consumer == p.Consumer) && (s.Namespace == "" || s.Namespace == p.Namespace)
-}
-
-func (v *fakeView) Placements(q federation.PlacementQuery) (api.PlacementList, error) {
-	var list api.PlacementList
-	for i := range v.placements {
-		p := &v.placements[i]
-		if sees(q.Scope, p) && (q.Namespace == "" || q.Namespace == p.Namespace) && (q.Consumer == "" || q.Consumer == p.Consumer) {
-			list.Items = append(list.Items, *p)
-		}
-	}
-	list.Total = len(list.Items)
-	return list, nil
-}
-
-func (v *fakeView) Placement(namespace, pod string) (api.Placement, bool) {
-	for _, p := range v.placements {
-		if p.Namespace == namespace && p.Pod == pod {
-			return p, true
-		}
-	}
-	return api.Placement{}, false
-}
-
-func (v *fakeView) Flows(s federation.Scope) api.FlowList {
-	var list api.FlowList
-	for i := range v.placements {
-		if p := &v.placements[i]; sees(s, p) {
-			list.Items = append(list.Items, api.Flow{Consumer: p.Consumer, Provider: p.Provider, Pods: 1})
-		}
-	}
-	return list
-}
-
-func (v *fakeView) Policies(s federation.Scope, _ federation.Page) (api.PolicyList, error) {
-	var list api.PolicyList
-	for _, p := range v.policies {
-		switch {
-		case s.All:
-		case s.Consumer == "" || len(p.Consumers) > 0 && !slices.Contains(p.Consumers, s.Consumer):
-			continue
-		case len(p.Consumers) > 0:
-			p.Consumers = []string{s.Consumer}
-		}
-		list.Items = append(list.Items, p)
-	}
-	list.Total = len(list.Items)
-	return list, nil
-}
-
-func (v *fakeView) ForeignClusters() []liqov1beta1.ForeignCluster { return v.clusters }
-
-func (v *fakeView) ConsumerOfNamespace(namespace string) string {
-	if consumer, ok := strings.CutPrefix(namespace, "web-"); ok {
-		return consumer
-	}
-	return ""
-}
-
-func (v *fakeView) TenantNamespace(consumer string) (string, bool) {
-	return "liqo-tenant-" + consumer, consumer == "c1" || consumer == "c2"
-}
-
-func (v *fakeView) TenantOf(namespace string) (string, bool) {
-	consumer, ok := strings.CutPrefix(namespace, "liqo-tenant-")
-	return consumer, ok
-}
-
-func (v *fakeView) Subscribe(s federation.Scope, _ string) changes {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.open++
-	v.scopes = append(v.scopes, s)
-	return &fakeSubscription{view: v, scope: s}
-}
-
-func (v *fakeView) subscriptions() int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.open
-}
-
-// fakeSubscription gives what the view's stream is given.
-type fakeSubscription struct {
-	view   *fakeView
-	scope  federation.Scope
-	synced bool
-}
-
-func (s *fakeSubscription) Next(ctx context.Context) ([]federation.Change, error) {
-	if !s.synced {
-		s.synced = true
-		return []federation.Change{{Event: api.EventSync}}, nil
-	}
-	select {
-	case change := <-s.view.stream:
-		return []federation.Change{change}, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (s *fakeSubscription) Close() {
-	s.view.mu.Lock()
-	defer s.view.mu.Unlock()
-	s.view.open--
-}
-
-// fakeCluster has the objects that are written to, and explained.
-func fakeCluster(t *testing.T) client.Client {
-	t.Helper()
-	scheme, err := apischeme.New()
-	require.NoError(t, err)
-	build := fake.NewClientBuilder().WithScheme(scheme)
-	for _, id := range []string{"p1", "p2", "p3"} {
-		build.WithObjects(
-			&v1alpha1.ProviderCluster{
-				ObjectMeta: metav1.ObjectMeta{Name: id},
-				Spec:       v1alpha1.ProviderClusterSpec{Attributes: map[string]string{"price": "0.04", "region": "eu"}},
-				Status: v1alpha1.ProviderClusterStatus{
-					Conditions: []metav1.Condition{{Type: v1alpha1.ProviderReady, Status: metav1.ConditionTrue}},
-					VirtualNodes: []v1alpha1.VirtualNodeStatus{{Name: id + "-1", Ready: true, Resources: v1alpha1.Resources{
-						Granted: corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi")},
-					}}},
-				},
-			},
-			&offloadingv1beta1.NamespaceMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: id, Labels: map[string]string{"liqo.io/remote-cluster-id": id}},
-				Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
-					"web-c1": {Phase: offloadingv1beta1.MappingAccepted}, "web-c2": {Phase: offloadingv1beta1.MappingAccepted},
-				}},
-			})
-	}
-	for _, consumer := range []string{"c1", "c2"} {
-		build.WithObjects(
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-				Name: "web-" + consumer, Labels: map[string]string{"liqo.io/remote-cluster-id": consumer},
-			}},
-			&corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "web-" + consumer, Name: "pod-of-" + consumer, UID: "uid-" + "1"},
-				Spec:       corev1.PodSpec{NodeName: node},
-			})
-	}
-	return build.Build()
 }
 
 // ids are those in a list of the API.

@@ -109,7 +109,8 @@ func (s *server) guarded(next http.Handler) http.Handler {
 		route, _ := r.Context().Value(routeKey{}).(route)
 		w.Header().Set("Cache-Control", "no-store")
 		if len(r.RequestURI) > maxURL {
-			s.refused(w, "url", newProblem(http.StatusRequestURITooLong, fmt.Sprintf("use a URL of at most %d bytes", maxURL)))
+			s.refused(w, "url", newProblem(http.StatusRequestURITooLong,
+				fmt.Sprintf("use a URL of at most %d bytes", maxURL)))
 			return
 		}
 		if err := s.origins.Check(r); err != nil {

@@ -21,8 +21,16 @@ import (
 func TestEveryAnswerHasTheHeadersThatBrowsersHeed(t *testing.T) {
 	c := start(t)
 	for _, in := range []call{
-		{path: "/"}, {path: "/nothing"}, {path: "/panic"}, {path: "/api/v1/providers"}, {path: "/api/v1/nothing"}, {path: "/api/clusters"},
-		{path: "/api/v1/placements"}, {path: "/api/toggle"}, {path: "/api/v1/me", token: "bad"}, {method: "DELETE", path: "/api/v1/me"},
+		{path: "/"},
+		{path: "/nothing"},
+		{path: "/panic"},
+		{path: "/api/v1/providers"},
+		{path: "/api/v1/nothing"},
+		{path: "/api/clusters"},
+		{path: "/api/v1/placements"},
+		{path: "/api/toggle"},
+		{path: "/api/v1/me", token: "bad"},
+		{method: "DELETE", path: "/api/v1/me"},
 	} {
 		h := c.do(in).header
 		require.Contains(t, h.Get("Content-Security-Policy"), "default-src 'none'", in.path)

@@ -35,7 +35,8 @@ func (s *server) routePlacements(document huma.API) {
 	register(s, document, operation("listFlows", http.MethodGet, base+"/flows",
 		"How many pods go from which consumer to which provider", byKnown, http.StatusForbidden), s.flows)
 	register(s, document, operation("listPolicies", http.MethodGet, base+"/policies",
-		"The policies, by name: those for a consumer, or all for who may list them", byKnown, http.StatusForbidden), s.policies)
+		"The policies, by name: those for a consumer, or all for who may list them", byKnown,
+		http.StatusForbidden), s.policies)
 }
 
 func (s *server) placements(ctx context.Context, in *placementsInput) (*answer[api.PlacementList], error) {
@@ -45,12 +46,13 @@ func (s *server) placements(ctx context.Context, in *placementsInput) (*answer[a
 	}
 	list, err := s.view.Placements(federation.PlacementQuery{
 		Page: federation.Page{Limit: in.Limit, Continue: in.Continue}, Scope: scope,
-		Namespace: in.Namespace, Provider: in.Provider, Consumer: in.Consumer, Phase: in.Phase, Text: in.Text, Waiting: in.Waiting,
+		Namespace: in.Namespace, Provider: in.Provider, Consumer: in.Consumer,
+		Phase: in.Phase, Text: in.Text, Waiting: in.Waiting,
 	})
 	if err != nil {
 		return nil, err
 	}
-	list.Items = never(list.Items)
+	list.Items = notNull(list.Items)
 	return private(list), nil
 }
 
@@ -60,7 +62,7 @@ func (s *server) flows(ctx context.Context, in *flowsInput) (*answer[api.FlowLis
 		return nil, err
 	}
 	list := s.view.Flows(scope)
-	list.Items = never(list.Items)
+	list.Items = notNull(list.Items)
 	return private(list), nil
 }
 
@@ -73,6 +75,6 @@ func (s *server) policies(ctx context.Context, in *policiesInput) (*answer[api.P
 	if err != nil {
 		return nil, err
 	}
-	list.Items = never(list.Items)
+	list.Items = notNull(list.Items)
 	return private(list), nil
 }

@@ -100,7 +100,8 @@ func accessProblem(log logr.Logger, err error) *problem {
 	var missing *access.MissingPermissionError
 	switch {
 	case errors.Is(err, caller.ErrInvalidToken):
-		return newProblem(http.StatusUnauthorized, caller.ErrInvalidToken.Error()).authenticate(`Bearer error="invalid_token"`)
+		return newProblem(http.StatusUnauthorized, caller.ErrInvalidToken.Error()).
+			authenticate(`Bearer error="invalid_token"`)
 	case errors.Is(err, caller.ErrStranger):
 		return newProblem(http.StatusUnauthorized, err.Error()).authenticate("Bearer")
 	case errors.As(err, &forbidden):
@@ -110,7 +111,8 @@ func accessProblem(log logr.Logger, err error) *problem {
 		return newProblem(http.StatusInternalServerError, missing.Error())
 	case errors.Is(err, caller.ErrUnavailable):
 		log.Error(err, "Callers cannot be reviewed")
-		return newProblem(http.StatusServiceUnavailable, caller.ErrUnavailable.Error()+", try again later").retryAfter(time.Second)
+		return newProblem(http.StatusServiceUnavailable, caller.ErrUnavailable.Error()+", try again later").
+			retryAfter(time.Second)
 	}
 	return nil
 }
@@ -126,11 +128,13 @@ func apiServerProblem(log logr.Logger, err error) *problem {
 		return newProblem(http.StatusConflict, "somebody else wrote at the same moment, try again").retryAfter(time.Second)
 	case kerrors.IsForbidden(err):
 		log.Error(err, "The catalog may not write")
-		return newProblem(http.StatusInternalServerError, "the catalog's own service account may not do that: see docs/catalog.md")
-	case kerrors.IsServerTimeout(err), kerrors.IsTimeout(err), kerrors.IsTooManyRequests(err), kerrors.IsServiceUnavailable(err),
-		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return newProblem(http.StatusInternalServerError,
+			"the catalog's own service account may not do that: see docs/catalog.md")
+	case kerrors.IsServerTimeout(err), kerrors.IsTimeout(err), kerrors.IsTooManyRequests(err),
+		kerrors.IsServiceUnavailable(err), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		log.Error(err, "The API server does not answer")
-		return newProblem(http.StatusServiceUnavailable, "the API server does not answer, try again later").retryAfter(time.Second)
+		return newProblem(http.StatusServiceUnavailable, "the API server does not answer, try again later").
+			retryAfter(time.Second)
 	}
 	return nil
 }

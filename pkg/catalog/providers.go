@@ -78,7 +78,7 @@ func (s *server) providers(ctx context.Context, in *providersInput) (*answer[api
 	if err != nil {
 		return nil, err
 	}
-	list.Items = never(list.Items)
+	list.Items = notNull(list.Items)
 	return shared(ctx, list), nil
 }
 
@@ -102,7 +102,7 @@ func (s *server) history(ctx context.Context, in *historyInput) (*answer[api.His
 	if !ok {
 		return nil, noProvider()
 	}
-	history.Samples, history.Gaps = never(history.Samples), never(history.Gaps)
+	history.Samples, history.Gaps = notNull(history.Samples), notNull(history.Gaps)
 	return shared(ctx, history), nil
 }
 
@@ -117,8 +117,8 @@ func yesOrNo(text string) *bool {
 	return &yes
 }
 
-// never is a list that is never null in JSON.
-func never[T any](list []T) []T {
+// notNull is a list that is not null in JSON.
+func notNull[T any](list []T) []T {
 	if list == nil {
 		return []T{}
 	}

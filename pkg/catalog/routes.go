@@ -67,9 +67,12 @@ func documentConfig(version string) huma.Config {
 			Components: &huma.Components{
 				Schemas: schemas,
 				SecuritySchemes: map[string]*huma.SecurityScheme{
-					"token": {Type: "http", Scheme: "bearer", Description: "A token of the cluster, such as a service account's"},
+					"token": {
+						Type: "http", Scheme: "bearer", Description: "A token of the cluster, such as a service account's",
+					},
 					"certificate": {
-						Type: "mutualTLS", Description: "A client certificate of the cluster's CA, such as a consumer's identity",
+						Type:        "mutualTLS",
+						Description: "A client certificate of the cluster's CA, such as a consumer's identity",
 					},
 				},
 			},
@@ -148,12 +151,12 @@ func register[I, O any](s *server, document huma.API, op huma.Operation, handle 
 // PageInput is which part of a list is asked for.
 type PageInput struct {
 	Limit    int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"How many items at most"`
-	Continue string `query:"continue" maxLength:"1024" doc:"The value of continue in the page before; the first page if absent"`
+	Continue string `query:"continue" maxLength:"1024" doc:"That of the page before; absent for the first"`
 }
 
 // ConsumerInput is on whose behalf a caller asks.
 type ConsumerInput struct {
-	Consumer string `query:"consumer" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" doc:"The id of the consumer on whose behalf to ask; by default the one that the caller is, if it is one"`
+	Consumer string `query:"consumer" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" doc:"On whose behalf to ask; by default that of the consumer that the caller is"`
 }
 
 // ProviderPath names a provider.

@@ -39,7 +39,8 @@ type toggled struct {
 }
 
 func (s *server) routeSeeds(document huma.API) {
-	op := operation("listClusters", http.MethodGet, clustersPath, "The clusters that the broker is peered with", byAnybody, http.StatusForbidden)
+	op := operation("listClusters", http.MethodGet, clustersPath, "The clusters that the broker is peered with",
+		byAnybody, http.StatusForbidden)
 	register(s, document, op, s.clusters)
 
 	op = operation("toggle", http.MethodPost, togglePath,
@@ -83,7 +84,7 @@ func (s *server) clusters(ctx context.Context, _ *struct{}) (*answer[foreignClus
 	if _, err := s.seesProviders(ctx, ""); err != nil {
 		return nil, err
 	}
-	return shared(ctx, foreignClusters(never(s.view.ForeignClusters()))), nil
+	return shared(ctx, foreignClusters(notNull(s.view.ForeignClusters()))), nil
 }
 
 // toggle is open to who has the right, and with --anonymous-toggle to everybody.
@@ -93,7 +94,8 @@ func (s *server) toggle(ctx context.Context, in *toggleInput) (*answer[toggled],
 		return nil, unauthorizedToggle(url.Values{"id": {in.ID}, "enable": {in.Enable}})
 	}
 	if in.Enable != "true" && in.Enable != "false" {
-		return nil, newProblem(http.StatusBadRequest, "say whether to enable the cluster", fault("query.enable", "use true or false"))
+		return nil, newProblem(http.StatusBadRequest, "say whether to enable the cluster",
+			fault("query.enable", "use true or false"))
 	}
 	if in.ID == "" {
 		return nil, newProblem(http.StatusBadRequest, "say which cluster", fault("query.id", "give the id of a cluster"))
@@ -148,5 +150,6 @@ func rightCall(query url.Values) string {
 	if enable != "true" && enable != "false" {
 		enable = "true|false"
 	}
-	return fmt.Sprintf("call it so: curl -X POST -H \"Authorization: Bearer $TOKEN\" 'https://…%s?id=%s&enable=%s'", togglePath, id, enable)
+	return fmt.Sprintf(`call it so: curl -X POST -H "Authorization: Bearer $TOKEN" 'https://…%s?id=%s&enable=%s'`,
+		togglePath, id, enable)
 }

@@ -167,7 +167,10 @@ func (s *server) learnRoutes(document *huma.OpenAPI) {
 			if op == nil {
 				continue
 			}
-			known := route{path: path, parameters: sets.New[string](), stream: path == eventsPath, ofSeeds: !strings.HasPrefix(path, base)}
+			known := route{
+				path: path, parameters: sets.New[string](),
+				stream: path == eventsPath, ofSeeds: !strings.HasPrefix(path, base),
+			}
 			for _, p := range op.Parameters {
 				if p.In == "query" {
 					known.parameters.Insert(p.Name)

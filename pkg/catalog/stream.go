@@ -28,7 +28,7 @@ func (s *server) routeEvents(document *huma.OpenAPI) {
 	}}
 	schemas := document.Components.Schemas
 	op.Responses = map[string]*huma.Response{"200": {
-		Description: "Events: sync (Sync), provider (Provider), provider-gone (Gone), placement (Placement), placement-gone (Gone)",
+		Description: "sync (Sync), provider (Provider), provider-gone (Gone), placement (Placement), placement-gone (Gone)",
 		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
 	}}
 	for _, status := range op.Errors {

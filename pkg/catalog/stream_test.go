@@ -104,6 +104,19 @@ func TestStreamsAreLimited(t *testing.T) {
 	require.Equal(t, http.StatusOK, c.do(call{method: "HEAD", path: "/api/v1/events"}).status, "nor is what is no stream")
 }
 
+func TestStreamsOverHTTP2(t *testing.T) {
+	c := start(t)
+	c.http[""] = c.ca.client(t, "")
+	c.http[""].Transport.(*http.Transport).ForceAttemptHTTP2 = true
+	response, lines, closed := c.events(call{})
+	defer closed()
+	require.Equal(t, "HTTP/2.0", response.Proto)
+	require.Equal(t, []string{"event: sync", `data: {"version":"v0"}`, ""}, read(t, lines, 3))
+	c.view.stream <- federation.Change{Event: api.EventProviderGone, Data: api.Gone{ID: "p1"}}
+	require.Equal(t, "event: provider-gone", read(t, lines, 1)[0])
+	require.Equal(t, http.StatusOK, c.do(call{path: "/api/v1/providers"}).status, "by the same connection")
+}
+
 // writer is an answer whose deadlines can be set.
 type writer struct {
 	*httptest.ResponseRecorder

@@ -34,7 +34,8 @@ type enabledInput struct {
 
 func (s *server) routeWrites(document huma.API) {
 	statuses := []int{
-		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge,
+		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusConflict,
+		http.StatusRequestEntityTooLarge,
 	}
 	register(s, document, operation("select", http.MethodPut, base+"/providers/{id}/selected",
 		"Select a provider on behalf of a consumer, or no longer", byKnown, statuses...), s.putSelected)
@@ -51,7 +52,8 @@ func (s *server) putSelected(ctx context.Context, in *selectedInput) (*answer[ap
 		return nil, err
 	}
 	if consumer == "" {
-		return nil, newProblem(http.StatusForbidden, "you are no consumer: say by the parameter consumer on whose behalf you select")
+		return nil, newProblem(http.StatusForbidden,
+			"you are no consumer: say by the parameter consumer on whose behalf you select")
 	}
 	provider, ok := s.view.Provider(in.ID, consumer)
 	if !ok {
@@ -97,6 +99,7 @@ func (s *server) enableProvider(ctx context.Context, provider string, enabled bo
 	if err := s.live.Patch(ctx, object, patch); err != nil {
 		return fmt.Errorf("ProviderCluster %s: %w", provider, err)
 	}
-	s.log.Info("A provider was enabled or disabled", "provider", provider, "enabled", enabled, "caller", callerOf(ctx).Name())
+	s.log.Info("A provider was enabled or disabled", "provider", provider, "enabled", enabled,
+		"caller", callerOf(ctx).Name())
 	return nil
 }

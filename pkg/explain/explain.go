@@ -21,30 +21,26 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// Explanation is what the broker would decide about a pod now.
+// Explanation is what the broker would decide about a pod now. What is absent is none, or not known.
 type Explanation struct {
-	Pod string `json:"pod"`
-	// AssignedTo is the provider where the pod is; "" if it is not assigned.
-	AssignedTo string `json:"assignedTo,omitempty"`
-	// Policy is the PlacementPolicy that counts; "" if none does.
-	Policy string `json:"policy,omitempty"`
-	// Chosen is the provider that would be chosen now, as if the pod took no room yet; "" if none fits.
-	Chosen    string   `json:"chosen,omitempty"`
-	Message   string   `json:"message"`
-	Providers []Choice `json:"providers"`
+	Pod        string `json:"pod" doc:"Namespace and name; empty for a pod that does not exist"`
+	AssignedTo string `json:"assignedTo,omitempty" doc:"The provider where the pod is"`
+	Policy     string `json:"policy,omitempty" doc:"The PlacementPolicy that counts"`
+	// Chosen is "" if none fits.
+	Chosen    string   `json:"chosen,omitempty" doc:"The provider that would be chosen now, as if the pod took no room yet"`
+	Message   string   `json:"message" doc:"The decision in a line, or why there is none"`
+	Providers []Choice `json:"providers" doc:"By id"`
 }
 
 // Choice is the verdict on one provider.
 type Choice struct {
 	Provider    string `json:"provider"`
-	VirtualNode string `json:"virtualNode,omitempty"`
-	// Filtered is why the provider cannot have the pod; "" if it can.
-	Filtered string `json:"filtered,omitempty"`
-	Score    int    `json:"score"`
-	// Points by score; they add up to Score.
-	Points map[string]int `json:"points,omitempty"`
-	// Price is the provider's, per CPU and hour; nil if it is not known.
-	Price *float64 `json:"price,omitempty"`
+	VirtualNode string `json:"virtualNode,omitempty" doc:"The slice that would be taken"`
+	// Filtered is "" if the provider can have the pod.
+	Filtered string         `json:"filtered,omitempty" doc:"Why the provider cannot have the pod"`
+	Score    int            `json:"score" doc:"0 to 100"`
+	Points   map[string]int `json:"points,omitempty" doc:"By score; they add up to the whole"`
+	Price    *float64       `json:"price,omitempty" doc:"Of the provider, per CPU and hour"`
 }
 
 // Pod decides about a pod of a broker's node from what the API says: the status of the ProviderClusters, the pods

@@ -37,8 +37,9 @@ func (e *Explainer) validate(spec *v1alpha1.PlacementPolicySpec) field.ErrorList
 	faults = append(faults, validateIDs(spec.Consumers, at.Child("consumers"))...)
 	faults = append(faults, validateIDs(spec.Providers, at.Child("providers"))...)
 	options := metav1validation.LabelSelectorValidationOptions{}
-	faults = append(faults, metav1validation.ValidateLabelSelector(spec.NamespaceSelector, options, at.Child("namespaceSelector"))...)
-	faults = append(faults, metav1validation.ValidateLabelSelector(spec.PodSelector, options, at.Child("podSelector"))...)
+	selects := metav1validation.ValidateLabelSelector
+	faults = append(faults, selects(spec.NamespaceSelector, options, at.Child("namespaceSelector"))...)
+	faults = append(faults, selects(spec.PodSelector, options, at.Child("podSelector"))...)
 	if spec.Filter != "" {
 		if _, err := e.policies.Programs.Filter(spec.Filter); err != nil {
 			faults = append(faults, field.Invalid(at.Child("filter"), field.OmitValueType{}, err.Error()))
@@ -50,12 +51,16 @@ func (e *Explainer) validate(spec *v1alpha1.PlacementPolicySpec) field.ErrorList
 		}
 	}
 	faults = append(faults, validateWeights(spec.Weights, at.Child("weights"))...)
-	if spec.Spread != nil && (spec.Spread.TopologyKey == "" || utf8.RuneCountInString(spec.Spread.TopologyKey) > maxTopologyKey) {
-		faults = append(faults, field.Invalid(at.Child("spread", "topologyKey"), field.OmitValueType{}, "must have 1 to 253 characters"))
+	if spec.Spread != nil {
+		if n := utf8.RuneCountInString(spec.Spread.TopologyKey); n == 0 || n > maxTopologyKey {
+			faults = append(faults,
+				field.Invalid(at.Child("spread", "topologyKey"), field.OmitValueType{}, "must have 1 to 253 characters"))
+		}
 	}
 	faults = append(faults, validateFailover(&spec.Failover, at.Child("failover"))...)
 	if spec.PendingTimeout != nil && spec.PendingTimeout.Duration < 0 {
-		faults = append(faults, field.Invalid(at.Child("pendingTimeout"), spec.PendingTimeout.Duration.String(), "must not be negative"))
+		faults = append(faults,
+			field.Invalid(at.Child("pendingTimeout"), spec.PendingTimeout.Duration.String(), "must not be negative"))
 	}
 	return faults
 }

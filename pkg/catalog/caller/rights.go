@@ -44,26 +44,34 @@ const (
 
 // ListProviders is the right to see the providers where that is not open to everybody.
 func ListProviders() Right {
-	return Right{authorizationv1.ResourceAttributes{Verb: "list", Group: ourGroup, Resource: "providerclusters"},
-		"list providerclusters.brokering.liqo.io"}
+	return Right{
+		authorizationv1.ResourceAttributes{Verb: "list", Group: ourGroup, Resource: "providerclusters"},
+		"list providerclusters.brokering.liqo.io",
+	}
 }
 
 // ListPolicies is the right to see all policies.
 func ListPolicies() Right {
-	return Right{authorizationv1.ResourceAttributes{Verb: "list", Group: ourGroup, Resource: "placementpolicies"},
-		"list placementpolicies.brokering.liqo.io"}
+	return Right{
+		authorizationv1.ResourceAttributes{Verb: "list", Group: ourGroup, Resource: "placementpolicies"},
+		"list placementpolicies.brokering.liqo.io",
+	}
 }
 
 // ListPods is the right to see where pods are, in one namespace or, with "", in all.
 func ListPods(namespace string) Right {
-	return Right{authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", Namespace: namespace},
-		"list pods" + in(namespace)}
+	return Right{
+		authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", Namespace: namespace},
+		"list pods" + in(namespace),
+	}
 }
 
 // GetPods is the right to have pods explained, in one namespace or, with "", in all. It needs ListProviders as well.
 func GetPods(namespace string) Right {
-	return Right{authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Namespace: namespace},
-		"get pods" + in(namespace)}
+	return Right{
+		authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Namespace: namespace},
+		"get pods" + in(namespace),
+	}
 }
 
 // PatchProvider is the right to enable and disable a provider for everybody, or with "" any.

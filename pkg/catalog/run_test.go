@@ -1,0 +1,289 @@
+package catalog
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
+	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
+)
+
+// planted is what must be in no answer.
+const planted = "planted-secret"
+
+// marked has what Kubernetes and kubectl write on every object.
+func marked[T client.Object](o T) T {
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: planted, Operation: "Apply", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{}`)}}})
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[corev1.LastAppliedConfigAnnotation] = planted
+	o.SetAnnotations(annotations)
+	return o
+}
+
+// federationOf has providers, and pods of consumers c1, c2 and so on, in a namespace for each.
+func federationOf(providers, consumers, pods int) []client.Object {
+	var all []client.Object
+	amounts := corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("256Gi"), "pods": resource.MustParse("110")}
+	provider := func(i int) string { return fmt.Sprintf("p%d", i%providers) }
+	for i := range providers {
+		id := provider(i)
+		mapping := map[string]offloadingv1beta1.RemoteNamespaceStatus{}
+		for n := range consumers {
+			mapping[fmt.Sprintf("web-c%d", n)] = offloadingv1beta1.RemoteNamespaceStatus{Phase: offloadingv1beta1.MappingAccepted}
+		}
+		latency := int64(i % 50)
+		resources := v1alpha1.Resources{Granted: amounts, Assigned: amounts, Free: amounts}
+		all = append(all,
+			marked(&v1alpha1.ProviderCluster{
+				ObjectMeta: metav1.ObjectMeta{Name: id},
+				Spec:       v1alpha1.ProviderClusterSpec{Attributes: map[string]string{"price": "0.042", "region": fmt.Sprint("region-", i%7)}},
+				Status: v1alpha1.ProviderClusterStatus{
+					Resources: resources, Pods: 10,
+					VirtualNodes: []v1alpha1.VirtualNodeStatus{{Name: id + "-1", Ready: true, Resources: resources}},
+					KPIs:         v1alpha1.KPIs{LatencyMilliseconds: &latency, Uptime: v1alpha1.Uptime{LastHour: "0.9", LastDay: "0.99", LastWeek: "1", LastMonth: "1"}},
+					Conditions: []metav1.Condition{
+						{Type: v1alpha1.ProviderReady, Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.NewTime(moment)},
+						{Type: v1alpha1.ProviderReachable, Status: metav1.ConditionTrue, Reason: "Reachable", LastTransitionTime: metav1.NewTime(moment)},
+					},
+				},
+			}),
+			marked(&liqov1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(id)}}),
+			marked(&offloadingv1beta1.NamespaceMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id, Labels: map[string]string{"liqo.io/remote-cluster-id": id}},
+				Status:     offloadingv1beta1.NamespaceMapStatus{CurrentMapping: mapping},
+			}),
+			marked(&offloadingv1beta1.VirtualNode{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id + "-1"},
+				Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(id), Labels: map[string]string{"zone": id + "-a"}},
+			}))
+	}
+	for n := range consumers {
+		id := fmt.Sprint("c", n)
+		all = append(all,
+			marked(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web-" + id, Labels: map[string]string{"liqo.io/remote-cluster-id": id}}}),
+			marked(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: "liqo-tenant-" + id, Labels: map[string]string{"liqo.io/remote-cluster-id": id, "liqo.io/tenant-namespace": "true"},
+			}}),
+			marked(&v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "of-" + id}, Spec: v1alpha1.PlacementPolicySpec{Consumers: []string{id, "c99"}}}))
+	}
+	for i := range pods {
+		id := fmt.Sprint("c", i%consumers)
+		all = append(all, marked(&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "web-" + id, Name: fmt.Sprintf("pod-%d-of-%s", i, id), UID: "",
+				Labels:      map[string]string{v1alpha1.ProviderLabel: provider(i), v1alpha1.VirtualNodeLabel: provider(i) + "-1", "app": "web"},
+				Annotations: map[string]string{v1alpha1.DecisionAnnotation: provider(i) + " 84: price 29, spread 29, free 26"},
+			},
+			Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
+				Name: "c", Env: []corev1.EnvVar{{Name: "PASSWORD", Value: planted}},
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m")}},
+			}}},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning},
+		}))
+		all[len(all)-1].SetUID("uid-" + all[len(all)-1].GetUID())
+	}
+	return all
+}
+
+// running is a catalog that Run runs.
+func running(t testing.TB, api *apiServer, change ...func(*Config)) (url, operators string) {
+	t.Helper()
+	address := freeAddress(t)
+	cfg := Config{
+		Log: (&lines{}).logger(), Home: api.config(), QPS: 1000, Burst: 1000, Version: "v0", Node: node, Address: address,
+		TLS:           TLSConfig{Off: true},
+		Limits:        caller.Limits{PerSecond: 1e6, Burst: 1e6, Streams: 100, TotalStreams: 100},
+		HealthAddress: freeAddress(t), MetricsAddress: freeAddress(t),
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, cfg) }()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		cancel()
+		require.NoError(t, <-done)
+	})
+	require.Eventually(t, func() bool {
+		select {
+		case err := <-done:
+			done <- err
+			t.Fatal(err)
+		default:
+		}
+		response, err := http.Get("http://" + cfg.HealthAddress + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	}, 30*time.Second, 10*time.Millisecond)
+	return "http://" + address, "http://" + cfg.MetricsAddress
+}
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+func TestTheCatalogRuns(t *testing.T) {
+	api := newAPIServer(t, federationOf(3, 3, 9)...)
+	c := &catalogUnderTest{t: t, http: map[string]*http.Client{"": http.DefaultClient}}
+	url, operators := running(t, api)
+	c.url = url
+
+	require.Equal(t, []string{"p0", "p1", "p2"}, ids(t, c.do(call{path: "/api/v1/providers"}).body))
+	require.Equal(t, []string{"pod-1-of-c1", "pod-4-of-c1", "pod-7-of-c1"}, ids(t, c.do(call{path: "/api/v1/placements", token: "people-c1"}).body))
+	require.Equal(t, []string{"of-c1"}, ids(t, c.do(call{path: "/api/v1/policies", token: "people-c1"}).body))
+	require.Equal(t, http.StatusOK, c.do(call{path: "/"}).status, "the dashboard")
+	require.Empty(t, c.do(call{path: "/"}).header.Get("Strict-Transport-Security"), "which there is no TLS for")
+
+	var explanation explain.Explanation
+	got := c.do(call{path: "/api/v1/explain?namespace=web-c1&pod=pod-1-of-c1", token: "people-c1"})
+	require.NoError(t, json.Unmarshal([]byte(got.body), &explanation), got.body)
+	require.Equal(t, "p1", explanation.AssignedTo)
+	require.NotEmpty(t, explanation.Chosen, got.body)
+
+	// A write is seen in the stream, and then in the list.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stream := c.open(ctx, call{path: "/api/v1/events", token: "people-c1"})
+	defer stream.Body.Close()
+	events := bufio.NewScanner(stream.Body)
+	read(t, events, 3)
+	require.Equal(t, http.StatusOK, c.do(call{path: "/api/toggle?id=p0&enable=false", token: "operator"}).status)
+	require.Equal(t, []string{"PATCH /apis/brokering.liqo.io/v1alpha1/providerclusters/p0"}, api.wrote())
+	changed := read(t, events, 2)
+	require.Equal(t, "event: provider", changed[0])
+	require.Contains(t, changed[1], `"id":"p0","enabled":false`)
+	require.Contains(t, c.do(call{path: "/api/v1/providers/p0"}).body, `"enabled":false`)
+	cancel()
+
+	c.url = operators
+	require.Contains(t, c.do(call{path: "/metrics"}).body, `liqo_catalog_request_duration_seconds_count{code="200",method="GET",route="/api/v1/providers"} 1`)
+}
+
+// What Kubernetes and kubectl write on objects, what is in the environment of pods, and what is another's, is in no answer
+// of the whole of it either.
+func TestNothingLeaksFromTheCluster(t *testing.T) {
+	api := newAPIServer(t, federationOf(3, 3, 9)...)
+	c := &catalogUnderTest{t: t, http: map[string]*http.Client{"": http.DefaultClient}}
+	c.url, _ = running(t, api)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for token, others := range map[string][]string{
+		"operator": nil, "people-c1": {"of-c2", "of-c0", "c99", `"c2"`}, "": {"of-c", `"c1"`, "c99"}, "nobody": {"of-c", `"c1"`, "c99"},
+	} {
+		stream := c.open(ctx, call{path: "/api/v1/events", token: token})
+		defer stream.Body.Close()
+		events := bufio.NewScanner(stream.Body)
+		read(t, events, 3)
+		var said []string
+		for _, path := range []string{
+			"/api/clusters", "/api/v1/me", "/api/v1/providers", "/api/v1/providers/p0", "/api/v1/providers/p0/history", "/api/v1/placements",
+			"/api/v1/placements?namespace=web-c2", "/api/v1/placements?provider=p0", "/api/v1/placements?consumer=c2", "/api/v1/placements?q=pod",
+			"/api/v1/flows", "/api/v1/policies", "/api/v1/explain?namespace=web-c1&pod=pod-1-of-c1", "/api/v1/explain?namespace=web-c2&pod=pod-2-of-c2",
+		} {
+			said = append(said, c.do(call{path: path, token: token}).body)
+		}
+		said = append(said, c.do(call{method: "POST", path: "/api/v1/explain", body: `{"namespace":"web-c2"}`, token: token}).body)
+		// Pods of everybody change, then a provider, which everybody sees.
+		for _, o := range federationOf(3, 3, 9) {
+			if pod, ok := o.(*corev1.Pod); ok {
+				pod.Status.Phase = corev1.PodPending
+				api.put(pod)
+				pod.Status.Phase = corev1.PodRunning
+				api.put(pod)
+			}
+		}
+		last := fmt.Sprint("marker-", len(token))
+		api.put(marked(&v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: last}}))
+		for line := ""; !strings.Contains(line, last); {
+			line = read(t, events, 1)[0]
+			said = append(said, line)
+		}
+		for _, secret := range append(others, planted, "managedFields", "last-applied", "PASSWORD") {
+			for _, text := range said {
+				if !strings.Contains(text, `"status":4`) { // A problem repeats what was asked for.
+					require.NotContains(t, text, secret, "to %q", token)
+				}
+			}
+		}
+	}
+}
+
+func TestTheCertificateInFilesIsFollowed(t *testing.T) {
+	dir, a := t.TempDir(), newAuthority(t)
+	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	renew := func(name string) {
+		mine := a.client(t, name).Transport.(*http.Transport).TLSClientConfig
+		pair, err := mine.GetClientCertificate(nil)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(key, keyPEM(t, pair.PrivateKey), 0o600))
+		require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), 0o600))
+	}
+	renew("first")
+	serving, err := newServing(&TLSConfig{CertFile: cert, KeyFile: key})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- serving.run(ctx) }()
+	defer func() {
+		cancel()
+		require.NoError(t, <-done)
+	}()
+	shown := func() []byte {
+		got, err := serving.get(nil)
+		require.NoError(t, err)
+		return got.Certificate[0]
+	}
+	before := shown()
+	renew("second")
+	require.Eventually(t, func() bool { return !bytes.Equal(before, shown()) }, 30*time.Second, 10*time.Millisecond)
+
+	_, err = newServing(&TLSConfig{CertFile: filepath.Join(dir, "none"), KeyFile: key})
+	require.ErrorContains(t, err, "--tls-cert-file")
+}
+
+func TestASelfSignedCertificateIsMadeAnewInTime(t *testing.T) {
+	now := time.Now()
+	s := &selfSigned{now: func() time.Time { return now }}
+	first, err := s.get(nil)
+	require.NoError(t, err)
+	again, err := s.get(nil)
+	require.NoError(t, err)
+	require.Same(t, first, again)
+	now = now.Add(selfSignedLifetime - selfSignedMargin)
+	again, err = s.get(nil)
+	require.NoError(t, err)
+	require.NotSame(t, first, again)
+}
