@@ -52,7 +52,7 @@ dashboard-vendor: ## Fetch the dashboard's libraries anew, at the versions that 
 chromium: ## Install Debian's Chromium, if there is none
 	@command -v chromium >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium fonts-inter; }
 
-e2e: ## The end-to-end suites alone (E2E='-run Name' to choose)
+e2e: chromium ## The end-to-end suites alone (E2E='-run Name' to choose)
 	$(TEST) $(TOOL) gotestsum --format=testname -- -count=1 -timeout=60m ./e2e/... $(E2E)
 
 lint: ## golangci-lint, at the version pinned in tools/go.mod

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/liqotech/liqo/pkg/utils"
 	flagsutils "github.com/liqotech/liqo/pkg/utils/flags"
@@ -28,6 +29,8 @@ type catalogOptions struct {
 
 	readAuth, anonymousToggle bool
 
+	historyInterval time.Duration
+
 	limits caller.Limits
 	qps    float32
 	burst  int
@@ -38,7 +41,7 @@ type catalogOptions struct {
 
 func newCatalogOptions() *catalogOptions {
 	return &catalogOptions{
-		nodeName: newBrokerOptions().nodeName, address: ":8000",
+		nodeName: newBrokerOptions().nodeName, address: ":8000", historyInterval: 30 * time.Second,
 		limits: caller.Limits{PerSecond: 50, Burst: 100, Streams: 10, TotalStreams: 1000},
 		qps:    50, burst: 100,
 		// It runs beside the broker, in one network namespace.
@@ -82,6 +85,9 @@ func (o *catalogOptions) install(f *pflag.FlagSet) {
 	f.BoolVar(&o.anonymousToggle, "anonymous-toggle", o.anonymousToggle,
 		"Let everybody who reaches the catalog enable and disable providers by /api/toggle")
 
+	f.DurationVar(&o.historyInterval, "history-interval", o.historyInterval,
+		"How often what providers do is noted for the charts, which show the last 240 notes")
+
 	f.Float64Var(&o.limits.PerSecond, "requests-per-second", o.limits.PerSecond,
 		"How many requests a second each caller may make: who is known by name, others by address")
 	f.IntVar(&o.limits.Burst, "requests-burst", o.limits.Burst, "How many requests each caller may make at once")
@@ -118,6 +124,9 @@ func (o *catalogOptions) validate() error {
 			f.add("--plain-http together with --client-ca-file", "leave one of them out: client certificates need TLS")
 		}
 	}
+	if o.historyInterval < time.Second {
+		f.add(fmt.Sprintf("--history-interval=%s", o.historyInterval), "use at least 1s")
+	}
 	for _, limit := range []struct {
 		flag  string
 		value float64
@@ -153,7 +162,7 @@ func (o *catalogOptions) config() catalog.Config {
 		QPS: o.qps, Burst: o.burst, Version: version, Node: o.nodeName, Address: o.address,
 		TLS:    catalog.TLSConfig{Off: o.plainHTTP, CertFile: o.certFile, KeyFile: o.keyFile, ClientCAFile: o.clientCA},
 		Access: catalog.AccessConfig{ReadAuth: o.readAuth, AnonymousToggle: o.anonymousToggle},
-		Limits: o.limits,
+		Limits: o.limits, HistoryInterval: o.historyInterval,
 	}
 	if o.metricsAddress != "0" {
 		cfg.MetricsAddress = o.metricsAddress

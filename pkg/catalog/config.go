@@ -20,6 +20,8 @@ type Config struct {
 
 	// Version is that of this program, and Node the broker's node.
 	Version, Node string
+	// HistoryInterval is how often providers are sampled for the charts.
+	HistoryInterval time.Duration
 
 	// Address is HOST:PORT or :PORT.
 	Address string

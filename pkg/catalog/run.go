@@ -122,7 +122,7 @@ func (c *catalog) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.view = federation.New(c.cache, federation.Config{Node: c.cfg.Node})
+	c.view = federation.New(c.cache, federation.Config{Node: c.cfg.Node, SampleEvery: c.cfg.HistoryInterval})
 	s := c.server
 	s.view, s.explain = c.view, explain.NewExplainer(c.cache, c.cfg.Node, s.clock)
 	s.subscribe = func(scope federation.Scope, consumer string) changes { return c.view.Subscribe(scope, consumer) }

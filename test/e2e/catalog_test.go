@@ -84,7 +84,7 @@ var operatorRole = &rbacv1.ClusterRole{
 
 func startCatalog(t *testing.T) *catalogued {
 	t.Helper()
-	b := startBroker(t, sandbox.Options{Name: "testcatalog", Consumers: 2, Providers: 3, Catalog: true})
+	b := startBroker(t, sandbox.Options{Name: "testcatalog", Consumers: 2, Providers: 3, Catalog: true, CatalogArgs: []string{"--history-interval=1s"}})
 	c := &catalogued{
 		chain: &chain{brokered: b, consumers: []*sandbox.Cluster{b.consumer, b.Cluster(sandbox.Consumer(2))}},
 		tape:  &tape{answers: map[string][][]byte{}},
@@ -124,9 +124,11 @@ func startCatalog(t *testing.T) *catalogued {
 func (c *catalogued) dashboard(t *testing.T) {
 	const component = sandbox.Broker + "/" + sandbox.CatalogComponent
 	screenshots := os.Getenv("SCREENSHOTS")
-	if screenshots != "" {
-		screenshots = filepath.Join(screenshots, "sandbox")
+	if screenshots == "" {
+		screenshots = filepath.Join(os.TempDir(), "liqo-broker-vk-screenshots")
 	}
+	screenshots = filepath.Join(screenshots, "sandbox")
+	t.Logf("screenshots are in %s", screenshots)
 	dashboard.Scenarios(t, dashboard.Target{
 		URL: "https://" + c.CatalogAddress() + "/", Client: c.stranger.client,
 		Consumer: c.consumers[0].Name, ConsumerToken: c.firstByToken.token, OperatorToken: c.administrator,
