@@ -33,6 +33,7 @@ type apiServer struct {
 	objects  map[string]map[string]map[string]any // By collection and key; guarded by mu.
 	watchers map[chan string]string               // The collection that each watches; guarded by mu.
 	requests []string                             // But watches and lists; guarded by mu.
+	selected map[string]string                    // How each collection is watched; guarded by mu.
 }
 
 // collections are those that it has, by resource.
@@ -51,7 +52,7 @@ func newAPIServer(t testing.TB, objects ...client.Object) *apiServer {
 	t.Helper()
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
-	s := &apiServer{t: t, scheme: scheme, objects: map[string]map[string]map[string]any{}, watchers: map[chan string]string{}}
+	s := &apiServer{t: t, scheme: scheme, objects: map[string]map[string]map[string]any{}, watchers: map[chan string]string{}, selected: map[string]string{}}
 	s.put(objects...)
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
@@ -220,6 +221,7 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request, collection str
 			`"annotations":{"k8s.io/initial-events-end":"true"}}}}`, collections[collection].Kind, gv, s.version))
 	}
 	s.watchers[changes] = collection
+	s.selected[collection] = r.URL.Query().Get("fieldSelector")
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()

@@ -82,6 +82,7 @@ var users = map[string]string{
 	"operator":  "system:serviceaccount:ops:operator",
 	"namespace": "system:serviceaccount:ops:of-web-c1",
 	"nobody":    "system:serviceaccount:ops:nobody",
+	"pods":      "system:serviceaccount:ops:reader-of-pods",
 	"people-c1": "system:serviceaccount:liqo-tenant-c1:people",
 }
 
@@ -92,6 +93,8 @@ func allowed(spec *authorizationv1.SubjectAccessReviewSpec) bool {
 	switch spec.User {
 	case users["operator"]:
 		return true
+	case users["pods"]:
+		return what.Resource == "pods"
 	case "c1", users["people-c1"]:
 		return what.Namespace == "liqo-tenant-c1" && what.Group == "authentication.liqo.io" && what.Resource == "resourceslices"
 	case "c2":

@@ -167,6 +167,11 @@ func TestTheCatalogRuns(t *testing.T) {
 	require.Equal(t, http.StatusOK, c.do(call{path: "/"}).status, "the dashboard")
 	require.Empty(t, c.do(call{path: "/"}).header.Get("Strict-Transport-Security"), "which there is no TLS for")
 
+	api.mu.Lock()
+	require.Equal(t, "spec.nodeName="+node, api.selected["/api/v1/pods"], "no other pods are known")
+	require.Len(t, api.selected, len(collections)-1, "and no ConfigMaps, without TLS: %v", api.selected)
+	api.mu.Unlock()
+
 	var explanation explain.Explanation
 	got := c.do(call{path: "/api/v1/explain?namespace=web-c1&pod=pod-1-of-c1", token: "people-c1"})
 	require.NoError(t, json.Unmarshal([]byte(got.body), &explanation), got.body)
@@ -267,8 +272,10 @@ func TestTheCertificateInFilesIsFollowed(t *testing.T) {
 		return got.Certificate[0]
 	}
 	before := shown()
-	renew("second")
-	require.Eventually(t, func() bool { return !bytes.Equal(before, shown()) }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		renew("another") // Again, because the files may not be watched yet.
+		return !bytes.Equal(before, shown())
+	}, 30*time.Second, 100*time.Millisecond)
 
 	_, err = newServing(&TLSConfig{CertFile: filepath.Join(dir, "none"), KeyFile: key})
 	require.ErrorContains(t, err, "--tls-cert-file")

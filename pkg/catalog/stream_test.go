@@ -121,11 +121,17 @@ func TestStreamsOverHTTP2(t *testing.T) {
 type writer struct {
 	*httptest.ResponseRecorder
 	mu       sync.Mutex
-	deadline time.Time // Guarded by mu.
+	deadline time.Time // Of writes; guarded by mu.
+	endless  bool      // Reads are; guarded by mu.
 	fail     bool
 }
 
-func (w *writer) SetReadDeadline(time.Time) error { return nil }
+func (w *writer) SetReadDeadline(at time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.endless = at.IsZero()
+	return nil
+}
 
 func (w *writer) SetWriteDeadline(at time.Time) error {
 	w.mu.Lock()
@@ -160,6 +166,7 @@ func TestAStreamIsHeardWhileNothingHappensAndEnds(t *testing.T) {
 		}()
 		s.events(w, httptest.NewRequest(http.MethodGet, eventsPath, http.NoBody))
 		require.Equal(t, streamTimeout, time.Since(begin))
+		require.True(t, w.endless, "the deadline of the request does not end it")
 		events := strings.Split(strings.TrimSuffix(w.Body.String(), "\n\n"), "\n\n")
 		require.Equal(t, []string{
 			"event: sync\ndata: {\"version\":\"v0\"}", ": still here", "event: provider-gone\ndata: {\"id\":\"p1\"}", ": still here",

@@ -35,8 +35,9 @@ type fakeView struct {
 	placements []api.Placement
 	policies   []api.Policy
 	stream     chan federation.Change
-	open       int // Subscriptions; guarded by mu.
-	scopes     []federation.Scope
+	open       int                // Subscriptions; guarded by mu.
+	scopes     []federation.Scope // Of subscriptions; guarded by mu.
+	asked      federation.Scope   // Of the last question; guarded by mu.
 }
 
 // moment is when everything happened.
@@ -117,7 +118,15 @@ func sees(s federation.Scope, p *api.Placement) bool {
 		(s.Consumer == "" || s.Consumer == p.Consumer) && (s.Namespace == "" || s.Namespace == p.Namespace)
 }
 
+// remember keeps the scope of a question.
+func (v *fakeView) remember(s federation.Scope) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.asked = s
+}
+
 func (v *fakeView) Placements(q federation.PlacementQuery) (api.PlacementList, error) {
+	v.remember(q.Scope)
 	var list api.PlacementList
 	for i := range v.placements {
 		p := &v.placements[i]
@@ -139,6 +148,7 @@ func (v *fakeView) Placement(namespace, pod string) (api.Placement, bool) {
 }
 
 func (v *fakeView) Flows(s federation.Scope) api.FlowList {
+	v.remember(s)
 	var list api.FlowList
 	for i := range v.placements {
 		if p := &v.placements[i]; sees(s, p) {
@@ -149,6 +159,7 @@ func (v *fakeView) Flows(s federation.Scope) api.FlowList {
 }
 
 func (v *fakeView) Policies(s federation.Scope, _ federation.Page) (api.PolicyList, error) {
+	v.remember(s)
 	var list api.PolicyList
 	for _, p := range v.policies {
 		switch {

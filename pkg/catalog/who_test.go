@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/federation"
 )
 
 // The callers of the tables.
@@ -53,7 +55,7 @@ func everybody(status int, except map[string]int) map[string]int {
 	return all
 }
 
-// private is for routes that need a caller: strangers of all kinds get 401.
+// needsCaller is for routes that need a caller: strangers of all kinds get 401.
 func needsCaller(others int, except map[string]int) map[string]int {
 	all := everybody(others, map[string]int{stranger: unknown, foreign: unknown, ended: unknown})
 	for name, status := range except {
@@ -161,6 +163,36 @@ func TestWhatEachCallerSees(t *testing.T) {
 			require.Equal(t, tc.want, ids(t, got.body))
 		})
 	}
+}
+
+// Whatever else filters a list, what may be seen is bounded by the scope.
+func TestTheScopeOfEachQuestion(t *testing.T) {
+	c := start(t)
+	for name, tc := range map[string]struct {
+		call
+		want federation.Scope
+	}{
+		"a consumer":                             {call{path: "/api/v1/placements", token: "people-c1"}, federation.Scope{Consumer: "c1"}},
+		"a consumer, in a namespace":             {call{path: "/api/v1/placements?namespace=web-c2", token: "people-c1"}, federation.Scope{Consumer: "c1"}},
+		"an operator":                            {call{path: "/api/v1/placements", token: "operator"}, federation.Scope{All: true}},
+		"an operator of a namespace":             {call{path: "/api/v1/placements?namespace=web-c1", token: "namespace"}, federation.Scope{Namespace: "web-c1"}},
+		"of a namespace, and one consumer":       {call{path: "/api/v1/placements?namespace=web-c1&consumer=c2", token: "namespace"}, federation.Scope{Namespace: "web-c1", Consumer: "c2"}},
+		"who lists all pods, and one consumer":   {call{path: "/api/v1/placements?consumer=c2", token: "pods"}, federation.Scope{Consumer: "c2"}},
+		"who lists all pods, its flows":          {call{path: "/api/v1/flows?consumer=c2", token: "pods"}, federation.Scope{Consumer: "c2"}},
+		"who lists all pods, all flows":          {call{path: "/api/v1/flows", token: "pods"}, federation.Scope{All: true}},
+		"a consumer, its flows":                  {call{path: "/api/v1/flows", certificate: "c2/liqo.io"}, federation.Scope{Consumer: "c2"}},
+		"an operator, policies on behalf of one": {call{path: "/api/v1/policies?consumer=c2", token: "operator"}, federation.Scope{Consumer: "c2"}},
+		"a consumer, policies":                   {call{path: "/api/v1/policies", certificate: "c2/liqo.io"}, federation.Scope{Consumer: "c2"}},
+		"an operator, policies":                  {call{path: "/api/v1/policies", token: "operator"}, federation.Scope{All: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, yes, c.do(tc.call).status)
+			require.Equal(t, tc.want, c.view.asked)
+		})
+	}
+	// Who may read pods, but not providers, has nothing explained.
+	require.Equal(t, forbidden, c.do(call{path: "/api/v1/explain?namespace=web-c1&pod=pod-of-c1", token: "pods"}).status)
+	require.Equal(t, forbidden, c.do(call{path: "/api/v1/policies?consumer=c2", token: "pods"}).status)
 }
 
 func TestMe(t *testing.T) {
