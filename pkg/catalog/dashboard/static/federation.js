@@ -12,8 +12,8 @@ export class Federation extends Observable {
   me = null;
   /** @type {{consumer: string, provider: string, pods: number}[] | null} null if they may not be seen */
   flows = null;
-  /** @type {Set<string>} providers whose switch is being turned */
-  turning = new Set();
+  /** @type {Map<string, Promise>} providers whose switch is being turned; what is turned again meanwhile waits */
+  turning = new Map();
   /** @type {{text: string, bad: boolean, id: number} | null} what the last action came to */
   notice = null;
   /** The version of the catalog that this page is of, and whether there is another by now. */
@@ -58,22 +58,29 @@ export class Federation extends Observable {
   }
 
   /** Selects a provider for the consumer, or enables it for everybody, or takes that back. */
-  async turn(provider) {
+  turn(provider) {
     const [field, whose] = this.me.can.select ? ['selected', `for ${this.me.consumer}`] : ['enabled', 'for everybody'];
-    const on = !provider[field];
     const { client } = this;
-    this.turning.add(provider.id);
+    const { id, [field]: was } = provider;
+    const before = this.turning.get(id) ?? Promise.resolve();
+    const turn = before.then(() => this.#write(client, id, field, !was, whose)).finally(() => {
+      if (this.turning.get(id) === turn) {
+        this.turning.delete(id);
+        this.changed();
+      }
+    });
+    this.turning.set(id, turn);
     this.changed();
+  }
+
+  async #write(client, id, field, on, whose) {
     try {
       const query = { consumer: field === 'selected' ? client.consumer : undefined };
-      const now = await client.put(`${pathOf(provider.id)}/${field}`, query, { [field]: on });
+      const now = await client.put(`${pathOf(id)}/${field}`, query, { [field]: on });
       this.providers.put({ ...now, [field]: on });
-      this.say(`${provider.id} is ${on ? 'on' : 'off'} ${whose}. ${on ? '' : 'Pods that are there stay.'}`);
+      this.say(`${id} is ${on ? 'on' : 'off'} ${whose}. ${on ? '' : 'Pods that are there stay.'}`);
     } catch (problem) {
-      this.say(`${provider.id} was not turned ${on ? 'on' : 'off'}. ${problem.title ?? ''}: ${problem.message}`, true);
-    } finally {
-      this.turning.delete(provider.id);
-      this.changed();
+      this.say(`${id} was not turned ${on ? 'on' : 'off'}. ${problem.title ?? ''}: ${problem.message}`, true);
     }
   }
 

@@ -108,7 +108,7 @@ function Row({ provider, history, histories, field, turning, federation, showPod
           <button type="button" role="switch" class="switch"
             aria-checked=${String(!!provider[field])} aria-busy=${turning}
             aria-label="${provider.id}: ${field === 'selected' ? 'selected by me' : 'enabled for everybody'}"
-            onClick=${() => turning || federation.turn(provider)}><span class="knob"></span></button>
+            onClick=${() => federation.turn(provider)}><span class="knob"></span></button>
         </td>`}
     </tr>
     ${open && html`
