@@ -118,7 +118,7 @@ func (l *load) complete(ctx context.Context) error {
 }
 
 func insecure() *tls.Config {
-	return &tls.Config{InsecureSkipVerify: true} //nolint:gosec // On loopback, with a certificate that it signed itself.
+	return &tls.Config{InsecureSkipVerify: true} // On loopback, with a certificate that it signed itself.
 }
 
 // usage is what the replicas of the catalog use: the memory of the largest, which is the one that is asked, in MB, and the
