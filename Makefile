@@ -50,7 +50,7 @@ dashboard-vendor: ## Fetch the dashboard's libraries anew, at the versions that 
 	pkg/catalog/dashboard/vendor.sh
 
 chromium: ## Install Debian's Chromium, if there is none
-	@command -v chromium >/dev/null || { apt-get update && apt-get install -y --no-install-recommends chromium fonts-inter; }
+	@command -v chromium >/dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-inter; }
 
 e2e: chromium ## The end-to-end suites alone (E2E='-run Name' to choose)
 	$(TEST) $(TOOL) gotestsum --format=testname -- -count=1 -timeout=60m ./e2e/... $(E2E)
