@@ -9,7 +9,6 @@ import (
 	"time"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
-	"github.com/liqotech/liqo/pkg/utils"
 	flagsutils "github.com/liqotech/liqo/pkg/utils/flags"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -273,7 +272,7 @@ func runBroker(ctx context.Context, o *brokerOptions, flags *pflag.FlagSet, logs
 	if err != nil {
 		return err
 	}
-	home, err := utils.GetRestConfig(o.homeKubeconfig)
+	home, err := connectionConfig(o.homeKubeconfig, "broker")
 	if err != nil {
 		return fmt.Errorf("connecting to this cluster (--home-kubeconfig, or run in a pod): %w", err)
 	}
@@ -299,7 +298,8 @@ func runBroker(ctx context.Context, o *brokerOptions, flags *pflag.FlagSet, logs
 	if o.healthProbeAddress != "0" {
 		cfg.HealthAddress = o.healthProbeAddress
 	}
-	log.Info("Starting the broker", "version", version, "node", cfg.NodeName)
+	built := thisBuild()
+	log.Info("Starting the broker", "version", built.Version, "commit", built.Commit, "node", cfg.NodeName)
 	if err := broker.Run(ctx, cfg); err != nil {
 		return err
 	}

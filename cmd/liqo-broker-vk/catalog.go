@@ -6,7 +6,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/liqotech/liqo/pkg/utils"
 	flagsutils "github.com/liqotech/liqo/pkg/utils/flags"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -183,7 +182,7 @@ func runCatalog(ctx context.Context, o *catalogOptions, flags *pflag.FlagSet, lo
 	}
 	cfg := o.config()
 	cfg.Log = log
-	if cfg.Home, err = utils.GetRestConfig(o.homeKubeconfig); err != nil {
+	if cfg.Home, err = connectionConfig(o.homeKubeconfig, "catalog"); err != nil {
 		return fmt.Errorf("connecting to the broker's cluster (--home-kubeconfig, or run in a pod): %w", err)
 	}
 	log.Info("Starting the catalog", "version", version, "node", cfg.Node)

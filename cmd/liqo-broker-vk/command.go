@@ -1,16 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"io"
-	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 )
-
-// version is set by the linker (-X main.version=…).
-var version = "dev"
 
 // newRootCommand returns the command that is the virtual kubelet itself; other roles are its subcommands.
 func newRootCommand(logs io.Writer) *cobra.Command {
@@ -31,27 +25,4 @@ func newRootCommand(logs io.Writer) *cobra.Command {
 	cmd.AddCommand(newBrokerCommand(logs), newCatalogCommand(logs), newVersionCommand())
 	cmd.AddCommand(newPeople().commands()...)
 	return cmd
-}
-
-func newVersionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
-		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "liqo-broker-vk %s (liqo %s, %s)\n",
-				version, moduleVersion("github.com/liqotech/liqo"), runtime.Version())
-		},
-	}
-}
-
-func moduleVersion(path string) string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, dep := range info.Deps {
-			if dep.Path == path {
-				return dep.Version
-			}
-		}
-	}
-	return "unknown"
 }

@@ -56,7 +56,7 @@ func (c *connection) open(cmd *cobra.Command) (*cli.Session, error) {
 		return nil, fmt.Errorf("connecting to the broker's cluster (--kubeconfig): %w", err)
 	}
 	config.QPS, config.Burst, config.Timeout = personQPS, personBurst, 0
-	config.UserAgent = "liqo-broker-vk/" + version
+	config.UserAgent = thisBuild().userAgent(cmd.Name())
 	config.WarningHandler = rest.NewWarningWriter(cmd.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
 	scheme, err := apischeme.New()
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/cmd/virtual-kubelet/root"
-	"github.com/liqotech/liqo/pkg/utils"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
@@ -40,11 +39,12 @@ func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, lo
 	}
 	cfg := o.providerConfig()
 	cfg.Log = log
-	log.Info("Starting", "version", version, "liqo", moduleVersion("github.com/liqotech/liqo"),
+	built := thisBuild()
+	log.Info("Starting", "version", built.Version, "commit", built.Commit, "liqo", built.Liqo,
 		"node", cfg.Node.Name, "remoteCluster", cfg.ForeignCluster, "brokerNode", cfg.BrokerNode)
 	o.legacy.logIgnored(log)
 
-	if cfg.Home, err = utils.GetRestConfig(o.stock.HomeKubeconfig); err != nil {
+	if cfg.Home, err = connectionConfig(o.stock.HomeKubeconfig, "virtual-kubelet"); err != nil {
 		return fmt.Errorf("connecting to the home cluster (--home-kubeconfig, or run in a pod): %w", err)
 	}
 

@@ -16,7 +16,7 @@ import (
 // Config is everything that the broker is told.
 type Config struct {
 	Log logr.Logger
-	// Home is the connection to the cluster where the node is.
+	// Home is the connection to the cluster where the node is; those to the providers have its user agent.
 	Home *rest.Config
 
 	// NodeName is the name of the broker's Node, NodeIP the address of this pod: the node's InternalIP while it leads.

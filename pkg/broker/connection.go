@@ -48,15 +48,18 @@ type connections struct {
 	home       kubernetes.Interface
 	identities identitymanager.IdentityReader
 	timeout    time.Duration
+	userAgent  string
 
 	mu sync.Mutex
 	// byVirtualNode by name; guarded by mu.
 	byVirtualNode map[string]*connection
 }
 
-func newConnections(home kubernetes.Interface, identities identitymanager.IdentityReader, timeout time.Duration) *connections {
+func newConnections(home kubernetes.Interface, identities identitymanager.IdentityReader, timeout time.Duration,
+	userAgent string,
+) *connections {
 	return &connections{
-		home: home, identities: identities, timeout: timeout, byVirtualNode: map[string]*connection{},
+		home: home, identities: identities, timeout: timeout, userAgent: userAgent, byVirtualNode: map[string]*connection{},
 	}
 }
 
@@ -108,7 +111,7 @@ func (c *connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.
 	if err != nil {
 		return nil, err
 	}
-	config.QPS, config.Burst = providerQPS, providerBurst
+	config.QPS, config.Burst, config.UserAgent = providerQPS, providerBurst, c.userAgent
 	fresh := &connection{virtualNode: vn.Name, config: config, secretVersion: secret.ResourceVersion}
 	if fresh.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err

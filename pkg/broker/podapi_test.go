@@ -18,7 +18,7 @@ func TestWhereAPodIsLookedFor(t *testing.T) {
 	assigned, waiting := cpuPod("assigned", "1"), cpuPod("waiting", "1")
 	waiting.Labels = nil
 	b := &Broker{
-		cfg: Config{NodeName: "broker"}, core: oneProvider(), connections: newConnections(nil, nil, time.Second),
+		cfg: Config{NodeName: "broker"}, core: oneProvider(), connections: newConnections(nil, nil, time.Second, ""),
 		client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(assigned, waiting).Build(),
 	}
 	pods := podAPI{broker: b}

@@ -46,7 +46,7 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 			HolderIdentity: ptr.To("vk"), LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: &metav1.MicroTime{Time: time.Now()},
 		},
 	})
-	connected := newConnections(home, nil, time.Second)
+	connected := newConnections(home, nil, time.Second, "")
 	for name, server := range map[string]*httptest.Server{"hanging-1": hanging, "answering-1": answering, "broken-1": broken} {
 		kube, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, Transport: &http.Transport{DisableKeepAlives: true}})
 		require.NoError(t, err)

@@ -161,7 +161,7 @@ func newBroker(ctx context.Context, cfg Config, mgr manager.Manager) (*Broker, e
 		cfg: cfg, log: cfg.Log, client: mgr.GetClient(), live: mgr.GetAPIReader(), since: time.Now(),
 		events:      mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // The new recorder has no pods' events yet.
 		core:        newCore(),
-		connections: newConnections(kube, identities, cfg.Times.RequestTimeout),
+		connections: newConnections(kube, identities, cfg.Times.RequestTimeout, cfg.Home.UserAgent),
 		metrics:     newMetrics(),
 		ipamMetrics: ipam.NewMetrics(),
 		policies: &placement.Policies{Client: mgr.GetClient(), Programs: criteria.NewCache(programs), Defaults: placement.Rules{

@@ -44,6 +44,8 @@ type ClientConfig struct {
 	ClusterID string
 	// TLS proves who this cluster is (see ClientTLS). With nil the connection is plaintext, which Liqo v0.x's server needs.
 	TLS *tls.Config
+	// UserAgent is how the client calls itself; gRPC's own is added.
+	UserAgent string
 	// Changed is called, from a goroutine of Run and without a lock, when Map or Problem would say something else of an
 	// address. Forget calls it as well, from the goroutine of its caller. It must not block.
 	Changed func(ip string)
@@ -178,7 +180,7 @@ func (c *Client) options() []grpc.DialOption {
 	}
 	reconnect := backoff.DefaultConfig
 	reconnect.MaxDelay = c.cfg.LastRetry
-	return []grpc.DialOption{
+	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: c.cfg.Timeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
@@ -187,6 +189,10 @@ func (c *Client) options() []grpc.DialOption {
 		// What DNS says of services is nothing to go by.
 		grpc.WithDisableServiceConfig(),
 	}
+	if c.cfg.UserAgent != "" {
+		options = append(options, grpc.WithUserAgent(c.cfg.UserAgent))
+	}
+	return options
 }
 
 // open makes the queue, with what has been asked before Run.

@@ -10,7 +10,9 @@ import (
 	"github.com/go-logr/logr/testr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -225,4 +227,30 @@ func TestClientIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+func TestClientSaysWhoItIs(t *testing.T) {
+	heard := make(chan []string, 1)
+	server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		call, _ := metadata.FromIncomingContext(stream.Context())
+		select {
+		case heard <- call.Get("user-agent"):
+		default:
+		}
+		return status.Error(codes.NotFound, "nothing is here")
+	}))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+
+	c := start(t, ClientConfig{Server: listener.Addr().String(), UserAgent: "ours/v1"})
+	c.Map("10.35.7.1")
+	select {
+	case name := <-heard:
+		require.Len(t, name, 1)
+		require.Regexp(t, "^ours/v1 grpc-go/", name[0])
+	case <-time.After(patience):
+		t.Fatal("nothing was asked")
+	}
 }

@@ -18,7 +18,8 @@ import (
 type Config struct {
 	Log logr.Logger
 
-	// Home is the connection to the cluster where the node is; the one to the remote cluster comes from a Secret.
+	// Home is the connection to the cluster where the node is; the one to the remote cluster comes from a Secret, and has
+	// the user agent of Home.
 	Home                 *rest.Config
 	HomeCluster          liqov1beta1.ClusterID
 	ForeignCluster       liqov1beta1.ClusterID

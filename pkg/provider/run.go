@@ -123,6 +123,7 @@ func newRemoteIPAM(cfg *Config, remote *rest.Config, changed func(ip string)) (*
 	server := cfg.Addresses.RemoteIPAM
 	client := ipam.ClientConfig{
 		Log: cfg.Log.WithName("remote-ipam"), Server: server.Server, ClusterID: string(cfg.HomeCluster), Changed: changed,
+		UserAgent: cfg.Home.UserAgent,
 	}
 	if !server.Insecure {
 		proof, err := ipam.ClientTLS(remote, server.CAFile, server.ServerName)

@@ -89,6 +89,7 @@ func remoteConfig(ctx context.Context, cfg *Config, local kubernetes.Interface,
 			return nil, err
 		}
 	}
+	config.UserAgent = cfg.Home.UserAgent
 	return config, nil
 }
 

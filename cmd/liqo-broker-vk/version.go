@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// version and commit are set by the linker (-X main.version=… -X main.commit=…), see tools/image.
+var version, commit = unreleased, ""
+
+// unreleased is the version of what was not built by make image.
+const unreleased = "dev"
+
+// build says what this binary is made of.
+type build struct {
+	Version    string `json:"version"`
+	Commit     string `json:"commit"`
+	Go         string `json:"go"`
+	Platform   string `json:"platform"`
+	Liqo       string `json:"liqo"`
+	Kubernetes string `json:"kubernetes"`
+}
+
+// thisBuild believes the linker first, then what the Go command has noted.
+func thisBuild() build {
+	b := build{
+		Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Liqo: moduleVersion("github.com/liqotech/liqo"),
+		// The library v0.X is made of Kubernetes v1.X.
+		Kubernetes: strings.Replace(moduleVersion("k8s.io/client-go"), "v0.", "v1.", 1),
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		b.complete(info)
+	}
+	if b.Commit == "" {
+		b.Commit = "unknown"
+	}
+	return b
+}
+
+// complete adds what the linker was not told: "go install …@version" notes the version, a build in a clone the commit.
+func (b *build) complete(info *debug.BuildInfo) {
+	if b.Version == unreleased && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		b.Version = info.Main.Version
+	}
+	if b.Commit == "" {
+		for _, setting := range info.Settings {
+			if setting.Key == "vcs.revision" {
+				b.Commit = setting.Value
+			}
+		}
+	}
+}
+
+func moduleVersion(path string) string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			if dep.Path == path {
+				return dep.Version
+			}
+		}
+	}
+	return "unknown"
+}
+
+func newVersionCommand() *cobra.Command {
+	var output string
+	var short bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, and what it was built from",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var f faults
+			f.oneOf("--output", output, "text", "json", "yaml")
+			if short && output != "text" {
+				f.add("--short together with --output="+output, "leave one of them out")
+			}
+			if len(f) > 0 {
+				return f
+			}
+			if short {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), thisBuild().Version)
+				return err
+			}
+			return thisBuild().print(cmd.OutOrStdout(), output)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
+	cmd.Flags().BoolVar(&short, "short", false, "Print the version alone")
+	return cmd
+}
+
+func (b build) print(w io.Writer, format string) error {
+	var text []byte
+	var err error
+	switch format {
+	case "json":
+		text, err = json.MarshalIndent(b, "", "  ")
+		text = append(text, '\n')
+	case "yaml":
+		text, err = yaml.Marshal(b)
+	default:
+		text = fmt.Appendf(nil, "liqo-broker-vk %s\ncommit:      %s\ngo:          %s\nplatform:    %s\nliqo:        %s\nkubernetes:  %s\n",
+			b.Version, b.Commit, b.Go, b.Platform, b.Liqo, b.Kubernetes)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
+}

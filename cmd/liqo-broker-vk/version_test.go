@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"runtime"
+	"runtime/debug"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+func TestVersionIsForPeopleAndForPrograms(t *testing.T) {
+	built := thisBuild()
+	for name, tc := range map[string]struct {
+		args []string
+		read func(t *testing.T, out []byte)
+	}{
+		"for people": {nil, func(t *testing.T, out []byte) {
+			require.Contains(t, string(out), "liqo-broker-vk "+built.Version+"\n")
+			require.Contains(t, string(out), "\nkubernetes:  "+built.Kubernetes+"\n")
+		}},
+		"the version alone": {[]string{"--short"}, func(t *testing.T, out []byte) {
+			require.Equal(t, built.Version+"\n", string(out))
+		}},
+		"json": {[]string{"-o", "json"}, func(t *testing.T, out []byte) {
+			var got build
+			require.NoError(t, json.Unmarshal(out, &got))
+			require.Equal(t, built, got)
+		}},
+		"yaml": {[]string{"--output=yaml"}, func(t *testing.T, out []byte) {
+			var got build
+			require.NoError(t, yaml.UnmarshalStrict(out, &got))
+			require.Equal(t, built, got)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			require.Zero(t, exitCode(run(t.Context(), append([]string{"version"}, tc.args...), &stdout, &stderr), &stderr))
+			require.Empty(t, stderr.String())
+			tc.read(t, stdout.Bytes())
+		})
+	}
+}
+
+func TestVersionRefusesWhatItCannotPrint(t *testing.T) {
+	for args, says := range map[[2]string]string{
+		{"-o", "xml"}:         "--output=xml: use one of text, json, yaml",
+		{"--short", "-ojson"}: "--short together with --output=json",
+	} {
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, 1, exitCode(run(t.Context(), append([]string{"version"}, args[:]...), &stdout, &stderr), &stderr))
+		require.Contains(t, stderr.String(), says)
+		require.Empty(t, stdout.String())
+	}
+}
+
+func TestABuildKnowsWhatItIsMadeOf(t *testing.T) {
+	built := thisBuild()
+	require.Equal(t, runtime.Version(), built.Go)
+	require.Equal(t, runtime.GOOS+"/"+runtime.GOARCH, built.Platform)
+	require.Regexp(t, `^v1\.\d+\.\d+`, built.Liqo)
+	require.Regexp(t, `^v1\.\d+\.\d+`, built.Kubernetes)
+}
+
+func TestTheLinkerIsBelievedFirst(t *testing.T) {
+	noted := &debug.BuildInfo{
+		Main:     debug.Module{Version: "v0.2.0"},
+		Settings: []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "abc"}},
+	}
+	for name, tc := range map[string]struct {
+		told build
+		info *debug.BuildInfo
+		want build
+	}{
+		"both told":                 {build{Version: "v0.1.0", Commit: "def"}, noted, build{Version: "v0.1.0", Commit: "def"}},
+		"only noted":                {build{Version: "dev"}, noted, build{Version: "v0.2.0", Commit: "abc"}},
+		"nothing, in a module":      {build{Version: "dev"}, &debug.BuildInfo{}, build{Version: "dev"}},
+		"nothing, built in a clone": {build{Version: "dev"}, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, build{Version: "dev"}},
+		"a version told, no commit": {build{Version: "v0.1.0"}, noted, build{Version: "v0.1.0", Commit: "abc"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := tc.told
+			got.complete(tc.info)
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
