@@ -5,16 +5,18 @@ SHELL := /bin/bash
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 TEST := cd test &&
 INTEROP := cd test/interop &&
+# What the image is built for; its version is by default the tag of the commit, or made of its time and hash.
+PLATFORMS ?= linux/amd64,linux/arm64
 # Extra arguments of the end-to-end suites, for example E2E='-run TestParityOurs'.
 E2E ?=
 
-.PHONY: help build generate image test unit vet fmt-check dashboard dashboard-vendor chromium e2e lint demo bench clean
+.PHONY: help build generate image test unit vet fmt-check image-test dashboard dashboard-vendor chromium e2e lint demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build bin/liqo-broker-vk, its names as a plugin of kubectl, and bin/sandbox for people
-	CGO_ENABLED=0 go build -o bin/ ./cmd/liqo-broker-vk
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/liqo-broker-vk
 	ln -sf liqo-broker-vk bin/kubectl-broker
 	ln -sf liqo-broker-vk bin/kubectl_complete-broker
 	$(TEST) go build -o ../bin/ ./sandbox/cmd/sandbox
@@ -22,8 +24,9 @@ build: ## Build bin/liqo-broker-vk, its names as a plugin of kubectl, and bin/sa
 generate: ## Write what is generated: from api/ deepcopy functions and CRDs, the protocol of the remote IPAM
 	go generate ./api/... ./pkg/ipam/wire/...
 
-image: ## Build the container image (needs a container engine; IMAGE=name:tag)
-	docker build -t $${IMAGE:-liqo-broker-vk:dev} .
+image: ## Build the image, an OCI archive in dist/, without a container engine (IMAGE=name:tag, PUSH=1 pushes it)
+	cd tools && go run ./image -source='$(CURDIR)' -platforms='$(PLATFORMS)' -version='$(VERSION)' \
+		-image='$(IMAGE)' $(if $(PUSH),-push)
 
 test: ## Formatting, vet, unit tests with -race, end-to-end suites on real clusters
 	@$(MAKE) --no-print-directory fmt-check vet unit dashboard e2e
@@ -42,6 +45,10 @@ unit: ## Unit tests with -race, and the remote IPAM against Liqo v0.9.4
 	$(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- -race ./...
 	$(TEST) $(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- -race ./sandbox/...
 	$(INTEROP) $(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- ./...
+
+image-test: ## Build the image twice from clones, compare, unpack it and run what is in it (minutes; as root)
+	cd tools && go tool gotestsum --format=pkgname --hide-summary=skipped -- -race ./...
+	$(TEST) $(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- -race -timeout=30m ./image/...
 
 dashboard: chromium ## The dashboard in Chromium, against a stand-in for the catalog (SCREENSHOTS=directory)
 	$(TEST) $(TOOL) gotestsum --format=testname --hide-summary=skipped -- -count=1 ./dashboard/...
@@ -71,4 +78,4 @@ bench: ## Compare our virtual kubelet with Liqo's, side by side; load the catalo
 	go test -run '^$$' -bench Load -benchtime=6000x ./pkg/catalog/
 
 clean: ## Remove what was built here (not the cache of sandbox binaries)
-	rm -rf bin
+	rm -rf bin dist

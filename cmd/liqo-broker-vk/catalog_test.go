@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
@@ -58,13 +59,15 @@ func TestFlagsOfTheCatalog(t *testing.T) {
 		"--broker-node=pool", "--address=127.0.0.1:1", "--tls-cert-file=c", "--tls-key-file=k", "--client-ca-file=a", "--read-auth=true",
 		"--anonymous-toggle=true", "--requests-per-second=1.5", "--requests-burst=2", "--streams-per-caller=3", "--streams-in-all=4",
 		"--client-qps=5", "--client-max-burst=6", "--metrics-address=0", "--health-probe-address=:7",
+		"--history-interval=8s",
 	}))
 	require.Equal(t, catalog.Config{
 		QPS: 5, Burst: 6, Version: version, Node: "pool", Address: "127.0.0.1:1",
-		TLS:           catalog.TLSConfig{CertFile: "c", KeyFile: "k", ClientCAFile: "a"},
-		Access:        catalog.AccessConfig{ReadAuth: true, AnonymousToggle: true},
-		Limits:        caller.Limits{PerSecond: 1.5, Burst: 2, Streams: 3, TotalStreams: 4},
-		HealthAddress: ":7",
+		TLS:             catalog.TLSConfig{CertFile: "c", KeyFile: "k", ClientCAFile: "a"},
+		Access:          catalog.AccessConfig{ReadAuth: true, AnonymousToggle: true},
+		HistoryInterval: 8 * time.Second,
+		Limits:          caller.Limits{PerSecond: 1.5, Burst: 2, Streams: 3, TotalStreams: 4},
+		HealthAddress:   ":7",
 	}, o.config())
 }
 

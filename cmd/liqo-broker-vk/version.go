@@ -108,8 +108,12 @@ func (b build) print(w io.Writer, format string) error {
 	case "yaml":
 		text, err = yaml.Marshal(b)
 	default:
-		text = fmt.Appendf(nil, "liqo-broker-vk %s\ncommit:      %s\ngo:          %s\nplatform:    %s\nliqo:        %s\nkubernetes:  %s\n",
-			b.Version, b.Commit, b.Go, b.Platform, b.Liqo, b.Kubernetes)
+		text = fmt.Appendf(nil, "liqo-broker-vk %s\n", b.Version)
+		for _, line := range [][2]string{
+			{"commit", b.Commit}, {"go", b.Go}, {"platform", b.Platform}, {"liqo", b.Liqo}, {"kubernetes", b.Kubernetes},
+		} {
+			text = fmt.Appendf(text, "%-13s%s\n", line[0]+":", line[1])
+		}
 	}
 	if err != nil {
 		return err

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,10 +76,12 @@ func TestTheLinkerIsBelievedFirst(t *testing.T) {
 		info *debug.BuildInfo
 		want build
 	}{
-		"both told":                 {build{Version: "v0.1.0", Commit: "def"}, noted, build{Version: "v0.1.0", Commit: "def"}},
-		"only noted":                {build{Version: "dev"}, noted, build{Version: "v0.2.0", Commit: "abc"}},
-		"nothing, in a module":      {build{Version: "dev"}, &debug.BuildInfo{}, build{Version: "dev"}},
-		"nothing, built in a clone": {build{Version: "dev"}, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, build{Version: "dev"}},
+		"both told":            {build{Version: "v0.1.0", Commit: "def"}, noted, build{Version: "v0.1.0", Commit: "def"}},
+		"only noted":           {build{Version: "dev"}, noted, build{Version: "v0.2.0", Commit: "abc"}},
+		"nothing, in a module": {build{Version: "dev"}, &debug.BuildInfo{}, build{Version: "dev"}},
+		"nothing, built in a clone": {
+			build{Version: "dev"}, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, build{Version: "dev"},
+		},
 		"a version told, no commit": {build{Version: "v0.1.0"}, noted, build{Version: "v0.1.0", Commit: "abc"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,5 +89,20 @@ func TestTheLinkerIsBelievedFirst(t *testing.T) {
 			got.complete(tc.info)
 			require.Equal(t, tc.want, got)
 		})
+	}
+}
+
+func TestTheDocumentShowsWhatIsPrinted(t *testing.T) {
+	text, err := os.ReadFile("../../docs/image.md")
+	require.NoError(t, err)
+	shown := build{
+		Version: "v0.1.0", Commit: "0123456789abcdef0123456789abcdef01234567", Go: "go1.26.8", Platform: "linux/amd64",
+		Liqo: "v1.2.0", Kubernetes: "v1.35.2",
+	}
+	var printed strings.Builder
+	require.NoError(t, shown.print(&printed, "text"))
+	require.Contains(t, string(text), "$ liqo-broker-vk version\n"+printed.String()+"```")
+	for _, role := range []string{"broker", "virtual-kubelet"} {
+		require.Contains(t, string(text), "\n"+shown.userAgent(role)+"\n")
 	}
 }

@@ -163,10 +163,11 @@ func (t target) complete(dir string) bool {
 }
 
 // BuildProduct builds this repository's virtual kubelet into dir and returns
-// its path. It is always built: the Go command knows what is up to date.
+// its path. It is always built: the Go command knows what is up to date, and
+// compiles it as for the image.
 func BuildProduct(ctx context.Context, dir string) (string, error) {
 	out := filepath.Join(dir, "liqo-broker-vk")
-	return out, goCommand(ctx, ProductRoot(), []string{"CGO_ENABLED=0"}, "build", "-o", out, "./cmd/liqo-broker-vk")
+	return out, goCommand(ctx, ProductRoot(), []string{"CGO_ENABLED=0"}, "build", "-trimpath", "-o", out, "./cmd/liqo-broker-vk")
 }
 
 // LiqoSource returns the directory of Liqo's source, which also holds its Helm

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// buildPlatform builds the image of one platform, in a directory of temporary files which has to outlive the image.
+func buildPlatform(
+	ctx context.Context, source, scratch string, r release, platform v1.Platform,
+) (platformImage, error) {
+	prefix := filepath.Join(scratch, platform.OS+"-"+platform.Architecture)
+	if err := compile(ctx, source, prefix+".binary", r, platform); err != nil {
+		return platformImage{}, err
+	}
+	license := filepath.Join(source, "LICENSE")
+	if err := writeLayer(prefix+".tar.gz", fileSystem(prefix+".binary", license), r.time); err != nil {
+		return platformImage{}, err
+	}
+	image, err := imageOf(r, platform, prefix+".tar.gz")
+	return platformImage{image, platform}, err
+}
+
+// goFlags are the flags of go build but -o, for a version and a commit.
+func goFlags(version, commit string) []string {
+	return []string{
+		"-trimpath", "-buildvcs=false", "-mod=readonly",
+		"-ldflags=-s -w -buildid= -X main.version=" + version + " -X main.commit=" + commit,
+	}
+}
+
+// compile builds the binary so that it depends on the source, the release and the version of Go alone.
+func compile(ctx context.Context, source, output string, r release, platform v1.Platform) error {
+	args := append(append([]string{"build"}, goFlags(r.version, r.commit)...), "-o", output, "./cmd/liqo-broker-vk")
+	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // The arguments are those above.
+	cmd.Dir = source
+	// What of the environment changes the binary is fixed here.
+	cmd.Env = append(os.Environ(), "GOOS="+platform.OS, "GOARCH="+platform.Architecture,
+		"CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOFIPS140=off", "GOAMD64=v1", "GOARM64=v8.0")
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
+}

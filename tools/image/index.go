@@ -1,0 +1,76 @@
+package main
+
+import (
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// platformImage is the image of one platform.
+type platformImage struct {
+	v1.Image
+	platform v1.Platform
+}
+
+// ArtifactType keeps the index from calling the image an artifact, which engines may take for something else.
+func (platformImage) ArtifactType() (string, error) { return "", nil }
+
+// labels say what the image is, in the words of the OCI.
+func labels(r release) map[string]string {
+	return map[string]string{
+		"org.opencontainers.image.title":         "liqo-broker-vk",
+		"org.opencontainers.image.description":   "Broker and virtual kubelet for federations of clusters joined by Liqo",
+		"org.opencontainers.image.source":        "https://github.com/capacitorset/liqo-broker-vk",
+		"org.opencontainers.image.documentation": "https://github.com/capacitorset/liqo-broker-vk/tree/main/docs",
+		"org.opencontainers.image.licenses":      "Apache-2.0",
+		"org.opencontainers.image.version":       r.version,
+		"org.opencontainers.image.revision":      r.commit,
+		"org.opencontainers.image.created":       r.time.Format(time.RFC3339),
+	}
+}
+
+// imageOf makes an image of one layer. The file of the layer has to stay.
+func imageOf(r release, platform v1.Platform, layer string) (v1.Image, error) {
+	content, err := tarball.LayerFromFile(layer, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
+	}
+	created := v1.Time{Time: r.time}
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err = mutate.ConfigFile(image, &v1.ConfigFile{
+		Architecture: platform.Architecture, OS: platform.OS, Variant: platform.Variant, Created: created,
+		RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{
+			Entrypoint: []string{"/usr/bin/liqo-broker-vk"},
+			User:       "65532:65532", // By number: the kubelet cannot tell of a name that it is not root's.
+			WorkingDir: "/",
+			Env:        []string{"PATH=/usr/bin"},
+			Labels:     labels(r),
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	image, err = mutate.Append(image, mutate.Addendum{
+		Layer: content, History: v1.History{Created: created, CreatedBy: "make image"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Annotations(image, labels(r)).(v1.Image), nil //nolint:forcetypeassert // What goes in comes out.
+}
+
+// indexOf puts the platforms' images under one digest.
+func indexOf(r release, images []platformImage) (v1.ImageIndex, error) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, image := range images {
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add: image, Descriptor: v1.Descriptor{Platform: &image.platform},
+		})
+	}
+	return mutate.Annotations(index, labels(r)).(v1.ImageIndex), nil //nolint:forcetypeassert // What goes in comes out.
+}
