@@ -64,7 +64,7 @@ func TestConnection(t *testing.T) {
 		"explain -n shop a": {
 			"GET /api/v1/namespaces/shop/pods/a", "GET /api/v1/namespaces/shop",
 			"GET /apis/brokering.liqo.io/v1alpha1/placementpolicies", "GET /apis/brokering.liqo.io/v1alpha1/providerclusters",
-			"GET /apis/offloading.liqo.io/v1beta1/virtualnodes", "GET /apis/offloading.liqo.io/v1beta1/namespacemaps",
+			"GET /apis/offloading.liqo.io/v1beta1/virtualnodes", "GET /apis/offloading.liqo.io/v1beta1/namespacemaps", "GET /api/v1/namespaces",
 			"GET /api/v1/pods",
 		},
 	} {

@@ -133,6 +133,9 @@ func (f *federation) peering(id string) []client.Object {
 		mapping.Status.CurrentMapping[ns] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: ns, Phase: offloadingv1beta1.MappingAccepted}
 	}
 	return []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-" + id, Labels: map[string]string{
+			consts.RemoteClusterID: id, consts.TenantNamespaceLabel: "true",
+		}}},
 		&liqov1beta1.ForeignCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: id}, Status: liqov1beta1.ForeignClusterStatus{Role: liqov1beta1.ProviderRole},
 		},

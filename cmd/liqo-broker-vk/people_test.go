@@ -91,7 +91,7 @@ func TestCompletion(t *testing.T) {
 		"get placements -n shop-consumer1 w":         {"web-0", "web-1"},
 		"get placements -n shop-consumer1 web-0 w":   {"web-1"},
 		"get placements --provider provider2":        {"provider2"},
-		"get placements -n ":                         {"default", "lab-consumer2", "shop-consumer1"},
+		"get placements -n ":                         {"default", "lab-consumer2", "liqo-tenant-provider1", "liqo-tenant-provider2", "liqo-tenant-provider3", "shop-consumer1"},
 		"explain -n shop-consumer1 ":                 {"db-0", "web-0", "web-1"},
 		"explain -n shop-consumer1 web-0 ":           nil,
 		"explain --broker-node=other -n shop-consu ": nil,

@@ -23,6 +23,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -282,7 +283,8 @@ func (b *Broker) changed(ctx context.Context, id string) {
 }
 
 // namespacesOf are the local namespaces offloaded to a cluster, with their names there, and all that are mapped there,
-// those that are coming or going included.
+// those that are coming or going included. Only the NamespaceMaps in its own tenant namespace count: the names in them
+// decide whose pods the broker asks about, and connects callers with.
 func (b *Broker) namespacesOf(ctx context.Context, id string) (offloaded, mapped map[string]string, err error) {
 	var maps offloadingv1beta1.NamespaceMapList
 	if err := b.client.List(ctx, &maps, client.MatchingLabels{consts.RemoteClusterID: id}); err != nil {
@@ -290,6 +292,13 @@ func (b *Broker) namespacesOf(ctx context.Context, id string) (offloaded, mapped
 	}
 	offloaded, mapped = map[string]string{}, map[string]string{}
 	for i := range maps.Items {
+		var tenant corev1.Namespace
+		if err := b.client.Get(ctx, client.ObjectKey{Name: maps.Items[i].Namespace}, &tenant); client.IgnoreNotFound(err) != nil {
+			return nil, nil, err
+		}
+		if placement.TenantOf(&tenant) != id {
+			continue
+		}
 		for local, remote := range maps.Items[i].Status.CurrentMapping {
 			mapped[local] = remote.RemoteNamespace
 			if remote.Phase == offloadingv1beta1.MappingAccepted {

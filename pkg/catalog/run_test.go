@@ -72,6 +72,9 @@ func federationOf(providers, consumers, pods int) []client.Object {
 				},
 			}),
 			marked(&liqov1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(id)}}),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: "liqo-tenant-" + id, Labels: map[string]string{"liqo.io/remote-cluster-id": id, "liqo.io/tenant-namespace": "true"},
+			}},
 			marked(&offloadingv1beta1.NamespaceMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id, Labels: map[string]string{"liqo.io/remote-cluster-id": id}},
 				Status:     offloadingv1beta1.NamespaceMapStatus{CurrentMapping: mapping},

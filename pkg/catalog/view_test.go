@@ -251,8 +251,11 @@ func fakeCluster(t *testing.T) client.Client {
 					}}},
 				},
 			},
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: "liqo-tenant-" + id, Labels: map[string]string{"liqo.io/remote-cluster-id": id, "liqo.io/tenant-namespace": "true"},
+			}},
 			&offloadingv1beta1.NamespaceMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: id, Labels: map[string]string{"liqo.io/remote-cluster-id": id}},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id, Labels: map[string]string{"liqo.io/remote-cluster-id": id}},
 				Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 					"web-c1": {Phase: offloadingv1beta1.MappingAccepted}, "web-c2": {Phase: offloadingv1beta1.MappingAccepted},
 				}},

@@ -24,8 +24,9 @@ func believed(ctx context.Context, c client.Reader, node string) (*scheduler.Sta
 	var providers v1alpha1.ProviderClusterList
 	var virtualNodes offloadingv1beta1.VirtualNodeList
 	var namespaceMaps offloadingv1beta1.NamespaceMapList
+	var namespaces corev1.NamespaceList
 	var pods corev1.PodList
-	for _, list := range []client.ObjectList{&providers, &virtualNodes, &namespaceMaps, &pods} {
+	for _, list := range []client.ObjectList{&providers, &virtualNodes, &namespaceMaps, &namespaces, &pods} {
 		if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, err
 		}
@@ -35,10 +36,15 @@ func believed(ctx context.Context, c client.Reader, node string) (*scheduler.Sta
 		id := string(virtualNodes.Items[i].Spec.ClusterID)
 		virtualNodesOf[id] = append(virtualNodesOf[id], &virtualNodes.Items[i])
 	}
+	tenants := map[string]string{}
+	for i := range namespaces.Items {
+		tenants[namespaces.Items[i].Name] = placement.TenantOf(&namespaces.Items[i])
+	}
 	mapsOf := map[string][]*offloadingv1beta1.NamespaceMap{}
 	for i := range namespaceMaps.Items {
-		id := namespaceMaps.Items[i].Labels[consts.RemoteClusterID]
-		mapsOf[id] = append(mapsOf[id], &namespaceMaps.Items[i])
+		if id := namespaceMaps.Items[i].Labels[consts.RemoteClusterID]; id == tenants[namespaceMaps.Items[i].Namespace] {
+			mapsOf[id] = append(mapsOf[id], &namespaceMaps.Items[i])
+		}
 	}
 	state := scheduler.NewState()
 	for i := range providers.Items {

@@ -29,6 +29,13 @@ func cpuPod(name, cpu string) *corev1.Pod {
 	}
 }
 
+// tenant is the namespace where the peering with a provider lives.
+func tenant(provider string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-" + provider, Labels: map[string]string{
+		"liqo.io/remote-cluster-id": provider, "liqo.io/tenant-namespace": "true",
+	}}}
+}
+
 // shown is a provider as its status shows it, with one slice of that many CPUs.
 func shown(name, cpu string, ready bool, attributes map[string]string) *v1alpha1.ProviderCluster {
 	status := metav1.ConditionFalse
@@ -58,9 +65,9 @@ func TestExplain(t *testing.T) {
 	taken.Spec.NodeName, taken.Labels = "broker", map[string]string{v1alpha1.VirtualNodeLabel: "full-1"}
 	elsewhere := cpuPod("elsewhere", "1")
 	elsewhere.Spec.NodeName = "other"
-	maps := func(provider string) *offloadingv1beta1.NamespaceMap {
+	maps := func(provider, in string) *offloadingv1beta1.NamespaceMap {
 		return &offloadingv1beta1.NamespaceMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: provider, Labels: map[string]string{"liqo.io/remote-cluster-id": provider}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: tenant(in).Name, Name: provider, Labels: map[string]string{"liqo.io/remote-cluster-id": provider}},
 			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 				"ns": {RemoteNamespace: "ns-broker", Phase: offloadingv1beta1.MappingAccepted},
 			}},
@@ -70,7 +77,9 @@ func TestExplain(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}, pod, taken, elsewhere,
 		shown("down", "4", false, eu), shown("far", "4", true, us), shown("fits", "4", true, eu), shown("full", "4", true, eu),
-		shown("stranger", "4", true, eu), maps("down"), maps("far"), maps("fits"), maps("full"),
+		shown("stranger", "4", true, eu), maps("down", "down"), maps("far", "far"), maps("fits", "fits"),
+		maps("full", "full"), tenant("down"), tenant("far"), tenant("fits"), tenant("full"), tenant("stranger"),
+		maps("stranger", "fits"), // Which is not its own to say.
 	).Build()
 
 	e, err := Pod(t.Context(), c, "broker", client.ObjectKeyFromObject(pod), time.Now())

@@ -40,8 +40,8 @@ func federationOf(t *testing.T, lists *int, objects ...client.Object) client.Wit
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	for id, price := range map[string]string{"cheap": "1", "dear": "9", "unpriced": "much"} {
-		objects = append(objects, shown(id, "4", true, map[string]string{"price": price}), &offloadingv1beta1.NamespaceMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: id, Labels: map[string]string{"liqo.io/remote-cluster-id": id}},
+		objects = append(objects, shown(id, "4", true, map[string]string{"price": price}), tenant(id), &offloadingv1beta1.NamespaceMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: tenant(id).Name, Name: id, Labels: map[string]string{"liqo.io/remote-cluster-id": id}},
 			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 				"ns": {Phase: offloadingv1beta1.MappingAccepted},
 			}},

@@ -14,6 +14,16 @@ func ConsumerOf(namespace *corev1.Namespace) string {
 	return namespace.Labels[consts.RemoteClusterID]
 }
 
+// TenantOf is the id of the cluster whose peering lives in a namespace; "" if it is no tenant namespace. What is in there
+// and bears the id of another cluster is not to be believed: Liqo's peering lets a consumer's control plane write
+// NamespaceMaps, with any label and status, in its own (ClusterRole liqo-remote-controlplane).
+func TenantOf(namespace *corev1.Namespace) string {
+	if namespace.Labels[consts.TenantNamespaceLabel] != "true" {
+		return ""
+	}
+	return namespace.Labels[consts.RemoteClusterID]
+}
+
 // PlaceOf is the VirtualNode where a pod takes room: where it is assigned, or where it is leaving; "" if nowhere.
 func PlaceOf(pod *corev1.Pod) string {
 	if at := pod.Labels[v1alpha1.VirtualNodeLabel]; at != "" {

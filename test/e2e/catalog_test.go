@@ -508,10 +508,13 @@ func (c *catalogued) account(t *testing.T) {
 	require.True(t, kerrors.IsForbidden(it.Create(ctx, newPod("default", "intruder"))))
 
 	for what, change := range map[string]func(*brokeringv1alpha1.ProviderCluster){
-		"drain a provider":        func(p *brokeringv1alpha1.ProviderCluster) { p.Spec.Drain = true },
-		"cordon a provider":       func(p *brokeringv1alpha1.ProviderCluster) { p.Spec.Cordoned = true },
-		"set a price":             func(p *brokeringv1alpha1.ProviderCluster) { p.Spec.Attributes = map[string]string{"price": "1"} },
-		"label a provider":        func(p *brokeringv1alpha1.ProviderCluster) { p.Labels = map[string]string{"a": "b"} },
+		"drain a provider":  func(p *brokeringv1alpha1.ProviderCluster) { p.Spec.Drain = true },
+		"cordon a provider": func(p *brokeringv1alpha1.ProviderCluster) { p.Spec.Cordoned = true },
+		"set a price":       func(p *brokeringv1alpha1.ProviderCluster) { p.Spec.Attributes = map[string]string{"price": "1"} },
+		"label a provider":  func(p *brokeringv1alpha1.ProviderCluster) { p.Labels = map[string]string{"a": "b"} },
+		"have a provider collected": func(p *brokeringv1alpha1.ProviderCluster) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "gone", UID: "gone"}}
+		},
 		"annotate a provider too": func(p *brokeringv1alpha1.ProviderCluster) { p.Annotations = map[string]string{"a": "b"} },
 	} {
 		before := c.providerOf(t, "provider1")

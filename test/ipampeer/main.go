@@ -67,7 +67,7 @@ func (p pods) PodCIDRs(context.Context) ([]netip.Prefix, error) {
 
 func serve(certificates string) error {
 	cfg := ipam.ServerConfig{
-		Log: logr.Discard(), Metrics: ipam.NewMetrics(), Limits: ipam.Limits{PerSecond: 100, Burst: 100, Concurrent: 10},
+		Log: logr.Discard(), Metrics: ipam.NewMetrics(), Limits: ipam.Limits{PerSecond: 100, Burst: 100, Concurrent: 10, Connections: 10},
 		Directory: pods{netip.MustParseAddr("10.35.7.1"): netip.MustParseAddr("10.70.0.4")},
 	}
 	if certificates != "" {
