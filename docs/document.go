@@ -49,7 +49,7 @@ const (
 	RunByTest = "go test"
 	// RunBySandbox is a test in clusters of test/sandbox; the name of the cluster whose API is meant follows.
 	RunBySandbox = "sandbox "
-	// RunByNobody is no test: the commands need clusters of yours.
+	// RunByNobody is no test: the commands need clusters of yours, or long.
 	RunByNobody = "nobody"
 )
 
@@ -81,7 +81,7 @@ var (
 	heading = regexp.MustCompile(`^#{1,6} +(.+?) *#*$`)
 	comment = regexp.MustCompile(`^<!-- run by: (.+) -->$`)
 	fence   = regexp.MustCompile("^ *(```+|~~~+) *([^ `]*)")
-	link    = regexp.MustCompile(`\]\(([^()\s]+)(?: +"[^"]*")?\)|<(https?:[^<>\s]+)>`)
+	link    = regexp.MustCompile(`\]\(([^()\s]+)(?: +"[^"]*")?\)|<(https?:[^<>\s]+)>|^\[[^]]+\]: +(\S+)$`)
 	code    = regexp.MustCompile("`+[^`]*`+")
 	linked  = regexp.MustCompile(`!?\[([^]]*)\]\([^)]*\)`)
 )
@@ -128,7 +128,7 @@ func Read(path string) (*Document, error) {
 // readLine reads a line that is not in a block.
 func (d *Document) readLine(line string, number int, anchors map[string]int) {
 	for _, parts := range link.FindAllStringSubmatch(code.ReplaceAllString(line, ""), -1) {
-		d.Links = append(d.Links, Link{Line: number, Target: parts[1] + parts[2]})
+		d.Links = append(d.Links, Link{Line: number, Target: parts[1] + parts[2] + parts[3]})
 	}
 	parts := heading.FindStringSubmatch(line)
 	if parts == nil {
@@ -156,4 +156,24 @@ func anchorOf(title string) string {
 		}
 		return -1
 	}, title)
+}
+
+// Rewritten returns the text of a document with other texts in the blocks whose fences are on some lines.
+func Rewritten(document string, blocks map[int]string) string {
+	var out strings.Builder
+	number, skipping := 0, false
+	for line := range strings.Lines(document) {
+		number++
+		if skipping && fence.MatchString(line) {
+			skipping = false
+		}
+		if !skipping {
+			out.WriteString(line)
+		}
+		if text, other := blocks[number]; other {
+			out.WriteString(text)
+			skipping = true
+		}
+	}
+	return out.String()
 }

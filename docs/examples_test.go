@@ -35,7 +35,7 @@ func TestExamples(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, count, 10)
 	if os.Getenv("UPDATE") != "" {
-		require.NoError(t, os.WriteFile(examples, []byte(rewritten(string(text), decided)), 0o600))
+		require.NoError(t, os.WriteFile(examples, []byte(Rewritten(string(text), decided)), 0o600))
 	}
 }
 
@@ -71,25 +71,6 @@ func example(t *testing.T, d *Document, section *Section, blocks map[int]string)
 	require.Equal(t, decided, said, "the providers in bold are those chosen, in order")
 }
 
-// rewritten is a document with other texts in some blocks.
-func rewritten(document string, blocks map[int]string) string {
-	var out strings.Builder
-	number, skipping := 0, false
-	for line := range strings.Lines(document) {
-		number++
-		text, replaced := blocks[number]
-		skipping = skipping && strings.TrimSpace(line) != "```"
-		if !skipping {
-			out.WriteString(line)
-		}
-		if replaced {
-			out.WriteString(text)
-			skipping = true
-		}
-	}
-	return out.String()
-}
-
 // explain runs commands of people, and returns what they print and which providers are chosen; for a pod that fits
 // nowhere none is.
 func (f *federation) explain(commands []string) (printed string, chosen []string) {
@@ -122,4 +103,3 @@ func (f *federation) explain(commands []string) (printed string, chosen []string
 	}
 	return out.String(), chosen
 }
-

@@ -7,37 +7,57 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/capacitorset/liqo-broker-vk/docs"
 )
 
 // The commands in the documentation print what it says they do. With UPDATE=1 it is written anew.
 func TestDocumentation(t *testing.T) {
-	const path = "../../docs/cli.md"
-	written, err := os.ReadFile(path)
-	require.NoError(t, err)
+	for path, runs := range map[string]func(*docs.Block) bool{
+		"../../docs/cli.md":       func(b *docs.Block) bool { return b.Language == "console" },
+		"../../docs/operating.md": func(b *docs.Block) bool { return b.RunBy == docs.RunByTest },
+	} {
+		t.Run(path, func(t *testing.T) {
+			d, err := docs.Read(path)
+			require.NoError(t, err)
+			written, err := os.ReadFile(path)
+			require.NoError(t, err)
+			blocks := map[int]string{}
+			for i := range d.Blocks {
+				if runs(&d.Blocks[i]) {
+					blocks[d.Blocks[i].Line] = printed(t, d.Blocks[i].Commands())
+				}
+			}
+			require.NotEmpty(t, blocks)
+			printed := docs.Rewritten(string(written), blocks)
+			if os.Getenv("UPDATE") != "" {
+				require.NoError(t, os.WriteFile(path, []byte(printed), 0o600))
+				return
+			}
+			require.Equal(t, string(written), printed, "run UPDATE=1 go test ./cmd/...")
+		})
+	}
+}
 
+// printed is what people see who type the commands, one after the other.
+func printed(t *testing.T, commands []string) string {
+	t.Helper()
+	f := newFederation(t)
 	var out strings.Builder
-	var f *federation
-	for line := range strings.Lines(string(written)) {
+	for _, command := range commands {
+		words := strings.Fields(command)
+		out.WriteString("$ " + command + "\n")
 		switch {
-		case line == "```console\n":
-			f = newFederation(t)
-			out.WriteString(line)
-		case line == "```\n":
-			f = nil
-			out.WriteString(line)
-		case f == nil:
-			out.WriteString(line)
-		case strings.HasPrefix(line, "$ kubectl broker "):
-			out.WriteString(line)
-			_, text := f.kubectlBroker(t, strings.Fields(line)[3:]...)
+		case len(words) > 2 && words[0] == "kubectl" && words[1] == "broker":
+			_, text := f.kubectlBroker(t, words[2:]...)
 			out.WriteString(text)
+		case len(words) > 1 && words[0] == "liqo-broker-vk":
+			_ = exitCode(run(t.Context(), words[1:], &out, &out), &out)
+		default:
+			require.Failf(t, "not a command of this program", "%s", command)
 		}
 	}
-	if os.Getenv("UPDATE") != "" {
-		require.NoError(t, os.WriteFile(path, []byte(out.String()), 0o600))
-		return
-	}
-	require.Equal(t, string(written), out.String(), "run UPDATE=1 go test ./cmd/...")
+	return out.String()
 }
 
 // kubectlBroker runs the plugin as a person would, and returns the exit code and all that is printed.
