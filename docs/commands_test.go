@@ -105,7 +105,7 @@ func testSources(t *testing.T) string {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && slices.Contains([]string{".git", "bin"}, entry.Name()):
+		case entry.IsDir() && slices.Contains([]string{".git", "bin", "dist"}, entry.Name()):
 			return filepath.SkipDir
 		case !strings.HasSuffix(path, "_test.go"):
 			return nil

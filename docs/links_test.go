@@ -22,7 +22,7 @@ func everyDocument(t *testing.T) map[string]*Document {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && slices.Contains([]string{".git", "bin", "node_modules"}, entry.Name()):
+		case entry.IsDir() && slices.Contains([]string{".git", "bin", "dist", "node_modules"}, entry.Name()):
 			return filepath.SkipDir
 		case filepath.Ext(path) != ".md":
 			return nil
