@@ -244,7 +244,9 @@ func (f *federation) client() client.Client {
 	}
 	for id, pc := range f.providers {
 		tenant := metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id, Labels: map[string]string{consts.RemoteClusterID: id}}
-		objects = append(objects, pc, &offloadingv1beta1.NamespaceMap{
+		objects = append(objects, pc, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: tenant.Namespace, Labels: map[string]string{consts.RemoteClusterID: id, consts.TenantNamespaceLabel: "true"},
+		}}, &offloadingv1beta1.NamespaceMap{
 			ObjectMeta: tenant, Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: mapping},
 		}, &offloadingv1beta1.VirtualNode{
 			ObjectMeta: tenant, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(id), Labels: f.labels[id]},
