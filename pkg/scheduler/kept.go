@@ -123,11 +123,12 @@ func standingOf(p *Provider) Filter {
 	return Passed
 }
 
-// domain returns the provider's value of a topology key, false if it has none.
+// domain returns the provider's value of a topology key, false if it has none. What people say of a provider wins over
+// what it says itself.
 func (p *provider) domain(key string) (string, bool) {
-	value, has := p.Labels[key]
+	value, has := p.Attributes[key]
 	if !has {
-		value, has = p.Attributes[key]
+		value, has = p.Labels[key]
 	}
 	return value, has
 }

@@ -119,7 +119,7 @@ func TestScores(t *testing.T) {
 		"spread over a label or attribute counts its providers together": {
 			plugin: "spread",
 			providers: []Provider{
-				ready("q", labels("zone", "a")), ready("r", labels("zone", "a"), attributes("zone", "b")),
+				ready("q", labels("zone", "a")), ready("r", labels("zone", "b"), attributes("zone", "a")),
 				ready("s", attributes("zone", "b")), ready("t"),
 			},
 			policy: &Policy{Spread: &Spread{TopologyKey: "zone"}}, pod: asking(app),
