@@ -101,9 +101,16 @@ func (l *load) ask(ctx context.Context, path string) (int64, string) {
 	return n, ""
 }
 
+// nothing is the kind of a request that costs nothing, a file of a few bytes: what it takes is what the machine takes at
+// that moment, and the others are compared with it.
+const nothing = "a file, for comparison"
+
 // path is what is asked, and of which kind that is: what the dashboard asks, each time another part of it. Every 50th is an
 // explanation, which costs the most.
 func (l *load) path(n int) (kind, path string) {
+	if n%20 == 12 {
+		return nothing, "/favicon.svg"
+	}
 	if n%50 == 49 {
 		return "an explanation", "/api/v1/explain?namespace=" + consumerName(n%l.placements) + "&pod=" + podName(n%l.placements)
 	}
