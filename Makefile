@@ -73,9 +73,9 @@ demo: ## Show a federation at work; stays up until Ctrl-C (ONCE=1 ends by itself
 
 bench: ## Compare our virtual kubelet with Liqo's, side by side; load the catalog; time the scheduler
 	$(TEST) go run ./bench
-	$(TEST) go run ./load
 	go test -run '^$$' -bench . -benchtime=2s ./pkg/scheduler/
 	go test -run '^$$' -bench Load -benchtime=6000x ./pkg/catalog/
+	$(TEST) go run ./load
 
 clean: ## Remove what was built here (not the cache of sandbox binaries)
 	rm -rf bin dist

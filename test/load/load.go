@@ -47,6 +47,13 @@ func (l *load) run(ctx context.Context, out io.Writer) error {
 	if err := l.complete(ctx); err != nil {
 		return err
 	}
+	// The other clusters have nothing to do with it.
+	for _, other := range []string{sandbox.Consumer(1), sandbox.Provider(1)} {
+		if err := l.Freeze(other); err != nil {
+			return err
+		}
+		defer func() { _ = l.Resume(other) }()
+	}
 	changing, stop := context.WithCancel(ctx)
 	defer stop()
 	group, changing := errgroup.WithContext(changing)
