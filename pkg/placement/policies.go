@@ -51,17 +51,30 @@ type Policies struct {
 // CriteriaOf reads what a pod and its policy ask for. The error is an ErrInvalid, or one of the API; the rules are
 // valid even then.
 func (p *Policies) CriteriaOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (Criteria, error) {
-	policy, err := p.policyOf(ctx, pod, namespace)
+	ranked, err := p.Ranked(ctx)
 	if err != nil {
 		return Criteria{Rules: p.Defaults}, err
 	}
-	return p.CriteriaUnder(ctx, pod, namespace, policy)
+	policy, err := ranked.Of(pod, namespace)
+	if err != nil {
+		return Criteria{Rules: p.Defaults}, err
+	}
+	return p.criteria(ranked, pod, namespace, policy)
 }
 
 // CriteriaUnder reads what a pod asks for, and a policy as if it were the pod's, if not nil. The errors are those of
 // CriteriaOf.
 func (p *Policies) CriteriaUnder(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace,
 	policy *v1alpha1.PlacementPolicy,
+) (Criteria, error) {
+	ranked, err := p.Ranked(ctx)
+	if err != nil {
+		return Criteria{Rules: p.Defaults}, err
+	}
+	return p.criteria(ranked, pod, namespace, policy)
+}
+
+func (p *Policies) criteria(ranked Ranking, pod *corev1.Pod, namespace *corev1.Namespace, policy *v1alpha1.PlacementPolicy,
 ) (Criteria, error) {
 	c := Criteria{Rules: p.Defaults}
 	var err error
@@ -71,9 +84,7 @@ func (p *Policies) CriteriaUnder(ctx context.Context, pod *corev1.Pod, namespace
 			return c, fmt.Errorf("%w: PlacementPolicy %s: %w", ErrInvalid, policy.Name, err)
 		}
 	}
-	if c.Selections, err = p.selectionsOf(ctx, ConsumerOf(namespace)); err != nil {
-		return c, err
-	}
+	c.Selections = ranked.selectionsOf(ConsumerOf(namespace))
 	switch mode := v1alpha1.FailoverMode(pod.Annotations[v1alpha1.FailoverAnnotation]); mode {
 	case "":
 	case v1alpha1.FailoverMove, v1alpha1.FailoverNever:
@@ -101,15 +112,6 @@ func applyRules(r *Rules, spec *v1alpha1.PlacementPolicySpec) {
 	if spec.PendingTimeout != nil {
 		r.PendingTimeout = spec.PendingTimeout.Duration
 	}
-}
-
-// policyOf finds the policy for a pod; nil if there is none.
-func (p *Policies) policyOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (*v1alpha1.PlacementPolicy, error) {
-	ranked, err := p.Ranked(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return ranked.Of(pod, namespace)
 }
 
 // Ranking is all policies, the one that counts first.
@@ -157,24 +159,20 @@ func (r Ranking) Of(pod *corev1.Pod, namespace *corev1.Namespace) (*v1alpha1.Pla
 }
 
 // selectionsOf finds what a consumer selected. Whatever else a selection says, it is for the consumers that it names.
-func (p *Policies) selectionsOf(ctx context.Context, consumer string) ([]scheduler.Selection, error) {
+func (r Ranking) selectionsOf(consumer string) []scheduler.Selection {
 	if consumer == "" {
-		return nil, nil
-	}
-	var list v1alpha1.PlacementPolicyList
-	if err := p.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
+		return nil
 	}
 	var selections []scheduler.Selection
-	for i := range list.Items {
-		spec := &list.Items[i].Spec
+	for i := range r {
+		spec := &r[i].Spec
 		if spec.Selection != nil && slices.Contains(spec.Consumers, consumer) {
 			selections = append(selections, scheduler.Selection{
 				Only: spec.Selection.Mode == v1alpha1.SelectOnly, IDs: sets.New(spec.Selection.Providers...),
 			})
 		}
 	}
-	return selections, nil
+	return selections
 }
 
 func matches(spec *v1alpha1.PlacementPolicySpec, pod *corev1.Pod, namespace *corev1.Namespace) bool {
