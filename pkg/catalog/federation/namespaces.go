@@ -4,8 +4,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/liqotech/liqo/pkg/consts"
-
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
@@ -29,7 +27,7 @@ func (n *namespaces) set(namespace *corev1.Namespace) {
 	cluster := placement.ConsumerOf(namespace)
 	switch {
 	case cluster == "":
-	case namespace.Labels[consts.TenantNamespaceLabel] == "true":
+	case placement.TenantOf(namespace) != "":
 		// It bears the cluster's id, but was made here: what is in it is no business of that cluster's.
 		n.tenants[namespace.Name] = cluster
 		if n.tenancies[cluster] == nil {
