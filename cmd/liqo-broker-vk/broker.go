@@ -226,20 +226,13 @@ func (o *brokerOptions) validateTimes(f *faults) {
 }
 
 func (o *brokerOptions) validateLimits(f *faults) {
-	for _, limit := range []struct {
-		flag  string
-		value float64
-	}{
-		{"--moves-per-second", o.movesPerSecond},
-		{"--moves-burst", float64(o.movesBurst)},
-		{"--workers", float64(o.workers)},
-		{"--client-qps", float64(o.qps)},
-		{"--client-max-burst", float64(o.burst)},
-	} {
-		if limit.value <= 0 {
-			f.add(fmt.Sprintf("%s=%v", limit.flag, limit.value), "use a number above 0")
-		}
-	}
+	f.limits(
+		limit{"--moves-per-second", o.movesPerSecond},
+		limit{"--moves-burst", float64(o.movesBurst)},
+		limit{"--workers", float64(o.workers)},
+		limit{"--client-qps", float64(o.qps)},
+		limit{"--client-max-burst", float64(o.burst)},
+	)
 }
 
 // reoffload returns nil when no service sends pods of consumers on to providers.

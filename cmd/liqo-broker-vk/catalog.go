@@ -126,21 +126,14 @@ func (o *catalogOptions) validate() error {
 	if o.historyInterval < time.Second {
 		f.add(fmt.Sprintf("--history-interval=%s", o.historyInterval), "use at least 1s")
 	}
-	for _, limit := range []struct {
-		flag  string
-		value float64
-	}{
-		{"--requests-per-second", o.limits.PerSecond},
-		{"--requests-burst", float64(o.limits.Burst)},
-		{"--streams-per-caller", float64(o.limits.Streams)},
-		{"--streams-in-all", float64(o.limits.TotalStreams)},
-		{"--client-qps", float64(o.qps)},
-		{"--client-max-burst", float64(o.burst)},
-	} {
-		if !(limit.value > 0) {
-			f.add(fmt.Sprintf("%s=%v", limit.flag, limit.value), "use a number above 0")
-		}
-	}
+	f.limits(
+		limit{"--requests-per-second", o.limits.PerSecond},
+		limit{"--requests-burst", float64(o.limits.Burst)},
+		limit{"--streams-per-caller", float64(o.limits.Streams)},
+		limit{"--streams-in-all", float64(o.limits.TotalStreams)},
+		limit{"--client-qps", float64(o.qps)},
+		limit{"--client-max-burst", float64(o.burst)},
+	)
 	if o.metricsAddress != "0" {
 		f.address("--metrics-address", o.metricsAddress)
 	}

@@ -56,19 +56,12 @@ func (o *ipamOptions) validate(f *faults, unverifiable bool) {
 		f.add("--ipam-tls-cert-file is empty and --certificate-type="+string(kubeletapi.CertificateSelfSigned),
 			"give the remote IPAM a certificate that consumers can verify, or disable it with --ipam-address=0")
 	}
-	for _, limit := range []struct {
-		flag  string
-		value float64
-	}{
-		{"--ipam-qps", o.limits.PerSecond},
-		{"--ipam-burst", float64(o.limits.Burst)},
-		{"--ipam-max-concurrent", float64(o.limits.Concurrent)},
-		{"--ipam-max-connections", float64(o.limits.Connections)},
-	} {
-		if limit.value <= 0 {
-			f.add(fmt.Sprintf("%s=%v", limit.flag, limit.value), "use a number above 0")
-		}
-	}
+	f.limits(
+		limit{"--ipam-qps", o.limits.PerSecond},
+		limit{"--ipam-burst", float64(o.limits.Burst)},
+		limit{"--ipam-max-concurrent", float64(o.limits.Concurrent)},
+		limit{"--ipam-max-connections", float64(o.limits.Connections)},
+	)
 }
 
 // config is nil when the remote IPAM is disabled.

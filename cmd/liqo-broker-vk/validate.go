@@ -49,6 +49,20 @@ func (f *faults) positive(flag string, value time.Duration) {
 	}
 }
 
+// limit is a flag whose value has to be above 0.
+type limit struct {
+	flag  string
+	value float64
+}
+
+func (f *faults) limits(limits ...limit) {
+	for _, l := range limits {
+		if !(l.value > 0) { // NaN is not.
+			f.add(fmt.Sprintf("%s=%v", l.flag, l.value), "use a number above 0")
+		}
+	}
+}
+
 // Error implements error: all of it in one line.
 func (f faults) Error() string { return strings.Join(f, "; ") }
 
