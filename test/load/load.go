@@ -58,21 +58,20 @@ func (l *load) run(ctx context.Context, out io.Writer) error {
 	defer stop()
 	group, changing := errgroup.WithContext(changing)
 	group.Go(func() error { return l.change(changing) })
-	if _, err := l.attack(changing, warmUp, nil); err != nil {
+	if _, err := l.attack(changing, warmUp); err != nil {
 		return errors.Join(err, group.Wait())
 	}
-	var memory []float64
-	_, before := l.usage()
-	got, err := l.attack(changing, l.duration, func() {
-		now, _ := l.usage()
-		memory = append(memory, now)
+	var used []usage
+	group.Go(func() (err error) {
+		used, err = usageOf(changing, l.replicas())
+		return err
 	})
-	_, after := l.usage()
+	got, err := l.attack(changing, l.duration)
 	stop()
 	if err := errors.Join(err, group.Wait()); err != nil {
 		return err
 	}
-	return l.report(out, got, memory, after-before)
+	return l.report(out, got, used)
 }
 
 // start installs the catalog, and makes an operator who asks it.
@@ -128,23 +127,20 @@ func insecure() *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true} // On loopback, with a certificate that it signed itself.
 }
 
-// usage is what the replicas of the catalog use: the memory of the largest, which is the one that is asked, in MB, and the
-// processor time of all.
-func (l *load) usage() (memory float64, cpu time.Duration) {
+// replicas are the processes of the catalog.
+func (l *load) replicas() []int {
+	var pids []int
 	status := l.Status()
 	for i := range status.Processes {
 		if p := &status.Processes[i]; p.Component == sandbox.CatalogComponent {
-			memory = max(memory, float64(p.ResidentMemory)/(1<<20))
-			cpu += p.CPU
+			pids = append(pids, p.PID)
 		}
 	}
-	return memory, cpu
+	return pids
 }
 
-func (l *load) report(out io.Writer, m *measured, memory []float64, cpu time.Duration) error {
-	// Garbage comes and goes: the least of several seconds is what is held.
-	third := max(len(memory)/3, 1)
-	first, last := slices.Min(memory[:third]), slices.Min(memory[len(memory)-third:])
+func (l *load) report(out io.Writer, m *measured, used []usage) error {
+	first, last := heldBy(used)
 	ms := func(share float64) string {
 		return inMilliseconds(quantile(m.took, share))
 	}
@@ -153,7 +149,7 @@ func (l *load) report(out io.Writer, m *measured, memory []float64, cpu time.Dur
 	fmt.Fprintf(out, "  p50 %s, p90 %s, p99 %s, longest %s; %.1f KB an answer\n", ms(0.5), ms(0.9), ms(0.99), ms(1),
 		float64(m.bytes)/float64(len(m.took))/1024)
 	fmt.Fprintf(out, "  memory (RSS) %.0f MB at the beginning, %.0f MB at the end; %.2f CPUs, both replicas together\n",
-		first, last, cpu.Seconds()/l.duration.Seconds())
+		first, last, busy(used))
 	for _, kind := range slices.Sorted(maps.Keys(m.byKind)) {
 		took := m.byKind[kind]
 		fmt.Fprintf(out, "  %5d × %s: p50 %s, p99 %s\n", len(took), kind, inMilliseconds(quantile(took, 0.5)), inMilliseconds(quantile(took, 0.99)))
