@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
-	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 )
@@ -76,7 +75,9 @@ func example(t *testing.T, d *Document, section *Section, blocks map[int]string)
 func (f *federation) explain(commands []string) (printed string, chosen []string) {
 	f.t.Helper()
 	c, now := f.client(), time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)
-	explainer := explain.NewExplainer(c, node, testclock.NewFakePassiveClock(now))
+	beliefs, err := explain.Read(f.t.Context(), c, node)
+	require.NoError(f.t, err)
+	explainer := explain.NewExplainer(c, beliefs, func() time.Time { return now })
 	for i := range f.policies {
 		spec := &f.policies[i].Spec
 		if spec.Selection != nil {

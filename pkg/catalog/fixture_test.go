@@ -111,11 +111,13 @@ func start(t *testing.T, change ...func(*catalogUnderTest)) *catalogUnderTest {
 	c := &catalogUnderTest{t: t, view: newFakeView(), log: &lines{}, ca: newAuthority(t), http: map[string]*http.Client{}}
 	c.kube = c.apiServer()
 	c.live = fakeCluster(t)
+	beliefs, err := explain.Read(t.Context(), c.live, node)
+	require.NoError(t, err)
 	allowances := caller.NewAllowances(caller.Limits{PerSecond: 10000, Burst: 10000, Streams: 2, TotalStreams: 3}, clock.RealClock{})
 	c.server = &server{
 		log: c.log.logger(), version: "v0", node: node, clock: clock.RealClock{},
 		view: c.view, subscribe: c.view.Subscribe, synced: c.view.Synced,
-		explain: explain.NewExplainer(c.live, node, clock.RealClock{}), live: c.live,
+		explain: explain.NewExplainer(c.live, beliefs, time.Now), live: c.live,
 		allowances: allowances,
 		rights:     &caller.Rights{Authorizer: access.NewReviewer(c.kube, "grant it"), Tenants: c.view},
 		origins:    http.NewCrossOriginProtection(), metrics: newMetrics(),

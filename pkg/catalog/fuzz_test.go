@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/clock"
@@ -22,10 +23,12 @@ func fuzzed(f *testing.F) func(t *testing.T, r *http.Request) {
 	kube := c.apiServer()
 	t := &testing.T{} // The cluster is made once, for all runs.
 	live := fakeCluster(t)
+	beliefs, err := explain.Read(f.Context(), live, node)
+	require.NoError(f, err)
 	allowances := caller.NewAllowances(caller.Limits{PerSecond: 1e9, Burst: 1e9, Streams: 1, TotalStreams: 1}, clock.RealClock{})
 	s := &server{
 		log: c.log.logger(), version: "v0", node: node, clock: clock.RealClock{}, view: c.view, subscribe: c.view.Subscribe,
-		synced: c.view.Synced, explain: explain.NewExplainer(live, node, clock.RealClock{}), live: live, allowances: allowances,
+		synced: c.view.Synced, explain: explain.NewExplainer(live, beliefs, time.Now), live: live, allowances: allowances,
 		identifier: caller.NewIdentifier(access.NewTokenReviewer(kube, ""), nil, allowances, clock.RealClock{}),
 		rights:     &caller.Rights{Authorizer: access.NewReviewer(kube, ""), Tenants: c.view},
 		origins:    http.NewCrossOriginProtection(), metrics: newMetrics(),

@@ -120,7 +120,7 @@ func accessProblem(log logr.Logger, err error) *problem {
 // apiServerProblem words what the API server, or the cache of it, says; nil if err is none of that.
 func apiServerProblem(log logr.Logger, err error) *problem {
 	switch {
-	case kerrors.IsNotFound(err):
+	case kerrors.IsNotFound(err), errors.Is(err, explain.ErrElsewhere):
 		return newProblem(http.StatusNotFound, "it does not exist, or is not yours to see")
 	case errors.Is(err, selection.ErrNameTaken):
 		return newProblem(http.StatusConflict, err.Error())

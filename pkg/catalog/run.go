@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -23,9 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
-
-	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/access"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/dashboard"
@@ -118,40 +114,14 @@ func (c *catalog) connect(ctx context.Context) error {
 	if c.server.live, err = client.New(home, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
-	informers, err := c.informers(ctx)
-	if err != nil {
-		return err
-	}
 	c.view = federation.New(c.cache, federation.Config{Node: c.cfg.Node, SampleEvery: c.cfg.HistoryInterval})
 	s := c.server
-	s.view, s.explain = c.view, explain.NewExplainer(c.cache, c.cfg.Node, s.clock)
+	beliefs := explain.NewBeliefs(c.cfg.Node)
+	s.view, s.explain = c.view, explain.NewExplainer(c.cache, beliefs, s.clock.Now)
 	s.subscribe = func(scope federation.Scope, consumer string) changes { return c.view.Subscribe(scope, consumer) }
-	s.synced = func() bool {
-		for _, informer := range informers {
-			if !informer.HasSynced() {
-				return false
-			}
-		}
-		return c.view.Synced()
-	}
-	c.tasks = append(c.tasks, c.cache.Start, c.view.Run)
+	s.synced = func() bool { return c.view.Synced() && beliefs.Synced() }
+	c.tasks = append(c.tasks, c.cache.Start, c.view.Run, func(ctx context.Context) error { return beliefs.Run(ctx, c.cache) })
 	return nil
-}
-
-// informers are those that explanations read from.
-func (c *catalog) informers(ctx context.Context) ([]cache.Informer, error) {
-	var all []cache.Informer
-	for _, kind := range []client.Object{
-		&v1alpha1.ProviderCluster{}, &v1alpha1.PlacementPolicy{}, &corev1.Pod{}, &corev1.Namespace{},
-		&offloadingv1beta1.VirtualNode{}, &offloadingv1beta1.NamespaceMap{},
-	} {
-		informer, err := c.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
-		if err != nil {
-			return nil, fmt.Errorf("informer of %T: %w", kind, err)
-		}
-		all = append(all, informer)
-	}
-	return all, nil
 }
 
 // clientCertificates is nil where there is no TLS.

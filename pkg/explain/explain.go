@@ -3,7 +3,6 @@ package explain
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -11,13 +10,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
-	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -43,39 +38,13 @@ type Choice struct {
 	Price    *float64       `json:"price,omitempty" doc:"Of the provider, per CPU and hour"`
 }
 
-// Pod decides about a pod of a broker's node from what the API says: the status of the ProviderClusters, the pods
-// and the policies. The broker itself may know of a refusal of the last minutes besides. Nothing is changed.
-//
-// It returns the API's error if there is no such pod, and one that says so if the pod is not bound to the node.
+// Pod is Explainer.Pod from what the API says at a moment.
 func Pod(ctx context.Context, c client.Reader, node string, name types.NamespacedName, now time.Time) (*Explanation, error) {
-	var pod corev1.Pod
-	if err := c.Get(ctx, name, &pod); err != nil {
-		return nil, err
-	}
-	if pod.Spec.NodeName != node {
-		return nil, fmt.Errorf("pod %s is not bound to node %s (--broker-node) but to %q", name, node, pod.Spec.NodeName)
-	}
-	var namespace corev1.Namespace
-	if err := c.Get(ctx, client.ObjectKey{Name: name.Namespace}, &namespace); err != nil {
-		return nil, err
-	}
-	out := &Explanation{Pod: name.String(), AssignedTo: pod.Labels[v1alpha1.ProviderLabel], Providers: []Choice{}}
-	read := placement.Policies{Client: c, Programs: criteria.NewCache(2)}
-	asked, err := read.CriteriaOf(ctx, &pod, &namespace)
-	if errors.Is(err, placement.ErrInvalid) {
-		out.Message = err.Error()
-		return out, nil
-	}
+	beliefs, err := Read(ctx, c, node)
 	if err != nil {
 		return nil, err
 	}
-	state, err := believed(ctx, c, node)
-	if err != nil {
-		return nil, err
-	}
-	state.Release(pod.UID)
-	out.decide(state, now, asked.Pod(&pod, &namespace), asked.Policy)
-	return out, nil
+	return NewExplainer(c, beliefs, func() time.Time { return now }).Pod(ctx, name)
 }
 
 // decide fills in what the state says now about a pod that is not counted in it.

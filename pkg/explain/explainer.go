@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -21,8 +18,6 @@ import (
 )
 
 const (
-	// keptFor is how old what is believed may be: reading it anew takes tens of milliseconds for 10,000 pods.
-	keptFor = time.Second
 	// atOnce is how many explanations are worked on in parallel: each may evaluate expressions for every provider.
 	atOnce = 2
 	// patience is how long one waits for its turn.
@@ -34,36 +29,37 @@ const (
 // ErrBusy says that too many explanations are asked for at once.
 var ErrBusy = errors.New("too many explanations are asked for at once")
 
-// Explainer explains again and again, from a reader that is a cache. It is safe for concurrent use.
+// ErrElsewhere says that a pod is not bound to the broker's node.
+var ErrElsewhere = errors.New("not the broker's")
+
+// Explainer explains pods of a broker's node. It is safe for concurrent use.
 type Explainer struct {
-	cache    client.Reader
-	node     string
-	clock    clock.PassiveClock
+	reader   client.Reader
+	beliefs  *Beliefs
+	now      func() time.Time
 	policies placement.Policies
 	slots    *semaphore.Weighted
-
-	mu    sync.RWMutex
-	state *scheduler.State // What is believed; guarded by mu.
-	since time.Time        // When state was read; guarded by mu.
 }
 
-// NewExplainer explains pods of a broker's node.
-func NewExplainer(cache client.Reader, node string, clk clock.PassiveClock) *Explainer {
+// NewExplainer explains from what is believed, and reads pods, namespaces and policies.
+func NewExplainer(reader client.Reader, beliefs *Beliefs, now func() time.Time) *Explainer {
 	return &Explainer{
-		cache: cache, node: node, clock: clk, slots: semaphore.NewWeighted(atOnce),
-		policies: placement.Policies{Client: cache, Programs: criteria.NewCache(programs)},
+		reader: reader, beliefs: beliefs, now: now, slots: semaphore.NewWeighted(atOnce),
+		policies: placement.Policies{Client: reader, Programs: criteria.NewCache(programs)},
 	}
 }
 
-// Pod is the function Pod, from what was believed at most a second ago. Besides, it returns an ErrBusy, and the API's
-// NotFound error also for a pod of another node.
+// Pod decides about a pod from what the API says: the status of the ProviderClusters, the pods and the policies. The
+// broker itself may know of a refusal of the last minutes besides. Nothing is changed.
+//
+// It returns the API's error if there is no such pod, an ErrElsewhere if it is not bound to the node, and an ErrBusy.
 func (e *Explainer) Pod(ctx context.Context, name types.NamespacedName) (*Explanation, error) {
 	var pod corev1.Pod
-	if err := e.cache.Get(ctx, name, &pod); err != nil {
+	if err := e.reader.Get(ctx, name, &pod); err != nil {
 		return nil, err
 	}
-	if pod.Spec.NodeName != e.node {
-		return nil, kerrors.NewNotFound(corev1.Resource("pods"), name.String())
+	if node := e.beliefs.node; pod.Spec.NodeName != node {
+		return nil, fmt.Errorf("pod %s is not bound to node %s (--broker-node) but to %q: %w", name, node, pod.Spec.NodeName, ErrElsewhere)
 	}
 	namespace, err := e.namespace(ctx, name.Namespace)
 	if err != nil {
@@ -79,23 +75,21 @@ func (e *Explainer) Pod(ctx context.Context, name types.NamespacedName) (*Explan
 		return nil, err
 	}
 	return out, e.inTurn(ctx, func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.state.Release(pod.UID)
-		out.decide(e.state, e.clock.Now(), asked.Pod(&pod, namespace), asked.Policy)
-		assign(e.state, &pod)
+		e.beliefs.decideWithout(name, func(state *scheduler.State) {
+			out.decide(state, e.now(), asked.Pod(&pod, namespace), asked.Policy)
+		})
 	})
 }
 
 func (e *Explainer) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	var namespace corev1.Namespace
-	if err := e.cache.Get(ctx, client.ObjectKey{Name: name}, &namespace); err != nil {
+	if err := e.reader.Get(ctx, client.ObjectKey{Name: name}, &namespace); err != nil {
 		return nil, err
 	}
 	return &namespace, nil
 }
 
-// inTurn calls f when it is its turn, with what is believed brought up to date.
+// inTurn calls f when it is its turn.
 func (e *Explainer) inTurn(ctx context.Context, f func()) error {
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -103,24 +97,6 @@ func (e *Explainer) inTurn(ctx context.Context, f func()) error {
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	defer e.slots.Release(1)
-	if err := e.refresh(ctx); err != nil {
-		return err
-	}
 	f()
-	return nil
-}
-
-func (e *Explainer) refresh(ctx context.Context) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.state != nil && e.clock.Since(e.since) < keptFor {
-		return nil
-	}
-	since := e.clock.Now()
-	state, err := believed(ctx, e.cache, e.node)
-	if err != nil {
-		return err
-	}
-	e.state, e.since = state, since
 	return nil
 }

@@ -22,10 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
@@ -35,7 +33,7 @@ import (
 )
 
 // federationOf has the providers cheap and dear, of 4 CPUs each, for the namespace ns of consumer c1.
-func federationOf(t *testing.T, lists *int, objects ...client.Object) client.WithWatch {
+func federationOf(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
@@ -50,14 +48,15 @@ func federationOf(t *testing.T, lists *int, objects ...client.Object) client.Wit
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "ns", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"},
 	}})
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if _, ok := list.(*corev1.PodList); ok && lists != nil {
-				*lists++
-			}
-			return c.List(ctx, list, opts...)
-		},
-	}).Build()
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
+// explainerOf explains what a cluster says now.
+func explainerOf(t *testing.T, c client.Reader) *Explainer {
+	t.Helper()
+	beliefs, err := Read(t.Context(), c, "broker")
+	require.NoError(t, err)
+	return NewExplainer(c, beliefs, time.Now)
 }
 
 func onBroker(pod *corev1.Pod, at string) *corev1.Pod {
@@ -77,8 +76,8 @@ func choices(e *Explanation) map[string]string {
 }
 
 func TestAPodIsExplainedAsIfItTookNoRoom(t *testing.T) {
-	c := federationOf(t, nil, onBroker(cpuPod("big", "3"), "cheap"), onBroker(cpuPod("other", "1"), "dear"))
-	e := NewExplainer(c, "broker", testclock.NewFakePassiveClock(time.Now()))
+	c := federationOf(t, onBroker(cpuPod("big", "3"), "cheap"), onBroker(cpuPod("other", "1"), "dear"))
+	e := explainerOf(t, c)
 	for range 3 { // Not even after it was explained before.
 		got, err := e.Pod(t.Context(), types.NamespacedName{Namespace: "ns", Name: "big"})
 		require.NoError(t, err)
@@ -92,7 +91,7 @@ func TestAPodIsExplainedAsIfItTookNoRoom(t *testing.T) {
 }
 
 func TestEveryVerdictShowsThePrice(t *testing.T) {
-	e := NewExplainer(federationOf(t, nil), "broker", testclock.NewFakePassiveClock(time.Now()))
+	e := explainerOf(t, federationOf(t))
 	got, err := e.Suppose(t.Context(), &Hypothesis{Namespace: "ns"})
 	require.NoError(t, err)
 	prices := map[string]*float64{}
@@ -110,7 +109,7 @@ func TestWhatIsSupposedCounts(t *testing.T) {
 	policy := &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "dearest"}, Spec: v1alpha1.PlacementPolicySpec{
 		PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Providers: []string{"dear"},
 	}}
-	e := NewExplainer(federationOf(t, nil, selection, policy), "broker", testclock.NewFakePassiveClock(time.Now()))
+	e := explainerOf(t, federationOf(t, selection, policy))
 	byPrice := &v1alpha1.PlacementPolicySpec{Weights: []v1alpha1.Weight{{Name: "price", Weight: 1}}}
 	for name, tc := range map[string]struct {
 		Hypothesis
@@ -137,31 +136,8 @@ func TestWhatIsSupposedCounts(t *testing.T) {
 	}
 }
 
-func TestWhatIsBelievedIsReadOnceASecond(t *testing.T) {
-	lists := 0
-	c := federationOf(t, &lists)
-	clk := testclock.NewFakePassiveClock(time.Now())
-	e := NewExplainer(c, "broker", clk)
-	fits := func() string {
-		got, err := e.Suppose(t.Context(), &Hypothesis{
-			Namespace: "ns", Requests: corev1.ResourceList{"cpu": resource.MustParse("2")},
-			Policy: &v1alpha1.PlacementPolicySpec{Providers: []string{"cheap"}},
-		})
-		require.NoError(t, err)
-		return got.Chosen
-	}
-	for range 5 {
-		require.Equal(t, "cheap", fits())
-	}
-	require.Equal(t, 1, lists)
-	require.NoError(t, c.Create(t.Context(), onBroker(cpuPod("new", "3"), "cheap")))
-	clk.SetTime(clk.Now().Add(keptFor))
-	require.Empty(t, fits(), "the new pod is seen a second later")
-	require.Equal(t, 2, lists)
-}
-
 func TestManyAskAtOnce(t *testing.T) {
-	e := NewExplainer(federationOf(t, nil, onBroker(cpuPod("big", "3"), "cheap")), "broker", testclock.NewFakePassiveClock(time.Now()))
+	e := explainerOf(t, federationOf(t, onBroker(cpuPod("big", "3"), "cheap")))
 	var wg sync.WaitGroup
 	for i := range 40 {
 		wg.Go(func() {
@@ -197,12 +173,12 @@ func TestManyAskAtOnce(t *testing.T) {
 func TestWhatIsNotThereIsNotFound(t *testing.T) {
 	elsewhere := cpuPod("elsewhere", "1")
 	elsewhere.Spec.NodeName = "other"
-	e := NewExplainer(federationOf(t, nil, elsewhere), "broker", testclock.NewFakePassiveClock(time.Now()))
-	for _, name := range []string{"nosuch", "elsewhere"} {
-		_, err := e.Pod(t.Context(), types.NamespacedName{Namespace: "ns", Name: name})
-		require.True(t, kerrors.IsNotFound(err), "%s: %v", name, err)
-	}
-	_, err := e.Suppose(t.Context(), &Hypothesis{Namespace: "nosuch"})
+	e := explainerOf(t, federationOf(t, elsewhere))
+	_, err := e.Pod(t.Context(), types.NamespacedName{Namespace: "ns", Name: "nosuch"})
+	require.True(t, kerrors.IsNotFound(err), err)
+	_, err = e.Pod(t.Context(), types.NamespacedName{Namespace: "ns", Name: "elsewhere"})
+	require.ErrorIs(t, err, ErrElsewhere)
+	_, err = e.Suppose(t.Context(), &Hypothesis{Namespace: "nosuch"})
 	require.True(t, kerrors.IsNotFound(err), err)
 }
 
@@ -241,7 +217,7 @@ func crd(t *testing.T) func(spec *v1alpha1.PlacementPolicySpec) field.ErrorList 
 // the API server leaves to the broker.
 func TestAPolicyIsCheckedAsTheCRDDoes(t *testing.T) {
 	check := crd(t)
-	e := NewExplainer(federationOf(t, nil), "broker", testclock.NewFakePassiveClock(time.Now()))
+	e := explainerOf(t, federationOf(t))
 	seconds := func(n int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(n) * time.Second} }
 	for name, tc := range map[string]struct {
 		spec v1alpha1.PlacementPolicySpec

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // Hypothesis is a pod that does not exist.
@@ -31,7 +32,7 @@ func (e *Explainer) Suppose(ctx context.Context, h *Hypothesis) (*Explanation, e
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Labels: h.Labels, Annotations: h.Annotations},
-		Spec: corev1.PodSpec{NodeName: e.node, Containers: []corev1.Container{
+		Spec: corev1.PodSpec{NodeName: e.beliefs.node, Containers: []corev1.Container{
 			{Name: "pod", Resources: corev1.ResourceRequirements{Requests: h.Requests}},
 		}},
 	}
@@ -45,9 +46,9 @@ func (e *Explainer) Suppose(ctx context.Context, h *Hypothesis) (*Explanation, e
 		return nil, err
 	}
 	return out, e.inTurn(ctx, func() {
-		e.mu.RLock()
-		defer e.mu.RUnlock()
-		out.decide(e.state, e.clock.Now(), asked.Pod(pod, namespace), asked.Policy)
+		e.beliefs.decide(func(state *scheduler.State) {
+			out.decide(state, e.now(), asked.Pod(pod, namespace), asked.Policy)
+		})
 	})
 }
 

@@ -33,7 +33,7 @@ func newFed(cfg Config) *fed {
 	cfg.Node = node
 	f := &fed{View: New(nil, cfg), handlers: map[reflect.Type]toolscache.ResourceEventHandler{}}
 	for _, s := range f.sources() {
-		f.handlers[reflect.TypeOf(s.kind)] = s.handler
+		f.handlers[reflect.TypeOf(s.Kind)] = s.Handler
 	}
 	return f
 }

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
@@ -13,25 +12,6 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
-
-// handlerOf makes a handler of what is done with an object of one kind that is there, and with the name of one that is
-// there no more.
-func handlerOf[T client.Object](set func(T), remove func(types.NamespacedName)) toolscache.ResourceEventHandler {
-	there := func(object any) {
-		if o, ok := object.(T); ok {
-			set(o)
-		}
-	}
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    there,
-		UpdateFunc: func(_, object any) { there(object) },
-		DeleteFunc: func(object any) {
-			if name, err := toolscache.DeletionHandlingObjectToName(object); err == nil {
-				remove(types.NamespacedName{Namespace: name.Namespace, Name: name.Name})
-			}
-		},
-	}
-}
 
 func (v *View) setPod(pod *corev1.Pod) {
 	if pod.Spec.NodeName != v.cfg.Node {
@@ -116,15 +96,20 @@ func (v *View) removeProvider(name types.NamespacedName) {
 }
 
 func (v *View) setVirtualNode(vn *offloadingv1beta1.VirtualNode) {
-	v.advertise(client.ObjectKeyFromObject(vn), string(vn.Spec.ClusterID), vn.Spec.Labels)
-}
-
-func (v *View) removeVirtualNode(name types.NamespacedName) { v.advertise(name, "", nil) }
-
-func (v *View) advertise(virtualNode types.NamespacedName, provider string, labels map[string]string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for _, id := range v.providers.setAdvertised(virtualNode, provider, labels) {
+	v.advertise(v.providers.advertised.Set(client.ObjectKeyFromObject(vn), string(vn.Spec.ClusterID), vn.Spec.Labels))
+}
+
+func (v *View) removeVirtualNode(name types.NamespacedName) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.advertise(v.providers.advertised.Remove(name))
+}
+
+// advertise shows providers with what they advertise now; it needs the lock.
+func (v *View) advertise(providers []string) {
+	for _, id := range providers {
 		if k := v.providers.get(id); k != nil {
 			v.provide(k.of)
 		}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
+	"github.com/capacitorset/liqo-broker-vk/pkg/follow"
 )
 
 // degree of the trees: how many items one node of them has, about. It trades the depth of the large ones for the size of
@@ -37,11 +38,7 @@ func newPlacements() *placements {
 }
 
 func (p *placements) newTree() *tree {
-	return btree.NewWithFreeListG(degree, func(x, y *placed) bool { return compare(x.name(), y.name()) < 0 }, p.nodes)
-}
-
-func compare(x, y types.NamespacedName) int {
-	return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
+	return btree.NewWithFreeListG(degree, func(x, y *placed) bool { return follow.Compare(x.name(), y.name()) < 0 }, p.nodes)
 }
 
 // at is something to look for in a tree.
@@ -202,7 +199,7 @@ func (p *placements) page(w *wanted, after types.NamespacedName, limit int) (ite
 			}
 			total++
 		}
-		if compare(item.name(), after) <= 0 {
+		if follow.Compare(item.name(), after) <= 0 {
 			return true
 		}
 		if limit > 0 && len(items) == limit {

@@ -2,32 +2,28 @@ package federation
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/btree"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
+	"github.com/capacitorset/liqo-broker-vk/pkg/follow"
 )
 
 // providers are the provider clusters, by id, with what they advertise and how they did.
 type providers struct {
 	byID      *btree.BTreeG[*known]
 	histories map[string]*history
-	// advertised are the labels of the VirtualNodes of every provider, whether or not it is in byID.
-	advertised map[string]map[types.NamespacedName]map[string]string
-	// homes are the providers of the VirtualNodes.
-	homes map[types.NamespacedName]string
+	// advertised are the labels of VirtualNodes, by provider, whether or not it is in byID.
+	advertised *follow.Groups[map[string]string]
 }
 
 func newProviders() *providers {
 	return &providers{
 		byID:       btree.NewG(degree, func(x, y *known) bool { return x.shown.ID < y.shown.ID }),
 		histories:  map[string]*history{},
-		advertised: map[string]map[types.NamespacedName]map[string]string{},
-		homes:      map[types.NamespacedName]string{},
+		advertised: follow.NewGroups[map[string]string](),
 	}
 }
 
@@ -53,36 +49,11 @@ func (p *providers) remove(id string) bool {
 	return ok
 }
 
-// setAdvertised notes the labels of a VirtualNode, and returns the providers concerned; the provider "" forgets it.
-func (p *providers) setAdvertised(virtualNode types.NamespacedName, provider string, labels map[string]string) []string {
-	var concerned []string
-	if home, ok := p.homes[virtualNode]; ok {
-		concerned = append(concerned, home)
-		delete(p.homes, virtualNode)
-		if delete(p.advertised[home], virtualNode); len(p.advertised[home]) == 0 {
-			delete(p.advertised, home)
-		}
-	}
-	if provider == "" {
-		return concerned
-	}
-	p.homes[virtualNode] = provider
-	if p.advertised[provider] == nil {
-		p.advertised[provider] = map[types.NamespacedName]map[string]string{}
-	}
-	p.advertised[provider][virtualNode] = labels
-	if !slices.Contains(concerned, provider) {
-		concerned = append(concerned, provider)
-	}
-	return concerned
-}
-
 // labelsOf are what a provider advertises; of two VirtualNodes that differ, the last by name wins.
 func (p *providers) labelsOf(provider string) map[string]string {
 	labels := map[string]string{}
-	of := p.advertised[provider]
-	for _, virtualNode := range slices.SortedFunc(maps.Keys(of), compare) {
-		maps.Copy(labels, of[virtualNode])
+	for _, advertised := range p.advertised.Of(provider) {
+		maps.Copy(labels, advertised)
 	}
 	return labels
 }

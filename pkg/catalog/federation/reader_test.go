@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
+	"github.com/capacitorset/liqo-broker-vk/pkg/follow"
 )
 
 // reader is somebody who reads everything when told so, and then only what the stream says.
@@ -54,7 +55,7 @@ func (w *world) read(t *rapid.T, r *reader) {
 	}
 	require.Equal(t, w.trueProviders(r.consumer), values(r.providers, strings.Compare))
 	require.Equal(t, w.truePlacements(func(p *api.Placement) bool { return mayBeSeen(r.scope, p) }),
-		values(r.placements, compare))
+		values(r.placements, follow.Compare))
 }
 
 // values returns what is in a map in the order of its keys.

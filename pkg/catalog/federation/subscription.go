@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
+	"github.com/capacitorset/liqo-broker-vk/pkg/follow"
 )
 
 const (
@@ -127,7 +128,7 @@ func (s *Subscription) take() []Change {
 		s.mu.Unlock()
 		return []Change{{Event: api.EventSync, Data: api.Sync{}}}
 	}
-	ids, names := slices.Sorted(maps.Keys(s.providers)), slices.SortedFunc(maps.Keys(s.placements), compare)
+	ids, names := slices.Sorted(maps.Keys(s.providers)), slices.SortedFunc(maps.Keys(s.placements), follow.Compare)
 	s.forget()
 	s.mu.Unlock()
 

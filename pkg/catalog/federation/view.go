@@ -2,21 +2,19 @@ package federation
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/google/btree"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/follow"
 )
 
 // View is what is known of the federation. All its methods may be called at any time, by many at once.
@@ -52,29 +50,24 @@ func (v *View) Synced() bool { return v.synced.Load() }
 
 // Run keeps the view up to date, and samples how the providers do, until ctx ends. It returns nil then, and an error if
 // the cache cannot watch something. Somebody else starts the cache.
-func (v *View) Run(ctx context.Context) (err error) {
-	var synced []toolscache.InformerSynced
-	for _, s := range v.sources() {
-		informer, err := v.cache.GetInformer(ctx, s.kind, cache.BlockUntilSynced(false))
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil //nolint:nilerr // It is the end of ctx.
-			}
-			return fmt.Errorf("informer of %T: %w", s.kind, err)
+func (v *View) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	synced := make(chan struct{})
+	group.Go(func() error {
+		return follow.Run(ctx, v.cache, v.sources(), func() {
+			v.synced.Store(true)
+			close(synced)
+		})
+	})
+	group.Go(func() error {
+		select {
+		case <-ctx.Done():
+		case <-synced:
+			v.sampleUntil(ctx)
 		}
-		registration, handlerErr := informer.AddEventHandler(s.handler)
-		if handlerErr != nil {
-			return fmt.Errorf("informer of %T: %w", s.kind, handlerErr)
-		}
-		synced = append(synced, registration.HasSynced)
-		defer func() { err = errors.Join(err, informer.RemoveEventHandler(registration)) }()
-	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
-	}
-	v.synced.Store(true)
-	v.sampleUntil(ctx)
-	return nil
+	})
+	return group.Wait()
 }
 
 // sampleUntil notes how the providers do, at once and then every SampleEvery.
@@ -93,20 +86,14 @@ func (v *View) sampleUntil(ctx context.Context) {
 	}
 }
 
-// source is a kind of objects, and what is done when one changes.
-type source struct {
-	kind    client.Object
-	handler toolscache.ResourceEventHandler
-}
-
 // sources begins with namespaces, so that pods mostly find the consumer that they come from.
-func (v *View) sources() []source {
-	return []source{
-		{&corev1.Namespace{}, handlerOf(v.setNamespace, v.removeNamespace)},
-		{&v1alpha1.ProviderCluster{}, handlerOf(v.setProvider, v.removeProvider)},
-		{&offloadingv1beta1.VirtualNode{}, handlerOf(v.setVirtualNode, v.removeVirtualNode)},
-		{&v1alpha1.PlacementPolicy{}, handlerOf(v.setPolicy, v.removePolicy)},
-		{&liqov1beta1.ForeignCluster{}, handlerOf(v.setForeign, v.removeForeign)},
-		{&corev1.Pod{}, handlerOf(v.setPod, v.removePod)},
+func (v *View) sources() []follow.Source {
+	return []follow.Source{
+		follow.Objects(&corev1.Namespace{}, v.setNamespace, v.removeNamespace),
+		follow.Objects(&v1alpha1.ProviderCluster{}, v.setProvider, v.removeProvider),
+		follow.Objects(&offloadingv1beta1.VirtualNode{}, v.setVirtualNode, v.removeVirtualNode),
+		follow.Objects(&v1alpha1.PlacementPolicy{}, v.setPolicy, v.removePolicy),
+		follow.Objects(&liqov1beta1.ForeignCluster{}, v.setForeign, v.removeForeign),
+		follow.Objects(&corev1.Pod{}, v.setPod, v.removePod),
 	}
 }

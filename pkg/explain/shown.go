@@ -1,72 +1,18 @@
 package explain
 
 import (
-	"context"
 	"maps"
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
-	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
-
-// believed is the scheduler's state as the API tells it.
-func believed(ctx context.Context, c client.Reader, node string) (*scheduler.State, error) {
-	var providers v1alpha1.ProviderClusterList
-	var virtualNodes offloadingv1beta1.VirtualNodeList
-	var namespaceMaps offloadingv1beta1.NamespaceMapList
-	var namespaces corev1.NamespaceList
-	var pods corev1.PodList
-	for _, list := range []client.ObjectList{&providers, &virtualNodes, &namespaceMaps, &namespaces, &pods} {
-		if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, err
-		}
-	}
-	virtualNodesOf := map[string][]*offloadingv1beta1.VirtualNode{}
-	for i := range virtualNodes.Items {
-		id := string(virtualNodes.Items[i].Spec.ClusterID)
-		virtualNodesOf[id] = append(virtualNodesOf[id], &virtualNodes.Items[i])
-	}
-	tenants := map[string]string{}
-	for i := range namespaces.Items {
-		tenants[namespaces.Items[i].Name] = placement.TenantOf(&namespaces.Items[i])
-	}
-	mapsOf := map[string][]*offloadingv1beta1.NamespaceMap{}
-	for i := range namespaceMaps.Items {
-		if id := namespaceMaps.Items[i].Labels[consts.RemoteClusterID]; id == tenants[namespaceMaps.Items[i].Namespace] {
-			mapsOf[id] = append(mapsOf[id], &namespaceMaps.Items[i])
-		}
-	}
-	state := scheduler.NewState()
-	for i := range providers.Items {
-		id := providers.Items[i].Name
-		state.SetProvider(shownProvider(&providers.Items[i], virtualNodesOf[id], mapsOf[id]))
-	}
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; pod.Spec.NodeName == node {
-			assign(state, pod)
-		}
-	}
-	return state, nil
-}
-
-// assign counts a pod where it takes room.
-func assign(state *scheduler.State, pod *corev1.Pod) {
-	if at := placement.PlaceOf(pod); at != "" && !placement.Terminal(pod) {
-		state.Assign(scheduler.Assignment{
-			UID: pod.UID, VirtualNode: at, App: placement.AppOf(pod), Requests: scheduler.PodRequests(&pod.Spec),
-		})
-	}
-}
 
 // shownProvider is a provider as its status shows it, with its own VirtualNodes and NamespaceMaps.
 func shownProvider(pc *v1alpha1.ProviderCluster, virtualNodes []*offloadingv1beta1.VirtualNode,
