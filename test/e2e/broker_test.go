@@ -66,6 +66,7 @@ func brokerScenarios() []brokerScenario {
 		{"a disabled provider gets no new pod", (*brokered).disabled},
 		{"a drained provider is emptied", (*brokered).drained},
 		{"an unassigned pod can be deleted", (*brokered).unassigned},
+		{"a provider that shares nothing is forgotten", (*brokered).unknown},
 		{"a pod that has ended stays so", (*brokered).ended},
 		{"logs exec attach and port-forward", (*brokered).kubelet},
 		{"a Service has its pods at two providers", (*brokered).service},
@@ -90,6 +91,7 @@ func startBroker(t *testing.T, opts sandbox.Options) *brokered {
 		"--refusal-memory=20s", "--status-interval=1s", "--leader-election-lease-duration=6s",
 		"--leader-election-renew-deadline=4s", "--leader-election-retry-period=1s")
 	s := up(t, opts)
+	auditAccounts(t, s)
 	b := &brokered{Sandbox: s, consumer: s.Cluster(sandbox.Consumer(1)), broker: s.Cluster(sandbox.Broker)}
 	for i := range opts.Providers {
 		b.providers = append(b.providers, s.Cluster(sandbox.Provider(i+1)))

@@ -64,6 +64,7 @@ func TestCatalog(t *testing.T) {
 		{"changes arrive as they happen", (*catalogued).stream},
 		{"a restart loses nothing", (*catalogued).restart},
 		{"people's commands", (*catalogued).commands},
+		{"the commands of the documents", (*catalogued).documented},
 		{"the dashboard works in a browser", (*catalogued).dashboard},
 		{"nothing leaks", (*catalogued).leaks},
 		{"its account can do no more than it does", (*catalogued).account},

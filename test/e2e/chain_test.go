@@ -47,6 +47,7 @@ func TestChain(t *testing.T) {
 	}{
 		{"pods show the addresses that lead to them", (*chain).addresses},
 		{"a Service spans the chain", (*chain).services},
+		{"namespaces are sent on", (*chain).sentOn},
 		{"the selection of a consumer is its own", (*chain).selections},
 		{"the remote IPAM knows who asks", (*chain).strangers},
 		{"the broker offers what it has", (*chain).offers},
@@ -54,6 +55,7 @@ func TestChain(t *testing.T) {
 		{"the remote IPAM goes and comes", (*chain).remoteIPAM},
 		{"an address is used again", (*chain).reuse},
 		{"a restart changes no address", (*chain).restarts},
+		{"a pod that came before the broker is made anew", (*chain).overtaken},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.run(c, t) })
 	}
@@ -281,6 +283,8 @@ func (c *chain) services(t *testing.T) {
 		Selector: map[string]string{"service": "web"}, Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(80)}},
 	}}
 	svc.Name, svc.Namespace = "web", ns
+	again := svc.DeepCopy()
+	again.Name = "again"
 	require.NoError(t, consumer.Client.Create(t.Context(), svc))
 	local := newPod(ns, "local")
 	local.Labels["service"], local.Spec.NodeName = "web", consumer.Name+"-node"
@@ -288,6 +292,10 @@ func (c *chain) services(t *testing.T) {
 	c.pod(t, consumer, ns, "one", "provider.id == 'provider1'")
 	c.pod(t, consumer, ns, "two", "provider.id != 'provider1'")
 	c.expectEndpoints(t, consumer, ns, svc.Name, 3)
+	require.NoError(t, consumer.Client.Create(t.Context(), again))
+	c.expectEndpoints(t, consumer, ns, again.Name, 3)
+	require.NoError(t, consumer.Client.Delete(t.Context(), svc))
+	svc = again
 
 	two, err := c.placeOf(t.Context(), consumer, ns, "two")
 	require.NoError(t, err)

@@ -37,6 +37,19 @@ func (c *Cluster) servesBrokerNode() bool {
 	return c.Role == RoleBroker && c.sandbox.opts.BrokerNode != ""
 }
 
+// audited are the namespaces whose ServiceAccounts are audited.
+func (c *Cluster) audited() []string {
+	if !c.servesBrokerNode() {
+		return nil
+	}
+	return []string{BrokerComponent}
+}
+
+// AuditLog is the path of what the broker cluster's API server notes of requests
+// by the ServiceAccounts of the broker's namespace, while the sandbox is up: one
+// audit.k8s.io/v1 Event in JSON a line.
+func (s *Sandbox) AuditLog() string { return s.Cluster(Broker).plane.AuditLog() }
+
 // installBroker installs what deploy/ has for the broker's cluster, before it
 // peers with any provider.
 func (c *Cluster) installBroker(ctx context.Context) error {

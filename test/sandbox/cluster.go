@@ -97,8 +97,8 @@ func (c *Cluster) startPlane(ctx context.Context) error {
 		grace = time.Hour
 	}
 	plane, err := controlplane.New(controlplane.Config{
-		NodeGracePeriod: grace,
-		Name:            c.Name, Dir: c.dir(), Binary: filepath.Join(s.bin, binaries.Kube),
+		NodeGracePeriod: grace, Audited: c.audited(),
+		Name: c.Name, Dir: c.dir(), Binary: filepath.Join(s.bin, binaries.Kube),
 		// Service ranges are distinct, as Liqo does not remap them.
 		ServiceCIDR: fmt.Sprintf("10.%d.0.0/16", 100+c.index), Group: s.group, Ports: s.ports,
 	})

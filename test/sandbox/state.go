@@ -203,5 +203,8 @@ func KillOwner(name string) error {
 // Kubeconfig is the path of an administrator's kubeconfig of the cluster.
 func (c *Cluster) Kubeconfig() string { return c.plane.Kubeconfig() }
 
+// Kubectl is the path of Kubernetes' own kubectl, of the version of the clusters.
+func (s *Sandbox) Kubectl() string { return filepath.Join(s.bin, binaries.Kubectl) }
+
 // Binary is the path of this repository's program, as the sandbox has built it.
 func (s *Sandbox) Binary() string { return s.images[ImageOurs].Binary }

@@ -30,6 +30,7 @@ const (
 // Names of the binaries in the directory that Ensure returns.
 const (
 	Kube                  = "kube"
+	Kubectl               = "kubectl"
 	Kwok                  = "kwok"
 	Contain               = "contain"
 	LiqoControllerManager = "liqo-controller-manager"
@@ -79,12 +80,12 @@ func targets() []target {
 			return goCommand(ctx, moduleRoot(), []string{"GOBIN=" + dir},
 				"install", "-ldflags=-s -w", "sigs.k8s.io/kwok/cmd/kwok@"+KwokVersion)
 		}},
-		{"Kubernetes " + KubernetesVersion, []string{Kube}, func(ctx context.Context, dir string) error {
+		{"Kubernetes " + KubernetesVersion, []string{Kube, Kubectl}, func(ctx context.Context, dir string) error {
 			v := "-X k8s.io/component-base/version."
 			parts := strings.Split(strings.TrimPrefix(KubernetesVersion, "v"), ".")
 			return goCommand(ctx, moduleRoot(), nil, "build",
 				"-ldflags=-s -w "+v+"gitVersion="+KubernetesVersion+" "+v+"gitMajor="+parts[0]+" "+v+"gitMinor="+parts[1],
-				"-o", dir+"/", "./sandbox/cmd/kube")
+				"-o", dir+"/", "./sandbox/cmd/kube", "./sandbox/cmd/kubectl")
 		}},
 	}
 }
@@ -204,7 +205,7 @@ func cacheKey() (string, error) {
 			fmt.Fprintln(h, fields)
 		}
 	}
-	for _, pattern := range []string{"sandbox/cmd/kube/*.go", "sandbox/cmd/contain/*.go"} {
+	for _, pattern := range []string{"sandbox/cmd/kube/*.go", "sandbox/cmd/kubectl/*.go", "sandbox/cmd/contain/*.go"} {
 		files, err := filepath.Glob(filepath.Join(moduleRoot(), pattern))
 		if err != nil || len(files) == 0 {
 			return "", fmt.Errorf("the sandbox's source is not where it was built from (%s)", moduleRoot())

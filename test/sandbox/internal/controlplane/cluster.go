@@ -39,8 +39,10 @@ type Config struct {
 	// NodeGracePeriod is how long a node may be silent before
 	// kube-controller-manager calls it NotReady; 0 for Kubernetes' default.
 	NodeGracePeriod time.Duration
-	Group           *proc.Group
-	Ports           *ports.Pool
+	// Audited are namespaces: what their ServiceAccounts ask is in AuditLog.
+	Audited []string
+	Group   *proc.Group
+	Ports   *ports.Pool
 }
 
 // Cluster is one control plane.

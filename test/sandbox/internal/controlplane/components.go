@@ -59,6 +59,12 @@ func (c *Cluster) plan() error {
 			"--leader-elect=false", "--authentication-skip-lookup=true", "--kube-api-qps=300", "--kube-api-burst=500", "--profiling=false",
 		}},
 	}
+	audit, err := c.auditArgs()
+	if err != nil {
+		return err
+	}
+	server := c.components[1]
+	server.args = append(server.args, audit...)
 	if grace := c.cfg.NodeGracePeriod; grace > 0 {
 		manager := c.components[2]
 		manager.args = append(manager.args, "--node-monitor-grace-period="+grace.String())

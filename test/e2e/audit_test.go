@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/test/audit"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// granted is what the accounts of the broker and of the catalog may do by deploy/, and whether they did it in any suite.
+type granted struct {
+	mu   sync.Mutex
+	used map[string]bool
+}
+
+// audited is filled by all suites: none of them alone does all that the roles are for.
+var audited = granted{used: map[string]bool{}}
+
+// TestMain runs all tests. After a run of all suites, a right that nobody used is a failure.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	all := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == ""
+	if unused := audited.unused(); code == 0 && all && len(unused) > 0 {
+		fmt.Fprintf(os.Stderr, "granted by deploy/, and used by no suite:\n  %s\n", strings.Join(unused, "\n  "))
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// unseen are rights that no log can show, and why.
+func unseen() map[string]string {
+	return map[string]string{
+		"role liqo-broker-vk: approve signers.certificates.k8s.io kubernetes.io/kubelet-serving everywhere": "the API server's own admission asks whether the broker has it",
+		"role liqo-broker-vk: assign assignments.brokering.liqo.io everywhere":                              "the admission policy of the guard asks whether the broker has it",
+		"role liqo-broker-vk: get pods everywhere":                                                          "needed when the API server does not answer a patch",
+	}
+}
+
+func (g *granted) unused() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []string
+	for grant, used := range g.used {
+		if _, ok := unseen()[grant]; !used && !ok {
+			all = append(all, grant)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// auditAccounts checks, when the suite is over, that no account of the broker's namespace asked for what it may not have.
+func auditAccounts(t *testing.T, s *sandbox.Sandbox) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patient)
+		defer cancel()
+		requests, err := audit.Read(s.AuditLog())
+		require.NoError(t, err)
+		require.NotEmpty(t, requests)
+		assert.Empty(t, audit.Forbidden(requests), "requests that were forbidden")
+		for _, account := range []string{sandbox.BrokerComponent, sandbox.CatalogComponent} {
+			name := types.NamespacedName{Namespace: sandbox.BrokerComponent, Name: account}
+			grants, err := audit.Grants(ctx, s.Cluster(sandbox.Broker).Client, name)
+			require.NoError(t, err)
+			audited.note(grants, requests)
+		}
+	})
+}
+
+func (g *granted) note(grants []audit.Grant, requests []audit.Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range grants {
+		name := grants[i].String()
+		g.used[name] = g.used[name] || slices.ContainsFunc(requests, func(r audit.Request) bool { return grants[i].Uses(&r) })
+	}
+}

@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/capacitorset/liqo-broker-vk/docs"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// documented runs the commands of docs/operating.md that are marked so, by a shell and kubectl, each in the cluster that it
+// is for. All succeed, and print what the document says where it says so.
+func (c *catalogued) documented(t *testing.T) {
+	// The pod of the examples.
+	require.NoError(t, c.consumers[0].Offload(t.Context(), "shop"))
+	c.pod(t, c.consumers[0], "shop", "web-0", "true")
+	eventually(t, patient, func(ctx context.Context) error { return allRunning(ctx, c.consumers[0], "shop", 1) })
+
+	shell := c.shell(t)
+	document, err := docs.Read("../../docs/operating.md")
+	require.NoError(t, err)
+	ran := 0
+	for i := range document.Blocks {
+		b := &document.Blocks[i]
+		cluster, ok := strings.CutPrefix(b.RunBy, docs.RunBySandbox)
+		if !ok {
+			continue
+		}
+		var printed strings.Builder
+		for _, command := range b.Commands() {
+			ran++
+			out := shell(t, c.Cluster(cluster), command)
+			printed.WriteString("$ " + command + "\n" + out)
+		}
+		if b.Language == "console" {
+			require.Equal(t, b.Text, printed.String(), "line %d", b.Line)
+		}
+	}
+	require.Positive(t, ran)
+	// The program is a plugin of kubectl.
+	require.Contains(t, shell(t, c.broker, "kubectl broker get providers"), "provider1")
+	require.Contains(t, shell(t, c.broker, "kubectl plugin list"), "kubectl-broker")
+}
+
+// shell returns what runs a command where deploy/ is at hand, with kubectl and its plugin, and a kubeconfig of a cluster.
+func (c *catalogued) shell(t *testing.T) func(*testing.T, *sandbox.Cluster, string) string {
+	t.Helper()
+	dir, bin := t.TempDir(), t.TempDir()
+	for name, target := range map[string]string{"kubectl": c.Kubectl(), "kubectl-broker": c.Binary()} {
+		require.NoError(t, os.Symlink(target, filepath.Join(bin, name)))
+	}
+	deploy, err := filepath.Abs("../../deploy")
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(deploy, filepath.Join(dir, "deploy")))
+	return func(t *testing.T, cluster *sandbox.Cluster, command string) string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patient)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "bash", "-eo", "pipefail", "-c", command)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig(), "HOME="+dir, "PATH="+bin+":"+os.Getenv("PATH"))
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		require.NoError(t, err, "%s\n%s%s", command, out, errs.String())
+		return string(out)
+	}
+}

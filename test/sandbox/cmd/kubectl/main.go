@@ -1,0 +1,16 @@
+// Command kubectl is Kubernetes' own, for people who look into a sandbox and for
+// the commands of the documents.
+package main
+
+import (
+	"k8s.io/component-base/cli"
+	"k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/util"
+)
+
+func main() {
+	// As k8s.io/kubernetes/cmd/kubectl: the command says itself what is wrong.
+	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
+		util.CheckErr(err)
+	}
+}
