@@ -17,7 +17,9 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
+	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
 )
 
 // Broker is the leader at work.
@@ -33,10 +35,13 @@ type Broker struct {
 	connections  *connections
 	prober       *prober
 	node         *brokerNode
-	metrics      *metrics
-	ipamMetrics  *ipam.Metrics
 	policies     *placement.Policies
 	policyCounts policyCounts
+
+	metrics          *metrics
+	ipamMetrics      *ipam.Metrics
+	offerMetrics     *offer.Metrics
+	namespaceMetrics *reoffload.Metrics
 
 	podQueue, providerQueue queue
 	// wake has an element when the pods that wait for room are to be tried again.
@@ -61,6 +66,9 @@ func (b *Broker) now() time.Time { return time.Now() }
 
 // report takes the result of a probe in.
 func (b *Broker) report(id string, o observation) {
+	if b.core.knows(id) {
+		b.metrics.providers.probed(id, o)
+	}
 	if b.core.observe(id, o) {
 		b.providerQueue.put(types.NamespacedName{Name: id})
 	}

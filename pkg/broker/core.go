@@ -26,6 +26,8 @@ type core struct {
 	doubted map[types.UID]struct{}
 	// left has the VirtualNode that a pod on its way has left for good.
 	left map[types.UID]string
+	// sentAway is when a pod on its way was taken away from where it was.
+	sentAway map[types.UID]time.Time
 	// moveAt is when a pod may be moved, of those that the rate limit holds back.
 	moveAt map[types.UID]time.Time
 	// refused has, by pod and VirtualNode, until when not to ask again.
@@ -79,7 +81,7 @@ func newCore() *core {
 		doubted: map[types.UID]struct{}{}, left: map[types.UID]string{}, moveAt: map[types.UID]time.Time{},
 		refused: map[types.UID]map[string]time.Time{}, disbelieved: map[types.UID]time.Time{},
 		waiting: map[types.NamespacedName]struct{}{}, started: map[types.UID]struct{}{},
-		stale:     map[types.UID]struct{}{},
+		stale: map[types.UID]struct{}{}, sentAway: map[types.UID]time.Time{},
 		providers: map[string]*providerBelief{}, homeOf: map[string]string{}, formerHome: map[string]string{},
 	}
 }
@@ -183,6 +185,7 @@ func (c *core) forgetLocked(name types.NamespacedName, uid types.UID) {
 	delete(c.started, uid)
 	delete(c.stale, uid)
 	delete(c.left, uid)
+	delete(c.sentAway, uid)
 	delete(c.moveAt, uid)
 	delete(c.waiting, name)
 	delete(c.pods, name)
@@ -360,10 +363,11 @@ func (c *core) takeWaiting() []types.NamespacedName {
 }
 
 // movedAway notes that a pod leaves a VirtualNode; if its provider cannot be reached, it may go on running there.
-func (c *core) movedAway(uid types.UID, virtualNode string) {
+func (c *core) movedAway(uid types.UID, virtualNode string, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.left, uid)
+	c.sentAway[uid] = now
 	if p, ok := c.providers[c.homeOf[virtualNode]]; ok {
 		p.tracker.PodMovedAway()
 		p.unclean = p.unclean || !p.lost.IsZero()
@@ -398,30 +402,28 @@ func (c *core) suspects(window time.Duration) bool {
 	return c.suspiciousLocked(window)
 }
 
-// podStarted counts the start of a pod once.
-func (c *core) podStarted(pod *corev1.Pod, took time.Duration) {
+// podStarted counts the start of a pod once, and says whether it did.
+func (c *core) podStarted(pod *corev1.Pod, took time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, counted := c.started[pod.UID]; counted {
-		return
+		return false
 	}
 	c.started[pod.UID] = struct{}{}
 	if p, ok := c.providers[c.homeOf[pod.Labels[v1alpha1.VirtualNodeLabel]]]; ok {
 		p.tracker.PodStarted(took)
 	}
+	return true
 }
 
 func nameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// counts are how many pods are assigned, and how many wait for room.
-func (c *core) counts() (assigned, unassigned int) {
+// knows says whether a provider is one of ours.
+func (c *core) knows(provider string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for virtualNode := range c.homeOf {
-		_, pods := c.state.Assigned(virtualNode)
-		assigned += pods
-	}
-	return assigned, len(c.waiting)
+	_, known := c.providers[provider]
+	return known
 }

@@ -106,7 +106,7 @@ func TestAPodOnItsWayKeepsItsRefusals(t *testing.T) {
 	pod := cpuPod("pod", "1")
 	require.Equal(t, "q1", c.decideOn(pod))
 	c.assigned(pod, "q1")
-	c.movedAway(pod.UID, "q1")
+	c.movedAway(pod.UID, "q1", noon)
 	c.refuse(pod, "q1", noon.Add(time.Minute), false)
 	c.assigned(pod, "q1")
 	require.False(t, c.leftFor(pod.UID, "q1"))
@@ -188,7 +188,7 @@ func TestAProviderIsLostAfterTwoProbesInARow(t *testing.T) {
 	require.True(t, c.observe("q", down(3*time.Second)))
 	require.Equal(t, noon.Add(2*time.Second), c.situationOf("q1", time.Minute).lost, "since the first probe that failed")
 
-	c.movedAway("uid", "q1")
+	c.movedAway("uid", "q1", noon)
 	require.True(t, c.providers["q"].unclean, "what was moved away unseen may still run there")
 	require.True(t, c.observe("q", up(4*time.Second)))
 	require.Zero(t, c.situationOf("q1", time.Minute).lost)
@@ -200,7 +200,7 @@ func TestAProviderIsLostAfterTwoProbesInARow(t *testing.T) {
 func TestAnOutageGoesOnOverARestart(t *testing.T) {
 	for name, back := range map[string]bool{"still gone": false, "back meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
-			b := &Broker{core: newCore(), cfg: Config{Times: Times{ProbeInterval: time.Second}}}
+			b := &Broker{core: newCore(), metrics: newMetrics(), cfg: Config{Times: Times{ProbeInterval: time.Second}}}
 			pc := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
 			pc.Status.Conditions = []metav1.Condition{{
 				Type: v1alpha1.ProviderReachable, Status: metav1.ConditionFalse, Reason: reasonNoAnswer,

@@ -1,94 +1,161 @@
 package broker
 
 import (
-	"bytes"
-	"maps"
-	"slices"
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	corev1 "k8s.io/api/core/v1"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
+	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
+	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// metrics are what the broker tells Prometheus.
+// metrics are what the broker tells Prometheus; docs/metrics.md says of each what it is for. No label is the name of a
+// pod or a namespace: consumers would choose how many series there are.
 type metrics struct {
-	decisions   *prometheus.CounterVec
-	decision    prometheus.Histogram
-	wait        prometheus.Histogram
-	moves       *prometheus.CounterVec
-	refusals    *prometheus.CounterVec
+	decisions  *prometheus.CounterVec
+	rejections *prometheus.CounterVec
+	decision   prometheus.Histogram
+	wait       prometheus.Histogram
+
+	moves *prometheus.CounterVec
+	move  prometheus.Histogram
+	start prometheus.Histogram
+
 	patches     *prometheus.HistogramVec
 	patchErrors *prometheus.CounterVec
 
-	providerUp *prometheus.GaugeVec
-	granted    *prometheus.GaugeVec
-	assigned   *prometheus.GaugeVec
-	free       *prometheus.GaugeVec
-	pods       *prometheus.GaugeVec
-	uptime     *prometheus.GaugeVec
-	latency    *prometheus.GaugeVec
-	podStart   *prometheus.GaugeVec
-	failures   *prometheus.GaugeVec
+	policyValid *prometheus.GaugeVec
+	policyPods  *prometheus.GaugeVec
+
+	providers *providerMetrics
 }
 
+// What came of a decision.
+const (
+	outcomeAssigned     = "assigned"
+	outcomeUnassignable = "unassignable"
+	outcomeInvalid      = "invalid_criteria"
+)
+
 func newMetrics() *metrics {
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "liqo_broker", Name: name, Help: help}, labels)
-	}
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "liqo_broker", Name: name, Help: help}, labels)
-	}
-	return &metrics{
-		decisions: counter("decisions_total", "Decisions about pods, by what came of them and the provider chosen.", "outcome", "provider"),
-		decision: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "liqo_broker", Name: "decision_duration_seconds",
-			Help:    "Time to decide where a pod goes, without writing it.",
-			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 9),
-		}),
-		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "liqo_broker", Name: "assignment_wait_seconds",
-			Help:    "Time from the binding of a pod to the node to its first assignment to a provider.",
-			Buckets: prometheus.ExponentialBuckets(0.005, 3, 12),
-		}),
-		moves:    counter("moves_total", "Pods moved away from where they were, by reason.", "reason"),
-		refusals: counter("refusals_total", "Pods that a provider refused or did not start in time.", "provider", "reason"),
+	m := &metrics{
+		decisions: counter("decisions_total",
+			"Decisions about pods, by what came of them and the provider chosen.", "outcome", "provider"),
+		rejections: counter("rejections_total",
+			"Providers that did not fit a pod for which none did, by reason.", "reason"),
+		decision: histogram("decision_duration_seconds",
+			"Time to decide where a pod goes, without writing it.", prometheus.ExponentialBuckets(10e-6, 4, 9)),
+		wait: histogram("assignment_wait_seconds",
+			"Time from the binding of a pod to the node to its first assignment to a provider.",
+			prometheus.ExponentialBuckets(0.005, 3, 12)),
+		moves: counter("moves_total", "Pods moved away from where they were, by reason.", "reason"),
+		move: histogram("move_duration_seconds",
+			"Time from taking a pod away from a provider to assigning it to the next.", prometheus.ExponentialBuckets(0.05, 3, 10)),
+		start: histogram("pod_start_seconds",
+			"Time from the assignment of a pod to its being ready.", prometheus.ExponentialBuckets(0.25, 2, 12)),
 		patches: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "liqo_broker", Name: "api_patch_duration_seconds",
 			Help: "Time of the broker's patches, by resource.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}, []string{"resource"}),
-		patchErrors: counter("api_patch_errors_total", "Patches of the broker that failed, by resource and reason.", "resource", "reason"),
+		patchErrors: counter("api_patch_errors_total",
+			"Patches of the broker that failed, by resource and reason.", "resource", "reason"),
+		policyValid: gauge("policy_valid", "Whether a PlacementPolicy can be followed (1) or not (0).", "policy"),
+		policyPods:  gauge("policy_pods", "Assigned pods that a PlacementPolicy is for.", "policy"),
+		providers:   newProviderMetrics(),
+	}
+	m.begin()
+	return m
+}
 
-		providerUp: gauge("provider_up", "Whether a provider can be given pods (1) or not (0).", "provider"),
-		granted:    gauge("capacity_granted", "What a provider granted: CPU in cores, memory and storage in bytes.", "provider", "resource"),
-		assigned:   gauge("capacity_assigned", "What the pods assigned to a provider request.", "provider", "resource"),
-		free:       gauge("capacity_free", "What is granted and not assigned.", "provider", "resource"),
-		pods:       gauge("provider_pods", "Pods assigned to a provider.", "provider"),
-		uptime:     gauge("provider_uptime_ratio", "Share of the last 24 hours in which a provider was reachable.", "provider"),
-		latency:    gauge("provider_latency_seconds", "Median time in which a provider's API server answers.", "provider"),
-		podStart:   gauge("provider_pod_start_seconds", "Time from the assignment of a pod to its being ready.", "provider", "quantile"),
-		failures:   gauge("provider_failure_ratio", "Share of the assignments to a provider that failed.", "provider"),
+// begin shows what can happen as 0 before it does: the first time would else be no increase.
+func (m *metrics) begin() {
+	for _, outcome := range []string{outcomeUnassignable, outcomeInvalid} {
+		m.decisions.WithLabelValues(outcome, "")
+	}
+	for reason := scheduler.Disabled; reason <= scheduler.Failed; reason++ {
+		m.rejections.WithLabelValues(reason.String())
+	}
+	for _, reason := range []moveReason{moveUnreachable, moveDrained, moveRefused, movePending, moveNoVirtualNode} {
+		m.moves.WithLabelValues(string(reason))
+	}
+	for _, resource := range []string{"pods", "pods/status"} {
+		m.patches.WithLabelValues(resource)
+		m.patchErrors.WithLabelValues(resource, "Conflict") // It is the one that is no fault.
 	}
 }
 
-// register puts all of it in a registry; counts and queued read what is asked for at each scrape.
-func (m *metrics) register(registry prometheus.Registerer, counts func() (assigned, unassigned int), queued func() int) error {
-	part := func(name, help string, value func() int) prometheus.Collector {
+func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "liqo_broker", Name: name, Help: help}, labels)
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "liqo_broker", Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "liqo_broker", Name: name, Help: help, Buckets: buckets})
+}
+
+// RegisterMetrics registers everything that the broker tells Prometheus, besides what controller-runtime does: for
+// those who ask what there is. The registry shows a broker that has not begun.
+func RegisterMetrics(registry prometheus.Registerer) error {
+	b := &Broker{core: newCore()}
+	b.measure()
+	return b.registerMetrics(registry)
+}
+
+// measure makes the metrics.
+func (b *Broker) measure() {
+	b.metrics, b.ipamMetrics = newMetrics(), ipam.NewMetrics()
+	b.offerMetrics, b.namespaceMetrics = offer.NewMetrics(), reoffload.NewMetrics()
+}
+
+func (b *Broker) registerMetrics(registry prometheus.Registerer) error {
+	return errors.Join(
+		b.metrics.register(registry),
+		b.registerBeliefs(registry),
+		b.ipamMetrics.Register(registry),
+		b.offerMetrics.Register(registry),
+		b.namespaceMetrics.Register(registry),
+		registry.Register(collectors.NewBuildInfoCollector()),
+	)
+}
+
+func (m *metrics) register(registry prometheus.Registerer) error {
+	all := []prometheus.Collector{
+		m.decisions, m.rejections, m.decision, m.wait, m.moves, m.move, m.start, m.patches, m.patchErrors,
+		m.policyValid, m.policyPods,
+	}
+	return registerAll(registry, append(all, m.providers.all()...)...)
+}
+
+// registerBeliefs registers what is read at each scrape.
+func (b *Broker) registerBeliefs(registry prometheus.Registerer) error {
+	read := func(name, help string, value func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "liqo_broker", Name: name, Help: help},
 			func() float64 { return float64(value()) })
 	}
-	for _, c := range []prometheus.Collector{
-		m.decisions, m.decision, m.wait, m.moves, m.refusals, m.patches, m.patchErrors, m.providerUp, m.granted, m.assigned,
-		m.free, m.pods, m.uptime, m.latency, m.podStart, m.failures,
-		part("queue_length", "Pods that wait to be looked at.", queued),
-		part("pods_assigned", "Pods of the node that are assigned to a provider.", func() int { n, _ := counts(); return n }),
-		part("pods_unassigned", "Pods of the node for which no provider was found.", func() int { _, n := counts(); return n }),
-	} {
+	return registerAll(registry,
+		read("queue_length", "Pods that wait to be looked at.", b.podQueue.len),
+		read("pods_assigned", "Pods of the node that are assigned to a provider.",
+			func() int { n, _ := b.core.counts(); return n }),
+		read("pods_unassigned", "Pods of the node for which no provider was found.",
+			func() int { _, n := b.core.counts(); return n }),
+		read("pods_moving", "Pods that were taken away from a provider and have no other yet.", b.core.moving),
+		read("moves_delayed", "Pods that must leave their provider and wait for the rate limit of moves.",
+			func() int { return b.core.delayed(b.now()) }),
+		read("moves_suspended", "Whether nothing is moved away from lost providers, because the broker suspects itself (1), or not (0).",
+			func() int { return number(b.core.suspects(b.cfg.Times.SuspicionWindow)) }),
+	)
+}
+
+func registerAll(registry prometheus.Registerer, all ...prometheus.Collector) error {
+	for _, c := range all {
 		if err := registry.Register(c); err != nil {
 			return err
 		}
@@ -96,71 +163,47 @@ func (m *metrics) register(registry prometheus.Registerer, counts func() (assign
 	return nil
 }
 
+// number is 1 for true.
+func number(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 func (m *metrics) decided(outcome, provider string, took time.Duration) {
 	m.decisions.WithLabelValues(outcome, provider).Inc()
 	m.decision.Observe(took.Seconds())
 }
 
+// rejected counts why no provider fits.
+func (m *metrics) rejected(d *scheduler.Decision) {
+	for i := range d.Verdicts {
+		if reason := d.Verdicts[i].Filter; reason != scheduler.Passed {
+			m.rejections.WithLabelValues(reason.String()).Inc()
+		}
+	}
+}
+
 func (m *metrics) patched(resource string, err error, took time.Duration) {
 	m.patches.WithLabelValues(resource).Observe(took.Seconds())
-	if err != nil {
-		reason := string(kerrors.ReasonForError(err))
-		if reason == "" {
-			reason = "Unknown"
-		}
-		m.patchErrors.WithLabelValues(resource, reason).Inc()
+	if err == nil {
+		return
 	}
+	reason := string(kerrors.ReasonForError(err))
+	if reason == "" {
+		reason = "Unknown"
+	}
+	m.patchErrors.WithLabelValues(resource, reason).Inc()
 }
 
-// provider shows a provider's status.
-func (m *metrics) provider(id string, status *v1alpha1.ProviderClusterStatus) {
-	up := 0.
-	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ProviderReady) {
-		up = 1
-	}
-	m.providerUp.WithLabelValues(id).Set(up)
-	m.pods.WithLabelValues(id).Set(float64(status.Pods))
-	for vec, list := range map[*prometheus.GaugeVec]corev1.ResourceList{
-		m.granted: status.Resources.Granted, m.assigned: status.Resources.Assigned, m.free: status.Resources.Free,
-	} {
-		for name, amount := range list {
-			vec.WithLabelValues(id, string(name)).Set(amount.AsApproximateFloat64())
-		}
-	}
+// policy shows a PlacementPolicy.
+func (m *metrics) policy(name string, valid bool, pods int32) {
+	m.policyValid.WithLabelValues(name).Set(float64(number(valid)))
+	m.policyPods.WithLabelValues(name).Set(float64(pods))
 }
 
-// kpis shows what is known of how a provider does; what is not known is not shown.
-func (m *metrics) kpis(id string, p *providerBelief) {
-	if share, known := p.tracker.Uptime().Share(24 * time.Hour); known {
-		m.uptime.WithLabelValues(id).Set(share)
-	}
-	if took, known := p.tracker.Latency(); known {
-		m.latency.WithLabelValues(id).Set(took.Seconds())
-	}
-	if p50, p90, known := p.tracker.PodStart(); known {
-		m.podStart.WithLabelValues(id, "0.5").Set(p50.Seconds())
-		m.podStart.WithLabelValues(id, "0.9").Set(p90.Seconds())
-	}
-	if rate, known := p.tracker.FailureRate(); known {
-		m.failures.WithLabelValues(id).Set(rate)
-	}
-}
-
-func (m *metrics) forgetProvider(id string) {
-	for _, vec := range []*prometheus.GaugeVec{
-		m.providerUp, m.granted, m.assigned, m.free, m.pods, m.uptime, m.latency, m.podStart, m.failures,
-	} {
-		vec.DeletePartialMatch(prometheus.Labels{"provider": id})
-	}
-}
-
-// encodeMetrics writes metric families in Prometheus' text format, by name.
-func encodeMetrics(families map[string]*dto.MetricFamily) ([]byte, error) {
-	var out bytes.Buffer
-	for _, name := range slices.Sorted(maps.Keys(families)) {
-		if _, err := expfmt.MetricFamilyToText(&out, families[name]); err != nil {
-			return nil, err
-		}
-	}
-	return out.Bytes(), nil
+func (m *metrics) forgetPolicy(name string) {
+	m.policyValid.DeleteLabelValues(name)
+	m.policyPods.DeleteLabelValues(name)
 }

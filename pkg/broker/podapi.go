@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -339,4 +341,15 @@ func mergeMetrics(into map[string]*dto.MetricFamily, text []byte) error {
 		into[name] = family
 	}
 	return nil
+}
+
+// encodeMetrics writes metric families in Prometheus' text format, by name.
+func encodeMetrics(families map[string]*dto.MetricFamily) ([]byte, error) {
+	var out bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		if _, err := expfmt.MetricFamilyToText(&out, families[name]); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
 }

@@ -102,7 +102,10 @@ func (b *Broker) free(name types.NamespacedName, uid types.UID) {
 func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) (ctrl.Result, error) {
 	b.core.assigned(pod, virtualNode)
 	if ready := podCondition(pod, corev1.PodReady); podIsReady(pod) && ready.LastTransitionTime.After(b.since) {
-		b.core.podStarted(pod, max(0, ready.LastTransitionTime.Sub(assignedAt(pod).Truncate(time.Second))))
+		took := max(0, ready.LastTransitionTime.Sub(assignedAt(pod).Truncate(time.Second)))
+		if b.core.podStarted(pod, took) {
+			b.metrics.start.Observe(took.Seconds())
+		}
 	}
 	namespace, err := b.namespaceOf(ctx, pod)
 	if err != nil {
@@ -160,7 +163,7 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 	}
 	asked, err := b.policies.CriteriaOf(ctx, pod, namespace)
 	if errors.Is(err, placement.ErrInvalid) {
-		b.metrics.decided("invalid_criteria", "", time.Since(began))
+		b.metrics.decided(outcomeInvalid, "", time.Since(began))
 		return ctrl.Result{}, b.explain(ctx, pod, "InvalidCriteria", err.Error())
 	}
 	if err != nil {
@@ -171,13 +174,14 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 	b.core.decide(b.now(), asked.Pod(pod, namespace), asked.Policy, &d)
 	switch {
 	case d.Err != nil:
-		b.metrics.decided("invalid_criteria", "", time.Since(began))
+		b.metrics.decided(outcomeInvalid, "", time.Since(began))
 		return ctrl.Result{}, b.explain(ctx, pod, "InvalidCriteria", d.Err.Error())
 	case d.VirtualNode == "":
-		b.metrics.decided("unassignable", "", time.Since(began))
+		b.metrics.decided(outcomeUnassignable, "", time.Since(began))
+		b.metrics.rejected(&d)
 		return ctrl.Result{}, b.explain(ctx, pod, "NoProviderFits", d.Unschedulable())
 	}
-	b.metrics.decided("assigned", d.Provider, time.Since(began))
+	b.metrics.decided(outcomeAssigned, d.Provider, time.Since(began))
 
 	// Liqo's label is what the virtual kubelet would set right after.
 	annotations := hasLeft()
@@ -203,6 +207,9 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 	b.events.Event(pod, corev1.EventTypeNormal, "Assigned", d.Message())
 	if bound := podCondition(pod, corev1.PodScheduled); bound != nil && pod.Annotations[v1alpha1.AssignedAtAnnotation] == "" {
 		b.metrics.wait.Observe(max(0, b.now().Sub(bound.LastTransitionTime.Time).Seconds()))
+	}
+	if took, moved := b.core.arrived(pod.UID, b.now()); moved {
+		b.metrics.move.Observe(took.Seconds())
 	}
 	b.log.V(1).Info("Assigned a pod", "pod", nameOf(pod), "virtualNode", d.VirtualNode, "decision", d.Short())
 	return ctrl.Result{}, nil

@@ -24,6 +24,7 @@ func (b *Broker) reconcilePolicy(ctx context.Context, name string) (ctrl.Result,
 		// Its pods follow another policy now, or none: those too that stay unassigned because it was not valid, which
 		// do not wait for room.
 		b.wakePodsOf(ctx, "")
+		b.metrics.forgetPolicy(name)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	updated := policy.DeepCopy()
@@ -43,6 +44,7 @@ func (b *Broker) reconcilePolicy(ctx context.Context, name string) (ctrl.Result,
 		return ctrl.Result{}, err
 	}
 	updated.Status.Pods = counts[name]
+	b.metrics.policy(name, valid == metav1.ConditionTrue, counts[name])
 	if err := b.client.Status().Patch(ctx, updated, client.MergeFrom(&policy)); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("status of PlacementPolicy %s: %w", name, err)
 	}

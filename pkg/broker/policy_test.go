@@ -43,7 +43,7 @@ func TestThePodsOfEveryPolicyAreCounted(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-	b := &Broker{client: c, policies: &placement.Policies{Client: c}}
+	b := &Broker{client: c, metrics: newMetrics(), policies: &placement.Policies{Client: c}}
 	counts, err := b.countPods(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[string]int32{"all": 3, "named": 1, "selection-c1": 3, "selection-c2": 0}, counts)

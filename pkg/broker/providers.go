@@ -194,6 +194,7 @@ func (b *Broker) adopt(pc *v1alpha1.ProviderCluster, virtualNodes []offloadingv1
 			p.lost, p.firstMiss, p.misses = reachable.LastTransitionTime.Time, reachable.LastTransitionTime.Time, missesUntilLost
 		}
 		b.core.providers[pc.Name] = p
+		b.metrics.meet(pc.Name)
 	}
 	p.enabled = pc.Spec.Enabled == nil || *pc.Spec.Enabled
 	p.draining = pc.Spec.Drain

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
@@ -73,14 +72,13 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
 	if err := b.indexAddresses(ctx, mgr); err != nil {
 		return err
 	}
 	if err := b.setUp(mgr); err != nil {
 		return err
 	}
-	if err := b.setUpForConsumers(mgr, registry); err != nil {
+	if err := b.setUpForConsumers(mgr); err != nil {
 		return err
 	}
 	if cfg.HealthAddress != "" {
@@ -100,7 +98,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if cfg.MetricsAddress != "" {
-		group.Go(func() error { return b.serveMetrics(ctx, registry) })
+		group.Go(func() error { return b.serveMetrics(ctx) })
 	}
 	group.Go(func() error {
 		if err := mgr.Start(ctx); err != nil {
@@ -162,8 +160,6 @@ func newBroker(ctx context.Context, cfg Config, mgr manager.Manager) (*Broker, e
 		events:      mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // The new recorder has no pods' events yet.
 		core:        newCore(),
 		connections: newConnections(kube, identities, cfg.Times.RequestTimeout, cfg.Home.UserAgent),
-		metrics:     newMetrics(),
-		ipamMetrics: ipam.NewMetrics(),
 		policies: &placement.Policies{Client: mgr.GetClient(), Programs: criteria.NewCache(programs), Defaults: placement.Rules{
 			Failover: v1alpha1.FailoverMove, FailoverAfter: cfg.Times.FailoverAfter, PendingTimeout: cfg.Times.PendingTimeout,
 		}},
@@ -171,6 +167,7 @@ func newBroker(ctx context.Context, cfg Config, mgr manager.Manager) (*Broker, e
 		moves:      rate.NewLimiter(rate.Limit(cfg.MovesPerSecond), cfg.MovesBurst),
 		goneChecks: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstGoneCheck, lastGoneCheck),
 	}
+	b.measure()
 	b.prober = newProber(kube, b.connections, cfg.Times, b.report)
 	b.node = newBrokerNode(&b.cfg, kube, version.GitVersion)
 	b.node.sum, b.node.settled = b.sum, b.settle
@@ -209,14 +206,14 @@ func (b *Broker) setUp(mgr manager.Manager) error {
 }
 
 // setUpForConsumers registers what the leader does for consumers besides their pods.
-func (b *Broker) setUpForConsumers(mgr manager.Manager, registry prometheus.Registerer) error {
+func (b *Broker) setUpForConsumers(mgr manager.Manager) error {
 	if b.cfg.Reoffload != nil {
-		if err := reoffload.SetUp(mgr, *b.cfg.Reoffload); err != nil {
+		if err := reoffload.SetUp(mgr, *b.cfg.Reoffload, b.namespaceMetrics); err != nil {
 			return fmt.Errorf("namespaces of consumers: %w", err)
 		}
 	}
 	if b.cfg.Offers != nil {
-		if err := offer.SetUp(mgr, *b.cfg.Offers, registry); err != nil {
+		if err := offer.SetUp(mgr, *b.cfg.Offers, b.offerMetrics); err != nil {
 			return fmt.Errorf("offers: %w", err)
 		}
 	}
@@ -338,14 +335,9 @@ func (b *Broker) policyController(mgr manager.Manager) error {
 }
 
 // serveMetrics serves the broker's metrics, with those of controller-runtime (queues, requests).
-func (b *Broker) serveMetrics(ctx context.Context, registry *prometheus.Registry) error {
-	if err := b.metrics.register(registry, b.core.counts, b.podQueue.len); err != nil {
-		return fmt.Errorf("metrics: %w", err)
-	}
-	if err := b.ipamMetrics.Register(registry); err != nil {
-		return fmt.Errorf("metrics: %w", err)
-	}
-	if err := registry.Register(collectors.NewBuildInfoCollector()); err != nil {
+func (b *Broker) serveMetrics(ctx context.Context) error {
+	registry := prometheus.NewRegistry()
+	if err := b.registerMetrics(registry); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	mux := http.NewServeMux()

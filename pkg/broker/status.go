@@ -112,9 +112,9 @@ func (b *Broker) writeStatus(ctx context.Context, pc *v1alpha1.ProviderCluster,
 		interval *= kpisEvery
 	}
 	wait := interval - now.Sub(p.statusWritten)
-	b.metrics.kpis(pc.Name, p)
+	b.metrics.providers.kpis(pc.Name, p)
 	b.core.mu.Unlock()
-	b.metrics.provider(pc.Name, &status)
+	b.metrics.providers.status(pc, &pc.Status, &status)
 
 	if wait > 0 {
 		return min(wait, b.cfg.Times.StatusInterval), nil

@@ -5,13 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -106,44 +103,6 @@ func TestALeaseIsLiveWhileItsHolderRenewsIt(t *testing.T) {
 	require.False(t, leaseIsLive(lease("vk", 31*time.Second), noon))
 	require.False(t, leaseIsLive(lease("", time.Second), noon), "it was given back")
 	require.False(t, leaseIsLive(&coordinationv1.Lease{}, noon))
-}
-
-func TestMetricsFollowPrometheusRules(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	m := newMetrics()
-	require.NoError(t, m.register(registry, func() (int, int) { return 3, 1 }, func() int { return 0 }))
-	m.decided("assigned", "q", time.Millisecond)
-	m.patched("pods", nil, time.Millisecond)
-	m.moves.WithLabelValues(string(moveDrained)).Inc()
-	m.refusals.WithLabelValues("q", string(moveRefused)).Inc()
-	status := v1alpha1.ProviderClusterStatus{
-		Pods:       2,
-		Conditions: []metav1.Condition{{Type: v1alpha1.ProviderReady, Status: metav1.ConditionTrue}},
-		Resources: v1alpha1.Resources{
-			Granted:  corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")},
-			Assigned: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m")},
-			Free:     corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2500m")},
-		},
-	}
-	m.provider("q", &status)
-
-	problems, err := testutil.GatherAndLint(registry)
-	require.NoError(t, err)
-	require.Empty(t, problems)
-	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-		# HELP liqo_broker_capacity_free What is granted and not assigned.
-		# TYPE liqo_broker_capacity_free gauge
-		liqo_broker_capacity_free{provider="q",resource="cpu"} 2.5
-		# HELP liqo_broker_pods_unassigned Pods of the node for which no provider was found.
-		# TYPE liqo_broker_pods_unassigned gauge
-		liqo_broker_pods_unassigned 1
-		# HELP liqo_broker_provider_up Whether a provider can be given pods (1) or not (0).
-		# TYPE liqo_broker_provider_up gauge
-		liqo_broker_provider_up{provider="q"} 1
-	`), "liqo_broker_capacity_free", "liqo_broker_pods_unassigned", "liqo_broker_provider_up"))
-
-	m.forgetProvider("q")
-	require.Zero(t, testutil.CollectAndCount(m.providerUp))
 }
 
 func TestMetricsOfSeveralProvidersBecomeOneText(t *testing.T) {

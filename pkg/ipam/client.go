@@ -65,8 +65,9 @@ type ClientConfig struct {
 
 // Client asks a remote IPAM under which addresses pods are reached. No method but Run blocks.
 type Client struct {
-	cfg   ClientConfig
-	calls *rate.Limiter
+	cfg     ClientConfig
+	calls   *rate.Limiter
+	metrics *clientMetrics
 
 	mu     sync.Mutex
 	ledger *ledger                                      // Guarded by mu.
@@ -85,7 +86,10 @@ func NewClient(cfg ClientConfig) *Client {
 	if cfg.Changed == nil {
 		cfg.Changed = func(string) {}
 	}
-	return &Client{cfg: cfg, calls: rate.NewLimiter(rate.Limit(cfg.PerSecond), cfg.Workers), ledger: newLedger(cfg.Capacity)}
+	return &Client{
+		cfg: cfg, calls: rate.NewLimiter(rate.Limit(cfg.PerSecond), cfg.Workers), ledger: newLedger(cfg.Capacity),
+		metrics: newClientMetrics(),
+	}
 }
 
 func orDefault[T int | float64 | time.Duration](value *T, instead T) {
@@ -182,6 +186,7 @@ func (c *Client) options() []grpc.DialOption {
 	reconnect.MaxDelay = c.cfg.LastRetry
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
+		grpc.WithUnaryInterceptor(c.metrics.count),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: c.cfg.Timeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		// A broken connection is noticed by the next call; without calls nothing is sent.

@@ -3,11 +3,14 @@ package ipam
 import (
 	"context"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/testr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -134,9 +137,23 @@ func TestClientRetriesUntilThereIsAnAnswer(t *testing.T) {
 	require.ErrorContains(t, c.Problem("10.35.7.1"), "remote IPAM "+address+": address 10.35.7.1: ")
 	book.fail(ErrNotYet)
 	c.hasProblem("10.35.7.1", codes.Unavailable)
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, c.RegisterMetrics(registry))
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+		# HELP liqo_broker_vk_remote_ipam_unanswered Addresses that were asked for and that the remote IPAM has not given an answer for.
+		# TYPE liqo_broker_vk_remote_ipam_unanswered gauge
+		liqo_broker_vk_remote_ipam_unanswered 1
+	`), "liqo_broker_vk_remote_ipam_unanswered"))
 	book.fail(nil)
 	book.set("consumer1", "10.35.7.1", "10.70.0.4")
 	c.becomes("10.35.7.1", "10.70.0.4")
+
+	calls := func(code codes.Code) float64 {
+		return testutil.ToFloat64(c.metrics.requests.WithLabelValues("MapEndpointIP", code.String()))
+	}
+	require.NotZero(t, calls(codes.NotFound))
+	require.NotZero(t, calls(codes.Unavailable))
+	require.Equal(t, 1., calls(codes.OK))
 }
 
 // The broker away: what is known stays, what is new waits and says why, and is known when the broker is back.

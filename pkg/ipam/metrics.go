@@ -10,7 +10,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam/wire"
 )
 
 // Metrics are what a Server tells Prometheus.
@@ -21,7 +24,7 @@ type Metrics struct {
 
 // NewMetrics returns metrics without a registry.
 func NewMetrics() *Metrics {
-	return &Metrics{
+	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "liqo_broker", Subsystem: "ipam", Name: "requests_total",
 			Help: "Calls of the remote IPAM, by method and gRPC code.",
@@ -31,6 +34,11 @@ func NewMetrics() *Metrics {
 			Help: "Time to answer a call of the remote IPAM, by method.", Buckets: prometheus.ExponentialBuckets(50e-6, 4, 9),
 		}, []string{"method"}),
 	}
+	for _, method := range wire.Ipam_ServiceDesc.Methods {
+		m.requests.WithLabelValues(method.MethodName, codes.OK.String())
+		m.duration.WithLabelValues(method.MethodName)
+	}
+	return m
 }
 
 // Register puts them in a registry.

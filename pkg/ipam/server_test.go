@@ -166,6 +166,10 @@ func TestServerTellsNoCauses(t *testing.T) {
 		# TYPE liqo_broker_ipam_requests_total counter
 		liqo_broker_ipam_requests_total{code="Internal",method="MapEndpointIP"} 1
 		liqo_broker_ipam_requests_total{code="NotFound",method="MapEndpointIP"} 1
+		liqo_broker_ipam_requests_total{code="OK",method="BelongsToPodCIDR"} 0
+		liqo_broker_ipam_requests_total{code="OK",method="GetHomePodIP"} 0
+		liqo_broker_ipam_requests_total{code="OK",method="MapEndpointIP"} 0
+		liqo_broker_ipam_requests_total{code="OK",method="UnmapEndpointIP"} 0
 		liqo_broker_ipam_requests_total{code="Unavailable",method="MapEndpointIP"} 1
 	`), "liqo_broker_ipam_requests_total"))
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,20 +56,17 @@ type reconciler struct {
 	// live reads the API itself: decided on a cache that lacks the last offers, two slices could be given the same room.
 	live    client.Reader
 	events  record.EventRecorder
-	metrics *metrics
+	metrics *Metrics
 	now     func() time.Time
 	// asked is what each slice asked for when it was last decided. Only the one worker of the controller uses it.
 	asked map[types.NamespacedName]Amounts
 }
 
-// SetUp registers the controller with the manager, and its metrics with the registry; it runs on the leader.
-func SetUp(mgr manager.Manager, cfg Config, registry prometheus.Registerer) error {
+// SetUp registers the controller with the manager; it runs on the leader, and counts in metrics.
+func SetUp(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	r := &reconciler{
-		cfg: cfg, client: mgr.GetClient(), live: mgr.GetAPIReader(), metrics: newMetrics(), now: time.Now,
+		cfg: cfg, client: mgr.GetClient(), live: mgr.GetAPIReader(), metrics: metrics, now: time.Now,
 		events: mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // As the broker's own events.
-	}
-	if err := r.metrics.register(registry); err != nil {
-		return fmt.Errorf("metrics: %w", err)
 	}
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
@@ -128,7 +124,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 
 	// 3. The offers are written: what shrinks first, since it is what the others grow by. Those that may be growing soon
 	// are looked at again.
-	r.metrics.show(perConsumer(given, offers))
+	r.metrics.show(available.sum.times(r.cfg.Rules.Overcommit), perConsumer(given, offers))
 	var again time.Duration
 	for _, growing := range []bool{false, true} {
 		conflict, err := false, error(nil)

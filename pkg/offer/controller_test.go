@@ -109,7 +109,7 @@ func newWorld(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *
 			Class: "broker", Rules: Rules{Overcommit: 1, Hysteresis: 0.05}, Interval: 30 * time.Second,
 			IngressClasses: []liqov1beta1.IngressType{{IngressClassName: "nginx", Default: true}},
 		},
-		client: c, live: c, events: w.events, metrics: newMetrics(), now: func() time.Time { return w.now },
+		client: c, live: c, events: w.events, metrics: NewMetrics(), now: func() time.Time { return w.now },
 	}
 	return w
 }
@@ -158,13 +158,14 @@ func TestSlicesAreGrantedAndDenied(t *testing.T) {
 	require.Contains(t, <-w.events.Events, "cpu: 7 asked, 6 left of 16", "what takes nothing more comes first")
 	require.Contains(t, <-w.events.Events, "Granted 10 cpu")
 	registry := prometheus.NewRegistry()
-	require.NoError(t, w.metrics.register(registry))
+	require.NoError(t, w.metrics.Register(registry))
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP liqo_broker_offer_denials_total ResourceSlices that were denied, by consumer.
 # TYPE liqo_broker_offer_denials_total counter
 liqo_broker_offer_denials_total{consumer="c1"} 1
 `), "liqo_broker_offer_denials_total"))
 	require.Equal(t, 10., testutil.ToFloat64(w.metrics.offers.WithLabelValues("c1", "cpu")))
+	require.Equal(t, 16., testutil.ToFloat64(w.metrics.available.WithLabelValues("cpu")))
 
 	before := w.read(t, "first").ResourceVersion
 	w.pass(t)

@@ -5,21 +5,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// metrics are what the offers tell Prometheus.
-type metrics struct {
-	offers  *prometheus.GaugeVec
-	denials *prometheus.CounterVec
+// Metrics are what the offers tell Prometheus.
+type Metrics struct {
+	available *prometheus.GaugeVec
+	offers    *prometheus.GaugeVec
+	denials   *prometheus.CounterVec
 	// shown are the series that exist.
 	shown map[series]bool
 }
 
+// series is of what a consumer has of a resource; with consumer "" of what there is of it.
 type series struct {
 	consumer string
 	resource corev1.ResourceName
 }
 
-func newMetrics() *metrics {
-	return &metrics{
+// NewMetrics returns metrics without a registry.
+func NewMetrics() *Metrics {
+	return &Metrics{
+		available: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "liqo_broker", Name: "offers_available",
+			Help: "What all consumers together can be granted: CPU in cores, memory and storage in bytes.",
+		}, []string{"resource"}),
 		offers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "liqo_broker", Name: "offers",
 			Help: "What a consumer is granted, all its slices together: CPU in cores, memory and storage in bytes.",
@@ -31,8 +38,9 @@ func newMetrics() *metrics {
 	}
 }
 
-func (m *metrics) register(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{m.offers, m.denials} {
+// Register puts them in a registry.
+func (m *Metrics) Register(registry prometheus.Registerer) error {
+	for _, c := range []prometheus.Collector{m.available, m.offers, m.denials} {
 		if err := registry.Register(c); err != nil {
 			return err
 		}
@@ -40,20 +48,33 @@ func (m *metrics) register(registry prometheus.Registerer) error {
 	return nil
 }
 
-// show replaces what is shown by what consumers have now.
-func (m *metrics) show(byConsumer map[string]Amounts) {
+// show replaces what is shown by what there is now, and what consumers have of it.
+func (m *Metrics) show(available Amounts, byConsumer map[string]Amounts) {
 	now := map[series]bool{}
+	for name, amount := range available {
+		now[series{"", name}] = true
+		m.available.WithLabelValues(string(name)).Set(inUnits(name, amount))
+	}
 	for consumer, amounts := range byConsumer {
+		m.denials.WithLabelValues(consumer) // Shown as 0 before the first: it would else be no increase.
 		for name, amount := range amounts {
 			now[series{consumer, name}] = true
-			q := quantityOf(name, amount)
-			m.offers.WithLabelValues(consumer, string(name)).Set(q.AsApproximateFloat64())
+			m.offers.WithLabelValues(consumer, string(name)).Set(inUnits(name, amount))
 		}
 	}
 	for old := range m.shown {
-		if !now[old] {
+		switch {
+		case now[old]:
+		case old.consumer == "":
+			m.available.DeleteLabelValues(string(old.resource))
+		default:
 			m.offers.DeleteLabelValues(old.consumer, string(old.resource))
 		}
 	}
 	m.shown = now
+}
+
+func inUnits(name corev1.ResourceName, amount int64) float64 {
+	q := quantityOf(name, amount)
+	return q.AsApproximateFloat64()
 }

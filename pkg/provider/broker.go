@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"github.com/prometheus/client_golang/prometheus"
 	corev1informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/utils/clock"
 
@@ -15,9 +16,10 @@ import (
 // broker is what the pod reflector does otherwise with the pods of a broker's node.
 type broker struct{ refusals brokernode.Refusals }
 
-func newBroker(cfg *Config, clients Clients) *broker {
+func newBroker(cfg *Config, clients Clients, refusals *prometheus.CounterVec) *broker {
 	return &broker{refusals: brokernode.Refusals{
 		View: *cfg.view(), Pods: clients.Local.CoreV1().Pods, Clock: clock.RealClock{}, Log: cfg.Log,
+		Told: func(reason string) { refusals.WithLabelValues(reason).Inc() },
 	}}
 }
 

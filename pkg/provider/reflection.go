@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -38,6 +39,8 @@ type Reflection struct {
 	manager manager.Manager
 	pods    *podReflector
 	view    *brokernode.View
+	// refusals counts the pods that the provider did not take.
+	refusals *prometheus.CounterVec
 }
 
 // Compose is the seam: here, and nowhere else, the clients, the lenses and Liqo's reflectors are put together. It does
@@ -73,14 +76,16 @@ func Compose(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPa
 		KubernetesServiceIPMapper: kubernetesServiceIP(clients.LocalLiqo, cfg.LiqoNamespace, ways.Networks.View),
 		NetConfiguration:          identityConfiguration(),
 	}, cfg.reflector(resources.Pod))
+	refusals := newRefusalCounter()
 	if view != nil {
-		pods.broker = newBroker(cfg, clients)
+		pods.broker = newBroker(cfg, clients, refusals)
 	}
 
 	return &Reflection{
-		manager: newManager(cfg, clients, patch, pods, support, ways.Networks, events),
-		pods:    pods,
-		view:    view,
+		manager:  newManager(cfg, clients, patch, pods, support, ways.Networks, events),
+		pods:     pods,
+		view:     view,
+		refusals: refusals,
 	}, nil
 }
 

@@ -75,9 +75,10 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, events r
 	}
 
 	var reflection *Reflection
+	var asked *ipam.Client
 	ways := Ways{Networks: network}
 	if cfg.Addresses.RemoteIPAM != nil {
-		asked, err := newRemoteIPAM(cfg, peering.remote, func(ip string) { reflection.RefreshAddress(ip) })
+		asked, err = newRemoteIPAM(cfg, peering.remote, func(ip string) { reflection.RefreshAddress(ip) })
 		if err != nil {
 			return err
 		}
@@ -108,7 +109,7 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, events r
 		}
 
 		// 4. What others ask of a node.
-		serve(ctx, group, cfg, clients, reflection)
+		serve(ctx, group, cfg, clients, reflection, asked)
 		if cfg.Node.Create {
 			return runNode(ctx, cfg, peering, local, ready)
 		}
@@ -149,8 +150,8 @@ func renewed(config *tls.Config, remote *rest.Config) *tls.Config {
 	return config
 }
 
-// serve starts the kubelet API and the metrics.
-func serve(ctx context.Context, group *errgroup.Group, cfg *Config, clients Clients, reflection *Reflection) {
+// serve starts the kubelet API and the metrics; remote may be nil.
+func serve(ctx context.Context, group *errgroup.Group, cfg *Config, clients Clients, reflection *Reflection, remote *ipam.Client) {
 	group.Go(func() error {
 		return kubeletapi.Run(ctx, kubeletapi.Config{
 			Log:               cfg.Log.WithName("kubelet-api"),
@@ -169,7 +170,7 @@ func serve(ctx context.Context, group *errgroup.Group, cfg *Config, clients Clie
 	})
 	if cfg.MetricsAddress != "" {
 		group.Go(func() error {
-			handler, err := metricsHandler()
+			handler, err := reflection.metricsHandler(remote)
 			if err != nil {
 				return fmt.Errorf("metrics: %w", err)
 			}

@@ -7,6 +7,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	liqometrics "github.com/liqotech/liqo/pkg/virtualKubelet/metrics"
@@ -33,7 +37,12 @@ func TestMetricsHaveLiqosNames(t *testing.T) {
 	labels := prometheus.Labels{"namespace": "counted", "reflector_resource": "Pod", "cluster_id": "p1", "node_name": "vnode"}
 	liqometrics.ItemsCounter.With(labels).Inc()
 	liqometrics.ErrorsCounter.With(labels).Inc()
-	handler, err := metricsHandler()
+	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, pods.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}))
+	}
+	reflection := &Reflection{pods: &podReflector{localPods: corev1listers.NewPodLister(pods)}, refusals: newRefusalCounter()}
+	handler, err := reflection.metricsHandler(nil)
 	require.NoError(t, err)
 
 	response := get(handler, "/metrics")
@@ -41,7 +50,7 @@ func TestMetricsHaveLiqosNames(t *testing.T) {
 	for _, line := range []string{
 		`liqo_virtual_kubelet_reflection_item_counter{cluster_id="p1",namespace="counted",node_name="vnode",reflector_resource="Pod"} 1`,
 		`liqo_virtual_kubelet_reflection_error_counter{cluster_id="p1",namespace="counted",node_name="vnode",reflector_resource="Pod"} 1`,
-		"go_goroutines ", "process_resident_memory_bytes ",
+		"go_goroutines ", "process_resident_memory_bytes ", "liqo_broker_vk_pods 2",
 	} {
 		require.Contains(t, response.Body.String(), line)
 	}

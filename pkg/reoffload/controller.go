@@ -46,18 +46,19 @@ type reconciler struct {
 	// pods reads the pods of ShadowPods that are not on the broker's node; live reads the API itself.
 	pods, live client.Reader
 	events     record.EventRecorder
+	metrics    *Metrics
 	now        func() time.Time
 }
 
-// SetUp registers the controller with the manager; it runs on the leader. The manager's cache knows the pods of the
+// SetUp registers the controller with the manager; it runs on the leader, and counts in metrics. The manager's cache knows the pods of the
 // broker's node only, so those that have not come that far are in a cache of their own.
-func SetUp(mgr manager.Manager, cfg Config) error {
+func SetUp(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	pods, err := podsElsewhere(mgr, cfg.BrokerNode)
 	if err != nil {
 		return err
 	}
 	r := &reconciler{
-		cfg: cfg, client: mgr.GetClient(), pods: pods, live: mgr.GetAPIReader(), now: time.Now,
+		cfg: cfg, client: mgr.GetClient(), pods: pods, live: mgr.GetAPIReader(), metrics: metrics, now: time.Now,
 		events: mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // As the broker's own events.
 	}
 	byNamespace := func(o client.Object) []reconcile.Request {
@@ -182,6 +183,7 @@ func (r *reconciler) apply(ctx context.Context, namespace *corev1.Namespace, do 
 	if err != nil {
 		return fmt.Errorf("NamespaceOffloading of %s: %w", namespace.Name, err)
 	}
+	r.metrics.offloadings.WithLabelValues(do.String()).Inc()
 	r.events.Event(namespace, corev1.EventTypeNormal, "Reoffloading", message)
 	return nil
 }

@@ -1,9 +1,12 @@
 package reoffload
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,7 +42,7 @@ func newReconciler(t *testing.T, selector string, objects ...client.Object) *rec
 		cfg: Config{
 			Consumers: consumers, Mapping: offloadingv1beta1.DefaultNameMappingStrategyType, BrokerNode: "liqo-broker",
 		},
-		client: c, pods: c, live: c, events: record.NewFakeRecorder(100), now: func() time.Time { return began.Add(time.Minute) },
+		client: c, pods: c, live: c, events: record.NewFakeRecorder(100), metrics: NewMetrics(), now: func() time.Time { return began.Add(time.Minute) },
 	}
 }
 
@@ -72,6 +75,16 @@ func TestANamespaceIsSentOnAndNoLonger(t *testing.T) {
 	require.NoError(t, r.client.Update(t.Context(), home))
 	reconcileOnce(t, r)
 	require.Nil(t, offloaded(t, r))
+
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, r.metrics.Register(registry))
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+		# HELP liqo_broker_namespace_offloadings_total NamespaceOffloadings of consumers' namespaces that were made, changed back or removed, by which of these.
+		# TYPE liqo_broker_namespace_offloadings_total counter
+		liqo_broker_namespace_offloadings_total{action="changed_back"} 1
+		liqo_broker_namespace_offloadings_total{action="created"} 1
+		liqo_broker_namespace_offloadings_total{action="removed"} 1
+	`), "liqo_broker_namespace_offloadings_total"))
 }
 
 func TestOnlySelectedConsumersAreLookedAfter(t *testing.T) {
@@ -189,6 +202,7 @@ func TestAPodThatOvertookIsMadeAnewOnceItCanGoSomewhere(t *testing.T) {
 			require.Equal(t, tc.again, reconcileOnce(t, r).RequeueAfter)
 			err := r.client.Get(t.Context(), client.ObjectKeyFromObject(waiting()), &corev1.Pod{})
 			require.Equal(t, tc.gone, kerrors.IsNotFound(err), err)
+			require.Equal(t, tc.gone, testutil.ToFloat64(r.metrics.recreated) == 1)
 		})
 	}
 }

@@ -21,6 +21,11 @@ const (
 	remove
 )
 
+// String is the value of the metric's label.
+func (a action) String() string {
+	return [...]string{leave: "left", create: "created", update: "changed_back", remove: "removed"}[a]
+}
+
 // originOf is the id of the cluster that a namespace arrived from; "" if it was made here. The label alone does not say
 // so: tenant namespaces carry it as well.
 func originOf(namespace *corev1.Namespace) string {

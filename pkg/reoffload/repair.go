@@ -129,6 +129,7 @@ func (r *reconciler) repairPod(ctx context.Context, pod *corev1.Pod) (time.Durat
 	case err != nil:
 		return 0, err
 	}
+	r.metrics.recreated.Inc()
 	r.events.Event(pod, corev1.EventTypeNormal, "Recreating",
 		"Created before its namespace was offloaded to the providers: made anew, to be let onto the broker's node")
 	return 0, nil

@@ -40,6 +40,8 @@ type Refusals struct {
 	Pods  func(namespace string) corev1client.PodInterface
 	Clock clock.PassiveClock
 	Log   logr.Logger
+	// Told is called with the reason of each refusal that the broker has been told of; nil is nobody.
+	Told func(reason string)
 }
 
 // tell sets the condition of the pod, unless it says so already since the pod was assigned. The pod's UID is a
@@ -66,6 +68,9 @@ func (r *Refusals) tell(ctx context.Context, pod *corev1.Pod, reason, message st
 		metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	if err != nil {
 		return fmt.Errorf("condition %s of pod %s/%s: %w", v1alpha1.ConditionRefused, pod.Namespace, pod.Name, err)
+	}
+	if r.Told != nil {
+		r.Told(reason)
 	}
 	return nil
 }

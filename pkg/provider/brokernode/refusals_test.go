@@ -121,8 +121,12 @@ func TestARefusalIsToldOncePerAssignment(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(tc.pod)
-			require.NoError(t, refusalsOf(t, client).tell(t.Context(), tc.pod, ReasonForbidden, "full"))
+			refusals := refusalsOf(t, client)
+			var counted []string
+			refusals.Told = func(reason string) { counted = append(counted, reason) }
+			require.NoError(t, refusals.tell(t.Context(), tc.pod, ReasonForbidden, "full"))
 			require.Equal(t, tc.tells, len(client.Actions()) == 1)
+			require.Equal(t, tc.tells, len(counted) == 1, counted)
 		})
 	}
 }

@@ -1,0 +1,48 @@
+package broker
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// counts are how many pods are assigned, and how many wait for room.
+func (c *core) counts() (assigned, unassigned int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for virtualNode := range c.homeOf {
+		_, pods := c.state.Assigned(virtualNode)
+		assigned += pods
+	}
+	return assigned, len(c.waiting)
+}
+
+// arrived says, once, how long a pod that was taken away from somewhere was on its way to where it is now; false if it
+// was not, or if an earlier leader took it away.
+func (c *core) arrived(uid types.UID, now time.Time) (time.Duration, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left, moved := c.sentAway[uid]
+	delete(c.sentAway, uid)
+	return now.Sub(left), moved
+}
+
+// moving is how many pods are on their way.
+func (c *core) moving() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.sentAway)
+}
+
+// delayed is how many pods the rate limit of moves holds back.
+func (c *core) delayed(now time.Time) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := 0
+	for _, at := range c.moveAt {
+		if at.After(now) {
+			held++
+		}
+	}
+	return held
+}
