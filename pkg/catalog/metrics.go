@@ -1,12 +1,14 @@
 package catalog
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
 // metrics are the catalog's.
@@ -27,6 +29,17 @@ func newMetrics() *metrics {
 			Help: "Requests that were refused before they were looked at, by reason.",
 		}, []string{"reason"}),
 	}
+}
+
+// RegisterMetrics registers everything that the catalog tells Prometheus, besides what controller-runtime does: for those
+// who ask what there is. The registry shows a catalog that has not begun.
+func RegisterMetrics(registry prometheus.Registerer) error {
+	return newMetrics().expose(registry, func() int { return 0 })
+}
+
+// expose registers them, and what was built.
+func (m *metrics) expose(registry prometheus.Registerer, streams func() int) error {
+	return errors.Join(m.register(registry, streams), registry.Register(collectors.NewBuildInfoCollector()))
 }
 
 // register adds them to a registry, with the number of open streams.

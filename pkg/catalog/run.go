@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
@@ -210,8 +209,7 @@ func (c *catalog) serveOperators(ctx context.Context) error {
 		return nil
 	}
 	registry := prometheus.NewRegistry()
-	if err := errors.Join(c.server.metrics.register(registry, c.server.allowances.Streams),
-		registry.Register(collectors.NewBuildInfoCollector())); err != nil {
+	if err := c.server.metrics.expose(registry, c.server.allowances.Streams); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	mux := http.NewServeMux()

@@ -1,0 +1,141 @@
+package exposition
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+func document(t *testing.T) Document {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/metrics.md")
+	require.NoError(t, err)
+	d, err := Documented(string(text))
+	require.NoError(t, err)
+	return d
+}
+
+// registered is what a component shows, as text and parsed.
+func registered(t *testing.T, component string) (string, map[string]Metric) {
+	t.Helper()
+	text, err := Registered(Registrations()[component])
+	require.NoError(t, err)
+	metrics, err := Scraped(strings.NewReader(text))
+	require.NoError(t, err)
+	return text, metrics
+}
+
+func TestEveryMetricIsDocumentedAsItIs(t *testing.T) {
+	d := document(t)
+	require.Len(t, d.Components, len(Registrations()))
+	for component := range Registrations() {
+		_, metrics := registered(t, component)
+		require.NotEmpty(t, metrics)
+		for _, fault := range d.Compare(component, metrics, true) {
+			assert.NoError(t, fault)
+		}
+	}
+}
+
+func TestMetricsAreAsPrometheusWantsThem(t *testing.T) {
+	for component := range Registrations() {
+		text, _ := registered(t, component)
+		problems, err := promlint.New(strings.NewReader(text)).Lint()
+		require.NoError(t, err)
+		for _, problem := range problems {
+			// Liqo calls these so, and so does everybody's dashboard of Liqo.
+			if !strings.HasPrefix(problem.Metric, "liqo_virtual_kubelet_reflection_") {
+				assert.Fail(t, problem.Text, "%s: %s", component, problem.Metric)
+			}
+		}
+	}
+}
+
+// What nobody bounds must not be a label: consumers make pods and namespaces.
+func TestLabelsAreBounded(t *testing.T) {
+	for component := range Registrations() {
+		_, metrics := registered(t, component)
+		for name, metric := range metrics {
+			if strings.HasPrefix(name, "liqo_virtual_kubelet_reflection_") {
+				continue // Liqo's own.
+			}
+			for _, unbounded := range []string{"pod", "namespace", "name", "uid", "container", "image", "address", "user"} {
+				assert.NotContains(t, metric.Labels, unbounded, name)
+			}
+		}
+	}
+}
+
+// The libraries' are asked too: an upgrade may rename what our rules go by.
+func TestMetricsOfLibrariesExist(t *testing.T) {
+	global, ok := crmetrics.Registry.(prometheus.Collector)
+	require.True(t, ok)
+	described := make(chan *prometheus.Desc, 10_000)
+	global.Describe(described)
+	close(described)
+	var all []string
+	for desc := range described {
+		all = append(all, desc.String())
+	}
+	for name, metric := range document(t).Libraries {
+		found := false
+		for _, desc := range all {
+			if strings.Contains(desc, `fqName: "`+name+`"`) {
+				found = true
+				for _, label := range metric.Labels {
+					labels := variable.FindStringSubmatch(desc)
+					require.NotNil(t, labels, desc)
+					assert.Contains(t, strings.Split(labels[1], ","), label, name)
+				}
+			}
+		}
+		assert.True(t, found, "%s does not exist", name)
+	}
+}
+
+func TestDifferencesAreFound(t *testing.T) {
+	d, err := Documented("## A\nJob `a`.\n\n| `a_total` | counter | `x`, `y` | Help. | |\n| `b` | gauge | | More. | |\n\n" +
+		"## From the libraries\n\n| `go_named` | gauge | | a | It. |\n\nAnd `go_*`, `process_*`.\n")
+	require.NoError(t, err)
+	require.Equal(t, []string{"go_", "process_"}, d.Families)
+	right := map[string]Metric{
+		"a_total": {"a_total", "counter", []string{"x", "y"}, "Help."}, "b": {"b", "gauge", nil, "More."},
+		"go_any": {"go_any", "gauge", nil, ""},
+	}
+	for name, tc := range map[string]struct {
+		change   func(map[string]Metric)
+		complete bool
+		want     string
+	}{
+		"as it is":             {change: func(map[string]Metric) {}, complete: true},
+		"one more":             {change: func(m map[string]Metric) { m["c"] = Metric{Name: "c"} }, want: "c is not documented"},
+		"one less":             {change: func(m map[string]Metric) { delete(m, "b") }, complete: true, want: "b is documented and does not exist"},
+		"one has not happened": {change: func(m map[string]Metric) { delete(m, "b") }},
+		"another type":         {change: func(m map[string]Metric) { m["b"] = Metric{"b", "counter", nil, "More."} }, want: "b is a counter, not a gauge"},
+		"another help":         {change: func(m map[string]Metric) { m["b"] = Metric{"b", "gauge", nil, "Less."} }, want: `the help of b is "Less."`},
+		"another label":        {change: func(m map[string]Metric) { m["b"] = Metric{"b", "gauge", []string{"z"}, "More."} }, want: "the labels of b"},
+		"a label has no value": {change: func(m map[string]Metric) { m["a_total"] = Metric{"a_total", "counter", []string{"x"}, "Help."} }},
+		"a label less":         {complete: true, change: func(m map[string]Metric) { m["a_total"] = Metric{"a_total", "counter", []string{"x"}, "Help."} }, want: "the labels of a_total"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shown := map[string]Metric{}
+			for k, v := range right {
+				shown[k] = v
+			}
+			tc.change(shown)
+			faults := d.Compare("a", shown, tc.complete)
+			if tc.want == "" {
+				require.Empty(t, faults)
+				return
+			}
+			require.Len(t, faults, 1)
+			require.ErrorContains(t, faults[0], tc.want)
+		})
+	}
+}
