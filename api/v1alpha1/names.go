@@ -25,6 +25,9 @@ const (
 	// UnreachableAnnotation is since when the provider cluster where the pod runs cannot be reached (RFC 3339). While
 	// it is there, the virtual kubelet shows the pod as not Ready.
 	UnreachableAnnotation = "brokering.liqo.io/unreachable-since"
+	// TraceparentAnnotation is the trace of the pod's assignment (W3C Trace Context), if the broker traces: the virtual
+	// kubelet goes on with it.
+	TraceparentAnnotation = "brokering.liqo.io/traceparent"
 )
 
 // Annotations by which virtual kubelets say where a forwarded pod really runs. The virtual kubelet of the last cluster
@@ -53,7 +56,9 @@ func BrokerLabels() []string { return []string{VirtualNodeLabel, ProviderLabel} 
 
 // BrokerAnnotations returns the annotations of a pod that only the broker writes.
 func BrokerAnnotations() []string {
-	return []string{DecisionAnnotation, AssignedAtAnnotation, MovingFromAnnotation, UnreachableAnnotation}
+	return []string{
+		DecisionAnnotation, AssignedAtAnnotation, MovingFromAnnotation, UnreachableAnnotation, TraceparentAnnotation,
+	}
 }
 
 // Annotations by which the owner of a pod says what it wants.

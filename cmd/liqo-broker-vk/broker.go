@@ -12,6 +12,7 @@ import (
 	flagsutils "github.com/liqotech/liqo/pkg/utils/flags"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -53,6 +54,7 @@ type brokerOptions struct {
 	burst          int
 
 	metricsAddress, healthProbeAddress string
+	tracing                            tracingOptions
 	logLevel, logFormat                string
 }
 
@@ -72,7 +74,7 @@ func newBrokerOptions() *brokerOptions {
 			RefusalMemory: 5 * time.Minute, StatusInterval: 5 * time.Second, RequestTimeout: 10 * time.Second,
 		},
 		movesPerSecond: 10, movesBurst: 20, workers: 16, qps: 200, burst: 400,
-		metricsAddress: ":8080", healthProbeAddress: ":8081", logLevel: "info", logFormat: "json",
+		metricsAddress: ":8080", healthProbeAddress: ":8081", tracing: newTracingOptions(), logLevel: "info", logFormat: "json",
 	}
 }
 
@@ -152,6 +154,8 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 	f.StringVar(&o.metricsAddress, "metrics-address", o.metricsAddress, "The address that /metrics is served on, 0 to disable")
 	f.StringVar(&o.healthProbeAddress, "health-probe-address", o.healthProbeAddress,
 		"The address that /healthz and /readyz are served on, 0 to disable")
+	o.tracing.install(f)
+	o.tracing.installSampling(f)
 	f.StringVar(&o.logLevel, "log-level", o.logLevel, "The least severe log lines shown: debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", o.logFormat, "The format of the logs: json or console")
 }
@@ -195,6 +199,7 @@ func (o *brokerOptions) validate() error {
 	if o.healthProbeAddress != "0" {
 		f.address("--health-probe-address", o.healthProbeAddress)
 	}
+	o.tracing.validate(&f)
 	f.oneOf("--log-level", o.logLevel, "debug", "info", "warn", "error")
 	f.oneOf("--log-format", o.logFormat, "json", "console")
 	if len(f) > 0 {
@@ -249,28 +254,18 @@ func (o *brokerOptions) reoffload() (*reoffload.Config, error) {
 	}, nil
 }
 
-func runBroker(ctx context.Context, o *brokerOptions, flags *pflag.FlagSet, logs io.Writer) error {
-	if err := o.validate(); err != nil {
-		return err
-	}
-	log, err := setUpLogging(logs, o.logLevel, o.logFormat, flags)
-	if err != nil {
-		return err
-	}
+// config is what the options say to the broker; Log and Home are left to be set.
+func (o *brokerOptions) config() (broker.Config, error) {
 	selector, err := labels.Parse(o.providerSelector)
 	if err != nil {
-		return err
+		return broker.Config{}, err
 	}
 	reoffloading, err := o.reoffload()
 	if err != nil {
-		return err
-	}
-	home, err := connectionConfig(o.homeKubeconfig, "broker")
-	if err != nil {
-		return fmt.Errorf("connecting to this cluster (--home-kubeconfig, or run in a pod): %w", err)
+		return broker.Config{}, err
 	}
 	cfg := broker.Config{
-		Log: log, Home: home, NodeName: o.nodeName, NodeIP: o.nodeIP, OwnerClusterRole: o.ownerClusterRole,
+		NodeName: o.nodeName, NodeIP: o.nodeIP, OwnerClusterRole: o.ownerClusterRole,
 		Namespace: o.namespace, ProviderSelector: selector, Reoffload: reoffloading,
 		Kubelet: broker.KubeletConfig{
 			Port: o.listenPort, CertificateType: kubeletapi.CertificateType(o.certificateType), CertDir: o.certDir,
@@ -291,9 +286,32 @@ func runBroker(ctx context.Context, o *brokerOptions, flags *pflag.FlagSet, logs
 	if o.healthProbeAddress != "0" {
 		cfg.HealthAddress = o.healthProbeAddress
 	}
+	return cfg, nil
+}
+
+func runBroker(ctx context.Context, o *brokerOptions, flags *pflag.FlagSet, logs io.Writer) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	log, err := setUpLogging(logs, o.logLevel, o.logFormat, flags)
+	if err != nil {
+		return err
+	}
+	cfg, err := o.config()
+	if err != nil {
+		return err
+	}
+	cfg.Log = log
+	if cfg.Home, err = connectionConfig(o.homeKubeconfig, "broker"); err != nil {
+		return fmt.Errorf("connecting to this cluster (--home-kubeconfig, or run in a pod): %w", err)
+	}
 	built := thisBuild()
 	log.Info("Starting the broker", "version", built.Version, "commit", built.Commit, "node", cfg.NodeName)
-	if err := broker.Run(ctx, cfg); err != nil {
+	err = o.tracing.traced(ctx, log, "liqo-broker", o.podName, func(tracer trace.Tracer) error {
+		cfg.Tracer = tracer
+		return broker.Run(ctx, cfg)
+	})
+	if err != nil {
 		return err
 	}
 	log.Info("Stopped")

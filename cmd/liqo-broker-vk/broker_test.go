@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"math"
 	"testing"
 	"time"
 
@@ -68,8 +69,15 @@ func TestBrokerOptionsAreValidated(t *testing.T) {
 		"--client-max-burst":               func(o *brokerOptions) { o.burst = 0 },
 		"--metrics-address":                func(o *brokerOptions) { o.metricsAddress = "8080" },
 		"--health-probe-address":           func(o *brokerOptions) { o.healthProbeAddress = "8081" },
-		"--log-level":                      func(o *brokerOptions) { o.logLevel = "loud" },
-		"--log-format":                     func(o *brokerOptions) { o.logFormat = "xml" },
+		"--tracing-endpoint=collector":     func(o *brokerOptions) { o.tracing.endpoint = "collector" },
+		"--tracing-sampling=1.5":           func(o *brokerOptions) { o.tracing.sampling = 1.5 },
+		"--tracing-sampling=NaN":           func(o *brokerOptions) { o.tracing.sampling = math.NaN() },
+		"without --tracing-endpoint":       func(o *brokerOptions) { o.tracing.insecure = true },
+		"--tracing-insecure together": func(o *brokerOptions) {
+			o.tracing = tracingOptions{endpoint: "collector:4317", insecure: true, caFile: "ca.pem", sampling: 1}
+		},
+		"--log-level":  func(o *brokerOptions) { o.logLevel = "loud" },
+		"--log-format": func(o *brokerOptions) { o.logFormat = "xml" },
 	} {
 		t.Run(flag, func(t *testing.T) {
 			o := validBroker()

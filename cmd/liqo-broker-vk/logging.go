@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	vklog "github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/log/klogv2"
+	"go.opentelemetry.io/otel"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
@@ -22,7 +23,7 @@ const debugVerbosity = 4
 
 // setUpLogging makes the logger that all lines go through, and sends there what the libraries log. This is the one
 // place that sets their package-level loggers: klog (Liqo, client-go), virtual-kubelet's, which goes on through klog,
-// and controller-runtime's. level and format are valid.
+// controller-runtime's and OpenTelemetry's. level and format are valid.
 func setUpLogging(w io.Writer, level, format string, flags *pflag.FlagSet) (logr.Logger, error) {
 	threshold, err := zapcore.ParseLevel(level)
 	if err != nil {
@@ -47,6 +48,8 @@ func setUpLogging(w io.Writer, level, format string, flags *pflag.FlagSet) (logr
 	klog.SetLogger(log)
 	ctrllog.SetLogger(log)
 	vklog.L = klogv2.New(nil)
+	otel.SetLogger(log)
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Error(err, "OpenTelemetry has a problem") }))
 	return log, nil
 }
 

@@ -46,7 +46,8 @@ type options struct {
 	startupTimeout time.Duration
 	requestTimeout time.Duration
 
-	legacy legacyOptions
+	tracing tracingOptions
+	legacy  legacyOptions
 }
 
 // newOptions returns the defaults.
@@ -64,6 +65,7 @@ func newOptions() *options {
 		certDir:                  "/tmp/certs",
 		startupTimeout:           2 * time.Minute,
 		requestTimeout:           time.Minute,
+		tracing:                  newTracingOptions(),
 	}
 }
 
@@ -72,6 +74,7 @@ func newOptions() *options {
 func (o *options) install(flags *pflag.FlagSet) {
 	root.InstallFlags(flags, o.stock)
 	o.legacy.install(flags)
+	o.tracing.install(flags)
 
 	flags.StringVar(&o.brokerNode, "broker-node", o.brokerNode,
 		"The name of the broker's node: serve, instead of a node of its own, the pods of that node which the broker has "+

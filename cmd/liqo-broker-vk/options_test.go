@@ -134,6 +134,7 @@ func TestValidateNamesEveryFault(t *testing.T) {
 		"--log-level=loud", "--log-format=xml", "--kubelet-authorization-mode=RBAC", "--health-probe-address=8081",
 		"--metrics-enabled", "--metrics-address=nowhere", "--enable-profiling", "--profiling-address=x", "--listen-port=0",
 		"--cert-dir=", "--startup-timeout=0s", "--request-timeout=-1s", "--tenant-namespace=", "--liqo-namespace=",
+		"--tracing-endpoint=collector",
 	}))
 	err := o.validate()
 	require.Error(t, err)
@@ -144,7 +145,7 @@ func TestValidateNamesEveryFault(t *testing.T) {
 		"--node-ping-timeout", "--node-ping-interval", "--log-level=loud", "--log-format=xml",
 		"--kubelet-authorization-mode=RBAC", "--health-probe-address=8081", "--metrics-address=nowhere",
 		"--profiling-address=x", "--listen-port", "--cert-dir", "--startup-timeout", "--request-timeout",
-		"--tenant-namespace", "--liqo-namespace",
+		"--tenant-namespace", "--liqo-namespace", "--tracing-endpoint=collector",
 	} {
 		require.ErrorContains(t, err, culprit)
 	}

@@ -75,6 +75,7 @@ func (o *options) validate() error {
 	o.validateReflection(&f)
 	o.validateTimes(&f)
 	o.validateServers(&f)
+	o.tracing.validate(&f)
 	if len(f) > 0 {
 		return f
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/liqotech/liqo/cmd/virtual-kubelet/root"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
@@ -52,7 +53,12 @@ func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, lo
 	if o.stock.EnableProfiling {
 		group.Go(func() error { return serveProfiles(ctx, o.profilingAddress) })
 	}
-	group.Go(func() error { return provider.Run(ctx, cfg) })
+	group.Go(func() error {
+		return o.tracing.traced(ctx, log, "liqo-virtual-kubelet", cfg.PodName, func(tracer trace.Tracer) error {
+			cfg.Tracer = tracer
+			return provider.Run(ctx, cfg)
+		})
+	})
 	err = group.Wait()
 	if err == nil {
 		log.Info("Stopped")

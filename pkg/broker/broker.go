@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -42,6 +43,8 @@ type Broker struct {
 	ipamMetrics      *ipam.Metrics
 	offerMetrics     *offer.Metrics
 	namespaceMetrics *reoffload.Metrics
+	// tracer is nil when nothing is traced.
+	tracer trace.Tracer
 
 	podQueue, providerQueue queue
 	// wake has an element when the pods that wait for room are to be tried again.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
@@ -51,6 +52,8 @@ type Config struct {
 
 	// MetricsAddress and HealthAddress are listened on unless empty.
 	MetricsAddress, HealthAddress string
+	// Tracer makes the spans of pods' ways; nil is none.
+	Tracer trace.Tracer
 }
 
 // KubeletConfig is what the kubelet API is told.

@@ -36,8 +36,8 @@ type core struct {
 	disbelieved map[types.UID]time.Time
 	// waiting are the pods for which nothing fitted.
 	waiting map[types.NamespacedName]struct{}
-	// started are the pods whose start has been counted.
-	started map[types.UID]struct{}
+	// started are the pods whose start has been counted, running those that are traced and have been seen Running.
+	started, running map[types.UID]struct{}
 	// stale are the pods whose mapped address was removed because they have another one.
 	stale map[types.UID]struct{}
 
@@ -81,7 +81,8 @@ func newCore() *core {
 		doubted: map[types.UID]struct{}{}, left: map[types.UID]string{}, moveAt: map[types.UID]time.Time{},
 		refused: map[types.UID]map[string]time.Time{}, disbelieved: map[types.UID]time.Time{},
 		waiting: map[types.NamespacedName]struct{}{}, started: map[types.UID]struct{}{},
-		stale: map[types.UID]struct{}{}, sentAway: map[types.UID]time.Time{},
+		running: map[types.UID]struct{}{},
+		stale:   map[types.UID]struct{}{}, sentAway: map[types.UID]time.Time{},
 		providers: map[string]*providerBelief{}, homeOf: map[string]string{}, formerHome: map[string]string{},
 	}
 }
@@ -183,6 +184,7 @@ func (c *core) forgetLocked(name types.NamespacedName, uid types.UID) {
 	delete(c.doubted, uid)
 	delete(c.refused, uid)
 	delete(c.started, uid)
+	delete(c.running, uid)
 	delete(c.stale, uid)
 	delete(c.left, uid)
 	delete(c.sentAway, uid)
@@ -281,6 +283,7 @@ func (c *core) decide(now time.Time, pod *scheduler.Pod, policy *scheduler.Polic
 	}
 	delete(c.waiting, name)
 	delete(c.started, pod.UID)
+	delete(c.running, pod.UID)
 	c.assumed[pod.UID] = into.VirtualNode
 	c.state.Assign(scheduler.Assignment{UID: pod.UID, VirtualNode: into.VirtualNode, App: pod.App, Requests: pod.Requests})
 }

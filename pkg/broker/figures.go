@@ -46,3 +46,19 @@ func (c *core) delayed(now time.Time) int {
 	}
 	return held
 }
+
+// sentAwayAt is when a pod was taken away from somewhere, if it is on its way.
+func (c *core) sentAwayAt(uid types.UID) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sentAway[uid]
+}
+
+// firstSeenRunning is true once for each assignment of a pod.
+func (c *core) firstSeenRunning(uid types.UID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, seen := c.running[uid]
+	c.running[uid] = struct{}{}
+	return !seen
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
 )
 
 // reconcilePod brings one pod of the broker's node a step further. It reads what is so from the API, never from what
@@ -101,6 +102,7 @@ func (b *Broker) free(name types.NamespacedName, uid types.UID) {
 // keep looks after an assigned pod: it stays, or must leave.
 func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) (ctrl.Result, error) {
 	b.core.assigned(pod, virtualNode)
+	b.traceStart(ctx, pod, virtualNode)
 	if ready := podCondition(pod, corev1.PodReady); podIsReady(pod) && ready.LastTransitionTime.After(b.since) {
 		took := max(0, ready.LastTransitionTime.Sub(assignedAt(pod).Truncate(time.Second)))
 		if b.core.podStarted(pod, took) {
@@ -181,28 +183,37 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 		b.metrics.rejected(&d)
 		return ctrl.Result{}, b.explain(ctx, pod, "NoProviderFits", d.Unschedulable())
 	}
-	b.metrics.decided(outcomeAssigned, d.Provider, time.Since(began))
+	decided := time.Now()
+	b.metrics.decided(outcomeAssigned, d.Provider, decided.Sub(began))
+	ctx, span := b.traceChoice(ctx, &choice{pod, namespace, asked.Policy, &d, began, decided})
+	err = b.give(ctx, pod, &d)
+	tracing.End(span, err)
+	return ctrl.Result{}, err
+}
 
-	// Liqo's label is what the virtual kubelet would set right after.
+// give writes the choice of a provider for a pod.
+func (b *Broker) give(ctx context.Context, pod *corev1.Pod, d *scheduler.Decision) error {
 	annotations := hasLeft()
 	annotations[v1alpha1.DecisionAnnotation] = d.Short()
 	annotations[v1alpha1.AssignedAtAnnotation] = b.now().UTC().Format(time.RFC3339Nano)
 	annotations[v1alpha1.UnreachableAnnotation] = nil
-	err = b.patchPod(ctx, pod, map[string]any{
+	carry(ctx, pod, annotations)
+	err := b.patchTraced(ctx, pod, map[string]any{
 		"labels": map[string]any{
 			v1alpha1.VirtualNodeLabel: d.VirtualNode, v1alpha1.ProviderLabel: d.Provider,
+			// It is what the virtual kubelet would set right after.
 			consts.LocalPodLabelKey: consts.LocalPodLabelValue,
 		},
 		"annotations": annotations,
 	})
 	if kerrors.IsConflict(err) || kerrors.IsNotFound(err) || kerrors.IsForbidden(err) || kerrors.IsInvalid(err) {
 		b.undecide(pod)
-		return ctrl.Result{}, err
+		return err
 	}
 	if err != nil {
 		// It may have been written all the same.
 		b.core.doubt(pod.UID)
-		return ctrl.Result{}, err
+		return err
 	}
 	b.events.Event(pod, corev1.EventTypeNormal, "Assigned", d.Message())
 	if bound := podCondition(pod, corev1.PodScheduled); bound != nil && pod.Annotations[v1alpha1.AssignedAtAnnotation] == "" {
@@ -212,7 +223,7 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 		b.metrics.move.Observe(took.Seconds())
 	}
 	b.log.V(1).Info("Assigned a pod", "pod", nameOf(pod), "virtualNode", d.VirtualNode, "decision", d.Short())
-	return ctrl.Result{}, nil
+	return nil
 }
 
 // undecide gives back the place that was reserved for a pod.

@@ -14,13 +14,21 @@ import (
 )
 
 // broker is what the pod reflector does otherwise with the pods of a broker's node.
-type broker struct{ refusals brokernode.Refusals }
+type broker struct {
+	refusals brokernode.Refusals
+	// traces is nil when nothing is traced.
+	traces *brokernode.Traces
+}
 
 func newBroker(cfg *Config, clients Clients, refusals *prometheus.CounterVec) *broker {
-	return &broker{refusals: brokernode.Refusals{
+	b := &broker{refusals: brokernode.Refusals{
 		View: *cfg.view(), Pods: clients.Local.CoreV1().Pods, Clock: clock.RealClock{}, Log: cfg.Log,
 		Told: func(reason string) { refusals.WithLabelValues(reason).Inc() },
 	}}
+	if cfg.Tracer != nil {
+		b.traces = &brokernode.Traces{View: *cfg.view(), Provider: string(cfg.ForeignCluster), Tracer: cfg.Tracer}
+	}
+	return b
 }
 
 // namespaced makes Liqo's pod reflectors, of which pods come and go between virtual kubelets.
@@ -30,6 +38,9 @@ func (b *broker) namespaced(pr *podReflector, remote corev1informers.PodInformer
 		local := pr.localPods.Pods(opts.LocalNamespace)
 		seen := *opts
 		seen.RemoteLiqoClient = b.refusals.ShadowPods(opts.RemoteLiqoClient, local)
+		if b.traces != nil {
+			seen.RemoteLiqoClient = b.traces.ShadowPods(seen.RemoteLiqoClient, local)
+		}
 		reflector := pr.NewNamespaced(&seen)
 
 		forget := func(string) {}

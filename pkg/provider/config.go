@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/rest"
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
@@ -56,6 +57,9 @@ type Config struct {
 	StartupTimeout time.Duration
 	// RequestTimeout bounds every API request that is not a watch or another stream; 0 means no bound.
 	RequestTimeout time.Duration
+
+	// Tracer goes on with the traces of pods of a broker's node; nil is none.
+	Tracer trace.Tracer
 
 	// Lenses are put between Liqo and the clusters; the zero value is a plain virtual kubelet.
 	Lenses Lenses

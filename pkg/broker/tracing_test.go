@@ -1,0 +1,179 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
+)
+
+// traced is a broker with the provider q, whose spans are kept.
+func traced(t *testing.T, sampling float64, funcs interceptor.Funcs, objects ...client.Object) (*Broker, *tracetest.InMemoryExporter) {
+	t.Helper()
+	scheme, err := apischeme.New()
+	require.NoError(t, err)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"}}}
+	policy := &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "gold"}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, namespace, policy)...).
+		WithStatusSubresource(&corev1.Pod{}).WithInterceptorFuncs(funcs).Build()
+	sent := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(sent), sdktrace.WithSampler(sdktrace.TraceIDRatioBased(sampling)))
+	return &Broker{
+		client: c, core: oneProvider(), log: testr.New(t), metrics: newMetrics(), events: record.NewFakeRecorder(100),
+		policies: &placement.Policies{Client: c, Programs: criteria.NewCache(10)}, wake: make(chan struct{}, 1),
+		tracer: provider.Tracer(""), since: noon,
+	}, sent
+}
+
+// boundPod waits for a provider since a minute ago.
+func boundPod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "uid"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Env: []corev1.EnvVar{{Name: "PASSWORD", Value: "secret"}}}}},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionTrue,
+			LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute).Truncate(time.Second)),
+		}}},
+	}
+}
+
+func (b *Broker) read(t *testing.T) *corev1.Pod {
+	t.Helper()
+	var pod corev1.Pod
+	require.NoError(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "web"}, &pod))
+	return &pod
+}
+
+func byName(spans tracetest.SpanStubs) map[string]tracetest.SpanStub {
+	found := map[string]tracetest.SpanStub{}
+	for _, span := range spans {
+		found[span.Name] = span
+	}
+	return found
+}
+
+func attributesOf(span tracetest.SpanStub) map[attribute.Key]string {
+	found := map[attribute.Key]string{}
+	for _, a := range span.Attributes {
+		found[a.Key] = a.Value.Emit()
+	}
+	return found
+}
+
+func TestTheWayOfAPodIsOneTrace(t *testing.T) {
+	pod := boundPod()
+	b, sent := traced(t, 1, interceptor.Funcs{}, pod)
+	_, err := b.assign(t.Context(), b.read(t))
+	require.NoError(t, err)
+
+	assigned := b.read(t)
+	spans := byName(sent.GetSpans())
+	require.Len(t, spans, 3)
+	root := spans["assign pod"]
+	require.False(t, root.Parent.IsValid())
+	require.True(t, root.StartTime.Equal(pod.Status.Conditions[0].LastTransitionTime.Time), "the way begins with the binding")
+	for _, part := range []string{"decide", "patch pod"} {
+		require.Equal(t, root.SpanContext.SpanID(), spans[part].Parent.SpanID(), part)
+		require.False(t, spans[part].EndTime.After(root.EndTime), part)
+	}
+	require.False(t, spans["decide"].EndTime.After(spans["patch pod"].StartTime))
+	require.Equal(t, "00-"+root.SpanContext.TraceID().String()+"-"+root.SpanContext.SpanID().String()+"-01",
+		assigned.Annotations["brokering.liqo.io/traceparent"])
+	require.Equal(t, map[attribute.Key]string{
+		"k8s.namespace.name": "ns", "k8s.pod.name": "web", "k8s.pod.uid": "uid", "brokering.provider": "q",
+		"brokering.virtual_node": "q1", "brokering.policy": "gold", "brokering.consumer": "c1",
+		"brokering.score": attributesOf(root)["brokering.score"], "brokering.decision": assigned.Annotations["brokering.liqo.io/decision"],
+	}, attributesOf(root), "and nothing of what is in the pod")
+
+	// It runs.
+	sent.Reset()
+	b.since = time.Now()
+	assigned.Status.Phase = corev1.PodRunning
+	b.traceStart(t.Context(), assigned, "q1")
+	require.Empty(t, sent.GetSpans(), "no container says since when")
+	assigned.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+		Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))},
+	}}}
+	b.traceStart(t.Context(), assigned, "q1")
+	require.Empty(t, sent.GetSpans(), "it ran before this process began")
+	assigned.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(b.since.Truncate(time.Second))
+	b.traceStart(t.Context(), assigned, "q1")
+	b.traceStart(t.Context(), assigned, "q1")
+	require.Len(t, sent.GetSpans(), 1, "once")
+	start := sent.GetSpans()[0]
+	require.Equal(t, "start pod", start.Name)
+	require.Equal(t, root.SpanContext.TraceID(), start.SpanContext.TraceID())
+	require.Equal(t, root.SpanContext.SpanID(), start.Parent.SpanID())
+	require.True(t, start.StartTime.Equal(assignedAt(assigned)))
+}
+
+func TestTheTraceOfAMoveNamesTheOneBefore(t *testing.T) {
+	pod := boundPod()
+	pod.Annotations = map[string]string{
+		"brokering.liqo.io/traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		"brokering.liqo.io/assigned-at": noon.Format(time.RFC3339Nano),
+	}
+	b, sent := traced(t, 1, interceptor.Funcs{}, pod)
+	left := time.Now().Add(-3 * time.Second)
+	b.core.meetLocked(nameOf(pod), pod.UID)
+	b.core.movedAway(pod.UID, "gone", left)
+	_, err := b.assign(t.Context(), b.read(t))
+	require.NoError(t, err)
+	root := byName(sent.GetSpans())["assign pod"]
+	require.True(t, root.StartTime.Equal(left), "the way begins where it was taken away")
+	require.NotEqual(t, "0af7651916cd43dd8448eb211c80319c", root.SpanContext.TraceID().String())
+	require.Len(t, root.Links, 1)
+	require.Equal(t, "0af7651916cd43dd8448eb211c80319c", root.Links[0].SpanContext.TraceID().String())
+	require.Contains(t, b.read(t).Annotations["brokering.liqo.io/traceparent"], root.SpanContext.TraceID().String())
+}
+
+func TestATraceThatIsNotSentIsNotCarried(t *testing.T) {
+	for name, change := range map[string]func(*Broker){
+		"it is not sampled": func(*Broker) {},
+		"nothing is traced": func(b *Broker) { b.tracer = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := boundPod()
+			pod.Annotations = map[string]string{"brokering.liqo.io/traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+			b, sent := traced(t, 0, interceptor.Funcs{}, pod)
+			change(b)
+			_, err := b.assign(t.Context(), b.read(t))
+			require.NoError(t, err)
+			require.NotContains(t, b.read(t).Annotations, "brokering.liqo.io/traceparent", "that of an earlier assignment goes")
+			require.Equal(t, "q1", b.read(t).Labels["brokering.liqo.io/virtual-node"])
+			b.traceStart(t.Context(), b.read(t), "q1")
+			require.Empty(t, sent.GetSpans())
+		})
+	}
+}
+
+func TestAnAssignmentThatCannotBeWrittenIsAnErrorInItsTrace(t *testing.T) {
+	b, sent := traced(t, 1, interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return errors.New("the API server is away")
+		},
+	}, boundPod())
+	_, err := b.assign(t.Context(), b.read(t))
+	require.Error(t, err)
+	spans := byName(sent.GetSpans())
+	require.Equal(t, codes.Error, spans["assign pod"].Status.Code)
+	require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "the API server is away"}, spans["patch pod"].Status)
+}

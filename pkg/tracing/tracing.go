@@ -1,0 +1,145 @@
+package tracing
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc/credentials"
+)
+
+const (
+	// sendTimeout bounds one attempt to send, closeTimeout what is sent at the end: a process that is told to stop must not
+	// wait for a collector that hangs.
+	sendTimeout  = 5 * time.Second
+	closeTimeout = 3 * time.Second
+	// complainEvery is how often it is logged that spans cannot be sent.
+	complainEvery = time.Minute
+)
+
+// Config is where spans go to, and whose they are.
+type Config struct {
+	Log logr.Logger
+	// Endpoint is HOST:PORT of an OpenTelemetry collector that speaks OTLP over gRPC; "" is none.
+	Endpoint string
+	// Insecure speaks plaintext. Otherwise the collector's certificate is verified by CAFile, or by the system's roots.
+	Insecure bool
+	CAFile   string
+	// Sampling is the share of the traces begun here that are sent, from 0 to 1.
+	Sampling float64
+	// Service, Version and Instance say who sends.
+	Service, Version, Instance string
+}
+
+// Tracing sends the spans of one process.
+type Tracing struct {
+	log      logr.Logger
+	provider *sdktrace.TracerProvider
+}
+
+// Start begins to send spans, in the background, until Close. It does not wait for the collector.
+func Start(ctx context.Context, cfg Config) (*Tracing, error) {
+	if cfg.Endpoint == "" {
+		return &Tracing{}, nil
+	}
+	options := []otlptracegrpc.Option{otlptracegrpc.WithEndpoint(cfg.Endpoint), otlptracegrpc.WithTimeout(sendTimeout)}
+	if cfg.Insecure {
+		options = append(options, otlptracegrpc.WithInsecure())
+	} else {
+		verify, err := verification(cfg.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, otlptracegrpc.WithTLSCredentials(credentials.NewTLS(verify)))
+	}
+	exporter, err := otlptracegrpc.New(ctx, options...)
+	if err != nil {
+		return nil, fmt.Errorf("OpenTelemetry collector %s: %w", cfg.Endpoint, err)
+	}
+	return with(sdktrace.NewBatchSpanProcessor(&complaining{
+		SpanExporter: exporter, log: cfg.Log.WithValues("endpoint", cfg.Endpoint), now: rate.Sometimes{Interval: complainEvery},
+	}), cfg), nil
+}
+
+// with makes what sends spans by a processor.
+func with(processor sdktrace.SpanProcessor, cfg Config) *Tracing {
+	who := resource.NewSchemaless(
+		attribute.String("service.name", cfg.Service), attribute.String("service.version", cfg.Version),
+		attribute.String("service.instance.id", cfg.Instance),
+	)
+	return &Tracing{log: cfg.Log, provider: sdktrace.NewTracerProvider(
+		sdktrace.WithSpanProcessor(processor), sdktrace.WithResource(who),
+		// Who goes on with a trace of another process does as that one has decided.
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.Sampling))),
+	)}
+}
+
+func verification(caFile string) (*tls.Config, error) {
+	verify := &tls.Config{MinVersion: tls.VersionTLS12}
+	if caFile == "" {
+		return verify, nil
+	}
+	pem, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, fmt.Errorf("--tracing-ca-file: %w", err)
+	}
+	verify.RootCAs = x509.NewCertPool()
+	if !verify.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--tracing-ca-file=%s: no certificate in it", caFile)
+	}
+	return verify, nil
+}
+
+// Tracer makes spans; nil if there is no collector.
+func (t *Tracing) Tracer() trace.Tracer {
+	if t.provider == nil {
+		return nil
+	}
+	return t.provider.Tracer("github.com/capacitorset/liqo-broker-vk")
+}
+
+// Close sends what is left, but not for long.
+func (t *Tracing) Close() {
+	if t.provider == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		t.log.Error(err, "Cannot send the last spans")
+	}
+}
+
+// OrNone is a tracer whose spans go nowhere instead of nil.
+func OrNone(tracer trace.Tracer) trace.Tracer {
+	if tracer == nil {
+		return noop.Tracer{}
+	}
+	return tracer
+}
+
+// complaining logs what goes wrong, now and then: OpenTelemetry would write it to stderr each time.
+type complaining struct {
+	sdktrace.SpanExporter
+	log logr.Logger
+	now rate.Sometimes
+}
+
+// ExportSpans implements sdktrace.SpanExporter.
+func (c *complaining) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	if err := c.SpanExporter.ExportSpans(ctx, spans); err != nil {
+		c.now.Do(func() { c.log.Error(err, "Cannot send spans; they are dropped", "spans", len(spans)) })
+	}
+	return nil
+}
