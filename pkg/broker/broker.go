@@ -69,9 +69,7 @@ func (b *Broker) now() time.Time { return time.Now() }
 
 // report takes the result of a probe in.
 func (b *Broker) report(id string, o observation) {
-	if b.core.knows(id) {
-		b.metrics.providers.probed(id, o)
-	}
+	b.core.ifKnown(id, func() { b.metrics.providers.probed(id, o) })
 	if b.core.observe(id, o) {
 		b.providerQueue.put(types.NamespacedName{Name: id})
 	}

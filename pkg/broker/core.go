@@ -423,10 +423,11 @@ func nameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// knows says whether a provider is one of ours.
-func (c *core) knows(provider string) bool {
+// ifKnown does something unless a provider is gone, which it does not become meanwhile.
+func (c *core) ifKnown(provider string, do func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, known := c.providers[provider]
-	return known
+	if _, known := c.providers[provider]; known {
+		do()
+	}
 }

@@ -92,7 +92,9 @@ func TestMetricsShowAProvider(t *testing.T) {
 		liqo_broker_provider_pod_start_seconds{percentile="90",provider="q"} 2`)
 
 	b.metrics.decided(outcomeAssigned, "q", time.Millisecond)
+	delete(b.core.providers, "q")
 	b.metrics.forgetProvider("q")
+	b.report("q", observation{at: noon, up: true})
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	for _, family := range families {
