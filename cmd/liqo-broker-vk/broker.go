@@ -74,7 +74,8 @@ func newBrokerOptions() *brokerOptions {
 			RefusalMemory: 5 * time.Minute, StatusInterval: 5 * time.Second, RequestTimeout: 10 * time.Second,
 		},
 		movesPerSecond: 10, movesBurst: 20, workers: 16, qps: 200, burst: 400,
-		metricsAddress: ":8080", healthProbeAddress: ":8081", tracing: newTracingOptions(), logLevel: "info", logFormat: "json",
+		metricsAddress: ":8080", healthProbeAddress: ":8081", tracing: newTracingOptions(),
+		logLevel: "info", logFormat: "json",
 	}
 }
 

@@ -123,6 +123,14 @@ func TestLiqosArgumentsReachTheProvider(t *testing.T) {
 	}, cfg.Reflection.Reflectors)
 }
 
+func TestOnlyTheVirtualKubeletsOfABrokersNodeTrace(t *testing.T) {
+	o := newOptions()
+	o.tracing.endpoint = "collector:4317"
+	require.ErrorContains(t, o.validate(), "--tracing-endpoint=collector:4317: give it to the virtual kubelets of a broker's node")
+	o.brokerNode = "liqo-broker"
+	require.NotContains(t, o.validate().Error(), "--tracing-endpoint")
+}
+
 func TestValidateNamesEveryFault(t *testing.T) {
 	t.Setenv("POD_NAME", "")
 	t.Setenv("POD_NAMESPACE", "")

@@ -32,7 +32,8 @@ func (o *tracingOptions) install(f *pflag.FlagSet) {
 
 // installSampling is for who begins traces; others go on with those that are sent.
 func (o *tracingOptions) installSampling(f *pflag.FlagSet) {
-	f.Float64Var(&o.sampling, "tracing-sampling", o.sampling, "The share of the assignments of pods that are traced, from 0 to 1")
+	f.Float64Var(&o.sampling, "tracing-sampling", o.sampling,
+		"The share of the assignments of pods that are traced, from 0 to 1")
 }
 
 func (o *tracingOptions) validate(f *faults) {
@@ -52,7 +53,9 @@ func (o *tracingOptions) validate(f *faults) {
 }
 
 // traced runs a role whose spans are sent until it has ended. The tracer is nil if none are.
-func (o *tracingOptions) traced(ctx context.Context, log logr.Logger, service, instance string, run func(trace.Tracer) error) error {
+func (o *tracingOptions) traced(
+	ctx context.Context, log logr.Logger, service, instance string, run func(trace.Tracer) error,
+) error {
 	spans, err := tracing.Start(ctx, tracing.Config{
 		Log: log.WithName("tracing"), Endpoint: o.endpoint, Insecure: o.insecure, CAFile: o.caFile, Sampling: o.sampling,
 		Service: service, Version: thisBuild().Version, Instance: instance,

@@ -101,6 +101,10 @@ func (o *options) validateIdentity(f *faults) {
 
 func (o *options) validateBrokerNode(f *faults) {
 	if o.brokerNode == "" {
+		if o.tracing.endpoint != "" {
+			f.add("--tracing-endpoint="+o.tracing.endpoint,
+				"give it to the virtual kubelets of a broker's node, with --broker-node: nobody else's pods are traced")
+		}
 		return
 	}
 	if problems := apivalidation.NameIsDNSSubdomain(o.brokerNode, false); len(problems) > 0 {

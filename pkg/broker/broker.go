@@ -55,11 +55,10 @@ type Broker struct {
 
 	// addresses says that Liqo maps the addresses of pods.
 	addresses bool
-	// since is when this process began: pods that were ready before are not measured.
-	since time.Time
-
 	recalling sync.Mutex
 	recalled  bool // Guarded by recalling.
+	// since is when this broker began to lead. It is written once, by recall, before any pod is looked at.
+	since time.Time
 
 	homeOnce    sync.Mutex
 	homeCluster string // Guarded by homeOnce.

@@ -163,7 +163,11 @@ func (c *core) assigned(pod *corev1.Pod, virtualNode string) {
 	defer c.mu.Unlock()
 	c.meetLocked(nameOf(pod), pod.UID)
 	delete(c.assumed, pod.UID)
-	delete(c.doubted, pod.UID)
+	if _, doubted := c.doubted[pod.UID]; doubted {
+		// It was written all the same, nobody knows when: the pod is no longer on its way.
+		delete(c.doubted, pod.UID)
+		delete(c.sentAway, pod.UID)
+	}
 	delete(c.waiting, nameOf(pod))
 	c.state.Assign(scheduler.Assignment{
 		UID: pod.UID, VirtualNode: virtualNode, App: placement.AppOf(pod), Requests: scheduler.PodRequests(&pod.Spec),

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
@@ -55,7 +56,8 @@ func newMetrics() *metrics {
 			prometheus.ExponentialBuckets(0.005, 3, 12)),
 		moves: counter("moves_total", "Pods moved away from where they were, by reason.", "reason"),
 		move: histogram("move_duration_seconds",
-			"Time from taking a pod away from a provider to assigning it to the next.", prometheus.ExponentialBuckets(0.05, 3, 10)),
+			"Time from taking a pod away from a provider to assigning it to the next.",
+			prometheus.ExponentialBuckets(0.05, 3, 10)),
 		start: histogram("pod_start_seconds",
 			"Time from the assignment of a pod to its being ready.", prometheus.ExponentialBuckets(0.25, 2, 12)),
 		patches: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -98,7 +100,9 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 }
 
 func histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "liqo_broker", Name: name, Help: help, Buckets: buckets})
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "liqo_broker", Name: name, Help: help, Buckets: buckets,
+	})
 }
 
 // RegisterMetrics registers everything that the broker tells Prometheus, besides what controller-runtime does: for
@@ -149,7 +153,8 @@ func (b *Broker) registerBeliefs(registry prometheus.Registerer) error {
 		read("pods_moving", "Pods that were taken away from a provider and have no other yet.", b.core.moving),
 		read("moves_delayed", "Pods that must leave their provider and wait for the rate limit of moves.",
 			func() int { return b.core.delayed(b.now()) }),
-		read("moves_suspended", "Whether nothing is moved away from lost providers, because the broker suspects itself (1), or not (0).",
+		read("moves_suspended",
+			"Whether nothing is moved away from lost providers, because the broker suspects itself (1), or not (0).",
 			func() int { return number(b.core.suspects(b.cfg.Times.SuspicionWindow)) }),
 	)
 }
@@ -190,11 +195,23 @@ func (m *metrics) patched(resource string, err error, took time.Duration) {
 	if err == nil {
 		return
 	}
-	reason := string(kerrors.ReasonForError(err))
-	if reason == "" {
-		reason = "Unknown"
+	m.patchErrors.WithLabelValues(resource, reasonOf(err)).Inc()
+}
+
+// reasonOf is one of the reasons that Kubernetes has: admission webhooks may answer with a sentence, about a pod.
+func reasonOf(err error) string {
+	switch reason := kerrors.ReasonForError(err); reason {
+	case metav1.StatusReasonUnknown:
+		return "Unknown"
+	case metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound,
+		metav1.StatusReasonAlreadyExists, metav1.StatusReasonConflict, metav1.StatusReasonGone, metav1.StatusReasonInvalid,
+		metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout, metav1.StatusReasonTooManyRequests,
+		metav1.StatusReasonBadRequest, metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonInternalError,
+		metav1.StatusReasonServiceUnavailable:
+		return string(reason)
+	default:
+		return "Other"
 	}
-	m.patchErrors.WithLabelValues(resource, reason).Inc()
 }
 
 // policy shows a PlacementPolicy.

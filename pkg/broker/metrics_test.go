@@ -1,17 +1,21 @@
 package broker
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
@@ -62,7 +66,7 @@ func TestMetricsShowAProvider(t *testing.T) {
 		Resources: v1alpha1.Resources{Granted: cpu("4"), Assigned: cpu("1500m"), Free: cpu("2500m")},
 	}
 	pc := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
-	b.metrics.providers.status(pc, &v1alpha1.ProviderClusterStatus{}, &status)
+	b.metrics.providers.status(pc, &status)
 	requireMetrics(t, registry, "liqo_broker_capacity_free", `liqo_broker_capacity_free{provider="q",resource="cpu"} 2.5`)
 	requireMetrics(t, registry, "liqo_broker_provider_up", `liqo_broker_provider_up{provider="q"} 1`)
 	requireMetrics(t, registry, "liqo_broker_provider_schedulable", `liqo_broker_provider_schedulable{provider="q"} 1`)
@@ -71,7 +75,7 @@ func TestMetricsShowAProvider(t *testing.T) {
 		liqo_broker_provider_condition{condition="Ready",provider="q"} 1`)
 
 	pc.Spec.Enabled = ptr.To(false)
-	b.metrics.providers.status(pc, &status, &v1alpha1.ProviderClusterStatus{})
+	b.metrics.providers.status(pc, &v1alpha1.ProviderClusterStatus{})
 	requireMetrics(t, registry, "liqo_broker_provider_schedulable", `liqo_broker_provider_schedulable{provider="q"} 0`)
 	requireMetrics(t, registry, "liqo_broker_capacity_free", "")
 
@@ -101,6 +105,25 @@ func TestMetricsShowAProvider(t *testing.T) {
 		for _, metric := range family.GetMetric() {
 			require.NotContains(t, metric.String(), `value:"q"`, "%s of a provider that is gone", family.GetName())
 		}
+	}
+}
+
+func TestARefusalOfAProviderThatIsGoneIsNotShown(t *testing.T) {
+	for name, of := range map[string]struct {
+		virtualNode string
+		want        float64
+	}{"it is there": {"q1", 1}, "it is gone": {"gone", 0}} {
+		t.Run(name, func(t *testing.T) {
+			pod := boundPod()
+			b, _ := traced(t, 0, interceptor.Funcs{}, pod)
+			require.NoError(t, b.sendAway(t.Context(), b.read(t), of.virtualNode, movePending))
+			total := 0.
+			refusals := b.metrics.providers.refusals
+			if testutil.CollectAndCount(refusals) > 0 {
+				total = testutil.ToFloat64(refusals)
+			}
+			require.InDelta(t, of.want, total, 0)
+		})
 	}
 }
 
@@ -146,6 +169,15 @@ func TestMetricsFollowAMove(t *testing.T) {
 	require.False(t, moved, "it is counted once")
 
 	b.core.movedAway(pod.UID, "q1", noon)
+	require.Equal(t, "q1", b.core.decideOn(pod))
+	b.core.doubt(pod.UID)
+	requireMetrics(t, registry, "liqo_broker_pods_moving", "liqo_broker_pods_moving 1")
+	b.core.assigned(pod, "q1")
+	requireMetrics(t, registry, "liqo_broker_pods_moving", "liqo_broker_pods_moving 0") // It had been written all the same.
+
+	b.core.movedAway(pod.UID, "q1", noon)
+	b.core.assigned(pod, "q1")
+	requireMetrics(t, registry, "liqo_broker_pods_moving", "liqo_broker_pods_moving 1") // The cache is late.
 	require.True(t, b.core.released(nameOf(pod), pod.UID))
 	requireMetrics(t, registry, "liqo_broker_pods_moving", "liqo_broker_pods_moving 0")
 
@@ -153,6 +185,33 @@ func TestMetricsFollowAMove(t *testing.T) {
 	require.Zero(t, b.core.mayMove("let go", noon, func() time.Duration { return 0 }))
 	require.Equal(t, 1, b.core.delayed(noon))
 	require.Zero(t, b.core.delayed(noon.Add(2*time.Minute)), "its turn has come")
+}
+
+// A replica that stood by must not take what ran long before for what it started.
+func TestOnlyTheStartsOfPodsThatThisBrokerAssignedAreMeasured(t *testing.T) {
+	for name, tc := range map[string]struct {
+		assigned time.Time
+		starts   uint64
+	}{
+		"an earlier leader assigned it": {noon.Add(-time.Millisecond), 0},
+		"this one assigned it":          {noon, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, registry := measured(t)
+			b.since = noon
+			pod := cpuPod("pod", "1")
+			pod.Annotations = map[string]string{v1alpha1.AssignedAtAnnotation: tc.assigned.Format(time.RFC3339Nano)}
+			pod.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(time.Hour)),
+			}}
+			b.measureStart(pod)
+			b.measureStart(pod)
+			families, err := registry.Gather()
+			require.NoError(t, err)
+			i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "liqo_broker_pod_start_seconds" })
+			require.Equal(t, tc.starts, families[i].GetMetric()[0].GetHistogram().GetSampleCount())
+		})
+	}
 }
 
 func TestMetricsShowAPolicyUntilItIsGone(t *testing.T) {
@@ -179,6 +238,14 @@ func TestPatchesThatFailAreCountedByReason(t *testing.T) {
 	b.metrics.patched("pods", errNoStatus{}, time.Millisecond)
 	requireMetrics(t, registry, "liqo_broker_api_patch_errors_total", `liqo_broker_api_patch_errors_total{reason="Conflict",resource="pods"} 0
 		liqo_broker_api_patch_errors_total{reason="Conflict",resource="pods/status"} 0
+		liqo_broker_api_patch_errors_total{reason="Unknown",resource="pods"} 1`)
+	b.metrics.patched("pods", kerrors.NewForbidden(corev1.Resource("pods"), "web", nil), time.Millisecond)
+	b.metrics.patched("pods", &kerrors.StatusError{ErrStatus: metav1.Status{Reason: "pod web is not nice"}}, time.Millisecond)
+	requireMetrics(t, registry, "liqo_broker_api_patch_errors_total",
+		`liqo_broker_api_patch_errors_total{reason="Conflict",resource="pods"} 0
+		liqo_broker_api_patch_errors_total{reason="Conflict",resource="pods/status"} 0
+		liqo_broker_api_patch_errors_total{reason="Forbidden",resource="pods"} 1
+		liqo_broker_api_patch_errors_total{reason="Other",resource="pods"} 1
 		liqo_broker_api_patch_errors_total{reason="Unknown",resource="pods"} 1`)
 }
 

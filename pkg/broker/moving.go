@@ -44,7 +44,8 @@ func (b *Broker) sendAway(ctx context.Context, pod *corev1.Pod, virtualNode stri
 	b.core.movedAway(pod.UID, virtualNode, b.now())
 	if reason == moveRefused || reason == movePending {
 		b.core.refuse(pod, virtualNode, b.now().Add(b.cfg.Times.RefusalMemory), reason == moveRefused && lacksRoom(pod))
-		b.metrics.providers.refusals.WithLabelValues(b.providerOf(virtualNode), string(reason)).Inc()
+		provider := b.providerOf(virtualNode)
+		b.core.ifKnown(provider, func() { b.metrics.providers.refusals.WithLabelValues(provider, string(reason)).Inc() })
 	}
 	return nil
 }

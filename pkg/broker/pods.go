@@ -71,7 +71,8 @@ func (b *Broker) step(ctx context.Context, name types.NamespacedName) (ctrl.Resu
 	}
 }
 
-// recall counts, once, the room that all assigned pods take, before the first decision is made.
+// recall counts, once, the room that all assigned pods take, before the first decision is made. With it this broker begins
+// to lead: its process may have stood by for days.
 func (b *Broker) recall(ctx context.Context) error {
 	b.recalling.Lock()
 	defer b.recalling.Unlock()
@@ -88,7 +89,7 @@ func (b *Broker) recall(ctx context.Context) error {
 			b.core.assigned(pod, at)
 		}
 	}
-	b.recalled = true
+	b.recalled, b.since = true, b.now()
 	return nil
 }
 
@@ -103,12 +104,7 @@ func (b *Broker) free(name types.NamespacedName, uid types.UID) {
 func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) (ctrl.Result, error) {
 	b.core.assigned(pod, virtualNode)
 	b.traceStart(ctx, pod, virtualNode)
-	if ready := podCondition(pod, corev1.PodReady); podIsReady(pod) && ready.LastTransitionTime.After(b.since) {
-		took := max(0, ready.LastTransitionTime.Sub(assignedAt(pod).Truncate(time.Second)))
-		if b.core.podStarted(pod, took) {
-			b.metrics.start.Observe(took.Seconds())
-		}
-	}
+	b.measureStart(pod)
 	namespace, err := b.namespaceOf(ctx, pod)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -135,6 +131,22 @@ func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) 
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	return ctrl.Result{}, b.sendAway(ctx, pod, virtualNode, reason)
+}
+
+// isOurs says whether this broker assigned a pod. What becomes of those of an earlier leader is not measured: that they are
+// ready now does not say that they were not before.
+func (b *Broker) isOurs(pod *corev1.Pod) bool { return !assignedAt(pod).Before(b.since) }
+
+// measureStart takes in, once, how long a pod took to be ready.
+func (b *Broker) measureStart(pod *corev1.Pod) {
+	if !podIsReady(pod) || !b.isOurs(pod) {
+		return
+	}
+	ready := podCondition(pod, corev1.PodReady)
+	took := max(0, ready.LastTransitionTime.Sub(assignedAt(pod).Truncate(time.Second)))
+	if b.core.podStarted(pod, took) {
+		b.metrics.start.Observe(took.Seconds())
+	}
 }
 
 // markUnreachable takes a pod out of its Services when its provider cannot be reached, and lets it in again when it
@@ -184,7 +196,7 @@ func (b *Broker) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, erro
 		return ctrl.Result{}, b.explain(ctx, pod, "NoProviderFits", d.Unschedulable())
 	}
 	decided := time.Now()
-	b.metrics.decided(outcomeAssigned, d.Provider, decided.Sub(began))
+	b.core.ifKnown(d.Provider, func() { b.metrics.decided(outcomeAssigned, d.Provider, decided.Sub(began)) })
 	ctx, span := b.traceChoice(ctx, &choice{pod, namespace, asked.Policy, &d, began, decided})
 	err = b.give(ctx, pod, &d)
 	tracing.End(span, err)

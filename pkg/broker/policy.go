@@ -23,8 +23,8 @@ func (b *Broker) reconcilePolicy(ctx context.Context, name string) (ctrl.Result,
 	if err := b.client.Get(ctx, client.ObjectKey{Name: name}, &policy); err != nil {
 		// Its pods follow another policy now, or none: those too that stay unassigned because it was not valid, which
 		// do not wait for room.
-		b.wakePodsOf(ctx, "")
 		b.metrics.forgetPolicy(name)
+		b.wakePodsOf(ctx, "")
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	updated := policy.DeepCopy()

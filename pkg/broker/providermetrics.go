@@ -1,11 +1,13 @@
 package broker
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
@@ -28,11 +30,16 @@ type providerMetrics struct {
 	latency  *prometheus.GaugeVec
 	podStart *prometheus.GaugeVec
 	failures *prometheus.GaugeVec
+
+	mu sync.Mutex
+	// resources are those that each provider is shown with. Guarded by mu.
+	resources map[string]sets.Set[string]
 }
 
 func newProviderMetrics() *providerMetrics {
 	return &providerMetrics{
-		up: gauge("provider_up", "Whether a provider is Ready (1) or not (0).", "provider"),
+		resources: map[string]sets.Set[string]{},
+		up:        gauge("provider_up", "Whether a provider is Ready (1) or not (0).", "provider"),
 		conditions: gauge("provider_condition",
 			"Whether a condition of a provider is True (1) or not (0).", "provider", "condition"),
 		schedulable: gauge("provider_schedulable",
@@ -98,6 +105,9 @@ func (m *metrics) forgetProvider(id string) {
 	for _, vec := range []*prometheus.CounterVec{m.decisions, m.providers.probes, m.providers.refusals} {
 		vec.DeletePartialMatch(of)
 	}
+	m.providers.mu.Lock()
+	defer m.providers.mu.Unlock()
+	delete(m.providers.resources, id)
 }
 
 func (m *providerMetrics) probed(id string, o observation) {
@@ -109,8 +119,8 @@ func (m *providerMetrics) probed(id string, o observation) {
 	m.lastProbe.WithLabelValues(id).Set(float64(o.at.UnixMilli()) / 1000)
 }
 
-// status shows a provider's status; before is the one shown until now.
-func (m *providerMetrics) status(pc *v1alpha1.ProviderCluster, before, status *v1alpha1.ProviderClusterStatus) {
+// status shows a provider's status, which may not be written to it yet.
+func (m *providerMetrics) status(pc *v1alpha1.ProviderCluster, status *v1alpha1.ProviderClusterStatus) {
 	id := pc.Name
 	m.up.WithLabelValues(id).Set(float64(number(meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ProviderReady))))
 	for i := range status.Conditions {
@@ -120,23 +130,28 @@ func (m *providerMetrics) status(pc *v1alpha1.ProviderCluster, before, status *v
 	enabled := pc.Spec.Enabled == nil || *pc.Spec.Enabled
 	m.schedulable.WithLabelValues(id).Set(float64(number(enabled && !pc.Spec.Cordoned && !pc.Spec.Drain)))
 	m.pods.WithLabelValues(id).Set(float64(status.Pods))
-	for _, amounts := range []struct {
-		vec       *prometheus.GaugeVec
-		was, list corev1.ResourceList
-	}{
-		{m.granted, before.Resources.Granted, status.Resources.Granted},
-		{m.assigned, before.Resources.Assigned, status.Resources.Assigned},
-		{m.free, before.Resources.Free, status.Resources.Free},
+	m.capacity(id, &status.Resources)
+}
+
+// capacity shows the amounts that a provider has, and no longer those that it had.
+func (m *providerMetrics) capacity(id string, r *v1alpha1.Resources) {
+	shown := sets.New[string]()
+	for vec, list := range map[*prometheus.GaugeVec]corev1.ResourceList{
+		m.granted: r.Granted, m.assigned: r.Assigned, m.free: r.Free,
 	} {
-		for name := range amounts.was {
-			if _, still := amounts.list[name]; !still {
-				amounts.vec.DeleteLabelValues(id, string(name))
-			}
-		}
-		for name, amount := range amounts.list {
-			amounts.vec.WithLabelValues(id, string(name)).Set(amount.AsApproximateFloat64())
+		for name, amount := range list {
+			vec.WithLabelValues(id, string(name)).Set(amount.AsApproximateFloat64())
+			shown.Insert(string(name))
 		}
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.resources[id].Difference(shown) {
+		for _, vec := range []*prometheus.GaugeVec{m.granted, m.assigned, m.free} {
+			vec.DeleteLabelValues(id, name)
+		}
+	}
+	m.resources[id] = shown
 }
 
 // kpis shows what is known of how a provider does; what is not known is not shown.

@@ -156,7 +156,7 @@ func newBroker(ctx context.Context, cfg Config, mgr manager.Manager) (*Broker, e
 		return nil, fmt.Errorf("home cluster: %w", err)
 	}
 	b := &Broker{
-		cfg: cfg, log: cfg.Log, client: mgr.GetClient(), live: mgr.GetAPIReader(), since: time.Now(), tracer: cfg.Tracer,
+		cfg: cfg, log: cfg.Log, client: mgr.GetClient(), live: mgr.GetAPIReader(), tracer: cfg.Tracer,
 		events:      mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // The new recorder has no pods' events yet.
 		core:        newCore(),
 		connections: newConnections(kube, identities, cfg.Times.RequestTimeout, cfg.Home.UserAgent),

@@ -114,7 +114,7 @@ func (b *Broker) writeStatus(ctx context.Context, pc *v1alpha1.ProviderCluster,
 	wait := interval - now.Sub(p.statusWritten)
 	b.metrics.providers.kpis(pc.Name, p)
 	b.core.mu.Unlock()
-	b.metrics.providers.status(pc, &pc.Status, &status)
+	b.metrics.providers.status(pc, &status)
 
 	if wait > 0 {
 		return min(wait, b.cfg.Times.StatusInterval), nil

@@ -15,7 +15,8 @@ import (
 )
 
 // The spans of a pod's way from its binding to the broker's node until it runs are one trace for each assignment. None of
-// them stays open: each is made when it is over, from what is written on the pod, so that a restart loses one span at most.
+// them stays open: each is made when it is over, from what is written on the pod. A new leader does not end the ways that
+// an earlier one began: it cannot tell the start of a pod from that of a container which crashed.
 //
 //	assign pod       from the binding, or from being taken away elsewhere, until the choice is written
 //	├─ decide
@@ -98,9 +99,9 @@ func (b *Broker) patchTraced(ctx context.Context, pod *corev1.Pod, metadata map[
 	return err
 }
 
-// traceStart ends the way of a pod that runs, once, unless it ran before this process began.
+// traceStart ends the way of a pod that runs, once.
 func (b *Broker) traceStart(ctx context.Context, pod *corev1.Pod, virtualNode string) {
-	if b.tracer == nil || pod.Status.Phase != corev1.PodRunning || lastStart(pod).Before(b.since.Truncate(time.Second)) {
+	if b.tracer == nil || pod.Status.Phase != corev1.PodRunning || !b.isOurs(pod) {
 		return
 	}
 	ctx, ok := tracing.Continue(ctx, pod.Annotations[v1alpha1.TraceparentAnnotation])
@@ -111,15 +112,4 @@ func (b *Broker) traceStart(ctx context.Context, pod *corev1.Pod, virtualNode st
 		trace.WithAttributes(append(tracing.Pod(pod), tracing.VirtualNode.String(virtualNode),
 			tracing.Provider.String(pod.Labels[v1alpha1.ProviderLabel]))...))
 	span.End(trace.WithTimestamp(b.now()))
-}
-
-// lastStart is when the last container of a pod started; zero if none runs.
-func lastStart(pod *corev1.Pod) time.Time {
-	var last time.Time
-	for i := range pod.Status.ContainerStatuses {
-		if running := pod.Status.ContainerStatuses[i].State.Running; running != nil && running.StartedAt.After(last) {
-			last = running.StartedAt.Time
-		}
-	}
-	return last
 }

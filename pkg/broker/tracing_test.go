@@ -13,7 +13,9 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -105,16 +107,12 @@ func TestTheWayOfAPodIsOneTrace(t *testing.T) {
 
 	// It runs.
 	sent.Reset()
-	b.since = time.Now()
+	b.traceStart(t.Context(), assigned, "q1")
+	require.Empty(t, sent.GetSpans(), "it is Pending")
 	assigned.Status.Phase = corev1.PodRunning
-	b.traceStart(t.Context(), assigned, "q1")
-	require.Empty(t, sent.GetSpans(), "no container says since when")
-	assigned.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
-		Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))},
-	}}}
-	b.traceStart(t.Context(), assigned, "q1")
-	require.Empty(t, sent.GetSpans(), "it ran before this process began")
-	assigned.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(b.since.Truncate(time.Second))
+	next := &Broker{core: oneProvider(), tracer: b.tracer, since: time.Now()}
+	next.traceStart(t.Context(), assigned, "q1")
+	require.Empty(t, sent.GetSpans(), "it may have run long before another broker took over")
 	b.traceStart(t.Context(), assigned, "q1")
 	b.traceStart(t.Context(), assigned, "q1")
 	require.Len(t, sent.GetSpans(), 1, "once")
@@ -176,4 +174,19 @@ func TestAnAssignmentThatCannotBeWrittenIsAnErrorInItsTrace(t *testing.T) {
 	spans := byName(sent.GetSpans())
 	require.Equal(t, codes.Error, spans["assign pod"].Status.Code)
 	require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "the API server is away"}, spans["patch pod"].Status)
+}
+
+func TestSpansDoNotQuoteWhatAnAPIServerAnswers(t *testing.T) {
+	b, sent := traced(t, 1, interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return kerrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "web", field.ErrorList{
+				field.Invalid(field.NewPath("spec", "env"), "secret", "is not nice"),
+			})
+		},
+	}, boundPod())
+	_, err := b.assign(t.Context(), b.read(t))
+	require.ErrorContains(t, err, "secret")
+	for _, name := range []string{"assign pod", "patch pod"} {
+		require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "422 Unprocessable Entity"}, byName(sent.GetSpans())[name].Status)
+	}
 }

@@ -167,6 +167,10 @@ liqo_broker_offer_denials_total{consumer="c1"} 1
 	require.Equal(t, 10., testutil.ToFloat64(w.metrics.offers.WithLabelValues("c1", "cpu")))
 	require.Equal(t, 16., testutil.ToFloat64(w.metrics.available.WithLabelValues("cpu")))
 
+	w.metrics.show(nil, nil)
+	require.Zero(t, testutil.CollectAndCount(w.metrics.denials)+testutil.CollectAndCount(w.metrics.offers)+
+		testutil.CollectAndCount(w.metrics.available), "nobody asks any more")
+
 	before := w.read(t, "first").ResourceVersion
 	w.pass(t)
 	require.Equal(t, before, w.read(t, "first").ResourceVersion, "nothing new is not written")

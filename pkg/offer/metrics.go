@@ -10,8 +10,9 @@ type Metrics struct {
 	available *prometheus.GaugeVec
 	offers    *prometheus.GaugeVec
 	denials   *prometheus.CounterVec
-	// shown are the series that exist.
-	shown map[series]bool
+	// shown are the series that exist, consumers those that are shown with how often they were denied.
+	shown     map[series]bool
+	consumers map[string]bool
 }
 
 // series is of what a consumer has of a resource; with consumer "" of what there is of it.
@@ -48,14 +49,15 @@ func (m *Metrics) Register(registry prometheus.Registerer) error {
 	return nil
 }
 
-// show replaces what is shown by what there is now, and what consumers have of it.
+// show replaces what is shown by what there is now, and what consumers have of it: all that ask, even those denied.
 func (m *Metrics) show(available Amounts, byConsumer map[string]Amounts) {
-	now := map[series]bool{}
+	now, consumers := map[series]bool{}, map[string]bool{}
 	for name, amount := range available {
 		now[series{"", name}] = true
 		m.available.WithLabelValues(string(name)).Set(inUnits(name, amount))
 	}
 	for consumer, amounts := range byConsumer {
+		consumers[consumer] = true
 		m.denials.WithLabelValues(consumer) // Shown as 0 before the first: it would else be no increase.
 		for name, amount := range amounts {
 			now[series{consumer, name}] = true
@@ -71,7 +73,12 @@ func (m *Metrics) show(available Amounts, byConsumer map[string]Amounts) {
 			m.offers.DeleteLabelValues(old.consumer, string(old.resource))
 		}
 	}
-	m.shown = now
+	for consumer := range m.consumers {
+		if !consumers[consumer] {
+			m.denials.DeleteLabelValues(consumer)
+		}
+	}
+	m.shown, m.consumers = now, consumers
 }
 
 func inUnits(name corev1.ResourceName, amount int64) float64 {

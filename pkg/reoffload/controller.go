@@ -50,8 +50,8 @@ type reconciler struct {
 	now        func() time.Time
 }
 
-// SetUp registers the controller with the manager; it runs on the leader, and counts in metrics. The manager's cache knows the pods of the
-// broker's node only, so those that have not come that far are in a cache of their own.
+// SetUp registers the controller with the manager; it runs on the leader, and counts in metrics. The manager's cache knows
+// the pods of the broker's node only, so those that have not come that far are in a cache of their own.
 func SetUp(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	pods, err := podsElsewhere(mgr, cfg.BrokerNode)
 	if err != nil {

@@ -1,9 +1,14 @@
 package tracing
 
 import (
+	"errors"
+	"fmt"
+	"net/http"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -29,9 +34,15 @@ func Pod(pod metav1.Object) []attribute.KeyValue {
 	}
 }
 
-// End ends a span, with an error if there is one.
+// End ends a span, with an error if there is one. Of what an API server answered only the code is told: the rest may quote
+// the object, its environment variables for one.
 func End(span trace.Span, err error) {
-	if err != nil {
+	var answer kerrors.APIStatus
+	switch {
+	case errors.As(err, &answer):
+		code := int(answer.Status().Code)
+		span.SetStatus(codes.Error, fmt.Sprintf("%d %s", code, http.StatusText(code)))
+	case err != nil:
 		span.SetStatus(codes.Error, err.Error())
 	}
 	span.End()
