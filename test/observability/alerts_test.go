@@ -58,19 +58,26 @@ func healthy() map[string]string {
 	add("policy", of("liqo_broker_policy_valid", `policy="gold"`, leader, "1x100"))
 	add("patches", of("liqo_broker_api_patch_duration_seconds_count", `resource="pods"`, leader, "0+60x100"))
 	add("patch errors", of("liqo_broker_api_patch_errors_total", `resource="pods",reason="Forbidden"`, leader, "0x100"))
-	add("reconciles", of("controller_runtime_reconcile_errors_total", `controller="pod"`, leader, "0x100"))
+	add("reconciles", of("controller_runtime_reconcile_total", `controller="pod",result="success"`, leader, "0+600x100"))
+	add("failures", of("controller_runtime_reconcile_errors_total", `controller="pod"`, leader, "0x100"))
 	add("wait", waits("liqo_broker_assignment_wait_seconds_bucket", "", leader, "0+60x100", "0+60x100"))
 	add("denials", of("liqo_broker_offer_denials_total", `consumer="c1"`, leader, "0x100"))
 	add("ipam", of("liqo_broker_ipam_requests_total", `method="MapEndpointIP",code="OK"`, leader, "0+60x100"))
 	add("ipam errors", of("liqo_broker_ipam_requests_total", `method="MapEndpointIP",code="NotFound"`, leader, "0+60x100"))
 	add("unanswered", of("liqo_broker_vk_remote_ipam_unanswered", "", kubelet, "0x100"))
-	add("reflection", of("liqo_virtual_kubelet_reflection_error_counter",
-		`cluster_id="b",node_name="broker",reflector_resource="pods"`, kubelet, "0x100"))
+	add("reflection", reflectionErrors("a", "Pod", "0x100"))
 	add("catalog up", of("up", "", web, "1x100"))
 	add("catalog", of("liqo_catalog_request_duration_seconds_count", `route="/api/v1/me",method="GET",code="200"`, web, "0+60x100"))
 	add("catalog errors", of("liqo_catalog_request_duration_seconds_count", `route="/api/v1/me",method="GET",code="404"`, web, "0+60x100"))
 	add("catalog time", waits("liqo_catalog_request_duration_seconds_bucket", `route="/api/v1/me",method="GET",code="200"`, web, "0+60x100", "0+60x100"))
 	return series
+}
+
+// reflectionErrors are those of objects of a kind in a namespace, which the monitor leaves instead of the pod's.
+func reflectionErrors(namespace, kind, values string) string {
+	whose := strings.ReplaceAll(kubelet, `namespace="liqo-tenant-b"`, fmt.Sprintf("namespace=%q", namespace))
+	return of("liqo_virtual_kubelet_reflection_error_counter",
+		fmt.Sprintf(`cluster_id="b",node_name="broker",reflector_resource=%q`, kind), whose, values)
 }
 
 // waits is a histogram with a bucket up to 0.1, one up to 100, and that of all.
@@ -165,9 +172,17 @@ func cases() map[string]struct {
 			summary: "The broker cannot write what it decides",
 		},
 		"LiqoBrokerReconcileErrors": {
-			fires:   set{"twice a second": {"reconciles": of("controller_runtime_reconcile_errors_total", `controller="pod"`, leader, "0+120x100")}},
-			quiet:   set{"now and then": {"reconciles": of("controller_runtime_reconcile_errors_total", `controller="pod"`, leader, "0+6x100")}, "those of others": {"others": of("controller_runtime_reconcile_errors_total", `controller="pod"`, kubelet, "0+120x100")}},
-			summary: "The broker's controller pod fails",
+			fires: set{"all that the one for offers does, once a minute": {
+				"failures": of("controller_runtime_reconcile_errors_total", `controller="offer"`, leader, "0+1x100"),
+				"offers":   of("controller_runtime_reconcile_total", `controller="offer",result="error"`, leader, "0+1x100"),
+			}},
+			quiet: set{
+				"one of ten": {"failures": of("controller_runtime_reconcile_errors_total", `controller="pod"`, leader, "0+60x100")},
+				"those of others": {
+					"failures": of("controller_runtime_reconcile_errors_total", `controller="pod"`, kubelet, "0+600x100"),
+				},
+			},
+			summary: "The broker's controller offer fails",
 		},
 		"LiqoBrokerPolicyInvalid": {
 			fires:   set{"one": {"policy": of("liqo_broker_policy_valid", `policy="gold"`, leader, "0x100")}},
@@ -233,10 +248,12 @@ func cases() map[string]struct {
 			summary: "Virtual kubelet vk-b does not learn addresses",
 		},
 		"LiqoVirtualKubeletReflectionErrors": {
-			fires: set{"twice a second, in two namespaces": {"reflection": of("liqo_virtual_kubelet_reflection_error_counter", `exported_namespace="a",cluster_id="b",node_name="broker",reflector_resource="pods"`, kubelet, "0+60x100") +
-				of("liqo_virtual_kubelet_reflection_error_counter", `exported_namespace="b",cluster_id="b",node_name="broker",reflector_resource="pods"`, kubelet, "0+60x100")}},
-			quiet:   set{"now and then": {"reflection": of("liqo_virtual_kubelet_reflection_error_counter", `cluster_id="b",node_name="broker",reflector_resource="pods"`, kubelet, "0+6x100")}},
-			summary: "pods objects are not reflected to b",
+			fires: set{"in two namespaces": {"reflection": reflectionErrors("a", "Pod", "0+4x100") + reflectionErrors("b", "Pod", "0+4x100")}},
+			quiet: set{
+				"now and then":       {"reflection": reflectionErrors("a", "Pod", "0+4x100")},
+				"tokens are renewed": {"reflection": reflectionErrors("a", "ServiceAccount", "0+60x100")},
+			},
+			summary: "Pod objects are not reflected to b",
 		},
 		"LiqoCatalogErrors": {
 			fires:   set{"a third": {"catalog errors": of("liqo_catalog_request_duration_seconds_count", `route="/api/v1/me",method="GET",code="500"`, web, "0+30x100")}},
