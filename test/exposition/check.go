@@ -6,76 +6,101 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 )
 
-// usesJSON is written by test/observability: which metrics and labels are asked for, by job.
+// usesJSON is written by test/observability.
 //
 //go:embed uses.json
 var usesJSON []byte
 
-// Asked are the labels that are asked for, by job and metric.
-type Asked map[string]map[string][]string
+// asked are the labels that are asked for, by component and metric.
+type asked map[string]map[string][]string
 
-// Uses are what somebody asks of the metrics.
-type Uses struct {
+// uses are what somebody asks of the metrics.
+type uses struct {
 	// Asked is what the rules and the dashboard ask for, Examples what docs/metrics.md shows.
-	Asked    Asked `json:"asked"`
-	Examples Asked `json:"examples"`
+	Asked    asked `json:"asked"`
+	Examples asked `json:"examples"`
 }
 
-// LoadUses reads what test/observability has found.
-func LoadUses() (Uses, error) {
-	var uses Uses
-	if err := json.Unmarshal(usesJSON, &uses); err != nil {
-		return uses, fmt.Errorf("uses.json: %w", err)
+func loadUses() (uses, error) {
+	var u uses
+	if err := json.Unmarshal(usesJSON, &u); err != nil {
+		return u, fmt.Errorf("uses.json: %w", err)
 	}
-	return uses, nil
+	return u, nil
 }
 
-// Check says which metrics and labels the rules and the dashboard ask for that scrapes do not have. A scrape is the text of
-// /metrics, by job (Broker, VirtualKubelet, Catalog); of a job that has several processes their texts one after another,
-// each as one element. Jobs without a scrape are not looked at. Metrics in quiet may be missing altogether: they are
-// there only after something that has not happened.
-func Check(scrapes map[string][]string, quiet ...string) error {
-	uses, err := LoadUses()
+// Check compares scrapes with docs/metrics.md, whose path it is given, and with what the rules and the dashboard ask for.
+// Scrapes are the texts of /metrics, one for each process, by component: Broker, VirtualKubelet, Catalog. What one replica
+// lacks another may have; a component without scrapes is not looked at. Metrics in quiet may be missing: they are there
+// only after something that has not happened. All faults are joined in the error.
+func Check(document string, scrapes map[string][]string, quiet ...string) error {
+	documented, err := readDocument(document)
+	if err != nil {
+		return err
+	}
+	uses, err := loadUses()
 	if err != nil {
 		return err
 	}
 	var faults []error
-	for _, job := range slices.Sorted(maps.Keys(scrapes)) {
-		shown := map[string]Metric{}
-		for _, scrape := range scrapes[job] {
-			metrics, err := Scraped(strings.NewReader(scrape))
-			if err != nil {
-				return fmt.Errorf("%s: %w", job, err)
-			}
-			for name, metric := range metrics {
-				// What a replica that stands by lacks, the leader has.
-				metric.Labels = slices.Compact(slices.Sorted(slices.Values(slices.Concat(metric.Labels, shown[name].Labels))))
-				shown[name] = metric
-			}
+	for _, component := range slices.Sorted(maps.Keys(scrapes)) {
+		shown, err := merged(scrapes[component])
+		if err != nil {
+			return fmt.Errorf("%s: %w", component, err)
 		}
-		faults = append(faults, missing(job, uses.Asked[job], shown, quiet)...)
+		faults = append(faults, documented.compare(component, shown, false)...)
+		faults = append(faults, missing(component, uses.Asked[component], shown, quiet)...)
 	}
 	return errors.Join(faults...)
 }
 
+func readDocument(path string) (document, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return document{}, err
+	}
+	d, err := parseDocument(string(text))
+	if err != nil {
+		return d, fmt.Errorf("%s: %w", path, err)
+	}
+	return d, nil
+}
+
+// merged is what the processes of a component show together.
+func merged(scrapes []string) (map[string]metric, error) {
+	shown := map[string]metric{}
+	for _, scrape := range scrapes {
+		metrics, err := parseScrape(strings.NewReader(scrape))
+		if err != nil {
+			return nil, err
+		}
+		for name, m := range metrics {
+			m.labels = slices.Compact(slices.Sorted(slices.Values(slices.Concat(m.labels, shown[name].labels))))
+			shown[name] = m
+		}
+	}
+	return shown, nil
+}
+
 // missing are the metrics and labels that are asked for and not shown.
-func missing(job string, asked map[string][]string, shown map[string]Metric, quiet []string) []error {
+func missing(component string, asked map[string][]string, shown map[string]metric, quiet []string) []error {
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
-		metric, there := shown[name]
+		m, there := shown[name]
 		if !there {
 			if !slices.Contains(quiet, name) {
-				faults = append(faults, fmt.Errorf("%s: %s is asked for and not shown", job, name))
+				faults = append(faults, fmt.Errorf("%s: %s is asked for and not shown", component, name))
 			}
 			continue
 		}
 		for _, label := range asked[name] {
-			if !slices.Contains(metric.Labels, label) {
-				faults = append(faults, fmt.Errorf("%s: label %s of %s is asked for; it has %q", job, label, name, metric.Labels))
+			if !slices.Contains(m.labels, label) {
+				faults = append(faults, fmt.Errorf("%s: label %s of %s is asked for; it has %q", component, label, name, m.labels))
 			}
 		}
 	}

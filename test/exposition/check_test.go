@@ -7,19 +7,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Rules, dashboard and examples ask for what is documented, which is what is registered (documented_test.go).
+// Rules, dashboard and examples ask for what is documented, which is what is registered (document_test.go).
 func TestOnlyWhatExistsIsAskedFor(t *testing.T) {
-	uses, err := LoadUses()
+	uses, err := loadUses()
 	require.NoError(t, err)
-	d := document(t)
-	for _, asked := range []Asked{uses.Asked, uses.Examples} {
-		require.NotEmpty(t, asked)
-		for job, metrics := range asked {
-			known := map[string]Metric{}
-			for name, metric := range d.Libraries {
+	d := documented(t)
+	for _, of := range []asked{uses.Asked, uses.Examples} {
+		require.NotEmpty(t, of)
+		for job, metrics := range of {
+			known := map[string]metric{}
+			for name, metric := range d.libraries {
 				known[name] = metric
 			}
-			for name, metric := range d.Components[job] {
+			for name, metric := range d.components[job] {
 				known[name] = metric
 			}
 			for _, fault := range missing(job, metrics, known, nil) {
@@ -33,7 +33,7 @@ func TestOnlyWhatExistsIsAskedFor(t *testing.T) {
 func libraryMetrics(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	for name := range document(t).Libraries {
+	for name := range documented(t).libraries {
 		names = append(names, name)
 	}
 	return names
@@ -41,32 +41,59 @@ func libraryMetrics(t *testing.T) []string {
 
 func TestARegistryPassesTheCheckOfScrapes(t *testing.T) {
 	scrapes := map[string][]string{}
-	for job := range Registrations() {
+	for job := range registrations() {
 		text, _ := registered(t, job)
 		scrapes[job] = []string{text}
 	}
-	require.NoError(t, Check(scrapes, libraryMetrics(t)...))
+	require.NoError(t, Check(documentFile, scrapes, libraryMetrics(t)...))
 }
 
-func TestWhatAScrapeLacksIsFound(t *testing.T) {
-	text, _ := registered(t, Broker)
-	quiet := libraryMetrics(t)
-	without := func(metric string) string {
-		var kept strings.Builder
-		for line := range strings.Lines(text) {
-			if !strings.Contains(line, metric) {
-				kept.WriteString(line)
-			}
+func TestScrapesThatAreNotAsTheyShouldBe(t *testing.T) {
+	all, _ := registered(t, Broker)
+	var without strings.Builder
+	for line := range strings.Lines(all) {
+		if !strings.Contains(line, "liqo_broker_moves_total") {
+			without.WriteString(line)
 		}
-		return kept.String()
 	}
-	require.ErrorContains(t, Check(map[string][]string{Broker: {without("liqo_broker_moves_total")}}, quiet...),
-		"liqo-broker: liqo_broker_moves_total is asked for and not shown")
-	require.NoError(t, Check(map[string][]string{Broker: {without("liqo_broker_moves_total")}}, append(quiet, "liqo_broker_moves_total")...))
-	require.NoError(t, Check(map[string][]string{Broker: {without("liqo_broker_moves_total"), text}}, quiet...), "the other replica leads")
-	renamed := strings.ReplaceAll(text, `liqo_broker_moves_total{reason=`, `liqo_broker_moves_total{why=`)
-	require.NotEqual(t, text, renamed)
-	require.ErrorContains(t, Check(map[string][]string{Broker: {renamed}}, quiet...), `label reason of liqo_broker_moves_total is asked for; it has ["why"]`)
-	require.ErrorContains(t, Check(map[string][]string{Broker: {text}}), "leader_election_master_status", "nothing is quiet")
-	require.ErrorContains(t, Check(map[string][]string{Broker: {"no metrics\n"}}), "liqo-broker: exposition")
+	renamed := strings.ReplaceAll(all, `liqo_broker_moves_total{reason=`, `liqo_broker_moves_total{why=`)
+	require.NotEqual(t, all, renamed)
+	libraries := libraryMetrics(t)
+	for name, tc := range map[string]struct {
+		scrapes []string
+		quiet   []string
+		faults  []string
+	}{
+		"everything is there":     {scrapes: []string{all}, quiet: libraries},
+		"the other replica leads": {scrapes: []string{without.String(), all}, quiet: libraries},
+		"a metric is missing": {
+			scrapes: []string{without.String()}, quiet: libraries,
+			faults: []string{"liqo-broker: liqo_broker_moves_total is asked for and not shown"},
+		},
+		"the metric that is missing is quiet": {
+			scrapes: []string{without.String()}, quiet: append([]string{"liqo_broker_moves_total"}, libraries...),
+		},
+		"a label has another name": {scrapes: []string{renamed}, quiet: libraries, faults: []string{
+			`the labels of liqo_broker_moves_total are ["why"], not ["reason"]`,
+			`label reason of liqo_broker_moves_total is asked for; it has ["why"]`,
+		}},
+		"a metric is not documented": {
+			scrapes: []string{all + "# HELP made_up_total Whatever.\n# TYPE made_up_total counter\nmade_up_total 1\n"}, quiet: libraries,
+			faults: []string{"liqo-broker: counter made_up_total is not documented: Whatever."},
+		},
+		"nothing is quiet": {
+			scrapes: []string{all}, faults: []string{"leader_election_master_status is asked for and not shown"},
+		},
+		"there are no metrics": {scrapes: []string{"no metrics\n"}, faults: []string{"liqo-broker: exposition"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := Check(documentFile, map[string][]string{Broker: tc.scrapes}, tc.quiet...)
+			if len(tc.faults) == 0 {
+				require.NoError(t, err)
+			}
+			for _, fault := range tc.faults {
+				require.ErrorContains(t, err, fault)
+			}
+		})
+	}
 }

@@ -1,7 +1,7 @@
-// Package exposition knows what each component shows Prometheus: by asking the packages themselves (Registered), by what
-// docs/metrics.md says of them (Documented), and by what a real scrape says (Scraped). Tests hold the three together.
+// Package exposition checks what a real scrape of a component shows Prometheus: that docs/metrics.md has it, and that
+// everything is there which the rules and the dashboard of deploy/observability ask for. Its tests hold the same, and the
+// document's own examples, against what the components register.
 //
-// The rules and the dashboard of deploy/observability are checked against the same: test/observability, a module of its
-// own because of Prometheus' dependencies, writes down in uses.json which metrics and labels they ask for, and Check
-// finds those that a scrape does not have.
+// What is asked for is in uses.json, which test/observability writes: a module of its own, so that nobody else needs
+// Prometheus' dependencies.
 package exposition

@@ -19,44 +19,39 @@ const (
 	Catalog        = "liqo-broker-catalog"
 )
 
-// Metric is what there is to know of a metric without its values.
-type Metric struct {
-	Name string
-	// Type is counter, gauge, histogram or summary.
-	Type string
-	// Labels are sorted; le and quantile are not among them.
-	Labels []string
-	Help   string
+// metric is what there is to know of a metric without its values.
+type metric struct {
+	name string
+	// kind is counter, gauge, histogram or summary.
+	kind string
+	// labels are sorted; le of a histogram and quantile of a summary are not among them.
+	labels []string
+	help   string
 }
 
-// String is a line for people.
-func (m Metric) String() string {
-	return fmt.Sprintf("%s %s {%s} %s", m.Type, m.Name, strings.Join(m.Labels, ","), m.Help)
-}
-
-// Scraped reads a scrape, in Prometheus' text format: the metrics that have at least one value, by name.
-func Scraped(text io.Reader) (map[string]Metric, error) {
+// parseScrape reads a scrape, in Prometheus' text format: the metrics that have at least one value, by name.
+func parseScrape(text io.Reader) (map[string]metric, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(text)
 	if err != nil {
 		return nil, fmt.Errorf("exposition: %w", err)
 	}
-	metrics := make(map[string]Metric, len(families))
+	metrics := make(map[string]metric, len(families))
 	for name, family := range families {
 		metrics[name] = metricOf(family)
 	}
 	return metrics, nil
 }
 
-func metricOf(family *dto.MetricFamily) Metric {
+func metricOf(family *dto.MetricFamily) metric {
 	labels := map[string]bool{}
 	for _, series := range family.GetMetric() {
 		for _, label := range series.GetLabel() {
 			labels[label.GetName()] = true
 		}
 	}
-	return Metric{
-		Name: family.GetName(), Type: strings.ToLower(family.GetType().String()), Help: family.GetHelp(),
-		Labels: slices.Sorted(maps.Keys(labels)),
+	return metric{
+		name: family.GetName(), kind: strings.ToLower(family.GetType().String()), help: family.GetHelp(),
+		labels: slices.Sorted(maps.Keys(labels)),
 	}
 }

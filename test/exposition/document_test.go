@@ -1,7 +1,6 @@
 package exposition
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -12,39 +11,40 @@ import (
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-func document(t *testing.T) Document {
+// documentFile is docs/metrics.md.
+const documentFile = "../../docs/metrics.md"
+
+func documented(t *testing.T) document {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/metrics.md")
-	require.NoError(t, err)
-	d, err := Documented(string(text))
+	d, err := readDocument(documentFile)
 	require.NoError(t, err)
 	return d
 }
 
 // registered is what a component shows, as text and parsed.
-func registered(t *testing.T, component string) (string, map[string]Metric) {
+func registered(t *testing.T, component string) (string, map[string]metric) {
 	t.Helper()
-	text, err := Registered(Registrations()[component])
+	text, err := expose(registrations()[component])
 	require.NoError(t, err)
-	metrics, err := Scraped(strings.NewReader(text))
+	metrics, err := parseScrape(strings.NewReader(text))
 	require.NoError(t, err)
 	return text, metrics
 }
 
 func TestEveryMetricIsDocumentedAsItIs(t *testing.T) {
-	d := document(t)
-	require.Len(t, d.Components, len(Registrations()))
-	for component := range Registrations() {
+	d := documented(t)
+	require.Len(t, d.components, len(registrations()))
+	for component := range registrations() {
 		_, metrics := registered(t, component)
 		require.NotEmpty(t, metrics)
-		for _, fault := range d.Compare(component, metrics, true) {
+		for _, fault := range d.compare(component, metrics, true) {
 			assert.NoError(t, fault)
 		}
 	}
 }
 
 func TestMetricsAreAsPrometheusWantsThem(t *testing.T) {
-	for component := range Registrations() {
+	for component := range registrations() {
 		text, _ := registered(t, component)
 		problems, err := promlint.New(strings.NewReader(text)).Lint()
 		require.NoError(t, err)
@@ -59,14 +59,14 @@ func TestMetricsAreAsPrometheusWantsThem(t *testing.T) {
 
 // What nobody bounds must not be a label: consumers make pods and namespaces.
 func TestLabelsAreBounded(t *testing.T) {
-	for component := range Registrations() {
+	for component := range registrations() {
 		_, metrics := registered(t, component)
 		for name, metric := range metrics {
 			if strings.HasPrefix(name, "liqo_virtual_kubelet_reflection_") {
 				continue // Liqo's own.
 			}
 			for _, unbounded := range []string{"pod", "namespace", "name", "uid", "container", "image", "address", "user"} {
-				assert.NotContains(t, metric.Labels, unbounded, name)
+				assert.NotContains(t, metric.labels, unbounded, name)
 			}
 		}
 	}
@@ -83,12 +83,12 @@ func TestMetricsOfLibrariesExist(t *testing.T) {
 	for desc := range described {
 		all = append(all, desc.String())
 	}
-	for name, metric := range document(t).Libraries {
+	for name, metric := range documented(t).libraries {
 		found := false
 		for _, desc := range all {
 			if strings.Contains(desc, `fqName: "`+name+`"`) {
 				found = true
-				for _, label := range metric.Labels {
+				for _, label := range metric.labels {
 					labels := variable.FindStringSubmatch(desc)
 					require.NotNil(t, labels, desc)
 					assert.Contains(t, strings.Split(labels[1], ","), label, name)
@@ -100,36 +100,40 @@ func TestMetricsOfLibrariesExist(t *testing.T) {
 }
 
 func TestDifferencesAreFound(t *testing.T) {
-	d, err := Documented("## A\nJob `a`.\n\n| `a_total` | counter | `x`, `y` | Help. | |\n| `b` | gauge | | More. | |\n\n" +
+	d, err := parseDocument("## A\nJob `a`.\n\n| `a_total` | counter | `x`, `y` | Help. | |\n| `b` | gauge | | More. | |\n\n" +
 		"## From the libraries\n\n| `go_named` | gauge | | a | It. |\n\nAnd `go_*`, `process_*`.\n")
 	require.NoError(t, err)
-	require.Equal(t, []string{"go_", "process_"}, d.Families)
-	right := map[string]Metric{
-		"a_total": {"a_total", "counter", []string{"x", "y"}, "Help."}, "b": {"b", "gauge", nil, "More."},
-		"go_any": {"go_any", "gauge", nil, ""},
+	require.Equal(t, []string{"go_", "process_"}, d.families)
+	right := func() map[string]metric {
+		return map[string]metric{
+			"a_total": {"a_total", "counter", []string{"x", "y"}, "Help."}, "b": {"b", "gauge", nil, "More."},
+			"go_any": {"go_any", "gauge", nil, ""},
+		}
 	}
+	set := func(m metric) func(map[string]metric) {
+		return func(shown map[string]metric) { shown[m.name] = m }
+	}
+	less := func(shown map[string]metric) { delete(shown, "b") }
+	fewer := set(metric{"a_total", "counter", []string{"x"}, "Help."})
 	for name, tc := range map[string]struct {
-		change   func(map[string]Metric)
+		change   func(map[string]metric)
 		complete bool
 		want     string
 	}{
-		"as it is":             {change: func(map[string]Metric) {}, complete: true},
-		"one more":             {change: func(m map[string]Metric) { m["c"] = Metric{Name: "c"} }, want: "c is not documented"},
-		"one less":             {change: func(m map[string]Metric) { delete(m, "b") }, complete: true, want: "b is documented and does not exist"},
-		"one has not happened": {change: func(m map[string]Metric) { delete(m, "b") }},
-		"another type":         {change: func(m map[string]Metric) { m["b"] = Metric{"b", "counter", nil, "More."} }, want: "b is a counter, not a gauge"},
-		"another help":         {change: func(m map[string]Metric) { m["b"] = Metric{"b", "gauge", nil, "Less."} }, want: `the help of b is "Less."`},
-		"another label":        {change: func(m map[string]Metric) { m["b"] = Metric{"b", "gauge", []string{"z"}, "More."} }, want: "the labels of b"},
-		"a label has no value": {change: func(m map[string]Metric) { m["a_total"] = Metric{"a_total", "counter", []string{"x"}, "Help."} }},
-		"a label less":         {complete: true, change: func(m map[string]Metric) { m["a_total"] = Metric{"a_total", "counter", []string{"x"}, "Help."} }, want: "the labels of a_total"},
+		"as it is":             {change: func(map[string]metric) {}, complete: true},
+		"one more":             {change: set(metric{name: "c"}), want: "c is not documented"},
+		"one less":             {change: less, complete: true, want: "b is documented and does not exist"},
+		"one has not happened": {change: less},
+		"another type":         {change: set(metric{"b", "counter", nil, "More."}), want: "b is a counter, not a gauge"},
+		"another help":         {change: set(metric{"b", "gauge", nil, "Less."}), want: `the help of b is "Less."`},
+		"another label":        {change: set(metric{"b", "gauge", []string{"z"}, "More."}), want: "the labels of b"},
+		"a label has no value": {change: fewer},
+		"a label less":         {change: fewer, complete: true, want: "the labels of a_total"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			shown := map[string]Metric{}
-			for k, v := range right {
-				shown[k] = v
-			}
+			shown := right()
 			tc.change(shown)
-			faults := d.Compare("a", shown, tc.complete)
+			faults := d.compare("a", shown, tc.complete)
 			if tc.want == "" {
 				require.Empty(t, faults)
 				return

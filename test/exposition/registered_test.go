@@ -16,16 +16,16 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider"
 )
 
-// Registrations are how the components register their metrics.
-func Registrations() map[string]func(prometheus.Registerer) error {
+// registrations are how the components register their metrics.
+func registrations() map[string]func(prometheus.Registerer) error {
 	return map[string]func(prometheus.Registerer) error{
 		Broker: broker.RegisterMetrics, VirtualKubelet: provider.RegisterMetrics, Catalog: catalog.RegisterMetrics,
 	}
 }
 
-// Registered is the exposition of everything that register registers, with a value even of those metrics that have none
+// expose is the exposition of everything that register registers, with a value even of those metrics that have none
 // before something happens.
-func Registered(register func(prometheus.Registerer) error) (string, error) {
+func expose(register func(prometheus.Registerer) error) (string, error) {
 	registry := prometheus.NewPedanticRegistry()
 	if err := register(filling{registry}); err != nil {
 		return "", err

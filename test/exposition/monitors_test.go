@@ -96,7 +96,12 @@ func TestMonitorsFindWhatIsDeployed(t *testing.T) {
 
 	kubelets := monitors["liqo-broker-virtual-kubelets"].Spec
 	virtualNode := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "p1"}}
-	require.True(t, matches(t, kubelets.Selector, vkforge.VirtualKubeletLabels(virtualNode)), "Liqo's own labels")
+	options := &offloadingv1beta1.VkOptionsTemplate{Spec: offloadingv1beta1.VkOptionsTemplateSpec{
+		MetricsEnabled: true, MetricsAddress: ":8082",
+	}}
+	liqos := vkforge.VirtualKubeletDeployment("broker", "liqo", nil, virtualNode, options).Spec.Template
+	require.True(t, matches(t, kubelets.Selector, liqos.Labels), "Liqo's own labels")
+	require.Equal(t, int32(8082), portOf(&liqos.Spec, kubelets.PodMetricsEndpoints[0].Port), "Liqo's own port")
 	require.True(t, kubelets.NamespaceSelector.Any)
 	require.True(t, kubelets.PodMetricsEndpoints[0].HonorLabels)
 	require.Equal(t, VirtualKubelet, jobOf(kubelets.PodMetricsEndpoints[0].RelabelConfigs))

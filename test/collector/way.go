@@ -1,0 +1,60 @@
+package collector
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+)
+
+// part is a span of a pod's way, and who makes it (docs/tracing.md).
+type part struct{ name, service string }
+
+func parts() []part {
+	return []part{
+		{"decide", "liqo-broker"}, {"patch pod", "liqo-broker"}, {"forward pod", "liqo-virtual-kubelet"},
+		{"start pod", "liqo-broker"},
+	}
+}
+
+// traceparent is one of W3C Trace Context whose trace is sent.
+var traceparent = regexp.MustCompile(`^00-([0-9a-f]{32})-([0-9a-f]{16})-01$`)
+
+// Way returns, for Wait, what says which spans the way of a pod lacks until it runs. The pod has the annotation
+// brokering.liqo.io/traceparent, which is the span that assigned it: all others are of its trace and are its children.
+// Those that failed do not count.
+func Way(annotation string) func([]Span) error {
+	return func(spans []Span) error {
+		ids := traceparent.FindStringSubmatch(annotation)
+		if ids == nil {
+			return fmt.Errorf("%q is not the traceparent of a trace that is sent", annotation)
+		}
+		found := map[part]Span{}
+		var root Span
+		for _, span := range spans {
+			switch {
+			case span.Trace != ids[1] || span.Failed:
+			case span.ID == ids[2]:
+				root = span
+			case span.Parent == ids[2]:
+				found[part{span.Name, span.Service}] = span
+			}
+		}
+		var missing []error
+		if root.Name != "assign pod" || root.Service != "liqo-broker" || root.Parent != "" {
+			missing = append(missing, fmt.Errorf("trace %s: no span assign pod of liqo-broker at its root", ids[1]))
+		}
+		before := root
+		for _, p := range parts() {
+			span, ok := found[p]
+			switch {
+			case !ok:
+				missing = append(missing, fmt.Errorf("trace %s: no span %s of %s", ids[1], p.name, p.service))
+			case span.End.Before(before.Start):
+				missing = append(missing, fmt.Errorf("trace %s: %s is over before %s begins", ids[1], p.name, before.Name))
+			default:
+				before = span
+			}
+		}
+		return errors.Join(missing...)
+	}
+}

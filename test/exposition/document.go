@@ -1,0 +1,112 @@
+package exposition
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// document is what docs/metrics.md says.
+type document struct {
+	// components have the metrics of each component, by name.
+	components map[string]map[string]metric
+	// libraries are those metrics of libraries that are named, by name; families the beginnings of the names of the rest.
+	libraries map[string]metric
+	families  []string
+}
+
+var (
+	heading   = regexp.MustCompile(`^## (.+)$`)
+	component = regexp.MustCompile("^Job `([a-z-]+)`")
+	row       = regexp.MustCompile("^\\| `([a-zA-Z_:]+)` \\| (counter|gauge|histogram|summary) \\|([^|]*)\\|([^|]*)\\|")
+	codeSpan  = regexp.MustCompile("`([^`]+)`")
+	family    = regexp.MustCompile("`([a-z_]+_)\\*`")
+)
+
+// ofLibraries is the heading above what is not ours.
+const ofLibraries = "From the libraries"
+
+// parseDocument reads docs/metrics.md: a table of metrics in every section that begins with "Job `…`", and one of those
+// of libraries.
+func parseDocument(text string) (document, error) {
+	d := document{components: map[string]map[string]metric{}, libraries: map[string]metric{}}
+	section, job := "", ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if found := heading.FindStringSubmatch(line); found != nil {
+			section, job = found[1], ""
+		}
+		if found := component.FindStringSubmatch(line); found != nil {
+			job = found[1]
+			d.components[job] = map[string]metric{}
+		}
+		if section == ofLibraries && !strings.HasPrefix(line, "|") {
+			for _, found := range family.FindAllStringSubmatch(line, -1) {
+				d.families = append(d.families, found[1])
+			}
+		}
+		found := row.FindStringSubmatch(line)
+		if found == nil {
+			continue
+		}
+		of := d.components[job]
+		if section == ofLibraries {
+			of = d.libraries
+		}
+		if of == nil {
+			return d, fmt.Errorf("metric %s is in a section that does not say which job it is of", found[1])
+		}
+		if _, twice := of[found[1]]; twice {
+			return d, fmt.Errorf("metric %s is there twice", found[1])
+		}
+		of[found[1]] = metric{name: found[1], kind: found[2], labels: spans(found[3]), help: strings.TrimSpace(found[4])}
+	}
+	return d, nil
+}
+
+func spans(cell string) []string {
+	var out []string
+	for _, found := range codeSpan.FindAllStringSubmatch(cell, -1) {
+		out = append(out, found[1])
+	}
+	return slices.Sorted(slices.Values(out))
+}
+
+// compare says how what a component shows differs from what the document says of it. With complete, everything that is
+// documented must be there with all of its labels; a scrape lacks what has not happened.
+func (d document) compare(component string, shown map[string]metric, complete bool) []error {
+	var faults []error
+	documented := d.components[component]
+	for _, name := range slices.Sorted(maps.Keys(shown)) {
+		is, says := shown[name], documented[name]
+		switch {
+		case says.name == "":
+			if !d.ofLibrary(name) {
+				faults = append(faults, fmt.Errorf("%s: %s %s is not documented: %s", component, is.kind, name, is.help))
+			}
+		case is.kind != says.kind:
+			faults = append(faults, fmt.Errorf("%s: %s is a %s, not a %s", component, name, is.kind, says.kind))
+		case is.help != says.help:
+			faults = append(faults, fmt.Errorf("%s: the help of %s is %q, not %q", component, name, is.help, says.help))
+		case complete && !slices.Equal(is.labels, says.labels), !complete && !within(is.labels, says.labels):
+			faults = append(faults, fmt.Errorf("%s: the labels of %s are %q, not %q", component, name, is.labels, says.labels))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(documented)) {
+		if _, there := shown[name]; complete && !there {
+			faults = append(faults, fmt.Errorf("%s: %s is documented and does not exist", component, name))
+		}
+	}
+	return faults
+}
+
+func (d document) ofLibrary(name string) bool {
+	_, named := d.libraries[name]
+	return named || slices.ContainsFunc(d.families, func(family string) bool { return strings.HasPrefix(name, family) })
+}
+
+func within(some, all []string) bool {
+	return !slices.ContainsFunc(some, func(one string) bool { return !slices.Contains(all, one) })
+}
