@@ -11,7 +11,9 @@ type part struct{ name, service string }
 
 func parts() []part {
 	return []part{
-		{"decide", "liqo-broker"}, {"patch pod", "liqo-broker"}, {"forward pod", "liqo-virtual-kubelet"},
+		{"decide", "liqo-broker"},
+		{"patch pod", "liqo-broker"},
+		{"forward pod", "liqo-virtual-kubelet"},
 		{"start pod", "liqo-broker"},
 	}
 }
