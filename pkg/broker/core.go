@@ -38,6 +38,9 @@ type core struct {
 	waiting map[types.NamespacedName]struct{}
 	// started are the pods whose start has been counted, running those that are traced and have been seen Running.
 	started, running map[types.UID]struct{}
+	// ranBefore is when the containers of a pod that was moved started last where it was before: as long as its status says
+	// so, it is the status from there.
+	ranBefore map[types.UID]time.Time
 	// stale are the pods whose mapped address was removed because they have another one.
 	stale map[types.UID]struct{}
 
@@ -81,8 +84,8 @@ func newCore() *core {
 		doubted: map[types.UID]struct{}{}, left: map[types.UID]string{}, moveAt: map[types.UID]time.Time{},
 		refused: map[types.UID]map[string]time.Time{}, disbelieved: map[types.UID]time.Time{},
 		waiting: map[types.NamespacedName]struct{}{}, started: map[types.UID]struct{}{},
-		running: map[types.UID]struct{}{},
-		stale:   map[types.UID]struct{}{}, sentAway: map[types.UID]time.Time{},
+		running: map[types.UID]struct{}{}, ranBefore: map[types.UID]time.Time{},
+		stale: map[types.UID]struct{}{}, sentAway: map[types.UID]time.Time{},
 		providers: map[string]*providerBelief{}, homeOf: map[string]string{}, formerHome: map[string]string{},
 	}
 }
@@ -189,6 +192,7 @@ func (c *core) forgetLocked(name types.NamespacedName, uid types.UID) {
 	delete(c.refused, uid)
 	delete(c.started, uid)
 	delete(c.running, uid)
+	delete(c.ranBefore, uid)
 	delete(c.stale, uid)
 	delete(c.left, uid)
 	delete(c.sentAway, uid)
@@ -370,11 +374,12 @@ func (c *core) takeWaiting() []types.NamespacedName {
 }
 
 // movedAway notes that a pod leaves a VirtualNode; if its provider cannot be reached, it may go on running there.
-func (c *core) movedAway(uid types.UID, virtualNode string, now time.Time) {
+func (c *core) movedAway(pod *corev1.Pod, virtualNode string, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.left, uid)
-	c.sentAway[uid] = now
+	delete(c.left, pod.UID)
+	c.sentAway[pod.UID] = now
+	c.ranBefore[pod.UID] = lastStart(pod)
 	if p, ok := c.providers[c.homeOf[virtualNode]]; ok {
 		p.tracker.PodMovedAway()
 		p.unclean = p.unclean || !p.lost.IsZero()

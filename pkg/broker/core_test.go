@@ -106,7 +106,7 @@ func TestAPodOnItsWayKeepsItsRefusals(t *testing.T) {
 	pod := cpuPod("pod", "1")
 	require.Equal(t, "q1", c.decideOn(pod))
 	c.assigned(pod, "q1")
-	c.movedAway(pod.UID, "q1", noon)
+	c.movedAway(pod, "q1", noon)
 	c.refuse(pod, "q1", noon.Add(time.Minute), false)
 	c.assigned(pod, "q1")
 	require.False(t, c.leftFor(pod.UID, "q1"))
@@ -188,7 +188,7 @@ func TestAProviderIsLostAfterTwoProbesInARow(t *testing.T) {
 	require.True(t, c.observe("q", down(3*time.Second)))
 	require.Equal(t, noon.Add(2*time.Second), c.situationOf("q1", time.Minute).lost, "since the first probe that failed")
 
-	c.movedAway("uid", "q1", noon)
+	c.movedAway(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, "q1", noon)
 	require.True(t, c.providers["q"].unclean, "what was moved away unseen may still run there")
 	require.True(t, c.observe("q", up(4*time.Second)))
 	require.Zero(t, c.situationOf("q1", time.Minute).lost)

@@ -3,6 +3,7 @@ package broker
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -54,11 +55,26 @@ func (c *core) sentAwayAt(uid types.UID) time.Time {
 	return c.sentAway[uid]
 }
 
-// firstSeenRunning is true once for each assignment of a pod.
-func (c *core) firstSeenRunning(uid types.UID) bool {
+// firstSeenRunning is true once for each assignment of a pod whose status says that it runs, when it says so of the place
+// where the pod is now.
+func (c *core) firstSeenRunning(pod *corev1.Pod) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, seen := c.running[uid]
-	c.running[uid] = struct{}{}
+	if before, moved := c.ranBefore[pod.UID]; moved && before.Equal(lastStart(pod)) {
+		return false
+	}
+	_, seen := c.running[pod.UID]
+	c.running[pod.UID] = struct{}{}
 	return !seen
+}
+
+// lastStart is when the last container of a pod started; zero if none runs.
+func lastStart(pod *corev1.Pod) time.Time {
+	var last time.Time
+	for i := range pod.Status.ContainerStatuses {
+		if running := pod.Status.ContainerStatuses[i].State.Running; running != nil && running.StartedAt.After(last) {
+			last = running.StartedAt.Time
+		}
+	}
+	return last
 }

@@ -158,7 +158,7 @@ func TestMetricsFollowAMove(t *testing.T) {
 	b, registry := measured(t)
 	pod := cpuPod("pod", "1")
 	b.core.assigned(pod, "q1")
-	b.core.movedAway(pod.UID, "q1", noon)
+	b.core.movedAway(pod, "q1", noon)
 	requireMetrics(t, registry, "liqo_broker_pods_moving", "liqo_broker_pods_moving 1")
 
 	took, moved := b.core.arrived(pod.UID, noon.Add(3*time.Second))
@@ -168,14 +168,14 @@ func TestMetricsFollowAMove(t *testing.T) {
 	_, moved = b.core.arrived(pod.UID, noon.Add(9*time.Second))
 	require.False(t, moved, "it is counted once")
 
-	b.core.movedAway(pod.UID, "q1", noon)
+	b.core.movedAway(pod, "q1", noon)
 	require.Equal(t, "q1", b.core.decideOn(pod))
 	b.core.doubt(pod.UID)
 	requireMetrics(t, registry, "liqo_broker_pods_moving", "liqo_broker_pods_moving 1")
 	b.core.assigned(pod, "q1")
 	requireMetrics(t, registry, "liqo_broker_pods_moving", "liqo_broker_pods_moving 0") // It had been written all the same.
 
-	b.core.movedAway(pod.UID, "q1", noon)
+	b.core.movedAway(pod, "q1", noon)
 	b.core.assigned(pod, "q1")
 	requireMetrics(t, registry, "liqo_broker_pods_moving", "liqo_broker_pods_moving 1") // The cache is late.
 	require.True(t, b.core.released(nameOf(pod), pod.UID))

@@ -41,7 +41,7 @@ func (b *Broker) sendAway(ctx context.Context, pod *corev1.Pod, virtualNode stri
 	b.log.Info("Moving a pod", "pod", nameOf(pod), "from", virtualNode, "because", why)
 	b.events.Eventf(pod, corev1.EventTypeWarning, "Moving", "Moving away from %s: %s", virtualNode, why)
 	b.metrics.moves.WithLabelValues(string(reason)).Inc()
-	b.core.movedAway(pod.UID, virtualNode, b.now())
+	b.core.movedAway(pod, virtualNode, b.now())
 	if reason == moveRefused || reason == movePending {
 		b.core.refuse(pod, virtualNode, b.now().Add(b.cfg.Times.RefusalMemory), reason == moveRefused && lacksRoom(pod))
 		provider := b.providerOf(virtualNode)

@@ -105,7 +105,7 @@ func (b *Broker) traceStart(ctx context.Context, pod *corev1.Pod, virtualNode st
 		return
 	}
 	ctx, ok := tracing.Continue(ctx, pod.Annotations[v1alpha1.TraceparentAnnotation])
-	if !ok || !b.core.firstSeenRunning(pod.UID) {
+	if !ok || !b.core.firstSeenRunning(pod) {
 		return
 	}
 	_, span := b.tracer.Start(ctx, spanStart, trace.WithTimestamp(assignedAt(pod)),

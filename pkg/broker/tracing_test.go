@@ -132,7 +132,7 @@ func TestTheTraceOfAMoveNamesTheOneBefore(t *testing.T) {
 	b, sent := traced(t, 1, interceptor.Funcs{}, pod)
 	left := time.Now().Add(-3 * time.Second)
 	b.core.meetLocked(nameOf(pod), pod.UID)
-	b.core.movedAway(pod.UID, "gone", left)
+	b.core.movedAway(pod, "gone", left)
 	_, err := b.assign(t.Context(), b.read(t))
 	require.NoError(t, err)
 	root := byName(sent.GetSpans())["assign pod"]
@@ -141,6 +141,35 @@ func TestTheTraceOfAMoveNamesTheOneBefore(t *testing.T) {
 	require.Len(t, root.Links, 1)
 	require.Equal(t, "0af7651916cd43dd8448eb211c80319c", root.Links[0].SpanContext.TraceID().String())
 	require.Contains(t, b.read(t).Annotations["brokering.liqo.io/traceparent"], root.SpanContext.TraceID().String())
+}
+
+// Until the next provider reports, the pod has the status from where it was before.
+func TestAPodThatWasMovedStartsWhenTheNextProviderSaysSo(t *testing.T) {
+	pod := boundPod()
+	pod.Status.Phase = corev1.PodRunning
+	runsSince := func(at time.Time) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{State: corev1.ContainerState{
+			Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at)},
+		}}}
+	}
+	pod.Status.ContainerStatuses = runsSince(noon)
+	b, sent := traced(t, 1, interceptor.Funcs{}, pod)
+	b.core.meetLocked(nameOf(pod), pod.UID)
+	b.core.movedAway(pod, "gone", noon.Add(time.Hour))
+	_, err := b.assign(t.Context(), b.read(t))
+	require.NoError(t, err)
+	moved := b.read(t)
+	sent.Reset()
+	b.traceStart(t.Context(), moved, "q1")
+	require.Empty(t, sent.GetSpans())
+
+	// The clock there is behind.
+	moved.Status.ContainerStatuses = runsSince(noon.Add(-time.Minute))
+	b.traceStart(t.Context(), moved, "q1")
+	require.Len(t, sent.GetSpans(), 1)
+	moved.Status.ContainerStatuses = runsSince(noon.Add(time.Minute))
+	b.traceStart(t.Context(), moved, "q1")
+	require.Len(t, sent.GetSpans(), 1, "a container has started anew")
 }
 
 func TestATraceThatIsNotSentIsNotCarried(t *testing.T) {
