@@ -1,0 +1,18 @@
+{{- /* As text, for NOTES.txt shows it to those whose release may not have it. */ -}}
+{{- define "virtual-kubelet-options" -}}
+apiVersion: offloading.liqo.io/v1beta1
+kind: VkOptionsTemplate
+metadata:
+  name: virtual-kubelet-default
+  namespace: {{ .Values.virtualKubelets.liqoNamespace }}
+spec:
+  createNode: false
+  containerImage: {{ include "image" . }} # the image that you built and pushed
+  extraArgs:
+    - --broker-node={{ .Values.brokerNode }}
+    # Pods that come from a consumer already carry what API server support adds; added twice, providers refuse them.
+    - --enable-apiserver-support=false
+    {{- with .Values.virtualKubelets.extraArgs }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end -}}

@@ -1,0 +1,156 @@
+package deploy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// The services that a broker's cluster is installed for; each is an overlay of the same name.
+const (
+	Catalog      = "catalog"
+	Orchestrator = "orchestrator"
+	Aggregator   = "aggregator"
+	All          = "all"
+)
+
+// Services are all of them.
+func Services() []string { return []string{Catalog, Orchestrator, Aggregator, All} }
+
+// Namespace is what kustomize installs into.
+const Namespace = "liqo-broker"
+
+// minor is that of the Kubernetes which the chart is rendered for.
+const minor = "35"
+
+// Directory is deploy/, seen from where the program runs.
+type Directory string
+
+func (d Directory) chart() string { return filepath.Join(string(d), "chart", "liqo-broker-vk") }
+
+// Values are those by which the chart makes the objects that kustomize makes for a service: Helm itself wants the namespace
+// to be there before, and touches no object of Liqo's release.
+func Values(service string) map[string]any {
+	return map[string]any{
+		"services": map[string]any{
+			Catalog:      service == Catalog || service == All,
+			Orchestrator: service == Orchestrator || service == All,
+			Aggregator:   service == Aggregator || service == All,
+		},
+		"namespace":       map[string]any{"create": true},
+		"virtualKubelets": map[string]any{"options": true},
+	}
+}
+
+// Rendered are the objects that the chart has for a service, all of them: what can be applied to an API server that has the
+// CRDs of Liqo. CRDs and the Namespace come first.
+func (d Directory) Rendered(service string) ([]*unstructured.Unstructured, error) {
+	return d.RenderedWith(Namespace, Values(service))
+}
+
+// RenderedWith are the objects that the chart has with these values, in a namespace.
+func (d Directory) RenderedWith(namespace string, values map[string]any) ([]*unstructured.Unstructured, error) {
+	files, err := d.files(namespace, values)
+	if err != nil {
+		return nil, err
+	}
+	var all []*unstructured.Unstructured
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if path.Ext(name) != ".yaml" {
+			continue
+		}
+		objects, err := parse(files[name])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, objects...)
+	}
+	slices.SortStableFunc(all, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
+	return all, nil
+}
+
+// rank is what has to be there before the rest.
+func rank(o *unstructured.Unstructured) int {
+	switch o.GetKind() {
+	case "CustomResourceDefinition":
+		return 0
+	case "Namespace":
+		return 1
+	}
+	return 2
+}
+
+// files are the rendered templates, by their names in the directory templates.
+func (d Directory) files(namespace string, values map[string]any) (map[string]string, error) {
+	loaded, err := loader.LoadDir(d.chart())
+	if err != nil {
+		return nil, err
+	}
+	return render(loaded, namespace, values)
+}
+
+func render(loaded *chart.Chart, namespace string, values map[string]any) (map[string]string, error) {
+	capabilities := chartutil.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = chartutil.KubeVersion{Version: "v1." + minor + ".0", Major: "1", Minor: minor}
+	release := chartutil.ReleaseOptions{Name: "liqo-broker", Namespace: namespace, IsInstall: true}
+	merged, err := chartutil.ToRenderValues(loaded, values, release, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := engine.Render(loaded, merged)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{}
+	for name, text := range rendered {
+		files[path.Base(name)] = text
+	}
+	return files, nil
+}
+
+// Kustomized are the objects of a kustomization, by its path below deploy/, as `kubectl kustomize` has them.
+func (d Directory) Kustomized(name string) ([]*unstructured.Unstructured, error) {
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(string(d), name))
+	if err != nil {
+		return nil, err
+	}
+	text, err := built.AsYaml()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	objects, err := parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return objects, nil
+}
+
+func parse(text string) ([]*unstructured.Unstructured, error) {
+	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
+	var objects []*unstructured.Unstructured
+	for {
+		var o unstructured.Unstructured
+		switch err := decoder.Decode(&o.Object); {
+		case errors.Is(err, io.EOF):
+			return objects, nil
+		case err != nil:
+			return nil, err
+		case len(o.Object) > 0:
+			objects = append(objects, &o)
+		}
+	}
+}
