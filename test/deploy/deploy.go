@@ -42,8 +42,8 @@ type Directory string
 
 func (d Directory) chart() string { return filepath.Join(string(d), "chart", "liqo-broker-vk") }
 
-// Values are those by which the chart makes the objects that kustomize makes for a service: Helm itself wants the namespace
-// to be there before, and touches no object of Liqo's release.
+// Values are those by which the chart makes the objects that kustomize makes for a service: Helm itself wants the
+// namespace to be there before, and touches no object of Liqo's release.
 func Values(service string) map[string]any {
 	return map[string]any{
 		"services": map[string]any{
@@ -56,8 +56,8 @@ func Values(service string) map[string]any {
 	}
 }
 
-// Rendered are the objects that the chart has for a service, all of them: what can be applied to an API server that has the
-// CRDs of Liqo. CRDs and the Namespace come first.
+// Rendered are the objects that the chart has for a service, all of them: what can be applied to an API server that has
+// the CRDs of Liqo. CRDs and the Namespace come first.
 func (d Directory) Rendered(service string) ([]*unstructured.Unstructured, error) {
 	return d.RenderedWith(Namespace, Values(service))
 }
@@ -124,7 +124,8 @@ func render(loaded *chart.Chart, namespace string, values map[string]any) (map[s
 
 // Kustomized are the objects of a kustomization, by its path below deploy/, as `kubectl kustomize` has them.
 func (d Directory) Kustomized(name string) ([]*unstructured.Unstructured, error) {
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(string(d), name))
+	kustomizer := krusty.MakeKustomizer(krusty.MakeDefaultOptions())
+	built, err := kustomizer.Run(filesys.MakeFsOnDisk(), filepath.Join(string(d), name))
 	if err != nil {
 		return nil, err
 	}

@@ -52,13 +52,20 @@ func same(t *testing.T, want, got []*unstructured.Unstructured) {
 	}
 }
 
-// find returns the object of a kind and name as its type, without a field that the type does not have.
+// convert makes an object one of a type, which has to have all of its fields.
+func convert(t *testing.T, o *unstructured.Unstructured, typed any) {
+	t.Helper()
+	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true)
+	require.NoError(t, err, identity(o))
+}
+
+// find returns the object of a kind and name as its type.
 func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name string) *T {
 	t.Helper()
 	for _, o := range objects {
 		if o.GetKind() == kind && o.GetName() == name {
 			typed := new(T)
-			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, typed, true), "%s %s", kind, name)
+			convert(t, o, typed)
 			return typed
 		}
 	}
@@ -98,7 +105,9 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 		require.Equal(t, string(want), string(got), "%s: run make generate", name)
 	}
 	// Nor is there a file that is not made any more.
-	for _, pattern := range []string{"chart/liqo-broker-vk/files/*/*", "kustomize/base/*.yaml", "kustomize/components/*/*.yaml"} {
+	for _, pattern := range []string{
+		"chart/liqo-broker-vk/files/*/*", "kustomize/base/*.yaml", "kustomize/components/*/*.yaml",
+	} {
 		names, err := filepath.Glob(filepath.Join(string(here), pattern))
 		require.NoError(t, err)
 		require.NotEmpty(t, names, pattern)
@@ -132,7 +141,9 @@ func TestFilesForKubectlAreTheOrchestrator(t *testing.T) {
 		all = append(all, objects...)
 	}
 	same(t, kustomized(t, "kustomize/orchestrator"), all)
-	for _, name := range []string{"catalog.yaml", "network-manager.yaml", "virtual-kubelet-auth.yaml", "virtual-kubelet-addresses.yaml"} {
+	for _, name := range []string{
+		"catalog.yaml", "network-manager.yaml", "virtual-kubelet-auth.yaml", "virtual-kubelet-addresses.yaml",
+	} {
 		text, err := os.ReadFile(filepath.Join(string(here), name))
 		require.NoError(t, err)
 		require.Contains(t, string(text), "\nkind: ", name)
@@ -159,8 +170,9 @@ func TestServicesAreWhatWasAskedFor(t *testing.T) {
 	} {
 		t.Run(service, func(t *testing.T) {
 			objects := rendered(t, service)
+			broker := find[appsv1.Deployment](t, objects, "Deployment", "liqo-broker")
 			var flags []string
-			for _, arg := range find[appsv1.Deployment](t, objects, "Deployment", "liqo-broker").Spec.Template.Spec.Containers[0].Args {
+			for _, arg := range broker.Spec.Template.Spec.Containers[0].Args {
 				if strings.HasPrefix(arg, "--with-") {
 					flags = append(flags, arg)
 				}

@@ -5,8 +5,9 @@ import (
 	"path/filepath"
 )
 
-// Generated are the files that are made from others, by their paths below deploy/: those of kustomize from the templates
-// of the chart, comments and all, and in the chart the copies of what is beside it, for Helm reads nothing elsewhere.
+// Generated are the files that are made from others, by their paths below deploy/: those of kustomize from the
+// templates of the chart, comments and all, and in the chart the copies of what is beside it, for Helm reads nothing
+// elsewhere.
 func (d Directory) Generated() (map[string][]byte, error) {
 	// The base is the orchestrator; the components have files for what comes with the others.
 	base, err := d.files(Namespace, Values(Orchestrator))
@@ -28,7 +29,9 @@ func (d Directory) Generated() (map[string][]byte, error) {
 		head := "# Made from deploy/chart/liqo-broker-vk/templates/" + filepath.Base(file) + " (make generate).\n#\n"
 		made[file] = []byte(head + text)
 	}
-	for _, pattern := range []string{"crds/*_*.yaml", "observability/monitors.yaml", "observability/rules.yaml", "observability/*-configmap.yaml"} {
+	for _, pattern := range []string{
+		"crds/*_*.yaml", "observability/monitors.yaml", "observability/rules.yaml", "observability/*-configmap.yaml",
+	} {
 		if err := d.copies(pattern, made); err != nil {
 			return nil, err
 		}

@@ -36,24 +36,78 @@ func TestHelmLintFindsNothing(t *testing.T) {
 
 func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ values, want string }{
-		"a key that there is not":           {`{"replicaCount": 3}`, "Additional property replicaCount is not allowed"},
-		"a key of the image that is not":    {`{"image": {"name": "x"}}`, "image: Additional property name is not allowed"},
-		"a service that there is not":       {`{"services": {"billing": true}}`, "services: Additional property billing is not allowed"},
-		"a service that is not yes or no":   {`{"services": {"catalog": "yes"}}`, "services.catalog: Invalid type. Expected: boolean, given: string"},
-		"no service at all":                 {`{"services": {"catalog": false, "orchestrator": false, "aggregator": false}}`, "switch on at least one of catalog, orchestrator and aggregator"},
-		"a digest that is none":             {`{"image": {"digest": "latest"}}`, "image.digest: Does not match pattern"},
-		"a tag in the repository's digest":  {`{"image": {"repository": "x@sha256:1"}}`, "image.repository: Does not match pattern"},
-		"a node that has no name":           {`{"brokerNode": ""}`, "brokerNode: Does not match pattern"},
-		"a node whose name is in capitals":  {`{"brokerNode": "Broker"}`, "brokerNode: Does not match pattern"},
-		"a log level that there is not":     {`{"logLevel": "trace"}`, "logLevel must be one of the following"},
-		"half a replica":                    {`{"broker": {"replicas": 0.5}}`, "broker.replicas: Invalid type. Expected: integer, given: number"},
-		"an argument without dashes":        {`{"broker": {"extraArgs": ["overcommit=2"]}}`, "broker.extraArgs.0: Does not match pattern"},
-		"an argument Liqo panics at":        {`{"virtualKubelets": {"extraArgs": ["--direct-traffic"]}}`, "virtualKubelets.extraArgs.0: Does not match pattern"},
-		"resources under another name":      {`{"catalog": {"resources": {"request": {}}}}`, "catalog.resources: Additional property request is not allowed"},
-		"an annotation that is a number":    {`{"networkManager": {"service": {"annotations": {"a": 1}}}}`, "networkManager.service.annotations.a: Invalid type. Expected: string, given: integer"},
-		"a type of Service that is not":     {`{"catalog": {"service": {"type": "ExternalName"}}}`, "catalog.service.type must be one of the following"},
-		"TLS and none":                      {`{"catalog": {"plainHTTP": true, "tlsSecret": "x"}}`, "plainHTTP is without TLS"},
-		"monitoring without saying whether": {`{"monitoring": true}`, "monitoring: Invalid type. Expected: object, given: boolean"},
+		"a key that there is not": {
+			`{"replicaCount": 3}`,
+			"Additional property replicaCount is not allowed",
+		},
+		"a key of the image that is not": {
+			`{"image": {"name": "x"}}`,
+			"image: Additional property name is not allowed",
+		},
+		"a service that there is not": {
+			`{"services": {"billing": true}}`,
+			"services: Additional property billing is not allowed",
+		},
+		"a service that is not yes or no": {
+			`{"services": {"catalog": "yes"}}`,
+			"services.catalog: Invalid type. Expected: boolean, given: string",
+		},
+		"no service at all": {
+			`{"services": {"catalog": false, "orchestrator": false, "aggregator": false}}`,
+			"switch on at least one of catalog, orchestrator and aggregator",
+		},
+		"a digest that is none": {
+			`{"image": {"digest": "latest"}}`,
+			"image.digest: Does not match pattern",
+		},
+		"a tag in the repository's digest": {
+			`{"image": {"repository": "x@sha256:1"}}`,
+			"image.repository: Does not match pattern",
+		},
+		"a node that has no name": {
+			`{"brokerNode": ""}`,
+			"brokerNode: Does not match pattern",
+		},
+		"a node whose name is in capitals": {
+			`{"brokerNode": "Broker"}`,
+			"brokerNode: Does not match pattern",
+		},
+		"a log level that there is not": {
+			`{"logLevel": "trace"}`,
+			"logLevel must be one of the following",
+		},
+		"half a replica": {
+			`{"broker": {"replicas": 0.5}}`,
+			"broker.replicas: Invalid type. Expected: integer, given: number",
+		},
+		"an argument without dashes": {
+			`{"broker": {"extraArgs": ["overcommit=2"]}}`,
+			"broker.extraArgs.0: Does not match pattern",
+		},
+		"an argument Liqo panics at": {
+			`{"virtualKubelets": {"extraArgs": ["--direct-traffic"]}}`,
+			"virtualKubelets.extraArgs.0: Does not match pattern",
+		},
+		"resources under another name": {
+			`{"catalog": {"resources": {"request": {}}}}`,
+			"catalog.resources: Additional property request is not allowed",
+		},
+		"an annotation that is a number": {
+			`{"networkManager": {"service": {"annotations": {"a": 1}}}}`,
+			"networkManager.service.annotations.a: Invalid type. Expected: string, given: integer",
+		},
+		"a type of Service that is not": {
+			`{"catalog": {"service": {"type": "ExternalName"}}}`,
+			"catalog.service.type must be one of the following",
+		},
+		"TLS and none": {
+			`{"catalog": {"plainHTTP": true, "tlsSecret": "x"}}`,
+			"plainHTTP is without TLS",
+		},
+		"monitoring without saying whether": {
+			`{"monitoring": true}`,
+			"monitoring: Invalid type. Expected: object, given: boolean",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var values map[string]any
@@ -64,7 +118,8 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-// Every default is in values.yaml, and nothing else: the schema refuses the rest, so what it has and they have is the same.
+// Every default is in values.yaml, and nothing else: the schema refuses the rest, so what it has and they have is the
+// same.
 func TestSchemaAndValuesHaveTheSameKeys(t *testing.T) {
 	var schema map[string]any
 	text, err := os.ReadFile(filepath.Join(here.chart(), "values.schema.json"))
@@ -102,7 +157,8 @@ func TestUnusualValuesAreFollowed(t *testing.T) {
 		pod := d.Spec.Template.Spec
 		assert.Equal(t, int32(1), *d.Spec.Replicas)
 		assert.Subset(t, pod.Containers[0].Args, []string{"--broker-node=0815", "--log-level=debug", "--client-qps=7"})
-		assert.Equal(t, "--client-qps=7", pod.Containers[0].Args[len(pod.Containers[0].Args)-1], "what is given by hand has the last word")
+		args := pod.Containers[0].Args
+		assert.Equal(t, "--client-qps=7", args[len(args)-1], "what is given by hand has the last word")
 		assert.Equal(t, corev1.PullAlways, pod.Containers[0].ImagePullPolicy)
 		assert.Equal(t, []corev1.LocalObjectReference{{Name: "registry"}}, pod.ImagePullSecrets)
 		assert.Equal(t, "1Gi", pod.Containers[0].Resources.Limits.Memory().String())

@@ -57,6 +57,9 @@ func (c *Cluster) installBroker(ctx context.Context) error {
 	if c.sandbox.opts.Catalog {
 		manifests = append(manifests, "catalog.yaml")
 	}
+	if c.sandbox.opts.RemoteIPAM {
+		manifests = append(manifests, "network-manager.yaml")
+	}
 	if err := c.ApplyManifests(ctx, manifests...); err != nil {
 		return fmt.Errorf("install the broker: %w", err)
 	}
