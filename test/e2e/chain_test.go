@@ -20,6 +20,7 @@ import (
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/collector"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
@@ -30,6 +31,8 @@ type chain struct {
 	consumers []*sandbox.Cluster
 	// down is the provider to which the first consumer's network is down.
 	down *sandbox.Cluster
+	// spans are what the broker and its virtual kubelets have traced; nil if they do not.
+	spans *collector.Collector
 	// opaque says that the consumers' virtual kubelets are Liqo's own.
 	opaque bool
 }
@@ -54,6 +57,8 @@ func TestChain(t *testing.T) {
 		{"the network to a provider goes and comes", (*chain).network},
 		{"the remote IPAM goes and comes", (*chain).remoteIPAM},
 		{"an address is used again", (*chain).reuse},
+		{"the way of a pod is a trace", (*chain).trace},
+		{"metrics are what is asked for", (*chain).metrics},
 		{"a restart changes no address", (*chain).restarts},
 		{"a pod that came before the broker is made anew", (*chain).overtaken},
 	} {
@@ -63,13 +68,16 @@ func TestChain(t *testing.T) {
 
 func startChain(t *testing.T) *chain {
 	t.Helper()
+	spans, tracing := traced(t)
 	b := startBroker(t, sandbox.Options{
 		Name: "testchain", Consumers: 2, Providers: 3, Networking: true, ConsumerNodes: true, RemoteIPAM: true,
-		ConsumerArgs:   []string{"--direct-traffic=true"},
-		BrokerArgs:     []string{"--offer-interval=2s"},
-		DirectNetworks: []string{"consumer1:provider1", "consumer1:provider2"},
+		Catalog: true, KubeletMetrics: true,
+		ConsumerArgs:      []string{"--direct-traffic=true"},
+		BrokerArgs:        append([]string{"--offer-interval=2s"}, tracing...),
+		BrokerKubeletArgs: tracing,
+		DirectNetworks:    []string{"consumer1:provider1", "consumer1:provider2"},
 	})
-	return &chain{brokered: b, consumers: []*sandbox.Cluster{b.consumer, b.Cluster(sandbox.Consumer(2))}}
+	return &chain{brokered: b, spans: spans, consumers: []*sandbox.Cluster{b.consumer, b.Cluster(sandbox.Consumer(2))}}
 }
 
 // offload makes a namespace in a consumer, offloaded to the broker, which sends it on to all providers by itself.

@@ -21,7 +21,9 @@ import (
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
 	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication/forge"
 	ipammapping "github.com/liqotech/liqo/pkg/utils/ipam/mapping"
 
@@ -95,11 +97,35 @@ func (c *chain) strangers(t *testing.T) {
 		require.Equal(t, codes.PermissionDenied, status.Code(err), "%v", err)
 		_, err = ask(stranger, stranger.Name)
 		require.Equal(t, codes.NotFound, status.Code(err), "%v", err)
+
+		// Which addresses are those of this cluster's own pods is no secret.
+		var networks ipamv1alpha1.NetworkList
+		require.NoError(t, c.broker.Client.List(t.Context(), &networks,
+			client.MatchingLabels{consts.NetworkTypeLabelKey: string(consts.NetworkTypePodCIDR)}))
+		require.Len(t, networks.Items, 1)
+		for ip, want := range map[string]bool{
+			netip.MustParsePrefix(networks.Items[0].Status.CIDR.String()).Addr().Next().String(): true, "192.0.2.1": false,
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			answer, err := c.dialRemoteIPAM(t, replica, stranger).BelongsToPodCIDR(ctx, &wire.BelongsRequest{Ip: ip})
+			cancel()
+			require.NoError(t, err)
+			require.Equal(t, want, answer.GetBelongs(), ip)
+		}
 	}
 }
 
 // askRemoteIPAM asks a replica, with the identity of a consumer and in the name of one, where a pod's address leads.
 func (c *chain) askRemoteIPAM(t *testing.T, replica string, consumer *sandbox.Cluster, as, ip string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	answer, err := c.dialRemoteIPAM(t, replica, consumer).MapEndpointIP(ctx, &wire.MapRequest{ClusterID: as, Ip: ip})
+	return answer.GetIp(), err
+}
+
+// dialRemoteIPAM connects to a replica with the identity of a consumer.
+func (c *chain) dialRemoteIPAM(t *testing.T, replica string, consumer *sandbox.Cluster) wire.IpamClient {
 	t.Helper()
 	address, err := c.Address(replica, "ipam")
 	require.NoError(t, err)
@@ -107,11 +133,8 @@ func (c *chain) askRemoteIPAM(t *testing.T, replica string, consumer *sandbox.Cl
 	require.NoError(t, err)
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(proof)))
 	require.NoError(t, err)
-	defer func() { _ = conn.Close() }()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	answer, err := wire.NewIpamClient(conn).MapEndpointIP(ctx, &wire.MapRequest{ClusterID: as, Ip: ip})
-	return answer.GetIp(), err
+	t.Cleanup(func() { _ = conn.Close() })
+	return wire.NewIpamClient(conn)
 }
 
 func podOf(t *testing.T, c *sandbox.Cluster, namespace, name string) *corev1.Pod {

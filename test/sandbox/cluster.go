@@ -162,6 +162,11 @@ func (c *Cluster) installLiqo(ctx context.Context, objects liqoObjects) error {
 	if err := liqochart.Adapt(rendered, c.ports, c.plane.CA()); err != nil {
 		return err
 	}
+	if c.sandbox.opts.KubeletMetrics {
+		if err := measured(rendered); err != nil {
+			return err
+		}
+	}
 	if err := liqochart.Apply(ctx, c.Client, fieldOwner, rendered); err != nil {
 		return fmt.Errorf("install Liqo: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,23 @@ import (
 
 // DefaultTemplate is the VkOptionsTemplate that Liqo's webhook uses.
 var DefaultTemplate = client.ObjectKey{Namespace: liqochart.Namespace, Name: "virtual-kubelet-default"}
+
+// measured has virtual kubelets serve metrics, where deploy/observability looks for
+// them. The chart's own value would have all of Liqo do so.
+func measured(rendered []*unstructured.Unstructured) error {
+	for _, o := range rendered {
+		if o.GetKind() != "VkOptionsTemplate" {
+			continue
+		}
+		if err := unstructured.SetNestedField(o.Object, true, "spec", "metricsEnabled"); err != nil {
+			return err
+		}
+		if err := unstructured.SetNestedField(o.Object, ":8082", "spec", "metricsAddress"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // UseImage makes all virtual kubelets of the cluster run the image, and waits
 // until each of them has taken over its node.

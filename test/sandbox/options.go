@@ -71,6 +71,9 @@ type Options struct {
 	// BrokerKubeletArgs are further arguments of the virtual kubelets of the
 	// broker's Node.
 	BrokerKubeletArgs []string
+	// KubeletMetrics has the virtual kubelets of consumers and of the broker serve
+	// metrics at their port "metrics"; they must be ImageOurs.
+	KubeletMetrics bool
 	// ConsumerNodes gives each consumer a simulated node, CLUSTER-node, for pods of
 	// its own that name it.
 	ConsumerNodes bool

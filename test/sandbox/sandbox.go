@@ -238,10 +238,10 @@ func ownPorts(command []string) []nodeagent.Port {
 	}
 	ports := []nodeagent.Port{kubeletPort, {Argument: "--health-probe-address=127.0.0.1:%d", Container: 8081}}
 	if len(command) > 1 && command[1] == "broker" {
-		ports = append(ports, nodeagent.Port{Argument: "--metrics-address=127.0.0.1:%d", Container: 8080},
+		return append(ports, nodeagent.Port{Argument: "--metrics-address=127.0.0.1:%d", Container: 8080},
 			nodeagent.Port{Argument: "--ipam-address=127.0.0.1:%d", Container: 6000})
 	}
-	return ports
+	return append(ports, nodeagent.Port{Argument: "--metrics-address=127.0.0.1:%d", Container: 8082})
 }
 
 // Cluster returns the cluster of that name, or nil.
