@@ -44,6 +44,7 @@ func TestGuardAndManifests(t *testing.T) {
 	t.Run("an owner of a namespace", g.namespaceOwner)
 	t.Run("a binding", g.binding)
 	t.Run("the broker and the virtual kubelets", g.brokerAndKubelets)
+	t.Run("all services are accepted", g.dryRun)
 	t.Run("the broker's roles", g.roles)
 	t.Run("the broker approves its own certificate only", g.certificates)
 	t.Run("the API is validated", g.api)

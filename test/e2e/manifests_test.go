@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/deploy"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
@@ -44,13 +46,14 @@ func (g *guarded) roles(t *testing.T) {
 		"exec into pods":           {authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "exec", Namespace: "any"}, false},
 		"record events":            {authorizationv1.ResourceAttributes{Verb: "create", Resource: "events", Namespace: "any"}, true},
 		"create its node":          {authorizationv1.ResourceAttributes{Verb: "create", Resource: "nodes"}, true},
-		"delete its node":          {authorizationv1.ResourceAttributes{Verb: "delete", Resource: "nodes", Name: own}, true},
+		"change its node":          {authorizationv1.ResourceAttributes{Verb: "update", Resource: "nodes", Name: own}, true},
+		"delete its node":          {authorizationv1.ResourceAttributes{Verb: "delete", Resource: "nodes", Name: own}, false},
 		"report its node":          {authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes", Subresource: "status", Name: own}, true},
-		"patch another node":       {authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes", Name: "provider1"}, false},
+		"change another node":      {authorizationv1.ResourceAttributes{Verb: "update", Resource: "nodes", Name: "provider1"}, false},
 		"renew its node's lease":   {authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease", Name: own}, true},
 		"renew another's lease":    {authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease", Name: "provider1"}, false},
 		"renew its election":       {authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: own, Name: "any"}, true},
-		"watch leases of tenants":  {authorizationv1.ResourceAttributes{Verb: "watch", Group: "coordination.k8s.io", Resource: "leases"}, true},
+		"read leases of tenants":   {authorizationv1.ResourceAttributes{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: tenant}, true},
 		"take leases of tenants":   {authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: tenant, Name: "provider1"}, false},
 		"read a kubeconfig":        {authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: tenant}, true},
 		"list secrets":             {authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets", Namespace: tenant}, false},
@@ -62,6 +65,8 @@ func (g *guarded) roles(t *testing.T) {
 		"watch NamespaceMaps":      {authorizationv1.ResourceAttributes{Verb: "watch", Group: "offloading.liqo.io", Resource: "namespacemaps"}, true},
 		"delete stale IPs":         {authorizationv1.ResourceAttributes{Verb: "delete", Group: "ipam.liqo.io", Resource: "ips", Namespace: "any"}, true},
 		"create ProviderClusters":  {authorizationv1.ResourceAttributes{Verb: "create", Group: "brokering.liqo.io", Resource: "providerclusters"}, true},
+		"change ProviderClusters":  {authorizationv1.ResourceAttributes{Verb: "patch", Group: "brokering.liqo.io", Resource: "providerclusters", Name: "any"}, false},
+		"change PlacementPolicies": {authorizationv1.ResourceAttributes{Verb: "update", Group: "brokering.liqo.io", Resource: "placementpolicies", Name: "any"}, false},
 		"report PlacementPolicies": {authorizationv1.ResourceAttributes{Verb: "patch", Group: "brokering.liqo.io", Resource: "placementpolicies", Subresource: "status"}, true},
 		"review tokens":            {authorizationv1.ResourceAttributes{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}, true},
 		"review access":            {authorizationv1.ResourceAttributes{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, true},
@@ -74,6 +79,23 @@ func (g *guarded) roles(t *testing.T) {
 		answer, err := g.broker.Kube.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, c.want, answer.Status.Allowed, what)
+	}
+}
+
+// An API server takes all that the chart and the overlays of kustomize make, for each service, as `kubectl apply
+// --server-side --dry-run=server` asks it.
+func (g *guarded) dryRun(t *testing.T) {
+	manifests := deploy.Directory("../../deploy")
+	for _, service := range deploy.Services() {
+		fromChart, err := manifests.Rendered(service)
+		require.NoError(t, err)
+		fromOverlay, err := manifests.Kustomized(service)
+		require.NoError(t, err)
+		for _, o := range slices.Concat(fromChart, fromOverlay) {
+			err := g.broker.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o),
+				client.FieldOwner("dry-run"), client.ForceOwnership, client.DryRunAll)
+			assert.NoError(t, err, "%s: %s %s", service, o.GetKind(), o.GetName())
+		}
 	}
 }
 
