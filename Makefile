@@ -31,8 +31,8 @@ image: ## Build the image, an OCI archive in dist/, without a container engine (
 	cd tools && go run ./image -source='$(CURDIR)' -platforms='$(PLATFORMS)' -version='$(VERSION)' \
 		-image='$(IMAGE)' $(if $(PUSH),-push)
 
-test: ## Formatting, vet, unit tests with -race, end-to-end suites on real clusters
-	@$(MAKE) --no-print-directory fmt-check vet unit dashboard e2e
+test: ## Formatting, vet, unit tests with -race, the dashboard, the image, end-to-end suites on real clusters
+	@$(MAKE) --no-print-directory fmt-check vet unit dashboard image-test e2e
 	@echo "make test: everything passed"
 
 fmt-check: ## Fail when a file is not gofmt's

@@ -14,7 +14,9 @@ import (
 )
 
 // Documents in which every command is run by a test, or says that it is not.
-func documentsWithCommands() []string { return []string{"operating.md", "install.md", "../CONTRIBUTING.md", "../README.md"} }
+func documentsWithCommands() []string {
+	return []string{"operating.md", "install.md", "../CONTRIBUTING.md", "../README.md"}
+}
 
 // The clusters of the sandbox that commands may be for.
 func clusters() []string {

@@ -53,21 +53,21 @@ func NewBeliefs(node string) *Beliefs {
 
 // Read returns what an API says now about a broker's node.
 func Read(ctx context.Context, c client.Reader, node string) (*Beliefs, error) {
-	var namespaces corev1.NamespaceList
 	var providers v1alpha1.ProviderClusterList
 	var virtualNodes offloadingv1beta1.VirtualNodeList
 	var namespaceMaps offloadingv1beta1.NamespaceMapList
+	var namespaces corev1.NamespaceList
 	var pods corev1.PodList
-	for _, list := range []client.ObjectList{&namespaces, &providers, &virtualNodes, &namespaceMaps, &pods} {
+	for _, list := range []client.ObjectList{&providers, &virtualNodes, &namespaceMaps, &namespaces, &pods} {
 		if err := c.List(ctx, list); err != nil {
 			return nil, err
 		}
 	}
 	b := NewBeliefs(node)
-	each(namespaces.Items, b.setNamespace)
 	each(providers.Items, b.setProvider)
 	each(virtualNodes.Items, b.setVirtualNode)
 	each(namespaceMaps.Items, b.setNamespaceMap)
+	each(namespaces.Items, b.setNamespace)
 	each(pods.Items, b.setPod)
 	b.synced.Store(true)
 	return b, nil

@@ -40,11 +40,8 @@ type Choice struct {
 
 // Pod is Explainer.Pod from what the API says at a moment.
 func Pod(ctx context.Context, c client.Reader, node string, name types.NamespacedName, now time.Time) (*Explanation, error) {
-	beliefs, err := Read(ctx, c, node)
-	if err != nil {
-		return nil, err
-	}
-	return NewExplainer(c, beliefs, func() time.Time { return now }).Pod(ctx, name)
+	read := func(ctx context.Context) (*Beliefs, error) { return Read(ctx, c, node) }
+	return newExplainer(c, node, read, func() time.Time { return now }).Pod(ctx, name)
 }
 
 // decide fills in what the state says now about a pod that is not counted in it.

@@ -34,8 +34,10 @@ var ErrElsewhere = errors.New("not the broker's")
 
 // Explainer explains pods of a broker's node. It is safe for concurrent use.
 type Explainer struct {
-	reader   client.Reader
-	beliefs  *Beliefs
+	reader client.Reader
+	node   string
+	// beliefs are asked for when all else is known.
+	beliefs  func(ctx context.Context) (*Beliefs, error)
 	now      func() time.Time
 	policies placement.Policies
 	slots    *semaphore.Weighted
@@ -43,8 +45,12 @@ type Explainer struct {
 
 // NewExplainer explains from what is believed, and reads pods, namespaces and policies.
 func NewExplainer(reader client.Reader, beliefs *Beliefs, now func() time.Time) *Explainer {
+	return newExplainer(reader, beliefs.node, func(context.Context) (*Beliefs, error) { return beliefs, nil }, now)
+}
+
+func newExplainer(reader client.Reader, node string, beliefs func(context.Context) (*Beliefs, error), now func() time.Time) *Explainer {
 	return &Explainer{
-		reader: reader, beliefs: beliefs, now: now, slots: semaphore.NewWeighted(atOnce),
+		reader: reader, node: node, beliefs: beliefs, now: now, slots: semaphore.NewWeighted(atOnce),
 		policies: placement.Policies{Client: reader, Programs: criteria.NewCache(programs)},
 	}
 }
@@ -58,8 +64,8 @@ func (e *Explainer) Pod(ctx context.Context, name types.NamespacedName) (*Explan
 	if err := e.reader.Get(ctx, name, &pod); err != nil {
 		return nil, err
 	}
-	if node := e.beliefs.node; pod.Spec.NodeName != node {
-		return nil, fmt.Errorf("pod %s is not bound to node %s (--broker-node) but to %q: %w", name, node, pod.Spec.NodeName, ErrElsewhere)
+	if pod.Spec.NodeName != e.node {
+		return nil, fmt.Errorf("pod %s is not bound to node %s (--broker-node) but to %q: %w", name, e.node, pod.Spec.NodeName, ErrElsewhere)
 	}
 	namespace, err := e.namespace(ctx, name.Namespace)
 	if err != nil {
@@ -74,8 +80,8 @@ func (e *Explainer) Pod(ctx context.Context, name types.NamespacedName) (*Explan
 	if err != nil {
 		return nil, err
 	}
-	return out, e.inTurn(ctx, func() {
-		e.beliefs.decideWithout(name, func(state *scheduler.State) {
+	return out, e.inTurn(ctx, func(beliefs *Beliefs) {
+		beliefs.decideWithout(name, func(state *scheduler.State) {
 			out.decide(state, e.now(), asked.Pod(&pod, namespace), asked.Policy)
 		})
 	})
@@ -89,14 +95,18 @@ func (e *Explainer) namespace(ctx context.Context, name string) (*corev1.Namespa
 	return &namespace, nil
 }
 
-// inTurn calls f when it is its turn.
-func (e *Explainer) inTurn(ctx context.Context, f func()) error {
+// inTurn calls f with what is believed when it is its turn.
+func (e *Explainer) inTurn(ctx context.Context, f func(*Beliefs)) error {
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := e.slots.Acquire(waiting, 1); err != nil {
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	defer e.slots.Release(1)
-	f()
+	beliefs, err := e.beliefs(ctx)
+	if err != nil {
+		return err
+	}
+	f(beliefs)
 	return nil
 }

@@ -32,7 +32,7 @@ func (e *Explainer) Suppose(ctx context.Context, h *Hypothesis) (*Explanation, e
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Labels: h.Labels, Annotations: h.Annotations},
-		Spec: corev1.PodSpec{NodeName: e.beliefs.node, Containers: []corev1.Container{
+		Spec: corev1.PodSpec{NodeName: e.node, Containers: []corev1.Container{
 			{Name: "pod", Resources: corev1.ResourceRequirements{Requests: h.Requests}},
 		}},
 	}
@@ -45,8 +45,8 @@ func (e *Explainer) Suppose(ctx context.Context, h *Hypothesis) (*Explanation, e
 	if err != nil {
 		return nil, err
 	}
-	return out, e.inTurn(ctx, func() {
-		e.beliefs.decide(func(state *scheduler.State) {
+	return out, e.inTurn(ctx, func(beliefs *Beliefs) {
+		beliefs.decide(func(state *scheduler.State) {
 			out.decide(state, e.now(), asked.Pod(pod, namespace), asked.Policy)
 		})
 	})

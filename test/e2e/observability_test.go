@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/test/collector"
@@ -55,6 +56,8 @@ func (c *chain) metrics(t *testing.T) {
 	c.pod(t, consumer, ns, "counted", "true")
 	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 1) })
 	c.shownToAStranger(t)
+	// More than anybody has.
+	c.ask(t, consumer, "measured", map[corev1.ResourceName]string{corev1.ResourceCPU: "1000", corev1.ResourceMemory: "1Gi", corev1.ResourcePods: "10"})
 
 	eventually(t, patient, func(ctx context.Context) error {
 		scrapes, err := c.scrapes(ctx)
