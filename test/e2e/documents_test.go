@@ -51,10 +51,7 @@ func (c *catalogued) documented(t *testing.T) {
 // shell returns what runs a command where deploy/ is at hand, with kubectl and its plugin, and a kubeconfig of a cluster.
 func (c *catalogued) shell(t *testing.T) func(*testing.T, *sandbox.Cluster, string) string {
 	t.Helper()
-	dir, bin := t.TempDir(), t.TempDir()
-	for name, target := range map[string]string{"kubectl": c.Kubectl(), "kubectl-broker": c.Binary()} {
-		require.NoError(t, os.Symlink(target, filepath.Join(bin, name)))
-	}
+	dir := t.TempDir()
 	deploy, err := filepath.Abs("../../deploy")
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(deploy, filepath.Join(dir, "deploy")))
@@ -64,7 +61,7 @@ func (c *catalogued) shell(t *testing.T) func(*testing.T, *sandbox.Cluster, stri
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "bash", "-eo", "pipefail", "-c", command)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig(), "HOME="+dir, "PATH="+bin+":"+os.Getenv("PATH"))
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig(), "HOME="+dir, "PATH="+c.Tools()+":"+os.Getenv("PATH"))
 		var errs strings.Builder
 		cmd.Stderr = &errs
 		out, err := cmd.Output()

@@ -66,7 +66,10 @@ func TestSandboxCommand(t *testing.T) {
 
 	run := func(args ...string) string {
 		t.Helper()
-		out, err := command(append(args, "--name=survivor")...).CombinedOutput()
+		if args[0] != "kubectl" {
+			args = append(args, "--name=survivor")
+		}
+		out, err := command(args...).CombinedOutput()
 		require.NoError(t, err, string(out))
 		return string(out)
 	}
@@ -82,6 +85,8 @@ func TestSandboxCommand(t *testing.T) {
 		return nil
 	})
 	assert.FileExists(t, strings.TrimSpace(run("kubeconfig", "broker")))
+	assert.Contains(t, run("kubectl", "--name=survivor", "broker", "get", "nodes", "-o", "name"), "node/provider1\n")
+	assert.Contains(t, run("kubectl", "--name=survivor", "broker", "plugin", "list"), "kubectl-broker")
 	var status sandbox.Status
 	require.NoError(t, json.Unmarshal([]byte(run("status", "-o", "json")), &status))
 	assert.Len(t, status.Processes, 3*4+3*4+2+1, "3 clusters of 4 and of Liqo's 4, 2 virtual kubelets, 1 KWOK")

@@ -78,6 +78,9 @@ func (s *Sandbox) boot(ctx context.Context) error {
 		return err
 	}
 	s.images = s.imageTable(ours)
+	if err := s.linkTools(); err != nil {
+		return err
+	}
 	objects, err := loadLiqo(ctx)
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ const (
 	stateFile   = "state.json"
 	recordsDir  = "processes"
 	controlFile = "control.sock"
+	toolsDir    = "tools"
 )
 
 // State is what other processes may know of a sandbox.
@@ -29,6 +30,9 @@ type State struct {
 	Networking  bool              `json:"networking"`
 	Image       string            `json:"image"`
 	Kubeconfigs map[string]string `json:"kubeconfigs"`
+	// Tools is the directory of what is used from a terminal: kubectl, of the version
+	// of the clusters, and its plugin kubectl-broker.
+	Tools string `json:"tools"`
 }
 
 func sandboxesDir() (string, error) {
@@ -128,7 +132,7 @@ func Remove(name string) error {
 func (s *Sandbox) saveState() error {
 	state := State{
 		Name: s.opts.Name, Ready: time.Now(), BootSeconds: time.Since(s.began).Seconds(),
-		Networking: s.opts.Networking, Image: s.opts.Image, Kubeconfigs: map[string]string{},
+		Networking: s.opts.Networking, Image: s.opts.Image, Kubeconfigs: map[string]string{}, Tools: s.Tools(),
 	}
 	for _, c := range s.Clusters {
 		state.Kubeconfigs[c.Name] = c.plane.Kubeconfig()
@@ -203,8 +207,17 @@ func KillOwner(name string) error {
 // Kubeconfig is the path of an administrator's kubeconfig of the cluster.
 func (c *Cluster) Kubeconfig() string { return c.plane.Kubeconfig() }
 
-// Kubectl is the path of Kubernetes' own kubectl, of the version of the clusters.
-func (s *Sandbox) Kubectl() string { return filepath.Join(s.bin, binaries.Kubectl) }
+// Tools is State.Tools.
+func (s *Sandbox) Tools() string { return filepath.Join(s.dir, toolsDir) }
+
+func (s *Sandbox) linkTools() error {
+	if err := os.Mkdir(s.Tools(), 0o750); err != nil {
+		return err
+	}
+	plugin := filepath.Join(s.Tools(), "kubectl-broker")
+	return errors.Join(os.Symlink(filepath.Join(s.bin, binaries.Kubectl), filepath.Join(s.Tools(), "kubectl")),
+		os.Symlink(s.Binary(), plugin), os.Symlink(plugin, filepath.Join(s.Tools(), "kubectl_complete-broker")))
+}
 
 // Binary is the path of this repository's program, as the sandbox has built it.
 func (s *Sandbox) Binary() string { return s.images[ImageOurs].Binary }

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -67,18 +70,48 @@ func kubeconfigCommand(name *string) *cobra.Command {
 		Long:  "Print the path of a cluster's kubeconfig:\n\n  kubectl --kubeconfig $(sandbox kubeconfig broker) get nodes",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			state, err := sandbox.ReadState(*name)
+			_, path, err := kubeconfigOf(*name, args[0])
+			if err == nil {
+				fmt.Fprintln(cmd.OutOrStdout(), path)
+			}
+			return err
+		},
+	}
+}
+
+func kubectlCommand(name *string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kubectl NAME [arguments]",
+		Short: "Run kubectl, with the plugin kubectl-broker, in a cluster",
+		Long: "Run Kubernetes' own kubectl in a cluster; with the broker, its plugin too:\n\n" +
+			"  sandbox kubectl consumer1 get pods -A\n  sandbox kubectl broker broker get providers",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			state, kubeconfig, err := kubeconfigOf(*name, args[0])
 			if err != nil {
 				return err
 			}
-			path, ok := state.Kubeconfigs[args[0]]
-			if !ok {
-				return fmt.Errorf("no cluster %q; there are %s", args[0], strings.Join(slices.Sorted(maps.Keys(state.Kubeconfigs)), ", "))
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), path)
-			return nil
+			environment := append(os.Environ(), "KUBECONFIG="+kubeconfig,
+				"PATH="+state.Tools+string(os.PathListSeparator)+os.Getenv("PATH"))
+			// In place of this process: signals, terminal and exit code are kubectl's.
+			return syscall.Exec(filepath.Join(state.Tools, "kubectl"), append([]string{"kubectl"}, args[1:]...), environment)
 		},
 	}
+	cmd.Flags().SetInterspersed(false) // What comes after the cluster is for kubectl.
+	return cmd
+}
+
+// kubeconfigOf returns the path of a cluster's kubeconfig.
+func kubeconfigOf(name, cluster string) (sandbox.State, string, error) {
+	state, err := sandbox.ReadState(name)
+	if err != nil {
+		return state, "", err
+	}
+	path, ok := state.Kubeconfigs[cluster]
+	if !ok {
+		return state, "", fmt.Errorf("no cluster %q; there are %s", cluster, strings.Join(slices.Sorted(maps.Keys(state.Kubeconfigs)), ", "))
+	}
+	return state, path, nil
 }
 
 func faultCommands(name *string) []*cobra.Command {

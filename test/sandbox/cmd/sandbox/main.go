@@ -36,7 +36,7 @@ containers.`,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	name := root.PersistentFlags().String("name", "default", "name of the sandbox; several can be up side by side")
-	root.AddCommand(upCommand(name), downCommand(name), statusCommand(name), kubeconfigCommand(name), linkCommand(name))
+	root.AddCommand(upCommand(name), downCommand(name), statusCommand(name), kubeconfigCommand(name), kubectlCommand(name), linkCommand(name))
 	root.AddCommand(faultCommands(name)...)
 	return root.ExecuteContext(ctx)
 }
