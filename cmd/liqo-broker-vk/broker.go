@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
@@ -23,10 +22,10 @@ import (
 
 // brokerOptions is the command line of the broker.
 type brokerOptions struct {
+	serviceOptions
 	catalog, orchestrator, aggregator bool
 
-	homeKubeconfig   string
-	nodeName, nodeIP string
+	nodeIP           string
 	podName          string
 	namespace        string
 	providerSelector string
@@ -50,18 +49,15 @@ type brokerOptions struct {
 	movesPerSecond float64
 	movesBurst     int
 	workers        int
-	qps            float32
-	burst          int
 
-	metricsAddress, healthProbeAddress string
-	tracing                            tracingOptions
-	logLevel, logFormat                string
+	tracing tracingOptions
 }
 
 func newBrokerOptions() *brokerOptions {
 	return &brokerOptions{
-		nodeIP: os.Getenv("POD_IP"), podName: os.Getenv("POD_NAME"), namespace: os.Getenv("POD_NAMESPACE"),
-		nodeName: "liqo-broker", listenPort: 10250,
+		serviceOptions: newServiceOptions(":8080", ":8081", 200, 400),
+		nodeIP:         os.Getenv("POD_IP"), podName: os.Getenv("POD_NAME"), namespace: os.Getenv("POD_NAMESPACE"),
+		listenPort:       10250,
 		namespaceMapping: string(offloadingv1beta1.DefaultNameMappingStrategyType), offers: newOfferOptions(),
 		certificateType: string(kubeletapi.CertificateKubelet), certDir: "/tmp/certs",
 		kubeletAuthorizationMode: string(kubeletapi.AuthorizationWebhook),
@@ -73,9 +69,8 @@ func newBrokerOptions() *brokerOptions {
 			FailoverAfter: time.Minute, SuspicionWindow: time.Minute, PendingTimeout: 2 * time.Minute,
 			RefusalMemory: 5 * time.Minute, StatusInterval: 5 * time.Second, RequestTimeout: 10 * time.Second,
 		},
-		movesPerSecond: 10, movesBurst: 20, workers: 16, qps: 200, burst: 400,
-		metricsAddress: ":8080", healthProbeAddress: ":8081", tracing: newTracingOptions(),
-		logLevel: "info", logFormat: "json",
+		movesPerSecond: 10, movesBurst: 20, workers: 16,
+		tracing: newTracingOptions(),
 	}
 }
 
@@ -97,14 +92,13 @@ func newBrokerCommand(logs io.Writer) *cobra.Command {
 
 func (o *brokerOptions) install(f *pflag.FlagSet) {
 	flagsutils.InitKlogFlags(f)
+	o.serviceOptions.install(f)
 	f.BoolVar(&o.catalog, "with-catalog", false,
 		"Offer the catalog: who is in the federation and what they offer. It is a process of its own (liqo-broker-vk catalog),\n"+
 			"to be run beside this one, which does nothing for it")
 	f.BoolVar(&o.orchestrator, "with-orchestrator", false, "Offer the orchestrator: consumers choose providers by name or criteria")
 	f.BoolVar(&o.aggregator, "with-aggregator", false, "Offer the aggregator: consumers see the sum of all providers")
 
-	f.StringVar(&o.homeKubeconfig, "home-kubeconfig", o.homeKubeconfig, "The kubeconfig of this cluster, if not run in a pod")
-	f.StringVar(&o.nodeName, "broker-node", o.nodeName, "The name of the broker's Node")
 	f.StringVar(&o.nodeIP, "node-ip", o.nodeIP, "The IP address of this pod, where the API server reaches the kubelet API (environment POD_IP)")
 	f.StringVar(&o.podName, "pod-name", o.podName, "The name of this pod (environment POD_NAME)")
 	f.StringVar(&o.namespace, "namespace", o.namespace, "The namespace of this pod, where the leader's lease is (environment POD_NAMESPACE)")
@@ -149,16 +143,8 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 	f.Float64Var(&o.movesPerSecond, "moves-per-second", o.movesPerSecond, "How many pods are moved a second at most")
 	f.IntVar(&o.movesBurst, "moves-burst", o.movesBurst, "How many pods may be moved at once")
 	f.IntVar(&o.workers, "workers", o.workers, "How many pods are looked at in parallel")
-	f.Float32Var(&o.qps, "client-qps", o.qps, "How many requests a second are made to this cluster's API server")
-	f.IntVar(&o.burst, "client-max-burst", o.burst, "How many requests may be made at once")
-
-	f.StringVar(&o.metricsAddress, "metrics-address", o.metricsAddress, "The address that /metrics is served on, 0 to disable")
-	f.StringVar(&o.healthProbeAddress, "health-probe-address", o.healthProbeAddress,
-		"The address that /healthz and /readyz are served on, 0 to disable")
 	o.tracing.install(f)
 	o.tracing.installSampling(f)
-	f.StringVar(&o.logLevel, "log-level", o.logLevel, "The least severe log lines shown: debug, info, warn or error")
-	f.StringVar(&o.logFormat, "log-format", o.logFormat, "The format of the logs: json or console")
 }
 
 // validate returns nil or faults: everything that is wrong.
@@ -167,9 +153,7 @@ func (o *brokerOptions) validate() error {
 	if !o.catalog && !o.orchestrator && !o.aggregator {
 		f.add("no service is switched on", "give at least one of --with-catalog, --with-orchestrator, --with-aggregator")
 	}
-	for _, problem := range validation.IsDNS1123Subdomain(o.nodeName) {
-		f.add(fmt.Sprintf("--broker-node=%s", o.nodeName), problem)
-	}
+	o.serviceOptions.validate(&f)
 	if net.ParseIP(o.nodeIP) == nil {
 		f.add(fmt.Sprintf("--node-ip=%s", o.nodeIP), "give the IP address of this pod")
 	}
@@ -194,15 +178,7 @@ func (o *brokerOptions) validate() error {
 	o.ipam.validate(&f, o.aggregator && o.certificateType == string(kubeletapi.CertificateSelfSigned))
 	o.validateTimes(&f)
 	o.validateLimits(&f)
-	if o.metricsAddress != "0" {
-		f.address("--metrics-address", o.metricsAddress)
-	}
-	if o.healthProbeAddress != "0" {
-		f.address("--health-probe-address", o.healthProbeAddress)
-	}
 	o.tracing.validate(&f)
-	f.oneOf("--log-level", o.logLevel, "debug", "info", "warn", "error")
-	f.oneOf("--log-format", o.logFormat, "json", "console")
 	if len(f) > 0 {
 		return f
 	}
@@ -236,8 +212,6 @@ func (o *brokerOptions) validateLimits(f *faults) {
 		limit{"--moves-per-second", o.movesPerSecond},
 		limit{"--moves-burst", float64(o.movesBurst)},
 		limit{"--workers", float64(o.workers)},
-		limit{"--client-qps", float64(o.qps)},
-		limit{"--client-max-burst", float64(o.burst)},
 	)
 }
 
@@ -276,16 +250,11 @@ func (o *brokerOptions) config() (broker.Config, error) {
 			Duration: o.leaseDuration, RenewDeadline: o.renewDeadline, RetryPeriod: o.retryPeriod, NodeDuration: o.nodeLeaseDuration,
 		},
 		Times: o.times, MovesPerSecond: o.movesPerSecond, MovesBurst: o.movesBurst, Workers: o.workers, QPS: o.qps, Burst: o.burst,
+		MetricsAddress: served(o.metricsAddress), HealthAddress: served(o.healthProbeAddress),
 	}
 	if o.aggregator {
 		cfg.Offers = o.offers.config()
 		cfg.IPAM = o.ipam.config()
-	}
-	if o.metricsAddress != "0" {
-		cfg.MetricsAddress = o.metricsAddress
-	}
-	if o.healthProbeAddress != "0" {
-		cfg.HealthAddress = o.healthProbeAddress
 	}
 	return cfg, nil
 }
@@ -294,7 +263,7 @@ func runBroker(ctx context.Context, o *brokerOptions, flags *pflag.FlagSet, logs
 	if err := o.validate(); err != nil {
 		return err
 	}
-	log, err := setUpLogging(logs, o.logLevel, o.logFormat, flags)
+	log, home, err := o.begin("broker", flags, logs)
 	if err != nil {
 		return err
 	}
@@ -302,10 +271,7 @@ func runBroker(ctx context.Context, o *brokerOptions, flags *pflag.FlagSet, logs
 	if err != nil {
 		return err
 	}
-	cfg.Log = log
-	if cfg.Home, err = connectionConfig(o.homeKubeconfig, "broker"); err != nil {
-		return fmt.Errorf("connecting to this cluster (--home-kubeconfig, or run in a pod): %w", err)
-	}
+	cfg.Log, cfg.Home = log, home
 	built := thisBuild()
 	log.Info("Starting the broker", "version", built.Version, "commit", built.Commit, "node", cfg.NodeName)
 	err = o.tracing.traced(ctx, log, "liqo-broker", o.podName, func(tracer trace.Tracer) error {

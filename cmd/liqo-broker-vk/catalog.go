@@ -9,7 +9,6 @@ import (
 	flagsutils "github.com/liqotech/liqo/pkg/utils/flags"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
@@ -17,8 +16,7 @@ import (
 
 // catalogOptions is the command line of the catalog.
 type catalogOptions struct {
-	homeKubeconfig string
-	nodeName       string
+	serviceOptions
 
 	address   string
 	plainHTTP bool
@@ -31,20 +29,14 @@ type catalogOptions struct {
 	historyInterval time.Duration
 
 	limits caller.Limits
-	qps    float32
-	burst  int
-
-	metricsAddress, healthProbeAddress string
-	logLevel, logFormat                string
 }
 
 func newCatalogOptions() *catalogOptions {
 	return &catalogOptions{
-		nodeName: newBrokerOptions().nodeName, address: ":8000", historyInterval: 30 * time.Second,
-		limits: caller.Limits{PerSecond: 50, Burst: 100, Streams: 10, TotalStreams: 1000},
-		qps:    50, burst: 100,
 		// It runs beside the broker, in one network namespace.
-		metricsAddress: ":8082", healthProbeAddress: ":8083", logLevel: "info", logFormat: "json",
+		serviceOptions: newServiceOptions(":8082", ":8083", 50, 100),
+		address:        ":8000", historyInterval: 30 * time.Second,
+		limits: caller.Limits{PerSecond: 50, Burst: 100, Streams: 10, TotalStreams: 1000},
 	}
 }
 
@@ -66,10 +58,7 @@ func newCatalogCommand(logs io.Writer) *cobra.Command {
 
 func (o *catalogOptions) install(f *pflag.FlagSet) {
 	flagsutils.InitKlogFlags(f)
-	f.StringVar(&o.homeKubeconfig, "home-kubeconfig", o.homeKubeconfig,
-		"The kubeconfig of the broker's cluster, if not run in a pod")
-	f.StringVar(&o.nodeName, "broker-node", o.nodeName, "The name of the broker's Node")
-
+	o.serviceOptions.install(f)
 	f.StringVar(&o.address, "address", o.address, "The address that the API and the dashboard are served on")
 	f.BoolVar(&o.plainHTTP, "plain-http", o.plainHTTP,
 		"Serve HTTP without TLS, and so without client certificates: behind something that has TLS")
@@ -94,23 +83,12 @@ func (o *catalogOptions) install(f *pflag.FlagSet) {
 		"How many streams of changes each caller may have open")
 	f.IntVar(&o.limits.TotalStreams, "streams-in-all", o.limits.TotalStreams,
 		"How many streams of changes may be open in all")
-	f.Float32Var(&o.qps, "client-qps", o.qps, "How many requests a second are made to the API server")
-	f.IntVar(&o.burst, "client-max-burst", o.burst, "How many requests may be made at once")
-
-	f.StringVar(&o.metricsAddress, "metrics-address", o.metricsAddress,
-		"The address that /metrics is served on, 0 to disable")
-	f.StringVar(&o.healthProbeAddress, "health-probe-address", o.healthProbeAddress,
-		"The address that /livez and /readyz are served on, 0 to disable")
-	f.StringVar(&o.logLevel, "log-level", o.logLevel, "The least severe log lines shown: debug, info, warn or error")
-	f.StringVar(&o.logFormat, "log-format", o.logFormat, "The format of the logs: json or console")
 }
 
 // validate returns nil or faults: everything that is wrong.
 func (o *catalogOptions) validate() error {
 	var f faults
-	for _, problem := range validation.IsDNS1123Subdomain(o.nodeName) {
-		f.add(fmt.Sprintf("--broker-node=%s", o.nodeName), problem)
-	}
+	o.serviceOptions.validate(&f)
 	f.address("--address", o.address)
 	if (o.certFile == "") != (o.keyFile == "") {
 		f.add("only one of --tls-cert-file and --tls-key-file is given", "give both or none")
@@ -131,17 +109,7 @@ func (o *catalogOptions) validate() error {
 		limit{"--requests-burst", float64(o.limits.Burst)},
 		limit{"--streams-per-caller", float64(o.limits.Streams)},
 		limit{"--streams-in-all", float64(o.limits.TotalStreams)},
-		limit{"--client-qps", float64(o.qps)},
-		limit{"--client-max-burst", float64(o.burst)},
 	)
-	if o.metricsAddress != "0" {
-		f.address("--metrics-address", o.metricsAddress)
-	}
-	if o.healthProbeAddress != "0" {
-		f.address("--health-probe-address", o.healthProbeAddress)
-	}
-	f.oneOf("--log-level", o.logLevel, "debug", "info", "warn", "error")
-	f.oneOf("--log-format", o.logFormat, "json", "console")
 	if len(f) > 0 {
 		return f
 	}
@@ -150,34 +118,25 @@ func (o *catalogOptions) validate() error {
 
 // config is what the options say to the catalog; Log and Home are left to be set.
 func (o *catalogOptions) config() catalog.Config {
-	cfg := catalog.Config{
+	return catalog.Config{
 		QPS: o.qps, Burst: o.burst, Version: version, Node: o.nodeName, Address: o.address,
 		TLS:    catalog.TLSConfig{Off: o.plainHTTP, CertFile: o.certFile, KeyFile: o.keyFile, ClientCAFile: o.clientCA},
 		Access: catalog.AccessConfig{ReadAuth: o.readAuth, AnonymousToggle: o.anonymousToggle},
 		Limits: o.limits, HistoryInterval: o.historyInterval,
+		MetricsAddress: served(o.metricsAddress), HealthAddress: served(o.healthProbeAddress),
 	}
-	if o.metricsAddress != "0" {
-		cfg.MetricsAddress = o.metricsAddress
-	}
-	if o.healthProbeAddress != "0" {
-		cfg.HealthAddress = o.healthProbeAddress
-	}
-	return cfg
 }
 
 func runCatalog(ctx context.Context, o *catalogOptions, flags *pflag.FlagSet, logs io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	log, err := setUpLogging(logs, o.logLevel, o.logFormat, flags)
+	log, home, err := o.begin("catalog", flags, logs)
 	if err != nil {
 		return err
 	}
 	cfg := o.config()
-	cfg.Log = log
-	if cfg.Home, err = connectionConfig(o.homeKubeconfig, "catalog"); err != nil {
-		return fmt.Errorf("connecting to the broker's cluster (--home-kubeconfig, or run in a pod): %w", err)
-	}
+	cfg.Log, cfg.Home = log, home
 	log.Info("Starting the catalog", "version", version, "node", cfg.Node)
 	if err := catalog.Run(ctx, cfg); err != nil {
 		return err
