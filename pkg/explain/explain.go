@@ -48,7 +48,7 @@ func Pod(ctx context.Context, c client.Reader, node string, name types.Namespace
 func (e *Explanation) decide(state *scheduler.State, now time.Time, pod *scheduler.Pod, policy *scheduler.Policy) {
 	var d scheduler.Decision
 	state.Decide(now, pod, policy, &d)
-	e.Chosen, e.Message = d.Provider, d.Message()
+	e.Chosen, e.Message = d.Provider, d.Prospect()
 	if policy != nil {
 		e.Policy = policy.Name
 	}

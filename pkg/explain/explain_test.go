@@ -99,7 +99,7 @@ func TestExplain(t *testing.T) {
 	require.Regexp(t, `^PROVIDER +VERDICT +SCORE +FAILURES +FREE`, lines[0])
 	require.Regexp(t, `^fits +chosen +\d+ +\d+`, lines[3])
 	require.Regexp(t, `^full +insufficient cpu +- +-`, lines[4])
-	require.Contains(t, table.String(), "Assigned to provider fits: score")
+	require.Contains(t, table.String(), "Would be assigned to provider fits: score")
 
 	_, err = Pod(t.Context(), c, "broker", client.ObjectKeyFromObject(elsewhere), time.Now())
 	require.ErrorContains(t, err, `not bound to node broker (--broker-node) but to "other"`)

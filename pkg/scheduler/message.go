@@ -52,13 +52,18 @@ func (v *Verdict) Reason() string {
 // Message says what was decided and why, in a line for people: "Assigned to provider q1: score 87 (uptime 40, free 30,
 // price 17); 2 others fit, 1 filtered: disabled". The numbers in parentheses add up to the score. When nothing fits it
 // is Unschedulable.
-func (d *Decision) Message() string {
+func (d *Decision) Message() string { return d.line("Assigned to") }
+
+// Prospect is Message for a decision that nobody acts upon: "Would be assigned to provider q1: …".
+func (d *Decision) Prospect() string { return d.line("Would be assigned to") }
+
+func (d *Decision) line(verb string) string {
 	winner := d.winner()
 	if winner == nil {
 		return d.Unschedulable()
 	}
 	var line strings.Builder
-	fmt.Fprintf(&line, "Assigned to provider %s", d.Provider)
+	fmt.Fprintf(&line, "%s provider %s", verb, d.Provider)
 	if winner.several {
 		fmt.Fprintf(&line, ", slice %s", d.VirtualNode)
 	}

@@ -61,6 +61,7 @@ func TestMessages(t *testing.T) {
 func TestMessageWithoutWeights(t *testing.T) {
 	d := decide(stateOf(ready("q")), asking(), &Policy{Weights: []Weight{}})
 	require.Equal(t, "Assigned to provider q: score 0; no other fits", d.Message())
+	require.Equal(t, "Would be assigned to provider q: score 0; no other fits", d.Prospect())
 	require.Equal(t, "q 0", d.Short())
 }
 

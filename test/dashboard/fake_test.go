@@ -274,7 +274,7 @@ func problem(w http.ResponseWriter, status int, detail string) {
 func madeUpExplanation(p *api.Placement) explain.Explanation {
 	return explain.Explanation{
 		Pod: p.Namespace + "/" + p.Pod, AssignedTo: p.Provider, Chosen: "helsinki-dc1", Policy: "cheap-in-europe",
-		Message: "Assigned to provider helsinki-dc1: score 83 (price 29, spread 29, free 25); 1 other fits; 1 not ready",
+		Message: "Would be assigned to provider helsinki-dc1: score 83 (price 29, spread 29, free 25); 1 other fits; 1 not ready",
 		Providers: []explain.Choice{
 			{Provider: "frankfurt-gpu", Score: 78, Points: map[string]int{"free": 18, "price": 43, "spread": 17}},
 			{Provider: "helsinki-dc1", Score: 83, Points: map[string]int{"free": 25, "price": 29, "spread": 29}},
