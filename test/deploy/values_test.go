@@ -243,6 +243,34 @@ func TestEverythingIsForTheNamespaceOfTheRelease(t *testing.T) {
 	assert.Equal(t, 2, accounts, "the policies of the broker and of the catalog")
 }
 
+// YAML takes 0815 for a number and on for true.
+func TestNamesThatLookLikeSomethingElseAreNames(t *testing.T) {
+	values := Values(All)
+	values["image"] = map[string]any{"pullSecrets": []any{"0815"}}
+	values["catalog"] = map[string]any{"tlsSecret": "1e3"}
+	values["virtualKubelets"] = map[string]any{"liqoNamespace": "on", "options": true}
+	values["monitoring"] = map[string]any{"enabled": true}
+	objects, err := here.RenderedWith("123", values)
+	require.NoError(t, err)
+	for _, o := range objects {
+		metadata := o.Object["metadata"].(map[string]any)
+		for _, field := range []string{"name", "namespace"} {
+			if value, there := metadata[field]; there {
+				assert.IsType(t, "", value, "%s of %s %v", field, o.GetKind(), metadata["name"])
+			}
+		}
+		subjects, _, err := unstructured.NestedSlice(o.Object, "subjects")
+		require.NoError(t, err)
+		for _, subject := range subjects {
+			assert.Equal(t, "123", subject.(map[string]any)["namespace"], identity(o))
+		}
+	}
+	require.True(t, has(objects, "Namespace", "123"))
+	catalog := find[appsv1.Deployment](t, objects, "Deployment", "liqo-broker-catalog").Spec.Template.Spec
+	assert.Equal(t, []corev1.LocalObjectReference{{Name: "0815"}}, catalog.ImagePullSecrets)
+	assert.Equal(t, "1e3", catalog.Volumes[0].Secret.SecretName)
+}
+
 // Helm deletes neither what every ProviderCluster would go with, nor what pods are guarded by.
 func TestCRDsAndGuardOutliveARelease(t *testing.T) {
 	kept := 0

@@ -4,7 +4,7 @@ apiVersion: offloading.liqo.io/v1beta1
 kind: VkOptionsTemplate
 metadata:
   name: virtual-kubelet-default
-  namespace: {{ .Values.virtualKubelets.liqoNamespace }}
+  namespace: {{ toYaml .Values.virtualKubelets.liqoNamespace }}
 spec:
   createNode: false
   containerImage: {{ include "image" . }} # the image that you built and pushed
