@@ -47,6 +47,8 @@ func unseen() map[string]string {
 		"role liqo-broker-vk: approve signers.certificates.k8s.io kubernetes.io/kubelet-serving everywhere": "the API server's " +
 			"own admission asks whether the broker has it",
 		"role liqo-broker-vk: get pods everywhere": "needed when the API server does not answer a patch",
+		"role liqo-broker-vk: delete nodes " + brokerNode + " everywhere": "an admission plugin that is off by default asks whether " +
+			"who changes the owner of the Node may delete it",
 	}
 }
 
