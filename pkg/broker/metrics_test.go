@@ -95,6 +95,13 @@ func TestMetricsShowAProvider(t *testing.T) {
 	requireMetrics(t, registry, "liqo_broker_provider_pod_start_seconds", `liqo_broker_provider_pod_start_seconds{percentile="50",provider="q"} 2
 		liqo_broker_provider_pod_start_seconds{percentile="90",provider="q"} 2`)
 
+	belief.tracker.PodFailed()
+	b.metrics.providers.kpis("q", belief)
+	requireMetrics(t, registry, "liqo_broker_provider_failure_ratio", `liqo_broker_provider_failure_ratio{provider="q"} 0.5`)
+	belief.tracker.Probe(noon.Add(48*time.Hour), true, 4*time.Millisecond)
+	b.metrics.providers.kpis("q", belief)
+	requireMetrics(t, registry, "liqo_broker_provider_failure_ratio", "") // One of two, days ago, says nothing any more.
+
 	b.metrics.decided(outcomeAssigned, "q", time.Millisecond)
 	delete(b.core.providers, "q")
 	b.metrics.forgetProvider("q")

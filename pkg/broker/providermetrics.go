@@ -154,19 +154,23 @@ func (m *providerMetrics) capacity(id string, r *v1alpha1.Resources) {
 	m.resources[id] = shown
 }
 
-// kpis shows what is known of how a provider does; what is not known is not shown.
+// kpis shows what is known of how a provider does; what is not known, or no longer, is not shown.
 func (m *providerMetrics) kpis(id string, p *providerBelief) {
-	if share, known := p.tracker.Uptime().Share(24 * time.Hour); known {
-		m.uptime.WithLabelValues(id).Set(share)
-	}
-	if took, known := p.tracker.Latency(); known {
-		m.latency.WithLabelValues(id).Set(took.Seconds())
-	}
-	if p50, p90, known := p.tracker.PodStart(); known {
-		m.podStart.WithLabelValues(id, "50").Set(p50.Seconds())
-		m.podStart.WithLabelValues(id, "90").Set(p90.Seconds())
-	}
-	if rate, known := p.tracker.FailureRate(); known {
-		m.failures.WithLabelValues(id).Set(rate)
+	share, known := p.tracker.Uptime().Share(24 * time.Hour)
+	showIf(known, m.uptime, share, id)
+	took, known := p.tracker.Latency()
+	showIf(known, m.latency, took.Seconds(), id)
+	p50, p90, known := p.tracker.PodStart()
+	showIf(known, m.podStart, p50.Seconds(), id, "50")
+	showIf(known, m.podStart, p90.Seconds(), id, "90")
+	rate, known := p.tracker.FailureRate()
+	showIf(known, m.failures, rate, id)
+}
+
+func showIf(known bool, vec *prometheus.GaugeVec, value float64, labels ...string) {
+	if known {
+		vec.WithLabelValues(labels...).Set(value)
+	} else {
+		vec.DeleteLabelValues(labels...)
 	}
 }
