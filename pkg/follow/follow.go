@@ -41,16 +41,12 @@ func Objects[T client.Object](kind T, set func(T), remove func(types.NamespacedN
 func Run(ctx context.Context, c cache.Cache, sources []Source, synced func()) (err error) {
 	var registered []toolscache.InformerSynced
 	for _, s := range sources {
-		informer, err := c.GetInformer(ctx, s.Kind, cache.BlockUntilSynced(false))
-		if err != nil {
+		informer, registration, startErr := handle(ctx, c, s)
+		if startErr != nil {
 			if ctx.Err() != nil {
-				return nil //nolint:nilerr // It is the end of ctx.
+				return nil // It is the end of ctx: the cache may have stopped already.
 			}
-			return fmt.Errorf("informer of %T: %w", s.Kind, err)
-		}
-		registration, handlerErr := informer.AddEventHandler(s.Handler)
-		if handlerErr != nil {
-			return fmt.Errorf("informer of %T: %w", s.Kind, handlerErr)
+			return fmt.Errorf("informer of %T: %w", s.Kind, startErr)
 		}
 		registered = append(registered, registration.HasSynced)
 		defer func() { err = errors.Join(err, informer.RemoveEventHandler(registration)) }()
@@ -60,4 +56,13 @@ func Run(ctx context.Context, c cache.Cache, sources []Source, synced func()) (e
 	}
 	<-ctx.Done()
 	return nil
+}
+
+func handle(ctx context.Context, c cache.Cache, s Source) (cache.Informer, toolscache.ResourceEventHandlerRegistration, error) {
+	informer, err := c.GetInformer(ctx, s.Kind, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, nil, err
+	}
+	registration, err := informer.AddEventHandler(s.Handler)
+	return informer, registration, err
 }
