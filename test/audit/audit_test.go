@@ -21,11 +21,27 @@ const events = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata
 {"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete","requestURI":"/version","verb":"get","user":{"username":"system:serviceaccount:b:other"},"responseStatus":{"code":200},"annotations":{"authorization.k8s.io/decision":"allow"}}
 `
 
-func TestWhatWasDoneIsComparedWithWhatMayBeDone(t *testing.T) {
+func read(t *testing.T, text string) []Request {
+	t.Helper()
 	log := filepath.Join(t.TempDir(), "audit.log")
-	require.NoError(t, os.WriteFile(log, []byte(events), 0o600))
+	require.NoError(t, os.WriteFile(log, []byte(text), 0o600))
 	requests, err := Read(log)
 	require.NoError(t, err)
+	return requests
+}
+
+// The API server goes on writing while the log is read.
+func TestAnEventThatIsNotWrittenToItsEndDoesNotCount(t *testing.T) {
+	require.Len(t, read(t, events+events[:100]), 5)
+	require.Empty(t, read(t, events[:100]))
+	log := filepath.Join(t.TempDir(), "audit.log")
+	require.NoError(t, os.WriteFile(log, []byte(events+"no event\n"+events), 0o600))
+	_, err := Read(log)
+	require.ErrorContains(t, err, log)
+}
+
+func TestWhatWasDoneIsComparedWithWhatMayBeDone(t *testing.T) {
+	requests := read(t, events)
 	require.Len(t, requests, 5, "each kind once")
 	require.Equal(t, []string{`get secrets s in namespace "x" by system:serviceaccount:b:broker`}, Forbidden(requests),
 		"not what an admission policy refused")

@@ -27,7 +27,8 @@ func (r *Request) String() string {
 	return fmt.Sprintf("%s in namespace %q by %s", describe(&r.Rule), r.Namespace, r.User)
 }
 
-// Read reads a log of audit.k8s.io/v1 Events, in JSON. Of requests that are alike it returns one.
+// Read reads a log of audit.k8s.io/v1 Events, in JSON. Of requests that are alike it returns one. The last may be written
+// to the log at this moment: without its end it does not count.
 func Read(path string) ([]Request, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -39,7 +40,7 @@ func Read(path string) ([]Request, error) {
 	for decoder := json.NewDecoder(f); ; {
 		var event auditv1.Event
 		err := decoder.Decode(&event)
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return requests, nil
 		}
 		if err != nil {
