@@ -146,7 +146,13 @@ func TestManyAskAtOnce(t *testing.T) {
 			if i%2 == 0 {
 				got, err = e.Pod(t.Context(), types.NamespacedName{Namespace: "ns", Name: "big"})
 			} else {
-				got, err = e.Suppose(t.Context(), &Hypothesis{Namespace: "ns", Requests: corev1.ResourceList{"cpu": resource.MustParse("2")}})
+				// Expressions see the state itself, not a copy.
+				got, err = e.Suppose(t.Context(), &Hypothesis{
+					Namespace: "ns", Requests: corev1.ResourceList{"cpu": resource.MustParse("2"), "example.org/gpu": resource.MustParse("0")},
+					Policy: &v1alpha1.PlacementPolicySpec{
+						Filter: "provider.resources.free['cpu'] > 0.0 && 'price' in provider.attributes && size(provider.labels) == 0",
+					},
+				})
 			}
 			if err != nil {
 				t.Error(err)
