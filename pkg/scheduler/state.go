@@ -97,8 +97,10 @@ func (s *State) Providers() []Provider {
 // a pod that was counted elsewhere, or with other amounts, is counted anew.
 func (s *State) Assign(a Assignment) {
 	s.Release(a.UID)
-	for name := range a.Requests {
-		s.table.intern(name)
+	for name, amount := range a.Requests {
+		if amount > 0 { // Of nothing a pod may ask anywhere, under any name: the table would grow for ever.
+			s.table.intern(name)
+		}
 	}
 	to := s.load(a.VirtualNode)
 	kept := assignment{load: to, app: a.App, requests: s.table.flatten(nil, a.Requests)}

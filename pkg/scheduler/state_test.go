@@ -68,6 +68,19 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 	require.Empty(t, s.providers)
 }
 
+// Consumers choose how the resources are called that their pods ask for.
+func TestNamesOfWhatNobodyAsksAnythingOfAreNotKept(t *testing.T) {
+	s := stateOf(ready("q"))
+	known := len(s.table.names)
+	for _, name := range []corev1.ResourceName{"example.org/1", "example.org/2"} {
+		s.Assign(Assignment{UID: "a", VirtualNode: "q", Requests: Resources{name: 0, corev1.ResourcePods: 1}})
+	}
+	require.Len(t, s.table.names, known)
+	resources, count := s.Assigned("q")
+	require.Equal(t, Resources{corev1.ResourcePods: 1}, resources)
+	require.Equal(t, 1, count)
+}
+
 func TestAbsurdAmountsDoNotOverflow(t *testing.T) {
 	absurd := FromResourceList(corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("9E"), corev1.ResourceMemory: resource.MustParse("7Ei"),
