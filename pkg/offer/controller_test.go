@@ -334,3 +334,22 @@ func TestOnlyWhatChangesTheSumIsLookedAt(t *testing.T) {
 		require.Equal(t, tc.want, supplyChanged().Update(event.UpdateEvent{ObjectOld: provider("p1", "8"), ObjectNew: tc.after}), name)
 	}
 }
+
+// Who asks for nothing of a resource is granted that, whatever it is called.
+func TestNobodyChoosesHowManyMetricsThereAre(t *testing.T) {
+	slice := asking("first", "6")
+	slice.Spec.Resources["example.org/made-up"] = resource.MustParse("0")
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "8"), slice)
+	w.pass(t)
+	require.Equal(t, authv1beta1.ResourceSliceConditionAccepted, resourcesOf(w.read(t, "first")).Status)
+	registry := prometheus.NewRegistry()
+	require.NoError(t, w.metrics.Register(registry))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	require.NotEmpty(t, families)
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			require.NotContains(t, metric.String(), "made-up", family.GetName())
+		}
+	}
+}

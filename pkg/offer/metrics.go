@@ -49,7 +49,8 @@ func (m *Metrics) Register(registry prometheus.Registerer) error {
 	return nil
 }
 
-// show replaces what is shown by what there is now, and what consumers have of it: all that ask, even those denied.
+// show replaces what is shown by what there is now, and what consumers have of it: all that ask, even those denied. Of
+// what there is not they have nothing, under any name that they like to ask for.
 func (m *Metrics) show(available Amounts, byConsumer map[string]Amounts) {
 	now, consumers := map[series]bool{}, map[string]bool{}
 	for name, amount := range available {
@@ -60,6 +61,9 @@ func (m *Metrics) show(available Amounts, byConsumer map[string]Amounts) {
 		consumers[consumer] = true
 		m.denials.WithLabelValues(consumer) // Shown as 0 before the first: it would else be no increase.
 		for name, amount := range amounts {
+			if _, there := available[name]; !there {
+				continue
+			}
 			now[series{consumer, name}] = true
 			m.offers.WithLabelValues(consumer, string(name)).Set(inUnits(name, amount))
 		}
