@@ -46,6 +46,7 @@ type Config struct {
 type Tracing struct {
 	log      logr.Logger
 	provider *sdktrace.TracerProvider
+	exporter *complaining
 }
 
 // Start begins to send spans, in the background, until Close. It does not wait for the collector.
@@ -67,19 +68,20 @@ func Start(ctx context.Context, cfg Config) (*Tracing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("OpenTelemetry collector %s: %w", cfg.Endpoint, err)
 	}
-	return with(sdktrace.NewBatchSpanProcessor(&complaining{
+	return with(&complaining{
 		SpanExporter: exporter, log: cfg.Log.WithValues("endpoint", cfg.Endpoint), now: rate.Sometimes{Interval: complainEvery},
-	}), cfg), nil
+		ended: make(chan struct{}),
+	}, cfg), nil
 }
 
-// with makes what sends spans by a processor.
-func with(processor sdktrace.SpanProcessor, cfg Config) *Tracing {
+// with makes what sends spans by an exporter.
+func with(exporter *complaining, cfg Config) *Tracing {
 	who := resource.NewSchemaless(
 		attribute.String("service.name", cfg.Service), attribute.String("service.version", cfg.Version),
 		attribute.String("service.instance.id", cfg.Instance),
 	)
-	return &Tracing{log: cfg.Log, provider: sdktrace.NewTracerProvider(
-		sdktrace.WithSpanProcessor(processor), sdktrace.WithResource(who),
+	return &Tracing{log: cfg.Log, exporter: exporter, provider: sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(exporter), sdktrace.WithResource(who),
 		// Who goes on with a trace of another process does as that one has decided.
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.Sampling))),
 	)}
@@ -109,7 +111,7 @@ func (t *Tracing) Tracer() trace.Tracer {
 	return t.provider.Tracer("github.com/capacitorset/liqo-broker-vk")
 }
 
-// Close sends what is left, but not for long.
+// Close sends what is left, but not for long. Nothing is sent or logged any more when it returns.
 func (t *Tracing) Close() {
 	if t.provider == nil {
 		return
@@ -118,7 +120,10 @@ func (t *Tracing) Close() {
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
 		t.log.Error(err, "Cannot send the last spans")
+		// The provider leaves them to be sent, batch by batch. As ctx has ended, the exporter cuts off what it is sending.
+		_ = t.exporter.SpanExporter.Shutdown(ctx)
 	}
+	<-t.exporter.ended
 }
 
 // OrNone is a tracer whose spans go nowhere instead of nil.
@@ -134,6 +139,8 @@ type complaining struct {
 	sdktrace.SpanExporter
 	log logr.Logger
 	now rate.Sometimes
+	// ended is closed when there is nothing to be sent any more.
+	ended chan struct{}
 }
 
 // ExportSpans implements sdktrace.SpanExporter.
@@ -142,4 +149,10 @@ func (c *complaining) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnly
 		c.now.Do(func() { c.log.Error(err, "Cannot send spans; they are dropped", "spans", len(spans)) })
 	}
 	return nil
+}
+
+// Shutdown implements sdktrace.SpanExporter: it is called once, after the last spans.
+func (c *complaining) Shutdown(ctx context.Context) error {
+	defer close(c.ended)
+	return c.SpanExporter.Shutdown(ctx)
 }

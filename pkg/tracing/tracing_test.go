@@ -115,6 +115,7 @@ func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // It accepts, and never answers.
 	require.NoError(t, err)
 	defer ln.Close()
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	spans := start(t, Config{Endpoint: ln.Addr().String(), Insecure: true, Sampling: 1})
 	began := time.Now()
 	for range 5000 { // More than are kept.
