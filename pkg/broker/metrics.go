@@ -141,8 +141,7 @@ func (m *metrics) register(registry prometheus.Registerer) error {
 // registerBeliefs registers what is read at each scrape.
 func (b *Broker) registerBeliefs(registry prometheus.Registerer) error {
 	read := func(name, help string, value func() int) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "liqo_broker", Name: name, Help: help},
-			func() float64 { return float64(value()) })
+		return belief{prometheus.NewDesc("liqo_broker_"+name, help, nil, nil), value}
 	}
 	return registerAll(registry,
 		read("queue_length", "Pods that wait to be looked at.", b.podQueue.len),
@@ -157,6 +156,22 @@ func (b *Broker) registerBeliefs(registry prometheus.Registerer) error {
 			"Whether nothing is moved away from lost providers, because the broker suspects itself (1), or not (0).",
 			func() int { return number(b.core.suspects(b.cfg.Times.SuspicionWindow)) }),
 	)
+}
+
+// belief is a gauge that is read when it is collected. A prometheus.GaugeFunc is read when it is written, by whom the
+// collectors of all other metrics wait for, with locks: would it wait for what the broker believes, and the broker, with
+// that locked, for one of those metrics, nobody would go on.
+type belief struct {
+	desc *prometheus.Desc
+	read func() int
+}
+
+// Describe implements prometheus.Collector.
+func (b belief) Describe(descs chan<- *prometheus.Desc) { descs <- b.desc }
+
+// Collect implements prometheus.Collector.
+func (b belief) Collect(metrics chan<- prometheus.Metric) {
+	metrics <- prometheus.MustNewConstMetric(b.desc, prometheus.GaugeValue, float64(b.read()))
 }
 
 func registerAll(registry prometheus.Registerer, all ...prometheus.Collector) error {

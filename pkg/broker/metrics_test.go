@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -259,3 +260,42 @@ func TestPatchesThatFailAreCountedByReason(t *testing.T) {
 type errNoStatus struct{}
 
 func (errNoStatus) Error() string { return "connection refused" }
+
+// A scrape reads what the broker believes, and holds vectors while it reads them; the broker makes metrics of a provider
+// while it holds what it believes.
+func TestAScrapeAndTheBrokerDoNotWaitForEachOther(t *testing.T) {
+	b, registry := measured(t)
+	for i := range 500 { // More series than a scrape has room for before it reads them.
+		b.metrics.meet(fmt.Sprint("known-", i))
+	}
+	begun := make(chan struct{})
+	require.NoError(t, registry.Register(collecting(func() { close(begun) })))
+	b.core.mu.Lock()
+	scraped := make(chan error, 1)
+	go func() {
+		_, err := registry.Gather()
+		scraped <- err
+	}()
+	<-begun
+	met := make(chan struct{})
+	go func() {
+		defer close(met)
+		for i := range 2000 {
+			b.metrics.meet(fmt.Sprint("new-", i))
+		}
+	}()
+	select {
+	case <-met:
+	case <-time.After(time.Minute):
+		t.Fatal("they wait for each other")
+	}
+	b.core.mu.Unlock()
+	require.NoError(t, <-scraped)
+}
+
+// collecting is called when a scrape has begun, and has no metrics.
+type collecting func()
+
+func (collecting) Describe(chan<- *prometheus.Desc) {}
+
+func (begun collecting) Collect(chan<- prometheus.Metric) { begun() }
