@@ -81,7 +81,7 @@ func newBrokerCommand(logs io.Writer) *cobra.Command {
 		Short: "One virtual node for many provider clusters",
 		Long: "broker owns one virtual node behind which stand many provider clusters: it chooses one for every pod\n" +
 			"bound to the node, watches them, and moves pods away from those that fail.",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runBroker(cmd.Context(), o, cmd.Flags(), logs)
 		},

@@ -47,7 +47,7 @@ func newCatalogCommand(logs io.Writer) *cobra.Command {
 		Short: "An HTTP API and a dashboard that show the federation and let consumers choose",
 		Long: "catalog serves, over HTTPS, what the broker knows of the federation: its providers, where pods are, and\n" +
 			"why. Consumers select the providers that they want, operators enable and disable them. Any number may run.",
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runCatalog(cmd.Context(), o, cmd.Flags(), logs)
 		},

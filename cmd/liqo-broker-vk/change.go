@@ -16,9 +16,9 @@ func (p people) newChange(c *connection, use, short, long string,
 ) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use + " PROVIDER...", Short: short, Long: long,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return fmt.Errorf("name at least one provider, see %s --help", use)
+				return fmt.Errorf("name at least one provider (see '%s --help')", cmd.CommandPath())
 			}
 			return nil
 		},

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -14,15 +17,38 @@ func newRootCommand(logs io.Writer) *cobra.Command {
 		Short: "Virtual kubelet for Liqo",
 		Long: "liqo-broker-vk, with Liqo's arguments, is a drop-in for the virtual kubelet of Liqo v1.2.0.\n" +
 			"It forwards the pods of one virtual node to one remote cluster.",
-		Args:          cobra.NoArgs,
+		Args:          noArguments,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().NFlag() == 0 {
+				return errors.New("without arguments it is a virtual kubelet that was not told what to serve, as Liqo does: " +
+					"see 'liqo-broker-vk --help' for the commands")
+			}
 			return runVirtualKubelet(cmd.Context(), opts, cmd.Flags(), logs)
 		},
 	}
+	cmd.SetFlagErrorFunc(pointToHelp)
 	opts.install(cmd.Flags())
 	cmd.AddCommand(newBrokerCommand(logs), newCatalogCommand(logs), newVersionCommand())
 	cmd.AddCommand(newPeople().commands()...)
 	return cmd
+}
+
+// pointToHelp says beside a mistake in the flags where they are listed.
+func pointToHelp(cmd *cobra.Command, err error) error {
+	return fmt.Errorf("%w (see '%s --help')", err, cmd.CommandPath())
+}
+
+// noArguments takes an argument for a command that was misspelt.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := ""
+	cmd.SuggestionsMinimumDistance = 2
+	if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
+		hint = ": did you mean " + strings.Join(meant, " or ") + "?"
+	}
+	return fmt.Errorf("unknown command %q for %q%s (see '%s --help')", args[0], cmd.CommandPath(), hint, cmd.CommandPath())
 }

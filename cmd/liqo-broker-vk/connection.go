@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -48,6 +49,9 @@ func (c *connection) loader() clientcmd.ClientConfig {
 func (c *connection) open(cmd *cobra.Command) (*cli.Session, error) {
 	loader := c.loader()
 	config, err := loader.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("no kubeconfig: name that of the broker's cluster by --kubeconfig or the environment variable KUBECONFIG")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the broker's cluster (--kubeconfig): %w", err)
 	}

@@ -97,7 +97,8 @@ func TestConnectionsThatFail(t *testing.T) {
 		args []string
 		says string
 	}{
-		"no kubeconfig":          {nil, "error: connecting to the broker's cluster (--kubeconfig): "},
+		"no kubeconfig":          {nil, "error: no kubeconfig: name that of the broker's cluster by --kubeconfig or the environment variable KUBECONFIG"},
+		"no such kubeconfig":     {[]string{"--kubeconfig=/no/such"}, "error: connecting to the broker's cluster (--kubeconfig): stat /no/such: "},
 		"no such context":        {[]string{"--kubeconfig=" + writeKubeconfig(t, hangs.URL), "--context=no"}, `"no"`},
 		"nobody listens":         {[]string{"--server=http://127.0.0.1:1"}, "connection refused"},
 		"nobody answers":         {[]string{"--server=" + hangs.URL, "--request-timeout=50ms"}, "error: no answer in time (--request-timeout)"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,7 +19,12 @@ func (p people) newExplainCommand() *cobra.Command {
 		Short: "Show what the broker thinks of every provider for a pod",
 		Long: "explain shows, for a pod of the broker's node, which provider clusters could have it and which one would\n" +
 			"be chosen now, with the reason why each of the others was filtered, or its score. It only reads the API.",
-		Args: cobra.ExactArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("name one pod, not %d (see '%s --help')", len(args), cmd.CommandPath())
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var f faults
 			f.oneOf("--output", output, cli.ExplainOutputs()...)

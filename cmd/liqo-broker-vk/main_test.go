@@ -19,11 +19,14 @@ func TestFailuresAreOneLine(t *testing.T) {
 		args []string
 		says string
 	}{
-		"an unknown flag":           {[]string{"--nope"}, "unknown flag: --nope"},
-		"an argument":               {[]string{"nope"}, `unknown command "nope"`},
+		"an unknown flag":           {[]string{"--nope"}, "unknown flag: --nope (see 'liqo-broker-vk --help')"},
+		"an unknown flag of a role": {[]string{"broker", "--nope"}, "unknown flag: --nope (see 'liqo-broker-vk broker --help')"},
+		"an argument":               {[]string{"nope"}, `unknown command "nope" for "liqo-broker-vk" (see 'liqo-broker-vk --help')`},
+		"a misspelt command":        {[]string{"catalogue"}, `: did you mean catalog? (see 'liqo-broker-vk --help')`},
+		"nothing":                   {nil, "see 'liqo-broker-vk --help' for the commands"},
 		"a value of the wrong type": {[]string{"--listen-port=x"}, "--listen-port"},
 		"a value outside its set":   {[]string{"--certificate-type=x"}, "certificate-type"},
-		"options missing":           {nil, "--foreign-cluster-id is empty"},
+		"options missing":           {[]string{"--create-node=false"}, "--foreign-cluster-id is empty"},
 		"no cluster to reach":       {liqoArguments(), "--home-kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {

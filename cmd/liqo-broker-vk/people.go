@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -46,9 +45,7 @@ func mark(cmd *cobra.Command) {
 		cmd.Annotations = map[string]string{}
 	}
 	cmd.Annotations[forPeople] = ""
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w (see '%s --help')", err, cmd.CommandPath())
-	})
+	cmd.SetFlagErrorFunc(pointToHelp)
 }
 
 // newPluginCommand is the root under kubectl: with the commands for people only.
@@ -61,7 +58,7 @@ func newPluginCommand(p people) *cobra.Command {
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl broker"},
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          noArguments,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	mark(cmd)

@@ -14,12 +14,13 @@ func TestFailuresForPeopleAreThoseOfKubectl(t *testing.T) {
 		args string
 		says string
 	}{
-		"an unknown command":       {"nope", `error: unknown command "nope" for "kubectl broker"`},
+		"an unknown command":       {"nope", `error: unknown command "nope" for "kubectl broker" (see 'kubectl broker --help')`},
+		"a misspelt command":       {"drian provider1", `: did you mean drain? (see 'kubectl broker --help')`},
 		"an unknown flag":          {"get providers --nope", "error: unknown flag: --nope (see 'kubectl broker get providers --help')"},
 		"an unknown resource":      {"get nodes", "error: nodes is not known here: ask for providers or placements"},
 		"no resource":              {"get", "error: say what to get: providers or placements"},
-		"no provider":              {"drain", "error: name at least one provider, see drain --help"},
-		"no pod":                   {"explain", "error: accepts 1 arg(s), received 0"},
+		"no provider":              {"drain", "error: name at least one provider (see 'kubectl broker drain --help')"},
+		"no pod":                   {"explain", "error: name one pod, not 0 (see 'kubectl broker explain --help')"},
 		"a bad selector":           {"get providers -l a===b", "error: --selector=a===b: "},
 		"a bad output":             {"get providers -o xml", "error: --output=xml: use one of json, name, wide, yaml"},
 		"a bad output, explaining": {"explain p -o name", "error: --output=name: use one of json, table, wide, yaml"},
