@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 )
 
 func TestHelmLintFindsNothing(t *testing.T) {
@@ -166,6 +169,9 @@ func TestUnusualValuesAreFollowed(t *testing.T) {
 		assert.Equal(t, "dedicated", pod.Tolerations[0].Key)
 		assert.False(t, has(objects, "PodDisruptionBudget", name), "the only replica could not be drained")
 	}
+	options := find[offloadingv1beta1.VkOptionsTemplate](t, objects, "VkOptionsTemplate", "virtual-kubelet-default").Spec
+	assert.Equal(t, corev1.PullAlways, options.PullPolicy)
+	assert.Equal(t, []corev1.LocalObjectReference{{Name: "registry"}}, options.ImagePullSecrets)
 	catalog := find[appsv1.Deployment](t, objects, "Deployment", "liqo-broker-catalog").Spec.Template.Spec
 	assert.Subset(t, catalog.Containers[0].Args, []string{
 		"--tls-cert-file=/etc/liqo-broker-catalog/tls.crt", "--tls-key-file=/etc/liqo-broker-catalog/tls.key",
@@ -302,5 +308,40 @@ func TestNotesHaveWhatAReleaseMayNot(t *testing.T) {
 	}
 	for lines := bufio.NewScanner(strings.NewReader(files["NOTES.txt"])); lines.Scan(); {
 		assert.LessOrEqual(t, len(lines.Text()), 122, lines.Text())
+	}
+}
+
+func TestNotesSayWhatIsStillMissing(t *testing.T) {
+	const noRegistry, noWay = "is in no registry", "which consumers do not reach"
+	service := func(kind string) map[string]any {
+		return map[string]any{"service": map[string]any{"type": kind}}
+	}
+	for name, tc := range map[string]struct {
+		image    string
+		services string
+		manager  map[string]any
+		says     []string
+	}{
+		"an image without a registry, a Service within the cluster": {"liqo-broker-vk", All, nil, []string{noRegistry, noWay}},
+		"an image of a registry, a load balancer":                   {"registry.example.com/vk", All, service("LoadBalancer"), nil},
+		"a port of the nodes":                                       {"registry.example.com/vk", All, service("NodePort"), nil},
+		"no aggregator":                                             {"registry.example.com/vk", Orchestrator, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			values := Values(tc.services)
+			values["image"] = map[string]any{"repository": tc.image}
+			if tc.manager != nil {
+				values["networkManager"] = tc.manager
+			}
+			files, err := here.files(Namespace, values)
+			require.NoError(t, err)
+			for _, warning := range []string{noRegistry, noWay} {
+				if slices.Contains(tc.says, warning) {
+					assert.Contains(t, files["NOTES.txt"], warning)
+				} else {
+					assert.NotContains(t, files["NOTES.txt"], warning)
+				}
+			}
+		})
 	}
 }

@@ -15,4 +15,13 @@ spec:
     {{- with .Values.virtualKubelets.extraArgs }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+  {{- with .Values.image.pullPolicy }}
+  pullPolicy: {{ . }}
+  {{- end }}
+  {{- with .Values.image.pullSecrets }}
+  imagePullSecrets:
+    {{- range . }}
+    - name: {{ . }}
+    {{- end }}
+  {{- end }}
 {{- end -}}
