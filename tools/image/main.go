@@ -105,8 +105,9 @@ func parse(args []string) (options, error) {
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
 	}
-	if o.push && o.image == "" {
-		return o, fmt.Errorf("pushing needs the name of an image in a registry (IMAGE=, -image)")
+	// A name without a slash would be one of Docker's own images.
+	if o.push && !strings.Contains(o.image, "/") {
+		return o, fmt.Errorf("pushing needs the name of an image in a registry (IMAGE=, -image), not %q", o.image)
 	}
 	for name := range strings.SplitSeq(platforms, ",") {
 		system, architecture, _ := strings.Cut(name, "/")
