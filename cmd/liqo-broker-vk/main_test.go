@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	vklog "github.com/virtual-kubelet/virtual-kubelet/log"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 )
 
@@ -90,6 +93,24 @@ func TestLibrariesLogThroughOneLogger(t *testing.T) {
 				messages = append(messages, strings.TrimSpace(message))
 			}
 			require.Equal(t, tc.want, messages)
+		})
+	}
+}
+
+func TestFailuresAskForWhatIsNotInstalled(t *testing.T) {
+	for name, tc := range map[string]struct {
+		group string
+		asks  string
+	}{
+		"Liqo":            {"offloading.liqo.io", ": is Liqo v1.2 installed there?"},
+		"our CRDs":        {"brokering.liqo.io", ": are the CRDs of the broker installed there?"},
+		"somebody else's": {"monitoring.coreos.com", `"monitoring.coreos.com/v1"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			unknown := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: tc.group, Kind: "Thing"}, SearchedVersions: []string{"v1"}}
+			lines := failure(fmt.Errorf("informer: %w", unknown))
+			require.Len(t, lines, 1)
+			require.Truef(t, strings.HasSuffix(lines[0], tc.asks), "%s", lines[0])
 		})
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
 )
 
@@ -102,7 +104,21 @@ func failure(err error) []string {
 	if errors.As(err, &persons) {
 		return cli.Words(persons.error)
 	}
-	return []string{"liqo-broker-vk: " + strings.Join(strings.Fields(err.Error()), " ")}
+	return []string{"liqo-broker-vk: " + strings.Join(strings.Fields(err.Error()), " ") + missing(err)}
+}
+
+// missing asks, if the API server does not know a kind, for what would bring it.
+func missing(err error) string {
+	var kind *meta.NoKindMatchError
+	switch {
+	case !errors.As(err, &kind):
+		return ""
+	case kind.GroupKind.Group == v1alpha1.GroupVersion().Group:
+		return ": are the CRDs of the broker installed there?"
+	case strings.HasSuffix(kind.GroupKind.Group, ".liqo.io"):
+		return ": is Liqo v1.2 installed there?"
+	}
+	return ""
 }
 
 // with runs a command in a session.
