@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
@@ -236,22 +237,27 @@ func (g *guarded) consumerCredentials(t *testing.T) {
 	// know.
 	existing.Labels = with(virtual.Items[0].Labels, "offloading.liqo.io/nodename", "elsewhere")
 	require.NoError(t, direct.Create(ctx, existing))
+	// Liqo's controller writes it at the same time.
+	update := func(change func(*offloadingv1beta1.ShadowPod)) error {
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			require.NoError(t, direct.Get(ctx, client.ObjectKeyFromObject(existing), existing))
+			changed := existing.DeepCopy()
+			change(changed)
+			return direct.Update(ctx, changed)
+		})
+	}
 	eachKey(func(key string, write func(metav1.Object, string)) {
 		created := shadow("created")
 		created.Labels = existing.Labels
 		write(created, "x")
 		assert.NoError(t, refusal(direct.Create(ctx, created), key), "create")
-		require.NoError(t, direct.Get(ctx, client.ObjectKeyFromObject(existing), existing))
+		assert.NoError(t, refusal(update(func(o *offloadingv1beta1.ShadowPod) { write(o, "x") }), key), "update")
 		changed := existing.DeepCopy()
 		write(changed, "x")
-		assert.NoError(t, refusal(direct.Update(ctx, changed), key), "update")
 		assert.NoError(t, refusal(direct.Patch(ctx, changed, client.MergeFrom(existing)), key), "patch")
 	})
 	for _, key := range brokeringv1alpha1.RootAnnotations() {
-		require.NoError(t, direct.Get(ctx, client.ObjectKeyFromObject(existing), existing))
-		changed := existing.DeepCopy()
-		changed.Annotations = with(changed.Annotations, key, "192.0.2.1")
-		err := direct.Update(ctx, changed)
+		err := update(func(o *offloadingv1beta1.ShadowPod) { o.Annotations = with(o.Annotations, key, "192.0.2.1") })
 		assert.True(t, apierrors.IsForbidden(err), "%v", err)
 		assert.ErrorContains(t, err, "only virtual kubelets may set, change or remove "+key)
 	}

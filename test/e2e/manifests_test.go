@@ -90,7 +90,7 @@ func (g *guarded) dryRun(t *testing.T) {
 	for _, service := range deploy.Services() {
 		fromChart, err := manifests.Rendered(service)
 		require.NoError(t, err)
-		fromOverlay, err := manifests.Kustomized(service)
+		fromOverlay, err := manifests.Kustomized("kustomize/" + service)
 		require.NoError(t, err)
 		for _, o := range slices.Concat(fromChart, fromOverlay) {
 			err := g.broker.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o),
@@ -112,7 +112,7 @@ func (g *guarded) certificates(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, approve(ctx, broker, own))
 	eventually(t, 10*time.Second, func(ctx context.Context) error {
-		signed, err := broker.CertificatesV1().CertificateSigningRequests().Get(ctx, own.Name, metav1.GetOptions{})
+		signed, err := g.broker.Kube.CertificatesV1().CertificateSigningRequests().Get(ctx, own.Name, metav1.GetOptions{})
 		if err == nil && len(signed.Status.Certificate) == 0 {
 			err = fmt.Errorf("not signed: %v", signed.Status.Conditions)
 		}

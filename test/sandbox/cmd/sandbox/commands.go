@@ -91,10 +91,15 @@ func kubectlCommand(name *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			environment := append(os.Environ(), "KUBECONFIG="+kubeconfig,
-				"PATH="+state.Tools+string(os.PathListSeparator)+os.Getenv("PATH"))
+			for name, value := range map[string]string{
+				"KUBECONFIG": kubeconfig, "PATH": state.Tools + string(os.PathListSeparator) + os.Getenv("PATH"),
+			} {
+				if err := os.Setenv(name, value); err != nil {
+					return err
+				}
+			}
 			// In place of this process: signals, terminal and exit code are kubectl's.
-			return syscall.Exec(filepath.Join(state.Tools, "kubectl"), append([]string{"kubectl"}, args[1:]...), environment)
+			return syscall.Exec(filepath.Join(state.Tools, "kubectl"), append([]string{"kubectl"}, args[1:]...), os.Environ())
 		},
 	}
 	cmd.Flags().SetInterspersed(false) // What comes after the cluster is for kubectl.

@@ -36,5 +36,8 @@ func (c *Cluster) auditArgs() ([]string, error) {
 	if err := os.WriteFile(c.auditPolicyFile(), text, 0o600); err != nil {
 		return nil, err
 	}
-	return []string{"--audit-policy-file=" + c.auditPolicyFile(), "--audit-log-path=" + c.AuditLog(), "--audit-log-mode=blocking"}, nil
+	return []string{
+		"--audit-policy-file=" + c.auditPolicyFile(), "--audit-log-path=" + c.AuditLog(),
+		"--audit-log-mode=blocking", "--audit-log-maxsize=4096", // In MB; at 100 it would begin a new one.
+	}, nil
 }
