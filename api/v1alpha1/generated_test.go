@@ -31,7 +31,7 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 		assert.Equal(t, string(want), string(got), "%s is out of date: run make generate", committed)
 	}
 	for _, where := range []string{crds, filepath.Join(dir, "crds")} {
-		files, err := os.ReadDir(where)
+		files, err := filepath.Glob(filepath.Join(where, "*.yaml"))
 		require.NoError(t, err)
 		assert.Len(t, files, 2, where)
 	}

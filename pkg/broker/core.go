@@ -66,6 +66,8 @@ type providerBelief struct {
 	draining bool
 	// closing are the VirtualNodes that are being deleted: their pods leave while their virtual kubelets still run.
 	closing map[string]bool
+	// strays are the VirtualNodes whose virtual kubelets serve another Node than the broker's.
+	strays map[string]bool
 	// standing is what the scheduler was last told, without what changes all the time; outlook is what else decides
 	// about the pods there.
 	standing scheduler.Provider

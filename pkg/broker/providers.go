@@ -198,13 +198,24 @@ func (b *Broker) adopt(pc *v1alpha1.ProviderCluster, virtualNodes []offloadingv1
 	}
 	p.enabled = pc.Spec.Enabled == nil || *pc.Spec.Enabled
 	p.draining = pc.Spec.Drain
-	p.closing = map[string]bool{}
+	p.closing, p.strays = map[string]bool{}, map[string]bool{}
 	for i := range virtualNodes {
-		if virtualNodes[i].DeletionTimestamp != nil {
-			p.closing[virtualNodes[i].Name] = true
-		}
+		vn := &virtualNodes[i]
+		p.closing[vn.Name] = vn.DeletionTimestamp != nil
+		p.strays[vn.Name] = !serves(vn, b.cfg.NodeName)
 	}
 	b.core.rehouseLocked(pc.Name, virtualNodes, b.connections.forget)
+}
+
+// serves says whether the virtual kubelet of a VirtualNode is started for a Node, if its template tells: that is fixed when
+// the VirtualNode is made (Liqo's pkg/webhooks/virtualnode). Liqo's own holds the same lease, and serves a Node of its own.
+func serves(vn *offloadingv1beta1.VirtualNode, node string) bool {
+	if vn.Spec.Template == nil {
+		return true
+	}
+	return slices.ContainsFunc(vn.Spec.Template.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		return slices.Contains(c.Args, "--broker-node="+node)
+	})
 }
 
 // sharedNames are the names that VirtualNodes in several namespaces bear. The label of a pod says a name only, so that
@@ -260,7 +271,7 @@ func (b *Broker) believe(ctx context.Context, pc *v1alpha1.ProviderCluster, virt
 		}
 		fresh.Slices = append(fresh.Slices, scheduler.Slice{
 			VirtualNode: vn.Name, Granted: scheduler.FromResourceList(vn.Spec.ResourceQuota.Hard),
-			Ready: p.last.kubelets[vn.Name] && !known.shared.Has(vn.Name), Cordoned: p.closing[vn.Name],
+			Ready: p.serves(vn.Name) && !known.shared.Has(vn.Name), Cordoned: p.closing[vn.Name],
 		})
 	}
 	c.state.SetProvider(fresh)

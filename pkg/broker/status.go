@@ -32,11 +32,17 @@ const (
 	reasonNoAnswer   = "NoAnswer"
 	reasonLeaseLive  = "LeaseLive"
 	reasonLeaseLost  = "LeaseLost"
+	reasonStray      = "ServesAnotherNode"
 	reasonConnected  = "ConnectedOrDisabled"
 	reasonNoNetwork  = "NotConnected"
 	reasonClean      = "NothingLeft"
 	reasonNotCleaned = "MovedPodsLeft"
 )
+
+// serves says whether a virtual kubelet of a VirtualNode is there for the broker's Node.
+func (p *providerBelief) serves(virtualNode string) bool {
+	return p.last.kubelets[virtualNode] && !p.strays[virtualNode]
+}
 
 // readiness are the conditions of a provider, Ready first.
 func readiness(p *providerBelief, network bool) []metav1.Condition {
@@ -55,8 +61,12 @@ func readiness(p *providerBelief, network bool) []metav1.Condition {
 	switch {
 	case !p.looked:
 		kubelet.Status, kubelet.Reason, kubelet.Message = metav1.ConditionUnknown, reasonUnknown, ""
-	case slices.Contains(slices.Collect(maps.Values(p.last.kubelets)), true):
+	case slices.ContainsFunc(slices.Collect(maps.Keys(p.last.kubelets)), p.serves):
 		kubelet.Status, kubelet.Reason, kubelet.Message = metav1.ConditionTrue, reasonLeaseLive, ""
+	case slices.Contains(slices.Collect(maps.Values(p.last.kubelets)), true):
+		kubelet.Reason = reasonStray
+		kubelet.Message = "its virtual kubelet was not started with --broker-node of this broker: the VirtualNode is older than " +
+			"the options that say so, and has to be made anew"
 	}
 	networked := metav1.Condition{Type: v1alpha1.ProviderNetworkReady, Status: metav1.ConditionTrue, Reason: reasonConnected}
 	if !network {
@@ -152,7 +162,7 @@ func (b *Broker) statusLocked(pc *v1alpha1.ProviderCluster, p *providerBelief,
 		assigned, pods := b.core.state.Assigned(vn.Name)
 		hard := scheduler.FromResourceList(vn.Spec.ResourceQuota.Hard)
 		status.VirtualNodes = append(status.VirtualNodes, v1alpha1.VirtualNodeStatus{
-			Name: vn.Name, Ready: p.last.kubelets[vn.Name], Pods: int32(pods),
+			Name: vn.Name, Ready: p.serves(vn.Name), Pods: int32(pods),
 			Resources: resourcesOf(hard, assigned),
 		})
 		status.Pods += int32(pods)

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
@@ -23,6 +25,8 @@ func TestReadiness(t *testing.T) {
 	lost.lost, lost.last = noon, observation{problem: "no answer within 3s", kubelets: map[string]bool{"q1": true}}
 	silent := up
 	silent.last.kubelets = map[string]bool{"q1": false}
+	stray := up
+	stray.strays = map[string]bool{"q2": true}
 	unclean := up
 	unclean.unclean = true
 
@@ -37,6 +41,8 @@ func TestReadiness(t *testing.T) {
 		{"what nobody has looked at is not ready", unseen, true, "False Unknown Unknown True True", "Reachable: NotProbedYet"},
 		{"a lost provider says why", lost, true, "False False True True True", "Reachable: NoAnswer, no answer within 3s"},
 		{"without a virtual kubelet nothing can be sent there", silent, true, "False True False True True", "KubeletReady: LeaseLost, no virtual kubelet holds a live lease"},
+		{"a virtual kubelet of another node is of no use", stray, true, "False True False True True", "KubeletReady: ServesAnotherNode, its virtual kubelet " +
+			"was not started with --broker-node of this broker: the VirtualNode is older than the options that say so, and has to be made anew"},
 		{"without a network nobody can be reached there", up, false, "False True True False True", "NetworkReady: NotConnected, the network to the provider is not established"},
 		{"what is left there is another matter", unclean, true, "True True True True False", ""},
 	} {
@@ -49,6 +55,26 @@ func TestReadiness(t *testing.T) {
 			require.Equal(t, tc.want, strings.Join(got, " "))
 			require.Equal(t, tc.message, conditions[0].Message)
 		})
+	}
+}
+
+func TestWhichNodeAVirtualKubeletServes(t *testing.T) {
+	started := func(args ...string) *offloadingv1beta1.VirtualNode {
+		vn := &offloadingv1beta1.VirtualNode{}
+		vn.Spec.Template = &offloadingv1beta1.DeploymentTemplate{}
+		vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Args: args}}
+		return vn
+	}
+	for name, tc := range map[string]struct {
+		vn   *offloadingv1beta1.VirtualNode
+		want bool
+	}{
+		"the broker's":                        {started("--nodename=q1", "--broker-node=pool"), true},
+		"Liqo's own":                          {started("--nodename=q1", "--create-node=true"), false},
+		"that of another broker":              {started("--broker-node=pool2"), false},
+		"nobody says what it is started with": {&offloadingv1beta1.VirtualNode{}, true},
+	} {
+		require.Equal(t, tc.want, serves(tc.vn, "pool"), name)
 	}
 }
 

@@ -67,6 +67,7 @@ func brokerScenarios() []brokerScenario {
 		{"a drained provider is emptied", (*brokered).drained},
 		{"an unassigned pod can be deleted", (*brokered).unassigned},
 		{"a provider that shares nothing is forgotten", (*brokered).unknown},
+		{"a virtual kubelet of another node is not used", (*brokered).stray},
 		{"a pod that has ended stays so", (*brokered).ended},
 		{"logs exec attach and port-forward", (*brokered).kubelet},
 		{"a Service has its pods at two providers", (*brokered).service},

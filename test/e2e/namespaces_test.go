@@ -13,8 +13,6 @@ import (
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
-
-	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
 // sentOn: the NamespaceOffloading of a consumer's namespace is kept as the broker wants it, and goes when the namespace is
@@ -78,37 +76,4 @@ func (c *chain) overtaken(t *testing.T) {
 	after := podOf(t, c.broker, atBroker.Namespace, atBroker.Name)
 	require.NotEqual(t, before.UID, after.UID, "it cannot be let onto the broker's node")
 	require.Equal(t, brokerNode, after.Spec.NodeName)
-}
-
-// unknown: a ProviderCluster of a cluster that shares nothing goes, unless somebody has decided something about it.
-func (b *brokered) unknown(t *testing.T) {
-	create := func(name string, spec brokeringv1alpha1.ProviderClusterSpec) {
-		t.Helper()
-		pc := &brokeringv1alpha1.ProviderCluster{Spec: spec}
-		pc.Name = name
-		require.NoError(t, b.broker.Client.Create(t.Context(), pc))
-		t.Cleanup(func() { require.NoError(t, client.IgnoreNotFound(b.broker.Client.Delete(context.Background(), pc))) })
-	}
-	create("decided", brokeringv1alpha1.ProviderClusterSpec{Cordoned: true})
-	create("undecided", brokeringv1alpha1.ProviderClusterSpec{})
-	eventually(t, followTime, func(ctx context.Context) error {
-		var pc brokeringv1alpha1.ProviderCluster
-		if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: "undecided"}, &pc); !kerrors.IsNotFound(err) {
-			return fmt.Errorf("it is still there: %w", err)
-		}
-		if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: "decided"}, &pc); err != nil {
-			return err
-		}
-		return readyIs(&pc, "NotPeered")
-	})
-}
-
-// readyIs checks why a provider is not Ready.
-func readyIs(pc *brokeringv1alpha1.ProviderCluster, reason string) error {
-	for i := range pc.Status.Conditions {
-		if c := &pc.Status.Conditions[i]; c.Type == brokeringv1alpha1.ProviderReady && c.Reason == reason {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s is not %s: %v", pc.Name, reason, pc.Status.Conditions)
 }

@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// unknown: a ProviderCluster of a cluster that shares nothing goes, unless somebody has decided something about it.
+func (b *brokered) unknown(t *testing.T) {
+	create := func(name string, spec brokeringv1alpha1.ProviderClusterSpec) {
+		t.Helper()
+		pc := &brokeringv1alpha1.ProviderCluster{Spec: spec}
+		pc.Name = name
+		require.NoError(t, b.broker.Client.Create(t.Context(), pc))
+		t.Cleanup(func() { require.NoError(t, client.IgnoreNotFound(b.broker.Client.Delete(context.Background(), pc))) })
+	}
+	create("decided", brokeringv1alpha1.ProviderClusterSpec{Cordoned: true})
+	create("undecided", brokeringv1alpha1.ProviderClusterSpec{})
+	eventually(t, followTime, func(ctx context.Context) error {
+		var pc brokeringv1alpha1.ProviderCluster
+		if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: "undecided"}, &pc); !kerrors.IsNotFound(err) {
+			return fmt.Errorf("it is still there: %w", err)
+		}
+		if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: "decided"}, &pc); err != nil {
+			return err
+		}
+		return conditionIs(&pc, brokeringv1alpha1.ProviderReady, "NotPeered")
+	})
+}
+
+// stray: a provider whose virtual kubelet is Liqo's own, because its VirtualNode is older than the options that name ours,
+// gets no pods and says why; made as it should be, it gets them.
+func (b *brokered) stray(t *testing.T) {
+	ns := b.namespace(t)
+	ours := b.kubelet3(t, func(c *corev1.Container) {
+		c.Image = sandbox.ImageStock
+		c.Args = slices.DeleteFunc(slices.Clone(c.Args), func(arg string) bool { return arg == "--broker-node="+brokerNode })
+	})
+	restore := func() { b.kubelet3(t, func(c *corev1.Container) { *c = ours }) }
+	t.Cleanup(func() {
+		if t.Failed() {
+			restore()
+		}
+	})
+	eventually(t, patient, func(ctx context.Context) error {
+		var pc brokeringv1alpha1.ProviderCluster
+		if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: "provider3"}, &pc); err != nil {
+			return err
+		}
+		return conditionIs(&pc, brokeringv1alpha1.ProviderKubeletReady, "ServesAnotherNode")
+	})
+	b.create(t, ns, "waits", 1, only("provider3"))
+	b.explained(t, ns, "waits-0", "NoProviderFits", "0/3 provider clusters fit", "1 not ready")
+
+	restore()
+	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "waits-0", "provider3") })
+}
+
+// kubelet3 changes what the virtual kubelet of provider3 is started with, and returns what it was.
+func (b *brokered) kubelet3(t *testing.T, change func(*corev1.Container)) (before corev1.Container) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
+	defer cancel()
+	require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var vn offloadingv1beta1.VirtualNode
+		if err := b.broker.Client.Get(ctx, client.ObjectKey{Namespace: "liqo-tenant-provider3", Name: "provider3"}, &vn); err != nil {
+			return err
+		}
+		container := &vn.Spec.Template.Spec.Template.Spec.Containers[0]
+		before = *container.DeepCopy()
+		change(container)
+		return b.broker.Client.Update(ctx, &vn)
+	}))
+	return before
+}
+
+// conditionIs checks the reason of a provider's condition.
+func conditionIs(pc *brokeringv1alpha1.ProviderCluster, kind, reason string) error {
+	for i := range pc.Status.Conditions {
+		if c := &pc.Status.Conditions[i]; c.Type == kind && c.Reason == reason {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s of %s is not %s: %v", kind, pc.Name, reason, pc.Status.Conditions)
+}
