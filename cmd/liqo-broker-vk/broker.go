@@ -114,7 +114,8 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 
 	f.Uint16Var(&o.listenPort, "listen-port", o.listenPort, "The port of the kubelet API")
 	f.StringVar(&o.certificateType, "certificate-type", o.certificateType,
-		"Who signs the certificate of the kubelet API: kubelet (the cluster), aws or self-signed")
+		"Who signs the certificate of the kubelet API: kubelet (the cluster), self-signed, or aws (EKS; the broker's role does not let it "+
+			"approve those requests, so somebody else has to)")
 	f.StringVar(&o.certDir, "cert-dir", o.certDir, "The directory where a signed certificate is kept")
 	f.StringVar(&o.clientCAFile, "client-ca-file", o.clientCAFile,
 		"The CA of the client certificates accepted by the kubelet API and the remote IPAM; by default the one that the API server publishes")
