@@ -295,6 +295,7 @@ func (s *Sandbox) end(keepFiles bool) error {
 	s.stopRun()
 	s.group.Close()
 	err := s.background.Wait()
+	s.ports.Close()
 	if keepFiles {
 		return errors.Join(err, os.Remove(filepath.Join(s.dir, ownerFile)))
 	}
