@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -95,6 +96,7 @@ func TestLargeFederation(t *testing.T) {
 	}
 	b.rows(1000)
 	require.Zero(t, b.count(`.providers ~ .more button`), "there are no more")
+	calm := b.search("pod-0778")
 	evaluate[chromedp.Void](b, `window.longest = 0; (function frame(last) {
 		requestAnimationFrame((now) => { window.longest = Math.max(window.longest, now - last); frame(now); })
 	})(performance.now())`)
@@ -106,18 +108,28 @@ func TestLargeFederation(t *testing.T) {
 		defer close(done)
 		federation.stir(ctx, 5*time.Millisecond)
 	}()
-	began := time.Now()
-	b.click(`#placements .search`)
-	b.do(chromedp.KeyEvent("pod-0777"))
-	b.until(`document.querySelectorAll('.placements tbody tr').length === 10`, "the search finds ten pods")
-	found := time.Since(began)
+	stirred := b.search("pod-0777")
 	b.click(switchOf("provider-0003"))
 	b.until(turned("provider-0003", false), "the switch is off")
 	b.until(`document.querySelector('.providers').textContent.includes('4,242 pods')`, "events are shown")
 	stop()
 	<-done
 	longest := time.Duration(evaluate[float64](b, `window.longest`) * float64(time.Millisecond))
-	t.Logf("with 1,000 providers shown and 400 events a second: a search took %v, the longest frame %v", found, longest)
-	require.Less(t, found, 6*time.Second)
+	t.Logf("with 1,000 providers shown: a search took %v, with 400 events a second %v; the longest frame then %v",
+		calm, stirred, longest)
+	require.Less(t, stirred, 10*calm, "events make the page slow")
 	require.Less(t, longest, 3*time.Second)
+}
+
+// search looks for pods of a name, of which there are ten, and returns how long the page took.
+func (b *tab) search(pod string) time.Duration {
+	b.t.Helper()
+	b.click(`#placements .search`)
+	began := time.Now()
+	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('#placements .search').select()`), chromedp.KeyEvent(pod))
+	b.until(fmt.Sprintf(`(() => {
+		const rows = [...document.querySelectorAll('.placements tbody tr')];
+		return rows.length === 10 && rows.every((row) => row.textContent.includes(%q));
+	})()`, pod), "the search finds ten pods")
+	return time.Since(began)
 }

@@ -155,3 +155,62 @@ func TestListKeepsWhatHappensWhileItReads(t *testing.T) {
 		"a1 b2 of 100", "a1 aa1 b2 of 101", "a1 aa1 b2 d1 z1 of 102 more false", "z3 of 1",
 	}, evaluate[[]string](b, script))
 }
+
+// Load more while the list is read for another reason, as after every reconnection, is not lost.
+func TestListReadsWhatIsAskedForMeanwhile(t *testing.T) {
+	server := serve(t, small().handler())
+	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
+	b.do(chromedp.Navigate(b.url + "style.css")) // Of the same origin, but without the page.
+	const script = `import('/list.js').then(async ({List}) => {
+		const all = Array.from({length: 950}, (_, i) => ({id: String(i).padStart(3, '0')}));
+		const list = new List('things', (thing) => thing.id, () => true);
+		let asked = [];
+		const client = {get: async (path, {limit, continue: after}) => {
+			asked.push((after ?? 'start') + '+' + limit);
+			const from = after ? Number(after) : 0;
+			const end = from + limit;
+			return {items: all.slice(from, end), total: all.length, continue: end < all.length ? String(end) : undefined};
+		}};
+		const said = [];
+		const done = async (reading) => {
+			await reading;
+			said.push(asked.join(' ') + ': ' + list.items.length + (list.more ? ', more' : ''));
+			asked = [];
+		};
+		await done(list.find(client, {}));
+
+		let reading = list.again(client);
+		list.next(client);
+		list.next(client); // Asked for already.
+		await done(reading);
+
+		list.next(client);
+		await done(list.again(client)); // Overtakes it, and reads as much.
+
+		for (let pages = 0; pages < 4; pages++) {
+			await list.next(client);
+		}
+		asked = [];
+		await done(list.again(client)); // More than the API gives at once.
+
+		reading = list.next(client);
+		list.drop('000');
+		await done(reading);
+		await list.next(client);
+		await list.next(client);
+		asked = [];
+		await done(list.next(client)); // There are no more.
+
+		await done(list.find(client, {q: ''}));
+		return said;
+	})`
+	require.Equal(t, []string{
+		"start+100: 100, more",
+		"start+100 100+100: 200, more",
+		"200+100 start+300: 300, more",
+		"start+500 500+200: 700, more",
+		"700+100 800+1: 800, more", // One of them was dropped.
+		": 949",
+		"start+100: 100, more",
+	}, evaluate[[]string](b, script))
+}

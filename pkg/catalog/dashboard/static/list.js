@@ -17,6 +17,7 @@ export class List extends Observable {
   /** @type {import('./api.js').Problem | null} why the list could not be read */
   problem = null;
   query = {};
+  #wanted = page;
   #next = '';
   #reading = null;
   #meanwhile = [];
@@ -34,28 +35,32 @@ export class List extends Observable {
   /** Reads from the beginning what the query asks for. */
   find(client, query) {
     this.query = query;
-    return this.#read(client, page);
+    this.#wanted = page;
+    return this.#read(client, false);
   }
 
-  /** Reads again as much as is shown. */
+  /** Reads again as much as is shown, or was asked for and is still under way. */
   again(client) {
-    return this.#read(client, Math.max(page, this.items.length));
+    this.#wanted = Math.max(page, this.items.length, this.loading ? this.#wanted : 0);
+    return this.#read(client, false);
   }
 
-  /** Reads one page more. */
+  /** Reads one page more; a reading that is under way goes on to there. */
   async next(client) {
-    if (this.loading || !this.more) {
+    const wanted = this.items.length + page;
+    if (!this.more || (this.loading && this.#wanted >= wanted)) {
       return;
     }
-    const next = await this.#page(client, page, this.#next);
-    if (next) {
-      this.#take([...this.items, ...(next.items ?? [])], next);
+    this.#wanted = wanted;
+    if (!this.loading) {
+      await this.#read(client, true);
     }
   }
 
   /** Forgets everything, as for a caller who may not see it. */
   clear() {
     this.#reading?.abort();
+    this.#wanted = page;
     Object.assign(this, { items: [], total: 0, more: false, loading: false, problem: null });
     this.changed();
   }
@@ -93,39 +98,37 @@ export class List extends Observable {
     return item && this.key(item) === key ? item : undefined;
   }
 
-  async #read(client, wanted) {
+  /** Reads what is wanted, after what is shown or instead of it. Overtakes another reading. */
+  async #read(client, further) {
+    this.#reading?.abort();
+    this.#reading = new AbortController();
+    this.#meanwhile = [];
     this.loading = true;
     this.changed();
-    const items = [];
-    let last;
-    do {
-      last = await this.#page(client, Math.min(largest, wanted - items.length), last?.continue, !last);
-      if (!last) {
-        return;
-      }
-      items.push(...(last.items ?? []));
-    } while (last.continue && items.length < wanted);
-    this.#take(items, last);
-  }
-
-  /** One page; nothing if it failed, which the list then says, or was overtaken by another reading. */
-  async #page(client, limit, after, first = true) {
-    if (first) {
-      this.#reading?.abort();
-      this.#reading = new AbortController();
-      this.#meanwhile = [];
-      this.loading = true;
-    }
     const { signal } = this.#reading;
+    const shown = () => (further ? this.items : []);
+    const read = [];
+    let after = further ? this.#next : undefined;
     try {
-      const got = await client.get(this.path, { ...this.query, limit, continue: after }, signal);
-      return signal.aborted ? undefined : got;
+      for (;;) {
+        const missing = this.#wanted - shown().length - read.length;
+        const limit = Math.max(1, Math.min(largest, missing));
+        const last = await client.get(this.path, { ...this.query, limit, continue: after }, signal);
+        if (signal.aborted) {
+          return;
+        }
+        read.push(...(last.items ?? []));
+        after = last.continue;
+        if (!after || shown().length + read.length >= this.#wanted) {
+          this.#take([...shown(), ...read], last);
+          return;
+        }
+      }
     } catch (problem) {
       if (!signal.aborted) {
         Object.assign(this, { problem, loading: false });
         this.changed();
       }
-      return undefined;
     }
   }
 

@@ -56,7 +56,7 @@ export function More({ list, noun, next }) {
     <div class="more">
       <span class="muted">${items.length < total ? `${items.length} of ${all}` : all}</span>
       ${more && html`
-        <button type="button" disabled=${loading} onClick=${next}>${loading ? 'Loading…' : 'Load more'}</button>`}
+        <button type="button" aria-busy=${loading} onClick=${next}>${loading ? 'Loading…' : 'Load more'}</button>`}
     </div>`;
 }
 
