@@ -30,6 +30,13 @@ func unusual() map[string]any {
 			"resources":    map[string]any{"limits": map[string]any{"memory": "1Gi"}},
 			"nodeSelector": map[string]any{"disk": "fast"},
 			"tolerations":  []any{map[string]any{"key": "dedicated", "operator": "Exists"}},
+			"env": []any{map[string]any{"name": "OTEL_EXPORTER_OTLP_HEADERS", "valueFrom": map[string]any{
+				"secretKeyRef": map[string]any{"name": "collector", "key": "headers"},
+			}}},
+			"volumes":           []any{map[string]any{"name": "ca", "configMap": map[string]any{"name": "collector-ca"}}},
+			"volumeMounts":      []any{map[string]any{"name": "ca", "mountPath": "/etc/collector", "readOnly": true}},
+			"podAnnotations":    map[string]any{"example.com/scrape": "no"},
+			"priorityClassName": "system-cluster-critical",
 		})
 		return more
 	}

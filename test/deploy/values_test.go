@@ -91,6 +91,10 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 			`{"virtualKubelets": {"extraArgs": ["--direct-traffic"]}}`,
 			"virtualKubelets.extraArgs.0: Does not match pattern",
 		},
+		"a variable without a name": {
+			`{"broker": {"env": [{"value": "x"}]}}`,
+			"broker.env.0: name is required",
+		},
 		"resources under another name": {
 			`{"catalog": {"resources": {"request": {}}}}`,
 			"catalog.resources: Additional property request is not allowed",
@@ -167,6 +171,14 @@ func TestUnusualValuesAreFollowed(t *testing.T) {
 		assert.Equal(t, "1Gi", pod.Containers[0].Resources.Limits.Memory().String())
 		assert.Equal(t, map[string]string{"disk": "fast"}, pod.NodeSelector)
 		assert.Equal(t, "dedicated", pod.Tolerations[0].Key)
+		assert.Equal(t, "system-cluster-critical", pod.PriorityClassName)
+		assert.Equal(t, map[string]string{"example.com/scrape": "no"}, d.Spec.Template.Annotations)
+		variables := pod.Containers[0].Env
+		assert.Equal(t, "collector", variables[len(variables)-1].ValueFrom.SecretKeyRef.Name)
+		assert.Contains(t, pod.Containers[0].VolumeMounts,
+			corev1.VolumeMount{Name: "ca", MountPath: "/etc/collector", ReadOnly: true})
+		volumes := pod.Volumes
+		assert.Equal(t, "collector-ca", volumes[len(volumes)-1].ConfigMap.Name)
 		assert.False(t, has(objects, "PodDisruptionBudget", name), "the only replica could not be drained")
 	}
 	options := find[offloadingv1beta1.VkOptionsTemplate](t, objects, "VkOptionsTemplate", "virtual-kubelet-default").Spec
