@@ -6,12 +6,12 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 )
 
@@ -102,7 +102,7 @@ func quantities(texts map[string]string) (corev1.ResourceList, error) {
 	list := corev1.ResourceList{}
 	p := newProblem(http.StatusUnprocessableEntity, "the requests are not valid")
 	for name, text := range texts {
-		quantity, err := resource.ParseQuantity(text)
+		quantity, err := criteria.ParseQuantity(text)
 		switch {
 		case len(validation.IsQualifiedName(name)) > 0:
 			p.Errors = append(p.Errors, fault("body.requests."+name, "this is no name of a resource"))

@@ -77,6 +77,7 @@ func FuzzBody(f *testing.F) {
 	for _, body := range []string{
 		"", "{}", "[]", "null", `{"namespace":"web-c1"}`, `{"namespace":"web-c1","labels":{"app":"web"},"annotations":{"brokering.liqo.io/filter":"provider.id == 'p1'"}}`,
 		`{"namespace":"web-c1","requests":{"cpu":"1","nvidia.com/gpu":"1e3"}}`, `{"namespace":"web-c1","requests":{"cpu":"9223372036854775807E"}}`,
+		`{"namespace":"web-c1","requests":{"cpu":"1e-2000000000"}}`, `{"namespace":"web-c1","requests":{"cpu":"0e2000000000"}}`,
 		`{"namespace":"web-c1","policy":{"filter":"true","score":"1.0","weights":[{"name":"price","weight":1}],"failover":{"after":"5s"}}}`,
 		`{"namespace":"web-c1","policy":{"weights":null,"podSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}}}`,
 		`{"selected":true}`, `{"enabled":1}`, `{"namespace":"web-c1","policy":` + strings.Repeat(`{"failover":`, 200) + `{}` + strings.Repeat(`}`, 200) + `}`,

@@ -138,11 +138,11 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	return libraries.Extend(
+	return libraries.Extend(append(boundedQuantities(),
 		cel.CustomTypeProvider(typeProvider{libraries.CELTypeProvider()}),
 		cel.Variable("provider", providerSchema.object),
 		cel.Variable("pod", podSchema.object),
-	)
+	)...)
 })
 
 func compile(expression string, isScore bool) (*Program, error) {
