@@ -29,7 +29,7 @@ func TestAStaleAddressIsMappedAnew(t *testing.T) {
 		Spec:       ipamv1alpha1.IPSpec{IP: networkingv1beta1.IP("10.0.0.2")},
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod, ip).Build()
-	b := &Broker{client: c, core: newCore(), log: logr.Discard(), metrics: newMetrics(), addresses: true}
+	b := &Broker{client: c, core: newCore(&Config{}), log: logr.Discard(), metrics: newMetrics(), addresses: true}
 	ctx := t.Context()
 
 	require.NoError(t, b.remapAddress(ctx, pod))

@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel/trace"
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -48,8 +47,7 @@ type Broker struct {
 
 	podQueue, providerQueue queue
 	// wake has an element when the pods that wait for room are to be tried again.
-	wake  chan struct{}
-	moves *rate.Limiter
+	wake chan struct{}
 	// goneChecks are the back-offs of asking whether a provider has let go of a pod.
 	goneChecks workqueue.TypedRateLimiter[types.NamespacedName]
 

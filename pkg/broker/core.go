@@ -28,8 +28,8 @@ type core struct {
 	left map[types.UID]string
 	// sentAway is when a pod on its way was taken away from where it was.
 	sentAway map[types.UID]time.Time
-	// moveAt is when a pod may be moved, of those that the rate limit holds back.
-	moveAt map[types.UID]time.Time
+	// turns are of the pods that must move.
+	turns turns
 	// refused has, by pod and VirtualNode, until when not to ask again.
 	refused map[types.UID]map[string]time.Time
 	// disbelieved are amounts that a provider turned out not to have, by the name under which the state holds them.
@@ -47,6 +47,11 @@ type core struct {
 	providers map[string]*providerBelief
 	// homeOf is the provider of a VirtualNode, formerHome that of one which is gone.
 	homeOf, formerHome map[string]string
+
+	// suspicionWindow is how far apart the providers may vanish for the broker to suspect itself, suspectedAt the last
+	// probe at which it did.
+	suspicionWindow time.Duration
+	suspectedAt     time.Time
 }
 
 // providerBelief is what is known of one provider besides its status in the API.
@@ -80,10 +85,11 @@ type providerBelief struct {
 // missesUntilLost is how many probes in a row must fail.
 const missesUntilLost = 2
 
-func newCore() *core {
+func newCore(cfg *Config) *core {
 	return &core{
+		turns: newTurns(cfg.MovesPerSecond, cfg.MovesBurst), suspicionWindow: cfg.Times.SuspicionWindow,
 		state: scheduler.NewState(), pods: map[types.NamespacedName]types.UID{}, assumed: map[types.UID]string{},
-		doubted: map[types.UID]struct{}{}, left: map[types.UID]string{}, moveAt: map[types.UID]time.Time{},
+		doubted: map[types.UID]struct{}{}, left: map[types.UID]string{},
 		refused: map[types.UID]map[string]time.Time{}, disbelieved: map[types.UID]time.Time{},
 		waiting: map[types.NamespacedName]struct{}{}, started: map[types.UID]struct{}{},
 		running: map[types.UID]struct{}{}, ranBefore: map[types.UID]time.Time{},
@@ -101,7 +107,7 @@ func (c *core) observe(id string, o observation) bool {
 		return false
 	}
 	before, lostBefore := p.last, !p.lost.IsZero()
-	first := !p.looked
+	first, suspected := !p.looked, c.suspiciousLocked()
 	p.looked, p.last = true, o
 	p.tracker.Probe(o.at, o.up, o.took)
 	switch {
@@ -114,6 +120,9 @@ func (c *core) observe(id string, o observation) bool {
 		if p.misses >= missesUntilLost && p.lost.IsZero() {
 			p.lost = p.firstMiss
 		}
+	}
+	if suspected || c.suspiciousLocked() {
+		c.suspectedAt = o.at
 	}
 	return first || lostBefore != !p.lost.IsZero() || before.up != o.up || !sameKubelets(before.kubelets, o.kubelets)
 }
@@ -131,7 +140,7 @@ func sameKubelets(a, b map[string]bool) bool {
 }
 
 // situationOf says what is known of the provider behind a VirtualNode.
-func (c *core) situationOf(virtualNode string, window time.Duration) situation {
+func (c *core) situationOf(virtualNode string) situation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p, ok := c.providers[c.homeOf[virtualNode]]
@@ -142,12 +151,18 @@ func (c *core) situationOf(virtualNode string, window time.Duration) situation {
 	// What the last leader saw is not enough: a start moves nothing.
 	if p.looked && !p.lost.IsZero() {
 		s.lost = p.lost
-		s.suspended = c.suspiciousLocked(window)
+		// The suspicion ends with the answer of one provider. The others are asked again before anything is believed of
+		// them, and have from then on the time that every provider has.
+		s.suspended = c.suspiciousLocked() || !p.last.at.After(c.suspectedAt)
+		s.believed = p.lost
+		if s.believed.Before(c.suspectedAt) {
+			s.believed = c.suspectedAt
+		}
 	}
 	return s
 }
 
-func (c *core) suspiciousLocked(window time.Duration) bool {
+func (c *core) suspiciousLocked() bool {
 	var outages []time.Time
 	total := 0
 	for _, p := range c.providers {
@@ -159,7 +174,7 @@ func (c *core) suspiciousLocked(window time.Duration) bool {
 			outages = append(outages, p.lost)
 		}
 	}
-	return suspicious(outages, total, window)
+	return suspicious(outages, total, c.suspicionWindow)
 }
 
 // assigned notes that the API shows a pod assigned to a VirtualNode, or that it is to be counted there.
@@ -168,6 +183,7 @@ func (c *core) assigned(pod *corev1.Pod, virtualNode string) {
 	defer c.mu.Unlock()
 	c.meetLocked(nameOf(pod), pod.UID)
 	delete(c.assumed, pod.UID)
+	delete(c.left, pod.UID)
 	if _, doubted := c.doubted[pod.UID]; doubted {
 		// It was written all the same, nobody knows when: the pod is no longer on its way.
 		delete(c.doubted, pod.UID)
@@ -198,7 +214,7 @@ func (c *core) forgetLocked(name types.NamespacedName, uid types.UID) {
 	delete(c.stale, uid)
 	delete(c.left, uid)
 	delete(c.sentAway, uid)
-	delete(c.moveAt, uid)
+	c.turns.giveBack(uid)
 	delete(c.waiting, name)
 	delete(c.pods, name)
 }
@@ -247,20 +263,18 @@ func (c *core) leftFor(uid types.UID, virtualNode string) bool {
 	return c.left[uid] == virtualNode
 }
 
-// mayMove says how long a pod must wait until the rate limit lets it move; reserve takes a place in the queue, once.
-func (c *core) mayMove(uid types.UID, now time.Time, reserve func() time.Duration) time.Duration {
+// mayMove says how long a pod must wait until the rate limit lets it move.
+func (c *core) mayMove(uid types.UID, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at, waits := c.moveAt[uid]
-	if !waits {
-		at = now.Add(reserve())
-		c.moveAt[uid] = at
-	}
-	if wait := at.Sub(now); wait > 0 {
-		return wait
-	}
-	delete(c.moveAt, uid)
-	return 0
+	return c.turns.take(uid, now)
+}
+
+// stays notes that a pod need not move, whatever was so before.
+func (c *core) stays(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.turns.giveBack(uid)
 }
 
 // isAssumed says whether a decision about the pod is on its way to the cache, and whether it is in doubt.
@@ -375,26 +389,47 @@ func (c *core) takeWaiting() []types.NamespacedName {
 	return names
 }
 
-// movedAway notes that a pod leaves a VirtualNode; if its provider cannot be reached, it may go on running there.
-func (c *core) movedAway(pod *corev1.Pod, virtualNode string, now time.Time) {
+// remember notes of which provider a VirtualNode was that is gone: a pod says so that was assigned to it.
+func (c *core) remember(virtualNode, provider string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.homeOf[virtualNode] == "" && c.formerHome[virtualNode] == "" && provider != "" {
+		c.formerHome[virtualNode] = provider
+	}
+}
+
+// movedAway notes that a pod leaves a VirtualNode. If its provider cannot be reached, it may go on running there; the name
+// of the provider is returned if that is new.
+func (c *core) movedAway(pod *corev1.Pod, virtualNode string, now time.Time) (unclean string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.left, pod.UID)
 	c.sentAway[pod.UID] = now
 	c.ranBefore[pod.UID] = lastStart(pod)
-	if p, ok := c.providers[c.homeOf[virtualNode]]; ok {
-		p.tracker.PodMovedAway()
-		p.unclean = p.unclean || !p.lost.IsZero()
+	id := c.homeOf[virtualNode]
+	p, ok := c.providers[id]
+	if !ok {
+		return ""
 	}
+	p.tracker.PodMovedAway()
+	if p.unclean || p.lost.IsZero() {
+		return ""
+	}
+	p.unclean = true
+	return id
 }
 
-// leftUnseen notes that a pod was given up at a provider that cannot be reached, and may go on running there.
-func (c *core) leftUnseen(virtualNode string) {
+// leftUnseen notes that a pod was given up at a provider that cannot be reached, and may go on running there. The name of
+// the provider is returned if that is new.
+func (c *core) leftUnseen(virtualNode string) (unclean string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p, ok := c.providers[c.homeOf[virtualNode]]; ok {
+	id := c.homeOf[virtualNode]
+	if p, ok := c.providers[id]; ok && !p.unclean {
 		p.unclean = true
+		return id
 	}
+	return ""
 }
 
 // settled says whether every provider of the API has been looked at.
@@ -410,10 +445,10 @@ func (c *core) settled(providers []string) bool {
 }
 
 // suspects says whether the broker suspects itself.
-func (c *core) suspects(window time.Duration) bool {
+func (c *core) suspects() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.suspiciousLocked(window)
+	return c.suspiciousLocked()
 }
 
 // podStarted counts the start of a pod once, and says whether it did.

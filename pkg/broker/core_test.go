@@ -21,7 +21,7 @@ import (
 
 // oneProvider is a core that knows provider q with one slice q1 of two CPUs.
 func oneProvider() *core {
-	c := newCore()
+	c := newCore(&Config{})
 	c.providers["q"] = &providerBelief{tracker: kpi.NewTracker(v1alpha1.KPIs{}, time.Minute), enabled: true}
 	c.homeOf["q1"] = "q"
 	c.state.SetProvider(scheduler.Provider{
@@ -112,23 +112,15 @@ func TestAPodOnItsWayKeepsItsRefusals(t *testing.T) {
 	require.False(t, c.leftFor(pod.UID, "q1"))
 	c.hasLeft(pod, "q1")
 	require.True(t, c.leftFor(pod.UID, "q1"))
+	c.assigned(pod, "q1")
+	require.False(t, c.leftFor(pod.UID, "q1"), "it has come back")
+	c.hasLeft(pod, "q1")
 	require.Empty(t, c.decideOn(pod))
 	require.Equal(t, "q1", c.decideOn(cpuPod("other", "2")), "it takes no room there any more")
 }
 
-func TestMovesWaitForTheirTurnOnce(t *testing.T) {
-	c := newCore()
-	reserved := 0
-	reserve := func() time.Duration { reserved++; return time.Minute }
-	require.Equal(t, time.Minute, c.mayMove("a", noon, reserve))
-	require.Equal(t, 59*time.Second, c.mayMove("a", noon.Add(time.Second), reserve))
-	require.Zero(t, c.mayMove("a", noon.Add(time.Minute), reserve))
-	require.Equal(t, 1, reserved)
-	require.Zero(t, c.mayMove("b", noon, func() time.Duration { return 0 }))
-}
-
 func TestAProviderIsRememberedForAVirtualNodeThatIsGone(t *testing.T) {
-	b := &Broker{core: newCore()}
+	b := &Broker{core: newCore(&Config{})}
 	named := func(names ...string) (list []offloadingv1beta1.VirtualNode) {
 		for _, name := range names {
 			list = append(list, offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -141,9 +133,13 @@ func TestAProviderIsRememberedForAVirtualNodeThatIsGone(t *testing.T) {
 	b.core.rehouseLocked("q", named("q1", "q2"), forget)
 	b.core.rehouseLocked("q", named("q2"), forget)
 	require.Equal(t, []string{"q1"}, gone)
-	sibling, remote := b.siblingOf("q1", "ns")
-	require.Equal(t, "q2", sibling)
-	require.Equal(t, "ns-broker", remote)
+	require.Equal(t, "q", b.core.formerHome["q1"])
+
+	b.core.remember("q0", "q")
+	b.core.remember("q1", "another")
+	b.core.remember("q2", "another")
+	require.Equal(t, map[string]string{"q0": "q", "q1": "q"}, b.core.formerHome,
+		"what a pod says counts only of VirtualNodes that nobody knows any more")
 
 	remote, known := b.remoteNamespace("q2", "elsewhere")
 	require.True(t, known)
@@ -184,14 +180,17 @@ func TestAProviderIsLostAfterTwoProbesInARow(t *testing.T) {
 	require.True(t, c.observe("q", up(0)), "the first look says a lot")
 	require.False(t, c.observe("q", up(time.Second)))
 	c.observe("q", down(2*time.Second))
-	require.Zero(t, c.situationOf("q1", time.Minute).lost, "once may be an accident")
+	require.Zero(t, c.situationOf("q1").lost, "once may be an accident")
 	require.True(t, c.observe("q", down(3*time.Second)))
-	require.Equal(t, noon.Add(2*time.Second), c.situationOf("q1", time.Minute).lost, "since the first probe that failed")
+	require.Equal(t, noon.Add(2*time.Second), c.situationOf("q1").lost, "since the first probe that failed")
 
-	c.movedAway(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, "q1", noon)
-	require.True(t, c.providers["q"].unclean, "what was moved away unseen may still run there")
+	moved := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}
+	require.Equal(t, "q", c.movedAway(moved, "q1", noon), "what was moved away unseen may still run there")
+	require.Empty(t, c.movedAway(moved, "q1", noon), "which is told once")
+	require.Empty(t, c.leftUnseen("q1"))
+	require.True(t, c.providers["q"].unclean)
 	require.True(t, c.observe("q", up(4*time.Second)))
-	require.Zero(t, c.situationOf("q1", time.Minute).lost)
+	require.Zero(t, c.situationOf("q1").lost)
 	require.False(t, c.observe("nobody", up(0)))
 }
 
@@ -200,25 +199,55 @@ func TestAProviderIsLostAfterTwoProbesInARow(t *testing.T) {
 func TestAnOutageGoesOnOverARestart(t *testing.T) {
 	for name, back := range map[string]bool{"still gone": false, "back meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
-			b := &Broker{core: newCore(), metrics: newMetrics(), cfg: Config{Times: Times{ProbeInterval: time.Second}}}
+			b := &Broker{core: newCore(&Config{}), metrics: newMetrics(), cfg: Config{Times: Times{ProbeInterval: time.Second}}}
 			pc := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
 			pc.Status.Conditions = []metav1.Condition{{
 				Type: v1alpha1.ProviderReachable, Status: metav1.ConditionFalse, Reason: reasonNoAnswer,
 				LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour)),
-			}, {Type: v1alpha1.ProviderClean, Status: metav1.ConditionFalse}}
+			}, {Type: v1alpha1.ProviderClean, Status: metav1.ConditionTrue}}
 			vn := offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "q1"}}
 			b.adopt(pc, []offloadingv1beta1.VirtualNode{vn})
-			require.True(t, b.core.providers["q"].unclean)
-			require.Equal(t, situation{known: true}, b.core.situationOf("q1", time.Minute))
+			require.True(t, b.core.providers["q"].unclean, "the last leader may have moved pods away without a word")
+			require.Equal(t, situation{known: true}, b.core.situationOf("q1"))
 
 			b.core.observe("q", observation{at: noon, up: back})
 			if back {
-				require.Zero(t, b.core.situationOf("q1", time.Minute).lost)
+				require.Zero(t, b.core.situationOf("q1").lost)
 			} else {
-				require.Equal(t, noon.Add(-time.Hour), b.core.situationOf("q1", time.Minute).lost)
+				require.Equal(t, noon.Add(-time.Hour), b.core.situationOf("q1").lost)
 			}
 		})
 	}
+}
+
+// TestASuspicionEndsForEachProviderByItself: while nobody can be reached, nothing is known of anybody. The first that
+// answers says nothing of the others, which are asked a moment later.
+func TestASuspicionEndsForEachProviderByItself(t *testing.T) {
+	c := newCore(&Config{Times: Times{SuspicionWindow: time.Minute}})
+	for id, virtualNode := range map[string]string{"p": "p1", "q": "q1"} {
+		c.providers[id] = &providerBelief{tracker: kpi.NewTracker(v1alpha1.KPIs{}, time.Minute), enabled: true}
+		c.homeOf[virtualNode] = id
+	}
+	probe := func(id string, after time.Duration, up bool) {
+		c.observe(id, observation{at: noon.Add(after), up: up})
+	}
+	for _, after := range []time.Duration{0, 5 * time.Second, 10 * time.Minute} {
+		probe("p", after, false)
+		probe("q", after+time.Second, false)
+	}
+	require.True(t, c.suspects())
+	require.True(t, c.situationOf("q1").suspended)
+
+	probe("p", 10*time.Minute+3*time.Second, true)
+	require.False(t, c.suspects())
+	require.True(t, c.situationOf("q1").suspended, "q was not asked since")
+	probe("q", 10*time.Minute+6*time.Second, false)
+	s := c.situationOf("q1")
+	require.False(t, s.suspended)
+	require.Equal(t, noon.Add(time.Second), s.lost)
+	require.Equal(t, noon.Add(10*time.Minute+3*time.Second), s.believed, "the time before does not count")
+	probe("q", 10*time.Minute+12*time.Second, true)
+	require.Equal(t, situation{known: true}, c.situationOf("q1"))
 }
 
 func TestAPodStartsOnce(t *testing.T) {

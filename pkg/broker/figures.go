@@ -40,7 +40,7 @@ func (c *core) delayed(now time.Time) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	held := 0
-	for _, at := range c.moveAt {
+	for _, at := range c.turns.at {
 		if at.After(now) {
 			held++
 		}

@@ -33,34 +33,28 @@ const (
 type situation struct {
 	// known is false when the VirtualNode of the pod does not exist.
 	known bool
-	// lost is when the provider became unreachable; zero if it is reachable.
-	lost time.Time
+	// lost is when the provider became unreachable; zero if it is reachable. believed is since when nothing but that
+	// explains it: what was so while the broker suspected itself does not count.
+	lost, believed time.Time
 	// suspended says that nobody is moved away from unreachable providers, because the broker suspects itself.
 	suspended bool
 	draining  bool
 }
 
 // whyLeave says whether an assigned pod must leave at now, and if not, when to ask again at the latest (0: when
-// something changes). A pod that is done or being deleted never leaves.
+// something changes). A pod that is done never leaves, nor does one that is being deleted, as long as there is somebody to
+// end it.
 func whyLeave(pod *corev1.Pod, s situation, r placement.Rules, now time.Time) (moveReason, time.Duration) {
-	if placement.Terminal(pod) || pod.DeletionTimestamp != nil {
-		return stay, 0
-	}
 	switch {
+	case placement.Terminal(pod):
+		return stay, 0
 	case !s.known:
-		return moveNoVirtualNode, 0
+		return moveNoVirtualNode, 0 // Nobody else ends a pod there that is being deleted.
+	case pod.DeletionTimestamp != nil:
+		return stay, 0
 	case !s.lost.IsZero():
 		// Nothing can be said of a pod that cannot be seen: neither refused nor pending.
-		if r.Failover == v1alpha1.FailoverNever {
-			return stay, 0
-		}
-		if s.suspended {
-			return stay, suspicionCheck // It may end with another provider's return.
-		}
-		if left := r.FailoverAfter - now.Sub(s.lost); left > 0 {
-			return stay, left
-		}
-		return moveUnreachable, 0
+		return whyFail(s, r, now)
 	case refusedBy(pod) == pod.Labels[v1alpha1.VirtualNodeLabel]:
 		return moveRefused, 0
 	case s.draining:
@@ -72,6 +66,20 @@ func whyLeave(pod *corev1.Pod, s situation, r placement.Rules, now time.Time) (m
 		return movePending, 0
 	}
 	return stay, 0
+}
+
+// whyFail is whyLeave for a pod of an unreachable provider.
+func whyFail(s situation, r placement.Rules, now time.Time) (moveReason, time.Duration) {
+	if s.suspended {
+		return stay, suspicionCheck // It may end with another provider's return.
+	}
+	if r.Failover == v1alpha1.FailoverNever {
+		return stay, 0
+	}
+	if left := r.FailoverAfter - now.Sub(s.believed); left > 0 {
+		return stay, left
+	}
+	return moveUnreachable, 0
 }
 
 // refusedBy is the VirtualNode whose provider refused the pod since it was assigned; "" if none did.

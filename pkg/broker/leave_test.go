@@ -50,7 +50,11 @@ func TestWhyLeave(t *testing.T) {
 	impatient.PendingTimeout = 4 * time.Minute
 	patient := usual
 	patient.PendingTimeout = 0
-	lost := func(ago time.Duration) situation { return situation{known: true, lost: noon.Add(-ago)} }
+	lost := func(ago time.Duration) situation {
+		return situation{known: true, lost: noon.Add(-ago), believed: noon.Add(-ago)}
+	}
+	suspended := situation{known: true, lost: noon.Add(-time.Hour), believed: noon.Add(-time.Hour), suspended: true}
+	again := situation{known: true, lost: noon.Add(-time.Hour), believed: noon.Add(-45 * time.Second)}
 	fine := situation{known: true}
 
 	for _, tc := range []struct {
@@ -65,7 +69,9 @@ func TestWhyLeave(t *testing.T) {
 		{"a pod of a lost provider waits until failoverAfter", assignedPod(corev1.PodRunning), lost(45 * time.Second), usual, stay, 15 * time.Second},
 		{"then it moves", assignedPod(corev1.PodRunning), lost(time.Minute), usual, moveUnreachable, 0},
 		{"unless it never fails over", assignedPod(corev1.PodRunning), lost(time.Hour), never, stay, 0},
-		{"or the broker suspects itself", assignedPod(corev1.PodRunning), situation{known: true, lost: noon.Add(-time.Hour), suspended: true}, usual, stay, suspicionCheck},
+		{"or the broker suspects itself", assignedPod(corev1.PodRunning), suspended, usual, stay, suspicionCheck},
+		{"whose end takes a pod out of its Services also if it never fails over", assignedPod(corev1.PodRunning), suspended, never, stay, suspicionCheck},
+		{"what was so while the broker suspected itself does not count", assignedPod(corev1.PodRunning), again, usual, stay, 15 * time.Second},
 		{"or it is being deleted", assignedPod(corev1.PodRunning, deleting), lost(time.Hour), usual, stay, 0},
 		{"or it is done", assignedPod(corev1.PodSucceeded), lost(time.Hour), usual, stay, 0},
 		{"a failed pod is done too", assignedPod(corev1.PodFailed), situation{}, usual, stay, 0},
@@ -78,6 +84,7 @@ func TestWhyLeave(t *testing.T) {
 		{"then it goes", assignedPod(corev1.PodPending), fine, impatient, movePending, 0},
 		{"with no timeout it waits for ever", assignedPod(corev1.PodPending), fine, patient, stay, 0},
 		{"a pending pod of a lost provider is not judged", assignedPod(corev1.PodPending), lost(time.Second), impatient, stay, 59 * time.Second},
+		{"it does not end what is being deleted either", assignedPod(corev1.PodRunning, deleting), situation{}, usual, moveNoVirtualNode, 0},
 		{"a VirtualNode that is gone serves nobody", assignedPod(corev1.PodRunning), situation{}, usual, moveNoVirtualNode, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -108,7 +108,7 @@ func histogram(name, help string, buckets []float64) prometheus.Histogram {
 // RegisterMetrics registers everything that the broker tells Prometheus, besides what controller-runtime does: for
 // those who ask what there is. The registry shows a broker that has not begun.
 func RegisterMetrics(registry prometheus.Registerer) error {
-	b := &Broker{core: newCore()}
+	b := &Broker{core: newCore(&Config{})}
 	b.measure()
 	return b.registerMetrics(registry)
 }
@@ -154,7 +154,7 @@ func (b *Broker) registerBeliefs(registry prometheus.Registerer) error {
 			func() int { return b.core.delayed(b.now()) }),
 		read("moves_suspended",
 			"Whether nothing is moved away from lost providers, because the broker suspects itself (1), or not (0).",
-			func() int { return number(b.core.suspects(b.cfg.Times.SuspicionWindow)) }),
+			func() int { return number(b.core.suspects()) }),
 	)
 }
 

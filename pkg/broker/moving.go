@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,6 +22,10 @@ const (
 	firstGoneCheck = 200 * time.Millisecond
 	lastGoneCheck  = 5 * time.Second
 )
+
+func newGoneChecks() workqueue.TypedRateLimiter[types.NamespacedName] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstGoneCheck, lastGoneCheck)
+}
 
 // sendAway begins a move: the pod gets no traffic any more and leaves the view of its virtual kubelet.
 func (b *Broker) sendAway(ctx context.Context, pod *corev1.Pod, virtualNode string, reason moveReason) error {
@@ -41,7 +47,7 @@ func (b *Broker) sendAway(ctx context.Context, pod *corev1.Pod, virtualNode stri
 	b.log.Info("Moving a pod", "pod", nameOf(pod), "from", virtualNode, "because", why)
 	b.events.Eventf(pod, corev1.EventTypeWarning, "Moving", "Moving away from %s: %s", virtualNode, why)
 	b.metrics.moves.WithLabelValues(string(reason)).Inc()
-	b.core.movedAway(pod, virtualNode, b.now())
+	b.tellUnclean(b.core.movedAway(pod, virtualNode, b.now()))
 	if reason == moveRefused || reason == movePending {
 		b.core.refuse(pod, virtualNode, b.now().Add(b.cfg.Times.RefusalMemory), reason == moveRefused && lacksRoom(pod))
 		provider := b.providerOf(virtualNode)
@@ -62,12 +68,20 @@ func (b *Broker) letGo(ctx context.Context, pod *corev1.Pod, leaving string) (ct
 	}
 	// It still takes its room there.
 	b.core.assigned(pod, leaving)
-	wait, err := b.overlap(ctx, pod, leaving, s)
+	at := leaving
+	if !s.known {
+		// Another VirtualNode of the same provider can see to what is left of this one.
+		if at, err = b.siblingOf(ctx, leaving); err != nil {
+			return ctrl.Result{}, err
+		}
+		s = b.core.situationOf(at)
+	}
+	wait, err := b.overlap(ctx, pod, leaving, at, s)
 	if err != nil || wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, err
 	}
 	if !s.lost.IsZero() {
-		b.core.leftUnseen(leaving)
+		b.tellUnclean(b.core.leftUnseen(at))
 	}
 	if err := b.forgetAddress(ctx, pod); err != nil {
 		return ctrl.Result{}, err
@@ -81,14 +95,23 @@ func (b *Broker) letGo(ctx context.Context, pod *corev1.Pod, leaving string) (ct
 	return b.assign(ctx, pod)
 }
 
+// tellUnclean has it written soon that a provider may run what it must not, for the next leader; "" is none.
+func (b *Broker) tellUnclean(provider string) {
+	if provider != "" {
+		b.providerQueue.put(types.NamespacedName{Name: provider})
+	}
+}
+
 // overlap says how long a pod must wait before it may run elsewhere; 0 when it may, because its old provider has let go
-// of it, or has been unreachable for so long that it may run twice.
-func (b *Broker) overlap(ctx context.Context, pod *corev1.Pod, leaving string, s situation) (time.Duration, error) {
-	if !s.known {
-		return b.cleanUp(ctx, pod, leaving)
+// of it, or has been unreachable for so long that it may run twice. The provider is asked by the VirtualNode at, which is
+// leaving or another one of the same provider; "" when the provider has none any more: Liqo has removed the namespaces
+// there, with all that was in them.
+func (b *Broker) overlap(ctx context.Context, pod *corev1.Pod, leaving, at string, s situation) (time.Duration, error) {
+	if at == "" {
+		return 0, nil
 	}
 	if s.lost.IsZero() {
-		return b.stillThere(ctx, pod, leaving)
+		return b.stillThere(ctx, pod, leaving, at)
 	}
 	namespace, err := b.namespaceOf(ctx, pod)
 	if err != nil {
@@ -101,13 +124,13 @@ func (b *Broker) overlap(ctx context.Context, pod *corev1.Pod, leaving string, s
 	if asked.Rules.Failover == v1alpha1.FailoverNever || s.suspended {
 		return b.cfg.Times.ProbeInterval, nil
 	}
-	return max(0, asked.Rules.FailoverAfter-b.now().Sub(s.lost)), nil
+	return max(0, asked.Rules.FailoverAfter-b.now().Sub(s.believed)), nil
 }
 
 // situationOf says what is known of the provider of a VirtualNode. One that exists in the API, but of which the broker
 // knows nothing yet, is as good as any.
 func (b *Broker) situationOf(ctx context.Context, virtualNode string) (situation, error) {
-	s := b.core.situationOf(virtualNode, b.cfg.Times.SuspicionWindow)
+	s := b.core.situationOf(virtualNode)
 	if s.known {
 		return s, nil
 	}
@@ -121,30 +144,22 @@ func (b *Broker) situationOf(ctx context.Context, virtualNode string) (situation
 	return s, nil
 }
 
-// stillThere says how long to wait before asking again whether the provider has let go of the pod; 0 when it has.
-func (b *Broker) stillThere(ctx context.Context, pod *corev1.Pod, leaving string) (time.Duration, error) {
-	remote, known := b.remoteNamespace(leaving, pod.Namespace)
-	c := b.connections.get(leaving)
+// stillThere says how long to wait before asking again whether the provider has let go of the pod; 0 when it has. What a
+// VirtualNode that is gone has left there is removed.
+func (b *Broker) stillThere(ctx context.Context, pod *corev1.Pod, leaving, at string) (time.Duration, error) {
+	remote, known := b.remoteNamespace(at, pod.Namespace)
+	c := b.connections.get(at)
 	switch {
 	case !known || c == nil:
 		return lastGoneCheck, nil // Nothing can be said yet.
 	case remote == "":
 		return 0, nil // The namespace is not mapped there any more: Liqo has removed it, with all that was in it.
 	}
-	return b.ask(ctx, pod, leaving, func(ctx context.Context) error { return c.gone(ctx, leaving, remote, pod.Name) })
-}
-
-// cleanUp removes what a VirtualNode that is gone has left at its provider, by another VirtualNode of the same provider.
-// If there is none, Liqo has removed the namespaces there.
-func (b *Broker) cleanUp(ctx context.Context, pod *corev1.Pod, leaving string) (time.Duration, error) {
-	sibling, remote := b.siblingOf(leaving, pod.Namespace)
-	c := b.connections.get(sibling)
-	if c == nil || remote == "" {
-		return 0, nil
-	}
 	return b.ask(ctx, pod, leaving, func(ctx context.Context) error {
-		if err := c.remove(ctx, leaving, remote, pod.Name); err != nil {
-			return err
+		if at != leaving {
+			if err := c.remove(ctx, leaving, remote, pod.Name); err != nil {
+				return err
+			}
 		}
 		return c.gone(ctx, leaving, remote, pod.Name)
 	})
@@ -193,19 +208,17 @@ func (b *Broker) remoteNamespace(virtualNode, local string) (remote string, know
 	return p.remoteNamespaces[local], true
 }
 
-// siblingOf is another VirtualNode of the provider of one that is gone, and the name of a local namespace there.
-func (b *Broker) siblingOf(gone, local string) (virtualNode, remote string) {
+// siblingOf is another VirtualNode of the provider of one that is gone; "" if there is none.
+func (b *Broker) siblingOf(ctx context.Context, gone string) (string, error) {
 	b.core.mu.Lock()
-	defer b.core.mu.Unlock()
 	provider := b.core.formerHome[gone]
-	p, ok := b.core.providers[provider]
-	if !ok {
-		return "", ""
+	b.core.mu.Unlock()
+	if provider == "" {
+		return "", nil
 	}
-	for name, home := range b.core.homeOf {
-		if home == provider && (virtualNode == "" || name < virtualNode) {
-			virtualNode = name
-		}
+	virtualNodes, err := b.virtualNodesOf(ctx, provider)
+	if err != nil || len(virtualNodes) == 0 {
+		return "", err
 	}
-	return virtualNode, p.remoteNamespaces[local]
+	return virtualNodes[0].Name, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -99,10 +100,13 @@ func (n *brokerNode) run(ctx context.Context) error {
 	}
 	// A new leader knows nothing yet, and must not show that: Kubernetes marks the pods of a Node that is not Ready.
 	n.settled(ctx)
+	first, err := n.first(ctx)
+	if err != nil {
+		return err
+	}
+	first.OwnerReferences = owners
 	n.mu.Lock()
-	n.last = n.forge(nil)
-	n.last.OwnerReferences = owners
-	first := n.last.DeepCopy()
+	n.last = first.DeepCopy()
 	n.mu.Unlock()
 	if err := n.claim(ctx, first); err != nil {
 		return fmt.Errorf("node %q: %w", n.cfg.NodeName, err)
@@ -129,6 +133,43 @@ func (n *brokerNode) run(ctx context.Context) error {
 		return fmt.Errorf("node %q: %w", n.cfg.NodeName, err)
 	}
 	return nil
+}
+
+// first is the Node as a leader begins with it. If what it knows of the providers is not to be trusted, the Node is as the
+// leader before left it: Kubernetes deletes the pods of one that is NotReady, which is what nobody's answer looks like.
+func (n *brokerNode) first(ctx context.Context) (*corev1.Node, error) {
+	first := n.forge(nil)
+	if !n.hold() {
+		return first, nil
+	}
+	before, err := n.kube.CoreV1().Nodes().Get(ctx, n.cfg.NodeName, metav1.GetOptions{})
+	if kerrors.IsNotFound(err) {
+		return first, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("node %q: %w", n.cfg.NodeName, err)
+	}
+	if _, ours := before.Labels[v1alpha1.BrokerNodeLabel]; ours && hasConditions(&before.Status) {
+		first.Status.Conditions = before.Status.Conditions
+		first.Status.Capacity, first.Status.Allocatable = before.Status.Capacity, before.Status.Allocatable
+	}
+	return first, nil
+}
+
+// hasConditions says whether a status has the conditions that forge writes, in their order.
+func hasConditions(status *corev1.NodeStatus) bool {
+	kinds := make([]corev1.NodeConditionType, 0, len(status.Conditions))
+	for i := range status.Conditions {
+		kinds = append(kinds, status.Conditions[i].Type)
+	}
+	return slices.Equal(kinds, nodeConditions())
+}
+
+// nodeConditions are the conditions of the Node, Ready first.
+func nodeConditions() []corev1.NodeConditionType {
+	return []corev1.NodeConditionType{
+		corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
+	}
 }
 
 // claim makes the Node, or gives the metadata and the spec that it is to have to the one that is there: virtual-kubelet
@@ -194,7 +235,7 @@ func (n *brokerNode) forge(before *corev1.Node) *corev1.Node {
 		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "NoProviderReady", "no provider cluster is ready"
 	}
 	conditions := []corev1.NodeCondition{ready}
-	for _, pressure := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+	for _, pressure := range nodeConditions()[1:] {
 		conditions = append(conditions, corev1.NodeCondition{Type: pressure, Status: corev1.ConditionFalse, Reason: "ProvidersReady"})
 	}
 	now := metav1.NewTime(time.Now())
@@ -260,14 +301,14 @@ func (b *Broker) sum() (corev1.ResourceList, int) {
 		}
 		providers++
 		for _, slice := range p.Slices {
-			add(total, slice.Granted)
+			total.Add(slice.Granted)
 			if _, limited := slice.Granted[corev1.ResourcePods]; !limited {
 				unlimited = true
 			}
 		}
 	}
 	if unlimited {
-		total[corev1.ResourcePods] += manyPods
+		total.Add(scheduler.Resources{corev1.ResourcePods: manyPods})
 	}
 	list := corev1.ResourceList{}
 	for name, amount := range total {

@@ -51,7 +51,7 @@ func (b *Broker) step(ctx context.Context, name types.NamespacedName) (ctrl.Resu
 	switch {
 	case placement.Terminal(&pod):
 		b.free(name, pod.UID)
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, b.finalizeOrphan(ctx, &pod, virtualNode)
 	case virtualNode != "":
 		return b.keep(ctx, &pod, virtualNode)
 	}
@@ -103,6 +103,7 @@ func (b *Broker) free(name types.NamespacedName, uid types.UID) {
 // keep looks after an assigned pod: it stays, or must leave.
 func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) (ctrl.Result, error) {
 	b.core.assigned(pod, virtualNode)
+	b.core.remember(virtualNode, pod.Labels[v1alpha1.ProviderLabel])
 	b.traceStart(ctx, pod, virtualNode)
 	b.measureStart(pod)
 	namespace, err := b.namespaceOf(ctx, pod)
@@ -122,12 +123,13 @@ func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) 
 	}
 	reason, later := whyLeave(pod, s, asked.Rules, b.now())
 	if reason == stay {
+		b.core.stays(pod.UID)
 		if err := b.remapAddress(ctx, pod); err != nil {
 			return ctrl.Result{}, err
 		}
 		return ctrl.Result{RequeueAfter: later}, nil
 	}
-	if wait := b.core.mayMove(pod.UID, b.now(), func() time.Duration { return b.moves.Reserve().Delay() }); wait > 0 {
+	if wait := b.core.mayMove(pod.UID, b.now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	return ctrl.Result{}, b.sendAway(ctx, pod, virtualNode, reason)

@@ -78,6 +78,19 @@ func (b *Broker) finalize(ctx context.Context, pod *corev1.Pod) error {
 	}))
 }
 
+// finalizeOrphan ends a pod that is done, is being deleted, and has no virtual kubelet that would do so.
+func (b *Broker) finalizeOrphan(ctx context.Context, pod *corev1.Pod, virtualNode string) error {
+	if pod.DeletionTimestamp == nil {
+		return nil
+	}
+	if virtualNode != "" {
+		if s, err := b.situationOf(ctx, virtualNode); err != nil || s.known {
+			return err
+		}
+	}
+	return b.finalize(ctx, pod)
+}
+
 // patchPod changes labels and annotations in one request; null removes. It is refused with a Conflict if the pod is not
 // what it was when it was read: a leader that was paused, or whose cache lags, changes nothing.
 func (b *Broker) patchPod(ctx context.Context, pod *corev1.Pod, metadata map[string]any) error {

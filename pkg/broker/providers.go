@@ -192,6 +192,7 @@ func (b *Broker) adopt(pc *v1alpha1.ProviderCluster, virtualNodes []offloadingv1
 		if reachable := condition(pc.Status.Conditions, v1alpha1.ProviderReachable); reachable != nil &&
 			reachable.Status == metav1.ConditionFalse && reachable.Reason == reasonNoAnswer {
 			p.lost, p.firstMiss, p.misses = reachable.LastTransitionTime.Time, reachable.LastTransitionTime.Time, missesUntilLost
+			p.unclean = true // The last leader may not have come to write that it moved pods away.
 		}
 		b.core.providers[pc.Name] = p
 		b.metrics.meet(pc.Name)

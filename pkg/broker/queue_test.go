@@ -15,7 +15,7 @@ import (
 // not at all when nothing did.
 func TestManyWakesAreOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &Broker{core: newCore(), wake: make(chan struct{}, 1)}
+		b := &Broker{core: newCore(&Config{}), wake: make(chan struct{}, 1)}
 		waiting := types.NamespacedName{Namespace: "ns", Name: "waiting"}
 		b.core.waiting[waiting] = struct{}{}
 		tried := 0

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -158,20 +157,18 @@ func newBroker(ctx context.Context, cfg Config, mgr manager.Manager) (*Broker, e
 	b := &Broker{
 		cfg: cfg, log: cfg.Log, client: mgr.GetClient(), live: mgr.GetAPIReader(), tracer: cfg.Tracer,
 		events:      mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // The new recorder has no pods' events yet.
-		core:        newCore(),
+		core:        newCore(&cfg),
 		connections: newConnections(kube, identities, cfg.Times.RequestTimeout, cfg.Home.UserAgent),
 		policies: &placement.Policies{Client: mgr.GetClient(), Programs: criteria.NewCache(programs), Defaults: placement.Rules{
 			Failover: v1alpha1.FailoverMove, FailoverAfter: cfg.Times.FailoverAfter, PendingTimeout: cfg.Times.PendingTimeout,
 		}},
-		wake:       make(chan struct{}, 1),
-		moves:      rate.NewLimiter(rate.Limit(cfg.MovesPerSecond), cfg.MovesBurst),
-		goneChecks: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstGoneCheck, lastGoneCheck),
+		wake: make(chan struct{}, 1), goneChecks: newGoneChecks(),
 	}
 	b.measure()
 	b.prober = newProber(kube, b.connections, cfg.Times, b.report)
 	b.node = newBrokerNode(&b.cfg, kube, version.GitVersion)
 	b.node.sum, b.node.settled = b.sum, b.settle
-	b.node.hold = func() bool { return b.core.suspects(cfg.Times.SuspicionWindow) }
+	b.node.hold = b.core.suspects
 	return b, nil
 }
 

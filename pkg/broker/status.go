@@ -166,18 +166,12 @@ func (b *Broker) statusLocked(pc *v1alpha1.ProviderCluster, p *providerBelief,
 			Resources: resourcesOf(hard, assigned),
 		})
 		status.Pods += int32(pods)
-		add(sum, assigned)
-		add(granted, hard)
+		sum.Add(assigned)
+		granted.Add(hard)
 	}
 	status.Resources = resourcesOf(granted, sum)
 	status.Summary = summarize(&status)
 	return status
-}
-
-func add(to, amounts scheduler.Resources) {
-	for name, amount := range amounts {
-		to[name] += amount
-	}
 }
 
 // resourcesOf are the amounts of what was granted, as quantities.

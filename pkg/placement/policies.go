@@ -49,7 +49,8 @@ type Policies struct {
 }
 
 // CriteriaOf reads what a pod and its policy ask for. The error is an ErrInvalid, or one of the API; the rules are
-// valid even then.
+// valid even then. A pod whose criteria are invalid never fails over: it could not be assigned anywhere else, and what
+// cannot be read may say so.
 func (p *Policies) CriteriaOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (Criteria, error) {
 	ranked, err := p.Ranked(ctx)
 	if err != nil {
@@ -57,7 +58,7 @@ func (p *Policies) CriteriaOf(ctx context.Context, pod *corev1.Pod, namespace *c
 	}
 	policy, err := ranked.Of(pod, namespace)
 	if err != nil {
-		return Criteria{Rules: p.Defaults}, err
+		return Criteria{Rules: careful(p.Defaults)}, err
 	}
 	return p.criteria(ranked, pod, namespace, policy)
 }
@@ -77,11 +78,21 @@ func (p *Policies) CriteriaUnder(ctx context.Context, pod *corev1.Pod, namespace
 func (p *Policies) criteria(ranked Ranking, pod *corev1.Pod, namespace *corev1.Namespace, policy *v1alpha1.PlacementPolicy,
 ) (Criteria, error) {
 	c := Criteria{Rules: p.Defaults}
-	var err error
 	if policy != nil {
 		applyRules(&c.Rules, &policy.Spec)
+	}
+	if err := p.read(&c, ranked, pod, namespace, policy); err != nil {
+		c.Rules = careful(c.Rules)
+		return c, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return c, nil
+}
+
+func (p *Policies) read(c *Criteria, ranked Ranking, pod *corev1.Pod, namespace *corev1.Namespace, policy *v1alpha1.PlacementPolicy,
+) (err error) {
+	if policy != nil {
 		if c.Policy, err = p.Compile(policy); err != nil {
-			return c, fmt.Errorf("%w: PlacementPolicy %s: %w", ErrInvalid, policy.Name, err)
+			return fmt.Errorf("PlacementPolicy %s: %w", policy.Name, err)
 		}
 	}
 	c.Selections = ranked.selectionsOf(ConsumerOf(namespace))
@@ -90,16 +101,20 @@ func (p *Policies) criteria(ranked Ranking, pod *corev1.Pod, namespace *corev1.N
 	case v1alpha1.FailoverMove, v1alpha1.FailoverNever:
 		c.Rules.Failover = mode
 	default:
-		// Whoever writes something there means to be careful.
-		c.Rules.Failover = v1alpha1.FailoverNever
-		return c, fmt.Errorf("%w: annotation %s=%q: use Move or Never", ErrInvalid, v1alpha1.FailoverAnnotation, mode)
+		return fmt.Errorf("annotation %s=%q: use Move or Never", v1alpha1.FailoverAnnotation, mode)
 	}
 	if expression := pod.Annotations[v1alpha1.FilterAnnotation]; expression != "" {
 		if c.Filter, err = p.Programs.Filter(expression); err != nil {
-			return c, fmt.Errorf("%w: annotation %s: %w", ErrInvalid, v1alpha1.FilterAnnotation, err)
+			return fmt.Errorf("annotation %s: %w", v1alpha1.FilterAnnotation, err)
 		}
 	}
-	return c, nil
+	return nil
+}
+
+// careful are rules that leave pods where they are.
+func careful(r Rules) Rules {
+	r.Failover = v1alpha1.FailoverNever
+	return r
 }
 
 func applyRules(r *Rules, spec *v1alpha1.PlacementPolicySpec) {
@@ -141,19 +156,14 @@ func (r Ranking) Of(pod *corev1.Pod, namespace *corev1.Namespace) (*v1alpha1.Pla
 		switch {
 		case named == "" && matches(&policy.Spec, pod, namespace):
 			return policy, nil
-		case named == "" || policy.Name != named:
-		case policy.Spec.Selection != nil:
-			return nil, fmt.Errorf("%w: annotation %s: PlacementPolicy %q is a selection, which is no pod's policy",
-				ErrInvalid, v1alpha1.PolicyAnnotation, named)
-		case !forConsumer(&policy.Spec, ConsumerOf(namespace)):
-			return nil, fmt.Errorf("%w: annotation %s: PlacementPolicy %q is for other consumers",
-				ErrInvalid, v1alpha1.PolicyAnnotation, named)
-		default:
+		case named != "" && named == policy.Name && policy.Spec.Selection == nil && forConsumer(&policy.Spec, ConsumerOf(namespace)):
 			return policy, nil
 		}
 	}
 	if named != "" {
-		return nil, fmt.Errorf("%w: annotation %s: there is no PlacementPolicy %q", ErrInvalid, v1alpha1.PolicyAnnotation, named)
+		// Whoever makes pods is not to learn which policies and selections others have.
+		return nil, fmt.Errorf("%w: annotation %s: there is no PlacementPolicy %q for this pod (selections, and policies of other "+
+			"consumers, are not)", ErrInvalid, v1alpha1.PolicyAnnotation, named)
 	}
 	return nil, nil //nolint:nilnil // No policy is an answer.
 }

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -59,7 +60,7 @@ func TestWhichPolicyCounts(t *testing.T) {
 		"the highest priority":                   {namespace: consumerNamespace, want: "of-c1"},
 		"selectors of both must match":           {namespace: consumerNamespace, labels: map[string]string{"app": "web"}, want: "web-of-red"},
 		"the pod names another":                  {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.PolicyAnnotation: "also-all"}, want: "also-all"},
-		"but not one of other consumers":         {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.PolicyAnnotation: "of-c2"}, problem: "for other consumers"},
+		"but not one of other consumers":         {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.PolicyAnnotation: "of-c2"}, problem: `no PlacementPolicy "of-c2"`},
 		"nor one that does not exist":            {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.PolicyAnnotation: "none"}, problem: `no PlacementPolicy "none"`},
 		"a bad filter of the pod is its fault":   {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.FilterAnnotation: "provider.nosuch == 1"}, problem: v1alpha1.FilterAnnotation},
 		"a bad failover of the pod is its fault": {namespace: consumerNamespace, annotations: map[string]string{v1alpha1.FailoverAnnotation: "never"}, problem: `use Move or Never`},
@@ -98,6 +99,40 @@ func TestRulesComeFromTheFlagsThePolicyAndThePod(t *testing.T) {
 	require.Equal(t, v1alpha1.FailoverNever, rulesOf(db, map[string]string{v1alpha1.FailoverAnnotation: "Never"}).Failover)
 	require.Equal(t, v1alpha1.FailoverNever, rulesOf(nil, map[string]string{v1alpha1.FailoverAnnotation: "neverr"}).Failover,
 		"who mistypes it means to be careful")
+	for name, annotations := range map[string]map[string]string{
+		"its policy is gone":        {v1alpha1.PolicyAnnotation: "gone"},
+		"its filter is not valid":   {v1alpha1.FilterAnnotation: "provider.nosuch"},
+		"its own word comes second": {v1alpha1.PolicyAnnotation: "gone", v1alpha1.FailoverAnnotation: "Move"},
+	} {
+		require.Equal(t, Rules{Failover: v1alpha1.FailoverNever, FailoverAfter: time.Minute, PendingTimeout: 2 * time.Minute},
+			rulesOf(nil, annotations), name)
+	}
+}
+
+// A policy whose filter somebody breaks does not make databases run twice.
+func TestAPolicyThatIsNotValidMovesNothing(t *testing.T) {
+	for name, mode := range map[string]v1alpha1.FailoverMode{"Move": v1alpha1.FailoverMove, "Never": v1alpha1.FailoverNever} {
+		p := read(t, policy("broken", func(s *v1alpha1.PlacementPolicySpec) { s.Failover.Mode, s.Filter = mode, "provider.nosuch" }))
+		got, err := p.CriteriaOf(t.Context(), &corev1.Pod{}, &corev1.Namespace{})
+		require.ErrorIs(t, err, ErrInvalid)
+		require.Equal(t, v1alpha1.FailoverNever, got.Rules.Failover, name)
+	}
+}
+
+// What is said of a policy that a pod may not name is the same whether it exists or not.
+func TestNamesOfPoliciesAreNotToBeGuessed(t *testing.T) {
+	p := read(t, selected("hidden", "c2", v1alpha1.SelectOnly), policy("private", func(s *v1alpha1.PlacementPolicySpec) {
+		s.Consumers = []string{"c2"}
+	}))
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"}}}
+	said := map[string]bool{}
+	for _, name := range []string{"hidden", "private", "nosuch"} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.PolicyAnnotation: name}}}
+		_, err := p.CriteriaOf(t.Context(), pod, namespace)
+		require.ErrorIs(t, err, ErrInvalid)
+		said[strings.ReplaceAll(err.Error(), name, "NAME")] = true
+	}
+	require.Len(t, said, 1)
 }
 
 func TestAllFaultsOfAPolicyAreTold(t *testing.T) {
@@ -161,5 +196,5 @@ func TestASelectionIsNoPodsPolicy(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.PolicyAnnotation: "of-c1"}}}
 	_, err := p.CriteriaOf(t.Context(), pod, namespace)
 	require.ErrorIs(t, err, ErrInvalid)
-	require.ErrorContains(t, err, "is a selection")
+	require.ErrorContains(t, err, `no PlacementPolicy "of-c1"`)
 }

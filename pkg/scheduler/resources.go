@@ -42,6 +42,22 @@ func PodRequests(spec *corev1.PodSpec) Resources {
 	return resources
 }
 
+// Add adds amounts, such that nothing overflows: what providers say they have is not to be trusted. Negative ones count as
+// none.
+func (r Resources) Add(amounts Resources) {
+	for name, amount := range amounts {
+		r[name] = saturated(r[name], amount)
+	}
+}
+
+func saturated(sum, amount int64) int64 {
+	amount = max(amount, 0)
+	if sum > math.MaxInt64-amount {
+		return math.MaxInt64
+	}
+	return sum + amount
+}
+
 // unlimited is a grant without a limit.
 const unlimited = math.MaxInt64
 

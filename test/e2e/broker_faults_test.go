@@ -220,20 +220,73 @@ func (b *brokered) suspicion(t *testing.T) {
 	for _, provider := range []string{"provider2", "provider3"} {
 		eventually(t, 15*time.Second, func(ctx context.Context) error { return b.reachable(ctx, provider, metav1.ConditionFalse) })
 	}
-	throughout(t, failoverAfter+8*time.Second, func(ctx context.Context) error {
+	unmoved := func(ctx context.Context) error {
 		now, err := b.assignments(ctx, ns)
 		if err == nil {
 			err = changed(assigned, now)
 		}
 		return err
-	})
-	for _, provider := range []string{"provider2", "provider3"} {
-		require.NoError(t, b.Resume(provider+"/kube-apiserver"))
 	}
+	throughout(t, failoverAfter+8*time.Second, unmoved)
+	b.cutOff(t, unmoved)
 	b.settle(t, ns, 15)
 	after, err := b.identities(t.Context(), ns)
 	require.NoError(t, err)
 	require.NoError(t, changed(before, after))
+}
+
+// cutOff has the first of three providers vanish after the two others, gives the broker another leader, and has them
+// return one after the other. Meanwhile nothing happens to pods.
+func (b *brokered) cutOff(t *testing.T, unmoved func(context.Context) error) {
+	t.Helper()
+	require.NoError(t, b.Freeze("provider1/kube-apiserver"))
+	t.Cleanup(func() { _ = b.Resume("provider1/kube-apiserver") })
+	eventually(t, 15*time.Second, func(ctx context.Context) error { return b.reachable(ctx, "provider1", metav1.ConditionFalse) })
+	leader, err := b.BrokerLeader(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, b.Kill(leader))
+	b.revive(t, leader)
+	eventually(t, patient, func(ctx context.Context) error { return b.isLedByAnother(ctx, leader) })
+	// Kubernetes would delete the pods of a Node that is not Ready.
+	throughout(t, 5*time.Second, func(ctx context.Context) error {
+		if err := b.isLedByAnother(ctx, leader); err != nil {
+			return err
+		}
+		return unmoved(ctx)
+	})
+	require.NoError(t, b.Restart(t.Context(), leader))
+
+	for _, provider := range []string{"provider1", "provider2"} {
+		require.NoError(t, b.Resume(provider+"/kube-apiserver"))
+		eventually(t, 15*time.Second, func(ctx context.Context) error { return b.reachable(ctx, provider, metav1.ConditionTrue) })
+	}
+	// That the third was away for long already was nobody's fault but the broker's own, as far as it knows.
+	throughout(t, failoverAfter-8*time.Second, unmoved)
+	require.NoError(t, b.Resume("provider3/kube-apiserver"))
+}
+
+// isLedByAnother says whether a leader that is not the one before serves the broker's Node, and the Node is Ready.
+func (b *brokered) isLedByAnother(ctx context.Context, before string) error {
+	leader, err := b.BrokerLeader(ctx)
+	if err != nil {
+		return err
+	}
+	address, err := b.Address(leader, "kubelet")
+	if err != nil {
+		return err
+	}
+	var node corev1.Node
+	if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: brokerNode}, &node); err != nil {
+		return err
+	}
+	serves := fmt.Sprintf("%s:%d", node.Status.Addresses[0].Address, node.Status.DaemonEndpoints.KubeletEndpoint.Port)
+	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	if leader == before || serves != address || !ready {
+		return fmt.Errorf("the leader is %s, at %s; the Node is at %s: %+v", leader, address, serves, node.Status.Conditions)
+	}
+	return nil
 }
 
 // assignments are where pods are assigned, by the broker's cluster alone: no provider need answer.
