@@ -38,12 +38,13 @@ type podReflector struct {
 	*workload.PodReflector
 	addresses *addresses
 	retries   retries
+	mappings  mappings
 	// broker is nil unless the pods are those of a broker's node.
 	broker *broker
 
 	localPods corev1listers.PodLister
-	// started says that the namespaces mapped at start are known, so that a pod of any other may be rejected. Liqo's
-	// manager tells its reflectors by a plain bool, which is a data race; so it does for each namespace.
+	// started says that Liqo's manager has started, before which there is no use in asking about a pod whose namespace is
+	// not. The manager tells its reflectors by a plain bool, which is a data race; so it does for each namespace.
 	started atomic.Bool
 
 	mu sync.Mutex
@@ -65,7 +66,7 @@ type reflectedNamespace struct {
 
 var _ manager.Reflector = (*podReflector)(nil)
 
-func newPodReflector(clients Clients, addresses *addresses, cfg *workload.PodReflectorConfig,
+func newPodReflector(clients Clients, mappings mappings, addresses *addresses, cfg *workload.PodReflectorConfig,
 	reflector *offloadingv1beta1.ReflectorConfig,
 ) *podReflector {
 	pr := &podReflector{
@@ -75,6 +76,7 @@ func newPodReflector(clients Clients, addresses *addresses, cfg *workload.PodRef
 			&offloadingv1beta1.ReflectorConfig{}),
 		addresses:  addresses,
 		retries:    newRetries(),
+		mappings:   mappings,
 		namespaces: map[string]reflectedNamespace{},
 	}
 	pr.Reflector = generic.NewReflector(workload.PodReflectorName, pr.newNamespaced, pr.newFallback,
@@ -103,11 +105,13 @@ func (pr *podReflector) StopNamespace(local, remote string) {
 }
 
 func (pr *podReflector) newFallback(opts *options.ReflectorOpts) manager.FallbackReflector {
-	fallback := &retryingFallback{FallbackReflector: pr.NewFallback(opts), retries: pr.retries}
+	fallback := pr.NewFallback(opts)
 	if pr.broker != nil {
-		fallback.FallbackReflector = pr.broker.refusals.Fallback(fallback.FallbackReflector, pr.localPods)
+		fallback = pr.broker.refusals.Fallback(fallback, pr.localPods)
 	}
-	return fallback
+	return &retryingFallback{
+		FallbackReflector: unmappedFallback{FallbackReflector: fallback, mappings: pr.mappings}, retries: pr.retries,
+	}
 }
 
 func (pr *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.NamespacedReflector {

@@ -68,7 +68,7 @@ func Compose(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPa
 	if err != nil {
 		return nil, err
 	}
-	pods := newPodReflector(clients, newAddresses(cfg, ways), &workload.PodReflectorConfig{
+	pods := newPodReflector(clients, newMappings(cfg, clients), newAddresses(cfg, ways), &workload.PodReflectorConfig{
 		APIServerSupport:          support,
 		DisableIPReflection:       cfg.Reflection.DisableIPReflection,
 		HomeAPIServerHost:         cfg.Reflection.HomeAPIServerHost,
@@ -114,8 +114,6 @@ func newManager(cfg *Config, clients Clients, patch *offloadingv1beta1.Offloadin
 	if !r.DisableIPReflection {
 		m = m.With(cfg.retrying(resources.EndpointSlice, exposition.EndpointSliceReflectorName, endpointSlices(cfg, network)))
 	}
-	// The handler starts the namespaces within Start: were they started later, Liqo's fallback reflector would see the
-	// pods first, and reject them.
 	return m.WithNamespaceHandler(
 		namespacemap.NewHandler(clients.LocalLiqo, cfg.TenantNamespace, cfg.InformerResyncPeriod))
 }
@@ -151,8 +149,8 @@ func (c *Config) reflector(resource resources.ResourceReflected) *offloadingv1be
 	return ptr.To(c.Reflection.Reflectors[resource])
 }
 
-// Start starts the reflection and returns once the caches of the local pods and of the NamespaceMap are synchronised;
-// it goes on until ctx ends.
+// Start starts the reflection and returns once the caches of the local pods and of the NamespaceMap are synchronised,
+// when the namespaces of that map may still be about to be started; it goes on until ctx ends.
 func (r *Reflection) Start(ctx context.Context) {
 	r.manager.Start(ctx)
 	r.pods.started.Store(true)

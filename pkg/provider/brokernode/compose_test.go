@@ -3,7 +3,9 @@ package brokernode_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -42,14 +44,16 @@ const (
 	tick     = 10 * time.Millisecond
 )
 
-// clusters are a broker's cluster and a provider cluster, between which namespace "ns" is offloaded as "ns-home".
+// clusters are a broker's cluster and a provider cluster, between which namespaces are offloaded: "ns" as "ns-home", and
+// so on.
 type clusters struct {
 	t             *testing.T
 	local, remote *fake.Clientset
 	remoteLiqo    *liqofake.Clientset
+	// startNamespaces lets namespaces start, which are held up until then.
+	startNamespaces func()
 }
 
-// start runs the virtual kubelet of the VirtualNode p1-gpu; "too-large" is the name of a pod that the quota refuses.
 // noNetworks knows nothing of any network.
 type noNetworks struct{}
 
@@ -57,6 +61,16 @@ func (noNetworks) View() netconfig.View { return netconfig.View{} }
 
 func (noNetworks) Of(string) netconfig.View { return netconfig.View{} }
 
+// manyNamespaces are those with a pod named "running" that the virtual kubelet has forwarded before it is restarted.
+func manyNamespaces() []string {
+	var names []string
+	for i := range 20 {
+		names = append(names, fmt.Sprintf("team-%02d", i))
+	}
+	return names
+}
+
+// start runs the virtual kubelet of the VirtualNode p1-gpu; "too-large" is the name of a pod that the quota refuses.
 func start(t *testing.T) *clusters {
 	t.Helper()
 	namespaceMap := &offloadingv1beta1.NamespaceMap{
@@ -68,6 +82,14 @@ func start(t *testing.T) *clusters {
 		}},
 	}
 	c := &clusters{t: t, local: fake.NewClientset(), remote: fake.NewClientset(), remoteLiqo: liqofake.NewSimpleClientset()}
+	for _, namespace := range manyNamespaces() {
+		namespaceMap.Status.CurrentMapping[namespace] = offloadingv1beta1.RemoteNamespaceStatus{
+			RemoteNamespace: namespace + "-home", Phase: offloadingv1beta1.MappingAccepted,
+		}
+		c.bind(namespace, "running", "p1-gpu")
+	}
+	started := make(chan struct{})
+	c.startNamespaces = sync.OnceFunc(func() { close(started) })
 	c.remoteLiqo.PrependReactor("create", "shadowpods", func(action k8stesting.Action) (bool, runtime.Object, error) {
 		shadow := action.(k8stesting.CreateAction).GetObject().(*offloadingv1beta1.ShadowPod)
 		return shadow.Name == "too-large", nil, kerrors.NewForbidden(
@@ -79,19 +101,21 @@ func start(t *testing.T) *clusters {
 		VirtualNode: "p1-gpu", BrokerNode: "liqo-broker",
 		Node: provider.NodeConfig{Name: "p1-gpu", IP: "10.0.0.1"},
 		Reflection: provider.ReflectionConfig{Reflectors: map[resources.ResourceReflected]offloadingv1beta1.ReflectorConfig{
-			resources.Pod: {NumWorkers: 2, Type: offloadingv1beta1.CustomLiqo},
+			resources.Pod:     {NumWorkers: 2, Type: offloadingv1beta1.CustomLiqo},
+			resources.Service: {NumWorkers: 1, Type: offloadingv1beta1.DenyList},
 		}},
 	}
 	before := goleak.IgnoreCurrent()
 	events := record.NewBroadcaster()
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(func() {
+		c.startNamespaces()
 		stop()
 		events.Shutdown()
 		goleak.VerifyNone(t, before)
 	})
 	reflection, err := provider.Compose(cfg, provider.Clients{
-		Local: filtering{c.local}, Remote: c.remote,
+		Local: filtering{c.local}, Remote: holding{c.remote, started},
 		LocalLiqo: liqofake.NewSimpleClientset(namespaceMap), RemoteLiqo: c.remoteLiqo,
 		RemoteMetrics: metricsfake.NewSimpleClientset().MetricsV1beta1().PodMetricses,
 	}, nil, provider.Ways{Networks: noNetworks{}}, events)
@@ -137,7 +161,12 @@ func (c *clusters) assign(name, virtualNode string) {
 }
 
 func (c *clusters) shadow(name string) *offloadingv1beta1.ShadowPod {
-	shadow, err := c.remoteLiqo.OffloadingV1beta1().ShadowPods("ns-home").Get(c.t.Context(), name, metav1.GetOptions{})
+	return c.shadowIn("ns", name)
+}
+
+func (c *clusters) shadowIn(namespace, name string) *offloadingv1beta1.ShadowPod {
+	shadows := c.remoteLiqo.OffloadingV1beta1().ShadowPods(namespace + "-home")
+	shadow, err := shadows.Get(c.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		return nil
 	}
@@ -164,9 +193,41 @@ func (c *clusters) condition(namespace, name string) corev1.PodCondition {
 	return corev1.PodCondition{}
 }
 
+// restart goes through the start of a virtual kubelet whose pods run already, while most of its namespaces are still to
+// be started: it refuses none of them, whatever happens to them, and refuses at once those that it can never forward.
+func (c *clusters) restart() {
+	c.t.Helper()
+	for _, namespace := range manyNamespaces() {
+		pod, err := c.local.CoreV1().Pods(namespace).Get(c.t.Context(), "running", metav1.GetOptions{})
+		require.NoError(c.t, err)
+		pod.Annotations["example.com/touched"] = "true"
+		_, err = c.local.CoreV1().Pods(namespace).Update(c.t.Context(), pod, metav1.UpdateOptions{})
+		require.NoError(c.t, err)
+	}
+	// This pod is looked at after those.
+	c.bind("elsewhere", "running", "p1-gpu")
+	require.Eventually(c.t, func() bool {
+		return c.condition("elsewhere", "running").Reason == "NamespaceNotOffloaded"
+	}, patience, tick)
+	require.Empty(c.t, c.refusedAmong(manyNamespaces()))
+
+	c.startNamespaces()
+	for _, namespace := range manyNamespaces() {
+		require.Eventually(c.t, func() bool { return c.shadowIn(namespace, "running") != nil }, patience, tick, namespace)
+	}
+	require.Empty(c.t, c.refusedAmong(manyNamespaces()))
+}
+
+func (c *clusters) refusedAmong(namespaces []string) []string {
+	return slices.DeleteFunc(namespaces, func(namespace string) bool {
+		return c.condition(namespace, "running").Type == ""
+	})
+}
+
 // TestPodsComeAndGo is one test with one reflection, since a process can have one only.
 func TestPodsComeAndGo(t *testing.T) {
 	c := start(t)
+	c.restart()
 
 	// What is assigned is forwarded, under Liqo's own node name and without what concerns this cluster only.
 	c.bind("ns", "unassigned", "")
@@ -207,15 +268,34 @@ func TestPodsComeAndGo(t *testing.T) {
 		Message: `p1-gpu: shadowpods "too-large" is forbidden: peering cpu quota usage exceeded`,
 	}, c.condition("ns", "too-large"))
 
-	// So it is of pods in namespaces that are not offloaded there; Liqo would make this one Failed.
-	c.bind("elsewhere", "running", "p1-gpu")
-	require.Eventually(t, func() bool { return c.condition("elsewhere", "running").Reason == "NamespaceNotOffloaded" }, patience, tick)
-
-	// The others were never touched.
+	// The others were never touched. Liqo would have made the one in a namespace that is not offloaded Failed.
 	require.Nil(t, c.shadow("unassigned"))
 	pod, err := c.local.CoreV1().Pods("elsewhere").Get(t.Context(), "running", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, corev1.PodRunning, pod.Status.Phase)
+}
+
+// holding holds namespaces up that are being started: Liqo's reflector of services, which comes after that of pods, asks
+// for its client when it is made.
+type holding struct {
+	kubernetes.Interface
+	until <-chan struct{}
+}
+
+func (holding) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (h holding) CoreV1() corev1client.CoreV1Interface {
+	return holdingCore{h.Interface.CoreV1(), h.until}
+}
+
+type holdingCore struct {
+	corev1client.CoreV1Interface
+	until <-chan struct{}
+}
+
+func (c holdingCore) Services(namespace string) corev1client.ServiceInterface {
+	<-c.until
+	return c.CoreV1Interface.Services(namespace)
 }
 
 // filtering makes of a fake, which watches everything and knows no field selectors, a client that filters as the API
