@@ -89,8 +89,8 @@ func told(pod *corev1.Pod, condition corev1.PodCondition) bool {
 	return false
 }
 
-// ShadowPods returns a client that tells of ShadowPods of local pods that the provider cluster refuses (403). The
-// error is passed on: Liqo makes an event of it, and tries again.
+// ShadowPods returns a client that tells of ShadowPods of local pods that the provider cluster refuses (403) and does not
+// have. The error is passed on: Liqo makes an event of it, and tries again.
 func (r *Refusals) ShadowPods(client liqoclient.Interface, pods corev1listers.PodNamespaceLister) liqoclient.Interface {
 	return shadowPodLens{Interface: client, forwardTokens: r.View.ForwardTokens, refused: func(ctx context.Context, name string, refusal error) {
 		pod, err := pods.Get(name)
@@ -134,15 +134,25 @@ func (s shadowPods) Create(ctx context.Context, shadow *offloadingv1beta1.Shadow
 		shadow = withoutTokens(shadow)
 	}
 	created, err := s.ShadowPodInterface.Create(ctx, shadow, opts)
-	if kerrors.IsForbidden(err) {
+	if kerrors.IsForbidden(err) && !s.mayHave(ctx, shadow.Name) {
 		s.lens.refused(ctx, shadow.Name, err)
 	}
 	return created, err
 }
 
+// mayHave says whether the provider cluster has a ShadowPod of that name, or does not tell. One that it has Liqo's webhook
+// refuses with 403, before the API server could say that it exists (getOrCreateShadowPodDescription in
+// pkg/webhooks/shadowpod: it "is already running", or "still exists"). It is asked for again if the answer to the first
+// request was lost, or a restart filled the cache before it was made.
+func (s shadowPods) mayHave(ctx context.Context, name string) bool {
+	_, err := s.Get(ctx, name, metav1.GetOptions{})
+	return !kerrors.IsNotFound(err) && !kerrors.IsForbidden(err)
+}
+
 // Fallback returns Liqo's reflector of pods in namespaces that are not offloaded to the provider cluster, with a
 // difference: Liqo rejects such a pod, and one that has run before, at another provider, for good (it becomes Failed).
-// Here the broker is told, and sends it elsewhere.
+// Here the broker is told, and sends it elsewhere, whether it runs or not: who calls this must know that the namespace
+// is not offloaded, and not just that its reflection has not started.
 func (r *Refusals) Fallback(next manager.FallbackReflector, pods corev1listers.PodLister) manager.FallbackReflector {
 	return refusingFallback{FallbackReflector: next, refusals: r, pods: pods}
 }

@@ -49,21 +49,36 @@ func exceeded() error {
 		errors.New("peering cpu quota usage exceeded - free 1 / requested 9"))
 }
 
+// alreadyRunning is what Liqo's webhook says of a ShadowPod that exists.
+func alreadyRunning() error {
+	return kerrors.NewForbidden(schema.GroupResource{Resource: "shadowpods"}, "a", errors.New("ShadowPod a is already running"))
+}
+
 func TestARefusedShadowPodIsToldTheBroker(t *testing.T) {
+	shadows := schema.GroupResource{Resource: "shadowpods"}
+	absent := kerrors.NewNotFound(shadows, "a")
 	for name, tc := range map[string]struct {
 		answer error
-		told   bool
+		// asked is what the provider says when asked whether it has the ShadowPod.
+		asked error
+		told  bool
 	}{
-		"the quota is exceeded":       {exceeded(), true},
-		"the provider does not know":  {kerrors.NewInternalError(errors.New("etcd")), false},
-		"the ShadowPod is there":      {kerrors.NewAlreadyExists(schema.GroupResource{}, "a"), false},
-		"the ShadowPod is taken over": {nil, false},
+		"the quota is exceeded":                       {exceeded(), absent, true},
+		"the provider lets us do nothing":             {exceeded(), kerrors.NewForbidden(shadows, "a", errors.New("RBAC")), true},
+		"the ShadowPod was made, and the answer lost": {alreadyRunning(), nil, false},
+		"nobody knows whether the ShadowPod was made": {alreadyRunning(), kerrors.NewTimeoutError("etcd", 1), false},
+		"the provider does not know":                  {kerrors.NewInternalError(errors.New("etcd")), absent, false},
+		"the ShadowPod is there":                      {kerrors.NewAlreadyExists(shadows, "a"), nil, false},
+		"the ShadowPod is taken over":                 {nil, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := assignedPod()
 			client, liqo := fake.NewClientset(pod), liqofake.NewSimpleClientset()
 			liqo.PrependReactor("create", "shadowpods", func(k8stesting.Action) (bool, runtime.Object, error) {
 				return tc.answer != nil, nil, tc.answer
+			})
+			liqo.PrependReactor("get", "shadowpods", func(k8stesting.Action) (bool, runtime.Object, error) {
+				return true, &offloadingv1beta1.ShadowPod{}, tc.asked
 			})
 			lens := refusalsOf(t, client).ShadowPods(liqo, corev1listers.NewPodLister(indexed(t, pod)).Pods("ns"))
 			_, err := lens.OffloadingV1beta1().ShadowPods("ns-home").Create(t.Context(),
