@@ -182,6 +182,7 @@ func TestServicesAreWhatWasAskedFor(t *testing.T) {
 			assert.Equal(t, want.catalog, has(objects, "ClusterRole", "liqo-broker-vk-catalog"))
 			assert.Equal(t, want.remote, has(objects, "Service", "liqo-network-manager"))
 			assert.True(t, has(objects, "ValidatingAdmissionPolicy", "liqo-broker-assignments"))
+			assert.True(t, has(objects, "ValidatingAdmissionPolicy", "liqo-broker-offers"))
 			assert.True(t, has(objects, "VkOptionsTemplate", "virtual-kubelet-default"))
 		})
 	}

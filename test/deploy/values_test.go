@@ -289,16 +289,16 @@ func TestNamesThatLookLikeSomethingElseAreNames(t *testing.T) {
 	assert.Equal(t, "1e3", catalog.Volumes[0].Secret.SecretName)
 }
 
-// Helm deletes neither what every ProviderCluster would go with, nor what pods are guarded by.
+// Helm deletes neither what every ProviderCluster would go with, nor what pods and offers are guarded by.
 func TestCRDsAndGuardOutliveARelease(t *testing.T) {
 	kept := 0
 	for _, o := range rendered(t, All) {
-		if o.GetKind() == "CustomResourceDefinition" || o.GetName() == "liqo-broker-assignments" {
+		if o.GetKind() == "CustomResourceDefinition" || o.GetName() == "liqo-broker-assignments" || o.GetName() == "liqo-broker-offers" {
 			kept++
 			assert.Equal(t, "keep", o.GetAnnotations()["helm.sh/resource-policy"], identity(o))
 		}
 	}
-	require.Equal(t, 4, kept)
+	require.Equal(t, 6, kept)
 }
 
 // noted finds the object in NOTES.txt.
