@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -57,6 +58,27 @@ func shown(name corev1.ResourceName, amount int64) string {
 	return q.String()
 }
 
+// minus is what a has more of than other.
+func (a Amounts) minus(other Amounts) Amounts {
+	more := Amounts{}
+	for name, amount := range a {
+		if amount > other[name] {
+			more[name] = amount - other[name]
+		}
+	}
+	return more
+}
+
+// covers says whether other is there in a.
+func (a Amounts) covers(other Amounts) bool {
+	for name, amount := range other {
+		if amount > a[name] {
+			return false
+		}
+	}
+	return true
+}
+
 // add adds other to a.
 func (a Amounts) add(other Amounts) {
 	for name, amount := range other {
@@ -64,7 +86,16 @@ func (a Amounts) add(other Amounts) {
 	}
 }
 
-// take takes other, which a has, from it.
+// atMost is a, with no more of anything than other has.
+func (a Amounts) atMost(other Amounts) Amounts {
+	least := make(Amounts, len(a))
+	for name, amount := range a {
+		least[name] = min(amount, other[name])
+	}
+	return least
+}
+
+// take takes other from a.
 func (a Amounts) take(other Amounts) {
 	for name, amount := range other {
 		a[name] -= amount
@@ -82,15 +113,15 @@ func (a Amounts) times(factor float64) Amounts {
 
 // names are sorted, those that people look at first in front.
 func (a Amounts) names() []corev1.ResourceName {
-	names := slices.Sorted(maps.Keys(a))
-	ordered := make([]corev1.ResourceName, 0, len(names))
-	for _, name := range filled() {
+	first := filled()
+	ordered := make([]corev1.ResourceName, 0, len(a))
+	for _, name := range first {
 		if _, has := a[name]; has {
 			ordered = append(ordered, name)
 		}
 	}
-	for _, name := range names {
-		if !slices.Contains(ordered, name) {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if !slices.Contains(first, name) {
 			ordered = append(ordered, name)
 		}
 	}
@@ -99,12 +130,31 @@ func (a Amounts) names() []corev1.ResourceName {
 
 // String lists the amounts, for people.
 func (a Amounts) String() string {
-	text := ""
+	texts := make([]string, 0, len(a))
 	for _, name := range a.names() {
-		if text != "" {
-			text += ", "
-		}
-		text += fmt.Sprintf("%s %s", shown(name, a[name]), name)
+		texts = append(texts, shown(name, a[name])+" "+shortened(name))
 	}
-	return text
+	return listed(texts, ", ")
+}
+
+// What is said of resources is said of so many of them at most, with so many bytes of the name of each: consumers name
+// them, and the text has to fit into a ResourceSlice.
+const (
+	mostListed  = 10
+	longestName = 100
+)
+
+// listed joins what there is to say of each of several resources.
+func listed(texts []string, separator string) string {
+	if more := len(texts) - mostListed; more > 0 {
+		texts = append(texts[:mostListed:mostListed], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, separator)
+}
+
+func shortened(name corev1.ResourceName) string {
+	if len(name) <= longestName {
+		return string(name)
+	}
+	return strings.ToValidUTF8(string(name[:longestName]), "") + "…"
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -122,45 +120,33 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	offers := Decide(available.sum, r.cfg.Rules, given)
 
-	// 3. The offers are written: what shrinks first, since it is what the others grow by. Those that may be growing soon
-	// are looked at again.
-	r.metrics.show(available.sum.times(r.cfg.Rules.Overcommit), perConsumer(given, offers))
-	var again time.Duration
-	for _, growing := range []bool{false, true} {
-		conflict, err := false, error(nil)
-		for i, a := range asking {
-			offer := offers[given[i].Name]
-			if grows(given[i].Granted, offer.Granted) != growing {
-				continue
-			}
-			after, failure := r.offer(ctx, a.slice, offer, available.labels(), now)
-			err, conflict = errors.Join(err, failure), conflict || after > 0
-			if given[i].Resting {
-				after = restOf(a.slice, now, r.cfg.Interval)
-			}
-			if after > 0 && (again == 0 || after < again) {
-				again = after
-			}
+	// 3. The offers are written: what shrinks first, since it is what the others grow by.
+	total := available.sum.times(r.cfg.Rules.Overcommit)
+	r.metrics.show(total, perConsumer(given, offers))
+	w := &round{reconciler: r, spare: total, labels: available.labels(), now: now}
+	steps := make([]*step, len(given))
+	for i, a := range asking {
+		w.spare.take(given[i].Granted)
+		steps[i] = &step{slice: a.slice, has: given[i].Granted, offer: offers[given[i].Name]}
+	}
+	for _, s := range steps {
+		w.shrink(ctx, s)
+	}
+	for _, s := range steps {
+		w.grow(ctx, s)
+	}
+
+	// 4. What was not written is tried again, and those that may be growing soon are looked at again.
+	for i, s := range steps {
+		if given[i].Resting {
+			w.again(restOf(s.slice, now, r.cfg.Interval))
 		}
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		if conflict {
-			return ctrl.Result{RequeueAfter: afterConflict}, nil
+		if s.undone {
+			asked[given[i].Name] = r.asked[given[i].Name]
 		}
 	}
 	r.asked = asked
-	return ctrl.Result{RequeueAfter: again}, nil
-}
-
-// grows says whether an offer has more of anything than what is granted.
-func grows(granted, offered Amounts) bool {
-	for name, amount := range offered {
-		if amount > granted[name] {
-			return true
-		}
-	}
-	return false
+	return ctrl.Result{RequeueAfter: w.after}, errors.Join(w.failures...)
 }
 
 // perConsumer adds up what each consumer is offered.
@@ -220,36 +206,4 @@ func nameOf(slice *authv1beta1.ResourceSlice) types.NamespacedName {
 
 func consumerOf(slice *authv1beta1.ResourceSlice) string {
 	return string(ptr.Deref(slice.Spec.ConsumerClusterID, ""))
-}
-
-// offer writes an offer, unless the slice has it already, and returns when to try again if it changed meanwhile.
-func (r *reconciler) offer(ctx context.Context, slice *authv1beta1.ResourceSlice, offer Offer, labels map[string]string,
-	now time.Time,
-) (time.Duration, error) {
-	updated := slice.DeepCopy()
-	changed := write(updated, offer, labels, classes{r.cfg.IngressClasses, r.cfg.LoadBalancerClasses}, now)
-	if equality.Semantic.DeepEqual(slice.Status, updated.Status) {
-		return 0, nil
-	}
-	err := r.client.Status().Update(ctx, updated)
-	switch {
-	case kerrors.IsConflict(err):
-		return afterConflict, nil // It is Liqo's certificate, or the consumer asks for something else.
-	case kerrors.IsNotFound(err):
-		return 0, nil
-	case err != nil:
-		return 0, fmt.Errorf("status of ResourceSlice %s: %w", nameOf(slice), err)
-	case !changed:
-		return 0, nil
-	case offer.Granted == nil:
-		r.metrics.denials.WithLabelValues(consumerOf(slice)).Inc()
-		r.events.Event(slice, corev1.EventTypeWarning, reasonDenied, "Denied: "+offer.Reason)
-	default:
-		message := "Granted " + offer.Granted.String()
-		if offer.Reason != "" {
-			message += " (" + offer.Reason + ")"
-		}
-		r.events.Event(slice, corev1.EventTypeNormal, reasonGranted, message)
-	}
-	return 0, nil
 }

@@ -2,6 +2,7 @@ package offer
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -280,6 +281,91 @@ func TestNothingGrowsWhileAnotherCannotShrink(t *testing.T) {
 	w.pass(t)
 	require.Equal(t, "4", w.read(t, "shrinks").Status.Resources.Cpu().String())
 	require.Equal(t, "4", w.read(t, "grows").Status.Resources.Cpu().String())
+}
+
+// failing are the writes of a status that fail, as if the object were too large for etcd.
+func failing(names ...string) interceptor.Funcs {
+	return interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+		if slices.Contains(names, o.GetName()) {
+			return kerrors.NewRequestEntityTooLargeError("the object")
+		}
+		return c.SubResource(sub).Update(ctx, o, opts...)
+	}}
+}
+
+func TestAnOfferThatCannotBeWrittenHoldsUpNothingElse(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fails *authv1beta1.ResourceSlice
+		// want is what an older one that asks for 4 of 8 cores, and a younger one that asks for 2, have afterwards.
+		older, younger string
+	}{
+		"a denial":                             {asking("fails", "100"), "4", "2"},
+		"a grant":                              {asking("fails", "1"), "4", "2"},
+		"a grant that grows":                   {asking("fails", "2", has("1", dayOne)), "4", "2"},
+		"one that shrinks keeps what it has":   {asking("fails", "1", has("3", dayOne)), "4", ""},
+		"and the others get what nobody has":   {asking("fails", "1", has("4", dayOne)), "4", ""},
+		"if that is enough":                    {asking("fails", "1", has("6", dayOne)), "", "2"},
+		"in vain if it has more than there is": {asking("fails", "1", has("20", dayOne)), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			younger := asking("younger", "2", func(s *authv1beta1.ResourceSlice) { s.CreationTimestamp.Time = dayOne.Add(time.Hour) })
+			w := newWorld(t, failing("fails"), tenant("Active"), provider("p1", "8"), tc.fails, asking("older", "4"), younger)
+			_, err := w.Reconcile(t.Context(), ctrl.Request{})
+			require.ErrorContains(t, err, "status of ResourceSlice liqo-tenant-c1/fails")
+			for name, want := range map[string]string{"older": tc.older, "younger": tc.younger} {
+				got := w.read(t, name).Status.Resources
+				if want == "" {
+					require.Nil(t, got, name)
+					continue
+				}
+				require.Equal(t, want, got.Cpu().String(), name)
+			}
+		})
+	}
+}
+
+// Two that each ask for what the other gives back have it in one pass, and nothing is granted twice meanwhile.
+func TestWhatIsExchangedIsGivenBackFirst(t *testing.T) {
+	memory := func(asked, granted string) func(*authv1beta1.ResourceSlice) {
+		return func(s *authv1beta1.ResourceSlice) {
+			s.Spec.Resources[corev1.ResourceMemory] = resource.MustParse(asked)
+			s.Status.Resources[corev1.ResourceMemory] = resource.MustParse(granted)
+		}
+	}
+	var w *world
+	check := interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+		require.NoError(t, c.SubResource(sub).Update(ctx, o, opts...))
+		one, other := w.read(t, "one").Status.Resources, w.read(t, "other").Status.Resources
+		sum := fromList(one)
+		sum.add(fromList(other))
+		require.True(t, Amounts{corev1.ResourceCPU: 8 * core, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 10}.covers(sum), "%v", sum)
+		return nil
+	}}
+	w = newWorld(t, check, tenant("Active"), provider("p1", "8"),
+		asking("one", "2", has("6", dayOne), memory("768Mi", "256Mi")), asking("other", "6", has("2", dayOne), memory("256Mi", "768Mi")))
+	w.pass(t)
+	one, other := w.read(t, "one").Status.Resources, w.read(t, "other").Status.Resources
+	require.Equal(t, []string{"2", "768Mi"}, []string{one.Cpu().String(), one.Memory().String()})
+	require.Equal(t, []string{"6", "256Mi"}, []string{other.Cpu().String(), other.Memory().String()})
+}
+
+// What could not be written was not decided, as far as the next pass is concerned.
+func TestAWishIsNotForgottenWhenItsAnswerIsLost(t *testing.T) {
+	conflicts := 0
+	w := newWorld(t, interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+		if conflicts--; conflicts >= 0 {
+			return kerrors.NewConflict(schema.GroupResource{Resource: "resourceslices"}, o.GetName(), nil)
+		}
+		return c.SubResource(sub).Update(ctx, o, opts...)
+	}}, tenant("Active"), provider("p1", "8"), asking("first", "2"))
+	w.pass(t)
+	s := w.read(t, "first")
+	s.Spec.Resources[corev1.ResourceCPU] = resource.MustParse("6")
+	require.NoError(t, w.client.Update(t.Context(), s))
+	conflicts = 1
+	require.Equal(t, afterConflict, w.pass(t).RequeueAfter)
+	w.pass(t)
+	require.Equal(t, "6", w.read(t, "first").Status.Resources.Cpu().String(), "it does not rest as if nobody had asked")
 }
 
 func TestSupply(t *testing.T) {

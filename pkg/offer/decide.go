@@ -43,6 +43,10 @@ type Rules struct {
 	Hysteresis float64
 }
 
+// mostNames is how many resources a slice may have, those that it gets without naming them included. The guard lets
+// nobody write more of them.
+const mostNames = 200
+
 // filled are the resources that a slice gets without naming them: those that Liqo's default class fills in.
 func filled() []corev1.ResourceName {
 	return []corev1.ResourceName{
@@ -78,7 +82,7 @@ func Decide(sum Amounts, rules Rules, given []Slice) map[types.NamespacedName]Of
 		switch {
 		case s.Granted == nil:
 			offers[s.Name] = d.grant(s)
-		case s.Closed || s.Resting:
+		case s.Closed || s.Resting || s.names() > mostNames:
 			offers[s.Name] = d.told(s, offers[s.Name].Granted)
 		default:
 			offers[s.Name] = d.told(s, d.grow(s, offers[s.Name].Granted))
@@ -104,12 +108,28 @@ func (s *Slice) wish(name corev1.ResourceName) (amount int64, named bool) {
 	return 0, false
 }
 
+// names is how many resources it names or gets anyway.
+func (s *Slice) names() int {
+	count := len(s.Asked)
+	for _, name := range filled() {
+		if _, named := s.Asked[name]; !named {
+			count++
+		}
+	}
+	return count
+}
+
+// tooMany says that a slice names too many resources.
+func (s *Slice) tooMany() string {
+	return fmt.Sprintf("%d resources, of at most %d: name fewer, or make several ResourceSlices", s.names(), mostNames)
+}
+
 // keep is what is still there of what a slice has, and still wanted.
 func (d *division) keep(s *Slice) Amounts {
 	kept := make(Amounts, len(s.Granted))
 	for name, amount := range s.Granted {
 		wish, named := s.wish(name)
-		if wish == 0 && !named {
+		if wish == 0 && !named || s.names() > mostNames && d.total[name] == 0 {
 			continue
 		}
 		kept[name] = max(0, min(amount, wish, d.left[name]))
@@ -153,8 +173,11 @@ func (d *division) grow(s *Slice, kept Amounts) Amounts {
 
 // grant gives a slice that has nothing what it asks for, or denies it.
 func (d *division) grant(s *Slice) Offer {
-	if s.Closed {
+	switch {
+	case s.Closed:
 		return Offer{Reason: "no new slices are granted to this consumer"}
+	case s.names() > mostNames:
+		return Offer{Reason: s.tooMany()}
 	}
 	granted, lacking := Amounts{}, []string(nil)
 	for _, name := range d.wanted(s) {
@@ -162,9 +185,9 @@ func (d *division) grant(s *Slice) Offer {
 		switch left := d.left[name]; {
 		case named && wish > left:
 			lacking = append(lacking, fmt.Sprintf("%s: %s asked, %s left of %s",
-				name, shown(name, wish), shown(name, left), shown(name, d.total[name])))
+				shortened(name), shown(name, wish), shown(name, left), shown(name, d.total[name])))
 		case !named && left == 0 && name != corev1.ResourceEphemeralStorage:
-			lacking = append(lacking, fmt.Sprintf("%s: nothing left of %s", name, shown(name, d.total[name])))
+			lacking = append(lacking, fmt.Sprintf("%s: nothing left of %s", shortened(name), shown(name, d.total[name])))
 		default:
 			granted[name] = min(wish, left)
 		}
@@ -175,7 +198,7 @@ func (d *division) grant(s *Slice) Offer {
 		}
 	}
 	if len(lacking) > 0 {
-		return Offer{Reason: strings.Join(lacking, "; ")}
+		return Offer{Reason: listed(lacking, "; ")}
 	}
 	d.left.take(granted)
 	return Offer{Granted: granted}
@@ -183,12 +206,15 @@ func (d *division) grant(s *Slice) Offer {
 
 // told says of a grant what it lacks of what was asked for.
 func (d *division) told(s *Slice, granted Amounts) Offer {
+	if s.names() > mostNames {
+		return Offer{Granted: granted, Reason: s.tooMany()}
+	}
 	var lacking []string
 	for _, name := range s.Asked.names() {
 		if has := granted[name]; has < s.Asked[name] {
 			lacking = append(lacking, fmt.Sprintf("%s: %s asked, %s granted of %s",
-				name, shown(name, s.Asked[name]), shown(name, has), shown(name, d.total[name])))
+				shortened(name), shown(name, s.Asked[name]), shown(name, has), shown(name, d.total[name])))
 		}
 	}
-	return Offer{Granted: granted, Reason: strings.Join(lacking, "; ")}
+	return Offer{Granted: granted, Reason: listed(lacking, "; ")}
 }

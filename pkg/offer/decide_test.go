@@ -104,6 +104,44 @@ func TestScarceResourcesAreOnlyForThoseWhoNameThem(t *testing.T) {
 	require.Equal(t, int64(3), offers[slice(2, nil, nil).Name].Granted[gpu])
 }
 
+// many is an Amounts that names so many resources, each by so many bytes.
+func many(count, length int) Amounts {
+	a := cores(1)
+	for i := len(a); i < count; i++ {
+		a[corev1.ResourceName(fmt.Sprintf("%0*d", length, i))] = 1
+	}
+	return a
+}
+
+func TestWhoNamesManyResourcesIsToldSoInFewWords(t *testing.T) {
+	for name, tc := range map[string]struct {
+		asked, granted Amounts
+		// want is the CPU granted, -1 for a denial.
+		want    int64
+		because string
+	}{
+		"as many as there may be":           {many(mostNames-1, 300), nil, -1, "; and 186 more"},
+		"one more, with ephemeral storage":  {many(mostNames, 300), nil, -1, "201 resources, of at most 200"},
+		"very many":                         {many(50_000, 10), nil, -1, "50001 resources, of at most 200"},
+		"very many, after a grant":          {many(50_000, 10), cores(3), 1, "50001 resources, of at most 200"},
+		"a grant of very many":              {many(50_000, 10), many(50_000, 10), 1, "50001 resources, of at most 200"},
+		"as many as there may be, after it": {many(mostNames-1, 300), cores(1), 1, "; and 186 more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			offer := Decide(sumOf(8), Rules{Overcommit: 1}, []Slice{slice(1, tc.asked, tc.granted)})[slice(1, nil, nil).Name]
+			require.Contains(t, offer.Reason, tc.because)
+			require.Less(t, len(offer.Reason), 2000)
+			require.LessOrEqual(t, len(offer.Granted), mostNames)
+			require.Less(t, len(offer.Granted.String()), 2000)
+			if tc.want < 0 {
+				require.Nil(t, offer.Granted)
+				return
+			}
+			require.Equal(t, tc.want*core, offer.Granted[corev1.ResourceCPU])
+		})
+	}
+}
+
 func TestAmounts(t *testing.T) {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("1500m"), corev1.ResourceMemory: resource.MustParse("2Gi"), gpu: resource.MustParse("3"),

@@ -57,7 +57,9 @@ func liqoRole(t *testing.T, name string) []rbacv1.PolicyRule {
 }
 
 // rights are what users may do everywhere, and in the consumer's namespace.
-type rights struct{ everywhere, there map[string][]rbacv1.PolicyRule }
+type rights struct {
+	everywhere, there map[string][]rbacv1.PolicyRule
+}
 
 func (r rights) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	name := a.GetUser().GetName()
