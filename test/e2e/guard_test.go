@@ -42,6 +42,8 @@ func TestGuardAndManifests(t *testing.T) {
 
 	t.Run("a consumer chooses by a label of its pod", g.consumerLabel)
 	t.Run("a consumer chooses with its credentials", g.consumerCredentials)
+	t.Run("a consumer grants itself something", g.grants)
+	t.Run("a consumer asks for what takes forever to read", g.quantities)
 	t.Run("an owner of a namespace", g.namespaceOwner)
 	t.Run("a binding", g.binding)
 	t.Run("the broker and the virtual kubelets", g.brokerAndKubelets)
@@ -152,12 +154,16 @@ func newClient(t *testing.T, config *rest.Config) kubernetes.Interface {
 // as is a client of the broker's cluster that is a ServiceAccount.
 func (g *guarded) as(t *testing.T, namespace, name string) kubernetes.Interface {
 	t.Helper()
+	return newClient(t, g.impersonating(namespace, name))
+}
+
+func (g *guarded) impersonating(namespace, name string) *rest.Config {
 	config := rest.CopyConfig(g.broker.Config)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + namespace + ":" + name,
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 	}
-	return newClient(t, config)
+	return config
 }
 
 // A pod with a guarded label does not get past the consumer's virtual kubelet,
@@ -275,9 +281,7 @@ func (g *guarded) consumerCredentials(t *testing.T) {
 // consumer for its virtual kubelet.
 func (g *guarded) consumerAtBroker(t *testing.T) client.Client {
 	t.Helper()
-	direct, err := client.New(identity(t, g.consumer), client.Options{Scheme: g.broker.Client.Scheme(), Mapper: g.broker.Client.RESTMapper()})
-	require.NoError(t, err)
-	return direct
+	return g.client(t, identity(t, g.consumer))
 }
 
 // identity is what a consumer's virtual kubelet proves at the broker who it is by.

@@ -39,6 +39,7 @@ func (g *guarded) roles(t *testing.T) {
 		want bool
 	}{
 		"assign":                   {authorizationv1.ResourceAttributes{Verb: "assign", Group: "brokering.liqo.io", Resource: "assignments"}, true},
+		"grant":                    {authorizationv1.ResourceAttributes{Verb: "grant", Group: "brokering.liqo.io", Resource: "resourceslices"}, true},
 		"patch pods":               {authorizationv1.ResourceAttributes{Verb: "patch", Resource: "pods", Namespace: "any"}, true},
 		"delete pods":              {authorizationv1.ResourceAttributes{Verb: "delete", Resource: "pods", Namespace: "any"}, true},
 		"patch pods/status":        {authorizationv1.ResourceAttributes{Verb: "patch", Resource: "pods", Subresource: "status", Namespace: "any"}, true},

@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// A consumer may write the status of its ResourceSlices, but not what it is granted; the broker and Liqo may.
+func (g *guarded) grants(t *testing.T) {
+	ctx := t.Context()
+	consumer := g.controlPlaneAtBroker(t)
+	broker, liqo := g.clientAs(t, sandbox.BrokerComponent, sandbox.BrokerComponent), g.clientAs(t, "liqo", "liqo-controller-manager")
+	slice := g.replica("guard-grants", "broker")
+	require.NoError(t, consumer.Create(ctx, slice))
+	// The policy is as old as that which the suite waited for, but they need not be in force at the same time.
+	eventually(t, 20*time.Second, func(ctx context.Context) error {
+		return selfGranted(g.change(ctx, consumer, slice, "status", withGrant("400", "Accepted"), client.DryRunAll))
+	})
+
+	assert.NoError(t, selfGranted(g.change(ctx, consumer, slice, "status", withGrant("400", "Accepted"))), "a grant")
+	assert.NoError(t, selfGranted(g.change(ctx, consumer, slice, "status", field("400", "status", "resources", "cpu"))), "the resources alone")
+	require.NoError(t, g.change(ctx, consumer, slice, "status", field(map[string]any{"mine": "yes"}, "status", "nodeLabels")), "the rest is not guarded")
+	require.NoError(t, g.change(ctx, broker, slice, "status", withGrant("4", "Accepted")))
+	assert.NoError(t, selfGranted(g.change(ctx, consumer, slice, "status", withGrant("400", "Accepted"))), "more")
+	assert.NoError(t, selfGranted(g.change(ctx, consumer, slice, "status", withGrant("4", "Denied"))), "to be asked again")
+	assert.NoError(t, selfGranted(g.change(ctx, consumer, slice, "", field("default", "spec", "class"))), "leave with it")
+	require.NoError(t, g.change(ctx, consumer, slice, "", field("8", "spec", "resources", "cpu")), "it may ask for something else")
+	require.NoError(t, g.change(ctx, liqo, slice, "status", withGrant("4", "Denied")), "as Liqo does for tenants that are drained")
+
+	brought := g.replica("guard-brings", "default")
+	require.NoError(t, consumer.Create(ctx, brought))
+	require.NoError(t, g.change(ctx, consumer, brought, "status", withGrant("400", "Accepted")), "the class is not guarded")
+	assert.NoError(t, selfGranted(g.change(ctx, consumer, brought, "", field("broker", "spec", "class"))), "written before")
+
+	require.NoError(t, consumer.Delete(ctx, slice), "what was granted may be given up")
+	require.NoError(t, consumer.Delete(ctx, brought))
+}
+
+// Quantities that take hours to read reach nobody who would. Dry runs, because Liqo would be the first.
+func (g *guarded) quantities(t *testing.T) {
+	ctx := t.Context()
+	consumer := g.controlPlaneAtBroker(t)
+	slice := g.replica("guard-quantities", "default")
+	require.NoError(t, consumer.Create(ctx, slice))
+	for _, quantity := range []string{"1e-2000000000", "1E2000000000", strings.Repeat("9", 31)} {
+		created := g.replica("guard-created", "default")
+		require.NoError(t, unstructured.SetNestedField(created.Object, quantity, "spec", "resources", "memory"))
+		assert.NoError(t, unreadable(consumer.Create(ctx, created, client.DryRunAll)), "create %s", quantity)
+		assert.NoError(t, unreadable(g.change(ctx, consumer, slice, "", field(quantity, "spec", "resources", "memory"), client.DryRunAll)), "update %s", quantity)
+		assert.NoError(t, unreadable(g.change(ctx, consumer, slice, "status", field(quantity, "status", "resources", "memory"), client.DryRunAll)), "status %s", quantity)
+	}
+	for _, quantity := range []any{"1e3", "1500m", "2Ei", int64(7)} {
+		assert.NoError(t, g.change(ctx, consumer, slice, "", field(quantity, "spec", "resources", "memory")), "%v", quantity)
+	}
+	many := map[string]any{}
+	for i := range 2000 {
+		many[fmt.Sprint("example.org/", i)] = "1"
+	}
+	assert.ErrorContains(t, g.change(ctx, consumer, slice, "", field(many, "spec", "resources"), client.DryRunAll), "a ResourceSlice may name 200 resources")
+	require.NoError(t, consumer.Delete(ctx, slice))
+}
+
+// replica is a ResourceSlice as a consumer can make it in the broker's cluster by itself. Liqo leaves it alone: it asks for
+// no certificate, and comes from nowhere as far as the consumer's replicator is concerned.
+func (g *guarded) replica(name, class string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"class": class, "consumerClusterID": g.consumer.Name, "resources": map[string]any{"cpu": "400"},
+	}}}
+	o.SetGroupVersionKind(authv1beta1.GroupVersion.WithKind(authv1beta1.ResourceSliceKind))
+	o.SetNamespace("liqo-tenant-" + g.consumer.Name)
+	o.SetName(name)
+	o.SetLabels(map[string]string{"liqo.io/replicated": "true", "liqo.io/originID": "nowhere"})
+	return o
+}
+
+func field(value any, path ...string) func(map[string]any) error {
+	return func(o map[string]any) error { return unstructured.SetNestedField(o, value, path...) }
+}
+
+// withGrant says that a slice was granted cpu, long ago.
+func withGrant(cpu, verdict string) func(map[string]any) error {
+	return func(o map[string]any) error {
+		return unstructured.SetNestedMap(o, map[string]any{
+			"resources": map[string]any{"cpu": cpu},
+			"conditions": []any{map[string]any{
+				"type": "Resources", "status": verdict, "lastTransitionTime": "2000-01-01T00:00:00Z",
+			}},
+		}, "status")
+	}
+}
+
+// change changes the slice as it is now, by somebody.
+func (g *guarded) change(ctx context.Context, by client.Client, slice *unstructured.Unstructured, subresource string,
+	how func(map[string]any) error, dryRun ...client.SubResourceUpdateOption,
+) error {
+	now := slice.DeepCopy()
+	if err := g.broker.Client.Get(ctx, client.ObjectKeyFromObject(slice), now); err != nil {
+		return err
+	}
+	if err := how(now.Object); err != nil {
+		return err
+	}
+	if subresource != "" {
+		return by.SubResource(subresource).Update(ctx, now, dryRun...)
+	}
+	if len(dryRun) > 0 {
+		return by.Update(ctx, now, client.DryRunAll)
+	}
+	return by.Update(ctx, now)
+}
+
+// selfGranted answers nil when err is the guard's refusal of a grant.
+func selfGranted(err error) error {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the broker may decide what a ResourceSlice is granted") {
+		return fmt.Errorf("not refused by the guard: %w", err)
+	}
+	return nil
+}
+
+// unreadable answers nil when err is the guard's refusal of a quantity.
+func unreadable(err error) error {
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "the quantity of memory may have 30 digits") {
+		return fmt.Errorf("not refused by the guard: %w", err)
+	}
+	return nil
+}
+
+// controlPlaneAtBroker is a client with the kubeconfig that the broker issued to the consumer's control plane.
+func (g *guarded) controlPlaneAtBroker(t *testing.T) client.Client {
+	t.Helper()
+	return g.client(t, identityOf(t, g.consumer, authv1beta1.ControlPlaneIdentityType))
+}
+
+// clientAs is a client of the broker's cluster that is a ServiceAccount.
+func (g *guarded) clientAs(t *testing.T, namespace, name string) client.Client {
+	t.Helper()
+	return g.client(t, g.impersonating(namespace, name))
+}
+
+func (g *guarded) client(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	c, err := client.New(config, client.Options{Scheme: g.broker.Client.Scheme(), Mapper: g.broker.Client.RESTMapper()})
+	require.NoError(t, err)
+	return c
+}
