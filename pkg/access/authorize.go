@@ -6,34 +6,49 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/lru"
 )
 
 const (
 	// The answers are kept as long as the real kubelet keeps them (authorization.webhook).
 	allowedTTL = 5 * time.Minute
 	deniedTTL  = 30 * time.Second
-	// keptAnswers bounds the memory of a caller that asks for ever new things.
-	keptAnswers = 1024
+	// keptAnswers and keptCallers bound the memory of callers that ask for ever new things: who does forgets its own
+	// answers, and nobody else's.
+	keptAnswers = 256
+	keptCallers = 1024
 )
 
 // Reviewer asks the API server (SubjectAccessReview) what callers may do, and remembers its answers for a while.
 type Reviewer struct {
-	local   kubernetes.Interface
-	remedy  string
-	answers *cache.LRUExpireCache
+	local  kubernetes.Interface
+	remedy string
+	spend  func(who user.Info) error
+	asking singleflight.Group
+
+	mu      sync.Mutex
+	answers *lru.Cache // By the caller's name, *cache.LRUExpireCache; guarded by mu.
 }
 
 // NewReviewer asks local; remedy is what to do if it may not, for the error.
 func NewReviewer(local kubernetes.Interface, remedy string) *Reviewer {
-	return &Reviewer{local: local, remedy: remedy, answers: cache.NewLRUExpireCache(keptAnswers)}
+	return NewLimitedReviewer(local, remedy, func(user.Info) error { return nil })
+}
+
+// NewLimitedReviewer is a Reviewer that asks no more on account of a caller than spend lets it: its errors are those of
+// Authorize. Answers that are known cost nothing.
+func NewLimitedReviewer(local kubernetes.Interface, remedy string, spend func(who user.Info) error) *Reviewer {
+	return &Reviewer{local: local, remedy: remedy, spend: spend, answers: lru.New(keptCallers)}
 }
 
 // MissingPermissionError says that this process may not ask the API server about its callers, and what to do.
@@ -49,7 +64,7 @@ func (a *Reviewer) Authorize(ctx context.Context, who user.Info, anyOf []authori
 		return true, nil // As every authorizer of Kubernetes does, before asking anybody.
 	}
 	for i := range anyOf {
-		allowed, err := a.review(ctx, who, &anyOf[i])
+		allowed, err := a.decide(ctx, who, &anyOf[i], a.review)
 		if err != nil || allowed {
 			return allowed, err
 		}
@@ -57,8 +72,68 @@ func (a *Reviewer) Authorize(ctx context.Context, who user.Info, anyOf []authori
 	return false, nil
 }
 
-func (a *Reviewer) review(ctx context.Context, who user.Info, what *authorizationv1.ResourceAttributes) (bool, error) {
-	spec := authorizationv1.SubjectAccessReviewSpec{
+// Refuse is Authorize for something that does not exist, of which nobody has the permission: the API server is not asked.
+// It costs the caller the same as a review that is denied, so that nobody learns by that what exists.
+func (a *Reviewer) Refuse(ctx context.Context, who user.Info, what *authorizationv1.ResourceAttributes) error {
+	_, err := a.decide(ctx, who, what, func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+		return false, nil
+	})
+	return err
+}
+
+// decide returns an answer that is known, or that of by, once for all who ask the same at the same time.
+func (a *Reviewer) decide(ctx context.Context, who user.Info, what *authorizationv1.ResourceAttributes,
+	by func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (bool, error),
+) (bool, error) {
+	spec := specOf(who, what)
+	question, err := json.Marshal(spec)
+	if err != nil {
+		return false, err
+	}
+	key, known := sha256.Sum256(question), a.known(who.GetName())
+	if answer, ok := known.Get(key); ok {
+		return answer.(bool), nil
+	}
+	answers := a.asking.DoChan(string(key[:]), func() (any, error) {
+		if err := a.spend(who); err != nil {
+			return false, err
+		}
+		// Who asked first may leave; the others still wait.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
+		defer cancel()
+		allowed, err := by(ctx, spec)
+		if err != nil {
+			return false, err
+		}
+		ttl := deniedTTL
+		if allowed {
+			ttl = allowedTTL
+		}
+		known.Add(key, allowed, ttl)
+		return allowed, nil
+	})
+	select {
+	case answer := <-answers:
+		return answer.Val.(bool), answer.Err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// known are the answers about a caller.
+func (a *Reviewer) known(caller string) *cache.LRUExpireCache {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if answers, ok := a.answers.Get(caller); ok {
+		return answers.(*cache.LRUExpireCache)
+	}
+	fresh := cache.NewLRUExpireCache(keptAnswers)
+	a.answers.Add(caller, fresh)
+	return fresh
+}
+
+func specOf(who user.Info, what *authorizationv1.ResourceAttributes) *authorizationv1.SubjectAccessReviewSpec {
+	spec := &authorizationv1.SubjectAccessReviewSpec{
 		User: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), ResourceAttributes: what,
 	}
 	if extra := who.GetExtra(); len(extra) > 0 {
@@ -67,29 +142,17 @@ func (a *Reviewer) review(ctx context.Context, who user.Info, what *authorizatio
 			spec.Extra[key] = values
 		}
 	}
-	question, err := json.Marshal(spec)
-	if err != nil {
-		return false, err
-	}
-	key := sha256.Sum256(question)
-	if answer, known := a.answers.Get(key); known {
-		return answer.(bool), nil
-	}
+	return spec
+}
 
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
+func (a *Reviewer) review(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 	review, err := a.local.AuthorizationV1().SubjectAccessReviews().Create(ctx,
-		&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		&authorizationv1.SubjectAccessReview{Spec: *spec}, metav1.CreateOptions{})
 	switch {
 	case kerrors.IsForbidden(err):
 		return false, &MissingPermissionError{Remedy: a.remedy}
 	case err != nil:
 		return false, fmt.Errorf("subject access review: %w", err)
 	}
-	ttl := deniedTTL
-	if review.Status.Allowed {
-		ttl = allowedTTL
-	}
-	a.answers.Add(key, review.Status.Allowed, ttl)
 	return review.Status.Allowed, nil
 }

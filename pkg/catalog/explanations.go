@@ -76,26 +76,35 @@ func (s *server) supposition(ctx context.Context, in *supposeInput) (*answer[*ex
 }
 
 // mayExplain says whether a caller may have the pods of a namespace explained: a consumer those that came from it, others
-// those that they may get. It counts the explanation, which is work.
+// those that they may get. It counts the explanation, which is work, before anything else.
 func (s *server) mayExplain(ctx context.Context, named, namespace string) error {
 	who := callerOf(ctx)
-	consumer, err := s.acting(ctx, named)
-	if err != nil {
+	if err := who.NeedKnown(); err != nil {
 		return err
 	}
-	if consumer == "" {
-		err = s.rights.Need(ctx, who, caller.GetPods(namespace), caller.ListProviders())
-	} else if s.view.ConsumerOfNamespace(namespace) != consumer {
-		err = newProblem(http.StatusNotFound, "consumer "+consumer+" has no such namespace here")
-	}
-	if err != nil {
-		return err
-	}
-	// The request itself has been counted; only who is known gets here.
+	// The request itself has been counted.
 	if wait := s.allowances.Take(caller.Key(who, ""), explainWorth-1); wait > 0 {
 		return &caller.LimitError{RetryAfter: wait}
 	}
+	consumer, err := s.acting(ctx, named)
+	switch {
+	case err != nil:
+		return err
+	case consumer == "":
+		return s.mayGetPods(ctx, namespace)
+	case s.view.ConsumerOfNamespace(namespace) != consumer:
+		return newProblem(http.StatusNotFound, "consumer "+consumer+" has no such namespace here")
+	}
 	return nil
+}
+
+func (s *server) mayGetPods(ctx context.Context, namespace string) error {
+	who, exists := callerOf(ctx), s.view.HasNamespace(namespace)
+	err := s.rights.NeedEither(ctx, who, caller.GetPods(""), caller.GetPods(namespace), exists)
+	if err != nil {
+		return err
+	}
+	return s.rights.Need(ctx, who, caller.ListProviders())
 }
 
 func quantities(texts map[string]string) (corev1.ResourceList, error) {

@@ -119,12 +119,13 @@ func start(t *testing.T, change ...func(*catalogUnderTest)) *catalogUnderTest {
 		view: c.view, subscribe: c.view.Subscribe, synced: c.view.Synced,
 		explain: explain.NewExplainer(c.live, beliefs, time.Now), live: c.live,
 		allowances: allowances,
-		rights:     &caller.Rights{Authorizer: access.NewReviewer(c.kube, "grant it"), Tenants: c.view},
 		origins:    http.NewCrossOriginProtection(), metrics: newMetrics(),
 	}
 	for _, f := range change {
 		f(c)
 	}
+	reviewer := access.NewLimitedReviewer(c.kube, "grant it", c.server.allowances.SpendReview)
+	c.server.rights = &caller.Rights{Authorizer: reviewer, Tenants: c.view}
 	c.server.identifier = caller.NewIdentifier(access.NewTokenReviewer(c.kube, "grant it"), c.ca, c.server.allowances, clock.RealClock{})
 	c.serve()
 	return c

@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -12,9 +13,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/access"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
 )
 
@@ -240,13 +246,122 @@ func TestWhoAsksTooMuchWaits(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, got.status)
 	require.Regexp(t, `^[1-9][0-9]*$`, got.header.Get("Retry-After"))
 	got.problem(t)
+	require.Equal(t, http.StatusOK, c.do(call{path: "/api/v1/providers", token: "operator"}).status, "who is known is not of the host")
+	require.Equal(t, http.StatusUnauthorized, c.do(call{path: "/api/v1/providers", token: "forged"}).status, "a token is reviewed once")
 	require.Equal(t, http.StatusTooManyRequests, c.do(call{path: "/api/v1/providers", token: "forged"}).status)
-	require.Zero(t, c.reviews, "no token is reviewed for a host that has asked enough")
 
 	in := call{path: "/api/v1/explain?namespace=web-c1&pod=pod-of-c1", certificate: "c1/liqo.io"}
 	require.Equal(t, http.StatusOK, c.do(in).status)
 	require.Equal(t, http.StatusTooManyRequests, c.do(in).status, "an explanation counts for five")
 	require.Equal(t, http.StatusOK, c.do(call{path: "/api/v1/me", certificate: "c1/liqo.io"}).status)
+}
+
+// byName are the calls that name something of which a right is asked.
+func byName(name string) []call {
+	return []call{
+		{path: "/api/v1/placements?namespace=" + name, token: "nobody"},
+		{path: "/api/v1/explain?namespace=" + name + "&pod=p", token: "nobody"},
+		{method: "POST", path: "/api/v1/explain", body: `{"namespace":"` + name + `"}`, token: "nobody"},
+		{method: "PUT", path: "/api/v1/providers/" + name + "/enabled", body: `{"enabled":true}`, token: "nobody"},
+		{method: "POST", path: "/api/toggle?enable=true&id=" + name, token: "nobody"},
+		{path: "/api/toggle?enable=true&id=" + name, token: "nobody"},
+		{path: "/api/v1/flows?consumer=" + name, token: "nobody"},
+	}
+}
+
+func TestNobodyHasTheAPIServerAskedByInventingNames(t *testing.T) {
+	c := start(t)
+	for i, in := range byName("first") {
+		require.Equal(t, http.StatusForbidden, c.do(in).status, i)
+	}
+	asked := len(c.kube.Actions())
+	for n := range 10 {
+		for _, in := range byName(fmt.Sprint("invented-", n)) {
+			require.Equal(t, http.StatusForbidden, c.do(in).status, in.path)
+		}
+	}
+	require.Len(t, c.kube.Actions(), asked)
+}
+
+// scarce is a catalog that lets each caller have the API server asked 25 times, and no more: its time stands still.
+func scarce(t *testing.T) *catalogUnderTest {
+	t.Helper()
+	return start(t, func(c *catalogUnderTest) {
+		limits := caller.Limits{PerSecond: 50, Burst: 10000, Streams: 1, TotalStreams: 1}
+		c.server.allowances = caller.NewAllowances(limits, testclock.NewFakeClock(moment))
+	})
+}
+
+// Who has no right gets the same answers, as often, about what exists and what does not.
+func TestNobodyLearnsWhatExists(t *testing.T) {
+	names := map[string]func(*catalogUnderTest, string){
+		"namespace": func(*catalogUnderTest, string) {},
+		"provider": func(c *catalogUnderTest, name string) {
+			c.view.providers = append(c.view.providers, api.Provider{ID: name})
+		},
+		"cluster": func(c *catalogUnderTest, name string) {
+			id := "id-" + name
+			c.view.providers = append(c.view.providers, api.Provider{ID: id})
+			c.view.clusters = append(c.view.clusters, liqov1beta1.ForeignCluster{
+				ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(id)},
+			})
+		},
+		"consumer": func(*catalogUnderTest, string) {},
+	}
+	for kind, add := range names {
+		t.Run(kind, func(t *testing.T) {
+			answers := func(exists bool) (all []string) {
+				c := scarce(t)
+				for n := range 30 {
+					name := fmt.Sprintf("name-%02d", n)
+					if exists {
+						c.view.names = append(c.view.names, name)
+						add(c, name)
+					}
+					for _, in := range byName(name) {
+						got := c.do(in)
+						all = append(all, fmt.Sprint(in.method, in.path, got.status, got.header.Get("Retry-After"), got.body))
+					}
+				}
+				return all
+			}
+			known, unknown := answers(true), answers(false)
+			require.Equal(t, unknown, known)
+			require.Contains(t, known[0], "403")
+			require.Contains(t, known[len(known)-1], "429", "it has asked too much, and nothing tells it of what")
+		})
+	}
+}
+
+func TestWhoHasUsedUpItsReviewsTakesNoneOfOthers(t *testing.T) {
+	c := scarce(t)
+	for n := range 100 {
+		name := fmt.Sprint("name-", n)
+		c.view.names = append(c.view.names, name)
+		in := byName(name)[n%6]
+		c.do(in)
+	}
+	reviews := 0
+	for _, action := range c.kube.Actions() {
+		if action.GetResource().Resource == "subjectaccessreviews" {
+			reviews++
+		}
+	}
+	require.LessOrEqual(t, reviews, 25)
+	require.Equal(t, http.StatusTooManyRequests, c.do(call{path: "/api/v1/placements?namespace=web-c1", token: "nobody"}).status)
+	require.Equal(t, http.StatusForbidden, c.do(call{path: "/api/v1/placements", token: "nobody"}).status, "what is known is told")
+	require.Equal(t, http.StatusOK, c.do(call{path: "/api/v1/placements?namespace=web-c1", token: "namespace"}).status)
+}
+
+func TestAnExplanationIsCountedBeforeAnybodyIsAsked(t *testing.T) {
+	c := start(t, func(c *catalogUnderTest) {
+		limits := caller.Limits{PerSecond: 0.01, Burst: 7, Streams: 1, TotalStreams: 1}
+		c.server.allowances = caller.NewAllowances(limits, clock.RealClock{})
+	})
+	require.Equal(t, http.StatusForbidden, c.do(call{path: "/api/v1/explain?namespace=web-c1&pod=p", token: "nobody"}).status)
+	asked := len(c.kube.Actions())
+	require.Equal(t, http.StatusTooManyRequests, c.do(call{path: "/api/v1/explain?namespace=web-c2&pod=p", token: "nobody"}).status)
+	require.Len(t, c.kube.Actions(), asked)
 }
 
 func TestTheAPIServerIsNotAskedAboutEveryRequest(t *testing.T) {

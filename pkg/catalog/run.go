@@ -87,7 +87,7 @@ func newCatalog(ctx context.Context, cfg Config) (*catalog, error) {
 	s := c.server
 	s.allowances = caller.NewAllowances(cfg.Limits, s.clock)
 	s.identifier = caller.NewIdentifier(access.NewTokenReviewer(c.kube, remedy), certificates, s.allowances, s.clock)
-	s.rights = &caller.Rights{Authorizer: access.NewReviewer(c.kube, remedy), Tenants: c.view}
+	s.rights = &caller.Rights{Authorizer: access.NewLimitedReviewer(c.kube, remedy, s.allowances.SpendReview), Tenants: c.view}
 	if err := c.serve(ctx); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,10 @@ func (s *server) scope(ctx context.Context, named string, all caller.Right) (fed
 		return federation.Scope{Consumer: consumer}, nil
 	}
 	if err != nil {
-		if may, hasErr := s.rights.Has(ctx, who, all); hasErr != nil || !may {
+		switch may, hasErr := s.rights.Has(ctx, who, all); {
+		case hasErr != nil:
+			return federation.Scope{}, hasErr
+		case !may:
 			return federation.Scope{}, err
 		}
 		return federation.Scope{Consumer: named}, nil
@@ -52,7 +55,12 @@ func (s *server) scopeOfPods(ctx context.Context, named, namespace string) (fede
 	if err == nil || namespace == "" {
 		return scope, err
 	}
-	if may, hasErr := s.rights.Has(ctx, callerOf(ctx), caller.ListPods(namespace)); hasErr != nil || !may {
+	may, hasErr := s.rights.HasEither(ctx, callerOf(ctx), caller.ListPods(""), caller.ListPods(namespace),
+		s.view.HasNamespace(namespace))
+	switch {
+	case hasErr != nil:
+		return federation.Scope{}, hasErr
+	case !may:
 		return federation.Scope{}, err
 	}
 	return federation.Scope{Namespace: namespace, Consumer: named}, nil

@@ -32,6 +32,7 @@ type view interface {
 	Flows(s federation.Scope) api.FlowList
 	Policies(s federation.Scope, p federation.Page) (api.PolicyList, error)
 	ForeignClusters() []liqov1beta1.ForeignCluster
+	HasNamespace(name string) bool
 	ConsumerOfNamespace(namespace string) string
 	caller.Tenants
 }

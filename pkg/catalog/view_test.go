@@ -34,6 +34,7 @@ type fakeView struct {
 	providers  []api.Provider
 	placements []api.Placement
 	policies   []api.Policy
+	names      []string // Of more namespaces, and consumers.
 	stream     chan federation.Change
 	open       int                // Subscriptions; guarded by mu.
 	scopes     []federation.Scope // Of subscriptions; guarded by mu.
@@ -177,15 +178,19 @@ func (v *fakeView) Policies(s federation.Scope, _ federation.Page) (api.PolicyLi
 
 func (v *fakeView) ForeignClusters() []liqov1beta1.ForeignCluster { return v.clusters }
 
+func (v *fakeView) HasNamespace(name string) bool {
+	return name == "own" || slices.Contains(v.names, name) || v.ConsumerOfNamespace(name) != ""
+}
+
 func (v *fakeView) ConsumerOfNamespace(namespace string) string {
-	if consumer, ok := strings.CutPrefix(namespace, "web-"); ok {
+	if consumer, ok := strings.CutPrefix(namespace, "web-"); ok && (consumer == "c1" || consumer == "c2") {
 		return consumer
 	}
 	return ""
 }
 
 func (v *fakeView) TenantNamespace(consumer string) (string, bool) {
-	return "liqo-tenant-" + consumer, consumer == "c1" || consumer == "c2"
+	return "liqo-tenant-" + consumer, consumer == "c1" || consumer == "c2" || slices.Contains(v.names, consumer)
 }
 
 func (v *fakeView) TenantOf(namespace string) (string, bool) {

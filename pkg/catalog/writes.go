@@ -67,10 +67,10 @@ func (s *server) putSelected(ctx context.Context, in *selectedInput) (*answer[ap
 }
 
 func (s *server) putEnabled(ctx context.Context, in *enabledInput) (*answer[api.Provider], error) {
-	if err := s.rights.Need(ctx, callerOf(ctx), caller.PatchProvider(in.ID)); err != nil {
+	provider, ok := s.view.Provider(in.ID, "")
+	if err := s.mayEnable(ctx, in.ID, ok); err != nil {
 		return nil, err
 	}
-	provider, ok := s.view.Provider(in.ID, "")
 	if !ok {
 		return nil, noProvider()
 	}
@@ -79,6 +79,11 @@ func (s *server) putEnabled(ctx context.Context, in *enabledInput) (*answer[api.
 	}
 	provider.Enabled = in.Body.Enabled
 	return private(provider), nil
+}
+
+// mayEnable says whether a caller may enable and disable a provider for everybody, whether or not it exists.
+func (s *server) mayEnable(ctx context.Context, provider string, exists bool) error {
+	return s.rights.NeedEither(ctx, callerOf(ctx), caller.PatchProvider(""), caller.PatchProvider(provider), exists)
 }
 
 // selectProvider changes what a consumer selected.

@@ -5,12 +5,21 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 )
 
-// rememberedCallers is how many callers' allowances are kept: those that called last.
-const rememberedCallers = 8192
+const (
+	// rememberedCallers is how many callers' allowances are kept: those that called last.
+	rememberedCallers = 8192
+	// filesPerRequest is how many files of the dashboard count as one request: they cost little, and a page has thirty.
+	filesPerRequest = 10
+	// requestsPerReview and reviewBurst are what callers may have the API server asked: a tenth of their requests, and at
+	// once enough for whoever signs in, on the dashboard and elsewhere.
+	requestsPerReview = 10
+	reviewBurst       = 25
+)
 
 // Limits are what each caller may ask, known ones by name, strangers by host.
 type Limits struct {
@@ -18,6 +27,8 @@ type Limits struct {
 	Burst     int
 	// Streams are how many each may have open, TotalStreams how many all of them may.
 	Streams, TotalStreams int
+	// Connections are how many a host may have open.
+	Connections int
 }
 
 // Allowances are what callers may still ask.
@@ -25,32 +36,72 @@ type Allowances struct {
 	limits Limits
 	clock  clock.PassiveClock
 
-	mu       sync.Mutex
-	byCaller *lru.Cache     // By caller, *rate.Limiter; guarded by mu.
-	streams  map[string]int // By caller; guarded by mu.
-	total    int            // Of streams; guarded by mu.
+	// Whoever has used up one of these has not used up another.
+	requests, files, reviews *buckets
+
+	mu      sync.Mutex
+	streams map[string]int // By caller; guarded by mu.
+	total   int            // Of streams; guarded by mu.
 }
 
 // NewAllowances gives every caller the limits.
 func NewAllowances(limits Limits, clk clock.PassiveClock) *Allowances {
-	return &Allowances{limits: limits, clock: clk, byCaller: lru.New(rememberedCallers), streams: map[string]int{}}
+	return &Allowances{
+		limits: limits, clock: clk, streams: map[string]int{},
+		requests: newBuckets(limits.PerSecond, limits.Burst),
+		files:    newBuckets(limits.PerSecond*filesPerRequest, limits.Burst*filesPerRequest),
+		reviews:  newBuckets(limits.PerSecond/requestsPerReview, reviewBurst),
+	}
 }
 
 // Key is whose allowance a request is counted against.
 func Key(who *Caller, host string) string {
 	if who.Known() {
-		return "user " + who.Name()
+		return userKey(who.User)
 	}
 	return hostKey(host)
 }
+
+func userKey(who user.Info) string { return "user " + who.GetName() }
 
 func hostKey(host string) string { return "host " + host }
 
 // Take counts a request that is worth several, of which none is worth more than a burst. It returns 0, or how long the
 // caller is to wait if it has nothing left, in which case nothing is counted.
 func (a *Allowances) Take(key string, worth int) time.Duration {
-	limiter, now := a.of(key), a.clock.Now()
-	reservation := limiter.ReserveN(now, min(worth, a.limits.Burst))
+	return a.requests.take(key, worth, a.clock.Now())
+}
+
+// TakeFile counts a file of the dashboard, as Take does.
+func (a *Allowances) TakeFile(host string) time.Duration {
+	return a.files.take(hostKey(host), 1, a.clock.Now())
+}
+
+// SpendReview counts a question to the API server on account of a known caller. It returns nil or a *LimitError.
+func (a *Allowances) SpendReview(who user.Info) error { return a.spendReview(userKey(who)) }
+
+func (a *Allowances) spendReview(key string) error {
+	if wait := a.reviews.take(key, 1, a.clock.Now()); wait > 0 {
+		return &LimitError{RetryAfter: wait}
+	}
+	return nil
+}
+
+// buckets are what callers may still ask of one kind.
+type buckets struct {
+	perSecond rate.Limit
+	burst     int
+
+	mu       sync.Mutex
+	byCaller *lru.Cache // *rate.Limiter; guarded by mu.
+}
+
+func newBuckets(perSecond float64, burst int) *buckets {
+	return &buckets{perSecond: rate.Limit(perSecond), burst: burst, byCaller: lru.New(rememberedCallers)}
+}
+
+func (b *buckets) take(key string, worth int, now time.Time) time.Duration {
+	reservation := b.of(key).ReserveN(now, min(worth, b.burst))
 	wait := reservation.DelayFrom(now)
 	if wait > 0 {
 		reservation.CancelAt(now)
@@ -58,14 +109,14 @@ func (a *Allowances) Take(key string, worth int) time.Duration {
 	return wait
 }
 
-func (a *Allowances) of(key string) *rate.Limiter {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if known, ok := a.byCaller.Get(key); ok {
+func (b *buckets) of(key string) *rate.Limiter {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if known, ok := b.byCaller.Get(key); ok {
 		return known.(*rate.Limiter) //nolint:forcetypeassert // Nothing else is put in.
 	}
-	fresh := rate.NewLimiter(rate.Limit(a.limits.PerSecond), a.limits.Burst)
-	a.byCaller.Add(key, fresh)
+	fresh := rate.NewLimiter(b.perSecond, b.burst)
+	b.byCaller.Add(key, fresh)
 	return fresh
 }
 

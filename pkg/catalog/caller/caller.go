@@ -37,10 +37,13 @@ const prefixIPv6 = 64
 
 // Host is where a request comes from, as far as allowances are concerned: an address, or of IPv6 its network, because one
 // host has all of it. Headers that proxies add are not believed.
-func Host(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+func Host(r *http.Request) string { return HostOf(r.RemoteAddr) }
+
+// HostOf is the host of an address with a port.
+func HostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return r.RemoteAddr
+		return address
 	}
 	addr, err := netip.ParseAddr(host)
 	if err != nil {

@@ -40,9 +40,10 @@ func NewIdentifier(reviewer authenticator.Token, certificates authenticator.Requ
 	return &Identifier{tokens: newTokens(reviewer, clk), certificates: certificates, allowances: allowances}
 }
 
-// Identify says who makes a request, and counts it against the caller's allowance: of somebody whose token is not known
-// yet, against the host's, before the API server is asked. A bearer token counts before a client certificate, which a
-// browser shows by itself. A certificate that is not accepted is that of a stranger.
+// Identify says who makes a request, and counts it against the caller's allowance, and a token that is to be reviewed
+// against one of its own, before the API server is asked: the user's whose it was the last time, or the host's. A bearer
+// token counts before a client certificate, which a browser shows by itself. A certificate that is not accepted is that of
+// a stranger.
 //
 // It returns an ErrInvalidToken, a *LimitError, or an ErrUnavailable, which may be a *access.MissingPermissionError.
 func (i *Identifier) Identify(r *http.Request) (Caller, error) {
@@ -74,23 +75,44 @@ func (i *Identifier) know(r *http.Request, host string) (Caller, error) {
 	return Caller{User: response.User, organizations: r.TLS.PeerCertificates[0].Subject.Organization}, nil
 }
 
+// byToken says whose a token is. Strangers of the same host, who can invent tokens but not guess one that was good, can
+// keep nobody from being known again.
 func (i *Identifier) byToken(ctx context.Context, token, host string) (Caller, error) {
-	who, known := i.tokens.look(token)
-	if !known || who == nil {
+	was, rejected := i.tokens.look(token)
+	switch {
+	case rejected:
 		if wait := i.allowances.Take(hostKey(host), 1); wait > 0 {
 			return Caller{}, &LimitError{RetryAfter: wait}
 		}
+		return Caller{}, ErrInvalidToken
+	case i.tokens.isGood(was, 0):
+		return Caller{User: was.who, ByToken: true}, nil
 	}
-	if !known {
-		var err error
-		if who, err = i.tokens.review(ctx, token); err != nil {
-			return Caller{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
+	account := hostKey(host)
+	if was != nil {
+		account = userKey(was.who)
 	}
-	if who == nil {
+	who, err := i.tokens.review(ctx, token, func() error { return i.allowances.spendReview(account) })
+	var limit *LimitError
+	switch {
+	case errors.As(err, &limit) && i.tokens.isGood(was, graceTTL):
+		who = was.who
+	case err != nil:
+		return Caller{}, unavailable(err)
+	case who == nil:
 		return Caller{}, ErrInvalidToken
 	}
 	return Caller{User: who, ByToken: true}, nil
+}
+
+// unavailable is why the API server was not asked: an ErrUnavailable, or the *LimitError of a caller who may not have it
+// asked any more.
+func unavailable(err error) error {
+	var limit *LimitError
+	if errors.As(err, &limit) {
+		return limit
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
 // bearer is the token of an Authorization header (RFC 6750). Other schemes are not ours.

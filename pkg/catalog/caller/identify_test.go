@@ -29,6 +29,8 @@ type reviewer struct {
 	asked int
 	err   error
 	wait  func()
+	// revoked says that it does not know it any more.
+	revoked bool
 }
 
 func (r *reviewer) AuthenticateToken(_ context.Context, token string) (*authenticator.Response, bool, error) {
@@ -41,7 +43,7 @@ func (r *reviewer) AuthenticateToken(_ context.Context, token string) (*authenti
 	switch {
 	case r.err != nil:
 		return nil, false, r.err
-	case token != "good":
+	case token != "good" || r.revoked:
 		return nil, false, fmt.Errorf("%w: unknown", access.ErrRejected)
 	}
 	return &authenticator.Response{User: &user.DefaultInfo{Name: "ann"}}, true, nil
@@ -199,14 +201,128 @@ func TestAllowances(t *testing.T) {
 	require.Equal(t, 3, allowed(here, "", "bob"), "who is known is counted by name, wherever the others of the host are")
 	require.Zero(t, allowed("192.0.2.3:1", "", "bob"), "and wherever it is")
 
-	asked := r.asked
-	require.Zero(t, allowed(here, "Bearer good", ""), "a token that is not known yet is not reviewed for a host that has asked enough")
-	require.Zero(t, allowed(here, "Bearer other", ""))
-	require.Equal(t, asked, r.asked)
-	require.Equal(t, 3, allowed("192.0.2.4:1", "Bearer good", ""))
-	require.Equal(t, 3, allowed("192.0.2.5:1", "Bearer bad", ""), "rejected tokens count against the host")
+	require.Equal(t, 3, allowed(here, "Bearer good", ""), "a token is reviewed for a host whose strangers have asked enough")
+	require.Equal(t, 1, r.asked)
+	require.Equal(t, 4, allowed("192.0.2.5:1", "Bearer bad", ""), "rejected tokens count against the host, after the first time")
 	clk.Step(time.Second)
 	require.Equal(t, 1, allowed(here, "", ""), "one a second")
+}
+
+// behind is a proxy before everybody: ann, whose token is good, and strangers.
+type behind struct {
+	*testing.T
+	*Identifier
+	reviewer *reviewer
+	clock    *testclock.FakeClock
+}
+
+func behindOneProxy(t *testing.T) *behind {
+	t.Helper()
+	b := &behind{T: t, reviewer: &reviewer{}, clock: testclock.NewFakeClock(time.Now())}
+	b.Identifier = NewIdentifier(b.reviewer, nil, NewAllowances(Limits{PerSecond: 50, Burst: 100}, b.clock), b.clock)
+	return b
+}
+
+func (b *behind) by(token string) error {
+	_, err := b.Identify(request(here, "Bearer "+token, ""))
+	return err
+}
+
+// flood asks until nothing is left: without a token, with a bad one, and with ever new ones.
+func (b *behind) flood() {
+	b.Helper()
+	for n := range 500 {
+		_, _ = b.Identify(request(here, "", ""))
+		_ = b.by("bad")
+		_ = b.by(fmt.Sprint("invented at ", b.clock.Now(), n))
+	}
+	var limit *LimitError
+	require.ErrorAs(b, b.by("invented"), &limit)
+}
+
+func TestStrangersLockNobodyOut(t *testing.T) {
+	b := behindOneProxy(t)
+	require.NoError(t, b.by("good"))
+	for _, later := range []time.Duration{0, validTTL, validTTL + graceTTL, ownerTTL - time.Second} {
+		b.clock.Step(later)
+		b.flood()
+		require.NoError(t, b.by("good"), "after %s", later)
+	}
+	asked := b.reviewer.asked
+	b.flood()
+	require.Equal(t, asked, b.reviewer.asked, "what the host may have reviewed is used up")
+}
+
+func TestInventedTokensEvictNoGoodOne(t *testing.T) {
+	b := behindOneProxy(t)
+	require.NoError(t, b.by("good"))
+	for n := range 2 * keptTokens {
+		_, err := b.Identify(request(fmt.Sprintf("192.0.%d.%d:1", n/250, n%250), fmt.Sprint("Bearer invented-", n), ""))
+		require.ErrorIs(t, err, ErrInvalidToken)
+	}
+	asked := b.reviewer.asked
+	require.NoError(t, b.by("good"))
+	require.Equal(t, asked, b.reviewer.asked)
+}
+
+// A user who may not have the API server asked any more keeps a token that is good, but not for long.
+func TestATokenIsGoodForAWhileWhenItsReviewHasToWait(t *testing.T) {
+	ann := &user.DefaultInfo{Name: "ann"}
+	for name, tc := range map[string]struct {
+		after time.Duration
+		good  bool
+	}{
+		"as long as it needs none":       {validTTL - time.Second, true},
+		"as long again":                  {validTTL + graceTTL - time.Second, true},
+		"no longer":                      {validTTL + graceTTL, false},
+		"nor while its owner is in mind": {ownerTTL - time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := behindOneProxy(t)
+			require.NoError(t, b.by("good"))
+			b.clock.Step(tc.after)
+			for b.allowances.SpendReview(ann) == nil { //nolint:revive // Until nothing is left.
+			}
+			var limit *LimitError
+			if err := b.by("good"); tc.good {
+				require.NoError(t, err)
+			} else {
+				require.ErrorAs(t, err, &limit)
+			}
+			require.Equal(t, 1, b.reviewer.asked)
+		})
+	}
+}
+
+func TestARevokedTokenIsGoodNoLonger(t *testing.T) {
+	b := behindOneProxy(t)
+	require.NoError(t, b.by("good"))
+	b.reviewer.revoked = true
+	require.NoError(t, b.by("good"))
+	b.clock.Step(validTTL)
+	require.ErrorIs(t, b.by("good"), ErrInvalidToken)
+	require.ErrorIs(t, b.by("good"), ErrInvalidToken)
+	require.Equal(t, 2, b.reviewer.asked)
+	b.clock.Step(rejectedTTL)
+	b.flood()
+	var limit *LimitError
+	require.ErrorAs(t, b.by("good"), &limit, "it is a stranger's now")
+}
+
+func TestFilesAndRequestsAreCountedApart(t *testing.T) {
+	clk := testclock.NewFakeClock(time.Now())
+	a := NewAllowances(Limits{PerSecond: 1, Burst: 3}, clk)
+	for range 3 * filesPerRequest {
+		require.Zero(t, a.TakeFile("192.0.2.1"))
+	}
+	require.Positive(t, a.TakeFile("192.0.2.1"))
+	require.Zero(t, a.TakeFile("192.0.2.2"))
+	require.Zero(t, a.Take(hostKey("192.0.2.1"), 3))
+	clk.Step(time.Second)
+	for range filesPerRequest {
+		require.Zero(t, a.TakeFile("192.0.2.1"))
+	}
+	require.Positive(t, a.TakeFile("192.0.2.1"))
 }
 
 func TestWhatIsWorthMoreCountsMore(t *testing.T) {

@@ -90,9 +90,11 @@ func in(namespace string) string {
 	return " in namespace " + namespace
 }
 
-// Authorizer decides whether a caller has one of the permissions.
+// Authorizer decides whether a caller has one of the permissions. Its errors may be a *LimitError.
 type Authorizer interface {
 	Authorize(ctx context.Context, who user.Info, anyOf []authorizationv1.ResourceAttributes) (bool, error)
+	// Refuse costs a caller what it costs to be denied a permission, of something that does not exist.
+	Refuse(ctx context.Context, who user.Info, what *authorizationv1.ResourceAttributes) error
 }
 
 // Tenants knows the consumers.
@@ -109,7 +111,7 @@ type Rights struct {
 	Tenants    Tenants
 }
 
-// Has says whether a caller has all the rights. The error is an ErrUnavailable.
+// Has says whether a caller has all the rights. The error is an ErrUnavailable or a *LimitError.
 func (r *Rights) Has(ctx context.Context, who *Caller, rights ...Right) (bool, error) {
 	if !who.Known() {
 		return false, nil
@@ -117,7 +119,7 @@ func (r *Rights) Has(ctx context.Context, who *Caller, rights ...Right) (bool, e
 	for i := range rights {
 		ok, err := r.Authorizer.Authorize(ctx, who.User, []authorizationv1.ResourceAttributes{rights[i].attributes})
 		if err != nil {
-			return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+			return false, unavailable(err)
 		}
 		if !ok {
 			return false, nil
@@ -143,6 +145,36 @@ func (r *Rights) Need(ctx context.Context, who *Caller, rights ...Right) error {
 	return nil
 }
 
+// HasEither says whether a caller has a right to all there is of something, or to one of it. Of what does not exist the
+// API server is not asked, and who may not see all learns by nothing whether it does. The error is as that of Has.
+func (r *Rights) HasEither(ctx context.Context, who *Caller, all, one Right, exists bool) (bool, error) {
+	if ok, err := r.Has(ctx, who, all); ok || err != nil {
+		return ok, err
+	}
+	if exists || !who.Known() {
+		return r.Has(ctx, who, one)
+	}
+	return false, r.refuse(ctx, who, one)
+}
+
+// NeedEither returns an ErrStranger or a *ForbiddenError unless a caller HasEither right.
+func (r *Rights) NeedEither(ctx context.Context, who *Caller, all, one Right, exists bool) error {
+	if err := who.NeedKnown(); err != nil {
+		return err
+	}
+	if ok, err := r.HasEither(ctx, who, all, one, exists); ok || err != nil {
+		return err
+	}
+	return &ForbiddenError{What: one.what}
+}
+
+func (r *Rights) refuse(ctx context.Context, who *Caller, of Right) error {
+	if err := r.Authorizer.Refuse(ctx, who.User, &of.attributes); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
 // ActsFor says whether a caller may act for a consumer: whether it may do what Liqo's peering lets the identity of the
 // consumer do here, which is to ask for resources in the consumer's tenant namespace (ClusterRole
 // liqo-remote-controlplane). Nobody acts for a consumer that is not known.
@@ -151,9 +183,13 @@ func (r *Rights) ActsFor(ctx context.Context, who *Caller, consumer string) (boo
 	if !ok {
 		return false, nil
 	}
-	return r.Has(ctx, who, Right{attributes: authorizationv1.ResourceAttributes{
+	return r.Has(ctx, who, createSlices(namespace))
+}
+
+func createSlices(namespace string) Right {
+	return Right{attributes: authorizationv1.ResourceAttributes{
 		Verb: "create", Group: authGroup, Resource: "resourceslices", Namespace: namespace,
-	}})
+	}}
 }
 
 // NeedToActFor returns an ErrStranger or a *ForbiddenError unless a caller may act for a consumer. It does not tell
@@ -165,6 +201,11 @@ func (r *Rights) NeedToActFor(ctx context.Context, who *Caller, consumer string)
 	ok, err := r.ActsFor(ctx, who, consumer)
 	if err != nil || ok {
 		return err
+	}
+	if _, known := r.Tenants.TenantNamespace(consumer); !known {
+		if err := r.refuse(ctx, who, createSlices("of consumer "+consumer)); err != nil {
+			return err
+		}
 	}
 	return &ForbiddenError{What: fmt.Sprintf(
 		"act for consumer %q: that is to create resourceslices.authentication.liqo.io in its tenant namespace", consumer)}

@@ -25,6 +25,15 @@ func (r rbac) Authorize(_ context.Context, who user.Info, anyOf []authorizationv
 	return false, nil
 }
 
+// Refuse counts what does not exist as "refused verb resource namespace/name".
+func (r rbac) Refuse(_ context.Context, _ user.Info, a *authorizationv1.ResourceAttributes) error {
+	if r["broken"] {
+		return &LimitError{}
+	}
+	r["refused "+a.Verb+" "+a.Resource+" "+a.Namespace+"/"+a.Name] = true
+	return nil
+}
+
 // tenants are the consumers c1 and c2.
 type tenants struct{}
 
@@ -115,4 +124,46 @@ func TestRightsAreAskedForOneByOne(t *testing.T) {
 	require.ErrorIs(t, rights.Need(t.Context(), ann, ListProviders()), ErrUnavailable)
 	_, err = rights.Consumer(t.Context(), &Caller{User: &user.DefaultInfo{Name: "c1"}, organizations: []string{"liqo.io"}})
 	require.ErrorIs(t, err, ErrUnavailable)
+}
+
+func TestWhatDoesNotExistIsRefusedAsWhatDoes(t *testing.T) {
+	permissions := rbac{"all list pods /": true, "one list pods ns/": true}
+	rights := Rights{Tenants: tenants{}, Authorizer: permissions}
+	for name, tc := range map[string]struct {
+		user   string
+		exists bool
+		want   string
+		// refused says that it was refused without a review.
+		refused bool
+	}{
+		"who may all, what exists":          {user: "all", exists: true},
+		"who may all, what does not":        {user: "all"},
+		"who may this one":                  {user: "one", exists: true},
+		"who may this one, but it has gone": {user: "one", want: "you may not list pods in namespace ns", refused: true},
+		"who may not, what exists":          {user: "none", exists: true, want: "you may not list pods in namespace ns"},
+		"who may not, what does not":        {user: "none", want: "you may not list pods in namespace ns", refused: true},
+		"a stranger, what exists":           {exists: true, want: ErrStranger.Error()},
+		"a stranger, what does not":         {want: ErrStranger.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			who := &Caller{}
+			if tc.user != "" {
+				who.User = &user.DefaultInfo{Name: tc.user}
+			}
+			delete(permissions, "refused list pods ns/")
+			err := rights.NeedEither(t.Context(), who, ListPods(""), ListPods("ns"), tc.exists)
+			if tc.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, tc.want)
+			}
+			require.Equal(t, tc.refused, permissions["refused list pods ns/"])
+		})
+	}
+	none := &Caller{User: &user.DefaultInfo{Name: "none"}}
+	require.ErrorContains(t, rights.NeedToActFor(t.Context(), none, "c3"), "you may not act for")
+	require.True(t, permissions["refused create resourceslices of consumer c3/"], "a consumer that there is not costs as much as one that there is")
+	rights.Authorizer = rbac{"broken": true}
+	var limit *LimitError
+	require.ErrorAs(t, rights.NeedToActFor(t.Context(), none, "c3"), &limit)
 }

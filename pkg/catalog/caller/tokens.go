@@ -21,6 +21,11 @@ const (
 	// rejectedTTL how long one stays bad.
 	validTTL    = 2 * time.Minute
 	rejectedTTL = time.Minute
+	// graceTTL is how much longer a token stays good while its user has to wait for another review: so one that is
+	// revoked is good for 4 minutes at the most.
+	graceTTL = 2 * time.Minute
+	// ownerTTL is how long it is remembered whose a token was, good or not any more: its review is on that user's account.
+	ownerTTL = time.Hour
 	// keptTokens bounds what invented tokens cost in memory, reviews what they cost the API server.
 	keptTokens = 4096
 	reviews    = 8
@@ -32,32 +37,52 @@ const (
 // rejections at once.
 type tokens struct {
 	reviewer authenticator.Token
-	known    *cache.LRUExpireCache
-	asking   singleflight.Group
-	slots    *semaphore.Weighted
+	clock    clock.PassiveClock
+	// owned and rejected are apart, so that invented tokens do not evict good ones.
+	owned, rejected *cache.LRUExpireCache
+	asking          singleflight.Group
+	slots           *semaphore.Weighted
 }
 
 func newTokens(reviewer authenticator.Token, clk clock.PassiveClock) *tokens {
 	return &tokens{
-		reviewer: reviewer, known: cache.NewLRUExpireCacheWithClock(keptTokens, clk), slots: semaphore.NewWeighted(reviews),
+		reviewer: reviewer, clock: clk, slots: semaphore.NewWeighted(reviews),
+		owned:    cache.NewLRUExpireCacheWithClock(keptTokens, clk),
+		rejected: cache.NewLRUExpireCacheWithClock(keptTokens, clk),
 	}
 }
 
-// look says what is known of a token without asking anybody: its user, or nil if it is nobody's; false if nothing is.
-func (t *tokens) look(token string) (user.Info, bool) {
-	answer, known := t.known.Get(sha256.Sum256([]byte(token)))
-	if !known {
-		return nil, false
-	}
-	who, _ := answer.(user.Info)
-	return who, true
+// owner is whose a token was when it was reviewed.
+type owner struct {
+	who      user.Info
+	reviewed time.Time
 }
 
-// review asks the API server, once for all who ask about the same token at the same time. It returns nil if the token is
-// nobody's, and an error if the API server could not be asked.
-func (t *tokens) review(ctx context.Context, token string) (user.Info, error) {
+// look says what is known of a token without asking anybody: whose it was, nil if nobody knows, or that it is bad.
+func (t *tokens) look(token string) (was *owner, rejected bool) {
+	key := sha256.Sum256([]byte(token))
+	if _, rejected := t.rejected.Get(key); rejected {
+		return nil, true
+	}
+	if known, ok := t.owned.Get(key); ok {
+		return known.(*owner), false //nolint:forcetypeassert // Nothing else is put in.
+	}
+	return nil, false
+}
+
+// isGood says whether a token needs no review, or none within some more time.
+func (t *tokens) isGood(was *owner, more time.Duration) bool {
+	return was != nil && t.clock.Since(was.reviewed) < validTTL+more
+}
+
+// review asks the API server, once for all who ask about the same token at the same time, if spend allows it. It returns
+// nil if the token is nobody's, and an error if the API server could not be asked, or that of spend.
+func (t *tokens) review(ctx context.Context, token string, spend func() error) (user.Info, error) {
 	key := sha256.Sum256([]byte(token))
 	answers := t.asking.DoChan(string(key[:]), func() (any, error) {
+		if err := spend(); err != nil {
+			return nil, err
+		}
 		// Who asked first may leave; the others still wait.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 		defer cancel()
@@ -68,12 +93,13 @@ func (t *tokens) review(ctx context.Context, token string) (user.Info, error) {
 		response, ok, err := t.reviewer.AuthenticateToken(ctx, token)
 		switch {
 		case errors.Is(err, access.ErrRejected), err == nil && !ok:
-			t.known.Add(key, nil, rejectedTTL)
+			t.owned.Remove(key)
+			t.rejected.Add(key, nil, rejectedTTL)
 			return nil, nil //nolint:nilnil // Nobody is an answer.
 		case err != nil:
 			return nil, err
 		}
-		t.known.Add(key, response.User, validTTL)
+		t.owned.Add(key, &owner{who: response.User, reviewed: t.clock.Now()}, ownerTTL)
 		return response.User, nil
 	})
 	select {

@@ -175,6 +175,13 @@ func (v *View) TenantOf(namespace string) (consumer string, ok bool) {
 	return cluster, true
 }
 
+// HasNamespace says whether there is a namespace, wherever it is from.
+func (v *View) HasNamespace(name string) bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.namespaces.names.Has(name)
+}
+
 // ConsumerOfNamespace is the id of the cluster that a namespace came from; "" if it was made here.
 func (v *View) ConsumerOfNamespace(namespace string) string {
 	v.mu.RLock()

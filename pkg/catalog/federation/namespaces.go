@@ -9,6 +9,8 @@ import (
 
 // namespaces say where pods come from, and where each cluster's identity has its rights.
 type namespaces struct {
+	// names are all there are.
+	names sets.Set[string]
 	// origins are the consumers that namespaces came from.
 	origins map[string]string
 	// tenants are the clusters of tenant namespaces, tenancies the other way round.
@@ -18,12 +20,14 @@ type namespaces struct {
 
 func newNamespaces() *namespaces {
 	return &namespaces{
+		names:   sets.New[string](),
 		origins: map[string]string{}, tenants: map[string]string{}, tenancies: map[string]sets.Set[string]{},
 	}
 }
 
 func (n *namespaces) set(namespace *corev1.Namespace) {
 	n.remove(namespace.Name)
+	n.names.Insert(namespace.Name)
 	cluster := placement.ConsumerOf(namespace)
 	switch {
 	case cluster == "":
@@ -40,6 +44,7 @@ func (n *namespaces) set(namespace *corev1.Namespace) {
 }
 
 func (n *namespaces) remove(name string) {
+	n.names.Delete(name)
 	delete(n.origins, name)
 	cluster := n.tenants[name]
 	delete(n.tenants, name)

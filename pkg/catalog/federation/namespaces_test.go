@@ -58,9 +58,14 @@ func TestWhereANamespaceCameFrom(t *testing.T) {
 	require.Equal(t, "c1", f.ConsumerOfNamespace("theirs"))
 	require.Empty(t, f.ConsumerOfNamespace("ours"))
 	require.Empty(t, f.ConsumerOfNamespace("liqo-tenant-c1"), "it was made here")
+	for _, name := range []string{"theirs", "ours", "liqo-tenant-c1"} {
+		require.True(t, f.HasNamespace(name), name)
+	}
+	require.False(t, f.HasNamespace("unheard of"))
 	require.Empty(t, f.ConsumerOfNamespace("unheard of"))
 	f.misses(namespaceOf("theirs", "c1"), tenantNamespaceOf("liqo-tenant-c1", "c1"))
 	require.Empty(t, f.ConsumerOfNamespace("theirs"))
+	require.False(t, f.HasNamespace("theirs"))
 	_, ok := f.TenantNamespace("c1")
 	require.False(t, ok)
 	_, ok = f.TenantOf("")
