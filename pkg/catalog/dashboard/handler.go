@@ -79,7 +79,8 @@ func load() map[string]file {
 		sum := sha256.Sum256(content)
 		files[strings.TrimPrefix(name, "static")] = file{
 			name: path.Base(name), mediaType: known[path.Ext(name)], content: content,
-			etag: `"` + hex.EncodeToString(sum[:16]) + `"`,
+			// A weak one, because the same content may be compressed or not.
+			etag: `W/"` + hex.EncodeToString(sum[:16]) + `"`,
 		}
 		return nil
 	})
