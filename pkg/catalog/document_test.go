@@ -5,12 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
 )
 
 const documentFile = "../../docs/openapi.json"
@@ -49,6 +53,9 @@ func (d *document) at(path ...string) any {
 // check says whether an answer of a route is one that the document promises.
 func (d *document) check(method, template string, got *reply) error {
 	media, _, _ := strings.Cut(got.header.Get("Content-Type"), ";")
+	if method == "" {
+		method = http.MethodGet
+	}
 	path := []string{"paths", template, strings.ToLower(method), "responses", fmt.Sprint(got.status)}
 	if d.at(path...) == nil {
 		return fmt.Errorf("%s %s: there is no response %d", method, template, got.status)
@@ -132,5 +139,53 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 	}
 	for pattern := range c.server.routes {
 		require.True(t, checked[pattern], "%s is in the document, but not checked", pattern)
+	}
+}
+
+// templateOf is the path of a call in the document; "" if it is not there.
+func (c *catalogUnderTest) templateOf(in call) string {
+	method := in.method
+	if method == "" {
+		method = http.MethodGet
+	}
+	return c.server.routeOf(httptest.NewRequest(method, in.path, http.NoBody)).path
+}
+
+// Every operation may be refused before it is looked at.
+func TestRefusalsAreAsTheDocumentSays(t *testing.T) {
+	whole := start(t)
+	d := documentOf(t, whole)
+	exhausted := start(t, func(c *catalogUnderTest) {
+		c.server.allowances = caller.NewAllowances(caller.Limits{PerSecond: 1e-9, Burst: 1}, clock.RealClock{})
+	})
+	exhausted.do(call{path: documentPath, token: "operator"})
+	for name, tc := range map[string]struct {
+		of     *catalogUnderTest
+		token  string
+		query  string
+		status int
+	}{
+		"too early": {
+			of: start(t, func(c *catalogUnderTest) { c.view.filled = false }), token: "operator", status: http.StatusServiceUnavailable,
+		},
+		"one too many": {
+			of: exhausted, token: "operator", status: http.StatusTooManyRequests,
+		},
+		"by an invalid token":     {of: whole, token: "forged", status: http.StatusUnauthorized},
+		"too long":                {of: whole, query: "?q=" + strings.Repeat("x", maxURL), status: http.StatusRequestURITooLong},
+		"with a parameter, twice": {of: whole, token: "operator", query: "?consumer=c1&consumer=c2", status: http.StatusUnprocessableEntity},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for pattern, route := range whole.server.routes {
+				method, path, _ := strings.Cut(pattern, " ")
+				status := tc.status
+				if route.ofSeeds && status == http.StatusUnprocessableEntity {
+					status = http.StatusBadRequest
+				}
+				got := tc.of.do(call{method: method, path: strings.ReplaceAll(path, "{id}", "p1") + tc.query, token: tc.token})
+				require.Equal(t, status, got.status, "%s: %s", pattern, got.body)
+				require.NoError(t, d.check(method, route.path, got), pattern)
+			}
+		})
 	}
 }

@@ -42,8 +42,8 @@ func (s *server) routeExplanations(document huma.API) {
 		http.StatusForbidden, http.StatusNotFound), s.explanation)
 	register(s, document, operation("suppose", http.MethodPost, base+"/explain",
 		"What the broker would think of every provider for a pod that does not exist, under a policy that need not exist",
-		byKnown, http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusRequestEntityTooLarge),
-		s.supposition)
+		byKnown, http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusRequestEntityTooLarge,
+		http.StatusUnsupportedMediaType), s.supposition)
 }
 
 func (s *server) explanation(ctx context.Context, in *explainInput) (*answer[*explain.Explanation], error) {

@@ -128,6 +128,7 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 
 func TestWhatIsWrongWithARequest(t *testing.T) {
 	c := start(t)
+	d := documentOf(t, c)
 	json := func(path, body string) call { return call{method: "POST", path: path, body: body, token: "operator"} }
 	for name, tc := range map[string]struct {
 		call
@@ -161,12 +162,16 @@ func TestWhatIsWrongWithARequest(t *testing.T) {
 		"a duration that is none":                 {json("/api/v1/explain", `{"namespace":"web-c1","policy":{"pendingTimeout":"soon"}}`), 422, "body"},
 		"a body that is too large":                {json("/api/v1/explain", strings.Repeat(" ", maxBody)+"{}"), 413, ""},
 		"a body of another kind":                  {call{method: "POST", path: "/api/v1/explain", body: "{}", token: "operator", header: map[string]string{"Content-Type": "text/plain"}}, 415, ""},
+		"a write of another kind":                 {call{method: "PUT", path: "/api/v1/providers/p1/enabled", body: "{}", token: "operator", header: map[string]string{"Content-Type": "text/plain"}}, 415, ""},
+		"a selection of another kind":             {call{method: "PUT", path: "/api/v1/providers/p1/selected", body: "{}", token: "operator", header: map[string]string{"Content-Type": "text/plain"}}, 415, ""},
 		"a URL that is too long":                  {call{path: "/api/v1/providers?q=" + strings.Repeat("x", maxURL)}, 414, ""},
 		"a method that is not there":              {call{method: "DELETE", path: "/api/v1/providers"}, 405, ""},
 		"a token that is not known":               {call{path: "/api/v1/providers", token: "forged"}, 401, ""},
 		"an old client's toggle twice over":       {call{method: "POST", path: "/api/toggle?id=p1&id=p2&enable=true", token: "operator"}, 400, "query.id"},
 		"a toggle to something else":              {call{method: "POST", path: "/api/toggle?id=p1&enable=yes", token: "operator"}, 400, "query.enable"},
 		"a toggle to nothing":                     {call{method: "POST", path: "/api/toggle?id=p1", token: "operator"}, 400, "query.enable"},
+		"a toggle for nobody":                     {call{method: "POST", path: "/api/toggle?id=p1&enable=true&consumer=..%2fx", token: "operator"}, 400, "query.consumer"},
+		"one by GET":                              {call{path: "/api/toggle?id=p1&enable=true&consumer=X", token: "operator"}, 400, "query.consumer"},
 		"a toggle of nothing":                     {call{method: "POST", path: "/api/toggle?enable=true", token: "operator"}, 400, "query.id"},
 		"a path that leads out of the API":        {call{path: "/api/v1/../../etc/passwd"}, 404, ""},
 		"a provider whose name is a path":         {call{path: "/api/v1/providers/..%2f..%2fsecrets"}, 404, ""},
@@ -174,6 +179,9 @@ func TestWhatIsWrongWithARequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := c.do(tc.call)
+			if template := c.templateOf(tc.call); template != "" {
+				require.NoError(t, d.check(tc.method, template, got), got.body)
+			}
 			if got.status == http.StatusTemporaryRedirect || got.status == http.StatusMovedPermanently {
 				got = c.do(call{path: got.header.Get("Location")})
 			}

@@ -27,8 +27,6 @@ type providerInput struct {
 	ConsumerInput
 }
 
-type historyInput struct{ ProviderPath }
-
 func (s *server) routeProviders(document huma.API) {
 	register(s, document, operation("getMe", http.MethodGet, base+"/me", "Who asks, and what the caller may do",
 		byAnybody, http.StatusForbidden), s.me)
@@ -94,8 +92,8 @@ func (s *server) provider(ctx context.Context, in *providerInput) (*answer[api.P
 	return shared(ctx, provider), nil
 }
 
-func (s *server) history(ctx context.Context, in *historyInput) (*answer[api.History], error) {
-	if _, err := s.seesProviders(ctx, ""); err != nil {
+func (s *server) history(ctx context.Context, in *providerInput) (*answer[api.History], error) {
+	if _, err := s.seesProviders(ctx, in.Consumer); err != nil {
 		return nil, err
 	}
 	history, ok := s.view.History(in.ID)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -100,9 +101,10 @@ var (
 	byKnown   = []map[string][]string{{"token": {}}, {"certificate": {}}}
 )
 
-// operation is one of the document. Every one may also be refused for being one too many, or too early.
+// operation is one of the document. Every one may also be refused for being one too many, or too early, or for its URL.
 func operation(id, method, path, summary string, security []map[string][]string, errors ...int) huma.Operation {
-	errors = append(errors, http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable)
+	errors = append(errors, http.StatusUnauthorized, http.StatusRequestURITooLong, http.StatusTooManyRequests,
+		http.StatusInternalServerError, http.StatusServiceUnavailable)
 	return huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary, Security: security, Errors: errors,
 		MaxBodyBytes: maxBody, BodyReadTimeout: readTimeout,
@@ -118,11 +120,9 @@ func (s *server) routeDocument(document *huma.OpenAPI) error {
 			}
 		}
 	}
-	op := operation("getDocument", http.MethodGet, documentPath, "This document", byAnybody)
-	op.Responses = map[string]*huma.Response{"200": {
-		Description: "OpenAPI 3.1",
-		Content:     map[string]*huma.MediaType{"application/openapi+json": {Schema: &huma.Schema{Type: huma.TypeObject}}},
-	}}
+	op := operation("getDocument", http.MethodGet, documentPath, "This document", byAnybody,
+		http.StatusUnprocessableEntity)
+	op.Responses = responses(&op, "application/openapi+json", huma.TypeObject, "OpenAPI 3.1")
 	document.AddOperation(&op)
 	text, err := json.Marshal(document)
 	if err != nil {
@@ -135,6 +135,23 @@ func (s *server) routeDocument(document *huma.OpenAPI) error {
 	})
 	s.learnRoutes(document)
 	return nil
+}
+
+// responses are those of an operation that has a handler of its own: the good one, and its errors.
+func responses(op *huma.Operation, mediaType, schema, description string) map[string]*huma.Response {
+	all := map[string]*huma.Response{"200": {
+		Description: description,
+		Content:     map[string]*huma.MediaType{mediaType: {Schema: &huma.Schema{Type: schema}}},
+	}}
+	for _, status := range op.Errors {
+		all[strconv.Itoa(status)] = &huma.Response{
+			Description: http.StatusText(status),
+			Content: map[string]*huma.MediaType{
+				"application/problem+json": {Schema: &huma.Schema{Ref: "#/components/schemas/Error"}},
+			},
+		}
+	}
+	return all
 }
 
 // register adds an operation whose handler's errors become problem documents.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -40,17 +42,22 @@ type toggled struct {
 
 func (s *server) routeSeeds(document huma.API) {
 	op := operation("listClusters", http.MethodGet, clustersPath, "The clusters that the broker is peered with",
-		byAnybody, http.StatusForbidden)
+		byAnybody, http.StatusBadRequest, http.StatusForbidden)
 	register(s, document, op, s.clusters)
 
 	op = operation("toggle", http.MethodPost, togglePath,
 		"Enable or disable a provider: for the consumer on whose behalf the caller asks, otherwise for everybody", byKnown,
 		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusConflict)
+	op.SkipValidateParams = true // The answer would be 422, which clients of old do not know.
 	register(s, document, op, s.toggle)
 	op.OperationID, op.Method = "toggleByGet", http.MethodGet
 	op.Summary += ", as clients of old call it: only with a bearer token, which no browser sends by itself"
 	op.Security = []map[string][]string{{"token": {}}}
 	register(s, document, op, s.toggle)
+	item := document.OpenAPI().Paths[togglePath]
+	for _, toggle := range []*huma.Operation{item.Get, item.Post} {
+		delete(toggle.Responses, strconv.Itoa(http.StatusUnprocessableEntity)) // It is in every operation with parameters.
+	}
 }
 
 // safeToggle says what is wrong with a toggle by GET, nil if nothing: no page may be able to make a browser do it. Browsers
@@ -80,11 +87,42 @@ func unauthorizedToggle(query url.Values) *problem {
 	return newProblem(http.StatusUnauthorized, caller.ErrStranger.Error()+"; "+rightCall(query)).authenticate("Bearer")
 }
 
+// clusters are all of them where everybody sees them. With --read-auth a consumer sees the providers and itself, and no
+// other consumer, unless it may list providers.
 func (s *server) clusters(ctx context.Context, _ *struct{}) (*answer[foreignClusters], error) {
-	if _, err := s.seesProviders(ctx, ""); err != nil {
+	consumer, err := s.seesProviders(ctx, "")
+	if err != nil {
 		return nil, err
 	}
-	return shared(ctx, foreignClusters(notNull(s.view.ForeignClusters()))), nil
+	all := !s.access.ReadAuth
+	if !all {
+		if all, err = s.rights.Has(ctx, callerOf(ctx), caller.ListProviders()); err != nil {
+			return nil, err
+		}
+	}
+	list := s.view.ForeignClusters()
+	if !all {
+		list = slices.DeleteFunc(list, func(fc liqov1beta1.ForeignCluster) bool {
+			id := string(fc.Spec.ClusterID)
+			_, provides := s.view.Provider(id, "")
+			return !provides && id != consumer
+		})
+	}
+	return shared(ctx, foreignClusters(notNull(list))), nil
+}
+
+// check says what is wrong with a toggle; nil if nothing.
+func (in *toggleInput) check() *problem {
+	switch {
+	case in.Enable != "true" && in.Enable != "false":
+		return newProblem(http.StatusBadRequest, "say whether to enable the cluster", fault("query.enable", "use true or false"))
+	case in.ID == "":
+		return newProblem(http.StatusBadRequest, "say which cluster", fault("query.id", "give the id of a cluster"))
+	case in.Consumer != "" && len(validation.IsDNS1123Label(in.Consumer)) > 0:
+		return newProblem(http.StatusBadRequest, "say on whose behalf, or leave it out",
+			fault("query.consumer", "give the id of a consumer"))
+	}
+	return nil
 }
 
 // toggle is open to who has the right, and with --anonymous-toggle to everybody.
@@ -93,12 +131,8 @@ func (s *server) toggle(ctx context.Context, in *toggleInput) (*answer[toggled],
 	if !who.Known() && !s.access.AnonymousToggle {
 		return nil, unauthorizedToggle(url.Values{"id": {in.ID}, "enable": {in.Enable}})
 	}
-	if in.Enable != "true" && in.Enable != "false" {
-		return nil, newProblem(http.StatusBadRequest, "say whether to enable the cluster",
-			fault("query.enable", "use true or false"))
-	}
-	if in.ID == "" {
-		return nil, newProblem(http.StatusBadRequest, "say which cluster", fault("query.id", "give the id of a cluster"))
+	if p := in.check(); p != nil {
+		return nil, p
 	}
 	consumer, err := s.acting(ctx, in.Consumer)
 	if err != nil {

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 )
 
 func TestClustersAreKubernetesObjects(t *testing.T) {
@@ -22,6 +25,35 @@ func TestClustersAreKubernetesObjects(t *testing.T) {
 	require.Equal(t, "cluster-p1", list[0]["metadata"].(map[string]any)["name"])
 	c.view.clusters = nil
 	require.Equal(t, "[]", compact(t, c.do(call{path: "/api/clusters"}).body), "an array, even of none")
+}
+
+func TestWhoseClustersEachCallerSees(t *testing.T) {
+	for readAuth, want := range map[bool]map[string][]string{
+		false: {stranger: {"p1", "p2", "p3", "c1", "c2"}, consumer: {"p1", "p2", "p3", "c1", "c2"}},
+		true: {
+			consumer: {"p1", "p2", "p3", "c1"}, people: {"p1", "p2", "p3", "c1"}, other: {"p1", "p2", "p3", "c2"},
+			operator: {"p1", "p2", "p3", "c1", "c2"}, ofOne: {"p1", "p2", "p3", "c1", "c2"},
+		},
+	} {
+		c := start(t, func(c *catalogUnderTest) {
+			c.server.access.ReadAuth = readAuth
+			for _, id := range []string{"c1", "c2"} {
+				c.view.clusters = append(c.view.clusters, liqov1beta1.ForeignCluster{
+					ObjectMeta: metav1.ObjectMeta{Name: "cluster-" + id}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(id)},
+				})
+			}
+		})
+		for who, ids := range want {
+			got := c.do(call{path: "/api/clusters", token: callers[who].token, certificate: callers[who].certificate})
+			var list []liqov1beta1.ForeignCluster
+			require.NoError(t, json.Unmarshal([]byte(got.body), &list), got.body)
+			var seen []string
+			for i := range list {
+				seen = append(seen, string(list[i].Spec.ClusterID))
+			}
+			require.Equal(t, ids, seen, "%s, --read-auth=%t", who, readAuth)
+		}
+	}
 }
 
 func TestAToggleWithoutRightIsToldTheRightCall(t *testing.T) {

@@ -27,18 +27,8 @@ func (s *server) routeEvents(document *huma.OpenAPI) {
 		Schema: &huma.Schema{Type: huma.TypeString},
 	}}
 	schemas := document.Components.Schemas
-	op.Responses = map[string]*huma.Response{"200": {
-		Description: "sync (Sync), provider (Provider), provider-gone (Gone), placement (Placement), placement-gone (Gone)",
-		Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
-	}}
-	for _, status := range op.Errors {
-		op.Responses[fmt.Sprint(status)] = &huma.Response{
-			Description: http.StatusText(status),
-			Content: map[string]*huma.MediaType{
-				"application/problem+json": {Schema: &huma.Schema{Ref: "#/components/schemas/Error"}},
-			},
-		}
-	}
+	op.Responses = responses(&op, "text/event-stream", huma.TypeString,
+		"sync (Sync), provider (Provider), provider-gone (Gone), placement (Placement), placement-gone (Gone)")
 	schemas.Schema(reflect.TypeFor[api.Sync](), true, "")
 	schemas.Schema(reflect.TypeFor[api.Gone](), true, "")
 	document.AddOperation(&op)

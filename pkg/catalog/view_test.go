@@ -176,7 +176,7 @@ func (v *fakeView) Policies(s federation.Scope, _ federation.Page) (api.PolicyLi
 	return list, nil
 }
 
-func (v *fakeView) ForeignClusters() []liqov1beta1.ForeignCluster { return v.clusters }
+func (v *fakeView) ForeignClusters() []liqov1beta1.ForeignCluster { return slices.Clone(v.clusters) }
 
 func (v *fakeView) HasNamespace(name string) bool {
 	return name == "own" || slices.Contains(v.names, name) || v.ConsumerOfNamespace(name) != ""

@@ -133,6 +133,13 @@ func TestReadAuthClosesTheListOfProviders(t *testing.T) {
 			require.Equal(t, status, got.status, "%s %s: %s", who, path, got.body)
 		}
 	}
+	named := needsCaller(forbidden, map[string]int{consumer: yes, people: yes, forger: yes, operator: yes})
+	for _, path := range []string{"/api/v1/providers", "/api/v1/providers/p1", "/api/v1/providers/p1/history"} {
+		for who, status := range named {
+			got := c.do(call{path: path + "?consumer=c1", token: callers[who].token, certificate: callers[who].certificate})
+			require.Equal(t, status, got.status, "%s %s: %s", who, path, got.body)
+		}
+	}
 	require.Equal(t, unknown, c.do(call{path: "/api/v1/events"}).status)
 	require.Equal(t, yes, c.do(call{path: "/api/v1/me"}).status, "the dashboard asks before anybody has signed in")
 }

@@ -35,7 +35,7 @@ type enabledInput struct {
 func (s *server) routeWrites(document huma.API) {
 	statuses := []int{
 		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusConflict,
-		http.StatusRequestEntityTooLarge,
+		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
 	}
 	register(s, document, operation("select", http.MethodPut, base+"/providers/{id}/selected",
 		"Select a provider on behalf of a consumer, or no longer", byKnown, statuses...), s.putSelected)
