@@ -36,7 +36,7 @@ func newCatalogOptions() *catalogOptions {
 		// It runs beside the broker, in one network namespace.
 		serviceOptions: newServiceOptions(":8082", ":8083", 50, 100),
 		address:        ":8000", historyInterval: 30 * time.Second,
-		limits: caller.Limits{PerSecond: 50, Burst: 100, Streams: 10, TotalStreams: 1000},
+		limits: caller.Limits{PerSecond: 50, Burst: 100, Streams: 10, TotalStreams: 1000, Connections: 512},
 	}
 }
 
@@ -83,6 +83,8 @@ func (o *catalogOptions) install(f *pflag.FlagSet) {
 		"How many streams of changes each caller may have open")
 	f.IntVar(&o.limits.TotalStreams, "streams-in-all", o.limits.TotalStreams,
 		"How many streams of changes may be open in all")
+	f.IntVar(&o.limits.Connections, "connections-per-address", o.limits.Connections,
+		"How many connections each address may have open; a proxy, and whoever is behind it, is one address")
 }
 
 // validate returns nil or faults: everything that is wrong.
@@ -109,6 +111,7 @@ func (o *catalogOptions) validate() error {
 		limit{"--requests-burst", float64(o.limits.Burst)},
 		limit{"--streams-per-caller", float64(o.limits.Streams)},
 		limit{"--streams-in-all", float64(o.limits.TotalStreams)},
+		limit{"--connections-per-address", float64(o.limits.Connections)},
 	)
 	if len(f) > 0 {
 		return f

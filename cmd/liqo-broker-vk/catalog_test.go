@@ -29,6 +29,7 @@ func TestCatalogOptionsAreValidated(t *testing.T) {
 		"--requests-burst":                            func(o *catalogOptions) { o.limits.Burst = 0 },
 		"--streams-per-caller":                        func(o *catalogOptions) { o.limits.Streams = -1 },
 		"--streams-in-all":                            func(o *catalogOptions) { o.limits.TotalStreams = 0 },
+		"--connections-per-address":                   func(o *catalogOptions) { o.limits.Connections = 0 },
 		"--client-qps":                                func(o *catalogOptions) { o.qps = 0 },
 		"--client-max-burst":                          func(o *catalogOptions) { o.burst = 0 },
 		"--metrics-address":                           func(o *catalogOptions) { o.metricsAddress = "8082" },
@@ -57,7 +58,7 @@ func TestFlagsOfTheCatalog(t *testing.T) {
 	o.install(flags)
 	require.NoError(t, flags.Parse([]string{
 		"--broker-node=pool", "--address=127.0.0.1:1", "--tls-cert-file=c", "--tls-key-file=k", "--client-ca-file=a", "--read-auth=true",
-		"--anonymous-toggle=true", "--requests-per-second=1.5", "--requests-burst=2", "--streams-per-caller=3", "--streams-in-all=4",
+		"--anonymous-toggle=true", "--requests-per-second=1.5", "--requests-burst=2", "--streams-per-caller=3", "--streams-in-all=4", "--connections-per-address=9",
 		"--client-qps=5", "--client-max-burst=6", "--metrics-address=0", "--health-probe-address=:7",
 		"--history-interval=8s",
 	}))
@@ -66,7 +67,7 @@ func TestFlagsOfTheCatalog(t *testing.T) {
 		TLS:             catalog.TLSConfig{CertFile: "c", KeyFile: "k", ClientCAFile: "a"},
 		Access:          catalog.AccessConfig{ReadAuth: true, AnonymousToggle: true},
 		HistoryInterval: 8 * time.Second,
-		Limits:          caller.Limits{PerSecond: 1.5, Burst: 2, Streams: 3, TotalStreams: 4},
+		Limits:          caller.Limits{PerSecond: 1.5, Burst: 2, Streams: 3, TotalStreams: 4, Connections: 9},
 		HealthAddress:   ":7",
 	}, o.config())
 }

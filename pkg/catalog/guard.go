@@ -159,6 +159,17 @@ func (s *server) unidentified(w http.ResponseWriter, r *http.Request, route rout
 	s.refused(w, reason, p)
 }
 
+// counted lets through to the dashboard who may still ask for files, whoever it is: browsers load them without a token.
+func (s *server) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if wait := s.allowances.TakeFile(caller.Host(r)); wait > 0 {
+			s.refused(w, "rate", problemOf(s.log, &caller.LimitError{RetryAfter: wait}))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // checkQuery refuses parameters that are given twice, of which one might be checked and the other one used, and those
 // that a route does not know, unless it is one of the seeds', which ignored them.
 func checkQuery(r *http.Request, route route) *problem {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -359,6 +361,36 @@ func TestWhoHasUsedUpItsReviewsTakesNoneOfOthers(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, c.do(call{path: "/api/v1/placements?namespace=web-c1", token: "nobody"}).status)
 	require.Equal(t, http.StatusForbidden, c.do(call{path: "/api/v1/placements", token: "nobody"}).status, "what is known is told")
 	require.Equal(t, http.StatusOK, c.do(call{path: "/api/v1/placements?namespace=web-c1", token: "namespace"}).status)
+}
+
+func TestFilesAreCounted(t *testing.T) {
+	c := start(t, func(c *catalogUnderTest) {
+		limits := caller.Limits{PerSecond: 50, Burst: 4, Streams: 1, TotalStreams: 1}
+		c.server.allowances = caller.NewAllowances(limits, testclock.NewFakeClock(moment))
+	})
+	for range 40 {
+		require.Equal(t, http.StatusNotFound, c.do(call{path: "/index.html"}).status)
+	}
+	got := c.do(call{path: "/index.html"})
+	require.Equal(t, http.StatusTooManyRequests, got.status)
+	require.Equal(t, "1", got.header.Get("Retry-After"))
+	got.problem(t)
+	require.Equal(t, http.StatusOK, c.do(call{path: "/api/v1/providers"}).status, "the API has its own")
+}
+
+// A page must load several times at once, for people behind one proxy.
+func TestAPageIsLoadedSeveralTimesAtOnce(t *testing.T) {
+	files := 0
+	require.NoError(t, filepath.WalkDir("dashboard/static", func(_ string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			files++
+		}
+		return err
+	}))
+	allowances := caller.NewAllowances(caller.Limits{PerSecond: 50, Burst: 100}, testclock.NewFakeClock(moment))
+	for range 20 * files {
+		require.Zero(t, allowances.TakeFile("192.0.2.1"))
+	}
 }
 
 func TestAnExplanationIsCountedBeforeAnybodyIsAsked(t *testing.T) {

@@ -169,7 +169,9 @@ func (c *catalog) serve(ctx context.Context) error {
 	}
 	c.sayHow(scheme, ln.Addr())
 	c.tasks = append(c.tasks, func(ctx context.Context) error {
-		return httpserve.Run(ctx, server, netutil.LimitListener(ln, maxConnections))
+		refused := c.server.metrics.refusals.WithLabelValues("connections").Inc
+		fair := newFairListener(ln, c.cfg.Limits.Connections, refused)
+		return httpserve.Run(ctx, server, netutil.LimitListener(fair, maxConnections))
 	})
 	return nil
 }
@@ -182,7 +184,11 @@ func (c *catalog) sayHow(scheme string, address net.Addr) {
 	} else if c.cfg.TLS.CertFile == "" {
 		c.log.Info("The certificate is one that nobody vouches for: give another by --tls-cert-file and --tls-key-file")
 	}
-	if c.cfg.Access.AnonymousToggle {
+	switch {
+	case c.cfg.Access.AnonymousToggle && c.cfg.TLS.Off:
+		c.log.Error(nil, "Everybody who reaches the catalog may enable and disable providers, and so may every page that "+
+			"their browsers show, which do not say over plain HTTP where a request is from (--anonymous-toggle, --plain-http)")
+	case c.cfg.Access.AnonymousToggle:
 		c.log.Error(nil, "Everybody who reaches the catalog may enable and disable providers (--anonymous-toggle)")
 	}
 }

@@ -119,7 +119,7 @@ func running(t testing.TB, api *apiServer, change ...func(*Config)) (url, operat
 	cfg := Config{
 		Log: (&lines{}).logger(), Home: api.config(), QPS: 1000, Burst: 1000, Version: "v0", Node: node, Address: address,
 		TLS:           TLSConfig{Off: true},
-		Limits:        caller.Limits{PerSecond: 1e6, Burst: 1e6, Streams: 100, TotalStreams: 100},
+		Limits:        caller.Limits{PerSecond: 1e6, Burst: 1e6, Streams: 100, TotalStreams: 100, Connections: 1000},
 		HealthAddress: freeAddress(t), MetricsAddress: freeAddress(t),
 	}
 	for _, f := range change {
@@ -246,6 +246,46 @@ func TestNothingLeaksFromTheCluster(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestOneHostDoesNotTakeAllConnections(t *testing.T) {
+	url, operators := running(t, newAPIServer(t), func(cfg *Config) { cfg.Limits.Connections = 2 })
+	address := strings.TrimPrefix(url, "http://")
+	for range 2 {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		require.NoError(t, err)
+		defer conn.Close()
+	}
+	_, err := http.Get(url)
+	require.Error(t, err)
+	c := &catalogUnderTest{t: t, url: operators, http: map[string]*http.Client{"": http.DefaultClient}}
+	require.Contains(t, c.do(call{path: "/metrics"}).body, `liqo_catalog_refusals_total{reason="connections"}`)
+}
+
+func TestWhatAnOperatorMightNotHaveMeantIsSaid(t *testing.T) {
+	for name, tc := range map[string]struct {
+		access AccessConfig
+		plain  bool
+		says   []string
+		not    []string
+	}{
+		"nothing of it":               {not: []string{"--anonymous-toggle", "--plain-http"}},
+		"an open door":                {access: AccessConfig{AnonymousToggle: true}, says: []string{"--anonymous-toggle"}, not: []string{"every page"}},
+		"an open door without TLS":    {access: AccessConfig{AnonymousToggle: true}, plain: true, says: []string{"--anonymous-toggle", "every page"}},
+		"no TLS, and the door is not": {plain: true, says: []string{"--plain-http"}, not: []string{"--anonymous-toggle"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := &lines{}
+			c := &catalog{log: log.logger(), cfg: Config{Access: tc.access, TLS: TLSConfig{Off: tc.plain}}}
+			c.sayHow("http", &net.TCPAddr{})
+			for _, part := range tc.says {
+				require.Contains(t, log.String(), part)
+			}
+			for _, part := range tc.not {
+				require.NotContains(t, log.String(), part)
+			}
+		})
 	}
 }
 

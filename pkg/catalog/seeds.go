@@ -61,7 +61,8 @@ func (s *server) routeSeeds(document huma.API) {
 }
 
 // safeToggle says what is wrong with a toggle by GET, nil if nothing: no page may be able to make a browser do it. Browsers
-// show client certificates by themselves, and say where a request comes from; who is only believed by a token.
+// show client certificates by themselves, and say over HTTPS where a request comes from; who is only believed by a token.
+// Over plain HTTP they say nothing: with --anonymous-toggle any page can toggle then.
 func (s *server) safeToggle(r *http.Request, who *caller.Caller) *problem {
 	if r.Method == http.MethodHead {
 		p := newProblem(http.StatusMethodNotAllowed, "use one of the methods GET, POST")

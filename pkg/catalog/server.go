@@ -106,7 +106,7 @@ func (s *server) handler(dashboard http.Handler) (http.Handler, error) {
 		}
 		answers.ServeHTTP(w, r)
 	}))
-	pages := compress(dashboard)
+	pages := s.counted(compress(dashboard))
 	return s.secured(s.observed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isAPI(r) {
 			guarded.ServeHTTP(w, r)
