@@ -41,6 +41,8 @@ func unusual() map[string]any {
 		return more
 	}
 	service := map[string]any{"type": "LoadBalancer", "annotations": map[string]any{"example.com/pool": "1"}}
+	local := maps.Clone(service)
+	local["externalTrafficPolicy"] = "Local"
 	return map[string]any{
 		"image": map[string]any{
 			"repository": "registry.example.com:5000/team/vk", "tag": "v9", "digest": "sha256:" + digest,
@@ -50,7 +52,7 @@ func unusual() map[string]any {
 		"brokerNode":     "0815",
 		"logLevel":       "debug",
 		"broker":         process(map[string]any{}),
-		"catalog":        process(map[string]any{"tlsSecret": "certificate", "service": service}),
+		"catalog":        process(map[string]any{"tlsSecret": "certificate", "service": local}),
 		"networkManager": map[string]any{"service": service},
 		"virtualKubelets": map[string]any{
 			"liqoNamespace": "liqo-system", "extraArgs": []any{"--log-level=debug"}, "options": true,

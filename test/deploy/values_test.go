@@ -107,6 +107,18 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 			`{"catalog": {"service": {"type": "ExternalName"}}}`,
 			"catalog.service.type must be one of the following",
 		},
+		"a policy of traffic that is not": {
+			`{"catalog": {"service": {"type": "LoadBalancer", "externalTrafficPolicy": "local"}}}`,
+			"catalog.service.externalTrafficPolicy must be one of the following",
+		},
+		"a policy of traffic from outside where there is none": {
+			`{"catalog": {"service": {"externalTrafficPolicy": "Local"}}}`,
+			"externalTrafficPolicy is for the types NodePort and LoadBalancer",
+		},
+		"one for a Service that has none": {
+			`{"networkManager": {"service": {"externalTrafficPolicy": "Local"}}}`,
+			"networkManager.service: Additional property externalTrafficPolicy is not allowed",
+		},
 		"TLS and none": {
 			`{"catalog": {"plainHTTP": true, "tlsSecret": "x"}}`,
 			"plainHTTP is without TLS",
@@ -195,6 +207,8 @@ func TestUnusualValuesAreFollowed(t *testing.T) {
 		assert.Equal(t, corev1.ServiceTypeLoadBalancer, service.Spec.Type)
 		assert.Equal(t, "1", service.Annotations["example.com/pool"])
 	}
+	service := find[corev1.Service](t, objects, "Service", "liqo-broker-catalog")
+	assert.Equal(t, corev1.ServiceExternalTrafficPolicyLocal, service.Spec.ExternalTrafficPolicy)
 	for _, o := range objects {
 		assert.NotContains(t, []string{"CustomResourceDefinition", "NetworkPolicy"}, o.GetKind())
 		if o.GetAPIVersion() == "monitoring.coreos.com/v1" {
