@@ -12,6 +12,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
@@ -188,4 +190,22 @@ func TestRefusalsAreAsTheDocumentSays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What docs/catalog.md gives to people is the right that is asked for, and no more.
+func TestPeopleAreGivenTheRightThatIsAskedFor(t *testing.T) {
+	text, err := os.ReadFile("../../docs/catalog.md")
+	require.NoError(t, err)
+	var given []string
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "kubectl create role people ") {
+			given = append(given, strings.Fields(line)[4:]...)
+		}
+		require.False(t, strings.HasPrefix(line, "kubectl") && strings.Contains(line, "liqo-remote-controlplane"), line)
+	}
+	c := start(t)
+	require.Equal(t, http.StatusOK, c.do(call{path: "/api/v1/policies?consumer=c1", certificate: "c1/liqo.io"}).status)
+	asked := c.kube.Actions()[0].(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).Spec.ResourceAttributes
+	require.Equal(t, "liqo-tenant-c1", asked.Namespace)
+	require.Equal(t, []string{"-n", "liqo-tenant-<ID>", "--verb=" + asked.Verb, "--resource=" + asked.Resource + "." + asked.Group}, given)
 }
