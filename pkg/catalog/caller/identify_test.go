@@ -281,7 +281,8 @@ func TestATokenIsGoodForAWhileWhenItsReviewHasToWait(t *testing.T) {
 			b := behindOneProxy(t)
 			require.NoError(t, b.by("good"))
 			b.clock.Step(tc.after)
-			for b.allowances.SpendReview(ann) == nil { //nolint:revive // Until nothing is left.
+			for b.allowances.SpendReview(ann) == nil {
+				continue // Until nothing is left.
 			}
 			var limit *LimitError
 			if err := b.by("good"); tc.good {
