@@ -113,7 +113,7 @@ func start(t *testing.T, change ...func(*catalogUnderTest)) *catalogUnderTest {
 	c.live = fakeCluster(t)
 	beliefs, err := explain.Read(t.Context(), c.live, node)
 	require.NoError(t, err)
-	allowances := caller.NewAllowances(caller.Limits{PerSecond: 10000, Burst: 10000, Streams: 2, TotalStreams: 3}, clock.RealClock{})
+	allowances := caller.NewAllowances(caller.Limits{PerSecond: 1e7, Burst: 10000, Streams: 2, TotalStreams: 3}, clock.RealClock{})
 	c.server = &server{
 		log: c.log.logger(), version: "v0", node: node, clock: clock.RealClock{},
 		view: c.view, subscribe: c.view.Subscribe, synced: c.view.Synced,
