@@ -93,6 +93,11 @@ func TestModules(t *testing.T) {
 			})()`,
 			`[820, 820, 7, 12, ["9 others", "waiting"]]`,
 		},
+		"all that is drawn together is counted": {
+			"flow", `[m.inWords(m.summed(Array.from({length: 10_000}, (_, i) =>
+				({consumer: 'c' + i % 8, provider: i % 1000 ? 'p' + i % 1000 : '', pods: 1}))))]`,
+			`["10,000 pods of 8 consumers on 999 providers"]`,
+		},
 		"ribbons meet their boxes and stay in the picture": {
 			"flow", `(() => {
 				const p = m.layout(m.summed([{consumer: 'a', provider: 'x', pods: 900}, {consumer: 'b', provider: 'x', pods: 1},

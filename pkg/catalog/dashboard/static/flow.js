@@ -45,12 +45,13 @@ export function Flow({ federation }) {
 export function summed(flows) {
   const named = flows.map(({ consumer, provider, pods }) =>
     ({ consumer: consumer || own, provider: provider || waiting, pods }));
-  const names = {};
+  const [names, distinct] = [{}, {}];
   for (const side of ['consumer', 'provider']) {
     const all = totals(named, side);
     const kept = [...all.keys()].filter((name) => name !== waiting)
       .sort((a, b) => all.get(b) - all.get(a) || (a < b ? -1 : 1)).slice(0, most[side]);
     const rest = [...all.keys()].filter((name) => name !== waiting && !kept.includes(name));
+    distinct[side] = kept.length + rest.length;
     const others = `${rest.length} others`;
     named.forEach((flow) => {
       if (rest.includes(flow[side])) {
@@ -64,7 +65,7 @@ export function summed(flows) {
     const key = `${consumer} ${provider}`;
     together.set(key, { consumer, provider, pods: pods + (together.get(key)?.pods ?? 0) });
   }
-  return { flows: [...together.values()], names, total: flows.reduce((sum, flow) => sum + flow.pods, 0) };
+  return { flows: [...together.values()], names, distinct, total: flows.reduce((sum, flow) => sum + flow.pods, 0) };
 }
 
 function totals(flows, side) {
@@ -73,10 +74,10 @@ function totals(flows, side) {
   return sums;
 }
 
-function inWords({ names, total }) {
-  const providers = names.provider.filter((name) => name !== waiting).length;
-  const consumers = counted(names.consumer.length, 'consumer');
-  return `${counted(total, 'pod')} of ${consumers} on ${counted(providers, 'provider')}`;
+/** What the picture shows, in one line: the numbers are of all of them, not of the boxes, of which one is for many. */
+export function inWords({ distinct, total }) {
+  const [consumers, providers] = [counted(distinct.consumer, 'consumer'), counted(distinct.provider, 'provider')];
+  return `${counted(total, 'pod')} of ${consumers} on ${providers}`;
 }
 
 /** Boxes and ribbons for a width in pixels. A ribbon is as thick as it has pods; every box has room for its name. */
