@@ -17,7 +17,7 @@ import (
 // small is a federation of three providers and two consumers, of which one pod waits.
 func small() *fake {
 	now := time.Now()
-	f := &fake{unselected: map[string]bool{}, listeners: map[chan event]struct{}{}}
+	f := &fake{unselected: map[string]bool{"milan-edge": true}, listeners: map[chan event]struct{}{}}
 	f.providers = []api.Provider{
 		provider("frankfurt-gpu", "eu-central", 0.031, 16, 9, now),
 		provider("helsinki-dc1", "eu-north", 0.045, 64, 21, now),

@@ -32,7 +32,9 @@ type fake struct {
 	listeners  map[chan event]struct{} // The streams.
 	closed     bool                    // Strangers see nothing.
 	revoked    bool                    // No token is known any more.
+	priority   int32                   // Of the first policy.
 	wrong      []string                // Calls that were wrong.
+	calls      []string                // All calls: the path below /api/v1 and the query.
 }
 
 func (f *fake) handler() http.Handler {
@@ -44,7 +46,7 @@ func (f *fake) handler() http.Handler {
 	}{
 		{"GET /api/v1/me", "consumer", f.me},
 		{"GET /api/v1/providers", "consumer limit continue q ready enabled region", f.listProviders},
-		{"GET /api/v1/providers/{id}/history", "", f.history},
+		{"GET /api/v1/providers/{id}/history", "consumer", f.history},
 		{"PUT /api/v1/providers/{id}/selected", "consumer", f.turn("selected")},
 		{"PUT /api/v1/providers/{id}/enabled", "", f.turn("enabled")},
 		{"GET /api/v1/placements", "consumer limit continue namespace provider phase q waiting", f.listPlacements},
@@ -61,10 +63,26 @@ func (f *fake) handler() http.Handler {
 					return
 				}
 			}
+			f.mu.Lock()
+			f.calls = append(f.calls, strings.TrimPrefix(r.URL.RequestURI(), "/api/v1/"))
+			f.mu.Unlock()
 			route.answer(w, r)
 		})
 	}
 	return mux
+}
+
+// called is how many calls there were of which all that is given is part.
+func (f *fake) called(parts ...string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, call := range f.calls {
+		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(call, part) }) {
+			n++
+		}
+	}
+	return n
 }
 
 // unexpected notes a call that the API would refuse as wrong.
@@ -179,17 +197,22 @@ func (f *fake) turned(w http.ResponseWriter, r *http.Request, me *api.Me, field 
 		problem(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	answer(w, f.set(r.PathValue("id"), field, me.Consumer, body[field]))
+}
+
+// set turns a switch of a provider, and tells of it.
+func (f *fake) set(id, field, consumer string, on bool) api.Provider {
 	f.mu.Lock()
-	at := slices.IndexFunc(f.providers, func(p api.Provider) bool { return p.ID == r.PathValue("id") })
+	at := slices.IndexFunc(f.providers, func(p api.Provider) bool { return p.ID == id })
 	if field == "selected" {
-		f.unselected[r.PathValue("id")] = !body[field]
+		f.unselected[id] = !on
 	} else {
-		f.providers[at].Enabled = body[field]
+		f.providers[at].Enabled = on
 	}
-	now := f.shown(f.providers[at], me.Consumer)
+	now := f.shown(f.providers[at], consumer)
 	f.mu.Unlock()
 	f.tell(event{name: api.EventProvider, data: now})
-	answer(w, now)
+	return now
 }
 
 func (f *fake) visible(me *api.Me) []api.Placement {
@@ -233,13 +256,27 @@ func (f *fake) flows(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *fake) policies(w http.ResponseWriter, _ *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	unwanted := []string{}
+	for _, p := range f.providers {
+		if f.unselected[p.ID] {
+			unwanted = append(unwanted, p.ID)
+		}
+	}
+	pods := int32(0)
+	for _, p := range f.placements {
+		if p.Consumer == consumerID && p.Provider != "" {
+			pods++
+		}
+	}
 	answer(w, api.PolicyList{Items: []api.Policy{{
-		Name: "cheap-in-europe", Consumers: []string{consumerID}, Pods: 12,
+		Name: "cheap-in-europe", Priority: f.priority, Consumers: []string{consumerID}, Pods: pods,
 		Filter:  "'region' in provider.attributes && provider.attributes['region'].startsWith('eu')",
 		Weights: []api.Weight{{Name: "price", Weight: 3}, {Name: "free", Weight: 2}, {Name: "spread", Weight: 2}},
 	}, {
-		Name: "selection-consumer1", Priority: 100, Consumers: []string{consumerID}, Pods: 12,
-		Selection: &api.Selection{Mode: "AllBut", Providers: []string{"milan-edge"}},
+		Name: "selection-consumer1", Priority: 100, Consumers: []string{consumerID}, Pods: pods,
+		Selection: &api.Selection{Mode: "AllBut", Providers: unwanted},
 	}}, Page: api.Page{Total: 2}})
 }
 

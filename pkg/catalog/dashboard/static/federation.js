@@ -31,7 +31,7 @@ export class Federation extends Observable {
     this.providers = new List('providers', (p) => p.id, matchesProvider);
     this.placements = new List('placements', (p) => placementKey(p.namespace, p.pod), matchesPlacement);
     this.policies = new List('policies', (p) => p.name, () => true);
-    this.histories = new Histories((id) => this.client.get(`${pathOf(id)}/history`, { consumer: undefined }));
+    this.histories = new Histories((id) => this.client.get(`${pathOf(id)}/history`));
   }
 
   async start() {

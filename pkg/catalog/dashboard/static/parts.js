@@ -1,5 +1,5 @@
 // Small pieces that several parts of the page are made of.
-import { html, useEffect, useRef, useState } from './ui.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from './ui.js';
 import { Observable, useWatched } from './observable.js';
 import { counted, duration, moment } from './format.js';
 
@@ -26,13 +26,23 @@ export function Empty({ title, children }) {
 /** A field to search in; it tells of a change once nothing was typed for a moment. */
 export function Search({ label, value = '', found }) {
   const [text, setText] = useState(value);
-  const first = useRef(true);
+  const told = useRef(value);
   useEffect(() => {
-    if (first.current) {
-      first.current = false;
+    // What was told comes back as the value, when the person may have typed on. Anything else is from elsewhere.
+    if (value !== told.current) {
+      told.current = value;
+      setText(value);
+    }
+  }, [value]);
+  useEffect(() => {
+    const wanted = text.trim();
+    if (wanted === told.current) {
       return undefined;
     }
-    const pause = setTimeout(() => found(text.trim()), 250);
+    const pause = setTimeout(() => {
+      told.current = wanted;
+      found(wanted);
+    }, 250);
     return () => clearTimeout(pause);
   }, [text]);
   return html`
@@ -72,7 +82,17 @@ export function Skeleton({ rows = 3 }) {
 /** A dialog that is open as long as it is there. Escape, its button and a click beside it close it. */
 export function Dialog({ title, close, wide, children }) {
   const dialog = useRef(null);
-  useEffect(() => dialog.current.showModal(), []);
+  useLayoutEffect(() => {
+    const { current } = dialog;
+    const title = document.activeElement?.closest('section')?.querySelector('h2');
+    current.showModal();
+    return () => {
+      current.close(); // One that is only taken away does not give the focus back.
+      if (document.activeElement === document.body || current.contains(document.activeElement)) {
+        title?.focus(); // What opened it has gone.
+      }
+    };
+  }, []);
   return html`
     <dialog ref=${dialog} class=${wide ? 'wide' : ''} aria-labelledby="dialog-title" onClose=${close}
       onClick=${(e) => e.target === dialog.current && dialog.current.close()}>

@@ -34,7 +34,7 @@ function None({ query }) {
 
 function Filters({ list, client }) {
   const { query } = list;
-  const find = (change) => list.find(client, { ...query, ...change });
+  const find = (change) => list.find(client, { ...list.query, ...change });
   const states = [['', 'State: any'], ['waiting', 'Waiting'], ...Object.keys(phases).map((phase) => [phase, phase])];
   const state = query.waiting ? 'waiting' : query.phase ?? '';
   return html`

@@ -35,7 +35,7 @@ function None({ query }) {
 
 function Filters({ federation: { providers: list, client, regions } }) {
   const { query } = list;
-  const find = (change) => list.find(client, { ...query, ...change });
+  const find = (change) => list.find(client, { ...list.query, ...change });
   const region = [['', 'Region: any'], ...[...regions].sort().map((name) => [name, name])];
   return html`
     <div class="filters" role="search" aria-label="Providers">
