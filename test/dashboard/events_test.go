@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
@@ -55,6 +56,27 @@ func (f *fake) tell(e event) {
 	for news := range f.listeners {
 		news <- e
 	}
+}
+
+// place makes a pod, or changes the one of that name, and tells of it.
+func (f *fake) place(p api.Placement) {
+	f.mu.Lock()
+	f.placements = append(slices.DeleteFunc(f.placements, samePod(p.Namespace, p.Pod)), p)
+	f.sort()
+	f.mu.Unlock()
+	f.tell(event{name: api.EventPlacement, data: p, pods: true})
+}
+
+// remove removes a pod, and tells of it.
+func (f *fake) remove(namespace, pod string) {
+	f.mu.Lock()
+	f.placements = slices.DeleteFunc(f.placements, samePod(namespace, pod))
+	f.mu.Unlock()
+	f.tell(event{name: api.EventPlacementGone, data: api.Gone{Namespace: namespace, Pod: pod}, pods: true})
+}
+
+func samePod(namespace, pod string) func(api.Placement) bool {
+	return func(p api.Placement) bool { return p.Namespace == namespace && p.Pod == pod }
 }
 
 // stir changes a provider and a placement at every tick.

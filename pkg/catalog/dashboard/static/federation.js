@@ -4,7 +4,11 @@ import { List } from './list.js';
 import { Observable } from './observable.js';
 import { Stream } from './stream.js';
 
-const atMostEvery = 2_000;
+// What events do not tell is read so long after one (more may come together), however many they are so often at most, and
+// without any so often at least: as the broker counts the pods of policies.
+const soon = 2_000;
+const atMostEvery = 5_000;
+const atLeastEvery = 30_000;
 
 /** What the page knows of the federation, and what the person may do with it. */
 export class Federation extends Observable {
@@ -23,19 +27,23 @@ export class Federation extends Observable {
   regions = new Set();
   /** @type {Stream} */
   stream;
-  #countsDue = 0;
+  #untold = false;
+  #reading = null;
+  #readAt = -Infinity;
 
   constructor() {
     super();
     this.client = new Client(readSession());
-    this.providers = new List('providers', (p) => p.id, matchesProvider);
-    this.placements = new List('placements', (p) => placementKey(p.namespace, p.pod), matchesPlacement);
+    const miscounted = () => this.#readSoon();
+    this.providers = new List('providers', (p) => p.id, matchesProvider, miscounted);
+    this.placements = new List('placements', (p) => placementKey(p.namespace, p.pod), matchesPlacement, miscounted);
     this.policies = new List('policies', (p) => p.name, () => true);
     this.histories = new Histories((id) => this.client.get(`${pathOf(id)}/history`));
   }
 
   async start() {
     this.#follow();
+    setInterval(() => document.hidden || this.#readSoon(), atLeastEvery);
     await this.#readAll(this.client);
   }
 
@@ -62,6 +70,8 @@ export class Federation extends Observable {
     const [field, whose] = this.me.can.select ? ['selected', `for ${this.me.consumer}`] : ['enabled', 'for everybody'];
     const { client } = this;
     const { id, [field]: was } = provider;
+    // Under the filter "Enabled" the row would go with the switch that is being turned, and might be wanted back.
+    this.providers.keep(id);
     const before = this.turning.get(id) ?? Promise.resolve();
     const turn = before.then(() => this.#write(client, id, field, !was, whose)).finally(() => {
       if (this.turning.get(id) === turn) {
@@ -78,6 +88,7 @@ export class Federation extends Observable {
       const query = { consumer: field === 'selected' ? client.consumer : undefined };
       const now = await client.put(`${pathOf(id)}/${field}`, query, { [field]: on });
       this.providers.put({ ...now, [field]: on });
+      this.#readSoon(); // A selection is a policy.
       this.say(`${id} is ${on ? 'on' : 'off'} ${whose}. ${on ? '' : 'Pods that are there stay.'}`);
     } catch (problem) {
       this.say(`${id} was not turned ${on ? 'on' : 'off'}. ${problem.title ?? ''}: ${problem.message}`, true);
@@ -129,14 +140,37 @@ export class Federation extends Observable {
       this.version ||= me.services.version;
       this.changed();
     }
-    const can = this.me?.can ?? {};
     await Promise.all([
       this.providers.again(client).then(() => this.#learnRegions()),
-      can.placements ? this.placements.again(client) : this.placements.clear(),
-      can.policies ? this.policies.again(client) : this.policies.clear(),
+      this.me?.can.placements ? this.placements.again(client) : this.placements.clear(),
+      this.#readPolicies(client),
       this.#readFlows(client),
     ]);
     this.histories.stale();
+  }
+
+  /** There is something that events do not tell: policies, or how many there are. It is read, but not for each event. */
+  #readSoon() {
+    this.#untold = true;
+    this.#reading ||= this.#readUntold();
+  }
+
+  async #readUntold() {
+    while (this.#untold) {
+      const wait = Math.max(soon, this.#readAt + atMostEvery - performance.now());
+      await new Promise((resolve) => setTimeout(resolve, wait));
+      this.#untold = false;
+      this.#readAt = performance.now();
+      const { client, providers, placements } = this;
+      await Promise.all([
+        this.#readFlows(client), this.#readPolicies(client), providers.recount(client), placements.recount(client),
+      ]);
+    }
+    this.#reading = null;
+  }
+
+  #readPolicies(client) {
+    return this.me?.can.policies ? this.policies.again(client) : this.policies.clear();
   }
 
   async #readFlows(client) {
@@ -185,11 +219,11 @@ export class Federation extends Observable {
         break;
       case 'placement':
         this.placements.put(data);
-        this.#countsChanged();
+        this.#readSoon();
         break;
       case 'placement-gone':
         this.placements.drop(placementKey(data.namespace, data.pod));
-        this.#countsChanged();
+        this.#readSoon();
         break;
     }
   }
@@ -200,14 +234,6 @@ export class Federation extends Observable {
     if (this.regions.size !== known) {
       this.changed();
     }
-  }
-
-  /** Pods came, went or moved: the picture is drawn anew, soon, but not for each of them. */
-  #countsChanged() {
-    this.#countsDue ||= setTimeout(() => {
-      this.#countsDue = 0;
-      this.#readFlows(this.client);
-    }, atMostEvery);
   }
 }
 
@@ -228,8 +254,9 @@ function matchesProvider(provider, { q, ready, enabled, region }) {
 /** As GET /placements does. */
 function matchesPlacement(placement, { q, namespace, provider, consumer, phase, waiting }) {
   const { namespace: of, pod, provider: at, consumer: from } = placement;
+  const waits = !at && !['Succeeded', 'Failed'].includes(placement.phase);
   return contains([`${of}/${pod}`, at, from], q) && is(of, namespace) && is(at, provider) && is(from, consumer) &&
-    is(placement.phase, phase) && (!waiting || !at);
+    is(placement.phase, phase) && (!waiting || waits);
 }
 
 const sessionKey = 'catalog';

@@ -19,6 +19,10 @@ export class List extends Observable {
   query = {};
   #wanted = page;
   #next = '';
+  /** The last key that was read: up to there all that fits is shown. */
+  #last = '';
+  #kept = new Set();
+  #uncounted = false;
   #reading = null;
   #meanwhile = [];
 
@@ -26,10 +30,16 @@ export class List extends Observable {
    * @param {string} path in the API
    * @param {(item: T) => string} key by which the API orders
    * @param {(item: T, query: object) => boolean} matches whether the API would list it
+   * @param {() => void} miscounted is told, however often, that recount is to be called some time
    */
-  constructor(path, key, matches) {
+  constructor(path, key, matches, miscounted = () => {}) {
     super();
-    Object.assign(this, { path, key, matches });
+    Object.assign(this, { path, key, matches, miscounted });
+  }
+
+  /** Whether more than is shown is being read. */
+  get coming() {
+    return this.loading && this.#wanted > this.items.length;
   }
 
   /** Reads from the beginning what the query asks for. */
@@ -61,34 +71,50 @@ export class List extends Observable {
   clear() {
     this.#reading?.abort();
     this.#wanted = page;
+    this.#uncounted = false;
     Object.assign(this, { items: [], total: 0, more: false, loading: false, problem: null });
     this.changed();
   }
 
-  /** Takes in a new or changed item, if it belongs to what is shown. One that is shown stays until the next reading. */
+  /** Takes in a new or changed item, if it belongs to what is shown. One that the API would not list any more goes. */
   put(item) {
     this.#late(() => this.put(item));
     const key = this.key(item);
-    const at = this.#find(key);
-    if (at < this.items.length && this.key(this.items[at]) === key) {
-      this.items[at] = item;
-    } else if (this.matches(item, this.query) && (at < this.items.length || !this.more)) {
-      this.items.splice(at, 0, item);
-      this.total++;
-    } else {
-      return;
-    }
-    this.changed();
+    const stays = this.matches(item, this.query) || (this.#kept.has(key) && this.get(key));
+    this.#set(key, stays ? item : null);
   }
 
   /** @param {string} key of what is gone */
   drop(key) {
     this.#late(() => this.drop(key));
-    const at = this.#find(key);
-    if (at < this.items.length && this.key(this.items[at]) === key) {
-      this.items.splice(at, 1);
-      this.total--;
+    this.#set(key, null);
+  }
+
+  /** Lets an item that is shown stay, even if the API would not list it any more, until the list is read anew. */
+  keep(key) {
+    this.#kept.add(key);
+  }
+
+  /** Asks how many there are, if events left that open, and reads on if rows have gone from a page that has more. */
+  async recount(client) {
+    if (!this.#uncounted || this.loading) {
+      return;
+    }
+    this.#uncounted = false;
+    const { signal } = this.#reading;
+    try {
+      const { total } = await client.get(this.path, { ...this.query, limit: 1 }, signal);
+      if (signal.aborted) {
+        return;
+      }
+      this.total = total;
       this.changed();
+      if (total <= this.items.length || this.items.length < page) {
+        this.#wanted = Math.max(page, this.items.length);
+        await this.#read(client, true);
+      }
+    } catch {
+      this.#uncounted ||= !signal.aborted; // It is a number only: the next call tries again.
     }
   }
 
@@ -98,11 +124,39 @@ export class List extends Observable {
     return item && this.key(item) === key ? item : undefined;
   }
 
+  /** Shows the item, or nothing, in the place of the key. */
+  #set(key, item) {
+    const was = this.get(key);
+    if (!was && this.more && key > this.#last) {
+      // It is on a page that is not shown. Whether it was counted there nobody knows.
+      this.#lostCount();
+    } else if (was || item) {
+      this.items.splice(this.#find(key), was ? 1 : 0, ...(item ? [item] : []));
+      if (!was || !item) {
+        this.total += item ? 1 : -1;
+        this.#lostCount(); // The API may have counted it before the event came.
+      }
+      this.changed();
+    }
+  }
+
+  /** As long as there are more, how many is known from the API only. */
+  #lostCount() {
+    if (this.more) {
+      this.#uncounted = true;
+      this.miscounted();
+    }
+  }
+
   /** Reads what is wanted, after what is shown or instead of it. Overtakes another reading. */
   async #read(client, further) {
     this.#reading?.abort();
     this.#reading = new AbortController();
     this.#meanwhile = [];
+    this.#uncounted = false;
+    if (!further) {
+      this.#kept.clear();
+    }
     this.loading = true;
     this.changed();
     const { signal } = this.#reading;
@@ -135,8 +189,10 @@ export class List extends Observable {
   /** Shows what was read, and on top of it what events told while it was read. */
   #take(items, { total, continue: next }) {
     const late = this.#meanwhile;
-    Object.assign(this, { items, total, more: !!next, loading: false, problem: null });
+    // Of the first pages some may have gone since the total was told; without more pages it is what there is.
+    Object.assign(this, { items, total: next ? total : items.length, more: !!next, loading: false, problem: null });
     this.#next = next ?? '';
+    this.#last = items.length ? this.key(items.at(-1)) : '';
     late.forEach((change) => change());
     this.#meanwhile = [];
     this.changed();

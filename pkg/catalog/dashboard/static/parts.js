@@ -60,13 +60,13 @@ export function Choice({ label, value = '', options, chosen }) {
 
 /** How much of a list is shown, and the button for more. */
 export function More({ list, noun, next }) {
-  const { items, total, more, loading } = list;
+  const { items, total, more, coming } = list;
   const all = counted(total, noun);
   return html`
     <div class="more">
       <span class="muted">${items.length < total ? `${items.length} of ${all}` : all}</span>
       ${more && html`
-        <button type="button" aria-busy=${loading} onClick=${next}>${loading ? 'Loading…' : 'Load more'}</button>`}
+        <button type="button" aria-busy=${coming} onClick=${next}>${coming ? 'Loading…' : 'Load more'}</button>`}
     </div>`;
 }
 

@@ -1,4 +1,5 @@
-import { html, useMemo } from './ui.js';
+import { html, useMemo, useRef } from './ui.js';
+import { useSuccessor } from './focus.js';
 import { useWatched } from './observable.js';
 import { Ago, Badge, Choice, Empty, More, ProblemNote, Search, Skeleton } from './parts.js';
 
@@ -21,7 +22,7 @@ export function Placements({ federation, explain }) {
       ${list.items.length > 0 && html`
         <${Table} list=${list} mine=${!!me.consumer} explain=${me.can.explain ? explain : undefined} />`}
       ${list.items.length === 0 && !list.problem &&
-        (list.loading ? html`<${Skeleton} />` : html`<${None} query=${list.query} />`)}
+        (list.loading || list.more ? html`<${Skeleton} />` : html`<${None} query=${list.query} />`)}
       ${list.items.length > 0 && html`<${More} list=${list} noun="pod" next=${() => list.next(client)} />`}
     </section>`;
 }
@@ -74,10 +75,12 @@ function Table({ list, mine, explain }) {
 
 /** Drawn anew only when something of this pod changed. */
 function Row({ placement, mine, explain }) {
+  const row = useRef(null);
+  useSuccessor(row, 'placements-title');
   return useMemo(() => {
     const { namespace, pod, consumer, provider, movingFrom, phase, ready, score, since, created } = placement;
     return html`
-      <tr role="row">
+      <tr role="row" ref=${row}>
         <th role="rowheader" scope="row">
           ${explain
             ? html`

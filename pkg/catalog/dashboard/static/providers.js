@@ -1,4 +1,5 @@
 import { html, useEffect, useMemo, useRef, useState } from './ui.js';
+import { useSuccessor } from './focus.js';
 import { useWatched } from './observable.js';
 import { Capacity, Latency, Uptime } from './charts.js';
 import { Ago, Badge, Choice, Empty, More, ProblemNote, Search, Skeleton } from './parts.js';
@@ -14,14 +15,14 @@ export function Providers({ federation, showPods }) {
   return html`
     <section class="panel" aria-labelledby="providers-title">
       <header class="bar">
-        <h2 id="providers-title">Providers</h2>
+        <h2 id="providers-title" tabindex="-1">Providers</h2>
         <${Filters} federation=${federation} />
       </header>
       <${WhoMay} me=${me} />
       ${list.problem && html`<${ProblemNote} problem=${list.problem} again=${() => list.again(client)} />`}
       ${list.items.length > 0 && html`<${Table} ...${{ list, histories, me, turning, federation, showPods }} />`}
       ${list.items.length === 0 && !list.problem &&
-        (list.loading ? html`<${Skeleton} />` : html`<${None} query=${list.query} />`)}
+        (list.loading || list.more ? html`<${Skeleton} />` : html`<${None} query=${list.query} />`)}
       ${list.items.length > 0 && html`<${More} list=${list} noun="provider" next=${() => list.next(client)} />`}
     </section>`;
 }
@@ -91,6 +92,7 @@ function Table({ list, histories, me, turning, federation, showPods }) {
 function Row({ provider, history, histories, field, turning, federation, showPods }) {
   const [open, setOpen] = useState(false);
   const row = useRef(null);
+  useSuccessor(row, 'providers-title');
   useEffect(() => histories.show(row.current, provider.id), [provider.id]);
   return useMemo(() => html`
     <tr role="row" ref=${row} class=${provider.enabled && provider.ready ? '' : 'off'}>
