@@ -61,6 +61,29 @@ func TestModules(t *testing.T) {
 			})()`,
 			`[[7], ["/api/v1/x?consumer=c&q=a+b Bearer t", "/api/v1/x?consumer=c&q=a+b Bearer t"], true]`,
 		},
+		"an answer is not waited for for ever": {
+			"api", `(async () => {
+				const real = window.fetch;
+				const late = (signal) => new Promise((resolve, reject) => {
+					const end = () => reject(signal.reason);
+					signal.aborted ? end() : signal.addEventListener('abort', end);
+				});
+				const client = new m.Client();
+				client.patience = 20;
+				window.fetch = (url, {signal}) => late(signal);
+				const silent = await client.get('x').catch((err) => err);
+				window.fetch = async (url, {signal}) => ({ok: true, json: () => late(signal)});
+				const stuck = await client.put('x').catch((err) => err);
+				client.patience = 60_000;
+				const left = new AbortController();
+				const reading = client.get('x', {}, left.signal).catch((err) => err);
+				left.abort();
+				const given = await reading;
+				window.fetch = real;
+				return [silent.status, silent.title, stuck.title, given.name];
+			})()`,
+			`[0, "The catalog takes too long", "The catalog takes too long", "AbortError"]`,
+		},
 		"a problem is told with all its faults": {
 			"api", `(async () => {
 				const real = window.fetch;

@@ -22,6 +22,9 @@ export class Problem extends Error {
 
 /** Calls of one caller: on behalf of the consumer if one is named, with the token if there is one. */
 export class Client {
+  /** How long an answer may take, in ms. */
+  patience = 30_000;
+
   /** @param {{token?: string, consumer?: string}} caller */
   constructor({ token, consumer } = {}) {
     this.token = token;
@@ -36,7 +39,7 @@ export class Client {
   async get(path, query, signal) {
     for (let tries = 1; ; tries++) {
       try {
-        return await (await this.open(path, query, { signal })).json();
+        return await this.#ask(path, query, { signal });
       } catch (err) {
         if (![429, 503].includes(err.status) || !err.wait || err.wait > longestWait || tries === mostTries) {
           throw err;
@@ -46,9 +49,18 @@ export class Client {
     }
   }
 
-  async put(path, query, body) {
+  put(path, query, body) {
     const headers = { 'Content-Type': 'application/json' };
-    return (await this.open(path, query, { method: 'PUT', headers, body: JSON.stringify(body) })).json();
+    return this.#ask(path, query, { method: 'PUT', headers, body: JSON.stringify(body) });
+  }
+
+  async #ask(path, query, { signal, ...init }) {
+    const late = AbortSignal.timeout(this.patience);
+    try {
+      return await (await this.open(path, query, { ...init, signal: signal ? AbortSignal.any([signal, late]) : late })).json();
+    } catch (err) {
+      throw err.name === 'TimeoutError' ? new Problem(0, 'The catalog takes too long', 'It did not answer in time.') : err;
+    }
   }
 
   /** The answer as it comes in; throws a Problem for any but a good one. @returns {Promise<Response>} */
