@@ -22,6 +22,8 @@ const (
 	AssignedAtAnnotation = "brokering.liqo.io/assigned-at"
 	// MovingFromAnnotation names the VirtualNode that must let go of the pod before another one gets it.
 	MovingFromAnnotation = "brokering.liqo.io/moving-from"
+	// MovingFromProviderAnnotation is the id of the provider cluster of that VirtualNode, which may be gone.
+	MovingFromProviderAnnotation = "brokering.liqo.io/moving-from-provider"
 	// UnreachableAnnotation is since when the provider cluster where the pod runs cannot be reached (RFC 3339). While
 	// it is there, the virtual kubelet shows the pod as not Ready.
 	UnreachableAnnotation = "brokering.liqo.io/unreachable-since"
@@ -57,7 +59,8 @@ func BrokerLabels() []string { return []string{VirtualNodeLabel, ProviderLabel} 
 // BrokerAnnotations returns the annotations of a pod that only the broker writes.
 func BrokerAnnotations() []string {
 	return []string{
-		DecisionAnnotation, AssignedAtAnnotation, MovingFromAnnotation, UnreachableAnnotation, TraceparentAnnotation,
+		DecisionAnnotation, AssignedAtAnnotation, MovingFromAnnotation, MovingFromProviderAnnotation, UnreachableAnnotation,
+		TraceparentAnnotation,
 	}
 }
 

@@ -121,7 +121,7 @@ func (c *core) observe(id string, o observation) bool {
 			p.lost = p.firstMiss
 		}
 	}
-	if suspected || c.suspiciousLocked() {
+	if (suspected || c.suspiciousLocked()) && o.at.After(c.suspectedAt) {
 		c.suspectedAt = o.at
 	}
 	return first || lostBefore != !p.lost.IsZero() || before.up != o.up || !sameKubelets(before.kubelets, o.kubelets)
@@ -153,7 +153,7 @@ func (c *core) situationOf(virtualNode string) situation {
 		s.lost = p.lost
 		// The suspicion ends with the answer of one provider. The others are asked again before anything is believed of
 		// them, and have from then on the time that every provider has.
-		s.suspended = c.suspiciousLocked() || !p.last.at.After(c.suspectedAt)
+		s.suspended = c.suspiciousLocked() || !p.last.began.After(c.suspectedAt)
 		s.believed = p.lost
 		if s.believed.Before(c.suspectedAt) {
 			s.believed = c.suspectedAt

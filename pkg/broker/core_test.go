@@ -229,7 +229,7 @@ func TestASuspicionEndsForEachProviderByItself(t *testing.T) {
 		c.homeOf[virtualNode] = id
 	}
 	probe := func(id string, after time.Duration, up bool) {
-		c.observe(id, observation{at: noon.Add(after), up: up})
+		c.observe(id, observation{began: noon.Add(after), at: noon.Add(after), up: up})
 	}
 	for _, after := range []time.Duration{0, 5 * time.Second, 10 * time.Minute} {
 		probe("p", after, false)
@@ -241,6 +241,9 @@ func TestASuspicionEndsForEachProviderByItself(t *testing.T) {
 	probe("p", 10*time.Minute+3*time.Second, true)
 	require.False(t, c.suspects())
 	require.True(t, c.situationOf("q1").suspended, "q was not asked since")
+	began, ended := noon.Add(10*time.Minute+2*time.Second), noon.Add(10*time.Minute+5*time.Second)
+	c.observe("q", observation{began: began, at: ended})
+	require.True(t, c.situationOf("q1").suspended, "it was asked while nobody could be reached")
 	probe("q", 10*time.Minute+6*time.Second, false)
 	s := c.situationOf("q1")
 	require.False(t, s.suspended)

@@ -36,16 +36,10 @@ func (c *core) moving() int {
 }
 
 // delayed is how many pods the rate limit of moves holds back.
-func (c *core) delayed(now time.Time) int {
+func (c *core) delayed() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	held := 0
-	for _, at := range c.turns.at {
-		if at.After(now) {
-			held++
-		}
-	}
-	return held
+	return len(c.turns.waiting)
 }
 
 // sentAwayAt is when a pod was taken away from somewhere, if it is on its way.

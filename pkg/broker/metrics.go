@@ -151,7 +151,7 @@ func (b *Broker) registerBeliefs(registry prometheus.Registerer) error {
 			func() int { _, n := b.core.counts(); return n }),
 		read("pods_moving", "Pods that were taken away from a provider and have no other yet.", b.core.moving),
 		read("moves_delayed", "Pods that must leave their provider and wait for the rate limit of moves.",
-			func() int { return b.core.delayed(b.now()) }),
+			b.core.delayed),
 		read("moves_suspended",
 			"Whether nothing is moved away from lost providers, because the broker suspects itself (1), or not (0).",
 			func() int { return number(b.core.suspects()) }),

@@ -192,8 +192,9 @@ func TestMetricsFollowAMove(t *testing.T) {
 	b.core.turns = newTurns(1, 1)
 	require.Zero(t, b.core.mayMove("let go", noon))
 	require.NotZero(t, b.core.mayMove("held", noon))
-	require.Equal(t, 1, b.core.delayed(noon))
-	require.Zero(t, b.core.delayed(noon.Add(2*time.Second)), "its turn has come")
+	require.Equal(t, 1, b.core.delayed())
+	require.Zero(t, b.core.mayMove("held", noon.Add(2*time.Second)), "its turn has come")
+	require.Zero(t, b.core.delayed())
 }
 
 // A replica that stood by must not take what ran long before for what it started.

@@ -39,6 +39,7 @@ func (b *Broker) sendAway(ctx context.Context, pod *corev1.Pod, virtualNode stri
 		"labels": map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
 		"annotations": map[string]any{
 			v1alpha1.MovingFromAnnotation: virtualNode, v1alpha1.DecisionAnnotation: "moving: " + why,
+			v1alpha1.MovingFromProviderAnnotation: pod.Labels[v1alpha1.ProviderLabel],
 		},
 	})
 	if err != nil {
@@ -59,40 +60,50 @@ func (b *Broker) sendAway(ctx context.Context, pod *corev1.Pod, virtualNode stri
 // letGo waits until the provider that a pod leaves has removed it, and assigns it anew. A provider that cannot be
 // reached is not waited for: that is the overlap which failover means.
 func (b *Broker) letGo(ctx context.Context, pod *corev1.Pod, leaving string) (ctrl.Result, error) {
-	s, err := b.situationOf(ctx, leaving)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
 	if err := b.clearAddress(ctx, pod, leaving); err != nil {
 		return ctrl.Result{}, err
 	}
 	// It still takes its room there.
 	b.core.assigned(pod, leaving)
-	at := leaving
-	if !s.known {
-		// Another VirtualNode of the same provider can see to what is left of this one.
-		if at, err = b.siblingOf(ctx, leaving); err != nil {
-			return ctrl.Result{}, err
-		}
-		s = b.core.situationOf(at)
-	}
-	wait, err := b.overlap(ctx, pod, leaving, at, s)
+	wait, err := b.leave(ctx, pod, leaving, pod.Annotations[v1alpha1.MovingFromProviderAnnotation])
 	if err != nil || wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, err
-	}
-	if !s.lost.IsZero() {
-		b.tellUnclean(b.core.leftUnseen(at))
 	}
 	if err := b.forgetAddress(ctx, pod); err != nil {
 		return ctrl.Result{}, err
 	}
-	b.goneChecks.Forget(nameOf(pod))
 	b.core.hasLeft(pod, leaving)
 	b.wakeWaiting()
 	if pod.DeletionTimestamp != nil {
 		return ctrl.Result{}, b.finalize(ctx, pod)
 	}
 	return b.assign(ctx, pod)
+}
+
+// leave says how long a pod must wait until nothing of it is at a VirtualNode any more, or need not be waited for.
+func (b *Broker) leave(ctx context.Context, pod *corev1.Pod, leaving, provider string) (time.Duration, error) {
+	s, err := b.situationOf(ctx, leaving)
+	if err != nil {
+		return 0, err
+	}
+	at := leaving
+	if !s.known {
+		// Another VirtualNode of the same provider can see to what is left of this one.
+		b.core.remember(leaving, provider)
+		if at, err = b.siblingOf(ctx, leaving); err != nil {
+			return 0, err
+		}
+		s = b.core.situationOf(at)
+	}
+	wait, err := b.overlap(ctx, pod, leaving, at, s)
+	if err != nil || wait > 0 {
+		return wait, err
+	}
+	if !s.lost.IsZero() {
+		b.tellUnclean(b.core.leftUnseen(at))
+	}
+	b.goneChecks.Forget(nameOf(pod))
+	return 0, nil
 }
 
 // tellUnclean has it written soon that a provider may run what it must not, for the next leader; "" is none.
@@ -183,7 +194,7 @@ func (b *Broker) ask(ctx context.Context, pod *corev1.Pod, leaving string, gone 
 // hasLeft is what no longer holds of a pod that has left its provider. Where it ran stays written until then: its
 // address went first (clearAddress), so that nobody takes the one for the other.
 func hasLeft() map[string]any {
-	out := map[string]any{v1alpha1.MovingFromAnnotation: nil}
+	out := map[string]any{v1alpha1.MovingFromAnnotation: nil, v1alpha1.MovingFromProviderAnnotation: nil}
 	for _, key := range v1alpha1.RootAnnotations() {
 		out[key] = nil
 	}

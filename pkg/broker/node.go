@@ -149,20 +149,24 @@ func (n *brokerNode) first(ctx context.Context) (*corev1.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("node %q: %w", n.cfg.NodeName, err)
 	}
-	if _, ours := before.Labels[v1alpha1.BrokerNodeLabel]; ours && hasConditions(&before.Status) {
-		first.Status.Conditions = before.Status.Conditions
+	conditions, complete := conditionsOf(&before.Status)
+	if _, ours := before.Labels[v1alpha1.BrokerNodeLabel]; ours && complete {
+		first.Status.Conditions = conditions
 		first.Status.Capacity, first.Status.Allocatable = before.Status.Capacity, before.Status.Allocatable
 	}
 	return first, nil
 }
 
-// hasConditions says whether a status has the conditions that forge writes, in their order.
-func hasConditions(status *corev1.NodeStatus) bool {
-	kinds := make([]corev1.NodeConditionType, 0, len(status.Conditions))
-	for i := range status.Conditions {
-		kinds = append(kinds, status.Conditions[i].Type)
+// conditionsOf are those of a status that forge writes; others may have added their own.
+func conditionsOf(status *corev1.NodeStatus) (conditions []corev1.NodeCondition, complete bool) {
+	for _, kind := range nodeConditions() {
+		at := slices.IndexFunc(status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
+		if at < 0 {
+			return nil, false
+		}
+		conditions = append(conditions, status.Conditions[at])
 	}
-	return slices.Equal(kinds, nodeConditions())
+	return conditions, true
 }
 
 // nodeConditions are the conditions of the Node, Ready first.

@@ -20,6 +20,8 @@ func TestANewLeaderLeavesTheNodeAsItIsWhileItSuspectsItself(t *testing.T) {
 	left := before.forge(nil)
 	foreign := left.DeepCopy()
 	delete(foreign.Labels, v1alpha1.BrokerNodeLabel)
+	more := left.DeepCopy()
+	more.Status.Conditions = append([]corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable}}, more.Status.Conditions...)
 	odd := left.DeepCopy()
 	odd.Status.Conditions = odd.Status.Conditions[:1]
 
@@ -29,6 +31,7 @@ func TestANewLeaderLeavesTheNodeAsItIsWhileItSuspectsItself(t *testing.T) {
 		ready corev1.ConditionStatus
 	}{
 		"as it was":                 {left, true, corev1.ConditionTrue},
+		"as others left it":         {more, true, corev1.ConditionTrue},
 		"as it is":                  {left, false, corev1.ConditionFalse},
 		"there is none":             {nil, true, corev1.ConditionFalse},
 		"it is somebody else's":     {foreign, true, corev1.ConditionFalse},

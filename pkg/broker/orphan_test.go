@@ -56,19 +56,26 @@ func brokerWith(t *testing.T, deleted func(client.Object), objects ...client.Obj
 
 // Nobody but the broker ends a pod whose VirtualNode, and with it the virtual kubelet, is gone.
 func TestAPodThatIsDeletedEndsWithoutItsVirtualNode(t *testing.T) {
-	finalizer := func(pod *corev1.Pod) { pod.Finalizers = []string{"test/keep"} } // The fake client refuses what is deleted otherwise.
+	finalizer := func(pod *corev1.Pod) { pod.Finalizers = []string{"test/keep"} }           // The fake client refuses what is deleted otherwise.
+	onItsWay := assignedPod(corev1.PodPending, deleting, finalizer, func(pod *corev1.Pod) { // An earlier leader sent it.
+		pod.Labels = nil
+		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
+	})
 	for name, tc := range map[string]struct {
 		pod *corev1.Pod
 		// nodes are the VirtualNodes that there are.
 		nodes []client.Object
 		ends  bool
 	}{
-		"a running one":                 {assignedPod(corev1.PodRunning, deleting, finalizer), nil, true},
-		"one that is done":              {assignedPod(corev1.PodFailed, deleting, finalizer), nil, true},
-		"one that is done, served":      {assignedPod(corev1.PodFailed, deleting, finalizer), []client.Object{virtualNodeOf("q", "q1")}, false},
-		"a running one, served":         {assignedPod(corev1.PodRunning, deleting, finalizer), []client.Object{virtualNodeOf("q", "q1")}, false},
-		"a running one, with a sibling": {assignedPod(corev1.PodRunning, deleting, finalizer), []client.Object{virtualNodeOf("q", "q2")}, false},
-		"one that nobody deletes":       {assignedPod(corev1.PodFailed, finalizer), nil, false},
+		"a running one":                          {assignedPod(corev1.PodRunning, deleting, finalizer), nil, true},
+		"one that is done":                       {assignedPod(corev1.PodFailed, deleting, finalizer), nil, true},
+		"one that is done, served":               {assignedPod(corev1.PodFailed, deleting, finalizer), []client.Object{virtualNodeOf("q", "q1")}, false},
+		"a running one, served":                  {assignedPod(corev1.PodRunning, deleting, finalizer), []client.Object{virtualNodeOf("q", "q1")}, false},
+		"a running one, with a sibling":          {assignedPod(corev1.PodRunning, deleting, finalizer), []client.Object{virtualNodeOf("q", "q2")}, false},
+		"one that is done, with a sibling":       {assignedPod(corev1.PodFailed, deleting, finalizer), []client.Object{virtualNodeOf("q", "q2")}, false},
+		"one that is on its way, with a sibling": {onItsWay, []client.Object{virtualNodeOf("q", "q2")}, false},
+		"one that is on its way, without":        {onItsWay.DeepCopy(), nil, true},
+		"one that nobody deletes":                {assignedPod(corev1.PodFailed, finalizer), nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ended := false

@@ -51,7 +51,7 @@ func (b *Broker) step(ctx context.Context, name types.NamespacedName) (ctrl.Resu
 	switch {
 	case placement.Terminal(&pod):
 		b.free(name, pod.UID)
-		return ctrl.Result{}, b.finalizeOrphan(ctx, &pod, virtualNode)
+		return b.finalizeOrphan(ctx, &pod, virtualNode)
 	case virtualNode != "":
 		return b.keep(ctx, &pod, virtualNode)
 	}
@@ -103,7 +103,6 @@ func (b *Broker) free(name types.NamespacedName, uid types.UID) {
 // keep looks after an assigned pod: it stays, or must leave.
 func (b *Broker) keep(ctx context.Context, pod *corev1.Pod, virtualNode string) (ctrl.Result, error) {
 	b.core.assigned(pod, virtualNode)
-	b.core.remember(virtualNode, pod.Labels[v1alpha1.ProviderLabel])
 	b.traceStart(ctx, pod, virtualNode)
 	b.measureStart(pod)
 	namespace, err := b.namespaceOf(ctx, pod)

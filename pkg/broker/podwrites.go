@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
@@ -79,16 +80,20 @@ func (b *Broker) finalize(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // finalizeOrphan ends a pod that is done, is being deleted, and has no virtual kubelet that would do so.
-func (b *Broker) finalizeOrphan(ctx context.Context, pod *corev1.Pod, virtualNode string) error {
+func (b *Broker) finalizeOrphan(ctx context.Context, pod *corev1.Pod, virtualNode string) (ctrl.Result, error) {
 	if pod.DeletionTimestamp == nil {
-		return nil
+		return ctrl.Result{}, nil
 	}
 	if virtualNode != "" {
 		if s, err := b.situationOf(ctx, virtualNode); err != nil || s.known {
-			return err
+			return ctrl.Result{}, err
+		}
+		wait, err := b.leave(ctx, pod, virtualNode, pod.Labels[v1alpha1.ProviderLabel])
+		if err != nil || wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, err
 		}
 	}
-	return b.finalize(ctx, pod)
+	return ctrl.Result{}, b.finalize(ctx, pod)
 }
 
 // patchPod changes labels and annotations in one request; null removes. It is refused with a Conflict if the pod is not

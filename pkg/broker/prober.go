@@ -15,9 +15,9 @@ import (
 
 // observation is what one probe of one provider found.
 type observation struct {
-	at   time.Time
-	up   bool
-	took time.Duration
+	began, at time.Time
+	up        bool
+	took      time.Duration
 	// problem is why it is not up.
 	problem string
 	// kubelets says of every VirtualNode whether the lease of its virtual kubelet is live.
@@ -115,7 +115,7 @@ func (p *prober) look(ctx context.Context, of *probing) {
 	of.mu.Lock()
 	t := of.target
 	of.mu.Unlock()
-	o := observation{kubelets: make(map[string]bool, len(t.virtualNodes))}
+	o := observation{began: time.Now(), kubelets: make(map[string]bool, len(t.virtualNodes))}
 
 	// The provider's answer and the leases at home are asked for side by side: a provider that hangs costs no time.
 	var leases sync.WaitGroup

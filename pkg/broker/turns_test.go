@@ -12,21 +12,38 @@ import (
 
 func TestTurns(t *testing.T) {
 	turns := newTurns(10, 2)
-	require.Zero(t, turns.take("a", noon))
-	require.Zero(t, turns.take("b", noon))
-	require.Equal(t, 100*time.Millisecond, turns.take("c", noon))
-	require.Equal(t, 200*time.Millisecond, turns.take("d", noon))
-	require.Equal(t, 50*time.Millisecond, turns.take("c", noon.Add(50*time.Millisecond)), "asking again costs nothing")
-	require.Zero(t, turns.take("c", noon.Add(100*time.Millisecond)))
-	require.Equal(t, 200*time.Millisecond, turns.take("e", noon.Add(100*time.Millisecond)), "d was there before")
+	after := func(milliseconds int) time.Time { return noon.Add(time.Duration(milliseconds) * time.Millisecond) }
+	wait := func(want int, uid types.UID, now time.Time, why ...any) {
+		t.Helper()
+		got := turns.take(uid, now)
+		require.InDelta(t, float64(want), float64(got)/float64(time.Millisecond), 1, why...)
+		require.Equal(t, want == 0, got == 0, why...)
+	}
+	wait(0, "a", noon)
+	wait(0, "b", noon)
+	wait(100, "c", noon)
+	wait(200, "d", noon)
+	wait(300, "e", noon)
+	wait(50, "c", after(50), "asking again costs nothing")
+	wait(100, "d", after(101), "c is before it, though it has not asked yet")
+	wait(0, "c", after(102))
+	wait(97, "d", after(103))
 
+	for i := range 1000 {
+		turns.take(types.UID(fmt.Sprint("lost ", i)), after(103))
+	}
+	wait(5000, "last", after(103), "but it looks again meanwhile")
+	for i := range 1000 {
+		turns.giveBack(types.UID(fmt.Sprint("lost ", i)))
+	}
+	turns.giveBack("nobody")
+	wait(296, "last", after(104), "nobody waits behind those who stay; d and e are still there")
 	turns.giveBack("d")
 	turns.giveBack("e")
-	turns.giveBack("nobody")
 	later := noon.Add(time.Hour)
-	require.Zero(t, turns.take("f", later), "nobody waits behind those who stay")
-	require.Zero(t, turns.take("d", later), "who stayed, and must go later, may once more")
-	require.Equal(t, 100*time.Millisecond, turns.take("e", later), "and takes its turn with all others")
+	wait(0, "last", later)
+	wait(0, "d", later, "who stayed, and must go later, may once more")
+	wait(100, "e", later, "and takes its turn with all others")
 }
 
 // However pods come, come back and stay, no more of them move than the rate allows; and whoever keeps asking moves.
@@ -50,7 +67,7 @@ func TestTurnsKeepTheRate(t *testing.T) {
 		}
 		waiting := map[types.UID]bool{}
 		for i := range pods {
-			waiting[types.UID(fmt.Sprint("last ", i))] = true
+			waiting[types.UID(fmt.Sprint(i))], waiting[types.UID(fmt.Sprint("last ", i))] = true, true
 		}
 		for began := now; len(waiting) > 0; now = now.Add(time.Second / perSecond) {
 			for uid := range waiting {

@@ -86,6 +86,14 @@ func (a Amounts) add(other Amounts) {
 	}
 }
 
+// plus is a and other together.
+func (a Amounts) plus(other Amounts) Amounts {
+	sum := make(Amounts, len(a)+len(other))
+	sum.add(a)
+	sum.add(other)
+	return sum
+}
+
 // atMost is a, with no more of anything than other has.
 func (a Amounts) atMost(other Amounts) Amounts {
 	least := make(Amounts, len(a))

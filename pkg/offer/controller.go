@@ -127,7 +127,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	steps := make([]*step, len(given))
 	for i, a := range asking {
 		w.spare.take(given[i].Granted)
-		steps[i] = &step{slice: a.slice, has: given[i].Granted, offer: offers[given[i].Name]}
+		steps[i] = &step{slice: a.slice, asked: given[i].Asked, has: given[i].Granted, offer: offers[given[i].Name]}
 	}
 	for _, s := range steps {
 		w.shrink(ctx, s)

@@ -324,6 +324,39 @@ func TestAnOfferThatCannotBeWrittenHoldsUpNothingElse(t *testing.T) {
 	}
 }
 
+// A slice that keeps too much of one resource does not hold up others in what nobody has: neither those that grow nor
+// those that leave that resource to the broker.
+func TestOthersGrowByWhatNobodyHas(t *testing.T) {
+	memory := func(asked, granted string) func(*authv1beta1.ResourceSlice) {
+		return func(s *authv1beta1.ResourceSlice) {
+			s.Spec.Resources[corev1.ResourceMemory] = resource.MustParse(asked)
+			s.Status.Resources[corev1.ResourceMemory] = resource.MustParse(granted)
+		}
+	}
+	leaves := func(name corev1.ResourceName) func(*authv1beta1.ResourceSlice) {
+		return func(s *authv1beta1.ResourceSlice) { delete(s.Spec.Resources, name) }
+	}
+	for name, tc := range map[string]struct {
+		other       *authv1beta1.ResourceSlice
+		cpu, memory string
+	}{
+		"one that grows":                {asking("other", "6", has("2", dayOne), memory("768Mi", "256Mi")), "6", "512Mi"},
+		"one that leaves it to us":      {asking("other", "6", leaves(corev1.ResourceMemory)), "6", "512Mi"},
+		"one that grows by nothing yet": {asking("other", "2", has("2", dayOne), memory("768Mi", "512Mi")), "2", "512Mi"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fails := asking("fails", "2", has("2", dayOne), memory("256Mi", "512Mi"))
+			w := newWorld(t, failing("fails"), tenant("Active"), provider("p1", "8"), fails, tc.other)
+			for range 2 {
+				_, err := w.Reconcile(t.Context(), ctrl.Request{})
+				require.ErrorContains(t, err, "status of ResourceSlice liqo-tenant-c1/fails")
+				got := w.read(t, "other").Status.Resources
+				require.Equal(t, []string{tc.cpu, tc.memory}, []string{got.Cpu().String(), got.Memory().String()})
+			}
+		})
+	}
+}
+
 // Two that each ask for what the other gives back have it in one pass, and nothing is granted twice meanwhile.
 func TestWhatIsExchangedIsGivenBackFirst(t *testing.T) {
 	memory := func(asked, granted string) func(*authv1beta1.ResourceSlice) {

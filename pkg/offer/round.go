@@ -28,9 +28,9 @@ type round struct {
 
 // step is the offer to one slice.
 type step struct {
-	slice *authv1beta1.ResourceSlice
-	has   Amounts
-	offer Offer
+	slice      *authv1beta1.ResourceSlice
+	asked, has Amounts
+	offer      Offer
 	// undone says that the offer was not written.
 	undone bool
 }
@@ -49,19 +49,38 @@ func (w *round) shrink(ctx context.Context, s *step) {
 	}
 }
 
-// grow writes the offer if it has more of something, and that is there.
+// grow writes the offer if it has more of something, as far as that is there.
 func (w *round) grow(ctx context.Context, s *step) {
 	more := s.offer.Granted.minus(s.has)
 	if len(more) == 0 || s.undone {
 		return
 	}
-	if !w.spare.covers(more) {
-		s.undone = true
-		return
+	offer, short := s.offer, !w.spare.covers(more)
+	if short {
+		more = more.atMost(w.spare).minus(nil)
+		offer.Granted = s.has.plus(more)
+		if len(more) == 0 || !s.suffices(offer.Granted) {
+			s.undone = true
+			return
+		}
 	}
-	if w.write(ctx, s, s.offer) {
+	if w.write(ctx, s, offer) {
 		w.spare.take(more)
 	}
+	s.undone = s.undone || short
+}
+
+// suffices says whether a slice can begin with so much: with all that it asks for, and something of what it gets anyway.
+func (s *step) suffices(granted Amounts) bool {
+	if s.has != nil {
+		return true
+	}
+	for name := range s.offer.Granted {
+		if asked, named := s.asked[name]; granted[name] < asked || !named && granted[name] < min(1, s.offer.Granted[name]) {
+			return false
+		}
+	}
+	return true
 }
 
 // write says whether the offer is written; if not, it is noted when to try again.

@@ -253,8 +253,8 @@ func mergeNotReflected(patch *offloadingv1beta1.OffloadingPatch, labels, annotat
 	merged.LabelsNotReflected = append(append(merged.LabelsNotReflected, labels...),
 		consts.CreatorLabelKey, v1alpha1.VirtualNodeLabel, v1alpha1.ProviderLabel)
 	merged.AnnotationsNotReflected = append(append(merged.AnnotationsNotReflected, annotations...),
-		v1alpha1.DecisionAnnotation, v1alpha1.AssignedAtAnnotation, v1alpha1.MovingFromAnnotation,
-		v1alpha1.UnreachableAnnotation, v1alpha1.TraceparentAnnotation, v1alpha1.AddressAnnotation)
+		v1alpha1.AddressAnnotation)
+	merged.AnnotationsNotReflected = append(merged.AnnotationsNotReflected, v1alpha1.BrokerAnnotations()...)
 	merged.AnnotationsNotReflected = append(merged.AnnotationsNotReflected, v1alpha1.RootAnnotations()...)
 	return merged
 }

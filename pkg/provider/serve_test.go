@@ -59,8 +59,9 @@ func TestMetricsHaveLiqosNames(t *testing.T) {
 func TestMergeNotReflected(t *testing.T) {
 	ownLabels := []string{"liqo.io/creator-user", "brokering.liqo.io/virtual-node", "brokering.liqo.io/provider"}
 	ownAnnotations := []string{
+		"brokering.liqo.io/address",
 		"brokering.liqo.io/decision", "brokering.liqo.io/assigned-at", "brokering.liqo.io/moving-from",
-		"brokering.liqo.io/unreachable-since", "brokering.liqo.io/traceparent", "brokering.liqo.io/address",
+		"brokering.liqo.io/moving-from-provider", "brokering.liqo.io/unreachable-since", "brokering.liqo.io/traceparent",
 		"brokering.liqo.io/root-ip", "brokering.liqo.io/root-cid", "brokering.liqo.io/remote-ip", "brokering.liqo.io/inner-ip",
 	}
 	patch := &offloadingv1beta1.OffloadingPatch{LabelsNotReflected: []string{"l1"}}

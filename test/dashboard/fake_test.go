@@ -34,7 +34,13 @@ type fake struct {
 	revoked    bool                    // No token is known any more.
 	priority   int32                   // Of the first policy.
 	wrong      []string                // Calls that were wrong.
-	calls      []string                // All calls: the path below /api/v1 and the query.
+	calls      []call
+}
+
+// call is one that was made: the path below /api/v1 and the query.
+type call struct {
+	of string
+	at time.Time
 }
 
 func (f *fake) handler() http.Handler {
@@ -64,7 +70,7 @@ func (f *fake) handler() http.Handler {
 				}
 			}
 			f.mu.Lock()
-			f.calls = append(f.calls, strings.TrimPrefix(r.URL.RequestURI(), "/api/v1/"))
+			f.calls = append(f.calls, call{strings.TrimPrefix(r.URL.RequestURI(), "/api/v1/"), time.Now()})
 			f.mu.Unlock()
 			route.answer(w, r)
 		})
@@ -74,15 +80,22 @@ func (f *fake) handler() http.Handler {
 
 // called is how many calls there were of which all that is given is part.
 func (f *fake) called(parts ...string) int {
+	return len(f.times(func(call string) bool {
+		return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(call, part) })
+	}))
+}
+
+// times are when calls were made.
+func (f *fake) times(which func(call string) bool) []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := 0
+	var times []time.Time
 	for _, call := range f.calls {
-		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(call, part) }) {
-			n++
+		if which(call.of) {
+			times = append(times, call.at)
 		}
 	}
-	return n
+	return times
 }
 
 // unexpected notes a call that the API would refuse as wrong.
