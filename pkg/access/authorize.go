@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +33,7 @@ type Reviewer struct {
 	local  kubernetes.Interface
 	remedy string
 	spend  func(who user.Info) error
-	asking singleflight.Group
+	asking Flight[bool]
 
 	mu      sync.Mutex
 	answers *lru.Cache // By the caller's name, *cache.LRUExpireCache; guarded by mu.
@@ -94,13 +93,10 @@ func (a *Reviewer) decide(ctx context.Context, who user.Info, what *authorizatio
 	if answer, ok := known.Get(key); ok {
 		return answer.(bool), nil
 	}
-	answers := a.asking.DoChan(string(key[:]), func() (any, error) {
+	return a.asking.Do(ctx, key, func(ctx context.Context) (bool, error) {
 		if err := a.spend(who); err != nil {
 			return false, err
 		}
-		// Who asked first may leave; the others still wait.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
-		defer cancel()
 		allowed, err := by(ctx, spec)
 		if err != nil {
 			return false, err
@@ -112,12 +108,6 @@ func (a *Reviewer) decide(ctx context.Context, who user.Info, what *authorizatio
 		known.Add(key, allowed, ttl)
 		return allowed, nil
 	})
-	select {
-	case answer := <-answers:
-		return answer.Val.(bool), answer.Err
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
 }
 
 // known are the answers about a caller.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
-	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -29,8 +28,6 @@ const (
 	// keptTokens bounds what invented tokens cost in memory, reviews what they cost the API server.
 	keptTokens = 4096
 	reviews    = 8
-	// reviewTimeout bounds one review, whoever waits for it.
-	reviewTimeout = 10 * time.Second
 )
 
 // tokens remembers whose token is whose, and which are nobody's. The cache of k8s.io/apiserver has no bound, and forgets
@@ -40,7 +37,7 @@ type tokens struct {
 	clock    clock.PassiveClock
 	// owned and rejected are apart, so that invented tokens do not evict good ones.
 	owned, rejected *cache.LRUExpireCache
-	asking          singleflight.Group
+	asking          access.Flight[user.Info]
 	slots           *semaphore.Weighted
 }
 
@@ -79,13 +76,10 @@ func (t *tokens) isGood(was *owner, more time.Duration) bool {
 // nil if the token is nobody's, and an error if the API server could not be asked, or that of spend.
 func (t *tokens) review(ctx context.Context, token string, spend func() error) (user.Info, error) {
 	key := sha256.Sum256([]byte(token))
-	answers := t.asking.DoChan(string(key[:]), func() (any, error) {
+	return t.asking.Do(ctx, key, func(ctx context.Context) (user.Info, error) {
 		if err := spend(); err != nil {
 			return nil, err
 		}
-		// Who asked first may leave; the others still wait.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
-		defer cancel()
 		if err := t.slots.Acquire(ctx, 1); err != nil {
 			return nil, err
 		}
@@ -102,11 +96,4 @@ func (t *tokens) review(ctx context.Context, token string, spend func() error) (
 		t.owned.Add(key, &owner{who: response.User, reviewed: t.clock.Now()}, ownerTTL)
 		return response.User, nil
 	})
-	select {
-	case answer := <-answers:
-		who, _ := answer.Val.(user.Info)
-		return who, answer.Err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
