@@ -60,12 +60,16 @@ func (b *Broker) sendAway(ctx context.Context, pod *corev1.Pod, virtualNode stri
 // letGo waits until the provider that a pod leaves has removed it, and assigns it anew. A provider that cannot be
 // reached is not waited for: that is the overlap which failover means.
 func (b *Broker) letGo(ctx context.Context, pod *corev1.Pod, leaving string) (ctrl.Result, error) {
+	s, err := b.situationOf(ctx, leaving)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	if err := b.clearAddress(ctx, pod, leaving); err != nil {
 		return ctrl.Result{}, err
 	}
 	// It still takes its room there.
 	b.core.assigned(pod, leaving)
-	wait, err := b.leave(ctx, pod, leaving, pod.Annotations[v1alpha1.MovingFromProviderAnnotation])
+	wait, err := b.leave(ctx, pod, leaving, pod.Annotations[v1alpha1.MovingFromProviderAnnotation], s)
 	if err != nil || wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, err
 	}
@@ -81,19 +85,16 @@ func (b *Broker) letGo(ctx context.Context, pod *corev1.Pod, leaving string) (ct
 }
 
 // leave says how long a pod must wait until nothing of it is at a VirtualNode any more, or need not be waited for.
-func (b *Broker) leave(ctx context.Context, pod *corev1.Pod, leaving, provider string) (time.Duration, error) {
-	s, err := b.situationOf(ctx, leaving)
-	if err != nil {
-		return 0, err
-	}
+func (b *Broker) leave(ctx context.Context, pod *corev1.Pod, leaving, provider string, s situation) (time.Duration, error) {
 	at := leaving
 	if !s.known {
 		// Another VirtualNode of the same provider can see to what is left of this one.
 		b.core.remember(leaving, provider)
-		if at, err = b.siblingOf(ctx, leaving); err != nil {
+		sibling, err := b.siblingOf(ctx, leaving)
+		if err != nil {
 			return 0, err
 		}
-		s = b.core.situationOf(at)
+		at, s = sibling, b.core.situationOf(sibling)
 	}
 	wait, err := b.overlap(ctx, pod, leaving, at, s)
 	if err != nil || wait > 0 {

@@ -85,10 +85,11 @@ func (b *Broker) finalizeOrphan(ctx context.Context, pod *corev1.Pod, virtualNod
 		return ctrl.Result{}, nil
 	}
 	if virtualNode != "" {
-		if s, err := b.situationOf(ctx, virtualNode); err != nil || s.known {
+		s, err := b.situationOf(ctx, virtualNode)
+		if err != nil || s.known {
 			return ctrl.Result{}, err
 		}
-		wait, err := b.leave(ctx, pod, virtualNode, pod.Labels[v1alpha1.ProviderLabel])
+		wait, err := b.leave(ctx, pod, virtualNode, pod.Labels[v1alpha1.ProviderLabel], s)
 		if err != nil || wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, err
 		}
