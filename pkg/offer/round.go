@@ -57,7 +57,7 @@ func (w *round) grow(ctx context.Context, s *step) {
 	}
 	offer, short := s.offer, !w.spare.covers(more)
 	if short {
-		more = more.atMost(w.spare).minus(nil)
+		more = more.atMost(w.spare).minus(nil) // What is above zero.
 		offer.Granted = s.has.plus(more)
 		if len(more) == 0 || !s.suffices(offer.Granted) {
 			s.undone = true

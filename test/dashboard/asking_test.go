@@ -41,9 +41,7 @@ func TestFocusReturnsFromTheAccount(t *testing.T) {
 
 // The box of a search shows what is searched for, whoever asked for that, and does not disturb whoever types.
 func TestSearchFollows(t *testing.T) {
-	server := serve(t, small().handler())
-	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
-	b.do(chromedp.Navigate(b.url + "style.css")) // Of the same origin, but without the page.
+	b := withoutPage(t)
 	const script = `Promise.all([import('/parts.js'), import('/ui.js')]).then(async ([{Search}, {html, render}]) => {
 		const place = document.body.appendChild(document.createElement('div'));
 		const searches = [];
@@ -86,10 +84,7 @@ func TestSearchFollows(t *testing.T) {
 }
 
 func TestShowItsPodsShowsWhatIsSearched(t *testing.T) {
-	server := serve(t, small().handler())
-	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
-	b.open()
-	b.signIn(consumerToken)
+	b, _ := signedIn(t, small(), consumerToken)
 	b.click(`#placements .search`)
 	b.do(chromedp.KeyEvent("web"))
 	b.pods(8)
@@ -110,10 +105,7 @@ func (b *tab) pods(n int) {
 // Without naming it, the histories of a closed catalog are not for those who may only act for a consumer.
 func TestHistoriesAreAskedForAsTheConsumer(t *testing.T) {
 	federation := small()
-	server := serve(t, federation.handler())
-	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
-	b.open()
-	b.signIn(operatorToken)
+	b, _ := signedIn(t, federation, operatorToken)
 	b.click(`.account`)
 	b.click(`#consumer`)
 	b.do(chromedp.KeyEvent(consumerID + "\r"))

@@ -53,10 +53,7 @@ func TestAClosedCatalogAsksForAToken(t *testing.T) {
 
 func TestATokenThatIsRevokedSignsOut(t *testing.T) {
 	federation := small()
-	server := serve(t, federation.handler())
-	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
-	b.open()
-	b.signIn(consumerToken)
+	b, server := signedIn(t, federation, consumerToken)
 	federation.mu.Lock()
 	federation.revoked = true
 	federation.mu.Unlock()
@@ -74,10 +71,7 @@ func TestTextOfTheAPIIsText(t *testing.T) {
 	federation.providers[0].Conditions[0].Message = markup
 	federation.providers[0].Attributes["tier"] = markup
 	federation.placements[0].Message = markup
-	server := serve(t, federation.handler())
-	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
-	b.open()
-	b.signIn(consumerToken)
+	b, _ := signedIn(t, federation, consumerToken)
 	b.click(`.disclose`)
 	b.until(`document.querySelector('tr.details')?.textContent.includes('<img src="x"')`, "markup is shown as it is")
 	require.Zero(t, b.count(`main img, main [onerror]`))
@@ -86,10 +80,7 @@ func TestTextOfTheAPIIsText(t *testing.T) {
 // TestLargeFederation is about a page that stays usable while much happens, on a machine that has other things to do.
 func TestLargeFederation(t *testing.T) {
 	federation := large(1000, 10_000)
-	server := serve(t, federation.handler())
-	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
-	b.open()
-	b.signIn(operatorToken)
+	b, _ := signedIn(t, federation, operatorToken)
 	for rows := 100; rows < 1000; rows += 100 {
 		b.rows(rows)
 		evaluate[chromedp.Void](b, `document.querySelector('.providers ~ .more button').click()`)

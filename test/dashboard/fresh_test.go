@@ -78,10 +78,7 @@ func (b *tab) pace(times int) {
 
 func TestRowsThatNoLongerFitGo(t *testing.T) {
 	federation := small()
-	server := serve(t, federation.handler())
-	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
-	b.open()
-	b.signIn(operatorToken)
+	b, _ := signedIn(t, federation, operatorToken)
 	var waiting []api.Placement
 	for i := range 3 {
 		p := placed(consumerID, "", fmt.Sprintf("late-%d", i), time.Now(), i)
@@ -142,10 +139,7 @@ func TestRowsThatNoLongerFitGo(t *testing.T) {
 // With more pods than are shown, the API alone knows how many there are. It must not be asked for every event.
 func TestWhatIsNotShownIsCounted(t *testing.T) {
 	federation := large(3, 150)
-	server := serve(t, federation.handler())
-	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
-	b.open()
-	b.signIn(operatorToken)
+	b, _ := signedIn(t, federation, operatorToken)
 	counted := func(pods int) {
 		t.Helper()
 		b.until(fmt.Sprintf(`document.querySelector('#placements .more')?.textContent.startsWith('100 of %d pods')`, pods),

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"testing"
 
-	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,9 +29,7 @@ const list250 = `
 	said();`
 
 func TestListShowsWhatTheAPIWould(t *testing.T) {
-	server := serve(t, small().handler())
-	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
-	b.do(chromedp.Navigate(b.url + "style.css")) // Of the same origin, but without the page.
+	b := withoutPage(t)
 	for name, tc := range map[string]struct {
 		script string
 		wanted []string

@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
 
 // The modules' pure functions, in the browser that they are for.
 func TestModules(t *testing.T) {
-	server := serve(t, small().handler())
-	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
-	b.do(chromedp.Navigate(b.url + "style.css")) // Of the same origin, but without the page.
+	b := withoutPage(t)
 	const history = `{since: '2026-01-01T00:00:00Z', watchedSince: '2026-01-01T12:00:00Z', gaps: [
 		{from: '2026-01-01T13:00:00Z', to: '2026-01-01T13:30:00Z', kind: 'Down'},
 		{from: '2026-01-01T14:00:00Z', to: '2026-01-01T16:00:00Z', kind: 'Unobserved'}]}`
@@ -141,9 +138,7 @@ func TestModules(t *testing.T) {
 
 // A list reads pages and hears of changes at the same time.
 func TestListKeepsWhatHappensWhileItReads(t *testing.T) {
-	server := serve(t, small().handler())
-	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
-	b.do(chromedp.Navigate(b.url + "style.css")) // Of the same origin, but without the page.
+	b := withoutPage(t)
 	const script = `import('/list.js').then(async ({List}) => {
 		const list = new List('things', (thing) => thing.id, (thing, query) => !query.q || thing.id.includes(query.q));
 		const waiting = [];
@@ -186,9 +181,7 @@ func TestListKeepsWhatHappensWhileItReads(t *testing.T) {
 
 // Load more while the list is read for another reason, as after every reconnection, is not lost.
 func TestListReadsWhatIsAskedForMeanwhile(t *testing.T) {
-	server := serve(t, small().handler())
-	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
-	b.do(chromedp.Navigate(b.url + "style.css")) // Of the same origin, but without the page.
+	b := withoutPage(t)
 	const script = `import('/list.js').then(async ({List}) => {
 		const all = Array.from({length: 950}, (_, i) => ({id: String(i).padStart(3, '0')}));
 		const list = new List('things', (thing) => thing.id, () => true);

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -43,4 +44,23 @@ func (s *served) Start() {
 func (s *served) Stop() {
 	assert.NoError(s.t, s.server.Close())
 	<-s.done
+}
+
+// signedIn is the dashboard of a catalog in a browser of its own, where somebody has signed in.
+func signedIn(t *testing.T, federation *fake, token string) (*tab, *served) {
+	t.Helper()
+	server := serve(t, federation.handler())
+	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
+	b.open()
+	b.signIn(token)
+	return b, server
+}
+
+// withoutPage is a tab of the same origin as the dashboard, but without it: for its modules.
+func withoutPage(t *testing.T) *tab {
+	t.Helper()
+	server := serve(t, small().handler())
+	b := newTab(t, startBrowser(t), "http://"+server.address+"/")
+	b.do(chromedp.Navigate(b.url + "style.css"))
+	return b
 }
