@@ -8,10 +8,20 @@ INTEROP := cd test/interop &&
 OBSERVABILITY := cd test/observability &&
 # What the image is built for; its version is by default the tag of the commit, or made of its time and hash.
 PLATFORMS ?= linux/amd64,linux/arm64
-# Extra arguments of the end-to-end suites, for example E2E='-run TestParityOurs'.
+# Extra arguments of the end-to-end suites, for example E2E='-run TestParityOurs'. With STOCK=1 in the environment the stock
+# parity run is repeated.
 E2E ?=
+# How long make fuzz takes for each of its two parts.
+FUZZ_TIME ?= 1h
+# The steps of make test. go vet is one of the linters.
+STEPS := fmt-check unit dashboard image-test e2e
+# gotestsum with the name of its results, which make test reports, and the arguments of go test.
+gotestsum = gotestsum --jsonfile='$(CURDIR)/dist/durations/$(1).jsonl' $(2)
 
-.PHONY: help build generate image test unit vet fmt-check image-test dashboard dashboard-vendor chromium e2e lint demo bench clean
+# A line for a module that go list -u has found a newer version of. A replaced one is what its replacement is.
+newer = {{if and .Update (not .Replace)}}  {{.Path}} {{.Version}} → {{.Update.Version}}{{if .Indirect}} (indirect){{end}}{{end}}
+
+.PHONY: help build generate image check test durations unit fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e lint outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,34 +41,42 @@ image: ## Build the image, an OCI archive in dist/, without a container engine (
 	cd tools && go run ./image -source='$(CURDIR)' -platforms='$(PLATFORMS)' -version='$(VERSION)' \
 		-image='$(IMAGE)' $(if $(PUSH),-push)
 
-test: ## Formatting, vet, unit tests with -race, the dashboard, the image, end-to-end suites on real clusters
-	@$(MAKE) --no-print-directory fmt-check vet unit dashboard image-test e2e
+check: ## Before every commit: formatting, the linters for what changed since main, unit tests (SINCE=commit)
+	@cd tools && go run ./check -directory='$(CURDIR)' $(if $(SINCE),-since='$(SINCE)')
+
+test: ## Formatting, unit tests with -race, the dashboard, the image, end-to-end suites on real clusters; how long each took
+	@cd tools && go run ./durations run -directory='$(CURDIR)' $(STEPS)
 	@echo "make test: everything passed"
+
+durations: ## Keep the durations of the last make test in test/durations.json, with which the next ones are compared
+	@cd tools && go run ./durations record -directory='$(CURDIR)'
 
 fmt-check: ## Fail when a file is not gofmt's
 	@files=$$(git ls-files '*.go' | xargs gofmt -l); if [ -n "$$files" ]; then echo "not formatted by gofmt:"; echo "$$files"; exit 1; fi
 
-vet: ## go vet of all modules
-	go vet ./...
-	$(TEST) go vet ./...
-	$(INTEROP) go vet ./...
-	$(OBSERVABILITY) go vet ./...
-	cd tools && go vet ./...
-
-# Go does not see that files outside of a module have changed: what reads docs/ and deploy/ is not to be cached.
+# Go does not see that files outside of a module have changed: what reads docs/ and deploy/, or builds from a clone, is not
+# to be cached.
 unit: ## Unit tests with -race, the remote IPAM against Liqo v0.9.4, the rules with Prometheus
-	$(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- -race ./...
-	$(TEST) $(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- -race ./audit/... ./collector/... ./sandbox/...
-	$(TEST) $(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- -count=1 ./deploy/... ./exposition/...
-	$(INTEROP) $(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- ./...
-	$(OBSERVABILITY) $(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- -count=1 ./...
+	$(TOOL) $(call gotestsum,unit,--format=pkgname --hide-summary=skipped) -- -race ./...
+	$(TOOL) $(call gotestsum,unit-slowest,--format=pkgname --hide-summary=skipped) -- -run '^TestSlowestFilters$$' ./pkg/scheduler/
+	$(TEST) $(TOOL) $(call gotestsum,unit-test,--format=pkgname --hide-summary=skipped) -- -race ./audit/... ./collector/... ./passed/... ./sandbox/...
+	$(TEST) $(TOOL) $(call gotestsum,unit-deploy,--format=pkgname --hide-summary=skipped) -- -count=1 ./deploy/... ./exposition/...
+	$(INTEROP) $(TOOL) $(call gotestsum,unit-interop,--format=pkgname --hide-summary=skipped) -- -count=1 ./...
+	$(OBSERVABILITY) $(TOOL) $(call gotestsum,unit-observability,--format=pkgname --hide-summary=skipped) -- -count=1 ./...
+
+fuzz: ## Expressions at random, then a search for the slowest, FUZZ_TIME each (1h); what is found goes to testdata/
+	go test -run '^$$' -fuzz '^FuzzExpressions$$' -fuzztime=$(FUZZ_TIME) ./pkg/criteria/
+	UPDATE=1 SLOWEST_TIME=$(FUZZ_TIME) go test -v -timeout=0 -run '^TestSlowestFilters$$' ./pkg/scheduler/
 
 image-test: ## Build the image twice from clones, compare, unpack it and run what is in it (minutes; as root)
-	cd tools && go tool gotestsum --format=pkgname --hide-summary=skipped -- -race ./...
-	$(TEST) $(TOOL) gotestsum --format=pkgname --hide-summary=skipped -- -race -timeout=30m ./image/...
+	cd tools && go tool $(call gotestsum,tools,--format=pkgname --hide-summary=skipped) -- -race ./...
+	$(TEST) $(TOOL) $(call gotestsum,image-test,--format=pkgname --hide-summary=skipped) -- -count=1 -timeout=30m ./image/...
 
 dashboard: chromium ## The dashboard in Chromium, against a stand-in for the catalog (SCREENSHOTS=directory)
-	$(TEST) $(TOOL) gotestsum --format=testname --hide-summary=skipped -- -count=1 ./dashboard/...
+	$(TEST) $(TOOL) $(call gotestsum,dashboard,--format=testname --hide-summary=skipped) -- -count=1 ./dashboard/...
+
+picture: chromium ## Write docs/dashboard.png, the dashboard in the README
+	$(TEST) SCREENSHOTS='$(CURDIR)/docs' go test -count=1 -run '^TestPictureOfTheREADME$$' ./dashboard/
 
 dashboard-vendor: ## Fetch the dashboard's libraries anew, at the versions that vendor.sh pins (needs npm)
 	pkg/catalog/dashboard/vendor.sh
@@ -67,7 +85,7 @@ chromium: ## Install Debian's Chromium, if there is none
 	@command -v chromium >/dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-inter; }
 
 e2e: chromium ## The end-to-end suites alone (E2E='-run Name' to choose)
-	$(TEST) $(TOOL) gotestsum --format=testname -- -count=1 -timeout=60m ./e2e/... $(E2E)
+	$(TEST) $(TOOL) $(call gotestsum,e2e,--format=testname) -- -count=1 -parallel=12 -timeout=60m ./e2e/... $(E2E)
 
 lint: ## golangci-lint, at the version pinned in tools/go.mod
 	$(TOOL) golangci-lint run ./...
@@ -75,6 +93,11 @@ lint: ## golangci-lint, at the version pinned in tools/go.mod
 	$(INTEROP) $(TOOL) golangci-lint run --config ../../.golangci.yml ./...
 	$(OBSERVABILITY) $(TOOL) golangci-lint run --config ../../.golangci.yml ./...
 	cd tools && go tool golangci-lint run --config ../.golangci.yml ./...
+
+outdated: ## List the modules that have a newer version (asks the module proxy about each; MODULES=path for one)
+	@for module in . test test/interop test/observability tools; do \
+		(cd $$module && echo "$$module:" && go list -m -u -f '$(newer)' $(or $(MODULES),all) | sort -u) || exit 1; \
+	done
 
 demo: ## Show a federation at work; stays up until Ctrl-C (ONCE=1 ends by itself)
 	$(TEST) go run ./demo --once=$(if $(ONCE),true,false)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Documents in which every command is run by a test, or says that it is not.
+// documentsWithCommands are those whose blocks of commands name the one who runs them.
 func documentsWithCommands() []string {
 	return []string{"operating.md", "install.md", "dashboard.md", "../CONTRIBUTING.md", "../README.md"}
 }
@@ -23,7 +23,7 @@ func clusters() []string {
 	return []string{"consumer1", "consumer2", "broker", "provider1", "provider2", "provider3"}
 }
 
-func TestEveryCommandSaysWhoRunsIt(t *testing.T) {
+func TestEveryCommandNamesWhoRunsIt(t *testing.T) {
 	byTest := 0
 	for _, path := range documentsWithCommands() {
 		d, err := Read(path)
@@ -43,7 +43,7 @@ func TestEveryCommandSaysWhoRunsIt(t *testing.T) {
 			case sandbox:
 				require.Contains(t, clusters(), cluster, "%s:%d: a cluster of the sandbox", path, b.Line)
 			default:
-				require.Equal(t, RunByNobody, b.RunBy, "%s:%d: write <!-- run by: … --> right before the block", path, b.Line)
+				require.Equal(t, RunByReader, b.RunBy, "%s:%d: write <!-- run by: … --> right before the block", path, b.Line)
 			}
 		}
 	}

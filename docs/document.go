@@ -20,7 +20,7 @@ type Document struct {
 // Section begins at a heading, and ends where the next one begins.
 type Section struct {
 	Title string
-	// Anchor is what links to the heading end with, as GitHub makes it.
+	// Anchor is the fragment of links to the heading, as GitHub makes it.
 	Anchor string
 	// Line is that of the heading, counted from 1. Text has all lines after it.
 	Line int
@@ -38,22 +38,22 @@ type Block struct {
 	// Line is that of the fence.
 	Line     int
 	Language string
-	// RunBy says who runs the commands in it: what the comment right before says, <!-- run by: … -->; "" if there is none.
+	// RunBy is the text of the comment <!-- run by: … --> on the line before the fence; "" without one.
 	RunBy string
 	Text  string
 }
 
-// Who runs the commands of a block. CONTRIBUTING.md explains them to people.
+// Values of Block.RunBy. CONTRIBUTING.md describes them.
 const (
-	// RunByTest is `go test`, without clusters: the block has prompts, and what the commands print.
+	// RunByTest is `go test`, without clusters. The block has prompts and the output of the commands.
 	RunByTest = "go test"
-	// RunBySandbox is a test in clusters of test/sandbox; the name of the cluster whose API is meant follows.
+	// RunBySandbox is a test in the clusters of test/sandbox. The name of the cluster follows.
 	RunBySandbox = "sandbox "
-	// RunByNobody is no test: the commands need clusters of yours, or long.
-	RunByNobody = "nobody"
+	// RunByReader marks commands that no test runs: they need other clusters, or much time.
+	RunByReader = "reader"
 )
 
-// IsCommand says whether a block has commands for people to run.
+// IsCommand reports whether a block has commands that a reader can run.
 func (b *Block) IsCommand() bool {
 	switch b.Language {
 	case "sh", "bash", "shell", "console":
@@ -62,8 +62,8 @@ func (b *Block) IsCommand() bool {
 	return strings.HasPrefix(b.Text, "$ ") || strings.Contains(b.Text, "\n$ ")
 }
 
-// Commands are the lines that are commands: those with a prompt where there is one, else all but comments. Lines that
-// end with a backslash are joined with the next.
+// Commands returns the lines that are commands: the lines with a prompt if there are any, else all lines except comments.
+// A line that ends with a backslash is joined with the next one.
 func (b *Block) Commands() []string {
 	prompts := strings.HasPrefix(b.Text, "$ ") || strings.Contains(b.Text, "\n$ ")
 	var commands []string

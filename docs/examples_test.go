@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
+	"github.com/capacitorset/liqo-broker-vk/pkg/view/state"
 )
 
 const examples = "examples.md"
@@ -32,13 +33,13 @@ func TestExamples(t *testing.T) {
 		count++
 		t.Run(section.Title, func(t *testing.T) { example(t, d, section, decided) })
 	}
-	require.GreaterOrEqual(t, count, 10)
+	require.GreaterOrEqual(t, count, 11)
 	if os.Getenv("UPDATE") != "" {
 		require.NoError(t, os.WriteFile(examples, []byte(Rewritten(string(text), decided)), 0o600))
 	}
 }
 
-// bold is a provider that an example says is chosen.
+// bold is the chosen provider in the text of an example.
 var bold = regexp.MustCompile("\\*\\*`([^`]+)`\\*\\*")
 
 // example decides about the pods of one, and keeps what the blocks are to say by the lines of their fences.
@@ -75,9 +76,9 @@ func example(t *testing.T, d *Document, section *Section, blocks map[int]string)
 func (f *federation) explain(commands []string) (printed string, chosen []string) {
 	f.t.Helper()
 	c, now := f.client(), time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)
-	beliefs, err := explain.Read(f.t.Context(), c, node)
+	read, err := state.Read(f.t.Context(), c, node)
 	require.NoError(f.t, err)
-	explainer := explain.NewExplainer(c, beliefs, func() time.Time { return now })
+	explainer := explain.NewExplainer(c, node, read, func() time.Time { return now })
 	for i := range f.policies {
 		spec := &f.policies[i].Spec
 		if spec.Selection != nil {

@@ -29,7 +29,7 @@ import (
 // node is the broker's.
 const node = "liqo-broker"
 
-// federation is what the table of an example says there is, in the cluster of the broker: the namespaces of two
+// federation has the objects of the table of an example, in the cluster of the broker: the namespaces of two
 // consumers, offloaded to every provider, and a pod in each that asks for 1 CPU and 1Gi of memory.
 type federation struct {
 	t         *testing.T

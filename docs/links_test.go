@@ -54,7 +54,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	require.Greater(t, count, 50)
 }
 
-// follow says what is wrong with a link of a document.
+// follow returns an error if the target of a link does not exist.
 func follow(all map[string]*Document, from, target string) error {
 	to, err := url.Parse(target)
 	switch {

@@ -3,6 +3,9 @@ package v1alpha1
 import (
 	"net/netip"
 	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Labels of a pod that is bound to the broker's node. Only the broker writes them; the admission policy in deploy/
@@ -16,23 +19,23 @@ const (
 
 // Annotations of a pod that only the broker writes.
 const (
-	// DecisionAnnotation says in short why the pod is where it is.
+	// DecisionAnnotation is, in short, why the pod is where it is.
 	DecisionAnnotation = "brokering.liqo.io/decision"
 	// AssignedAtAnnotation is when the pod was assigned to the provider where it is (RFC 3339).
 	AssignedAtAnnotation = "brokering.liqo.io/assigned-at"
-	// MovingFromAnnotation names the VirtualNode that must let go of the pod before another one gets it.
+	// MovingFromAnnotation names the VirtualNode whose provider must have removed the pod before another one gets it.
 	MovingFromAnnotation = "brokering.liqo.io/moving-from"
 	// MovingFromProviderAnnotation is the id of the provider cluster of that VirtualNode, which may be gone.
 	MovingFromProviderAnnotation = "brokering.liqo.io/moving-from-provider"
-	// UnreachableAnnotation is since when the provider cluster where the pod runs cannot be reached (RFC 3339). While
-	// it is there, the virtual kubelet shows the pod as not Ready.
+	// UnreachableAnnotation is when the provider cluster where the pod runs became unreachable (RFC 3339). While the
+	// pod has it, the virtual kubelet shows the pod as not Ready.
 	UnreachableAnnotation = "brokering.liqo.io/unreachable-since"
 	// TraceparentAnnotation is the trace of the pod's assignment (W3C Trace Context), if the broker traces: the virtual
-	// kubelet goes on with it.
+	// kubelet continues it.
 	TraceparentAnnotation = "brokering.liqo.io/traceparent"
 )
 
-// Annotations by which virtual kubelets say where a forwarded pod really runs. The virtual kubelet of the last cluster
+// Annotations by which virtual kubelets report where a forwarded pod really runs. The virtual kubelet of the last cluster
 // that forwards a pod writes them on its own pod, and those of the clusters before it copy them. Only virtual kubelets
 // and the broker write them.
 const (
@@ -43,18 +46,25 @@ const (
 	// RemoteIPAnnotation is the address that the pod of the next cluster shows, where a remote IPAM is asked how to
 	// reach it: what the address of this pod stands for.
 	RemoteIPAnnotation = "brokering.liqo.io/remote-ip"
-	// InnerIPAnnotation is the address under which this cluster itself reaches the pod, where the pod shows the one under
-	// which other clusters do (--opaque-addresses).
+	// InnerIPAnnotation is the address under which this cluster itself reaches the pod, where the pod shows the one
+	// under which other clusters do (--opaque-addresses).
 	InnerIPAnnotation = "brokering.liqo.io/inner-ip"
 )
+
+// AssignedAt returns when a pod was assigned to the provider where it is; its creation if AssignedAtAnnotation is
+// missing or is no time.
+func AssignedAt(pod *corev1.Pod) time.Time {
+	at, err := time.Parse(time.RFC3339Nano, pod.Annotations[AssignedAtAnnotation])
+	if err != nil {
+		return pod.CreationTimestamp.Time
+	}
+	return at
+}
 
 // RootAnnotations returns the annotations that only virtual kubelets and the broker write.
 func RootAnnotations() []string {
 	return []string{RootIPAnnotation, RootClusterAnnotation, RemoteIPAnnotation, InnerIPAnnotation}
 }
-
-// BrokerLabels returns the labels of a pod that only the broker writes.
-func BrokerLabels() []string { return []string{VirtualNodeLabel, ProviderLabel} }
 
 // BrokerAnnotations returns the annotations of a pod that only the broker writes.
 func BrokerAnnotations() []string {
@@ -64,7 +74,7 @@ func BrokerAnnotations() []string {
 	}
 }
 
-// Annotations by which the owner of a pod says what it wants.
+// Annotations by which the owner of a pod sets its criteria.
 const (
 	// FilterAnnotation is a CEL expression, true for every provider that may run the pod.
 	FilterAnnotation = "brokering.liqo.io/filter"
@@ -74,23 +84,23 @@ const (
 	FailoverAnnotation = "brokering.liqo.io/failover"
 )
 
-// AddressAnnotation is the address of a pod that is to be mapped anew, because another one was mapped before. The broker
-// writes it to have Liqo look at the pod; nobody reads it.
+// AddressAnnotation is the address of a pod that Liqo must map again, because it mapped another one before. It is written
+// so that Liqo reconciles the pod, and never read.
 const AddressAnnotation = "brokering.liqo.io/address"
 
 // BrokerNodeLabel marks the broker's Node.
 const BrokerNodeLabel = "brokering.liqo.io/broker-node"
 
-// EndpointIPLabel marks the IPs that the broker makes: for endpoints which consumers have sent to its cluster, and for
+// EndpointIPLabel marks the IPs that the broker makes: for endpoints which consumers reflected to its cluster, and for
 // inner addresses of pods.
 const EndpointIPLabel = "brokering.liqo.io/endpoint"
 
-// ConditionAssigned is the condition of a pod that says whether a provider was found for it.
+// ConditionAssigned is the condition of a pod that reports whether a provider was found for it.
 const ConditionAssigned = "brokering.liqo.io/Assigned"
 
-// ConditionRefused is the condition of a pod by which the virtual kubelet of a VirtualNode tells the broker that its
-// provider cluster does not take the pod. The message begins with the name of the VirtualNode and a colon.
-const ConditionRefused = "brokering.liqo.io/Refused"
+// ConditionRefusedPrefix and the name of a VirtualNode are the type of the condition of a pod by which the virtual
+// kubelet of that VirtualNode reports to the broker that its provider cluster does not take the pod (pkg/refusal).
+const ConditionRefusedPrefix = "refused.brokering.liqo.io/"
 
 // EndpointIPName is the name of such an IP, by the address that it maps.
 func EndpointIPName(address netip.Addr) string {

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PlacementPolicy says for which pods which provider clusters are good. Of several that match a pod, the one with the
+// PlacementPolicy sets which provider clusters are good for which pods. Of several that match a pod, the one with the
 // highest priority counts, then the first by name.
 //
 // +kubebuilder:object:root=true
@@ -28,10 +28,10 @@ type PlacementPolicy struct {
 	Status PlacementPolicyStatus `json:"status,omitempty"`
 }
 
-// PlacementPolicySpec is what people decide.
+// PlacementPolicySpec is set by an administrator.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || (has(self.consumers) && size(self.consumers) > 0)",message="a selection needs consumers, whose choice it is"
-// +kubebuilder:validation:XValidation:rule="!has(self.selection) || !(has(self.priority) || has(self.namespaceSelector) || has(self.podSelector) || has(self.providers) || has(self.filter) || has(self.score) || has(self.weights) || has(self.spread) || has(self.pendingTimeout))",message="a selection stands alone, with its consumers: put everything else into another policy"
+// +kubebuilder:validation:XValidation:rule="!has(self.selection) || !(has(self.priority) || has(self.namespaceSelector) || has(self.podSelector) || has(self.providers) || has(self.filter) || has(self.score) || has(self.weights) || has(self.uptimeWindow) || has(self.spread) || has(self.pendingTimeout))",message="a selection stands alone, with its consumers: put everything else into another policy"
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || !has(self.failover) || !(has(self.failover.after) || (has(self.failover.mode) && self.failover.mode == 'Never'))",message="a selection stands alone, with its consumers: put failover into another policy"
 type PlacementPolicySpec struct {
 	// Priority decides between policies that match the same pod: the highest counts.
@@ -73,8 +73,12 @@ type PlacementPolicySpec struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:MaxItems=32
 	Weights []Weight `json:"weights,omitempty"`
+	// UptimeWindow is the time over which the score "uptime" looks back; 24h if absent.
+	// +optional
+	// +kubebuilder:validation:Enum="1h";"24h";"7d";"30d"
+	UptimeWindow string `json:"uptimeWindow,omitempty"`
 	// Spread is by what pods of one application are kept apart, when the score "spread" has a weight.
 	// +optional
 	Spread *Spread `json:"spread,omitempty"`
@@ -91,7 +95,7 @@ type PlacementPolicySpec struct {
 
 // Selection is a choice among the provider clusters.
 type Selection struct {
-	// Mode says whether Providers are those left out (AllBut), or the only ones (Only).
+	// Mode is AllBut if Providers are left out, or Only if no others are selected.
 	// +optional
 	// +kubebuilder:default=AllBut
 	// +kubebuilder:validation:Enum=AllBut;Only
@@ -114,19 +118,9 @@ const (
 	SelectOnly   SelectionMode = "Only"
 )
 
-// Has says whether a provider is selected; a nil selection selects all.
+// Has reports whether a provider is selected; a nil selection selects all.
 func (s *Selection) Has(provider string) bool {
 	return s == nil || slices.Contains(s.Providers, provider) == (s.Mode == SelectOnly)
-}
-
-// Weight is how much one score counts.
-type Weight struct {
-	// Name of the score.
-	// +kubebuilder:validation:Enum=free;packed;uptime;latency;start;failures;price;spread;close;expression
-	Name string `json:"name"`
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1000
-	Weight int32 `json:"weight"`
 }
 
 // Spread keeps the pods of one application apart.
@@ -161,7 +155,7 @@ const (
 	FailoverNever FailoverMode = "Never"
 )
 
-// PlacementPolicyStatus is what the broker says of a policy.
+// PlacementPolicyStatus is what the broker reports of a policy.
 type PlacementPolicyStatus struct {
 	// ObservedGeneration is the generation of the spec that the conditions speak of.
 	// +optional
@@ -177,7 +171,7 @@ type PlacementPolicyStatus struct {
 	Pods int32 `json:"pods"`
 }
 
-// PolicyValid is the condition that says whether a policy can be followed.
+// PolicyValid is the condition that reports whether a policy is valid.
 const PolicyValid = "Valid"
 
 // PlacementPolicyList is a list of PlacementPolicies.

@@ -20,6 +20,11 @@ import (
 // +kubebuilder:printcolumn:name="LATENCY",type=string,JSONPath=`.status.summary.latency`,description="of the API server"
 // +kubebuilder:printcolumn:name="PRICE",type=string,JSONPath=`.spec.attributes.price`
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="REGION",type=string,JSONPath=`.spec.attributes.region`,priority=1
+// +kubebuilder:printcolumn:name="CORDONED",type=boolean,JSONPath=`.spec.cordoned`,priority=1
+// +kubebuilder:printcolumn:name="DRAINED",type=string,JSONPath=`.status.conditions[?(@.type=="Drained")].status`,priority=1
+// +kubebuilder:printcolumn:name="MOVED",type=integer,JSONPath=`.status.kpis.movedAway`,description="pods moved away",priority=1
+// +kubebuilder:printcolumn:name="MESSAGE",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 type ProviderCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -31,9 +36,9 @@ type ProviderCluster struct {
 	Status ProviderClusterStatus `json:"status,omitempty"`
 }
 
-// ProviderClusterSpec is what people decide about a provider.
+// ProviderClusterSpec is what an administrator sets for a provider.
 type ProviderClusterSpec struct {
-	// Enabled says whether the provider takes part. A disabled one gets no new pod; the pods there stay.
+	// Enabled is whether the provider takes part. A disabled one gets no new pod; the pods there stay.
 	// +optional
 	// +kubebuilder:default=true
 	Enabled *bool `json:"enabled,omitempty"`
@@ -51,6 +56,9 @@ type ProviderClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!('price' in self) || self['price'].matches('^[0-9]{1,9}([.][0-9]{1,9})?$')",message="attributes.price must be a decimal number, such as 0.042"
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
+
+// IsEnabled reports whether the provider takes part, which is the default.
+func (s *ProviderClusterSpec) IsEnabled() bool { return s.Enabled == nil || *s.Enabled }
 
 // ProviderClusterStatus is what the broker knows of a provider.
 type ProviderClusterStatus struct {
@@ -94,14 +102,38 @@ const (
 	ProviderNetworkReady = "NetworkReady"
 	// ProviderClean: it runs nothing that was moved away while it could not be reached.
 	ProviderClean = "Clean"
+	// ProviderDrained: with spec.drain, no pod is assigned there or leaving any more; absent without.
+	ProviderDrained = "Drained"
+)
+
+// Reasons of the conditions of a ProviderCluster.
+const (
+	ReasonReady             = "Ready"
+	ReasonNotReady          = "NotReady"
+	ReasonNotPeered         = "NotPeered"
+	ReasonNotProbedYet      = "NotProbedYet"
+	ReasonAnswers           = "Answers"
+	ReasonNoAnswer          = "NoAnswer"
+	ReasonLeaseLive         = "LeaseLive"
+	ReasonLeaseLost         = "LeaseLost"
+	ReasonServesAnotherNode = "ServesAnotherNode"
+	ReasonConnected         = "ConnectedOrDisabled"
+	ReasonNotConnected      = "NotConnected"
+	ReasonNothingLeft       = "NothingLeft"
+	ReasonMovedPodsLeft     = "MovedPodsLeft"
+	ReasonPodsLeft          = "PodsLeft"
+	ReasonEmpty             = "Empty"
 )
 
 // VirtualNodeStatus is one slice of a provider.
 type VirtualNodeStatus struct {
 	// Name of the VirtualNode.
 	Name string `json:"name"`
-	// Ready says whether its virtual kubelet is alive.
+	// Ready reports whether its virtual kubelet is alive and serves the broker's node.
 	Ready bool `json:"ready"`
+	// Reason is why no pod can be assigned to it whatever the pod is, in the words of a verdict; empty if pods can be.
+	// +optional
+	Reason string `json:"reason,omitempty"`
 	// +optional
 	Resources Resources `json:"resources,omitempty"`
 	// Pods is how many pods are assigned to it.
@@ -119,77 +151,6 @@ type Resources struct {
 	// Free is the rest; never negative.
 	// +optional
 	Free corev1.ResourceList `json:"free,omitempty"`
-}
-
-// KPIs measure a provider. What is absent is not known.
-type KPIs struct {
-	// Uptime is the share of time in which the provider was reachable, of the time in which the broker looked.
-	// +optional
-	Uptime Uptime `json:"uptime,omitempty"`
-	// LatencyMilliseconds is the median time that its API server took to answer the last probes.
-	// +optional
-	LatencyMilliseconds *int64 `json:"latencyMilliseconds,omitempty"`
-	// PodStart is the time from the assignment of a pod to its being Ready, of the last pods.
-	// +optional
-	PodStart *PodStart `json:"podStart,omitempty"`
-	// Started and Failed count the assignments of the last hours that led to a Ready pod, and those that did not.
-	// Both are halved every 24 hours.
-	// +optional
-	Started int64 `json:"started,omitempty"`
-	// +optional
-	Failed int64 `json:"failed,omitempty"`
-	// Halved is when the two counts were last halved.
-	// +optional
-	Halved *metav1.Time `json:"halved,omitempty"`
-	// MovedAway counts the pods that the broker moved away.
-	// +optional
-	MovedAway int64 `json:"movedAway,omitempty"`
-}
-
-// Uptime is what is known of the time that the provider could be reached. Shares are decimals from 0 to 1.
-type Uptime struct {
-	// +optional
-	LastHour string `json:"lastHour,omitempty"`
-	// +optional
-	LastDay string `json:"lastDay,omitempty"`
-	// +optional
-	LastWeek string `json:"lastWeek,omitempty"`
-	// +optional
-	LastMonth string `json:"lastMonth,omitempty"`
-	// Since is when the broker began to watch the provider.
-	// +optional
-	Since *metav1.Time `json:"since,omitempty"`
-	// Until is when it last looked.
-	// +optional
-	Until *metav1.Time `json:"until,omitempty"`
-	// Gaps are the times in the last 30 days in which the provider was down or nobody looked, oldest first.
-	// +optional
-	// +kubebuilder:validation:MaxItems=100
-	Gaps []Gap `json:"gaps,omitempty"`
-}
-
-// Gap is a time in which a provider was not seen to be up.
-type Gap struct {
-	From metav1.Time `json:"from"`
-	To   metav1.Time `json:"to"`
-	// Kind is Down, or Unobserved when the broker was not looking; the latter does not count.
-	// +kubebuilder:validation:Enum=Down;Unobserved
-	Kind GapKind `json:"kind"`
-}
-
-// GapKind says why a provider was not seen to be up.
-type GapKind string
-
-// The kinds of gaps.
-const (
-	GapDown       GapKind = "Down"
-	GapUnobserved GapKind = "Unobserved"
-)
-
-// PodStart are quantiles of the time that pods took to start.
-type PodStart struct {
-	P50Milliseconds int64 `json:"p50Milliseconds"`
-	P90Milliseconds int64 `json:"p90Milliseconds"`
 }
 
 // Summary are the columns that kubectl cannot compute.

@@ -8,19 +8,20 @@ import (
 	"os"
 	"time"
 
+	"github.com/go-logr/logr"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
-	flagsutils "github.com/liqotech/liqo/pkg/utils/flags"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
 )
 
-// brokerOptions is the command line of the broker.
+// brokerOptions are the flags of the broker.
 type brokerOptions struct {
 	serviceOptions
 	catalog, orchestrator, aggregator bool
@@ -34,11 +35,9 @@ type brokerOptions struct {
 	offers           offerOptions
 	ownerClusterRole string
 
-	listenPort               uint16
-	certificateType          string
-	certDir                  string
-	clientCAFile             string
-	kubeletAuthorizationMode string
+	kubeletOptions
+	listenPort      uint16
+	certificateType string
 
 	ipam ipamOptions
 
@@ -57,12 +56,10 @@ func newBrokerOptions() *brokerOptions {
 	return &brokerOptions{
 		serviceOptions: newServiceOptions(":8080", ":8081", 200, 400),
 		nodeIP:         os.Getenv("POD_IP"), podName: os.Getenv("POD_NAME"), namespace: os.Getenv("POD_NAMESPACE"),
-		listenPort:       10250,
 		namespaceMapping: string(offloadingv1beta1.DefaultNameMappingStrategyType), offers: newOfferOptions(),
-		certificateType: string(kubeletapi.CertificateKubelet), certDir: "/tmp/certs",
-		kubeletAuthorizationMode: string(kubeletapi.AuthorizationWebhook),
-		ipam:                     newIPAMOptions(),
-		leaseDuration:            15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second,
+		kubeletOptions: newKubeletOptions(), listenPort: 10250, certificateType: string(kubeletapi.CertificateKubelet),
+		ipam:          newIPAMOptions(),
+		leaseDuration: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second,
 		nodeLeaseDuration: 40 * time.Second,
 		times: broker.Times{
 			ProbeInterval: 5 * time.Second, ProbeTimeout: 3 * time.Second,
@@ -79,23 +76,17 @@ func newBrokerCommand(logs io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "broker",
 		Short: "One virtual node for many provider clusters",
-		Long: "broker owns one virtual node behind which stand many provider clusters: it chooses one for every pod\n" +
-			"bound to the node, watches them, and moves pods away from those that fail.",
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runBroker(cmd.Context(), o, cmd.Flags(), logs)
-		},
+		Long: "broker owns one virtual node for many provider clusters. It assigns every pod bound to the node to one of them,\n" +
+			"probes the providers, and moves the pods of a provider that fails.",
 	}
-	o.install(cmd.Flags())
-	return cmd
+	return newServiceCommand(cmd, o, logs)
 }
 
 func (o *brokerOptions) install(f *pflag.FlagSet) {
-	flagsutils.InitKlogFlags(f)
 	o.serviceOptions.install(f)
 	f.BoolVar(&o.catalog, "with-catalog", false,
-		"Offer the catalog: who is in the federation and what they offer. It is a process of its own (liqo-broker-vk catalog),\n"+
-			"to be run beside this one, which does nothing for it")
+		"Offer the catalog: which clusters are in the federation and what they offer. The catalog is a process of its own\n"+
+			"(liqo-broker-vk catalog); this flag starts nothing")
 	f.BoolVar(&o.orchestrator, "with-orchestrator", false, "Offer the orchestrator: consumers choose providers by name or criteria")
 	f.BoolVar(&o.aggregator, "with-aggregator", false, "Offer the aggregator: consumers see the sum of all providers")
 
@@ -107,23 +98,27 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 	f.StringVar(&o.consumerSelector, "consumer-selector", o.consumerSelector,
 		"The label selector of the ForeignClusters of those consumers whose namespaces are offloaded to the providers; empty for all")
 	f.StringVar(&o.namespaceMapping, "namespace-mapping-strategy", o.namespaceMapping,
-		"How namespaces of consumers are called at the providers: DefaultName or EnforceSameName")
+		"The names of consumers' namespaces at the providers: DefaultName or EnforceSameName")
 	o.offers.install(f)
 	f.StringVar(&o.ownerClusterRole, "owner-cluster-role", o.ownerClusterRole,
-		"A ClusterRole that owns the Node, so that it goes with the installation; empty for none")
+		"A ClusterRole that owns the Node, so that the Node is deleted with it; empty for none")
 
 	f.Uint16Var(&o.listenPort, "listen-port", o.listenPort, "The port of the kubelet API")
 	f.StringVar(&o.certificateType, "certificate-type", o.certificateType,
-		"Who signs the certificate of the kubelet API: kubelet (the cluster), self-signed, or aws (EKS; the broker's role does not let it "+
-			"approve those requests, so somebody else has to)")
-	f.StringVar(&o.certDir, "cert-dir", o.certDir, "The directory where a signed certificate is kept")
-	f.StringVar(&o.clientCAFile, "client-ca-file", o.clientCAFile,
-		"The CA of the client certificates accepted by the kubelet API and the remote IPAM; by default the one that the API server publishes")
-	f.StringVar(&o.kubeletAuthorizationMode, "kubelet-authorization-mode", o.kubeletAuthorizationMode,
-		"Who authorises the callers of the kubelet API: Webhook or AlwaysAllow")
+		"Who signs the certificate of the kubelet API: kubelet (the cluster), self-signed, or aws (EKS; the broker may not "+
+			"approve those requests, an administrator has to)")
+	o.kubeletOptions.install(f, " and the remote IPAM")
 	o.ipam.install(f)
+	o.installTimes(f)
+	f.Float64Var(&o.movesPerSecond, "moves-per-second", o.movesPerSecond, "The limit of moved pods per second")
+	f.IntVar(&o.movesBurst, "moves-burst", o.movesBurst, "The limit of pods moved at once")
+	f.IntVar(&o.workers, "workers", o.workers, "How many pods are reconciled in parallel")
+	o.tracing.install(f)
+	o.tracing.installSampling(f)
+}
 
-	f.DurationVar(&o.leaseDuration, "leader-election-lease-duration", o.leaseDuration, "After what time without renewal another replica may lead")
+func (o *brokerOptions) installTimes(f *pflag.FlagSet) {
+	f.DurationVar(&o.leaseDuration, "leader-election-lease-duration", o.leaseDuration, "The time without a renewal after which another replica may lead")
 	f.DurationVar(&o.renewDeadline, "leader-election-renew-deadline", o.renewDeadline, "How long the leader tries to renew its lease")
 	f.DurationVar(&o.retryPeriod, "leader-election-retry-period", o.retryPeriod, "How often replicas try to lead")
 	f.DurationVar(&o.nodeLeaseDuration, "node-lease-duration", o.nodeLeaseDuration, "The duration of the Node's lease")
@@ -131,59 +126,43 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 	f.DurationVar(&o.times.ProbeInterval, "probe-interval", o.times.ProbeInterval, "How often each provider is probed")
 	f.DurationVar(&o.times.ProbeTimeout, "probe-timeout", o.times.ProbeTimeout, "How long a provider may take to answer a probe")
 	f.DurationVar(&o.times.FailoverAfter, "failover-after", o.times.FailoverAfter,
-		"How long a provider must have been unreachable before its pods move, unless a PlacementPolicy says")
+		"How long a provider must have been unreachable before its pods are moved, unless a PlacementPolicy sets it")
 	f.DurationVar(&o.times.SuspicionWindow, "suspicion-window", o.times.SuspicionWindow,
-		"Within what time most providers must vanish for the broker to suspect itself and move nothing")
+		"The time within which most providers must become unreachable for the broker to suspend moves")
 	f.DurationVar(&o.times.PendingTimeout, "pending-timeout", o.times.PendingTimeout,
-		"How long a pod may be Pending at a provider before it is tried elsewhere, unless a PlacementPolicy says; 0 for ever")
+		"How long a pod may be Pending at a provider before it is moved, unless a PlacementPolicy sets it; 0 for no limit")
 	f.DurationVar(&o.times.RefusalMemory, "refusal-memory", o.times.RefusalMemory,
-		"How long a provider that refused a pod is not asked again")
+		"How long a pod is not assigned again to a slice that refused it")
 	f.DurationVar(&o.times.StatusInterval, "status-interval", o.times.StatusInterval,
 		"The least time between two writes of one ProviderCluster's status")
 	f.DurationVar(&o.times.RequestTimeout, "request-timeout", o.times.RequestTimeout, "The deadline of a request to a provider that is not a stream")
-	f.Float64Var(&o.movesPerSecond, "moves-per-second", o.movesPerSecond, "How many pods are moved a second at most")
-	f.IntVar(&o.movesBurst, "moves-burst", o.movesBurst, "How many pods may be moved at once")
-	f.IntVar(&o.workers, "workers", o.workers, "How many pods are looked at in parallel")
-	o.tracing.install(f)
-	o.tracing.installSampling(f)
 }
 
-// validate returns nil or faults: everything that is wrong.
+// validate returns all faults as one error.
 func (o *brokerOptions) validate() error {
 	var f faults
 	if !o.catalog && !o.orchestrator && !o.aggregator {
 		f.add("no service is switched on", "give at least one of --with-catalog, --with-orchestrator, --with-aggregator")
 	}
 	o.serviceOptions.validate(&f)
-	if net.ParseIP(o.nodeIP) == nil {
-		f.add(fmt.Sprintf("--node-ip=%s", o.nodeIP), "give the IP address of this pod")
-	}
+	f.when(net.ParseIP(o.nodeIP) == nil, fmt.Sprintf("--node-ip=%s", o.nodeIP), "give the IP address of this pod")
 	f.require(o.namespace, "--namespace", "give the namespace of this pod")
 	f.require(o.podName, "--pod-name", "give the name of this pod")
-	if _, err := labels.Parse(o.providerSelector); err != nil {
-		f.add(fmt.Sprintf("--provider-selector=%s", o.providerSelector), "use a label selector: "+err.Error())
-	}
-	if _, err := labels.Parse(o.consumerSelector); err != nil {
-		f.add(fmt.Sprintf("--consumer-selector=%s", o.consumerSelector), "use a label selector: "+err.Error())
-	}
+	f.selector("--provider-selector", o.providerSelector)
+	f.selector("--consumer-selector", o.consumerSelector)
 	f.oneOf("--namespace-mapping-strategy", o.namespaceMapping, string(offloadingv1beta1.DefaultNameMappingStrategyType),
 		string(offloadingv1beta1.EnforceSameNameMappingStrategyType))
-	if o.listenPort == 0 {
-		f.add("--listen-port=0", "use a port from 1 to 65535")
-	}
+	o.kubeletOptions.validate(&f, o.listenPort)
 	f.oneOf("--certificate-type", o.certificateType, string(kubeletapi.CertificateSelfSigned),
 		string(kubeletapi.CertificateKubelet), string(kubeletapi.CertificateAWS))
-	f.oneOf("--kubelet-authorization-mode", o.kubeletAuthorizationMode,
-		string(kubeletapi.AuthorizationWebhook), string(kubeletapi.AuthorizationAlwaysAllow))
 	o.offers.validate(&f)
 	o.ipam.validate(&f, o.aggregator && o.certificateType == string(kubeletapi.CertificateSelfSigned))
 	o.validateTimes(&f)
-	o.validateLimits(&f)
+	f.limit("--moves-per-second", o.movesPerSecond)
+	f.limit("--moves-burst", float64(o.movesBurst))
+	f.limit("--workers", float64(o.workers))
 	o.tracing.validate(&f)
-	if len(f) > 0 {
-		return f
-	}
-	return nil
+	return f.err()
 }
 
 func (o *brokerOptions) validateTimes(f *faults) {
@@ -195,31 +174,19 @@ func (o *brokerOptions) validateTimes(f *faults) {
 	f.positive("--refusal-memory", t.RefusalMemory)
 	f.positive("--status-interval", t.StatusInterval)
 	f.positive("--request-timeout", t.RequestTimeout)
-	if t.PendingTimeout < 0 {
-		f.add(fmt.Sprintf("--pending-timeout=%s", t.PendingTimeout), "use a duration, or 0 for ever")
-	}
 	f.positive("--leader-election-retry-period", o.retryPeriod)
+	f.when(t.PendingTimeout < 0, fmt.Sprintf("--pending-timeout=%s", t.PendingTimeout), "use a duration, or 0 for no limit")
 	if o.renewDeadline <= o.retryPeriod || o.leaseDuration <= o.renewDeadline {
 		f.add(fmt.Sprintf("--leader-election-lease-duration=%s, --leader-election-renew-deadline=%s, --leader-election-retry-period=%s",
 			o.leaseDuration, o.renewDeadline, o.retryPeriod), "make each longer than the next")
 	}
-	if o.nodeLeaseDuration < time.Second {
-		f.add(fmt.Sprintf("--node-lease-duration=%s", o.nodeLeaseDuration), "use at least 1s")
-	}
+	f.atLeastASecond("--node-lease-duration", o.nodeLeaseDuration)
 }
 
-func (o *brokerOptions) validateLimits(f *faults) {
-	f.limits(
-		limit{"--moves-per-second", o.movesPerSecond},
-		limit{"--moves-burst", float64(o.movesBurst)},
-		limit{"--workers", float64(o.workers)},
-	)
-}
-
-// reoffload returns nil when no service sends pods of consumers on to providers.
+// reoffload returns nil if no service offloads namespaces of consumers to the providers.
 func (o *brokerOptions) reoffload() (*reoffload.Config, error) {
 	if !o.orchestrator && !o.aggregator {
-		return nil, nil //nolint:nilnil // None is an answer.
+		return nil, nil // None is an answer.
 	}
 	consumers, err := labels.Parse(o.consumerSelector)
 	if err != nil {
@@ -230,7 +197,7 @@ func (o *brokerOptions) reoffload() (*reoffload.Config, error) {
 	}, nil
 }
 
-// config is what the options say to the broker; Log and Home are left to be set.
+// config returns the broker's Config without Log, Home and Tracer.
 func (o *brokerOptions) config() (broker.Config, error) {
 	selector, err := labels.Parse(o.providerSelector)
 	if err != nil {
@@ -260,28 +227,14 @@ func (o *brokerOptions) config() (broker.Config, error) {
 	return cfg, nil
 }
 
-func runBroker(ctx context.Context, o *brokerOptions, flags *pflag.FlagSet, logs io.Writer) error {
-	if err := o.validate(); err != nil {
-		return err
-	}
-	log, home, err := o.begin("broker", flags, logs)
-	if err != nil {
-		return err
-	}
+func (o *brokerOptions) run(ctx context.Context, log logr.Logger, home *rest.Config) error {
 	cfg, err := o.config()
 	if err != nil {
 		return err
 	}
 	cfg.Log, cfg.Home = log, home
-	built := thisBuild()
-	log.Info("Starting the broker", "version", built.Version, "commit", built.Commit, "node", cfg.NodeName)
-	err = o.tracing.traced(ctx, log, "liqo-broker", o.podName, func(tracer trace.Tracer) error {
+	return o.tracing.traced(ctx, log, "liqo-broker", o.podName, func(tracer trace.Tracer) error {
 		cfg.Tracer = tracer
 		return broker.Run(ctx, cfg)
 	})
-	if err != nil {
-		return err
-	}
-	log.Info("Stopped")
-	return nil
 }

@@ -3,14 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
 )
 
-// newChange is a command that changes providers.
+// newChange returns a command that changes providers.
 func (p people) newChange(c *connection, use, short, long string,
 	do func(context.Context, *cli.Session, []string) error,
 ) *cobra.Command {
@@ -31,15 +30,15 @@ func (p people) newChange(c *connection, use, short, long string,
 }
 
 func (p people) newEnableCommand() *cobra.Command {
-	return p.newSwitch("enable", true, "Let providers take part",
-		"enable lets providers take part, for everybody: they get new pods, unless they are cordoned or drained, which it\n"+
-			"does not end (uncordon does). With --consumer it adds them to the choice of that consumer instead.")
+	return p.newSwitch("enable", true, "Let providers get new pods",
+		"enable lets providers get new pods of all consumers. It does not end a cordon or a drain (uncordon does). With\n"+
+			"--consumer it adds the providers to the selection of that consumer instead.")
 }
 
 func (p people) newDisableCommand() *cobra.Command {
-	return p.newSwitch("disable", false, "Let providers take part no longer",
-		"disable keeps new pods away from providers, for everybody; pods that are there stay (drain moves them). With\n"+
-			"--consumer it takes them out of the choice of that consumer instead.")
+	return p.newSwitch("disable", false, "Keep new pods away from providers",
+		"disable keeps new pods of all consumers away from providers. Pods that run there stay; drain moves them. With\n"+
+			"--consumer it removes the providers from the selection of that consumer instead.")
 }
 
 func (p people) newSwitch(use string, on bool, short, long string) *cobra.Command {
@@ -51,22 +50,22 @@ func (p people) newSwitch(use string, on bool, short, long string) *cobra.Comman
 		}
 		return s.Enable(ctx, providers, on)
 	})
-	cmd.Flags().StringVar(&consumer, "consumer", "", "Change what the consumer with this cluster id selects, and nothing else")
+	cmd.Flags().StringVar(&consumer, "consumer", "", "Change the selection of the consumer with this cluster id only")
 	complete(cmd, "consumer", p.suggest(&c, (*cli.Session).ConsumerNames))
 	return cmd
 }
 
 func (p people) newCordonCommand() *cobra.Command {
 	var c connection
-	return p.newChange(&c, "cordon", "Keep new pods away from providers for a while",
-		"cordon keeps new pods away from providers, as of a Node; pods that are there stay.",
+	return p.newChange(&c, "cordon", "Mark providers as unschedulable",
+		"cordon keeps new pods away from providers, as kubectl cordon does from a Node. Pods that run there stay.",
 		func(ctx context.Context, s *cli.Session, providers []string) error { return s.Cordon(ctx, providers) })
 }
 
 func (p people) newUncordonCommand() *cobra.Command {
 	var c connection
-	cmd := p.newChange(&c, "uncordon", "End what cordon and drain began",
-		"uncordon lets providers have new pods again that were cordoned or drained. Those that are disabled stay so.",
+	cmd := p.newChange(&c, "uncordon", "End a cordon or a drain",
+		"uncordon lets providers that were cordoned or drained get new pods again. Disabled providers stay disabled.",
 		func(ctx context.Context, s *cli.Session, providers []string) error { return s.Uncordon(ctx, providers) })
 	cmd.Aliases = []string{"undrain"}
 	return cmd
@@ -75,13 +74,14 @@ func (p people) newUncordonCommand() *cobra.Command {
 func (p people) newDrainCommand() *cobra.Command {
 	var c connection
 	var o cli.DrainOptions
-	cmd := p.newChange(&c, "drain", "Move the pods of providers elsewhere",
-		"drain has the broker move the pods of providers elsewhere, and keeps new ones away until uncordon. It shows how\n"+
-			"the pods leave, and ends when none is left; the broker goes on when drain itself is interrupted.",
+	cmd := p.newChange(&c, "drain", "Move the pods of providers to other providers",
+		"drain sets spec.drain of providers. The broker then moves their pods to other providers and assigns no new ones until\n"+
+			"uncordon. drain waits until the condition Drained is True, and prints its message when it changes.",
 		func(ctx context.Context, s *cli.Session, providers []string) error { return s.Drain(ctx, providers, o) })
 	f := cmd.Flags()
-	f.BoolVar(&o.Wait, "wait", true, "Wait until the providers have no pods")
-	f.DurationVar(&o.Timeout, "timeout", 0*time.Second, "How long to wait, 0 for ever; after it drain fails, and the broker goes on")
-	installBrokerNode(f, &o.Node)
+	f.BoolVar(&o.Wait, "wait", true, "Wait until the condition Drained of the providers is True")
+	f.String("broker-node", "", "Not used")
+	_ = f.MarkDeprecated("broker-node", "drain does not need it") // It fails for a flag that does not exist.
+	f.DurationVar(&o.Timeout, "timeout", 0, "How long to wait, 0 for no limit; then drain fails, and the broker goes on")
 	return cmd
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newRootCommand returns the command that is the virtual kubelet itself; other roles are its subcommands.
+// newRootCommand returns the command of the virtual kubelet; the other roles are its subcommands.
 func newRootCommand(logs io.Writer) *cobra.Command {
 	opts := newOptions()
 	cmd := &cobra.Command{
@@ -22,8 +22,8 @@ func newRootCommand(logs io.Writer) *cobra.Command {
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().NFlag() == 0 {
-				return errors.New("without arguments it is a virtual kubelet that was not told what to serve, as Liqo does: " +
-					"see 'liqo-broker-vk --help' for the commands")
+				return errors.New("no arguments: a virtual kubelet needs those that Liqo passes " +
+					"(see 'liqo-broker-vk --help' for the commands)")
 			}
 			return runVirtualKubelet(cmd.Context(), opts, cmd.Flags(), logs)
 		},
@@ -35,12 +35,12 @@ func newRootCommand(logs io.Writer) *cobra.Command {
 	return cmd
 }
 
-// pointToHelp says beside a mistake in the flags where they are listed.
+// pointToHelp adds the --help command to an error about flags.
 func pointToHelp(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w (see '%s --help')", err, cmd.CommandPath())
 }
 
-// noArguments takes an argument for a command that was misspelt.
+// noArguments returns an error for an argument, with the commands of a similar name.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -14,18 +14,18 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
 )
 
-// completionTimeout bounds what a shell waits for after a press of Tab.
+// completionTimeout is how long a shell waits after Tab.
 const completionTimeout = 3 * time.Second
 
-// complete gives a flag of a command its completion.
+// complete sets the completion of a flag.
 func complete(cmd *cobra.Command, flag string, how cobra.CompletionFunc) {
-	// It fails for a flag that does not exist or has one already, which a test would see.
+	// It fails for a flag that does not exist or has a completion already; a test would fail.
 	if err := cmd.RegisterFlagCompletionFunc(flag, how); err != nil {
 		panic(err)
 	}
 }
 
-// suggest completes by what the cluster has; if it cannot be asked, with nothing.
+// suggest completes with names from the cluster, or with nothing if the API server does not answer.
 func (p people) suggest(c *connection, names func(*cli.Session, context.Context) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		s, err := p.open(c, cmd)
@@ -46,7 +46,7 @@ func (p people) suggestPods(c *connection, node *string) cobra.CompletionFunc {
 	return p.suggest(c, func(s *cli.Session, ctx context.Context) ([]string, error) { return s.PodNames(ctx, *node) })
 }
 
-// suggestOne is for a command with a single argument.
+// suggestOne completes the single argument of a command.
 func (p people) suggestOne(how cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -56,7 +56,7 @@ func (p people) suggestOne(how cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// unfinished are the names that begin as the word does and were not given yet.
+// unfinished returns the names with a prefix that are not among the arguments yet.
 func unfinished(names, given []string, begun string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		return !strings.HasPrefix(name, begun) || slices.Contains(given, name)

@@ -15,13 +15,13 @@ import (
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-// personQPS and personBurst are kubectl's: one person waits for the answer.
+// personQPS and personBurst are kubectl's limits.
 const (
 	personQPS   = 50
 	personBurst = 300
 )
 
-// connection is how a person reaches the broker's cluster: kubectl's flags.
+// connection are kubectl's flags for the connection with the broker's cluster.
 type connection struct {
 	kubeconfig     string
 	overrides      clientcmd.ConfigOverrides
@@ -32,9 +32,9 @@ func (c *connection) install(f *pflag.FlagSet) {
 	f.StringVar(&c.kubeconfig, clientcmd.RecommendedConfigPathFlag, "",
 		"The kubeconfig of the broker's cluster; by default that of the environment")
 	f.DurationVar(&c.requestTimeout, clientcmd.FlagTimeout, 30*time.Second,
-		"The deadline of each request that is not a watch, 0 for none")
+		"The deadline of each request, 0 for none")
 	names := clientcmd.RecommendedConfigOverrideFlags("")
-	names.Timeout.LongName = "" // It would end watches, too.
+	names.Timeout.LongName = "" // Defined above, as a duration.
 	names.ClusterOverrideFlags.APIServer.ShortName = "s"
 	clientcmd.BindOverrideFlags(&c.overrides, f, names)
 }
@@ -45,7 +45,7 @@ func (c *connection) loader() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &c.overrides)
 }
 
-// open makes no request.
+// open returns a session. It makes no request.
 func (c *connection) open(cmd *cobra.Command) (*cli.Session, error) {
 	loader := c.loader()
 	config, err := loader.ClientConfig()
@@ -66,7 +66,7 @@ func (c *connection) open(cmd *cobra.Command) (*cli.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	reach, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: cli.NewMapper()})
+	reach, err := client.New(config, client.Options{Scheme: scheme, Mapper: cli.NewMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the broker's cluster (--kubeconfig): %w", err)
 	}

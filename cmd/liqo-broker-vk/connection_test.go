@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -94,14 +93,14 @@ func TestConnectionsThatFail(t *testing.T) {
 	unknown := httptest.NewServer(http.NotFoundHandler())
 	defer unknown.Close()
 	for name, tc := range map[string]struct {
-		args []string
-		says string
+		args    []string
+		message string
 	}{
 		"no kubeconfig":          {nil, "error: no kubeconfig: name that of the broker's cluster by --kubeconfig or the environment variable KUBECONFIG"},
 		"no such kubeconfig":     {[]string{"--kubeconfig=/no/such"}, "error: connecting to the broker's cluster (--kubeconfig): stat /no/such: "},
 		"no such context":        {[]string{"--kubeconfig=" + writeKubeconfig(t, hangs.URL), "--context=no"}, `"no"`},
-		"nobody listens":         {[]string{"--server=http://127.0.0.1:1"}, "connection refused"},
-		"nobody answers":         {[]string{"--server=" + hangs.URL, "--request-timeout=50ms"}, "error: no answer in time (--request-timeout)"},
+		"no server listens":      {[]string{"--server=http://127.0.0.1:1"}, "connection refused"},
+		"no server answers":      {[]string{"--server=" + hangs.URL, "--request-timeout=50ms"}, "error: no answer in time (--request-timeout)"},
 		"the CRDs are not there": {[]string{"--server=" + unknown.URL}, "are the CRDs of the broker installed there?"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +108,7 @@ func TestConnectionsThatFail(t *testing.T) {
 			began := time.Now()
 			code := exitCode(runAs(t.Context(), pluginName, append([]string{"get", "providers"}, tc.args...), &stdout, &stderr), &stderr)
 			require.Equal(t, 1, code)
-			require.Contains(t, stderr.String(), tc.says)
+			require.Contains(t, stderr.String(), tc.message)
 			require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
 			require.Empty(t, stdout.String())
 			require.Less(t, time.Since(began), 10*time.Second)
@@ -117,48 +116,31 @@ func TestConnectionsThatFail(t *testing.T) {
 	}
 }
 
-// What is watched is asked for as the API server expects, and a stream that ends is taken up where it was.
-func TestWatchOverHTTP(t *testing.T) {
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	var mu sync.Mutex
-	var watched []string
+// drain patches one object and then reads it until the condition is True.
+func TestDrainOverHTTP(t *testing.T) {
+	var requests []string
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		const provider = `{"kind":"ProviderCluster","apiVersion":"brokering.liqo.io/v1alpha1","metadata":{"name":"NAME","labels":{"a":"b"},"resourceVersion":"VERSION"}}`
-		named := func(name, version string) string {
-			return strings.NewReplacer("NAME", name, "VERSION", version).Replace(provider)
-		}
-		q := r.URL.Query()
-		if q.Get("watch") == "" {
-			_, _ = w.Write([]byte(`{"kind":"ProviderClusterList","apiVersion":"brokering.liqo.io/v1alpha1",` +
-				`"metadata":{"resourceVersion":"7"},"items":[` + named("p1", "5") + `]}`))
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		assert.NotEmpty(t, q.Get("timeoutSeconds"))
-		assert.Equal(t, "a=b", q.Get("labelSelector"))
-		switch watched = append(watched, q.Get("resourceVersion")); len(watched) {
+		const object = `{"kind":"ProviderCluster","apiVersion":"brokering.liqo.io/v1alpha1","metadata":{"name":"p1","uid":"u","generation":2},` +
+			`"spec":{"drain":DRAIN},"status":{"conditions":[CONDITION]}}`
+		requests = append(requests, r.Method+" "+r.URL.Path)
+		drain, condition := "true", ""
+		switch len(requests) {
 		case 1:
-			_, _ = w.Write([]byte(`{"type":"ADDED","object":` + named("p2", "8") + `}` + "\n"))
-		case 2:
-			_, _ = w.Write([]byte(`{"type":"DELETED","object":` + named("p1", "9") + `}` + "\n"))
-		default:
-			interrupt()
+			drain = "false"
+		case 3:
+			condition = `{"type":"Drained","status":"False","reason":"PodsLeft","message":"1 pod is left","observedGeneration":2}`
+		case 4:
+			condition = `{"type":"Drained","status":"True","reason":"Empty","observedGeneration":2}`
 		}
+		_, _ = strings.NewReplacer("DRAIN", drain, "CONDITION", condition).WriteString(w, object)
 	}))
 	defer server.Close()
 	var stdout, stderr bytes.Buffer
-	err := runAs(ctx, pluginName, []string{
-		"get", "providers", "-w", "-l", "a=b", "--no-headers", "--kubeconfig=" + writeKubeconfig(t, server.URL),
-	}, &stdout, &stderr)
-	require.NoError(t, err, "Ctrl-C is how a watch ends")
-	require.Equal(t, []string{"7", "8", "9"}, watched)
-	var shown []string
-	for line := range strings.Lines(stdout.String()) {
-		shown = append(shown, strings.Join(strings.Fields(line)[:2], " "))
-	}
-	require.Equal(t, []string{"p1 Unknown", "p2 Unknown", "p1 Gone"}, shown)
+	require.NoError(t, runAs(t.Context(), pluginName, []string{"drain", "p1", "--kubeconfig=" + writeKubeconfig(t, server.URL)}, &stdout, &stderr))
+	const path = "/apis/brokering.liqo.io/v1alpha1/providerclusters/p1"
+	require.Equal(t, []string{"GET " + path, "PATCH " + path, "GET " + path, "GET " + path}, requests)
+	require.Equal(t, "providercluster.brokering.liqo.io/p1 draining\np1: 1 pod is left\n"+
+		"providercluster.brokering.liqo.io/p1 drained\n", stdout.String())
 	require.Empty(t, stderr.String())
 }

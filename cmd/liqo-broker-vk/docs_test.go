@@ -11,7 +11,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/docs"
 )
 
-// The commands in the documentation print what it says they do. With UPDATE=1 it is written anew.
+// The commands in the documentation print what it shows. UPDATE=1 writes the output.
 func TestDocumentation(t *testing.T) {
 	for path, runs := range map[string]func(*docs.Block) bool{
 		"../../docs/cli.md":       func(b *docs.Block) bool { return b.Language == "console" },

@@ -5,20 +5,19 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
 )
 
-// newExplainCommand shows people what the broker would decide.
+// newExplainCommand returns the command that shows what the broker would decide.
 func (p people) newExplainCommand() *cobra.Command {
 	var c connection
 	var node, output string
 	cmd := &cobra.Command{
 		Use:   "explain POD",
-		Short: "Show what the broker thinks of every provider for a pod",
-		Long: "explain shows, for a pod of the broker's node, which provider clusters could have it and which one would\n" +
-			"be chosen now, with the reason why each of the others was filtered, or its score. It only reads the API.",
+		Short: "Show the verdict on every provider for a pod",
+		Long: "explain shows which provider clusters fit a pod of the broker's node and which one would be chosen now, with the\n" +
+			"score of each, or the reason why it was filtered. It only reads the API.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("name one pod, not %d (see '%s --help')", len(args), cmd.CommandPath())
@@ -27,8 +26,7 @@ func (p people) newExplainCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var f faults
-			f.oneOf("--output", output, cli.ExplainOutputs()...)
-			if len(f) > 0 {
+			if f.oneOf("--output", output, cli.ExplainOutputs()...); f != nil {
 				return f
 			}
 			return p.with(&c, func(ctx context.Context, s *cli.Session, pods []string) error {
@@ -44,8 +42,4 @@ func (p people) newExplainCommand() *cobra.Command {
 	p.completeConnection(cmd, &c)
 	complete(cmd, "output", cobra.FixedCompletions(cli.ExplainOutputs(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
-}
-
-func installBrokerNode(f *pflag.FlagSet, node *string) {
-	f.StringVar(node, "broker-node", newBrokerOptions().nodeName, "The name of the broker's Node")
 }

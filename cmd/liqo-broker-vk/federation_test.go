@@ -2,17 +2,16 @@ package main
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -30,13 +29,13 @@ import (
 type federation struct {
 	client client.WithWatch
 	now    time.Time
-	// drained makes the moves of a drain happen once, when somebody watches the pods.
-	drained sync.Once
+	// left is how many pods of a drained provider the next read of it reports.
+	left int
 }
 
 func newFederation(t *testing.T) *federation {
 	t.Helper()
-	f := &federation{now: time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)}
+	f := &federation{left: 2, now: time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)}
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	objects := []client.Object{
@@ -66,7 +65,7 @@ func newFederation(t *testing.T) *federation {
 			}
 			return []string{"liqo-broker"} // Of metadata the fake knows no more; all pods here are there.
 		}).
-		WithInterceptorFuncs(interceptor.Funcs{Watch: f.watch}).Build()
+		WithInterceptorFuncs(interceptor.Funcs{Get: f.get}).Build()
 	return f
 }
 
@@ -182,34 +181,21 @@ func (f *federation) waiting(namespace, name string) *corev1.Pod {
 	return pod
 }
 
-// watch has the pods leave a drained provider as soon as somebody watches them, as the broker would.
-func (f *federation) watch(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption,
-) (watch.Interface, error) {
-	w, err := c.Watch(ctx, list, options...)
-	if _, pods := list.(*corev1.PodList); err == nil && pods {
-		f.drained.Do(func() { err = f.empty(ctx, c, "provider1", "provider2") })
-	}
-	return w, err
-}
-
-func (f *federation) empty(ctx context.Context, c client.Client, from, to string) error {
-	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.MatchingLabels{v1alpha1.ProviderLabel: from}); err != nil {
+// get moves one pod away from a drained provider each time that the provider is read, as the broker does meanwhile.
+func (f *federation) get(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption,
+) error {
+	err := c.Get(ctx, key, o, options...)
+	pc, ok := o.(*v1alpha1.ProviderCluster)
+	if err != nil || !ok || !pc.Spec.Drain {
 		return err
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		delete(pod.Labels, v1alpha1.ProviderLabel)
-		delete(pod.Labels, v1alpha1.VirtualNodeLabel)
-		pod.Annotations[v1alpha1.MovingFromAnnotation] = from + "-a"
-		if err := c.Update(ctx, pod); err != nil {
-			return err
-		}
-		delete(pod.Annotations, v1alpha1.MovingFromAnnotation)
-		pod.Labels[v1alpha1.ProviderLabel], pod.Labels[v1alpha1.VirtualNodeLabel] = to, to+"-a"
-		if err := c.Update(ctx, pod); err != nil {
-			return err
-		}
+	drained := metav1.Condition{
+		Type: v1alpha1.ProviderDrained, Status: metav1.ConditionFalse, Reason: "PodsLeft", ObservedGeneration: pc.Generation,
+		Message: map[int]string{1: "1 pod is left", 2: "2 pods are left"}[f.left],
 	}
+	if f.left--; f.left < 0 {
+		drained.Status, drained.Reason = metav1.ConditionTrue, "Empty"
+	}
+	meta.SetStatusCondition(&pc.Status.Conditions, drained)
 	return nil
 }

@@ -9,50 +9,59 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
 )
 
-// getOptions is the command line of get.
+// getOptions are the flags of get.
 type getOptions struct {
 	connection
 	query    cli.Query
 	selector string
+	// watch is refused: kubectl does it.
+	watch bool
 }
 
-// asked is the query of a command line.
-func (o *getOptions) asked(names []string) (cli.Query, error) {
-	q := o.query
-	q.Names = names
-	if o.selector == "" {
-		return q, nil
-	}
-	selector, err := labels.Parse(o.selector)
-	if err != nil {
-		return q, fmt.Errorf("--selector=%s: %w", o.selector, err)
-	}
-	q.Labels = selector
-	return q, nil
+// run returns a command that prints what the flags select. instead is the kubectl command that watches the same objects.
+func (o *getOptions) run(p people, get func(*cli.Session, context.Context, cli.Query) error, instead string,
+) func(*cobra.Command, []string) error {
+	return p.with(&o.connection, func(ctx context.Context, s *cli.Session, names []string) error {
+		if o.watch {
+			return fmt.Errorf("--watch is not supported: use '%s'", instead)
+		}
+		q := o.query
+		q.Names = names
+		if o.selector != "" {
+			selector, err := labels.Parse(o.selector)
+			if err != nil {
+				return fmt.Errorf("--selector=%s: %w", o.selector, err)
+			}
+			q.Labels = selector
+		}
+		return get(s, ctx, q)
+	})
 }
 
 func (p people) newGetCommand() *cobra.Command {
 	o := &getOptions{}
 	cmd := &cobra.Command{
 		Use:   "get",
-		Short: "Show provider clusters, or where pods are",
+		Short: "Show provider clusters, or the placements of pods",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return fmt.Errorf("%s is not known here: ask for providers or placements", args[0])
+				return fmt.Errorf("unknown resource %q: use providers or placements", args[0])
 			}
 			return nil
 		},
-		RunE: func(*cobra.Command, []string) error { return errors.New("say what to get: providers or placements") },
+		RunE: func(*cobra.Command, []string) error { return errors.New("name what to get: providers or placements") },
 	}
 	f := cmd.PersistentFlags()
-	f.BoolVarP(&o.query.AllNamespaces, "all-namespaces", "A", false, "Look in all namespaces")
-	f.StringVarP(&o.selector, "selector", "l", "", "Only what has these labels")
+	f.BoolVarP(&o.query.AllNamespaces, "all-namespaces", "A", false, "Show pods of all namespaces")
+	f.StringVarP(&o.selector, "selector", "l", "", "Only objects with these labels")
 	f.StringVarP(&o.query.Output, "output", "o", "", "One of "+strings.Join(cli.Outputs(), ", "))
-	f.BoolVar(&o.query.NoHeaders, "no-headers", false, "Leave out the names of the columns")
-	f.BoolVarP(&o.query.Watch, "watch", "w", false, "Go on to show what changes")
+	f.BoolVar(&o.query.NoHeaders, "no-headers", false, "Omit the header of the table")
+	f.BoolVarP(&o.watch, "watch", "w", false, "Not supported")
+	_ = f.MarkHidden("watch") // It fails for a flag that does not exist.
 	o.install(f)
 	cmd.AddCommand(p.newGetProvidersCommand(o), p.newGetPlacementsCommand(o))
 	p.completeConnection(cmd, &o.connection)
@@ -65,18 +74,12 @@ func (p people) newGetProvidersCommand(o *getOptions) *cobra.Command {
 		Use:     "providers [NAME...]",
 		Aliases: []string{"provider", "providercluster", "providerclusters", "pcl"},
 		Short:   "Show the provider clusters",
-		Long: "providers shows the provider clusters: whether they can be given pods and what speaks against it, how many\n" +
-			"pods they have, what is assigned of what they granted, and how well they do.",
-		RunE: p.with(&o.connection, func(ctx context.Context, s *cli.Session, names []string) error {
-			q, err := o.asked(names)
-			if err != nil {
-				return err
-			}
-			return s.GetProviders(ctx, q)
-		}),
+		Long: "providers shows the provider clusters: whether pods can be assigned to them, how many pods they have, what is\n" +
+			"assigned of what they granted, and their KPIs.",
+		RunE:              o.run(p, (*cli.Session).GetProviders, "kubectl get providerclusters -w"),
 		ValidArgsFunction: p.suggest(&o.connection, (*cli.Session).ProviderNames),
 	}
-	cmd.Flags().StringVar(&o.query.Consumer, "consumer", "", "Show which ones the consumer with this cluster id has selected")
+	cmd.Flags().StringVar(&o.query.Consumer, "consumer", "", "Add a column: whether the consumer with this cluster id selected the provider")
 	complete(cmd, "consumer", p.suggest(&o.connection, (*cli.Session).ConsumerNames))
 	return cmd
 }
@@ -85,20 +88,14 @@ func (p people) newGetPlacementsCommand(o *getOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "placements [POD...]",
 		Aliases: []string{"placement"},
-		Short:   "Show at which provider pods are",
-		Long: "placements shows the pods that are bound to the broker's node: from which consumer they come, and at which\n" +
-			"provider they are, since when and by which score; or why they wait (-o wide).",
-		RunE: p.with(&o.connection, func(ctx context.Context, s *cli.Session, names []string) error {
-			q, err := o.asked(names)
-			if err != nil {
-				return err
-			}
-			return s.GetPlacements(ctx, q)
-		}),
+		Short:   "Show the provider clusters of pods",
+		Long: "placements shows the pods that are bound to the broker's node: their consumer, their provider cluster, the score\n" +
+			"and the age of the assignment. With -o wide it also shows the reason, or why a pod has no provider.",
+		RunE:              o.run(p, (*cli.Session).GetPlacements, "kubectl get pods -L "+v1alpha1.ProviderLabel+" -w"),
 		ValidArgsFunction: p.suggestPods(&o.connection, &o.query.Node),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.query.Provider, "provider", "", "Only pods at the provider with this cluster id")
+	f.StringVar(&o.query.Provider, "provider", "", "Only pods assigned to the provider with this cluster id")
 	f.StringVar(&o.query.Consumer, "consumer", "", "Only pods of the consumer with this cluster id")
 	installBrokerNode(f, &o.query.Node)
 	complete(cmd, "provider", p.suggest(&o.connection, (*cli.Session).ProviderNames))

@@ -20,17 +20,17 @@ func (o *legacyOptions) install(flags *pflag.FlagSet) {
 		"The keys of labels not to be reflected to the remote cluster, besides those of the VirtualNode (Liqo v0.x)")
 	flags.StringSliceVar(&o.annotationsNotReflected, "annotations-not-reflected", nil,
 		"The keys of annotations not to be reflected to the remote cluster, besides those of the VirtualNode (Liqo v0.x)")
-	flags.StringVar(&o.homeClusterName, "home-cluster-name", "", "Ignored: clusters go by their id (Liqo v0.x)")
-	flags.StringVar(&o.foreignClusterName, "foreign-cluster-name", "", "Ignored: clusters go by their id (Liqo v0.x)")
+	flags.StringVar(&o.homeClusterName, "home-cluster-name", "", "Ignored: clusters are identified by their id (Liqo v0.x)")
+	flags.StringVar(&o.foreignClusterName, "foreign-cluster-name", "", "Ignored: clusters are identified by their id (Liqo v0.x)")
 	flags.StringVar(&o.ipamServer, "ipam-server", "",
 		"Ignored: addresses are translated by the network Configuration (Liqo v0.x)")
 }
 
-// logIgnored says which of the flags given have no meaning any more.
+// logIgnored logs the given flags that have no effect.
 func (o *legacyOptions) logIgnored(log logr.Logger) {
 	for _, ignored := range []struct{ flag, value, because string }{
-		{"--home-cluster-name", o.homeClusterName, "clusters go by their id"},
-		{"--foreign-cluster-name", o.foreignClusterName, "clusters go by their id"},
+		{"--home-cluster-name", o.homeClusterName, "clusters are identified by their id"},
+		{"--foreign-cluster-name", o.foreignClusterName, "clusters are identified by their id"},
 		{"--ipam-server", o.ipamServer, "addresses are translated by the network Configuration"},
 	} {
 		if ignored.value != "" {

@@ -17,13 +17,12 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// debugVerbosity is what --log-level=debug sets --klog.v to: Liqo and client-go log the steps of a reconciliation
-// there.
+// debugVerbosity is --klog.v with --log-level=debug. Liqo and client-go log the steps of a reconciliation at this level.
 const debugVerbosity = 4
 
-// setUpLogging makes the logger that all lines go through, and sends there what the libraries log. This is the one
-// place that sets their package-level loggers: klog (Liqo, client-go), virtual-kubelet's, which goes on through klog,
-// controller-runtime's and OpenTelemetry's. level and format are valid.
+// setUpLogging returns the logger of the process and sets it in the libraries. It is the only place that sets their
+// package-level loggers: klog's (Liqo, client-go), virtual-kubelet's, which logs to klog, controller-runtime's and
+// OpenTelemetry's. level and format must be valid.
 func setUpLogging(w io.Writer, level, format string, flags *pflag.FlagSet) (logr.Logger, error) {
 	threshold, err := zapcore.ParseLevel(level)
 	if err != nil {
@@ -36,7 +35,7 @@ func setUpLogging(w io.Writer, level, format string, flags *pflag.FlagSet) (logr
 		}
 	}
 	if threshold <= zapcore.InfoLevel {
-		// A line of verbosity N arrives as zap's level -N; klog has dropped those above --klog.v.
+		// A line of verbosity N has zap's level -N; klog drops those above --klog.v.
 		detail, err := strconv.Atoi(verbosity.Value.String())
 		if err != nil {
 			return logr.Logger{}, fmt.Errorf("--klog.v: %w", err)
@@ -49,7 +48,7 @@ func setUpLogging(w io.Writer, level, format string, flags *pflag.FlagSet) (logr
 	ctrllog.SetLogger(log)
 	vklog.L = klogv2.New(nil)
 	otel.SetLogger(log)
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Error(err, "OpenTelemetry has a problem") }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Error(err, "OpenTelemetry failed") }))
 	return log, nil
 }
 

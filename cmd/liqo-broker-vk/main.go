@@ -12,8 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	// The roots that public servers are verified by where the system has none, as in the image: the identities of EKS
-	// clusters call AWS.
+	// The CAs of public servers for systems without any, such as the image: the identities of EKS clusters call AWS.
 	_ "golang.org/x/crypto/x509roots/fallback"
 )
 
@@ -24,13 +23,13 @@ func main() {
 	os.Exit(exitCode(runAs(ctx, os.Args[0], os.Args[1:], os.Stdout, os.Stderr), os.Stderr))
 }
 
-// runAs is the whole program under a name: it returns nil when it has done what args ask for, or was asked to stop.
+// runAs runs the program under a name. It returns nil when the command is done or ctx has ended.
 func runAs(ctx context.Context, program string, args []string, stdout, stderr io.Writer) error {
 	cmd, args := commandOf(program, args, stderr) //nolint:contextcheck // cobra hands the context on.
 	return execute(ctx, cmd, args, stdout, stderr)
 }
 
-// run is the program under its own name.
+// run runs the program under its own name.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return execute(ctx, newRootCommand(stderr), args, stdout, stderr) //nolint:contextcheck // cobra hands the context on.
 }
@@ -46,7 +45,7 @@ func execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, std
 	return nil
 }
 
-// exitCode says in one line why the program ends, if it fails; to people, in one for each failure.
+// exitCode prints an error in one line, those of the plugin's commands in one line each, and returns the exit code.
 func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return 0

@@ -19,8 +19,8 @@ func TestFailuresAreOneLine(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/does/not/exist")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for name, tc := range map[string]struct {
-		args []string
-		says string
+		args    []string
+		message string
 	}{
 		"an unknown flag":           {[]string{"--nope"}, "unknown flag: --nope (see 'liqo-broker-vk --help')"},
 		"an unknown flag of a role": {[]string{"broker", "--nope"}, "unknown flag: --nope (see 'liqo-broker-vk broker --help')"},
@@ -41,7 +41,7 @@ func TestFailuresAreOneLine(t *testing.T) {
 			lines := strings.Split(strings.TrimSuffix(stderr.String(), "\n"), "\n")
 			last := lines[len(lines)-1]
 			require.Contains(t, last, "liqo-broker-vk: ")
-			require.Contains(t, last, tc.says)
+			require.Contains(t, last, tc.message)
 			for _, line := range lines[:len(lines)-1] {
 				require.True(t, json.Valid([]byte(line)), "only structured log lines before it: %s", line)
 			}
@@ -102,9 +102,9 @@ func TestFailuresAskForWhatIsNotInstalled(t *testing.T) {
 		group string
 		asks  string
 	}{
-		"Liqo":            {"offloading.liqo.io", ": is Liqo v1.2 installed there?"},
-		"our CRDs":        {"brokering.liqo.io", ": are the CRDs of the broker installed there?"},
-		"somebody else's": {"monitoring.coreos.com", `"monitoring.coreos.com/v1"`},
+		"Liqo":          {"offloading.liqo.io", ": is Liqo v1.2 installed there?"},
+		"our CRDs":      {"brokering.liqo.io", ": are the CRDs of the broker installed there?"},
+		"a foreign one": {"monitoring.coreos.com", `"monitoring.coreos.com/v1"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			unknown := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: tc.group, Kind: "Thing"}, SearchedVersions: []string{"v1"}}

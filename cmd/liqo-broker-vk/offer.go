@@ -29,11 +29,11 @@ func newOfferOptions() offerOptions {
 }
 
 func (o *offerOptions) install(f *pflag.FlagSet) {
-	f.StringVar(&o.class, "offer-class", o.class, "The class of the ResourceSlices that consumers are offered a share of the sum by")
-	f.Float64Var(&o.overcommit, "overcommit", o.overcommit, "How often consumers together are granted what the providers granted")
+	f.StringVar(&o.class, "offer-class", o.class, "The class of the ResourceSlices for which consumers are granted a share of the sum of the providers")
+	f.Float64Var(&o.overcommit, "overcommit", o.overcommit, "The factor by which the grants of all consumers together may exceed what the providers granted")
 	f.StringVar(&o.hysteresis, "offer-hysteresis", o.hysteresis,
-		"By what percentage of an offer the next one must be larger to be made, unless it is all that is asked for")
-	f.DurationVar(&o.interval, "offer-interval", o.interval, "The least time between an offer and the next, larger one to the same ResourceSlice")
+		"The least growth of an offer, in percent, unless the new offer is all that the consumer asks for")
+	f.DurationVar(&o.interval, "offer-interval", o.interval, "The least time between an offer and a larger one to the same ResourceSlice")
 	f.Var(&o.ingressClasses, "offer-ingress-class", "An ingress class offered to consumers, the default one as NAME;default; may be repeated")
 	f.Var(&o.loadBalancerClasses, "offer-load-balancer-class",
 		"A load balancer class offered to consumers, the default one as NAME;default; may be repeated")
@@ -41,7 +41,7 @@ func (o *offerOptions) install(f *pflag.FlagSet) {
 
 func (o *offerOptions) validate(f *faults) {
 	if o.class == "" || o.class == string(authv1beta1.ResourceSliceClassDefault) {
-		f.add("--offer-class="+o.class, "use a name that is not empty and not that of Liqo's own class, default")
+		f.add("--offer-class="+o.class, "use a name other than default, which is Liqo's own class")
 	}
 	if !(o.overcommit > 0 && o.overcommit <= 1000) {
 		f.add(fmt.Sprintf("--overcommit=%v", o.overcommit), "use a number above 0, at most 1000")
@@ -61,7 +61,7 @@ func (o *offerOptions) validate(f *faults) {
 	}
 }
 
-// percentage reads "5%" as 0.05.
+// percentage parses "5%" as 0.05.
 func percentage(text string) (float64, error) {
 	number, isPercentage := strings.CutSuffix(text, "%")
 	value, err := strconv.ParseFloat(number, 64)
@@ -71,9 +71,9 @@ func percentage(text string) (float64, error) {
 	return value / 100, nil
 }
 
-// config is what valid options say.
+// config returns the Config of validated options.
 func (o *offerOptions) config() *offer.Config {
-	hysteresis, _ := percentage(o.hysteresis) // It has been validated.
+	hysteresis, _ := percentage(o.hysteresis) // validate checks it.
 	c := &offer.Config{
 		Class: authv1beta1.ResourceSliceClass(o.class), Interval: o.interval,
 		Rules: offer.Rules{Overcommit: o.overcommit, Hysteresis: hysteresis},

@@ -9,17 +9,16 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
-	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 )
 
-// options is the command line and the environment.
+// options are the flags and the environment of the virtual kubelet.
 type options struct {
 	// stock holds the flags of Liqo's own virtual kubelet. Liqo installs them itself, so that they have the same names
 	// and defaults as long as we build against the same version. Some of them set package variables of Liqo (restcfg)
 	// and klog.
 	stock *root.Opts
 
-	// virtualNode and podNamespace are in the environment that liqo-controller-manager gives the container.
+	// virtualNode and podNamespace are environment variables that liqo-controller-manager sets.
 	virtualNode  string
 	podNamespace string
 
@@ -33,15 +32,9 @@ type options struct {
 	remoteIPAMCA, remoteIPAMServerName string
 	remoteIPAMInsecure                 bool
 
-	logLevel  string
-	logFormat string
-
-	healthProbeAddress string
-	profilingAddress   string
-
-	kubeletAuthorizationMode string
-	clientCAFile             string
-	certDir                  string
+	processOptions
+	kubeletOptions
+	profilingAddress string
 
 	startupTimeout time.Duration
 	requestTimeout time.Duration
@@ -53,19 +46,16 @@ type options struct {
 // newOptions returns the defaults.
 func newOptions() *options {
 	return &options{
-		stock:                    root.NewOpts(),
-		virtualNode:              os.Getenv("VIRTUALNODE_NAME"),
-		podNamespace:             os.Getenv("POD_NAMESPACE"),
-		announceRoot:             true,
-		logLevel:                 "info",
-		logFormat:                "json",
-		healthProbeAddress:       ":8081",
-		profilingAddress:         "127.0.0.1:6060",
-		kubeletAuthorizationMode: string(kubeletapi.AuthorizationWebhook),
-		certDir:                  "/tmp/certs",
-		startupTimeout:           2 * time.Minute,
-		requestTimeout:           time.Minute,
-		tracing:                  newTracingOptions(),
+		stock:            root.NewOpts(),
+		virtualNode:      os.Getenv("VIRTUALNODE_NAME"),
+		podNamespace:     os.Getenv("POD_NAMESPACE"),
+		announceRoot:     true,
+		processOptions:   newProcessOptions(":8081"),
+		kubeletOptions:   newKubeletOptions(),
+		profilingAddress: "127.0.0.1:6060",
+		startupTimeout:   2 * time.Minute,
+		requestTimeout:   time.Minute,
+		tracing:          newTracingOptions(),
 	}
 }
 
@@ -80,18 +70,18 @@ func (o *options) install(flags *pflag.FlagSet) {
 		"The name of the broker's node: serve, instead of a node of its own, the pods of that node which the broker has "+
 			"assigned to the VirtualNode (label "+v1alpha1.VirtualNodeLabel+"); needs --create-node=false")
 	flags.BoolVar(&o.forwardTokens, "forward-service-account-tokens", o.forwardTokens,
-		"With --broker-node: forward the tokens, by which a consumer's pods call its API server, to the provider")
+		"With --broker-node: forward the tokens with which a consumer's pods call its API server to the provider")
 	flags.BoolVar(&o.announceRoot, "announce-root", o.announceRoot,
-		"With --broker-node: say on each pod where it runs (annotations "+v1alpha1.RootIPAnnotation+" and "+
+		"With --broker-node: write on each pod where it runs (annotations "+v1alpha1.RootIPAnnotation+" and "+
 			v1alpha1.RootClusterAnnotation+"), so that consumers with a network to that cluster can reach it directly")
 	flags.BoolVar(&o.opaqueAddresses, "opaque-addresses", o.opaqueAddresses,
-		"With --broker-node: show each pod under its address in this cluster's external range, so that consumers with Liqo's "+
+		"With --broker-node: show each pod with an address of this cluster's external CIDR, so that consumers with Liqo's "+
 			"own virtual kubelet reach it through this cluster")
 	flags.BoolVar(&o.directTraffic, "direct-traffic", o.directTraffic,
-		"Reach a pod that the remote cluster has forwarded by this cluster's own network with the cluster where it runs, if "+
-			"there is one")
+		"Reach a pod that the remote cluster forwarded over this cluster's own network connection with the cluster where it "+
+			"runs, if there is one")
 	flags.StringVar(&o.remoteIPAM, "remote-ipam", o.remoteIPAM,
-		"server=HOST[:PORT]: ask the broker there (port 6000 by default) under which address a pod that it has forwarded is "+
+		"server=HOST[:PORT]: ask the broker there (port 6000 by default) for the address by which a pod that it forwarded is "+
 			"reached through its cluster")
 	flags.StringVar(&o.remoteIPAMCA, "remote-ipam-ca", o.remoteIPAMCA,
 		"A file with the CA of the remote IPAM's certificate; by default the CA of the remote cluster")
@@ -99,22 +89,12 @@ func (o *options) install(flags *pflag.FlagSet) {
 		"The name that the remote IPAM's certificate is valid for; by default "+ipam.ServiceName)
 	flags.BoolVar(&o.remoteIPAMInsecure, "remote-ipam-insecure", o.remoteIPAMInsecure,
 		"Speak plaintext with the remote IPAM, as Liqo v0.x's does")
-	flags.StringVar(&o.logLevel, "log-level", o.logLevel,
-		"The least severe log lines shown: debug, info, warn or error; debug raises --klog.v to 4 unless that is set")
-	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "The format of the logs: json or console")
-	flags.StringVar(&o.healthProbeAddress, "health-probe-address", o.healthProbeAddress,
-		"The address that /livez, /readyz and /healthz are served on, 0 to disable")
+	o.processOptions.install(flags)
+	o.kubeletOptions.install(flags, "")
 	flags.StringVar(&o.profilingAddress, "profiling-address", o.profilingAddress,
 		"The address that /debug/pprof is served on with --enable-profiling")
-	flags.StringVar(&o.kubeletAuthorizationMode, "kubelet-authorization-mode", o.kubeletAuthorizationMode,
-		"Who authorises the callers of the kubelet API: Webhook (the API server, by SubjectAccessReview) or "+
-			"AlwaysAllow (every authenticated caller may do everything)")
-	flags.StringVar(&o.clientCAFile, "client-ca-file", o.clientCAFile,
-		"The CA of the client certificates accepted by the kubelet API; by default the one published in the "+
-			"ConfigMap kube-system/extension-apiserver-authentication")
-	flags.StringVar(&o.certDir, "cert-dir", o.certDir, "The directory where the serving certificate is kept")
 	flags.DurationVar(&o.startupTimeout, "startup-timeout", o.startupTimeout,
-		"How long to wait at start for objects that are not there yet and for API servers that do not answer")
+		"How long to wait at start for missing objects and for API servers that do not answer")
 	flags.DurationVar(&o.requestTimeout, "request-timeout", o.requestTimeout,
 		"The deadline of each API request that is not a watch or another stream, 0 for none")
 }

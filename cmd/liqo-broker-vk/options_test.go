@@ -173,7 +173,7 @@ func TestFaultsOfABrokerNode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		virtualNode string
 		args        []string
-		says        []string
+		messages    []string
 	}{
 		"a node of its own as well": {
 			"p1-node",
@@ -194,7 +194,7 @@ func TestFaultsOfABrokerNode(t *testing.T) {
 			o, flags := ourFlags()
 			require.NoError(t, flags.Parse(append(liqoArguments(), tc.args...)))
 			err := o.validate()
-			for _, part := range tc.says {
+			for _, part := range tc.messages {
 				require.ErrorContains(t, err, part)
 			}
 		})

@@ -14,18 +14,18 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
 )
 
-// The names by which kubectl finds a plugin, and what completes its arguments.
+// The names by which kubectl finds a plugin and its completion.
 const (
 	pluginName     = "kubectl-broker"
 	completionName = "kubectl_complete-broker"
 )
 
-// forPeople marks the commands whose failures are worded as kubectl's.
+// forPeople is the annotation of commands whose errors have kubectl's form.
 const forPeople = "for-people"
 
-// people makes the commands for people at a terminal.
+// people makes the commands of the kubectl plugin.
 type people struct {
-	// open is (*connection).open, but for tests.
+	// open is (*connection).open except in tests.
 	open func(*connection, *cobra.Command) (*cli.Session, error)
 }
 
@@ -50,13 +50,13 @@ func mark(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(pointToHelp)
 }
 
-// newPluginCommand is the root under kubectl: with the commands for people only.
+// newPluginCommand returns the root command of the kubectl plugin, without the roles that run as servers.
 func newPluginCommand(p people) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   pluginName,
 		Short: "Show and change a federation of Liqo clusters from its broker",
-		Long: "kubectl broker shows what the provider clusters of a Liqo broker offer and where its pods are, and says which\n" +
-			"providers take part. It needs a kubeconfig of the broker's cluster, and nothing else.",
+		Long: "kubectl broker shows the provider clusters of a Liqo broker and the placements of its pods, and enables, disables\n" +
+			"and drains providers. It needs a kubeconfig of the broker's cluster.",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl broker"},
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -69,8 +69,8 @@ func newPluginCommand(p people) *cobra.Command {
 	return cmd
 }
 
-// commandOf chooses the root by the name that the program was started under. kubectl has arguments completed by a
-// program of its own, which is a link to this one.
+// commandOf returns the root command for the name of the program. kubectl completes the arguments of a plugin with a
+// second program, which is a link to this one.
 func commandOf(program string, args []string, logs io.Writer) (*cobra.Command, []string) {
 	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
 	case pluginName:
@@ -82,13 +82,13 @@ func commandOf(program string, args []string, logs io.Writer) (*cobra.Command, [
 	}
 }
 
-// personsError is a failure of a command for people.
+// personsError is an error of a command of the plugin.
 type personsError struct{ error }
 
-// Unwrap has errors.Is and errors.As look inside.
+// Unwrap implements the interface of errors.Is and errors.As.
 func (e *personsError) Unwrap() error { return e.error }
 
-// asked marks an error that a person is to read.
+// asked wraps the errors of the plugin's commands in a personsError.
 func asked(cmd *cobra.Command, err error) error {
 	for ; cmd != nil; cmd = cmd.Parent() {
 		if _, ok := cmd.Annotations[forPeople]; ok {
@@ -98,7 +98,7 @@ func asked(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// failure is what is said of an error, in lines.
+// failure returns the text of an error, in lines.
 func failure(err error) []string {
 	var persons *personsError
 	if errors.As(err, &persons) {
@@ -107,7 +107,7 @@ func failure(err error) []string {
 	return []string{"liqo-broker-vk: " + strings.Join(strings.Fields(err.Error()), " ") + missing(err)}
 }
 
-// missing asks, if the API server does not know a kind, for what would bring it.
+// missing names what is not installed if the API server does not serve a kind.
 func missing(err error) string {
 	var kind *meta.NoKindMatchError
 	switch {
@@ -121,7 +121,7 @@ func missing(err error) string {
 	return ""
 }
 
-// with runs a command in a session.
+// with returns a function that opens a session and runs a command in it.
 func (p people) with(c *connection, do func(context.Context, *cli.Session, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		s, err := p.open(c, cmd)

@@ -11,35 +11,37 @@ import (
 
 func TestFailuresForPeopleAreThoseOfKubectl(t *testing.T) {
 	for name, tc := range map[string]struct {
-		args string
-		says string
+		args    string
+		message string
 	}{
 		"an unknown command":       {"nope", `error: unknown command "nope" for "kubectl broker" (see 'kubectl broker --help')`},
 		"a misspelt command":       {"drian provider1", `: did you mean drain? (see 'kubectl broker --help')`},
 		"an unknown flag":          {"get providers --nope", "error: unknown flag: --nope (see 'kubectl broker get providers --help')"},
-		"an unknown resource":      {"get nodes", "error: nodes is not known here: ask for providers or placements"},
-		"no resource":              {"get", "error: say what to get: providers or placements"},
+		"an unknown resource":      {"get nodes", `error: unknown resource "nodes": use providers or placements`},
+		"no resource":              {"get", "error: name what to get: providers or placements"},
 		"no provider":              {"drain", "error: name at least one provider (see 'kubectl broker drain --help')"},
 		"no pod":                   {"explain", "error: name one pod, not 0 (see 'kubectl broker explain --help')"},
+		"watching providers":       {"get providers -w", "error: --watch is not supported: use 'kubectl get providerclusters -w'"},
+		"watching placements":      {"get placements --watch", "error: --watch is not supported: use 'kubectl get pods -L brokering.liqo.io/provider -w'"},
 		"a bad selector":           {"get providers -l a===b", "error: --selector=a===b: "},
 		"a bad output":             {"get providers -o xml", "error: --output=xml: use one of json, name, wide, yaml"},
 		"a bad output, explaining": {"explain p -o name", "error: --output=name: use one of json, table, wide, yaml"},
 		"a bad duration":           {"drain provider1 --timeout=5", `error: invalid argument "5" for "--timeout" flag: `},
 		"no such provider":         {"drain provider9", `Error from server (NotFound): providerclusters.brokering.liqo.io "provider9" not found`},
 		"no such pod":              {"explain -n shop-consumer1 no", `Error from server (NotFound): pods "no" not found`},
-		"no such consumer":         {"enable provider1 --consumer nobody", `Error from server (NotFound): consumer nobody: foreignclusters.core.liqo.io "nobody" not found`},
+		"no such consumer":         {"enable provider1 --consumer consumer9", `Error from server (NotFound): consumer consumer9: foreignclusters.core.liqo.io "consumer9" not found`},
 		"no such node":             {"explain -n shop-consumer1 web-0 --broker-node=n", `error: pod shop-consumer1/web-0 is not bound to node n (--broker-node) but to "liqo-broker"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, says := newFederation(t).kubectlBroker(t, strings.Fields(tc.args)...)
+			code, output := newFederation(t).kubectlBroker(t, strings.Fields(tc.args)...)
 			require.Equal(t, 1, code)
-			require.Contains(t, says, tc.says)
-			require.Equal(t, 1, strings.Count(says, "\n"), says)
+			require.Contains(t, output, tc.message)
+			require.Equal(t, 1, strings.Count(output, "\n"), output)
 		})
 	}
 }
 
-func TestTheNameSaysWhatTheProgramIs(t *testing.T) {
+func TestTheNameOfTheProgramSelectsItsRole(t *testing.T) {
 	for program, tc := range map[string]struct {
 		args []string
 		want string
@@ -50,7 +52,7 @@ func TestTheNameSaysWhatTheProgramIs(t *testing.T) {
 		"/home/me/.krew/bin/kubectl-broker":      {[]string{"--help"}, "kubectl broker [command]", "--foreign-cluster-id"},
 		"kubectl-broker.exe":                     {[]string{"drain", "--help"}, "kubectl broker drain PROVIDER...", "liqo-broker-vk drain"},
 		"kubectl-broker":                         {[]string{"version"}, "liqo-broker-vk dev", ""},
-		"/usr/local/bin/kubectl_complete-broker": {[]string{"unco"}, "uncordon\tEnd what cordon and drain began", "drain\tMove"},
+		"/usr/local/bin/kubectl_complete-broker": {[]string{"unco"}, "uncordon\tEnd a cordon or a drain", "drain\tMove"},
 	} {
 		t.Run(program, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
@@ -63,7 +65,7 @@ func TestTheNameSaysWhatTheProgramIs(t *testing.T) {
 	}
 }
 
-// Under kubectl nobody wants to start a broker, or a virtual kubelet.
+// The plugin has no roles that run as servers.
 func TestThePluginHasTheCommandsForPeopleOnly(t *testing.T) {
 	_, help := newFederation(t).kubectlBroker(t)
 	_, commands, _ := strings.Cut(help, "Available Commands:\n")
@@ -113,7 +115,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-func TestCompletionWithoutAClusterSaysNothing(t *testing.T) {
+func TestCompletionWithoutAClusterPrintsNothing(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/does/not/exist")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	var stdout, stderr bytes.Buffer
@@ -130,7 +132,7 @@ func TestEveryShellHasAScript(t *testing.T) {
 	}
 }
 
-// What people say of the cluster must not be understood by the virtual kubelet, which Liqo starts.
+// The virtual kubelet, which Liqo starts, must not accept the flags of the commands.
 func TestTheVirtualKubeletHasNoFlagOfPeople(t *testing.T) {
 	root := newRootCommand(&bytes.Buffer{})
 	for _, flag := range []string{"kubeconfig", "context", "namespace", "token", "output"} {

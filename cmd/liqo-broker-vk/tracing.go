@@ -11,12 +11,12 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
 )
 
-// tracingOptions are the flags about OpenTelemetry traces, which are off by default.
+// tracingOptions are the flags of OpenTelemetry traces, which are off by default.
 type tracingOptions struct {
 	endpoint string
 	insecure bool
 	caFile   string
-	// sampling is only for who begins traces.
+	// sampling is a flag of the broker only: it starts the traces.
 	sampling float64
 }
 
@@ -24,22 +24,20 @@ func newTracingOptions() tracingOptions { return tracingOptions{sampling: 1} }
 
 func (o *tracingOptions) install(f *pflag.FlagSet) {
 	f.StringVar(&o.endpoint, "tracing-endpoint", o.endpoint,
-		"HOST:PORT of an OpenTelemetry collector (OTLP over gRPC) that is sent the ways of pods; empty for none")
+		"HOST:PORT of an OpenTelemetry collector (OTLP over gRPC) that traces of pods are sent to; empty for none")
 	f.BoolVar(&o.insecure, "tracing-insecure", o.insecure, "Speak plaintext with the OpenTelemetry collector")
 	f.StringVar(&o.caFile, "tracing-ca-file", o.caFile,
 		"A file with the CA of the OpenTelemetry collector's certificate; by default those of the system")
 }
 
-// installSampling is for who begins traces; others go on with those that are sent.
+// installSampling adds the flag of the broker. Virtual kubelets continue the traces that the broker started.
 func (o *tracingOptions) installSampling(f *pflag.FlagSet) {
 	f.Float64Var(&o.sampling, "tracing-sampling", o.sampling,
 		"The share of the assignments of pods that are traced, from 0 to 1")
 }
 
 func (o *tracingOptions) validate(f *faults) {
-	if !(o.sampling >= 0 && o.sampling <= 1) {
-		f.add(fmt.Sprintf("--tracing-sampling=%v", o.sampling), "use a number from 0 to 1")
-	}
+	f.when(!(o.sampling >= 0 && o.sampling <= 1), fmt.Sprintf("--tracing-sampling=%v", o.sampling), "use a number from 0 to 1")
 	if o.endpoint == "" {
 		if o.insecure || o.caFile != "" {
 			f.add("--tracing-insecure or --tracing-ca-file without --tracing-endpoint", "give --tracing-endpoint, too")
@@ -47,12 +45,10 @@ func (o *tracingOptions) validate(f *faults) {
 		return
 	}
 	f.address("--tracing-endpoint", o.endpoint)
-	if o.insecure && o.caFile != "" {
-		f.add("--tracing-insecure together with --tracing-ca-file", "leave one of them out")
-	}
+	f.exclusive("--tracing-insecure", o.insecure, "--tracing-ca-file", o.caFile != "")
 }
 
-// traced runs a role whose spans are sent until it has ended. The tracer is nil if none are.
+// traced runs a role and sends its spans until it ends. The tracer is nil without --tracing-endpoint.
 func (o *tracingOptions) traced(
 	ctx context.Context, log logr.Logger, service, instance string, run func(trace.Tracer) error,
 ) error {
@@ -63,6 +59,6 @@ func (o *tracingOptions) traced(
 	if err != nil {
 		return err
 	}
-	defer spans.Close() //nolint:contextcheck // What is left is sent after ctx has ended.
+	defer spans.Close() //nolint:contextcheck // The remaining spans are sent after ctx has ended.
 	return run(spans.Tracer())
 }

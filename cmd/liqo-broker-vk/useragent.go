@@ -7,13 +7,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// userAgent is how a role calls itself towards API servers, which note it in their audit logs and metrics. Its form is
-// that of Kubernetes' own components.
+// userAgent returns the user agent of a role in the form of Kubernetes' own components. API servers have it in their audit
+// logs and metrics.
 func (b build) userAgent(role string) string {
 	return fmt.Sprintf("liqo-broker-vk/%s (%s) %.12s/%s", b.Version, b.Platform, b.Commit, role)
 }
 
-// connectionConfig reads a kubeconfig, or with none that can be read what a pod is given, for a role of this program.
+// connectionConfig reads a kubeconfig, or the configuration of the pod if there is none, for a role of this program.
 func connectionConfig(kubeconfig, role string) (*rest.Config, error) {
 	config, err := utils.GetRestConfig(kubeconfig)
 	if err != nil {

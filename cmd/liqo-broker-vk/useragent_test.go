@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-func TestClientsSayWhoTheyAre(t *testing.T) {
+func TestClientsHaveAUserAgent(t *testing.T) {
 	var heard string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		heard = r.UserAgent()

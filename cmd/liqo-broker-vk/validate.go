@@ -10,31 +10,41 @@ import (
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
-	"go.uber.org/zap/zapcore"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
-	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 )
 
-// faults collects everything that is wrong with the options, so that one start shows all of it.
+// faults collects what is wrong with the options, so that one start reports all of it.
 type faults []string
+
+// err returns nil if there are none.
+func (f faults) err() error {
+	if len(f) > 0 {
+		return f
+	}
+	return nil
+}
 
 func (f *faults) add(what, remedy string) {
 	*f = append(*f, what+": "+remedy)
 }
 
-func (f *faults) require(value, what, remedy string) {
-	if value == "" {
-		f.add(what+" is empty", remedy)
+// when adds a fault if something is wrong.
+func (f *faults) when(wrong bool, what, remedy string) {
+	if wrong {
+		f.add(what, remedy)
 	}
 }
 
+func (f *faults) require(value, what, remedy string) {
+	f.when(value == "", what+" is empty", remedy)
+}
+
 func (f *faults) oneOf(flag, value string, values ...string) {
-	if !slices.Contains(values, value) {
-		f.add(fmt.Sprintf("%s=%s", flag, value), "use one of "+strings.Join(values, ", "))
-	}
+	f.when(!slices.Contains(values, value), fmt.Sprintf("%s=%s", flag, value), "use one of "+strings.Join(values, ", "))
 }
 
 func (f *faults) address(flag, value string) {
@@ -43,30 +53,44 @@ func (f *faults) address(flag, value string) {
 	}
 }
 
+// servedAddress accepts 0, which disables the server.
+func (f *faults) servedAddress(flag, value string) {
+	if served(value) != "" {
+		f.address(flag, value)
+	}
+}
+
+func (f *faults) selector(flag, value string) {
+	if _, err := labels.Parse(value); err != nil {
+		f.add(flag+"="+value, "use a label selector: "+err.Error())
+	}
+}
+
+func (f *faults) pair(flag1, value1, flag2, value2 string) {
+	f.when((value1 == "") != (value2 == ""), "only one of "+flag1+" and "+flag2+" is given", "give both or none")
+}
+
+func (f *faults) exclusive(flag1 string, set1 bool, flag2 string, set2 bool) {
+	f.when(set1 && set2, flag1+" together with "+flag2, "leave one of them out")
+}
+
+func (f *faults) atLeastASecond(flag string, value time.Duration) {
+	f.when(value < time.Second, fmt.Sprintf("%s=%s", flag, value), "use at least 1s")
+}
+
 func (f *faults) positive(flag string, value time.Duration) {
-	if value <= 0 {
-		f.add(fmt.Sprintf("%s=%s", flag, value), "use a duration above 0")
-	}
+	f.when(value <= 0, fmt.Sprintf("%s=%s", flag, value), "use a duration above 0")
 }
 
-// limit is a flag whose value has to be above 0.
-type limit struct {
-	flag  string
-	value float64
+// limit is for a flag whose value must be above 0. NaN is not.
+func (f *faults) limit(flag string, value float64) {
+	f.when(!(value > 0), fmt.Sprintf("%s=%v", flag, value), "use a number above 0")
 }
 
-func (f *faults) limits(limits ...limit) {
-	for _, l := range limits {
-		if !(l.value > 0) { // NaN is not.
-			f.add(fmt.Sprintf("%s=%v", l.flag, l.value), "use a number above 0")
-		}
-	}
-}
-
-// Error implements error: all of it in one line.
+// Error implements error: all faults in one line.
 func (f faults) Error() string { return strings.Join(f, "; ") }
 
-// validate returns nil or faults.
+// validate returns all faults as one error.
 func (o *options) validate() error {
 	var f faults
 	o.validateIdentity(&f)
@@ -76,10 +100,7 @@ func (o *options) validate() error {
 	o.validateTimes(&f)
 	o.validateServers(&f)
 	o.tracing.validate(&f)
-	if len(f) > 0 {
-		return f
-	}
-	return nil
+	return f.err()
 }
 
 func (o *options) validateIdentity(f *faults) {
@@ -94,30 +115,22 @@ func (o *options) validateIdentity(f *faults) {
 	f.require(o.virtualNode, "environment variable VIRTUALNODE_NAME", "set it to the name of the VirtualNode")
 	f.require(o.podNamespace, "environment variable POD_NAMESPACE", "set it to the namespace of the VirtualNode")
 	f.require(s.PodName, "environment variable POD_NAME", "set it to a name that no other replica has")
-	if net.ParseIP(s.NodeIP) == nil {
-		f.add(fmt.Sprintf("--node-ip=%s", s.NodeIP), "give the IP address of this pod")
-	}
+	f.when(net.ParseIP(s.NodeIP) == nil, fmt.Sprintf("--node-ip=%s", s.NodeIP), "give the IP address of this pod")
 }
 
 func (o *options) validateBrokerNode(f *faults) {
 	if o.brokerNode == "" {
-		if o.tracing.endpoint != "" {
-			f.add("--tracing-endpoint="+o.tracing.endpoint,
-				"give it to the virtual kubelets of a broker's node, with --broker-node: nobody else's pods are traced")
-		}
+		f.when(o.tracing.endpoint != "", "--tracing-endpoint="+o.tracing.endpoint,
+			"give it to the virtual kubelets of a broker's node, with --broker-node: only their pods are traced")
 		return
 	}
 	if problems := apivalidation.NameIsDNSSubdomain(o.brokerNode, false); len(problems) > 0 {
 		f.add("--broker-node="+o.brokerNode, "give the name of a node: "+strings.Join(problems, ", "))
 	}
-	if o.brokerNode == o.stock.NodeName {
-		f.add("--broker-node and --nodename are both "+o.brokerNode,
-			"give the broker's node a name that no VirtualNode has: Liqo recognises its remote pods by --nodename")
-	}
-	if o.stock.CreateNode {
-		f.add("--create-node=true together with --broker-node="+o.brokerNode,
-			"set createNode: false in the VkOptionsTemplate (or in the VirtualNode): the node is the broker's")
-	}
+	f.when(o.brokerNode == o.stock.NodeName, "--broker-node and --nodename are both "+o.brokerNode,
+		"give the broker's node a name that no VirtualNode has: Liqo recognises its remote pods by --nodename")
+	f.when(o.stock.CreateNode, "--create-node=true together with --broker-node="+o.brokerNode,
+		"set createNode: false in the VkOptionsTemplate (or in the VirtualNode): the node is the broker's")
 	if problems := validation.IsValidLabelValue(o.virtualNode); len(problems) > 0 {
 		f.add("environment variable VIRTUALNODE_NAME="+o.virtualNode,
 			"use a VirtualNode whose name can be the value of a label: "+strings.Join(problems, ", "))
@@ -129,18 +142,10 @@ func (o *options) validateAddresses(f *faults) {
 		f.add("--opaque-addresses=true", "give it to the virtual kubelets of a broker's node, with --broker-node")
 	}
 	if o.remoteIPAM == "" {
-		for _, other := range []struct {
-			flag string
-			set  bool
-		}{
-			{"--remote-ipam-ca=" + o.remoteIPAMCA, o.remoteIPAMCA != ""},
-			{"--remote-ipam-server-name=" + o.remoteIPAMServerName, o.remoteIPAMServerName != ""},
-			{"--remote-ipam-insecure=true", o.remoteIPAMInsecure},
-		} {
-			if other.set {
-				f.add(other.flag, "give --remote-ipam, too")
-			}
-		}
+		const remedy = "give --remote-ipam, too"
+		f.when(o.remoteIPAMCA != "", "--remote-ipam-ca="+o.remoteIPAMCA, remedy)
+		f.when(o.remoteIPAMServerName != "", "--remote-ipam-server-name="+o.remoteIPAMServerName, remedy)
+		f.when(o.remoteIPAMInsecure, "--remote-ipam-insecure=true", remedy)
 		return
 	}
 	if _, err := ipam.ParseRemote(o.remoteIPAM); err != nil {
@@ -176,37 +181,22 @@ func (o *options) validateTimes(f *faults) {
 	if s.VirtualKubeletLeaseRetryPeriod*6/5 >= s.VirtualKubeletLeaseRenewDeadline {
 		f.add("--vk-lease-retry-period is not well below --vk-lease-renew-interval", "lower the first or raise the second")
 	}
-	if s.NodeLeaseDuration < time.Second {
-		f.add(fmt.Sprintf("--node-lease-duration=%s", s.NodeLeaseDuration), "use at least 1s")
-	}
+	f.atLeastASecond("--node-lease-duration", s.NodeLeaseDuration)
 	if s.NodePingInterval < 0 {
 		f.add(fmt.Sprintf("--node-ping-interval=%s", s.NodePingInterval), "use 0 to disable, or a duration")
 	}
 	f.positive("--node-ping-timeout", s.NodePingTimeout)
 	f.positive("--startup-timeout", o.startupTimeout)
-	if o.requestTimeout < 0 {
-		f.add(fmt.Sprintf("--request-timeout=%s", o.requestTimeout), "use 0 for none, or a duration")
-	}
+	f.when(o.requestTimeout < 0, fmt.Sprintf("--request-timeout=%s", o.requestTimeout), "use 0 for none, or a duration")
 }
 
 func (o *options) validateServers(f *faults) {
-	if _, err := zapcore.ParseLevel(o.logLevel); err != nil {
-		f.add(fmt.Sprintf("--log-level=%s", o.logLevel), "use one of debug, info, warn, error")
-	}
-	f.oneOf("--log-format", o.logFormat, "json", "console")
-	f.oneOf("--kubelet-authorization-mode", o.kubeletAuthorizationMode,
-		string(kubeletapi.AuthorizationWebhook), string(kubeletapi.AuthorizationAlwaysAllow))
-	if o.stock.ListenPort == 0 {
-		f.add("--listen-port=0", "give the port of the kubelet API")
-	}
-	if o.healthProbeAddress != "0" {
-		f.address("--health-probe-address", o.healthProbeAddress)
-	}
+	o.processOptions.validate(f)
+	o.kubeletOptions.validate(f, o.stock.ListenPort)
 	if o.stock.EnableMetrics {
 		f.address("--metrics-address", o.stock.MetricsAddress)
 	}
 	if o.stock.EnableProfiling {
 		f.address("--profiling-address", o.profilingAddress)
 	}
-	f.require(o.certDir, "--cert-dir", "give a directory that can be written")
 }

@@ -15,10 +15,10 @@ import (
 // version and commit are set by the linker (-X main.version=… -X main.commit=…), see tools/image.
 var version, commit = unreleased, ""
 
-// unreleased is the version of what was not built by make image.
+// unreleased is the version of a binary that make image did not build.
 const unreleased = "dev"
 
-// build says what this binary is made of.
+// build describes this binary.
 type build struct {
 	Version    string `json:"version"`
 	Commit     string `json:"commit"`
@@ -28,7 +28,7 @@ type build struct {
 	Kubernetes string `json:"kubernetes"`
 }
 
-// thisBuild believes the linker first, then what the Go command has noted.
+// thisBuild returns the linker's values, and for those that are not set the Go command's.
 func thisBuild() build {
 	b := build{
 		Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -45,7 +45,8 @@ func thisBuild() build {
 	return b
 }
 
-// complete adds what the linker was not told: "go install …@version" notes the version, a build in a clone the commit.
+// complete adds values that the linker did not set: "go install …@version" records the version, a build in a clone the
+// commit.
 func (b *build) complete(info *debug.BuildInfo) {
 	if b.Version == unreleased && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		b.Version = info.Main.Version
@@ -80,10 +81,8 @@ func newVersionCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var f faults
 			f.oneOf("--output", output, "text", "json", "yaml")
-			if short && output != "text" {
-				f.add("--short together with --output="+output, "leave one of them out")
-			}
-			if len(f) > 0 {
+			f.when(short && output != "text", "--short together with --output="+output, "leave one of them out")
+			if f != nil {
 				return f
 			}
 			if short {

@@ -47,13 +47,13 @@ func TestVersionIsForPeopleAndForPrograms(t *testing.T) {
 }
 
 func TestVersionRefusesWhatItCannotPrint(t *testing.T) {
-	for args, says := range map[[2]string]string{
+	for args, message := range map[[2]string]string{
 		{"-o", "xml"}:         "--output=xml: use one of text, json, yaml",
 		{"--short", "-ojson"}: "--short together with --output=json",
 	} {
 		var stdout, stderr bytes.Buffer
 		require.Equal(t, 1, exitCode(run(t.Context(), append([]string{"version"}, args[:]...), &stdout, &stderr), &stderr))
-		require.Contains(t, stderr.String(), says)
+		require.Contains(t, stderr.String(), message)
 		require.Empty(t, stdout.String())
 	}
 }
@@ -72,20 +72,20 @@ func TestTheLinkerIsBelievedFirst(t *testing.T) {
 		Settings: []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "abc"}},
 	}
 	for name, tc := range map[string]struct {
-		told build
-		info *debug.BuildInfo
-		want build
+		linked build
+		info   *debug.BuildInfo
+		want   build
 	}{
-		"both told":            {build{Version: "v0.1.0", Commit: "def"}, noted, build{Version: "v0.1.0", Commit: "def"}},
-		"only noted":           {build{Version: "dev"}, noted, build{Version: "v0.2.0", Commit: "abc"}},
-		"nothing, in a module": {build{Version: "dev"}, &debug.BuildInfo{}, build{Version: "dev"}},
+		"both linked":            {build{Version: "v0.1.0", Commit: "def"}, noted, build{Version: "v0.1.0", Commit: "def"}},
+		"only in the build info": {build{Version: "dev"}, noted, build{Version: "v0.2.0", Commit: "abc"}},
+		"nothing, in a module":   {build{Version: "dev"}, &debug.BuildInfo{}, build{Version: "dev"}},
 		"nothing, built in a clone": {
 			build{Version: "dev"}, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, build{Version: "dev"},
 		},
-		"a version told, no commit": {build{Version: "v0.1.0"}, noted, build{Version: "v0.1.0", Commit: "abc"}},
+		"a linked version, no commit": {build{Version: "v0.1.0"}, noted, build{Version: "v0.1.0", Commit: "abc"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := tc.told
+			got := tc.linked
 			got.complete(tc.info)
 			require.Equal(t, tc.want, got)
 		})

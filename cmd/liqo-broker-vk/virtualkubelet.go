@@ -20,10 +20,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/election"
 )
 
-// gcPercent has the collector run more often than by default: what lives is small and steady, and what a burst of pods
-// leaves behind is not given back to the system for minutes. The environment variable GOGC has the last word.
+// gcPercent is below Go's default. The live heap is small and steady, and the runtime returns the memory of a burst of pods
+// to the system only after minutes. The environment variable GOGC overrides it.
 const gcPercent = 60
 
 // runVirtualKubelet is the root command.
@@ -66,7 +67,7 @@ func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, lo
 	return err
 }
 
-// providerConfig is what the options say to the virtual kubelet; Log and Home are left to be set.
+// providerConfig returns the virtual kubelet's Config without Log, Home and Tracer.
 func (o *options) providerConfig() provider.Config {
 	s := o.stock
 	cfg := provider.Config{
@@ -95,9 +96,10 @@ func (o *options) providerConfig() provider.Config {
 		Addresses:  o.addressConfig(),
 		Lease: provider.LeaseConfig{
 			ReflectionEnabled: s.VirtualKubeletLeaseEnabled,
-			Duration:          s.VirtualKubeletLeaseLeaseDuration,
-			RenewDeadline:     s.VirtualKubeletLeaseRenewDeadline,
-			RetryPeriod:       s.VirtualKubeletLeaseRetryPeriod,
+			Times: election.Times{
+				Duration: s.VirtualKubeletLeaseLeaseDuration, RenewDeadline: s.VirtualKubeletLeaseRenewDeadline,
+				RetryPeriod: s.VirtualKubeletLeaseRetryPeriod,
+			},
 		},
 		Kubelet: provider.KubeletConfig{
 			Port:              s.ListenPort,
@@ -109,9 +111,7 @@ func (o *options) providerConfig() provider.Config {
 		InformerResyncPeriod: s.InformerResyncPeriod,
 		StartupTimeout:       o.startupTimeout,
 		RequestTimeout:       o.requestTimeout,
-	}
-	if o.healthProbeAddress != "0" {
-		cfg.HealthAddress = o.healthProbeAddress
+		HealthAddress:        served(o.healthProbeAddress),
 	}
 	if s.EnableMetrics {
 		cfg.MetricsAddress = s.MetricsAddress
@@ -121,7 +121,7 @@ func (o *options) providerConfig() provider.Config {
 
 func (o *options) addressConfig() provider.AddressConfig {
 	cfg := provider.AddressConfig{Direct: o.directTraffic, Announce: o.announceRoot, Opaque: o.opaqueAddresses}
-	if server, err := ipam.ParseRemote(o.remoteIPAM); err == nil { // It is validated.
+	if server, err := ipam.ParseRemote(o.remoteIPAM); err == nil { // validate checks it.
 		cfg.RemoteIPAM = &provider.RemoteIPAMConfig{
 			Server: server, Insecure: o.remoteIPAMInsecure, CAFile: o.remoteIPAMCA, ServerName: o.remoteIPAMServerName,
 		}
@@ -150,8 +150,8 @@ func (o *options) reflectionConfig() provider.ReflectionConfig {
 	}
 }
 
-// reflectors pairs workers and types as Liqo does (root.getReflectorsConfigs): endpointslices inherit the type of
-// services, and what has no flag has Liqo's fixed type.
+// reflectors combines workers and types as Liqo does (root.getReflectorsConfigs): endpointslices have the type of
+// services, and resources without a flag have Liqo's fixed type.
 func (o *options) reflectors() map[resources.ResourceReflected]offloadingv1beta1.ReflectorConfig {
 	configs := make(map[resources.ResourceReflected]offloadingv1beta1.ReflectorConfig, len(resources.Reflectors))
 	for _, resource := range resources.Reflectors {
@@ -171,7 +171,7 @@ func (o *options) reflectors() map[resources.ResourceReflected]offloadingv1beta1
 	return configs
 }
 
-// serveProfiles serves pprof until ctx ends. Liqo's listens on every address of the pod.
+// serveProfiles serves pprof until ctx ends. It does not listen on every address of the pod, as Liqo's does.
 func serveProfiles(ctx context.Context, address string) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

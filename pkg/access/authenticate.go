@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	cryptox509 "crypto/x509"
 	"errors"
 	"fmt"
 	"time"
@@ -24,6 +25,8 @@ const (
 	// tokenTTL is how long a reviewed token stays good, as in the real kubelet
 	// (authentication.webhook.cacheTTL).
 	tokenTTL = 2 * time.Minute
+	// rejectionTTL is how long a token that was not accepted is not reviewed again.
+	rejectionTTL = 10 * time.Second
 	// reviewTimeout bounds one question to the API server.
 	reviewTimeout = 10 * time.Second
 
@@ -38,7 +41,7 @@ type ClientCA interface {
 	dynamiccertificates.ControllerRunner
 }
 
-// NewClientCA is the CA in file, or with "", the one that the API server publishes in the ConfigMap
+// NewClientCA returns the CA in file, or with "", the one that the API server publishes in the ConfigMap
 // kube-system/extension-apiserver-authentication. It is followed while its Run runs.
 func NewClientCA(file string, local kubernetes.Interface) (ClientCA, error) {
 	if file == "" {
@@ -52,13 +55,12 @@ func NewClientCA(file string, local kubernetes.Interface) (ClientCA, error) {
 	return ca, nil
 }
 
-// NewAuthenticator accepts a client certificate of ca, or a bearer token that the API server knows; remedy is what to do
-// if this process may not ask it, for the error. It is put together
-// from the parts of k8s.io/apiserver that the real kubelet is made of. Its factory for all of it
-// (authenticatorfactory.DelegatingAuthenticatorConfig) is not used: it links gRPC, the konnectivity client and the
-// OpenTelemetry exporters, 130 packages, for the sake of one TokenReview.
+// NewAuthenticator accepts a client certificate of ca, or a bearer token that the API server accepts. An error names
+// the remedy if this process may not create TokenReviews. The parts are those of the real kubelet, from
+// k8s.io/apiserver. Their factory (authenticatorfactory.DelegatingAuthenticatorConfig) links gRPC, the konnectivity
+// client and the OpenTelemetry exporters, 130 packages, for one TokenReview.
 func NewAuthenticator(ca dynamiccertificates.CAContentProvider, local kubernetes.Interface, remedy string) authenticator.Request {
-	tokens := cache.New(NewTokenReviewer(local, remedy), false, tokenTTL, tokenTTL)
+	tokens := cache.New(rejectionAsAnswer{NewTokenReviewer(local, remedy)}, false, tokenTTL, rejectionTTL)
 	return group.NewAuthenticatedGroupAdder(union.New(newCertificates(ca), bearertoken.New(tokens)))
 }
 
@@ -68,19 +70,41 @@ func NewCertificateAuthenticator(ca dynamiccertificates.CAContentProvider) authe
 }
 
 func newCertificates(ca dynamiccertificates.CAContentProvider) authenticator.Request {
-	return x509.NewDynamic(ca.VerifyOptions, x509.CommonNameUserConversion)
+	return x509.NewDynamic(ca.VerifyOptions, x509.UserConversionFunc(oneOrganization))
 }
 
-// ErrRejected says that the API server knows a token not to be valid, rather than that it could not be asked.
+// oneOrganization refuses a certificate with several organizations, which are groups: Liqo signs the request of a peer when
+// the first one is that of the peer (pkg/liqo-controller-manager/authentication, checkCSR), and the others are what the
+// peer wrote.
+func oneOrganization(chain []*cryptox509.Certificate) (*authenticator.Response, bool, error) {
+	if organizations := chain[0].Subject.Organization; len(organizations) > 1 {
+		return nil, false, fmt.Errorf("the client certificate has %d organizations, and only one is accepted", len(organizations))
+	}
+	return x509.CommonNameUserConversion.User(chain)
+}
+
+// rejectionAsAnswer returns no error for a token that the API server does not accept: a cache keeps answers only.
+type rejectionAsAnswer struct{ authenticator.Token }
+
+// AuthenticateToken implements authenticator.Token.
+func (r rejectionAsAnswer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	response, ok, err := r.Token.AuthenticateToken(ctx, token)
+	if errors.Is(err, ErrRejected) {
+		return nil, false, nil
+	}
+	return response, ok, err
+}
+
+// ErrRejected is the error for a token that the API server has reviewed and does not accept.
 var ErrRejected = errors.New("the token is not valid")
 
-// NewTokenReviewer asks the API server about every token that it is given: keep its answers. It returns an ErrRejected
-// for a token that is not valid, and a *MissingPermissionError if this process may not ask.
+// NewTokenReviewer reviews every token anew: its callers cache the answers. It returns an ErrRejected for a token that
+// is not valid, and a *MissingPermissionError if this process may not create TokenReviews.
 func NewTokenReviewer(local kubernetes.Interface, remedy string) authenticator.Token {
 	return tokenReviewer{local: local, remedy: remedy}
 }
 
-// tokenReviewer asks the API server whose token it is.
+// tokenReviewer creates TokenReviews.
 type tokenReviewer struct {
 	local  kubernetes.Interface
 	remedy string

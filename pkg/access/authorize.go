@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// The answers are kept as long as the real kubelet keeps them (authorization.webhook).
+	// The answers are cached as long as in the real kubelet (authorization.webhook).
 	allowedTTL = 5 * time.Minute
 	deniedTTL  = 30 * time.Second
-	// keptAnswers and keptCallers bound the memory of callers that ask for ever new things: who does forgets its own
-	// answers, and nobody else's.
+	// keptAnswers is for each caller, so that one that asks for more evicts its own answers only; keptCallers bounds
+	// all.
 	keptAnswers = 256
 	keptCallers = 1024
 )
 
-// Reviewer asks the API server (SubjectAccessReview) what callers may do, and remembers its answers for a while.
+// Reviewer authorises callers by SubjectAccessReview, and caches the answers.
 type Reviewer struct {
 	local  kubernetes.Interface
 	remedy string
@@ -39,28 +39,29 @@ type Reviewer struct {
 	answers *lru.Cache // By the caller's name, *cache.LRUExpireCache; guarded by mu.
 }
 
-// NewReviewer asks local; remedy is what to do if it may not, for the error.
+// NewReviewer creates reviews in local. An error names the remedy if this process may not.
 func NewReviewer(local kubernetes.Interface, remedy string) *Reviewer {
 	return NewLimitedReviewer(local, remedy, func(user.Info) error { return nil })
 }
 
-// NewLimitedReviewer is a Reviewer that asks no more on account of a caller than spend lets it: its errors are those of
-// Authorize. Answers that are known cost nothing.
+// NewLimitedReviewer returns a Reviewer that calls spend before each review, and returns its error instead of
+// reviewing. Cached answers cost nothing.
 func NewLimitedReviewer(local kubernetes.Interface, remedy string, spend func(who user.Info) error) *Reviewer {
 	return &Reviewer{local: local, remedy: remedy, spend: spend, answers: lru.New(keptCallers)}
 }
 
-// MissingPermissionError says that this process may not ask the API server about its callers, and what to do.
+// MissingPermissionError is returned when this process may not review its callers. It names the remedy.
 type MissingPermissionError struct{ Remedy string }
 
 func (e *MissingPermissionError) Error() string {
 	return "this process may not ask the API server about its callers, which is granted by '" + e.Remedy + "'"
 }
 
-// Authorize says whether a caller has one of the permissions. It returns an error that is a *MissingPermissionError if this process may not ask.
+// Authorize reports whether a caller has one of the permissions. The error is a *MissingPermissionError if this process
+// may not create SubjectAccessReviews.
 func (a *Reviewer) Authorize(ctx context.Context, who user.Info, anyOf []authorizationv1.ResourceAttributes) (bool, error) {
 	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
-		return true, nil // As every authorizer of Kubernetes does, before asking anybody.
+		return true, nil // As every authorizer of Kubernetes does.
 	}
 	for i := range anyOf {
 		allowed, err := a.decide(ctx, who, &anyOf[i], a.review)
@@ -71,8 +72,8 @@ func (a *Reviewer) Authorize(ctx context.Context, who user.Info, anyOf []authori
 	return false, nil
 }
 
-// Refuse is Authorize for something that does not exist, of which nobody has the permission: the API server is not asked.
-// It costs the caller the same as a review that is denied, so that nobody learns by that what exists.
+// Refuse is Authorize for something that does not exist: it is denied without a review. It costs the caller the same as
+// a denied review, so that the cost does not show what exists.
 func (a *Reviewer) Refuse(ctx context.Context, who user.Info, what *authorizationv1.ResourceAttributes) error {
 	_, err := a.decide(ctx, who, what, func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 		return false, nil
@@ -80,7 +81,7 @@ func (a *Reviewer) Refuse(ctx context.Context, who user.Info, what *authorizatio
 	return err
 }
 
-// decide returns an answer that is known, or that of by, once for all who ask the same at the same time.
+// decide returns the cached answer, or calls by once for all concurrent requests that ask the same.
 func (a *Reviewer) decide(ctx context.Context, who user.Info, what *authorizationv1.ResourceAttributes,
 	by func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (bool, error),
 ) (bool, error) {
@@ -110,7 +111,7 @@ func (a *Reviewer) decide(ctx context.Context, who user.Info, what *authorizatio
 	})
 }
 
-// known are the answers about a caller.
+// known returns the cached answers about a caller.
 func (a *Reviewer) known(caller string) *cache.LRUExpireCache {
 	a.mu.Lock()
 	defer a.mu.Unlock()

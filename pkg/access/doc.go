@@ -1,3 +1,3 @@
-// Package access says who calls and what the caller may do, as the API server knows it: client certificates of the
-// cluster's CA, TokenReview and SubjectAccessReview, with answers kept for a while.
+// Package access authenticates, authorises and limits callers as the API server knows them: client certificates of the
+// cluster's CA, TokenReview and SubjectAccessReview, whose answers are cached.
 package access

@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Flight puts a question to the API server once for all who ask the same at the same time.
+// Flight merges concurrent requests to the API server that ask the same into one.
 type Flight[T any] struct {
 	asking singleflight.Group
 }
 
-// Do returns what ask answers within 10 s, or the error of ctx if that ends first. Who asked first may leave: the others
-// still wait.
+// Do returns what ask returns within 10 s, or the error of ctx if that ends first. The end of the first caller's ctx
+// does not end ask for the others.
 func (f *Flight[T]) Do(ctx context.Context, question [sha256.Size]byte, ask func(ctx context.Context) (T, error)) (T, error) {
 	answers := f.asking.DoChan(string(question[:]), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)

@@ -1,7 +1,14 @@
-// Package broker is the virtual kubelet of one node behind which stand many provider clusters: it owns the Node object
-// and its kubelet API, chooses a provider for every pod bound to the node (pkg/scheduler decides), writes the choice
-// as a label, watches the providers, and moves pods away from those that fail.
+// Package broker is the virtual kubelet of one node for many provider clusters. It connects its parts and runs them:
 //
-// It never forwards a pod itself: the label is what the virtual kubelet of a provider's VirtualNode goes by
-// (pkg/provider, Config.BrokerNode). All that must survive a restart is in the API.
+//	providers  controls the provider clusters
+//	pods       assigns the pods of the node to them, and moves pods away from those that fail
+//	node       owns the Node object
+//	kubelet    serves the node's kubelet API, by requests to the providers
+//	network    keeps the addresses of pods and endpoints, and serves the remote IPAM
+//	policies   reports on PlacementPolicies
+//	requeue    has the queues between these controllers
+//	remote     connects to the providers
+//
+// pkg/belief has their state between two reads of the API, pkg/scheduler their decisions. The broker never
+// forwards a pod: the virtual kubelet of a VirtualNode does, by the label that the broker writes (pkg/provider).
 package broker

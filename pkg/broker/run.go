@@ -1,45 +1,43 @@
 package broker
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
-	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
-	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
-	"github.com/liqotech/liqo/pkg/consts"
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
 	tenantnamespace "github.com/liqotech/liqo/pkg/tenantNamespace"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/network"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/node"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/policies"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/providers"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
-	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
@@ -48,8 +46,8 @@ import (
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-// programs is how many compiled expressions are kept.
-const programs = 1000
+// programs is how many bytes of compiled expressions are kept: some hundreds of them.
+const programs = 32 << 20
 
 // leaseName is the lease by which the replicas of the broker elect a leader.
 const leaseName = "liqo-broker"
@@ -67,37 +65,16 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("home cluster: %w", err)
 	}
-	b, err := newBroker(ctx, cfg, mgr)
+	b, err := assemble(ctx, cfg, mgr)
 	if err != nil {
 		return err
 	}
-	if err := b.indexAddresses(ctx, mgr); err != nil {
+	if err := b.setUp(ctx, mgr); err != nil {
 		return err
-	}
-	if err := b.setUp(mgr); err != nil {
-		return err
-	}
-	if err := b.setUpForConsumers(mgr); err != nil {
-		return err
-	}
-	if cfg.HealthAddress != "" {
-		if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-			return err
-		}
-		if err := mgr.AddReadyzCheck("cache", func(r *http.Request) error {
-			probe, cancel := context.WithTimeout(r.Context(), time.Second)
-			defer cancel()
-			if !mgr.GetCache().WaitForCacheSync(probe) {
-				return fmt.Errorf("the caches are not filled yet")
-			}
-			return nil
-		}); err != nil {
-			return err
-		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if cfg.MetricsAddress != "" {
-		group.Go(func() error { return b.serveMetrics(ctx) })
+		group.Go(func() error { return serveMetrics(ctx, cfg.MetricsAddress, b.metrics) })
 	}
 	group.Go(func() error {
 		if err := mgr.Start(ctx); err != nil {
@@ -108,15 +85,15 @@ func Run(ctx context.Context, cfg Config) error {
 	return group.Wait()
 }
 
-// managerOptions keep the caches small: of pods only those of the node, of EndpointSlices only reflected ones, of all objects no managed fields.
+// managerOptions keep the caches small: of pods only those of the node, of EndpointSlices only those that consumers have
+// reflected here, and no managed fields.
 func managerOptions(cfg *Config, scheme *runtime.Scheme) ctrl.Options {
 	return ctrl.Options{
 		Scheme: scheme,
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.nodeName", cfg.NodeName)},
-				// Those that consumers have sent here.
+				&corev1.Pod{}:                {Field: fields.OneTermEqualSelector("spec.nodeName", cfg.NodeName)},
 				&discoveryv1.EndpointSlice{}: {Label: forge.EndpointSliceLabels().AsSelector()},
 			},
 		},
@@ -130,98 +107,180 @@ func managerOptions(cfg *Config, scheme *runtime.Scheme) ctrl.Options {
 		RetryPeriod:                   &cfg.Lease.RetryPeriod,
 		// Ours are served on a registry of our own; controller-runtime's queues and latencies join them there.
 		Metrics:                metricsserver.Options{BindAddress: "0"},
-		HealthProbeBindAddress: ifEmpty(cfg.HealthAddress, "0"),
+		HealthProbeBindAddress: cmp.Or(cfg.HealthAddress, "0"),
 		LivenessEndpointName:   "/livez",
 	}
 }
 
-func ifEmpty(value, instead string) string {
-	if value == "" {
-		return instead
-	}
-	return value
+type parts struct {
+	cfg     Config
+	kube    kubernetes.Interface
+	client  client.Client
+	belief  *belief.Belief
+	metrics *Metrics
+
+	node      *node.Node
+	providers *providers.Controller
+	pods      *pods.Controller
+	policies  *policies.Controller
+	// endpoints is nil if Liqo's networking module is not installed.
+	endpoints *network.Endpoints
+	requeue   *requeue.Pods
+	kubelet   kubeletapi.Config
 }
 
-func newBroker(ctx context.Context, cfg Config, mgr manager.Manager) (*Broker, error) {
+// assemble makes all parts. None of them does anything yet.
+func assemble(ctx context.Context, cfg Config, mgr manager.Manager) (*parts, error) {
 	kube, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, err
 	}
-	// The reader of identities knows the token refresh of EKS as well.
-	identities := identitymanager.NewCertificateIdentityReader(ctx, mgr.GetClient(), kube, mgr.GetConfig(), "",
-		tenantnamespace.NewManager(kube, mgr.GetScheme()))
 	version, err := kube.Discovery().ServerVersion()
 	if err != nil {
 		return nil, fmt.Errorf("home cluster: %w", err)
 	}
-	b := &Broker{
-		cfg: cfg, log: cfg.Log, client: mgr.GetClient(), live: mgr.GetAPIReader(), tracer: cfg.Tracer,
-		events:      mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // The new recorder has no pods' events yet.
-		core:        newCore(&cfg),
-		connections: newConnections(kube, identities, cfg.Times.RequestTimeout, cfg.Home.UserAgent),
-		policies: &placement.Policies{Client: mgr.GetClient(), Programs: criteria.NewCache(programs), Defaults: placement.Rules{
-			Failover: v1alpha1.FailoverMove, FailoverAfter: cfg.Times.FailoverAfter, PendingTimeout: cfg.Times.PendingTimeout,
-		}},
-		wake: make(chan struct{}, 1), goneChecks: newGoneChecks(),
+	// 1. What is known, and the ways to the providers. The reader of identities refreshes tokens of EKS, too.
+	known := belief.New(belief.Config{
+		Clock: clock.RealClock{}, MovesPerSecond: cfg.MovesPerSecond, MovesBurst: cfg.MovesBurst,
+		SuspicionWindow: cfg.Times.SuspicionWindow, ProbeInterval: cfg.Times.ProbeInterval,
+	})
+	identities := identitymanager.NewCertificateIdentityReader(ctx, mgr.GetClient(), kube, mgr.GetConfig(), "",
+		tenantnamespace.NewManager(kube, mgr.GetScheme()))
+	connections := remote.NewConnections(kube, identities, cfg.Home.UserAgent)
+	restorer := pods.NewRestorer(mgr.GetClient(), known, clock.RealClock{})
+	podQueue, providerQueue := &requeue.Queue{}, &requeue.Queue{}
+	b := &parts{
+		cfg: cfg, kube: kube, client: mgr.GetClient(), belief: known,
+		requeue: requeue.NewPods(podQueue, mgr.GetClient(), known, cfg.Log),
 	}
-	b.measure()
-	b.prober = newProber(kube, b.connections, cfg.Times, b.report)
-	b.node = newBrokerNode(&b.cfg, kube, version.GitVersion)
-	b.node.sum, b.node.settled = b.sum, b.settle
-	b.node.hold = b.core.suspects
-	return b, nil
+
+	// 2. The node, and the providers behind it.
+	b.node = node.New(node.Config{
+		Client: b.client, Kube: kube, Belief: known, Name: cfg.NodeName, IP: cfg.NodeIP, Port: cfg.Kubelet.Port,
+		Version: version.GitVersion, OwnerClusterRole: cfg.OwnerClusterRole,
+		LeaseDuration: cfg.Lease.NodeDuration, ProbeTimeout: cfg.Times.ProbeTimeout,
+	})
+	b.providers = providers.New(providers.Config{
+		Log: cfg.Log, Clock: clock.RealClock{}, Client: b.client, Home: kube, Belief: known, Connections: connections,
+		Restore: restorer.Restore, Queue: providerQueue, Changed: b.providerChanged, NodeName: cfg.NodeName, Selector: cfg.ProviderSelector,
+		ProbeInterval: cfg.Times.ProbeInterval, ProbeTimeout: cfg.Times.ProbeTimeout,
+		StatusInterval: cfg.Times.StatusInterval, RequestTimeout: cfg.Times.RequestTimeout,
+	})
+	b.metrics = NewMetrics(known, podQueue, b.providers)
+
+	// 3. The pods, their policies and addresses.
+	rules := &placement.Policies{Client: b.client, Programs: criteria.NewCache(programs), Defaults: placement.Rules{
+		Failover: v1alpha1.FailoverMove, FailoverAfter: cfg.Times.FailoverAfter, PendingTimeout: cfg.Times.PendingTimeout,
+	}}
+	b.policies = policies.New(b.client, rules, b.requeue, clock.RealClock{}, b.metrics.policies)
+	mapsAddresses, err := network.ModuleInstalled(mgr.GetRESTMapper())
+	if err != nil {
+		return nil, err
+	}
+	if mapsAddresses {
+		b.endpoints = network.NewEndpoints(b.client, cfg.Log)
+	}
+	b.pods = pods.New(pods.Config{
+		Log: cfg.Log, Clock: clock.RealClock{}, Client: b.client, Live: mgr.GetAPIReader(), Tracer: cfg.Tracer,
+		Events:  mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // The new recorder has no pods' events yet.
+		Metrics: b.metrics.pods, Belief: known, Restorer: restorer, Policies: rules, Connections: connections, MapsAddresses: mapsAddresses,
+		Sibling: b.providers.Sibling, Queue: podQueue, Requeue: b.requeue, Providers: providerQueue,
+		RefusalMemory: cfg.Times.RefusalMemory, ProbeInterval: cfg.Times.ProbeInterval, ProbeTimeout: cfg.Times.ProbeTimeout,
+		Workers: cfg.Workers,
+	})
+
+	// 4. The kubelet API.
+	local, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	b.kubelet, err = b.kubeletConfig(local, connections)
+	return b, err
+}
+
+// providerChanged requeues what a change of a provider may concern.
+func (b *parts) providerChanged(ctx context.Context, id string) {
+	b.requeue.OfProvider(ctx, id)
+	b.requeue.Unassigned()
+	b.node.Refresh()
 }
 
 // setUp registers what the leader does, which starts when the replica is elected and its caches are filled, and what
 // every replica does: its certificate, and the remote IPAM, which only reads and which a Service spreads over them all.
-func (b *Broker) setUp(mgr manager.Manager) error {
-	kubelet, err := b.kubeletConfig()
-	if err != nil {
-		return err
+func (b *parts) setUp(ctx context.Context, mgr manager.Manager) error {
+	runs := []manager.Runnable{
+		everyReplica(b.kubelet.Certificate.Run),
+		manager.RunnableFunc(b.node.Run), manager.RunnableFunc(b.requeue.Run),
+		manager.RunnableFunc(func(ctx context.Context) error { return kubeletapi.Run(ctx, b.kubelet) }),
 	}
-	if err := mgr.Add(everyReplica(kubelet.Certificate.Run)); err != nil {
-		return err
+	if b.cfg.IPAM != nil {
+		if err := network.IndexPodAddresses(ctx, mgr.GetFieldIndexer()); err != nil {
+			return err
+		}
+		ipam := network.RemoteIPAM{
+			Config: *b.cfg.IPAM, Log: b.cfg.Log.WithName("ipam"), Reader: b.client, Kube: b.kube,
+			ClientCAFile: b.cfg.Kubelet.ClientCAFile, Certificate: b.kubelet.Certificate.Get, Metrics: b.metrics.ipam,
+		}
+		runs = append(runs, everyReplica(ipam.Run))
 	}
-	if err := mgr.Add(everyReplica(func(ctx context.Context) error { return b.serveIPAM(ctx, kubelet.Certificate) })); err != nil {
-		return err
-	}
-	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return b.lead(ctx, kubelet) })); err != nil {
-		return err
-	}
-	if err := b.podController(mgr); err != nil {
-		return fmt.Errorf("pods: %w", err)
-	}
-	if err := b.providerController(mgr); err != nil {
-		return fmt.Errorf("providers: %w", err)
-	}
-	if b.addresses {
-		if err := b.endpointController(mgr); err != nil {
+	for _, run := range runs {
+		if err := mgr.Add(run); err != nil {
 			return err
 		}
 	}
-	return b.policyController(mgr)
+	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, b.providers, b.policies}
+	if b.endpoints != nil {
+		controllers = append(controllers, b.endpoints)
+	}
+	for _, c := range controllers {
+		if err := c.SetUp(mgr); err != nil {
+			return err
+		}
+	}
+	if err := b.setUpForConsumers(mgr); err != nil {
+		return err
+	}
+	return setUpHealth(mgr, b.cfg.HealthAddress)
 }
 
 // setUpForConsumers registers what the leader does for consumers besides their pods.
-func (b *Broker) setUpForConsumers(mgr manager.Manager) error {
+func (b *parts) setUpForConsumers(mgr manager.Manager) error {
 	if b.cfg.Reoffload != nil {
-		if err := reoffload.SetUp(mgr, *b.cfg.Reoffload, b.namespaceMetrics); err != nil {
+		if err := reoffload.SetUp(mgr, *b.cfg.Reoffload, b.metrics.namespaces); err != nil {
 			return fmt.Errorf("namespaces of consumers: %w", err)
 		}
 	}
 	if b.cfg.Offers != nil {
-		if err := offer.SetUp(mgr, *b.cfg.Offers, b.offerMetrics); err != nil {
+		if err := offer.SetUp(mgr, *b.cfg.Offers, b.metrics.offers); err != nil {
 			return fmt.Errorf("offers: %w", err)
 		}
 	}
 	return nil
 }
 
-// kubeletConfig is what the kubelet API is told, and the certificate that the remote IPAM serves with too.
-func (b *Broker) kubeletConfig() (kubeletapi.Config, error) {
-	pods := podAPI{broker: b}
+// setUpHealth registers the health checks, unless they are not served.
+func setUpHealth(mgr manager.Manager, address string) error {
+	if address == "" {
+		return nil
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	return mgr.AddReadyzCheck("cache", func(r *http.Request) error {
+		probe, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(probe) {
+			return errors.New("the caches are not filled yet")
+		}
+		return nil
+	})
+}
+
+// kubeletConfig returns the configuration of the kubelet API, with the certificate that the remote IPAM serves with, too.
+func (b *parts) kubeletConfig(local kubernetes.Interface, connections *remote.Connections) (kubeletapi.Config, error) {
+	log := b.cfg.Log.WithName("kubelet-api")
 	cfg := kubeletapi.Config{
-		Log:             b.log.WithName("kubelet-api"),
+		Log:             log,
 		NodeName:        b.cfg.NodeName,
 		NodeIP:          b.cfg.NodeIP,
 		TenantNamespace: b.cfg.Namespace,
@@ -232,9 +291,11 @@ func (b *Broker) kubeletConfig() (kubeletapi.Config, error) {
 		ApproveCertificate: true,
 		ClientCAFile:       b.cfg.Kubelet.ClientCAFile,
 		AuthorizationMode:  b.cfg.Kubelet.AuthorizationMode,
-		Local:              b.node.kube,
-		Pods:               pods,
-		Scrape:             pods.scrape,
+		Local:              local,
+		Handler: kubelet.NewHandler(kubelet.Config{
+			Log: log, NodeName: b.cfg.NodeName, Pods: b.client,
+			Providers: kubeletProviders{reader: b.client, belief: b.belief, connections: connections},
+		}),
 	}
 	if b.cfg.IPAM != nil {
 		cfg.DNSNames = []string{ipam.ServiceName}
@@ -246,103 +307,9 @@ func (b *Broker) kubeletConfig() (kubeletapi.Config, error) {
 	return cfg, nil
 }
 
-// everyReplica is what a replica does whether it leads or not. It implements manager.LeaderElectionRunnable.
+// everyReplica runs whether the replica leads or not. It implements manager.LeaderElectionRunnable.
 type everyReplica func(ctx context.Context) error
 
-// Start implements manager.Runnable.
 func (run everyReplica) Start(ctx context.Context) error { return run(ctx) }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (everyReplica) NeedLeaderElection() bool { return false }
-
-// lead runs what is not a controller, until ctx ends.
-func (b *Broker) lead(ctx context.Context, kubelet kubeletapi.Config) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return b.node.run(ctx) })
-	group.Go(func() error { return b.wakeUp(ctx) })
-	group.Go(func() error {
-		<-ctx.Done()
-		b.prober.stopAll()
-		return nil
-	})
-	group.Go(func() error { return kubeletapi.Run(ctx, kubelet) })
-	return group.Wait()
-}
-
-// podController reconciles the pods of the node; the cache holds no others.
-func (b *Broker) podController(mgr manager.Manager) error {
-	pods := ctrl.NewControllerManagedBy(mgr).Named("pod").
-		For(&corev1.Pod{}).
-		WatchesRawSource(b.podQueue.source())
-	var err error
-	if b.addresses, err = mapsAddresses(mgr.GetRESTMapper()); err != nil {
-		return err
-	}
-	if b.addresses {
-		pods = pods.Watches(&ipamv1alpha1.IP{}, &handler.EnqueueRequestForObject{}) // It is called like its pod.
-	}
-	return pods.
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: b.cfg.Workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute),
-			SkipNameValidation:      ptr.To(true),
-		}).
-		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
-			return b.reconcilePod(ctx, r.NamespacedName)
-		}))
-}
-
-// providerController reconciles provider clusters by id, whatever of theirs has changed.
-func (b *Broker) providerController(mgr manager.Manager) error {
-	by := func(id func(client.Object) string) handler.EventHandler {
-		return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-			if name := id(o); name != "" {
-				return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
-			}
-			return nil
-		})
-	}
-	return ctrl.NewControllerManagedBy(mgr).Named("provider").
-		For(&v1alpha1.ProviderCluster{}).
-		Watches(&offloadingv1beta1.VirtualNode{}, by(func(o client.Object) string {
-			return string(o.(*offloadingv1beta1.VirtualNode).Spec.ClusterID) //nolint:forcetypeassert // Watched is nothing else.
-		})).
-		Watches(&offloadingv1beta1.NamespaceMap{}, by(func(o client.Object) string { return o.GetLabels()[consts.RemoteClusterID] })).
-		Watches(&liqov1beta1.ForeignCluster{}, by(func(o client.Object) string {
-			return string(o.(*liqov1beta1.ForeignCluster).Spec.ClusterID) //nolint:forcetypeassert // Watched is nothing else.
-		})).
-		WatchesRawSource(b.providerQueue.source()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)}).
-		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
-			return b.reconcileProvider(ctx, r.Name)
-		}))
-}
-
-func (b *Broker) policyController(mgr manager.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).Named("policy").
-		For(&v1alpha1.PlacementPolicy{}).
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
-		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
-			return b.reconcilePolicy(ctx, r.Name)
-		}))
-	if err != nil {
-		return fmt.Errorf("policies: %w", err)
-	}
-	return nil
-}
-
-// serveMetrics serves the broker's metrics, with those of controller-runtime (queues, requests).
-func (b *Broker) serveMetrics(ctx context.Context) error {
-	registry := prometheus.NewRegistry()
-	if err := b.registerMetrics(registry); err != nil {
-		return fmt.Errorf("metrics: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(prometheus.Gatherers{registry, crmetrics.Registry},
-		promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
-	ln, err := httpserve.Listen(ctx, b.cfg.MetricsAddress, "--metrics-address")
-	if err != nil {
-		return err
-	}
-	return httpserve.Run(ctx, &http.Server{Handler: mux}, ln) //nolint:gosec // Run sets ReadHeaderTimeout.
-}

@@ -1,12 +1,11 @@
 package catalog
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -17,19 +16,8 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	kubefake "k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/capacitorset/liqo-broker-vk/pkg/access"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
-	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 )
 
 func TestMain(m *testing.M) {
@@ -39,23 +27,8 @@ func TestMain(m *testing.M) {
 
 const node = "liqo-broker"
 
-// catalogUnderTest is a catalog of three providers, consumers c1 and c2, and a pod of each and of the broker's own
-// cluster, behind a real server.
-type catalogUnderTest struct {
-	t      *testing.T
-	url    string
-	server *server
-	view   *fakeView
-	live   client.Client
-	kube   *kubefake.Clientset
-	log    *lines
-	ca     *authority
-	http   map[string]*http.Client // By certificate; "" is without one.
-
-	mu      sync.Mutex
-	reviews int // Of tokens; guarded by mu.
-	broken  bool
-}
+// moment is when every condition changed.
+var moment = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // lines is what was logged.
 type lines struct {
@@ -80,119 +53,19 @@ func (l *lines) logger() logr.Logger {
 // The tokens of people, and whose they are.
 var users = map[string]string{
 	"operator":  "system:serviceaccount:ops:operator",
-	"namespace": "system:serviceaccount:ops:of-web-c1",
-	"nobody":    "system:serviceaccount:ops:nobody",
-	"pods":      "system:serviceaccount:ops:reader-of-pods",
+	"powerless": "system:serviceaccount:ops:powerless",
 	"people-c1": "system:serviceaccount:liqo-tenant-c1:people",
 }
 
-// allowed is RBAC: the operator may do everything, those of c1 what the ClusterRole of Liqo's peering says, and one person
-// may look at one namespace.
+// allowed is RBAC: the operator may do everything, the people of c1 what the ClusterRole of Liqo's peering allows.
 func allowed(spec *authorizationv1.SubjectAccessReviewSpec) bool {
 	what := spec.ResourceAttributes
-	switch spec.User {
-	case users["operator"]:
-		return true
-	case users["pods"]:
-		return what.Resource == "pods"
-	case "c1", users["people-c1"]:
-		return what.Namespace == "liqo-tenant-c1" && what.Group == "authentication.liqo.io" && what.Resource == "resourceslices"
-	case "c2":
-		return what.Namespace == "liqo-tenant-c2" && what.Group == "authentication.liqo.io" && what.Resource == "resourceslices"
-	case users["namespace"]:
-		return what.Resource == "pods" && what.Namespace == "web-c1" || what.Resource == "providerclusters" && what.Verb == "list"
-	}
-	return false
-}
-
-// start serves a catalog until the test ends.
-func start(t *testing.T, change ...func(*catalogUnderTest)) *catalogUnderTest {
-	t.Helper()
-	c := &catalogUnderTest{t: t, view: newFakeView(), log: &lines{}, ca: newAuthority(t), http: map[string]*http.Client{}}
-	c.kube = c.apiServer()
-	c.live = fakeCluster(t)
-	beliefs, err := explain.Read(t.Context(), c.live, node)
-	require.NoError(t, err)
-	allowances := caller.NewAllowances(caller.Limits{PerSecond: 1e7, Burst: 10000, Streams: 2, TotalStreams: 3}, clock.RealClock{})
-	c.server = &server{
-		log: c.log.logger(), version: "v0", node: node, clock: clock.RealClock{},
-		view: c.view, subscribe: c.view.Subscribe, synced: c.view.Synced,
-		explain: explain.NewExplainer(c.live, beliefs, time.Now), live: c.live,
-		allowances: allowances,
-		origins:    http.NewCrossOriginProtection(), metrics: newMetrics(),
-	}
-	for _, f := range change {
-		f(c)
-	}
-	reviewer := access.NewLimitedReviewer(c.kube, "grant it", c.server.allowances.SpendReview)
-	c.server.rights = &caller.Rights{Authorizer: reviewer, Tenants: c.view}
-	c.server.identifier = caller.NewIdentifier(access.NewTokenReviewer(c.kube, "grant it"), c.ca, c.server.allowances, clock.RealClock{})
-	c.serve()
-	return c
-}
-
-func (c *catalogUnderTest) serve() {
-	handler, err := c.server.handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/panic" {
-			panic("on purpose")
-		}
-		http.NotFound(w, r)
-	}))
-	require.NoError(c.t, err)
-	ln, err := (&net.ListenConfig{}).Listen(c.t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(c.t, err)
-	c.url = "https://" + ln.Addr().String()
-	own := &selfSigned{now: time.Now}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		done <- httpserve.Run(ctx, &http.Server{
-			Handler: handler, TLSConfig: tlsConfig(own.get, c.ca.options), MaxHeaderBytes: maxHeader,
-		}, ln)
-	}()
-	c.t.Cleanup(func() {
-		for _, client := range c.http {
-			client.CloseIdleConnections()
-		}
-		cancel()
-		require.NoError(c.t, <-done)
-	})
-}
-
-// apiServer reviews tokens and rights.
-func (c *catalogUnderTest) apiServer() *kubefake.Clientset {
-	kube := kubefake.NewSimpleClientset()
-	kube.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		c.mu.Lock()
-		c.reviews++
-		broken := c.broken
-		c.mu.Unlock()
-		if broken {
-			return true, nil, fmt.Errorf("connection refused")
-		}
-		review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
-		if name, ok := users[review.Spec.Token]; ok {
-			review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: name}}
-		} else {
-			review.Status.Error = "[invalid bearer token]"
-		}
-		return true, review, nil
-	})
-	kube.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
-		review.Status.Allowed = allowed(&review.Spec)
-		return true, review, nil
-	})
-	return kube
+	return spec.User == users["operator"] || spec.User == users["people-c1"] && what.Namespace == "liqo-tenant-c1" &&
+		what.Group == "authentication.liqo.io" && what.Resource == "resourceslices"
 }
 
 // call is a request.
-type call struct {
-	method, path, body string
-	// token and certificate are the caller's; "" is none.
-	token, certificate string
-	header             map[string]string
-}
+type call struct{ method, path, body, token string }
 
 // reply is what came back.
 type reply struct {
@@ -201,65 +74,52 @@ type reply struct {
 	body   string
 }
 
-func (r *reply) problem(t *testing.T) (detail string, locations []string) {
-	t.Helper()
-	require.Equal(t, "application/problem+json", r.header.Get("Content-Type"), r.body)
-	var p struct {
-		Status int    `json:"status"`
-		Title  string `json:"title"`
-		Detail string `json:"detail"`
-		Errors []struct {
-			Location string `json:"location"`
-		} `json:"errors"`
-	}
-	require.NoError(t, json.Unmarshal([]byte(r.body), &p), r.body)
-	require.Equal(t, r.status, p.Status)
-	require.Equal(t, http.StatusText(r.status), p.Title)
-	for _, e := range p.Errors {
-		locations = append(locations, e.Location)
-	}
-	return p.Detail, locations
+// requester makes calls to a URL.
+type requester struct {
+	t   testing.TB
+	url string
 }
 
-// do makes a call.
-func (c *catalogUnderTest) do(in call) *reply {
-	c.t.Helper()
-	response := c.open(c.t.Context(), in)
+func (q *requester) do(in call) *reply {
+	q.t.Helper()
+	response := q.open(q.t.Context(), in)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	require.NoError(c.t, err)
+	require.NoError(q.t, err)
 	return &reply{status: response.StatusCode, header: response.Header, body: string(body)}
 }
 
-func (c *catalogUnderTest) open(ctx context.Context, in call) *http.Response {
-	c.t.Helper()
-	if in.method == "" {
-		in.method = http.MethodGet
-	}
-	request, err := http.NewRequestWithContext(ctx, in.method, c.url+in.path, strings.NewReader(in.body))
-	require.NoError(c.t, err)
+func (q *requester) open(ctx context.Context, in call) *http.Response {
+	q.t.Helper()
+	request, err := http.NewRequestWithContext(ctx, in.method, q.url+in.path, strings.NewReader(in.body))
+	require.NoError(q.t, err)
 	if in.body != "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
 	if in.token != "" {
 		request.Header.Set("Authorization", "Bearer "+in.token)
 	}
-	for name, value := range in.header {
-		request.Header.Set(name, value)
-	}
-	if c.http[in.certificate] == nil {
-		c.http[in.certificate] = c.ca.client(c.t, in.certificate)
-	}
-	response, err := c.http[in.certificate].Do(request)
-	require.NoError(c.t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(q.t, err)
 	return response
+}
+
+// read reads lines of a stream.
+func read(t *testing.T, lines *bufio.Scanner, n int) []string {
+	t.Helper()
+	var all []string
+	for range n {
+		require.True(t, lines.Scan(), lines.Err())
+		all = append(all, lines.Text())
+	}
+	return all
 }
 
 // ids are those in a list of the API.
 func ids(t *testing.T, body string) []string {
 	t.Helper()
 	var list struct {
-		Items []struct{ ID, Pod, Name, Consumer string }
+		Items []struct{ ID, Pod, Name string }
 	}
 	require.NoError(t, json.Unmarshal([]byte(body), &list), body)
 	var all []string
@@ -267,11 +127,4 @@ func ids(t *testing.T, body string) []string {
 		all = append(all, item.ID+item.Pod+item.Name)
 	}
 	return all
-}
-
-func compact(t *testing.T, text string) string {
-	t.Helper()
-	var out bytes.Buffer
-	require.NoError(t, json.Compact(&out, []byte(text)), text)
-	return out.String()
 }

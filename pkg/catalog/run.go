@@ -1,3 +1,6 @@
+// Package catalog runs the catalog: an HTTP API, described in docs/catalog.md and by its own OpenAPI document, and a
+// dashboard. Package server answers the requests from package view; package caller identifies the callers, and has what
+// they may see and do; package api has the shapes.
 package catalog
 
 import (
@@ -11,7 +14,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/client-go/kubernetes"
@@ -24,23 +26,25 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/access"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/dashboard"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/federation"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/server"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
+	"github.com/capacitorset/liqo-broker-vk/pkg/view"
 )
 
-// remedy is what lets the catalog ask who calls.
+// remedy is the command that allows the catalog to review its callers.
 const remedy = "kubectl create clusterrolebinding liqo-broker-vk-catalog-auth --clusterrole=system:auth-delegator " +
 	"--serviceaccount=<namespace>:<service account of the catalog>"
 
-// errStopped says that something ended that was to run as long as the catalog.
+// errStopped means that a task ended before the catalog did.
 var errStopped = errors.New("a part of the catalog ended by itself")
 
-// Run is the catalog. It returns nil once ctx has ended and everything has stopped; any other end is an error.
+// Run runs the catalog until ctx ends. It returns nil then, after everything has stopped; any other end is an error.
 func Run(ctx context.Context, cfg Config) error {
-	c, err := newCatalog(ctx, cfg)
-	if err != nil {
+	c := &catalog{cfg: cfg, log: cfg.Log, metrics: guard.NewMetrics()}
+	if err := c.prepare(ctx); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -58,51 +62,61 @@ func Run(ctx context.Context, cfg Config) error {
 	return group.Wait()
 }
 
-// catalog is what runs.
+// catalog is what Run assembles.
 type catalog struct {
-	cfg   Config
-	log   logr.Logger
-	cache cache.Cache
-	view  *federation.View
-	kube  kubernetes.Interface
-	// clientCA is that of client certificates; nil where there is no TLS.
-	clientCA access.ClientCA
-	server   *server
+	cfg     Config
+	log     logr.Logger
+	metrics *guard.Metrics
+	cache   cache.Cache
+	view    *view.View
+	kube    kubernetes.Interface
+	live    client.Client
+	// clientCA verifies client certificates; nil without TLS.
+	clientCA   access.ClientCA
+	allowances *caller.Allowances
 	// tasks run until ctx ends.
 	tasks []func(ctx context.Context) error
 }
 
-func newCatalog(ctx context.Context, cfg Config) (*catalog, error) {
-	c := &catalog{cfg: cfg, log: cfg.Log, server: &server{
-		log: cfg.Log, version: cfg.Version, node: cfg.Node, access: cfg.Access, clock: clock.RealClock{},
-		origins: http.NewCrossOriginProtection(), metrics: newMetrics(),
-	}}
-	if err := c.connect(ctx); err != nil {
-		return nil, fmt.Errorf("home cluster: %w", err)
+func (c *catalog) prepare(ctx context.Context) error {
+	if err := c.connect(); err != nil {
+		return fmt.Errorf("home cluster: %w", err)
 	}
 	certificates, err := c.clientCertificates()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s := c.server
-	s.allowances = caller.NewAllowances(cfg.Limits, s.clock)
-	s.identifier = caller.NewIdentifier(access.NewTokenReviewer(c.kube, remedy), certificates, s.allowances, s.clock)
-	s.rights = &caller.Rights{Authorizer: access.NewLimitedReviewer(c.kube, remedy, s.allowances.SpendReview), Tenants: c.view}
-	if err := c.serve(ctx); err != nil {
-		return nil, err
+	clk := clock.RealClock{}
+	c.allowances = caller.NewAllowances(c.cfg.Limits, clk)
+	s := server.New(server.Config{
+		Log: c.log, Version: c.cfg.Version, Node: c.cfg.Node, Access: c.cfg.Access, Clock: clk,
+		View: c.view, Explain: explain.NewExplainer(c.cache, c.cfg.Node, c.view.State(), clk.Now), Live: c.live,
+		Identifier: caller.NewIdentifier(access.NewTokenReviewer(c.kube, remedy), certificates, c.allowances, clk),
+		Allowances: c.allowances,
+		Rights: &caller.Rights{
+			Authorizer: access.NewLimitedReviewer(c.kube, remedy, c.allowances.SpendReview), Tenants: c.view,
+		},
+		Metrics: c.metrics,
+	})
+	handler, err := s.Handler(dashboard.Handler())
+	if err != nil {
+		return err
 	}
-	return c, c.serveOperators(ctx)
+	if err := c.serve(ctx, handler); err != nil {
+		return err
+	}
+	return c.serveOperators(ctx)
 }
 
-// connect makes the clients, and the caches that everything is read from.
-func (c *catalog) connect(ctx context.Context) error {
+// connect makes the clients, and the view of the cache that requests are answered from.
+func (c *catalog) connect() error {
 	scheme, err := apischeme.New()
 	if err != nil {
 		return err
 	}
 	home := rest.CopyConfig(c.cfg.Home)
 	home.QPS, home.Burst = c.cfg.QPS, c.cfg.Burst
-	options := federation.CacheOptions(c.cfg.Node)
+	options := view.CacheOptions(c.cfg.Node)
 	options.Scheme = scheme
 	if c.cache, err = cache.New(home, options); err != nil {
 		return err
@@ -110,23 +124,18 @@ func (c *catalog) connect(ctx context.Context) error {
 	if c.kube, err = kubernetes.NewForConfig(home); err != nil {
 		return err
 	}
-	if c.server.live, err = client.New(home, client.Options{Scheme: scheme}); err != nil {
+	if c.live, err = client.New(home, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
-	c.view = federation.New(c.cache, federation.Config{Node: c.cfg.Node, SampleEvery: c.cfg.HistoryInterval})
-	s := c.server
-	beliefs := explain.NewBeliefs(c.cfg.Node)
-	s.view, s.explain = c.view, explain.NewExplainer(c.cache, beliefs, s.clock.Now)
-	s.subscribe = func(scope federation.Scope, consumer string) changes { return c.view.Subscribe(scope, consumer) }
-	s.synced = func() bool { return c.view.Synced() && beliefs.Synced() }
-	c.tasks = append(c.tasks, c.cache.Start, c.view.Run, func(ctx context.Context) error { return beliefs.Run(ctx, c.cache) })
+	c.view = view.New(c.cache, view.Config{Node: c.cfg.Node, SampleEvery: c.cfg.HistoryInterval})
+	c.tasks = append(c.tasks, c.cache.Start, c.view.Run)
 	return nil
 }
 
-// clientCertificates is nil where there is no TLS.
+// clientCertificates returns nil without TLS.
 func (c *catalog) clientCertificates() (authenticator.Request, error) {
 	if c.cfg.TLS.Off {
-		return nil, nil //nolint:nilnil // None is an answer.
+		return nil, nil // None is an answer.
 	}
 	ca, err := access.NewClientCA(c.cfg.TLS.ClientCAFile, c.kube)
 	if err != nil {
@@ -140,13 +149,8 @@ func (c *catalog) clientCertificates() (authenticator.Request, error) {
 	return access.NewCertificateAuthenticator(ca), nil
 }
 
-// serve listens for the callers.
-func (c *catalog) serve(ctx context.Context) error {
-	handler, err := c.server.handler(dashboard.Handler())
-	if err != nil {
-		return err
-	}
-	server := &http.Server{
+func (c *catalog) serve(ctx context.Context, handler http.Handler) error {
+	httpServer := &http.Server{
 		Handler:     handler,
 		ReadTimeout: readTimeout, ReadHeaderTimeout: readHeaderTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader,
@@ -160,40 +164,39 @@ func (c *catalog) serve(ctx context.Context) error {
 			return err
 		}
 		c.tasks = append(c.tasks, certificate.run)
-		server.TLSConfig = tlsConfig(certificate.get, c.clientCA.VerifyOptions)
+		httpServer.TLSConfig = tlsConfig(certificate.get, c.clientCA.VerifyOptions)
 		scheme = "https"
 	}
 	ln, err := httpserve.Listen(ctx, c.cfg.Address, "--address")
 	if err != nil {
 		return err
 	}
-	c.sayHow(scheme, ln.Addr())
+	c.logSettings(scheme, ln.Addr())
+	refused := c.metrics.RefusedConnections()
 	c.tasks = append(c.tasks, func(ctx context.Context) error {
-		refused := c.server.metrics.refusals.WithLabelValues("connections").Inc
-		fair := newFairListener(ln, c.cfg.Limits.Connections, refused)
-		return httpserve.Run(ctx, server, netutil.LimitListener(fair, maxConnections))
+		return httpserve.Run(ctx, httpServer, httpserve.Limit(ln, c.cfg.Limits.Connections, maxConnections, refused.Inc))
 	})
 	return nil
 }
 
-// sayHow tells the log what the catalog is, and what an operator might not have meant.
-func (c *catalog) sayHow(scheme string, address net.Addr) {
+// logSettings logs how the catalog is served, and settings that open it to anonymous callers.
+func (c *catalog) logSettings(scheme string, address net.Addr) {
 	c.log.Info("Serving the catalog", "address", address.String(), "scheme", scheme)
 	if c.cfg.TLS.Off {
-		c.log.Info("Tokens of callers cross the network in plain text (--plain-http): put something before it that has TLS")
+		c.log.Info("Callers send their tokens in plain text (--plain-http): terminate TLS in front of the catalog")
 	} else if c.cfg.TLS.CertFile == "" {
-		c.log.Info("The certificate is one that nobody vouches for: give another by --tls-cert-file and --tls-key-file")
+		c.log.Info("The certificate is self-signed: set another one with --tls-cert-file and --tls-key-file")
 	}
 	switch {
 	case c.cfg.Access.AnonymousToggle && c.cfg.TLS.Off:
-		c.log.Error(nil, "Everybody who reaches the catalog may enable and disable providers, and so may every page that "+
-			"their browsers show, which do not say over plain HTTP where a request is from (--anonymous-toggle, --plain-http)")
+		c.log.Error(nil, "Anonymous callers may enable and disable providers, and so may every page in their browsers, which "+
+			"do not send the origin of a request over plain HTTP (--anonymous-toggle, --plain-http)")
 	case c.cfg.Access.AnonymousToggle:
-		c.log.Error(nil, "Everybody who reaches the catalog may enable and disable providers (--anonymous-toggle)")
+		c.log.Error(nil, "Anonymous callers may enable and disable providers (--anonymous-toggle)")
 	}
 }
 
-// serveOperators listens for probes and for metrics.
+// serveOperators listens for probes, and for scrapes of metrics.
 func (c *catalog) serveOperators(ctx context.Context) error {
 	if address := c.cfg.HealthAddress; address != "" {
 		mux := http.NewServeMux()
@@ -201,7 +204,7 @@ func (c *catalog) serveOperators(ctx context.Context) error {
 		mux.HandleFunc("GET /livez", alive)
 		mux.HandleFunc("GET /healthz", alive)
 		mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-			if !c.server.synced() {
+			if !c.view.Synced() {
 				http.Error(w, "the caches are not filled yet", http.StatusServiceUnavailable)
 				return
 			}
@@ -215,7 +218,7 @@ func (c *catalog) serveOperators(ctx context.Context) error {
 		return nil
 	}
 	registry := prometheus.NewRegistry()
-	if err := c.server.metrics.expose(registry, c.server.allowances.Streams); err != nil {
+	if err := c.metrics.Register(registry, c.allowances.Streams); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	mux := http.NewServeMux()
@@ -229,9 +232,9 @@ func (c *catalog) listen(ctx context.Context, address, flag string, handler http
 	if err != nil {
 		return err
 	}
-	server := &http.Server{
+	httpServer := &http.Server{
 		Handler: handler, ReadTimeout: readTimeout, ReadHeaderTimeout: readHeaderTimeout, WriteTimeout: writeTimeout,
 	}
-	c.tasks = append(c.tasks, func(ctx context.Context) error { return httpserve.Run(ctx, server, ln) })
+	c.tasks = append(c.tasks, func(ctx context.Context) error { return httpserve.Run(ctx, httpServer, ln) })
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
@@ -26,6 +26,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/server"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 )
 
@@ -160,7 +161,7 @@ func freeAddress(t testing.TB) string {
 
 func TestTheCatalogRuns(t *testing.T) {
 	api := newAPIServer(t, federationOf(3, 3, 9)...)
-	c := &catalogUnderTest{t: t, http: map[string]*http.Client{"": http.DefaultClient}}
+	c := &requester{t: t}
 	url, operators := running(t, api)
 	c.url = url
 
@@ -200,16 +201,16 @@ func TestTheCatalogRuns(t *testing.T) {
 	require.Contains(t, c.do(call{path: "/metrics"}).body, `liqo_catalog_request_duration_seconds_count{code="200",method="GET",route="/api/v1/providers"} 1`)
 }
 
-// What Kubernetes and kubectl write on objects, what is in the environment of pods, and what is another's, is in no answer
-// of the whole of it either.
+// No answer of the whole catalog has metadata of Kubernetes and kubectl, the environment of pods, or data of other consumers.
 func TestNothingLeaksFromTheCluster(t *testing.T) {
 	api := newAPIServer(t, federationOf(3, 3, 9)...)
-	c := &catalogUnderTest{t: t, http: map[string]*http.Client{"": http.DefaultClient}}
+	c := &requester{t: t}
 	c.url, _ = running(t, api)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	markers := 0
 	for token, others := range map[string][]string{
-		"operator": nil, "people-c1": {"of-c2", "of-c0", "c99", `"c2"`}, "": {"of-c", `"c1"`, "c99"}, "nobody": {"of-c", `"c1"`, "c99"},
+		"operator": nil, "people-c1": {"of-c2", "of-c0", "c99", `"c2"`}, "": {"of-c", `"c1"`, "c99"}, "powerless": {"of-c", `"c1"`, "c99"},
 	} {
 		stream := c.open(ctx, call{path: "/api/v1/events", token: token})
 		defer stream.Body.Close()
@@ -233,7 +234,8 @@ func TestNothingLeaksFromTheCluster(t *testing.T) {
 				api.put(pod)
 			}
 		}
-		last := fmt.Sprint("marker-", len(token))
+		markers++
+		last := fmt.Sprint("marker-", markers)
 		api.put(marked(&v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: last}}))
 		for line := ""; !strings.Contains(line, last); {
 			line = read(t, events, 1)[0]
@@ -259,27 +261,27 @@ func TestOneHostDoesNotTakeAllConnections(t *testing.T) {
 	}
 	_, err := http.Get(url)
 	require.Error(t, err)
-	c := &catalogUnderTest{t: t, url: operators, http: map[string]*http.Client{"": http.DefaultClient}}
+	c := &requester{t: t, url: operators}
 	require.Contains(t, c.do(call{path: "/metrics"}).body, `liqo_catalog_refusals_total{reason="connections"}`)
 }
 
 func TestWhatAnOperatorMightNotHaveMeantIsSaid(t *testing.T) {
 	for name, tc := range map[string]struct {
-		access AccessConfig
-		plain  bool
-		says   []string
-		not    []string
+		access   server.Access
+		plain    bool
+		warnings []string
+		not      []string
 	}{
 		"nothing of it":               {not: []string{"--anonymous-toggle", "--plain-http"}},
-		"an open door":                {access: AccessConfig{AnonymousToggle: true}, says: []string{"--anonymous-toggle"}, not: []string{"every page"}},
-		"an open door without TLS":    {access: AccessConfig{AnonymousToggle: true}, plain: true, says: []string{"--anonymous-toggle", "every page"}},
-		"no TLS, and the door is not": {plain: true, says: []string{"--plain-http"}, not: []string{"--anonymous-toggle"}},
+		"an open door":                {access: server.Access{AnonymousToggle: true}, warnings: []string{"--anonymous-toggle"}, not: []string{"every page"}},
+		"an open door without TLS":    {access: server.Access{AnonymousToggle: true}, plain: true, warnings: []string{"--anonymous-toggle", "every page"}},
+		"no TLS, and the door is not": {plain: true, warnings: []string{"--plain-http"}, not: []string{"--anonymous-toggle"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &lines{}
 			c := &catalog{log: log.logger(), cfg: Config{Access: tc.access, TLS: TLSConfig{Off: tc.plain}}}
-			c.sayHow("http", &net.TCPAddr{})
-			for _, part := range tc.says {
+			c.logSettings("http", &net.TCPAddr{})
+			for _, part := range tc.warnings {
 				require.Contains(t, log.String(), part)
 			}
 			for _, part := range tc.not {
@@ -290,14 +292,13 @@ func TestWhatAnOperatorMightNotHaveMeantIsSaid(t *testing.T) {
 }
 
 func TestTheCertificateInFilesIsFollowed(t *testing.T) {
-	dir, a := t.TempDir(), newAuthority(t)
+	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	renew := func(name string) {
-		mine := a.client(t, name).Transport.(*http.Transport).TLSClientConfig
-		pair, err := mine.GetClientCertificate(nil)
+		certPEM, keyPEM, err := certutil.GenerateSelfSignedCertKey(name, nil, nil)
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(key, keyPEM(t, pair.PrivateKey), 0o600))
-		require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), 0o600))
+		require.NoError(t, os.WriteFile(key, keyPEM, 0o600))
+		require.NoError(t, os.WriteFile(cert, certPEM, 0o600))
 	}
 	renew("first")
 	serving, err := newServing(&TLSConfig{CertFile: cert, KeyFile: key})
@@ -322,18 +323,4 @@ func TestTheCertificateInFilesIsFollowed(t *testing.T) {
 
 	_, err = newServing(&TLSConfig{CertFile: filepath.Join(dir, "none"), KeyFile: key})
 	require.ErrorContains(t, err, "--tls-cert-file")
-}
-
-func TestASelfSignedCertificateIsMadeAnewInTime(t *testing.T) {
-	now := time.Now()
-	s := &selfSigned{now: func() time.Time { return now }}
-	first, err := s.get(nil)
-	require.NoError(t, err)
-	again, err := s.get(nil)
-	require.NoError(t, err)
-	require.Same(t, first, again)
-	now = now.Add(selfSignedLifetime - selfSignedMargin)
-	again, err = s.get(nil)
-	require.NoError(t, err)
-	require.NotSame(t, first, again)
 }

@@ -17,23 +17,23 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/selection"
 )
 
-// change is what a person decides about a provider.
+// change is a patch of a provider's spec.
 type change struct {
-	// done is the word for it.
+	// done is the word for it in the output.
 	done string
-	// already tells that nothing is to be written.
+	// already reports whether the spec has the wanted values.
 	already func(*v1alpha1.ProviderCluster) bool
-	// spec is the merge patch of the spec: nothing else is touched.
+	// spec is the merge patch of the spec.
 	spec map[string]any
-	// on tells that the person wants the provider to get pods.
+	// on is set if the provider is meant to get new pods afterwards.
 	on bool
 }
 
-// Enable lets providers take part, or no longer: they get no new pods then, and keep those that they have.
+// Enable sets spec.enabled. Disabled providers get no new pods; their pods stay.
 func (s *Session) Enable(ctx context.Context, providers []string, enable bool) error {
 	c := change{
 		done: "disabled", spec: map[string]any{"enabled": enable}, on: enable,
-		already: func(pc *v1alpha1.ProviderCluster) bool { return enabled(pc) == enable },
+		already: func(pc *v1alpha1.ProviderCluster) bool { return pc.Spec.IsEnabled() == enable },
 	}
 	if enable {
 		c.done = "enabled"
@@ -41,7 +41,7 @@ func (s *Session) Enable(ctx context.Context, providers []string, enable bool) e
 	return s.changeAll(ctx, providers, c)
 }
 
-// Cordon keeps new pods away from providers for a while.
+// Cordon sets spec.cordoned: the providers get no new pods.
 func (s *Session) Cordon(ctx context.Context, providers []string) error {
 	return s.changeAll(ctx, providers, change{
 		done: "cordoned", spec: map[string]any{"cordoned": true},
@@ -49,7 +49,7 @@ func (s *Session) Cordon(ctx context.Context, providers []string) error {
 	})
 }
 
-// Uncordon ends what Cordon and Drain began.
+// Uncordon removes spec.cordoned and spec.drain.
 func (s *Session) Uncordon(ctx context.Context, providers []string) error {
 	return s.changeAll(ctx, providers, change{
 		done: "uncordoned", spec: map[string]any{"cordoned": nil, "drain": nil}, on: true,
@@ -70,14 +70,14 @@ func (s *Session) changeAll(ctx context.Context, providers []string, c change) e
 	return errors.Join(failures...)
 }
 
-// change returns the provider as it is then.
+// change patches a provider and returns it as patched.
 func (s *Session) change(ctx context.Context, id string, c change) (*v1alpha1.ProviderCluster, error) {
 	var pc v1alpha1.ProviderCluster
 	if err := s.get(ctx, client.ObjectKey{Name: id}, &pc); err != nil {
 		return nil, err
 	}
 	if c.already(&pc) {
-		return &pc, s.say(&pc, "already "+c.done)
+		return &pc, s.printDone(&pc, "already "+c.done)
 	}
 	patch, err := json.Marshal(map[string]any{"spec": c.spec})
 	if err != nil {
@@ -88,11 +88,11 @@ func (s *Session) change(ctx context.Context, id string, c change) (*v1alpha1.Pr
 	if err := s.Client.Patch(bounded, &pc, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return nil, err
 	}
-	return &pc, s.say(&pc, c.done)
+	return &pc, s.printDone(&pc, c.done)
 }
 
-// say tells what has become of a provider, in kubectl's words.
-func (s *Session) say(pc *v1alpha1.ProviderCluster, what string) error {
+// printDone prints a change of a provider, in kubectl's form.
+func (s *Session) printDone(pc *v1alpha1.ProviderCluster, what string) error {
 	if err := s.identify(pc); err != nil {
 		return err
 	}
@@ -105,22 +105,22 @@ func (s *Session) warnNotYet(pc *v1alpha1.ProviderCluster) {
 	}
 }
 
-// notYet says what still keeps new pods away from a provider that has just been switched on; "" for nothing.
+// notYet returns what keeps new pods away from a provider after enable or uncordon; "" for nothing.
 func notYet(pc *v1alpha1.ProviderCluster) string {
 	switch {
-	case !enabled(pc):
-		return pc.Name + " gets no new pods: it is disabled until somebody enables it"
+	case !pc.Spec.IsEnabled():
+		return pc.Name + " gets no new pods: it is disabled until 'kubectl broker enable'"
 	case pc.Spec.Drain:
-		return pc.Name + " gets no new pods: it is drained until somebody uncordons it"
+		return pc.Name + " gets no new pods: it is drained until 'kubectl broker uncordon'"
 	case pc.Spec.Cordoned:
-		return pc.Name + " gets no new pods: it is cordoned until somebody uncordons it"
+		return pc.Name + " gets no new pods: it is cordoned until 'kubectl broker uncordon'"
 	}
 	return ""
 }
 
-// Select has a consumer take providers, or leave them out, from now on. The providers themselves are not changed.
+// Select adds providers to the selection of a consumer, or removes them. The providers are not changed.
 func (s *Session) Select(ctx context.Context, consumer string, providers []string, choose bool) error {
-	if err := s.knowConsumer(ctx, consumer); err != nil {
+	if err := s.checkConsumer(ctx, consumer); err != nil {
 		return err
 	}
 	done := "disabled"
@@ -149,20 +149,20 @@ func (s *Session) selectOne(ctx context.Context, consumer, id string, choose boo
 		defer s.warnNotYet(&pc)
 	}
 	if chosen.Has(id) == choose {
-		return s.say(&pc, "already "+done+" for "+consumer)
+		return s.printDone(&pc, "already "+done+" for "+consumer)
 	}
 	if err := selection.Set(ctx, s.Client, consumer, id, choose); err != nil {
 		return err
 	}
-	return s.say(&pc, done+" for "+consumer)
+	return s.printDone(&pc, done+" for "+consumer)
 }
 
-// knowConsumer refuses names that no peered cluster has: a selection for them would be kept, and never be asked for.
-func (s *Session) knowConsumer(ctx context.Context, consumer string) error {
+// checkConsumer returns an error for a name that no peered cluster has: the selection would have no effect.
+func (s *Session) checkConsumer(ctx context.Context, consumer string) error {
 	var cluster liqov1beta1.ForeignCluster
 	err := s.get(ctx, client.ObjectKey{Name: consumer}, &cluster)
 	if kerrors.IsForbidden(err) {
-		return nil // Whoever may not see them is to be right by himself.
+		return nil // The caller may not read ForeignClusters: the name is not checked.
 	}
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", consumer, err)

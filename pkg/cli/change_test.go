@@ -18,7 +18,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/selection"
 )
 
-// Each verb changes one thing, and whoever switches something on learns what is still in the way.
+// Each verb changes one field, and enable and uncordon warn about what still keeps new pods away.
 func TestChanges(t *testing.T) {
 	off, on := false, true
 	const p1 = "providercluster.brokering.liqo.io/p1 "
@@ -31,10 +31,10 @@ func TestChanges(t *testing.T) {
 		before spec
 		do     func(context.Context, *Session) error
 		after  spec
-		says   []string
+		output []string
 	}{
-		"disable one that nobody spoke of": {spec{}, disable, spec{Enabled: &off}, []string{p1 + "disabled"}},
-		"disable a disabled one":           {spec{Enabled: &off}, disable, spec{Enabled: &off}, []string{p1 + "already disabled"}},
+		"disable one without the field": {spec{}, disable, spec{Enabled: &off}, []string{p1 + "disabled"}},
+		"disable a disabled one":        {spec{Enabled: &off}, disable, spec{Enabled: &off}, []string{p1 + "already disabled"}},
 		"disable keeps the attributes": {
 			spec{Attributes: map[string]string{"region": "eu"}},
 			disable,
@@ -43,17 +43,17 @@ func TestChanges(t *testing.T) {
 		},
 		"enable": {spec{Enabled: &off}, enable, spec{Enabled: &on}, []string{p1 + "enabled"}},
 		"enable does not end a drain": {spec{Enabled: &off, Drain: true}, enable, spec{Enabled: &on, Drain: true}, []string{
-			p1 + "enabled", "warning: p1 gets no new pods: it is drained until somebody uncordons it",
+			p1 + "enabled", "warning: p1 gets no new pods: it is drained until 'kubectl broker uncordon'",
 		}},
 		"enable does not end a cordon": {spec{Cordoned: true}, enable, spec{Cordoned: true}, []string{
-			p1 + "already enabled", "warning: p1 gets no new pods: it is cordoned until somebody uncordons it",
+			p1 + "already enabled", "warning: p1 gets no new pods: it is cordoned until 'kubectl broker uncordon'",
 		}},
 		"cordon":                         {spec{}, cordon, spec{Cordoned: true}, []string{p1 + "cordoned"}},
 		"cordon a cordoned one":          {spec{Cordoned: true}, cordon, spec{Cordoned: true}, []string{p1 + "already cordoned"}},
 		"uncordon ends cordon and drain": {spec{Cordoned: true, Drain: true}, uncordon, spec{}, []string{p1 + "uncordoned"}},
 		"uncordon ends a drain":          {spec{Drain: true}, uncordon, spec{}, []string{p1 + "uncordoned"}},
 		"uncordon does not enable": {spec{Enabled: &off, Drain: true}, uncordon, spec{Enabled: &off}, []string{
-			p1 + "uncordoned", "warning: p1 gets no new pods: it is disabled until somebody enables it",
+			p1 + "uncordoned", "warning: p1 gets no new pods: it is disabled until 'kubectl broker enable'",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestChanges(t *testing.T) {
 			pc.Spec = tc.before
 			s, screen := at(t, interceptor.Funcs{}, pc)
 			require.NoError(t, tc.do(t.Context(), s))
-			require.Equal(t, tc.says, screen.lines())
+			require.Equal(t, tc.output, screen.lines())
 			var after v1alpha1.ProviderCluster
 			require.NoError(t, s.Client.Get(t.Context(), client.ObjectKeyFromObject(pc), &after))
 			require.Equal(t, tc.after, after.Spec)
@@ -84,7 +84,7 @@ func TestSelect(t *testing.T) {
 	const p1, p2 = "providercluster.brokering.liqo.io/p1 ", "providercluster.brokering.liqo.io/p2 "
 	require.Equal(t, []string{
 		p1 + "disabled for c1", p2 + "disabled for c1", p1 + "already disabled for c1", p2 + "already disabled for c1",
-		p1 + "enabled for c1", p2 + "enabled for c1", "warning: p2 gets no new pods: it is disabled until somebody enables it",
+		p1 + "enabled for c1", p2 + "enabled for c1", "warning: p2 gets no new pods: it is disabled until 'kubectl broker enable'",
 	}, screen.lines())
 
 	var pc v1alpha1.ProviderCluster
@@ -94,7 +94,7 @@ func TestSelect(t *testing.T) {
 	require.Empty(t, screen.lines())
 }
 
-func TestWhoMayNotSeePeeredClustersMaySelect(t *testing.T) {
+func TestSelectWithoutRightsToForeignClusters(t *testing.T) {
 	s, _ := at(t, interceptor.Funcs{
 		Get: func(ctx context.Context, under client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if _, ok := o.(*liqov1beta1.ForeignCluster); ok {

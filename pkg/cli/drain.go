@@ -4,132 +4,138 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// DrainOptions says how long a person waits.
+// drainPollInterval is the time between two reads of a ProviderCluster that is being drained.
+const drainPollInterval = time.Second
+
+// notObserved is shown until the broker has set the condition Drained for the current spec.
+const notObserved = "the broker has not observed the drain yet"
+
+// DrainOptions configures Drain.
 type DrainOptions struct {
-	// Node is the broker's.
-	Node string
-	// Wait until the providers are empty.
+	// Wait until the condition Drained of each provider is True.
 	Wait bool
-	// Timeout of the waiting; 0 for none. The providers go on being drained after it.
+	// Timeout of the waiting; 0 for none. It does not end the drain.
 	Timeout time.Duration
 }
 
-// Why waiting ends.
-var (
-	errEmpty   = errors.New("every provider is empty")
-	errTooLong = errors.New("it takes too long")
-)
-
-// Drain has providers emptied, and shows how their pods leave until none is left. Providers that do not exist are an
-// error in the end; the others are drained all the same.
+// Drain sets spec.drain of the providers, and with Wait prints their condition Drained until it is True. A provider that
+// does not exist is an error at the end; the others are drained.
 func (s *Session) Drain(ctx context.Context, providers []string, o DrainOptions) error {
-	d := newDrainage(s, o.Node)
-	var failures []error
+	d := &drain{s: s}
 	for _, id := range providers {
 		pc, err := s.change(ctx, id, change{
 			done: "draining", spec: map[string]any{"drain": true},
 			already: func(pc *v1alpha1.ProviderCluster) bool { return pc.Spec.Drain },
 		})
 		if err != nil {
-			failures = append(failures, err)
+			d.failures = append(d.failures, err)
 			continue
 		}
-		d.add(pc)
+		d.waiting = append(d.waiting, &drainedProvider{id: id, uid: pc.UID, message: notObserved})
 	}
-	if o.Wait && len(d.providers) > 0 {
-		if o.Timeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, o.Timeout, errTooLong)
-			defer cancel()
-		}
-		if err := s.await(ctx, d, o.Timeout); err != nil {
-			failures = append(failures, err)
-		}
+	if o.Wait {
+		d.wait(ctx, o.Timeout)
 	}
-	return errors.Join(failures...)
+	return errors.Join(d.failures...)
 }
 
-// await follows a drainage to its end.
-func (s *Session) await(ctx context.Context, d *drainage, timeout time.Duration) error {
-	ofNode := []client.ListOption{ofNode(d.node)}
-	for {
-		following, stop := context.WithCancelCause(ctx)
-		d.stop = stop
-		group, following := errgroup.WithContext(following)
-		group.Go(func() error {
-			return s.follow(following, &v1alpha1.ProviderClusterList{}, nil, (*drainedProviders)(d))
+// drain is the waiting for several providers.
+type drain struct {
+	s        *Session
+	waiting  []*drainedProvider
+	failures []error
+	// warned is set after a failed request, until one succeeds.
+	warned bool
+}
+
+// drainedProvider is a provider whose condition Drained is not True yet.
+type drainedProvider struct {
+	id string
+	// uid is that of the object that was changed.
+	uid types.UID
+	// message of the condition that was printed last.
+	message string
+}
+
+// wait reads one ProviderCluster after the other until no provider is waiting. A failure of one does not end the waiting
+// for the others.
+func (d *drain) wait(ctx context.Context, timeout time.Duration) {
+	waiting := ctx
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	err := wait.PollUntilContextCancel(waiting, drainPollInterval, true, func(ctx context.Context) (bool, error) {
+		d.waiting = slices.DeleteFunc(d.waiting, func(p *drainedProvider) bool {
+			done, err := d.poll(ctx, p)
+			if err != nil {
+				d.failures = append(d.failures, err)
+			}
+			return done || err != nil
 		})
-		group.Go(func() error { return s.follow(following, &corev1.PodList{}, ofNode, (*drainedPods)(d)) })
-		err := group.Wait()
-		cause := context.Cause(following)
-		stop(nil)
-		switch {
-		case err != nil:
-			return err
-		case !errors.Is(cause, errEmpty):
-			return d.unfinished(ctx, timeout)
-		}
-		// The two lists are not read at one moment: look at the pods once more.
-		pods, err := s.list(ctx, &corev1.PodList{}, ofNode...)
-		if err != nil {
-			return err
-		}
-		if err := d.seePods(pods); err != nil {
-			return err
-		}
-		if d.empty() {
-			return d.report()
-		}
-	}
-}
-
-// unfinished says what is left when the waiting ends early.
-func (d *drainage) unfinished(ctx context.Context, timeout time.Duration) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	why := "interrupted"
-	if errors.Is(context.Cause(ctx), errTooLong) {
-		why = fmt.Sprintf("not done after %s (--timeout)", timeout)
+		return len(d.waiting) == 0, nil
+	})
+	if err == nil {
+		return
 	}
 	var left []string
-	for _, id := range d.ids {
-		p := d.providers[id]
-		switch pods := d.podsAt(id); {
-		case p.noticed && len(pods) == 0:
-			continue
-		case p.noticed:
-			left = append(left, fmt.Sprintf("%s still has %s", id, counted(pods)))
-		default:
-			left = append(left, fmt.Sprintf("the broker has not taken notice of %s, which has %s", id, counted(pods)))
-		}
+	for _, p := range d.waiting {
+		left = append(left, p.id+": "+p.message)
 	}
-	return fmt.Errorf("%s: %s; draining goes on until somebody uncordons", why, strings.Join(left, ", "))
+	why := "interrupted"
+	if ctx.Err() == nil {
+		why = fmt.Sprintf("not done after %s (--timeout)", timeout)
+	}
+	d.failures = append(d.failures, fmt.Errorf("%s: %s; the drain goes on until uncordon", why, strings.Join(left, ", ")))
 }
 
-// shownPods is how many pods are named in a message.
-const shownPods = 5
-
-func counted(pods []string) string {
-	if len(pods) == 0 {
-		return "no pods"
+// poll reads a provider, prints the message of its condition if it is a new one, and reports whether the provider is
+// drained. Errors that may pass are printed once.
+func (d *drain) poll(ctx context.Context, p *drainedProvider) (bool, error) {
+	var pc v1alpha1.ProviderCluster
+	err := d.s.get(ctx, client.ObjectKey{Name: p.id}, &pc)
+	switch {
+	case kerrors.IsNotFound(err), err == nil && pc.UID != p.uid:
+		return false, fmt.Errorf("%s was deleted during the drain", p.id)
+	case kerrors.IsForbidden(err), kerrors.IsUnauthorized(err):
+		return false, err
+	case err != nil:
+		if !d.warned && ctx.Err() == nil {
+			d.s.warn("retrying: " + word(err))
+			d.warned = true
+		}
+		return false, nil
 	}
-	noun := "pods"
-	if len(pods) == 1 {
-		noun = "pod"
+	d.warned = false
+	if !pc.Spec.Drain {
+		return false, fmt.Errorf("%s: the drain was ended by another change", p.id)
 	}
-	names := strings.Join(pods[:min(len(pods), shownPods)], ", ")
-	if len(pods) > shownPods {
-		names += ", …"
+	c := meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ProviderDrained)
+	if c == nil || c.ObservedGeneration < pc.Generation {
+		return false, nil
 	}
-	return fmt.Sprintf("%d %s (%s)", len(pods), noun, names)
+	if c.Status == metav1.ConditionTrue {
+		return true, d.s.printDone(&pc, "drained")
+	}
+	if c.Message == p.message {
+		return false, nil
+	}
+	p.message = c.Message
+	_, err = fmt.Fprintf(d.s.Out, "%s: %s\n", p.id, c.Message)
+	return false, err
 }

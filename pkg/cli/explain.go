@@ -12,7 +12,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 )
 
-// Explain shows what the broker thinks of every provider for a pod of its node.
+// Explain prints the verdict on every provider for a pod of the broker's node.
 func (s *Session) Explain(ctx context.Context, node, pod, output string) error {
 	bounded, cancel := s.bounded(ctx)
 	defer cancel()
@@ -34,7 +34,7 @@ func (s *Session) Explain(ctx context.Context, node, pod, output string) error {
 		} else {
 			err = e.Print(&table)
 		}
-		// It quotes what the owner of the pod wrote.
+		// The text may quote annotations of the pod.
 		text = []byte(printers.EscapeTerminal(table.String()))
 	}
 	if err != nil {
@@ -44,5 +44,5 @@ func (s *Session) Explain(ctx context.Context, node, pod, output string) error {
 	return err
 }
 
-// ExplainOutputs returns the forms that Explain can print in.
+// ExplainOutputs returns the output formats of Explain.
 func ExplainOutputs() []string { return []string{OutputJSON, "table", OutputWide, OutputYAML} }

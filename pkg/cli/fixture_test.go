@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -90,7 +89,6 @@ func placed(name, provider string) *corev1.Pod {
 }
 
 func place(pod *corev1.Pod, provider string) {
-	withMaps(pod)
 	pod.Labels[v1alpha1.ProviderLabel], pod.Labels[v1alpha1.VirtualNodeLabel] = provider, provider+"-a"
 	delete(pod.Annotations, v1alpha1.MovingFromAnnotation)
 	pod.Annotations[v1alpha1.DecisionAnnotation] = provider + " 80: free 80"
@@ -98,30 +96,10 @@ func place(pod *corev1.Pod, provider string) {
 }
 
 func leave(pod *corev1.Pod, provider string) {
-	withMaps(pod)
 	delete(pod.Labels, v1alpha1.ProviderLabel)
 	delete(pod.Labels, v1alpha1.VirtualNodeLabel)
 	pod.Annotations[v1alpha1.MovingFromAnnotation] = provider + "-a"
 	pod.Annotations[v1alpha1.DecisionAnnotation] = "moving: it is drained"
-}
-
-// withMaps gives a pod that was read the maps that it has if they are empty.
-func withMaps(pod *corev1.Pod) {
-	if pod.Labels == nil {
-		pod.Labels = map[string]string{}
-	}
-	if pod.Annotations == nil {
-		pod.Annotations = map[string]string{}
-	}
-}
-
-// changePod changes a pod of namespace ns as the broker does.
-func (s *Session) changePod(t *testing.T, name string, how func(*corev1.Pod)) {
-	t.Helper()
-	var pod corev1.Pod
-	require.NoError(t, s.Client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, &pod))
-	how(&pod)
-	s.write(t, &pod)
 }
 
 // write writes an object and its status, which the API keeps apart.
@@ -161,10 +139,6 @@ func (c *calls) funcs() interceptor.Funcs {
 		List: func(ctx context.Context, under client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			c.add("list", list)
 			return under.List(ctx, list, opts...)
-		},
-		Watch: func(ctx context.Context, under client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
-			c.add("watch", list)
-			return under.Watch(ctx, list, opts...)
 		},
 		Patch: func(ctx context.Context, under client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			c.add("patch", o)

@@ -134,7 +134,7 @@ func TestObjectsAreThoseOfTheAPI(t *testing.T) {
 func TestWhatCannotBeAsked(t *testing.T) {
 	s, screen := at(t, interceptor.Funcs{}, provider("p1"), placed("a", "p1"))
 	some := labels.SelectorFromSet(labels.Set{"a": "b"})
-	for says, ask := range map[string]func() error{
+	for message, ask := range map[string]func() error{
 		"names and a selector exclude each other": func() error {
 			return s.GetProviders(t.Context(), Query{Names: []string{"p1"}, Labels: some})
 		},
@@ -142,16 +142,13 @@ func TestWhatCannotBeAsked(t *testing.T) {
 			return s.GetPlacements(t.Context(), Query{Names: []string{"a"}, AllNamespaces: true})
 		},
 		"--output=xml: use one of json, name, wide, yaml": func() error { return s.GetProviders(t.Context(), Query{Output: "xml"}) },
-		"--watch does not follow what a consumer selects": func() error {
-			return s.GetProviders(t.Context(), Query{Watch: true, Consumer: "c1"})
-		},
 		"--provider=p/1": func() error { return s.GetPlacements(t.Context(), Query{Provider: "p/1"}) },
 		"a is not one of the pods asked for, of those bound to node another (--broker-node)": func() error {
 			return s.GetPlacements(t.Context(), Query{Names: []string{"a"}, Node: "another"})
 		},
 	} {
-		t.Run(says, func(t *testing.T) {
-			require.ErrorContains(t, ask(), says)
+		t.Run(message, func(t *testing.T) {
+			require.ErrorContains(t, ask(), message)
 			require.Empty(t, screen.lines())
 		})
 	}
@@ -211,7 +208,7 @@ func TestLongListsComeInPages(t *testing.T) {
 	require.Equal(t, "providercluster.brokering.liqo.io/p0001", lines[0])
 }
 
-func TestWhoMayNotSeeNamespacesSeesNoConsumers(t *testing.T) {
+func TestGetPlacementsWithoutRightsToNamespaces(t *testing.T) {
 	forbid := interceptor.Funcs{Get: func(ctx context.Context, under client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 		if _, ok := o.(*corev1.Namespace); ok {
 			return kerrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, key.Name, errors.New("no"))
@@ -256,7 +253,7 @@ func TestEveryRequestHasADeadline(t *testing.T) {
 	}
 }
 
-func TestWhatAPodSaysCannotSteerTheTerminal(t *testing.T) {
+func TestPodsCannotPrintControlCharacters(t *testing.T) {
 	pod := placed("a", "")
 	pod.Annotations[v1alpha1.FilterAnnotation] = "\x1b[2Jprovider.nope"
 	pod.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Message: "\x1b[2Jmischief"}}
@@ -265,4 +262,15 @@ func TestWhatAPodSaysCannotSteerTheTerminal(t *testing.T) {
 	require.NoError(t, s.Explain(t.Context(), "broker", "a", OutputTable))
 	require.Contains(t, screen.text.String(), "^[[2Jmischief")
 	require.NotContains(t, screen.text.String(), "\x1b")
+}
+
+func TestSlicesAndTheirReasons(t *testing.T) {
+	pc := provider("p1")
+	pc.Status.VirtualNodes = []v1alpha1.VirtualNodeStatus{
+		{Name: "a", Ready: true}, {Name: "b", Ready: true, Reason: "terminating"}, {Name: "c", Reason: "not ready"},
+	}
+	require.Equal(t, "1/3", slicesReady(pc))
+	require.Equal(t, "b: terminating, c: not ready", message(pc))
+	pc.Status.Conditions[0].Status, pc.Status.Conditions[0].Message = metav1.ConditionFalse, "Reachable: NoAnswer"
+	require.Equal(t, "Reachable: NoAnswer", message(pc), "the provider's own reason comes first")
 }

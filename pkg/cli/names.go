@@ -11,24 +11,24 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// ProviderNames are the ids of the providers, for a shell to complete.
+// ProviderNames returns the cluster ids of the providers, for the completion in a shell.
 func (s *Session) ProviderNames(ctx context.Context) ([]string, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind("ProviderClusterList"))
 	return s.names(ctx, list)
 }
 
-// PodNames are the pods of the session's namespace that are bound to the broker's node.
+// PodNames returns the pods of the session's namespace that are bound to the broker's node.
 func (s *Session) PodNames(ctx context.Context, node string) ([]string, error) {
 	return s.names(ctx, metadata("PodList"), client.InNamespace(s.Namespace), ofNode(node))
 }
 
-// NamespaceNames are all namespaces.
+// NamespaceNames returns all namespaces.
 func (s *Session) NamespaceNames(ctx context.Context) ([]string, error) {
 	return s.names(ctx, metadata("NamespaceList"))
 }
 
-// ConsumerNames are the ids of the clusters that consume from this one.
+// ConsumerNames returns the cluster ids of the consumers that are peered with this cluster.
 func (s *Session) ConsumerNames(ctx context.Context) ([]string, error) {
 	clusters, err := s.list(ctx, &liqov1beta1.ForeignClusterList{})
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 )
 
-// origins knows which consumers namespaces come from.
+// origins maps namespaces to the consumers that offloaded them.
 type origins struct {
 	s *Session
-	// known is by namespace; "" is this cluster itself.
+	// known is by namespace; the value is a cluster id, or "" for namespaces of this cluster.
 	known map[string]string
-	// hidden is set when the person may not see namespaces.
+	// hidden is set when the caller may not read namespaces.
 	hidden bool
 }
 
-// origins reads one namespace, or all for "". With must it is an error that the person may not see them.
-func (s *Session) origins(ctx context.Context, namespace string, must bool) (*origins, error) {
+// origins reads one namespace, or all for "". With required it returns the error if the caller may not read them.
+func (s *Session) origins(ctx context.Context, namespace string, required bool) (*origins, error) {
 	o := &origins{s: s, known: map[string]string{}}
 	var err error
 	if namespace != "" {
@@ -34,11 +34,11 @@ func (s *Session) origins(ctx context.Context, namespace string, must bool) (*or
 		}
 	}
 	switch {
-	case kerrors.IsForbidden(err) && !must:
+	case kerrors.IsForbidden(err) && !required:
 		o.hidden = true
 		return o, nil
 	case kerrors.IsNotFound(err):
-		return o, nil // There are no pods in it either.
+		return o, nil // It has no pods either.
 	}
 	return o, err
 }
@@ -52,7 +52,7 @@ func (o *origins) read(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// of is the consumer of the pods of a namespace, which may be a new one.
+// of returns the consumer of a namespace, which is read if it is not known.
 func (o *origins) of(ctx context.Context, namespace string) string {
 	if o.hidden {
 		return unknown
@@ -63,7 +63,7 @@ func (o *origins) of(ctx context.Context, namespace string) string {
 	return o.known[namespace]
 }
 
-// metadata is an empty list of the metadata of a core kind, for when no more is needed.
+// metadata returns an empty list of a core kind that reads the metadata only.
 func metadata(listKind string) *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(listKind))

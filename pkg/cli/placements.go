@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -17,14 +18,14 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
-// GetPlacements shows the pods bound to the broker's node, and where they are.
+// GetPlacements prints the pods bound to the broker's node, with their provider cluster.
 func (s *Session) GetPlacements(ctx context.Context, q Query) error {
 	if err := q.validate(); err != nil {
 		return err
 	}
 	v := &view{
 		list: &corev1.PodList{}, one: &corev1.Pod{}, nothing: "No resources found",
-		unlike: fmt.Sprintf("is not one of the pods asked for, of those bound to node %s (--broker-node)", q.Node),
+		unmatched: fmt.Sprintf("is not one of the pods asked for, of those bound to node %s (--broker-node)", q.Node),
 	}
 	if !q.AllNamespaces {
 		v.namespace, v.nothing = s.Namespace, fmt.Sprintf("No resources found in %s namespace.", s.Namespace)
@@ -43,51 +44,40 @@ func (s *Session) GetPlacements(ctx context.Context, q Query) error {
 	if err != nil {
 		return err
 	}
-	v.options = q.narrow(client.InNamespace(v.namespace), ofNode(q.Node))
-	v.keep = func(o client.Object) bool {
+	v.options = q.selected(client.InNamespace(v.namespace), ofNode(q.Node))
+	v.matches = func(o client.Object) bool {
 		pod, ok := o.(*corev1.Pod)
-		return ok && pod.Spec.NodeName == q.Node && q.wants(o) &&
+		return ok && pod.Spec.NodeName == q.Node && q.matches(o) &&
 			(q.Consumer == "" || from.of(ctx, o.GetNamespace()) == q.Consumer)
 	}
 	v.columns = s.placementColumns(q.AllNamespaces, func(pod *corev1.Pod) string {
-		return orNone(from.of(ctx, pod.Namespace))
+		return cmp.Or(from.of(ctx, pod.Namespace), none)
 	})
-	return s.show(ctx, v, &q)
+	return s.printView(ctx, v, &q)
 }
 
-// ofNode has the API server send the pods of one node only.
 func ofNode(node string) client.ListOption {
 	return client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}
 }
 
 func (s *Session) placementColumns(namespaced bool, consumer func(*corev1.Pod) string) []column {
-	of := func(name string, cell func(*corev1.Pod) string) column {
-		return column{name: name, cell: func(o client.Object) string {
-			pod, ok := o.(*corev1.Pod)
-			if !ok {
-				return unknown
-			}
-			return cell(pod)
-		}}
-	}
-	wide := func(c column) column { c.wide = true; return c }
-	fleeting := func(c column) column { c.fleeting = true; return c }
+	of, wide := columnsOf[*corev1.Pod]()
 	columns := []column{
 		of("Name", func(pod *corev1.Pod) string { return pod.Name }),
 		of("Ready", containersReady),
-		of(statusColumn, podStatus),
+		of("Status", podStatus),
 		of("Consumer", consumer),
-		of("Provider", func(pod *corev1.Pod) string { return orNone(pod.Labels[v1alpha1.ProviderLabel]) }),
+		of("Provider", func(pod *corev1.Pod) string { return cmp.Or(pod.Labels[v1alpha1.ProviderLabel], none) }),
 		of("Score", func(pod *corev1.Pod) string { score, _ := decision(pod); return score }),
-		fleeting(of("Since", func(pod *corev1.Pod) string {
+		of("Since", func(pod *corev1.Pod) string {
 			if pod.Labels[v1alpha1.VirtualNodeLabel] == "" {
 				return none
 			}
-			return age(s.Now(), assigned(pod))
-		})),
-		fleeting(of("Age", func(pod *corev1.Pod) string { return s.age(pod.CreationTimestamp) })),
-		wide(of("Virtual-Node", func(pod *corev1.Pod) string { return orNone(placement.PlaceOf(pod)) })),
-		wide(of("Decision", func(pod *corev1.Pod) string { _, why := decision(pod); return why })),
+			return age(s.Now(), assignedAt(pod))
+		}),
+		of("Age", func(pod *corev1.Pod) string { return age(s.Now(), pod.CreationTimestamp.Time) }),
+		wide("Virtual-Node", func(pod *corev1.Pod) string { return cmp.Or(placement.PlaceOf(pod), none) }),
+		wide("Decision", func(pod *corev1.Pod) string { _, why := decision(pod); return why }),
 	}
 	if namespaced {
 		columns = append([]column{of("Namespace", func(pod *corev1.Pod) string { return pod.Namespace })}, columns...)
@@ -95,7 +85,7 @@ func (s *Session) placementColumns(namespaced bool, consumer func(*corev1.Pod) s
 	return columns
 }
 
-// podStatus words how a pod fares, from the broker's point of view.
+// podStatus returns the status column: the phase, or what the broker does with the pod.
 func podStatus(pod *corev1.Pod) string {
 	switch {
 	case placement.Terminal(pod):
@@ -123,35 +113,34 @@ func containersReady(pod *corev1.Pod) string {
 	return fmt.Sprintf("%d/%d", ready, len(pod.Spec.Containers))
 }
 
-// decision is the score by which a pod is where it is, and why; for a pod that waits, why it does.
+// decision returns the score of the provider that a pod is assigned to, and its parts. For a pod without a provider it
+// returns why there is none.
 func decision(pod *corev1.Pod) (score, why string) {
 	provider := pod.Labels[v1alpha1.ProviderLabel]
 	text := pod.Annotations[v1alpha1.DecisionAnnotation]
 	if provider == "" {
 		if text == "" {
-			text = waitsBecause(pod)
+			text = unassignedMessage(pod)
 		}
-		return none, orNone(text)
+		return none, cmp.Or(text, none)
 	}
 	score, why, _ = strings.Cut(strings.TrimPrefix(text, provider+" "), ": ")
 	if _, err := strconv.Atoi(score); err != nil {
-		return unknown, orUnknown(text)
+		return unknown, cmp.Or(text, unknown)
 	}
-	return score, orNone(why)
+	return score, cmp.Or(why, none)
 }
 
-// waitsBecause is why no provider was found for a pod; "" if that is not said.
-func waitsBecause(pod *corev1.Pod) string {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.ConditionAssigned && c.Status == corev1.ConditionFalse {
-			return c.Message
-		}
+// unassignedMessage returns the message of the condition Assigned if that is False, else "".
+func unassignedMessage(pod *corev1.Pod) string {
+	if c := placement.Condition(pod, v1alpha1.ConditionAssigned); c != nil && c.Status == corev1.ConditionFalse {
+		return c.Message
 	}
 	return ""
 }
 
-// assigned is when a pod came to the provider where it is; zero if that is not said.
-func assigned(pod *corev1.Pod) time.Time {
+// assignedAt returns when a pod was assigned to its provider; zero if the annotation is missing or no time.
+func assignedAt(pod *corev1.Pod) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AssignedAtAnnotation])
 	if err != nil {
 		return time.Time{}

@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,26 +13,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// statusColumn is what the column of the state is called in every table.
-const statusColumn = "Status"
-
-// GetProviders shows the provider clusters.
+// GetProviders prints provider clusters.
 func (s *Session) GetProviders(ctx context.Context, q Query) error {
-	// Providers have no namespace: like kubectl, do not mind that one is asked for.
+	// Providers have no namespace; like kubectl, ignore the flag.
 	q.AllNamespaces = false
 	if err := q.validate(); err != nil {
 		return err
 	}
 	v := &view{
 		list: &v1alpha1.ProviderClusterList{}, one: &v1alpha1.ProviderCluster{},
-		options: q.narrow(), keep: q.wants, columns: s.providerColumns(), nothing: "No resources found",
+		options: q.selected(), matches: q.matches, columns: s.providerColumns(), nothing: "No resources found",
 	}
 	if q.Consumer != "" {
-		if q.Watch {
-			return errors.New("--watch does not follow what a consumer selects: leave out --consumer")
-		}
 		selected, err := s.selectedBy(ctx, q.Consumer)
 		if err != nil {
 			return err
@@ -41,10 +38,11 @@ func (s *Session) GetProviders(ctx context.Context, q Query) error {
 			return fmt.Sprint(selected(o.GetName()))
 		}})
 	}
-	return s.show(ctx, v, &q)
+	return s.printView(ctx, v, &q)
 }
 
-// selectedBy tells which providers a consumer selected, in all the policies that say so: each of them counts.
+// selectedBy returns a function that reports whether a consumer selected a provider. It did if each of the policies that
+// have a selection of the consumer includes the provider.
 func (s *Session) selectedBy(ctx context.Context, consumer string) (func(provider string) bool, error) {
 	policies, err := s.list(ctx, &v1alpha1.PlacementPolicyList{})
 	if err != nil {
@@ -62,101 +60,95 @@ func (s *Session) selectedBy(ctx context.Context, consumer string) (func(provide
 }
 
 func (s *Session) providerColumns() []column {
-	of := func(name string, cell func(*v1alpha1.ProviderCluster) string) column {
-		return column{name: name, cell: func(o client.Object) string {
-			pc, ok := o.(*v1alpha1.ProviderCluster)
-			if !ok {
-				return unknown
-			}
-			return cell(pc)
-		}}
-	}
-	wide := func(c column) column { c.wide = true; return c }
-	fleeting := func(c column) column { c.fleeting = true; return c }
+	of, wide := columnsOf[*v1alpha1.ProviderCluster]()
 	return []column{
 		of("Name", func(pc *v1alpha1.ProviderCluster) string { return pc.Name }),
-		of(statusColumn, providerStatus),
+		of("Status", providerStatus),
 		of("Pods", func(pc *v1alpha1.ProviderCluster) string { return fmt.Sprint(pc.Status.Pods) }),
-		of("CPU", func(pc *v1alpha1.ProviderCluster) string { return orUnknown(pc.Status.Summary.CPU) }),
-		of("Memory", func(pc *v1alpha1.ProviderCluster) string { return orUnknown(pc.Status.Summary.Memory) }),
-		of("Uptime", func(pc *v1alpha1.ProviderCluster) string { return orUnknown(pc.Status.Summary.Uptime) }),
-		of("Latency", func(pc *v1alpha1.ProviderCluster) string { return orUnknown(pc.Status.Summary.Latency) }),
-		of("Price", func(pc *v1alpha1.ProviderCluster) string { return orNone(pc.Spec.Attributes["price"]) }),
-		fleeting(of("Age", func(pc *v1alpha1.ProviderCluster) string { return s.age(pc.CreationTimestamp) })),
-		wide(of("Region", func(pc *v1alpha1.ProviderCluster) string { return orNone(pc.Spec.Attributes["region"]) })),
-		wide(of("Slices", slicesReady)),
-		wide(of("Pod-Start", podStart)),
-		wide(of("Failed", failed)),
-		wide(of("Moved", func(pc *v1alpha1.ProviderCluster) string { return fmt.Sprint(pc.Status.KPIs.MovedAway) })),
-		wide(of("Message", message)),
+		of("CPU", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Status.Summary.CPU, unknown) }),
+		of("Memory", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Status.Summary.Memory, unknown) }),
+		of("Uptime", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Status.Summary.Uptime, unknown) }),
+		of("Latency", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Status.Summary.Latency, unknown) }),
+		of("Price", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Spec.Attributes["price"], none) }),
+		of("Age", func(pc *v1alpha1.ProviderCluster) string { return age(s.Now(), pc.CreationTimestamp.Time) }),
+		wide("Region", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Spec.Attributes["region"], none) }),
+		wide("Slices", slicesReady),
+		wide("Pod-Start", podStart),
+		wide("Failed", failed),
+		wide("Moved", func(pc *v1alpha1.ProviderCluster) string { return fmt.Sprint(pc.Status.KPIs.MovedAway) }),
+		wide("Message", message),
 	}
 }
 
-// providerStatus words whether a provider can be given pods, and what speaks against it, as for a Node.
+// providerStatus returns the status column: the condition Ready and what else keeps new pods away, as of a Node.
 func providerStatus(pc *v1alpha1.ProviderCluster) string {
-	words := []string{"Unknown"}
+	p := placement.Provider(pc, nil, nil)
+	states := []string{"Unknown"}
 	if ready := meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ProviderReady); ready != nil {
 		switch ready.Status {
 		case metav1.ConditionTrue:
-			words[0] = "Ready"
+			states[0] = "Ready"
 		case metav1.ConditionFalse:
-			words[0] = "NotReady"
+			states[0] = "NotReady"
 		}
 	}
 	for _, also := range []struct {
-		word string
-		true bool
+		state string
+		is    bool
 	}{
-		{"Recovering", meta.IsStatusConditionFalse(pc.Status.Conditions, v1alpha1.ProviderClean)},
-		{"Disabled", !enabled(pc)},
-		{"Cordoned", pc.Spec.Cordoned},
-		{"Draining", pc.Spec.Drain},
+		{"Recovering", p.Recovering},
+		{"Disabled", !p.Enabled},
+		{"Cordoned", p.Cordoned},
+		{"Draining", p.Draining},
 	} {
-		if also.true {
-			words = append(words, also.word)
+		if also.is {
+			states = append(states, also.state)
 		}
 	}
-	return strings.Join(words, ",")
+	return strings.Join(states, ",")
 }
 
-func enabled(pc *v1alpha1.ProviderCluster) bool { return pc.Spec.Enabled == nil || *pc.Spec.Enabled }
-
-// slicesReady counts the slices of a provider of which the virtual kubelet is alive.
+// slicesReady returns how many slices can be assigned pods, of how many.
 func slicesReady(pc *v1alpha1.ProviderCluster) string {
-	ready := 0
-	for i := range pc.Status.VirtualNodes {
-		if pc.Status.VirtualNodes[i].Ready {
+	ready, all := 0, placement.Provider(pc, nil, nil).Slices
+	for i := range all {
+		if all[i].Filter == verdict.Passed {
 			ready++
 		}
 	}
-	return fmt.Sprintf("%d/%d", ready, len(pc.Status.VirtualNodes))
+	return fmt.Sprintf("%d/%d", ready, len(all))
 }
 
-// podStart is how long pods take to start: the median, and 9 of 10.
+// podStart returns the median and the 90th percentile of the time from the assignment of a pod to Ready.
 func podStart(pc *v1alpha1.ProviderCluster) string {
-	took := pc.Status.KPIs.PodStart
-	if took == nil {
+	start := pc.Status.KPIs.PodStart
+	if start == nil {
 		return unknown
 	}
-	p50, p90 := time.Duration(took.P50Milliseconds)*time.Millisecond, time.Duration(took.P90Milliseconds)*time.Millisecond
-	return fmt.Sprintf("%s/%s", p50, p90)
+	return fmt.Sprintf("%s/%s", time.Duration(start.P50Milliseconds)*time.Millisecond, time.Duration(start.P90Milliseconds)*time.Millisecond)
 }
 
-// failed is the share of assignments that came to nothing.
+// failed returns the share of assignments that failed.
 func failed(pc *v1alpha1.ProviderCluster) string {
-	k := &pc.Status.KPIs
-	if k.Started+k.Failed == 0 {
+	rate, known := kpi.ValuesOf(&pc.Status.KPIs)[kpi.FailureRate]
+	if !known {
 		return unknown
 	}
-	return fmt.Sprintf("%.1f%%", 100*float64(k.Failed)/float64(k.Started+k.Failed))
+	return fmt.Sprintf("%.1f%%", 100*rate)
 }
 
-// message is why a provider is not ready.
+// message returns why a provider, or else each of its slices, can be assigned no pod.
 func message(pc *v1alpha1.ProviderCluster) string {
 	for _, kind := range []string{v1alpha1.ProviderReady, v1alpha1.ProviderClean} {
 		if c := meta.FindStatusCondition(pc.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue && c.Message != "" {
 			return c.Message
 		}
 	}
-	return none
+	var reasons []string
+	for i := range pc.Status.VirtualNodes {
+		if vn := &pc.Status.VirtualNodes[i]; vn.Reason != "" {
+			reasons = append(reasons, vn.Name+": "+vn.Reason)
+		}
+	}
+	return cmp.Or(strings.Join(reasons, ", "), none)
 }

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,148 +9,102 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// view is one kind of objects as get shows it.
+// view is how get reads and shows one kind of objects.
 type view struct {
-	// list and one are empty objects, which say what to ask the API for.
+	// list and one are empty objects of the kind.
 	list client.ObjectList
 	one  client.Object
-	// namespace is "" for all, and for what has none.
+	// namespace is "" for all namespaces, and for kinds without.
 	namespace string
-	// options narrow what the API server sends; keep says it of one object, with what the server cannot do.
+	// options are what the API server selects by; matches also checks what it cannot select by.
 	options []client.ListOption
-	keep    func(client.Object) bool
+	matches func(client.Object) bool
 	columns []column
-	// nothing is said when there is none, and unlike of one that was named but is not to be kept.
-	nothing, unlike string
+	// nothing is printed if no object matches; unmatched is the error of a named object that does not.
+	nothing, unmatched string
 }
 
-// column is one of a table.
 type column struct {
 	name string
-	// wide ones are shown with -o wide only.
+	// wide columns are shown with -o wide only.
 	wide bool
-	// fleeting ones say how long ago something was, and are no change to be shown.
-	fleeting bool
-	cell     func(client.Object) string
+	cell func(client.Object) string
 }
 
-// flusher is the tabwriter of kubectl.
-type flusher interface {
-	io.Writer
-	Flush() error
+// columnsOf returns functions that make columns of one kind of objects, and such that only -o wide shows.
+func columnsOf[O client.Object]() (of, wide func(name string, cell func(O) string) column) {
+	of = func(name string, cell func(O) string) column {
+		return column{name: name, cell: func(o client.Object) string {
+			object, ok := o.(O)
+			if !ok {
+				return unknown
+			}
+			return cell(object)
+		}}
+	}
+	wide = func(name string, cell func(O) string) column {
+		c := of(name, cell)
+		c.wide = true
+		return c
+	}
+	return of, wide
 }
 
-// printer writes objects in the form asked for.
-type printer struct {
-	s       *Session
-	columns []column
-	// table is nil for the other forms; its widths are remembered, so that later rows are aligned with earlier ones.
-	table flusher
-	print printers.ResourcePrinter
-	wide  bool
-}
-
-func (s *Session) printer(columns []column, q *Query) (*printer, error) {
-	p := &printer{s: s, columns: columns, wide: q.Output == OutputWide}
+func (s *Session) print(v *view, q *Query, objects []client.Object) error {
 	switch q.Output {
-	case OutputTable, OutputWide:
-		p.table = printers.GetNewTabWriter(s.Out)
-		p.print = printers.NewTablePrinter(printers.PrintOptions{NoHeaders: q.NoHeaders, Wide: p.wide})
 	case OutputJSON:
-		p.print = &printers.JSONPrinter{}
+		return s.printObjects(&printers.JSONPrinter{}, objects, len(q.Names) != 1)
 	case OutputYAML:
-		p.print = &printers.YAMLPrinter{}
+		return s.printObjects(&printers.YAMLPrinter{}, objects, len(q.Names) != 1)
 	case OutputName:
-		p.print = &printers.NamePrinter{}
-	default:
-		return nil, fmt.Errorf("--output=%s: use one of %s", q.Output, strings.Join(Outputs(), ", "))
+		return s.printObjects(&printers.NamePrinter{}, objects, false)
 	}
-	return p, nil
+	if len(objects) == 0 {
+		_, err := fmt.Fprintln(s.Err, v.nothing)
+		return err
+	}
+	table := printers.GetNewTabWriter(s.Out)
+	printer := printers.NewTablePrinter(printers.PrintOptions{NoHeaders: q.NoHeaders, Wide: q.Output == OutputWide})
+	if err := printer.PrintObj(tableOf(v.columns, objects), table); err != nil {
+		return err
+	}
+	return table.Flush()
 }
 
-// all prints the objects together; in JSON and YAML in a List, as kubectl does, unless a single one was asked for.
-func (p *printer) all(objects []client.Object, single bool) error {
-	_, name := p.print.(*printers.NamePrinter)
-	if p.table != nil || name || single {
-		return p.each(objects)
-	}
+// printObjects writes the objects one after the other, or in a List, as kubectl does.
+func (s *Session) printObjects(to printers.ResourcePrinter, objects []client.Object, inList bool) error {
 	list := &metav1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []runtime.RawExtension{}}
 	for _, o := range objects {
-		if err := p.s.identify(o); err != nil {
+		if err := s.identify(o); err != nil {
 			return err
 		}
-		list.Items = append(list.Items, runtime.RawExtension{Object: o})
+		if inList {
+			list.Items = append(list.Items, runtime.RawExtension{Object: o})
+		} else if err := to.PrintObj(o, s.Out); err != nil {
+			return err
+		}
 	}
-	return p.print.PrintObj(list, p.s.Out)
-}
-
-// each prints the objects one after the other.
-func (p *printer) each(objects []client.Object) error {
-	if p.table != nil {
-		rows := make([]metav1.TableRow, 0, len(objects))
-		for _, o := range objects {
-			rows = append(rows, metav1.TableRow{Cells: p.cells(o)})
-		}
-		return p.rows(rows)
-	}
-	for _, o := range objects {
-		if err := p.s.identify(o); err != nil {
-			return err
-		}
-		if err := p.print.PrintObj(o, p.s.Out); err != nil {
-			return err
-		}
+	if inList {
+		return to.PrintObj(list, s.Out)
 	}
 	return nil
 }
 
-// gone prints an object that is not there any more.
-func (p *printer) gone(o client.Object) error {
-	if p.table == nil {
-		return p.each([]client.Object{o})
-	}
-	cells := p.cells(o)
-	for i := range p.columns {
-		if p.columns[i].name == statusColumn {
-			cells[i] = "Gone"
-		}
-	}
-	return p.rows([]metav1.TableRow{{Cells: cells}})
-}
-
-func (p *printer) rows(rows []metav1.TableRow) error {
-	table := &metav1.Table{Rows: rows}
-	for i := range p.columns {
-		definition := metav1.TableColumnDefinition{Name: p.columns[i].name, Type: "string"}
-		if p.columns[i].wide {
+func tableOf(columns []column, objects []client.Object) *metav1.Table {
+	table := &metav1.Table{}
+	for _, c := range columns {
+		definition := metav1.TableColumnDefinition{Name: c.name, Type: "string"}
+		if c.wide {
 			definition.Priority = 1
 		}
 		table.ColumnDefinitions = append(table.ColumnDefinitions, definition)
 	}
-	if err := p.print.PrintObj(table, p.table); err != nil {
-		return err
-	}
-	return p.table.Flush()
-}
-
-func (p *printer) cells(o client.Object) []any {
-	cells := make([]any, 0, len(p.columns))
-	for i := range p.columns {
-		cells = append(cells, p.columns[i].cell(o))
-	}
-	return cells
-}
-
-// mark is equal for two states of an object that look the same.
-func (p *printer) mark(o client.Object) string {
-	if p.table == nil {
-		return o.GetResourceVersion()
-	}
-	var shown []string
-	for i := range p.columns {
-		if c := &p.columns[i]; !c.fleeting && (p.wide || !c.wide) {
-			shown = append(shown, c.cell(o))
+	for _, o := range objects {
+		cells := make([]any, 0, len(columns))
+		for _, c := range columns {
+			cells = append(cells, c.cell(o))
 		}
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells})
 	}
-	return strings.Join(shown, "\t")
+	return table
 }

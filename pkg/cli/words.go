@@ -13,26 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// What a cell says where there is nothing, or nothing is known: never empty, so that columns can be counted.
+// Cells of a table are never empty, so that programs can split the columns.
 const (
 	none    = "<none>"
 	unknown = "<unknown>"
 )
 
-func orNone(text string) string {
-	if text == "" {
-		return none
-	}
-	return text
-}
-
-func orUnknown(text string) string {
-	if text == "" {
-		return unknown
-	}
-	return text
-}
-
+// age returns the time since a moment in kubectl's form.
 func age(now, since time.Time) string {
 	if since.IsZero() {
 		return unknown
@@ -40,9 +27,9 @@ func age(now, since time.Time) string {
 	return duration.HumanDuration(now.Sub(since))
 }
 
-func errNoObject(o runtime.Object) error { return fmt.Errorf("%T is no object of the API", o) }
+func errNoObject(o runtime.Object) error { return fmt.Errorf("%T is no API object", o) }
 
-// Words says what went wrong as kubectl would, one line for each failure.
+// Words returns the text of an error in kubectl's form, one line for each joined error.
 func Words(err error) []string {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {
@@ -73,8 +60,8 @@ func word(err error) string {
 	}
 }
 
-// unknownResource tells that the path was not found, rather than an object: the answer is no Status of the API then, and
-// client-go has made one.
+// unknownResource reports whether the API server does not serve the resource. Its 404 is no Status of the API then, and
+// client-go adds a cause to the one that it makes.
 func unknownResource(status metav1.Status) bool {
 	if status.Reason != metav1.StatusReasonNotFound || status.Details == nil {
 		return false

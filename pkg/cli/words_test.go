@@ -15,8 +15,8 @@ import (
 func TestWords(t *testing.T) {
 	resource := schema.GroupResource{Group: "brokering.liqo.io", Resource: "providerclusters"}
 	for want, err := range map[string]error{
-		"error: what it says in two lines": errors.New("what it says\nin two lines"),
-		"error: interrupted":               fmt.Errorf("asking: %w", context.Canceled),
+		"error: a message in two lines": errors.New("a message\nin two lines"),
+		"error: interrupted":            fmt.Errorf("asking: %w", context.Canceled),
 		`Error from server (NotFound): providerclusters.brokering.liqo.io "p" not found`: kerrors.NewNotFound(resource, "p"),
 		`Error from server (Forbidden): consumer c: providerclusters.brokering.liqo.io "p" is forbidden: no`: fmt.Errorf("consumer c: %w",
 			kerrors.NewForbidden(resource, "p", errors.New("no"))),

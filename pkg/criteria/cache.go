@@ -8,10 +8,11 @@ import (
 // Cache keeps the programs compiled last, and the errors of those that do not compile, by their text. It is safe for
 // concurrent use.
 type Cache struct {
-	size int
+	// size is how many bytes all entries may take, and used how many they take.
+	size, used int
 
 	mutex sync.Mutex
-	// entries and order are the mutex's; order has the one used last in front.
+	// used, entries and order are the mutex's; order has the one used last in front.
 	entries map[cacheKey]*list.Element
 	order   *list.List
 }
@@ -27,9 +28,18 @@ type cacheEntry struct {
 	err     error
 }
 
-// NewCache returns a Cache for so many programs, at least one.
-func NewCache(size int) *Cache {
-	return &Cache{size: max(size, 1), entries: make(map[cacheKey]*list.Element), order: list.New()}
+// bytes is what an entry takes, measured by TestCacheTakesWhatItCounts.
+func (e *cacheEntry) bytes() int {
+	const fixed, perByte, perInstruction = 64 << 10, 100, 200
+	if e.program == nil {
+		return 2<<10 + 4*len(e.key.text)
+	}
+	return fixed + perByte*len(e.key.text) + perInstruction*e.program.instructions
+}
+
+// NewCache returns a Cache that takes at most so many bytes, about.
+func NewCache(bytes int) *Cache {
+	return &Cache{size: bytes, entries: make(map[cacheKey]*list.Element), order: list.New()}
 }
 
 // Filter returns what NewFilter does.
@@ -51,7 +61,7 @@ func (c *Cache) program(key cacheKey) (*Program, error) {
 	}
 	// Two callers may compile the same text at the same time; the others do not wait for them.
 	program, err := compile(key.text, key.isScore)
-	c.keep(&cacheEntry{key: key, program: program, err: err})
+	c.add(&cacheEntry{key: key, program: program, err: err})
 	return program, err
 }
 
@@ -66,16 +76,17 @@ func (c *Cache) find(key cacheKey) *cacheEntry {
 	return element.Value.(*cacheEntry)
 }
 
-func (c *Cache) keep(entry *cacheEntry) {
+func (c *Cache) add(entry *cacheEntry) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.entries[entry.key] != nil {
 		return
 	}
 	c.entries[entry.key] = c.order.PushFront(entry)
-	for c.order.Len() > c.size {
-		oldest := c.order.Back()
-		c.order.Remove(oldest)
-		delete(c.entries, oldest.Value.(*cacheEntry).key)
+	c.used += entry.bytes()
+	for c.used > c.size {
+		oldest := c.order.Remove(c.order.Back()).(*cacheEntry)
+		c.used -= oldest.bytes()
+		delete(c.entries, oldest.key)
 	}
 }

@@ -2,6 +2,7 @@ package criteria
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -10,7 +11,8 @@ import (
 )
 
 func TestCache(t *testing.T) {
-	c := NewCache(2)
+	one := (&cacheEntry{key: cacheKey{text: "false"}, program: &Program{}}).bytes()
+	c := NewCache(2*one + 1)
 	first, err := c.Filter("true")
 	require.NoError(t, err)
 	again, err := c.Filter("true")
@@ -38,7 +40,7 @@ func TestCache(t *testing.T) {
 }
 
 func TestCacheIsSafeForConcurrentUse(t *testing.T) {
-	c := NewCache(3)
+	c := NewCache(200 << 10)
 	var wait sync.WaitGroup
 	for worker := range 4 {
 		wait.Go(func() {
@@ -55,5 +57,38 @@ func TestCacheIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	require.Len(t, c.entries, 3)
+	require.Positive(t, c.used)
+	require.LessOrEqual(t, c.used, c.size)
+}
+
+// What an entry is counted at is not less than what it takes, whatever the expression is made of.
+func TestCacheTakesWhatItCounts(t *testing.T) {
+	fill := func(term, with string) string { return term + strings.Repeat(with, (MaxLength-len(term))/len(with)-2) }
+	for name, text := range map[string]string{
+		"small":       "provider.id == 'q%03d'",
+		"operators":   fill("1 == %03d"+strings.Repeat(" || 1 < 2", 95), " "),
+		"loops":       fill("1 == %03d"+strings.Repeat(" || [1].all(a, true)", 9), " "),
+		"elements":    fill("1 == %03d || 1 in [1", ",1") + "]",
+		"expressions": "1 == %03d || 1 in [1" + strings.Repeat(",1-1", 190) + "]",
+		"patterns":    "provider.id.matches('(a|%03d){400}')",
+		"faults":      fill("%03d", " + a"),
+	} {
+		const entries = 40
+		c := NewCache(1 << 30)
+		before := heap()
+		for i := range entries {
+			_, _ = c.Filter(fmt.Sprintf(text, i))
+		}
+		took := heap() - before
+		t.Logf("%s: %d bytes each, %d counted, %d of text", name, took/entries, c.used/entries, len(text))
+		require.LessOrEqual(t, took, c.used, name)
+		runtime.KeepAlive(c)
+	}
+}
+
+func heap() int {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int(stats.HeapAlloc)
 }

@@ -16,21 +16,31 @@ type Error struct {
 	Expression string
 	// Line and Column are where the fault is, from 1; 0 when there is no such place.
 	Line, Column int
-	// Problem says what is wrong, Remedy what to do about it.
+	// Problem is what is wrong, Remedy what to do about it.
 	Problem, Remedy string
-	// TooCostly says that it was stopped, at MaxCost.
+	// TooCostly: it was stopped at MaxCost.
 	TooCostly bool
 }
 
 // maxQuoted is how many runes of an expression an error quotes.
 const maxQuoted = 120
 
+// maxProblem is how many runes of a problem are kept: it may quote a type, or a text of a pod.
+const maxProblem = 300
+
+func shorten(text string, most int) string {
+	if len(text) > 4*most {
+		text = text[:4*most] // No rune has more bytes.
+	}
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
 // Error returns the expression, shortened, the place, the problem, and the remedy.
 func (e *Error) Error() string {
-	quoted := []rune(e.Expression)
-	if len(quoted) > maxQuoted {
-		quoted = append(quoted[:maxQuoted:maxQuoted], '…')
-	}
+	quoted := shorten(e.Expression, maxQuoted)
 	place := ""
 	if e.Line > 0 {
 		place = fmt.Sprintf(" at %d:%d", e.Line, e.Column)
@@ -39,20 +49,16 @@ func (e *Error) Error() string {
 	if e.Remedy != "" {
 		remedy = " (" + e.Remedy + ")"
 	}
-	return fmt.Sprintf("expression %q%s: %s%s", string(quoted), place, e.Problem, remedy)
+	return fmt.Sprintf("expression %q%s: %s%s", quoted, place, e.Problem, remedy)
 }
 
-// Is says that e is an ErrExpression.
+// Is reports that e is an ErrExpression.
 func (e *Error) Is(target error) bool { return target == ErrExpression }
 
-// compileError reports the first of the issues, and how many follow.
-func compileError(expression string, issues *cel.Issues) error {
-	all := issues.Errors()
-	if len(all) == 0 {
-		return &Error{Expression: expression, Problem: issues.Err().Error()}
-	}
+// compileError reports the first of the faults, and how many follow.
+func compileError(expression string, all []*cel.Error) error {
 	first := all[0]
-	problem := first.Message
+	problem := shorten(first.Message, maxProblem)
 	if len(all) > 1 {
 		problem = fmt.Sprintf("%s, and %d more", problem, len(all)-1)
 	}

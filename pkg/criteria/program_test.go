@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
 )
 
 // fixed are amounts for tests.
@@ -22,16 +24,16 @@ func variables() *Variables {
 	v := NewVariables()
 	v.SetProvider(&Provider{
 		ID:         "q1",
-		Labels:     map[string]string{"topology.kubernetes.io/zone": "eu-1", "version": "1.35.2"},
-		Attributes: map[string]string{"region": "eu", "price": "0.12", "cidr": "10.0.0.0/8"},
-		KPIs:       map[string]float64{Uptime24h: 0.99, LatencyMilliseconds: 12},
+		Labels:     NewTexts(map[string]string{"topology.kubernetes.io/zone": "eu-1", "version": "1.35.2"}),
+		Attributes: NewTexts(map[string]string{"region": "eu", "price": "0.12", "cidr": "10.0.0.0/8"}),
+		KPIs:       kpi.Values{kpi.Uptime24h: 0.99, kpi.LatencyMilliseconds: 12},
 		Granted:    fixed{"cpu": 8, "memory": 16 << 30},
 		Assigned:   fixed{"cpu": 2.5, "memory": 4 << 30, "pods": 7},
 		Free:       fixed{"cpu": 5.5, "memory": 12 << 30},
 	})
 	v.SetPod(&Pod{
 		Namespace: "team", Name: "web-0", Consumer: "c1",
-		Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "10.1.2.3"},
+		Labels: NewTexts(map[string]string{"app": "web"}), Annotations: NewTexts(map[string]string{"note": "10.1.2.3"}),
 		Requests: fixed{"cpu": 0.5, "memory": 1 << 30, "pods": 1},
 	})
 	return v
@@ -39,38 +41,42 @@ func variables() *Variables {
 
 func TestFilter(t *testing.T) {
 	for expression, want := range map[string]bool{
-		"provider.id == 'q1'":                                                           true,
-		"provider.attributes['region'] == 'eu'":                                         true,
-		"provider.attributes.region in ['us', 'asia']":                                  false,
-		"'gpu' in provider.attributes":                                                  false,
-		"has(provider.labels.version)":                                                  true,
-		"provider.labels[?'none'].orValue('x') == 'x'":                                  true,
-		"provider.labels.size() == 2":                                                   true,
-		"provider.labels.all(k, k.size() > 3)":                                          true,
-		"provider.resources.free['cpu'] > 5":                                            true,
-		"provider.resources.free['cpu'] * 2.0 > 11.0":                                   false,
-		"'nvidia.com/gpu' in provider.resources.free":                                   false,
-		"has(provider.resources.granted.memory)":                                        true,
-		"provider.resources.assigned.pods == 7.0":                                       true,
-		"provider.resources.granted.size() == 2":                                        true,
-		"provider.resources.free.exists(r, r == 'cpu')":                                 true,
-		"provider.resources.free == provider.resources.free":                            true,
-		"provider.resources.free['memory'] >= quantity('12Gi').asApproximateFloat()":    true,
-		"has(provider.kpis.uptime24h) && provider.kpis.uptime24h > 0.9":                 true,
-		"has(provider.kpis.failureRate)":                                                false,
-		"!has(provider.kpis.failureRate) || provider.kpis.failureRate < 0.1":            true,
-		"provider.kpis.latencyMilliseconds < 20":                                        true,
-		"pod.namespace == 'team' && pod.name.startsWith('web') && pod.consumer == 'c1'": true,
-		"pod.labels['app'] == 'web'":                                                    true,
-		"pod.requests['cpu'] < 1":                                                       true,
-		"cidr(provider.attributes.cidr).containsIP(pod.annotations.note)":               true,
-		"semver(provider.labels.version).isGreaterThan(semver('1.34.0'))":               true,
-		"provider.labels['topology.kubernetes.io/zone'].find('[0-9]+') == '1'":          true,
-		"url('https://' + provider.id).getHost() == 'q1'":                               true,
-		"[1, 2, 3].sum() == 6 && provider.attributes.region.upperAscii() == 'EU'":       true,
-		"dyn(provider).id == 'q1' && has(dyn(provider).kpis)":                           true,
-		"provider == provider && type(pod) != type(provider)":                           true,
-		"double(provider.attributes['price']) < 0.2":                                    true,
+		"provider.id == 'q1'":                                                                true,
+		"provider.attributes['region'] == 'eu'":                                              true,
+		"provider.attributes.region in ['us', 'asia']":                                       false,
+		"'gpu' in provider.attributes":                                                       false,
+		"has(provider.labels.version)":                                                       true,
+		"provider.labels[?'none'].orValue('x') == 'x'":                                       true,
+		"provider.labels.size() == 2":                                                        true,
+		"provider.labels.all(k, k.size() > 3)":                                               true,
+		"provider.resources.free['cpu'] > 5":                                                 true,
+		"provider.resources.free['cpu'] * 2.0 > 11.0":                                        false,
+		"'nvidia.com/gpu' in provider.resources.free":                                        false,
+		"has(provider.resources.granted.memory)":                                             true,
+		"provider.resources.assigned.pods == 7.0":                                            true,
+		"provider.resources.granted.size() == 2":                                             true,
+		"provider.resources.free.exists(r, r == 'cpu')":                                      true,
+		"provider.resources.free.map(r, r).indexOf('cpu') >= 0":                              true,
+		"provider.resources.free['memory'] >= quantity('12Gi').asApproximateFloat()":         true,
+		"has(provider.kpis.uptime24h) && provider.kpis.uptime24h > 0.9":                      true,
+		"has(provider.kpis.failureRate)":                                                     false,
+		"!has(provider.kpis.failureRate) || provider.kpis.failureRate < 0.1":                 true,
+		"provider.kpis.latencyMilliseconds < 20":                                             true,
+		"pod.namespace == 'team' && pod.name.startsWith('web') && pod.consumer == 'c1'":      true,
+		"pod.labels['app'] == 'web'":                                                         true,
+		"pod.requests['cpu'] < 1":                                                            true,
+		"cidr(provider.attributes.cidr).containsIP(pod.annotations.note)":                    true,
+		"semver(provider.labels.version).isGreaterThan(semver('1.34.0'))":                    true,
+		"provider.labels['topology.kubernetes.io/zone'].find('[0-9]+') == '1'":               true,
+		"provider.id.matches('^q[0-9]+$') && !provider.id.matches('^q$')":                    true,
+		"pod.annotations.note.find('^[0-9]+') == '10'":                                       true,
+		"pod.annotations.note.split('.').join('-') == '10-1-2-3'":                            true,
+		"provider.labels.map(k, k).filter(k, k == 'version') == ['version']":                 true,
+		"provider.labels.exists(k, v, k == 'version' && v.startsWith('1.'))":                 true,
+		"'a-ä-b'.indexOf('b') == 4 && 'a-ä-b'.lastIndexOf('-') == 3 && 'a'.indexOf('b') < 0": true,
+		"[1, 2, 3].sum() == 6 && provider.attributes.region.upperAscii() == 'EU'":            true,
+		"provider == provider":                                                               true,
+		"double(provider.attributes['price']) < 0.2":                                         true,
 	} {
 		t.Run(expression, func(t *testing.T) {
 			p, err := NewFilter(expression)
@@ -124,22 +130,42 @@ func TestWhatDoesNotCompile(t *testing.T) {
 			[]string{"1:1", "undeclared reference", "and 1 more", "the variables are provider and pod"},
 		},
 		"a filter that is a text": {NewFilter, "provider.id", []string{"it gives a string", "a filter must give a bool"}},
-		"a filter that may be anything": {
-			NewFilter, "dyn(provider).id", []string{"it gives a dyn"},
-		},
-		"a score that is a bool": {NewScore, "true", []string{"it gives a bool", "a score must give an int or a double"}},
+		"a score that is a bool":  {NewScore, "true", []string{"it gives a bool", "a score must give an int or a double"}},
 		"a sum of a double and an int": {
 			NewScore, "provider.resources.free['cpu'] * 2", []string{"no matching overload", "write 2.0"},
 		},
 		"one that is too long": {
 			NewFilter, strings.Repeat(" ", MaxLength) + "true", []string{"it has 4100 bytes, more than 4096", "shorten it"},
 		},
-		"a bad regular expression": {NewFilter, "provider.id.matches('(')", []string{"invalid matches argument"}},
-		"a text that may grow": {
-			NewFilter, "provider.id.replace('q', 'qqq') == ''", []string{"1:20", "replace is not available", "split"},
+		"a bad regular expression": {
+			NewFilter, "provider.id.matches('(')", []string{"1:21", "the regular expression is invalid", "missing closing )"},
 		},
-		"a list of any length": {NewFilter, "lists.range(1000000000).size() > 0", []string{"undeclared reference"}},
-		"a format":             {NewFilter, "'%.1000000f'.format([1.0]) == ''", []string{"undeclared reference"}},
+		"a provider of its own making": {
+			NewFilter, "brokering.Provider{id: 'x'}.id == 'x'", []string{"objects cannot be made"},
+		},
+		"a function that is not available": {
+			NewFilter, "provider.id.replace('q', 'qqq') == ''", []string{"1:20", "replace is not available", "docs/policies.md"},
+		},
+		"a search from an offset": {NewFilter, "'abc'.indexOf('c', 1) == 2", []string{"1:14", "indexOf takes no offset"}},
+		"a pattern of a pod":      {NewFilter, "'a'.matches(pod.name)", []string{"1:16", "must be written out"}},
+		"a large pattern":         {NewFilter, "'a'.matches('(aaaaaaaaaaa){99}')", []string{"more than 1000 instructions"}},
+		"a pattern with classes":  {NewFilter, `'a'.matches('\\pL')`, []string{"more than ASCII"}},
+		"lists that are added":    {NewFilter, "([1] + [2]).size() > 0", []string{"1:6", "lists cannot be added"}},
+		"lists of lists":          {NewFilter, "[[1]] == [[2]]", []string{"a list(list(int)) cannot be compared"}},
+		"maps":                    {NewFilter, "pod.labels == pod.labels", []string{"a map(string, string) cannot be compared"}},
+		"chained optionals":       {NewFilter, "pod.labels[?'a'].optMap(a, a).hasValue()", []string{"optMap is not available"}},
+		"too many loops": {
+			NewFilter, strings.Repeat("[1].all(a, true) && ", 11) + "true", []string{"it has more than 10 loops"},
+		},
+		"too many operators": {
+			NewFilter, strings.Repeat("1 < 2 && ", 110) + "true", []string{"it has more than 200 functions and operators"},
+		},
+		"too deep": {
+			NewFilter, strings.Repeat("[", 70) + strings.Repeat("]", 70) + ".size() > 0", []string{"recursion"},
+		},
+		"a list of any length": {NewFilter, "lists.range(1000000000).size() > 0", []string{"range is not available"}},
+		"a format":             {NewFilter, "'%.1000000f'.format([1.0]) == ''", []string{"format is not available"}},
+		"a value without type": {NewFilter, "has(dyn(provider).kpis)", []string{"1:8", "dyn is not available"}},
 		"nothing":              {NewFilter, "", []string{"Syntax error"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,8 +183,8 @@ func TestWhatDoesNotCompile(t *testing.T) {
 func TestWhatFailsWhileItRuns(t *testing.T) {
 	nested := "provider.labels.all(a, provider.labels.all(b, provider.labels.all(c, provider.labels.all(d, " +
 		"provider.labels.all(e, provider.labels.all(f, provider.labels.all(g, provider.labels.all(h, " +
-		"provider.labels.all(i, provider.labels.all(j, provider.labels.all(k, provider.labels.all(l, " +
-		"a + b + c + d + e + f + g + h + i + j + k + l != ''))))))))))))"
+		"provider.labels.all(i, provider.labels.all(j, " +
+		"a + b + c + d + e + f + g + h + i + j != ''))))))))))"
 	for name, tc := range map[string]struct{ expression, problem, remedy string }{
 		"an absent attribute": {
 			"provider.attributes['gpu'] == 'a100'", "no such key: gpu", "'region' in provider.attributes",
@@ -166,13 +192,9 @@ func TestWhatFailsWhileItRuns(t *testing.T) {
 		"an absent resource": {
 			"provider.resources.free['nvidia.com/gpu'] > 0", "no such key: nvidia.com/gpu", "in provider.attributes",
 		},
-		"an unknown KPI": {"provider.kpis.failureRate < 0.1", "failureRate is unknown", "has(provider.kpis"},
-		"an unknown KPI by way of dyn": {
-			"dyn(provider).kpis.failureRate < 0.1", "failureRate is unknown", "has(provider.kpis",
-		},
-		"a division by zero":           {"1 / (provider.id.size() - 2) > 0", "division by zero", ""},
-		"a provider of its own making": {"brokering.Provider{id: 'x'}.id == 'x'", "unknown type", ""},
-		"one that costs too much":      {nested, "cost limit exceeded", "leave out loops within loops"},
+		"an unknown KPI":          {"provider.kpis.failureRate < 0.1", "failureRate is unknown", "has(provider.kpis"},
+		"a division by zero":      {"1 / (provider.id.size() - 2) > 0", "division by zero", ""},
+		"one that costs too much": {nested, "cost limit exceeded", "leave out loops within loops"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := NewFilter(tc.expression)
@@ -188,7 +210,7 @@ func TestWhatFailsWhileItRuns(t *testing.T) {
 			require.Equal(t, name == "one that costs too much", fault.TooCostly)
 		})
 	}
-	p, err := NewScore("double('NaN')")
+	p, err := NewScore("0.0 / 0.0")
 	require.NoError(t, err)
 	_, err = p.Score(variables())
 	require.ErrorContains(t, err, "NaN is not a number")
@@ -218,21 +240,6 @@ func TestEvaluationsTogetherCostOnlySoMuch(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestSimpleExpressionsAreNotAccounted(t *testing.T) {
-	for expression, accounted := range map[string]bool{
-		"provider.attributes['region'] == 'eu' && provider.resources.free['cpu'] > 1.0": false,
-		"'a' in provider.labels || has(provider.kpis.uptime1h)":                         false,
-		"provider.labels.all(a, provider.labels.all(b, a == b))":                        true,
-		"provider.id == pod.name":                                                       true,
-	} {
-		env, err := environment()
-		require.NoError(t, err)
-		checked, issues := env.Compile(expression)
-		require.NoError(t, issues.Err())
-		require.Equal(t, accounted, len(programOptions(env, checked)) > 1, expression)
-	}
-}
-
 func BenchmarkFilter(b *testing.B) {
 	for name, expression := range map[string]string{
 		"bounded":   "provider.attributes['region'] == 'eu' && provider.resources.free['cpu'] > 1.0",
@@ -250,19 +257,5 @@ func BenchmarkFilter(b *testing.B) {
 				}
 			}
 		})
-	}
-}
-
-// BenchmarkMaxCost measures how long an expression runs until it is stopped.
-func BenchmarkMaxCost(b *testing.B) {
-	p, err := NewFilter("'x'.matches('" + strings.Repeat("(a|b)+", 600) + "') || [1, 2, 3, 4, 5, 6, 7, 8, 9].all(a, " +
-		"[1, 2, 3, 4, 5, 6, 7, 8, 9].all(b, [1, 2, 3, 4, 5, 6, 7, 8, 9].all(c, a + b + c >= 0)))")
-	require.NoError(b, err)
-	v := variables()
-	for b.Loop() {
-		v.Renew()
-		if _, err := p.Filter(v); err == nil {
-			b.Fatal("it was not stopped")
-		}
 	}
 }

@@ -1,6 +1,9 @@
 package criteria
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +54,7 @@ func TestParseQuantityTakesNoTime(t *testing.T) {
 
 func TestExpressionsReadQuantitiesInNoTime(t *testing.T) {
 	hostile := variables()
-	hostile.SetPod(&Pod{Annotations: map[string]string{"size": "1e-2000000000"}, Requests: fixed{}})
+	hostile.SetPod(&Pod{Annotations: NewTexts(map[string]string{"size": "1e-2000000000"}), Requests: fixed{}})
 	for expression, want := range map[string]bool{
 		"isQuantity('1e-2000000000')": false,
 		"isQuantity('0e2000000000')":  false,
@@ -70,4 +73,42 @@ func TestExpressionsReadQuantitiesInNoTime(t *testing.T) {
 	require.NoError(t, err)
 	_, err = program.Filter(hostile)
 	require.ErrorContains(t, err, "30 digits")
+}
+
+func TestNumbersAreShort(t *testing.T) {
+	for text, want := range map[string]bool{
+		"0.12": true, "-5": true, "1e3": true, "+1.5E-09": true, "": false, "NaN": false, "inf": false, "1e-320": false, "0x10": false,
+		"1_000": false, strings.Repeat("1", 31): false,
+	} {
+		program, err := NewScore("double('" + text + "')")
+		require.NoError(t, err)
+		_, err = program.Score(variables())
+		require.Equal(t, want, err == nil, "%q: %v", text, err)
+	}
+}
+
+func TestAddressesAndVersionsAreShort(t *testing.T) {
+	long := variables()
+	long.SetPod(&Pod{Annotations: NewTexts(map[string]string{"x": strings.Repeat("1", maxShortText+1)}), Requests: fixed{}})
+	for _, call := range []string{
+		"isIP(%s)", "ip(%s) == ip('::1')", "ip.isCanonical(%s)", "isCIDR(%s)", "cidr(%s).prefixLength() > 1", "isSemver(%s)",
+		"cidr('10.0.0.0/8').containsIP(%s)", "cidr('10.0.0.0/8').containsCIDR(%s)", "semver(%s).major() > 1",
+		"isSemver(%s, true)", "semver(%s, true).major() > 1",
+	} {
+		program, err := NewFilter(fmt.Sprintf(call, "pod.annotations['x']"))
+		require.NoError(t, err, call)
+		_, err = program.Filter(long)
+		require.ErrorContains(t, err, "at most 64 bytes", call)
+	}
+}
+
+func TestTextsAreTheFirstByTheirKeys(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		texts := rapid.MapOfN(rapid.StringMatching("[a-d]{1,6}"), rapid.Just("x"), 0, 60).Draw(t, "texts")
+		most := rapid.IntRange(1, 20).Draw(t, "most")
+		want := slices.Sorted(maps.Keys(texts))
+		require.True(t, slices.Equal(want[:min(len(want), most)], smallest(slices.Collect(maps.Keys(texts)), most)))
+	})
+	seen := NewTexts(map[string]string{"a": "1", "b": strings.Repeat("x", MaxText+1)})
+	require.Equal(t, map[string]string{"a": "1"}, seen.Value())
 }

@@ -69,7 +69,7 @@ func (r *record) Get(name ref.Val) ref.Val {
 	return types.DefaultTypeAdapter.NativeToValue(value)
 }
 
-// IsSet says whether a field is known.
+// IsSet reports whether a field is known.
 func (r *record) IsSet(name ref.Val) ref.Val {
 	text, ok := name.(types.String)
 	if !ok {
@@ -104,17 +104,24 @@ func (r *record) Type() ref.Type { return r.schema.object }
 // Value returns the record itself.
 func (r *record) Value() any { return r }
 
-// amounts is the CEL map of resource names to amounts. Looking one amount up builds no map; everything else does.
-type amounts struct{ Amounts }
+// amounts is the CEL map of resource names to amounts. Looking one amount up builds no map; everything else does, once.
+type amounts struct {
+	Amounts
 
-var _ traits.Mapper = amounts{}
+	all map[string]float64
+}
 
-func (a amounts) whole() traits.Mapper {
-	return types.NewDynamicMap(types.DefaultTypeAdapter, a.All())
+var _ traits.Mapper = (*amounts)(nil)
+
+func (a *amounts) whole() traits.Mapper {
+	if a.all == nil {
+		a.all = a.All()
+	}
+	return types.NewDynamicMap(types.DefaultTypeAdapter, a.all)
 }
 
 // Find returns the amount of a resource.
-func (a amounts) Find(name ref.Val) (ref.Val, bool) {
+func (a *amounts) Find(name ref.Val) (ref.Val, bool) {
 	text, ok := name.(types.String)
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(name), false
@@ -124,45 +131,33 @@ func (a amounts) Find(name ref.Val) (ref.Val, bool) {
 }
 
 // Get returns the amount of a resource, or an error.
-func (a amounts) Get(name ref.Val) ref.Val {
-	amount, found := a.Find(name)
-	if !found && !types.IsError(amount) {
-		return types.NewErr("no such key: %v", name)
-	}
-	return amount
-}
+func (a *amounts) Get(name ref.Val) ref.Val { return get(a, name) }
 
-// Contains says whether a resource is among the amounts.
-func (a amounts) Contains(name ref.Val) ref.Val {
-	amount, found := a.Find(name)
-	if types.IsError(amount) {
-		return amount
-	}
-	return types.Bool(found)
-}
+// Contains reports whether a resource is among the amounts.
+func (a *amounts) Contains(name ref.Val) ref.Val { return contains(a, name) }
 
 // ConvertToNative is that of the map.
-func (a amounts) ConvertToNative(to reflect.Type) (any, error) {
+func (a *amounts) ConvertToNative(to reflect.Type) (any, error) {
 	return a.whole().ConvertToNative(to)
 }
 
 // ConvertToType is that of the map.
-func (a amounts) ConvertToType(to ref.Type) ref.Val { return a.whole().ConvertToType(to) }
+func (a *amounts) ConvertToType(to ref.Type) ref.Val { return a.whole().ConvertToType(to) }
 
 // Equal compares the amounts.
-func (a amounts) Equal(other ref.Val) ref.Val { return a.whole().Equal(other) }
+func (a *amounts) Equal(other ref.Val) ref.Val { return a.whole().Equal(other) }
 
 // Iterator goes over the names.
-func (a amounts) Iterator() traits.Iterator { return a.whole().Iterator() }
+func (a *amounts) Iterator() traits.Iterator { return a.whole().Iterator() }
 
 // Size returns how many there are.
-func (a amounts) Size() ref.Val { return a.whole().Size() }
+func (a *amounts) Size() ref.Val { return a.whole().Size() }
 
 // Type returns the type of maps.
-func (a amounts) Type() ref.Type { return types.MapType }
+func (a *amounts) Type() ref.Type { return types.MapType }
 
 // Value returns the Go map.
-func (a amounts) Value() any { return a.All() }
+func (a *amounts) Value() any { return a.All() }
 
 // typeProvider adds the schemas to those that CEL and its libraries know.
 type typeProvider struct{ types.Provider }

@@ -1,53 +1,41 @@
+// Package explain explains what the broker would decide about a pod, and why, by the objects of an API server. It needs no
+// running broker.
 package explain
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// Explanation is what the broker would decide about a pod now. What is absent is none, or not known.
+// Explanation is what the broker would decide about a pod now. A field that is absent is none, or not known.
 type Explanation struct {
-	Pod        string `json:"pod" doc:"Namespace and name; empty for a pod that does not exist"`
-	AssignedTo string `json:"assignedTo,omitempty" doc:"The provider where the pod is"`
-	Policy     string `json:"policy,omitempty" doc:"The PlacementPolicy that counts"`
-	// Chosen is "" if none fits.
-	Chosen    string   `json:"chosen,omitempty" doc:"The provider that would be chosen now, as if the pod took no room yet"`
-	Message   string   `json:"message" doc:"The decision in a line, or why there is none"`
-	Providers []Choice `json:"providers" doc:"By id"`
+	Pod        string   `json:"pod" doc:"Namespace and name; empty for a pod that does not exist"`
+	AssignedTo string   `json:"assignedTo,omitempty" doc:"The provider that the pod is assigned to"`
+	Policy     string   `json:"policy,omitempty" doc:"The PlacementPolicy that is used"`
+	Chosen     string   `json:"chosen,omitempty" doc:"The provider that would be chosen now, without the pod's own requests; absent if none fits"`
+	Message    string   `json:"message" doc:"The decision in one line, or why there is none"`
+	Providers  []Choice `json:"providers" doc:"The verdicts, by id of the provider"`
 }
 
 // Choice is the verdict on one provider.
 type Choice struct {
-	Provider    string `json:"provider"`
-	VirtualNode string `json:"virtualNode,omitempty" doc:"The slice that would be taken"`
-	// Filtered is "" if the provider can have the pod.
-	Filtered string         `json:"filtered,omitempty" doc:"Why the provider cannot have the pod"`
-	Score    int            `json:"score" doc:"0 to 100"`
-	Points   map[string]int `json:"points,omitempty" doc:"By score; they add up to the whole"`
-	Price    *float64       `json:"price,omitempty" doc:"Of the provider, per CPU and hour"`
+	Provider    string         `json:"provider"`
+	VirtualNode string         `json:"virtualNode,omitempty" doc:"The slice that would be chosen"`
+	Filtered    string         `json:"filtered,omitempty" doc:"Why the pod does not fit; absent if it fits"`
+	Score       int            `json:"score" doc:"0 to 100"`
+	Points      map[string]int `json:"points,omitempty" doc:"By score; their sum is the score of the provider"`
+	Price       *float64       `json:"price,omitempty" doc:"The price of the provider, per CPU and hour"`
 }
 
-// Pod is Explainer.Pod from what the API says at a moment.
-func Pod(ctx context.Context, c client.Reader, node string, name types.NamespacedName, now time.Time) (*Explanation, error) {
-	read := func(ctx context.Context) (*Beliefs, error) { return Read(ctx, c, node) }
-	return newExplainer(c, node, read, func() time.Time { return now }).Pod(ctx, name)
-}
-
-// decide fills in what the state says now about a pod that is not counted in it.
-func (e *Explanation) decide(state *scheduler.State, now time.Time, pod *scheduler.Pod, policy *scheduler.Policy) {
-	var d scheduler.Decision
-	state.Decide(now, pod, policy, &d)
+// fill sets the verdicts of a decision, which has one for each of the providers.
+func (e *Explanation) fill(d *scheduler.Decision, providers []scheduler.Provider, policy *scheduler.Policy) {
 	e.Chosen, e.Message = d.Provider, d.Prospect()
 	if policy != nil {
 		e.Policy = policy.Name
@@ -55,14 +43,13 @@ func (e *Explanation) decide(state *scheduler.State, now time.Time, pod *schedul
 	if d.Err != nil {
 		e.Message = d.Err.Error()
 	}
-	providers := state.Providers()
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		choice := Choice{Provider: v.Provider, VirtualNode: v.VirtualNode, Score: v.Total}
 		if price, ok := providers[i].Price(); ok {
 			choice.Price = &price
 		}
-		if v.Filter != scheduler.Passed {
+		if v.Filter != verdict.Passed {
 			choice.Filtered = v.Reason()
 		} else {
 			choice.Points = map[string]int{}

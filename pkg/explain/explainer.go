@@ -14,58 +14,65 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
-	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/view/state"
 )
 
 const (
-	// atOnce is how many explanations are worked on in parallel: each may evaluate expressions for every provider.
-	atOnce = 2
-	// patience is how long one waits for its turn.
-	patience = 5 * time.Second
-	// programs is how many compiled expressions are kept.
-	programs = 200
+	// maxParallel is how many explanations run in parallel: each may evaluate expressions for every provider.
+	maxParallel = 2
+	// maxWait is how long an explanation waits until it runs.
+	maxWait = 5 * time.Second
+	// maxPrograms is how many bytes of compiled expressions are cached.
+	maxPrograms = 8 << 20
 )
 
-// ErrBusy says that too many explanations are asked for at once.
-var ErrBusy = errors.New("too many explanations are asked for at once")
-
-// ErrElsewhere says that a pod is not bound to the broker's node.
-var ErrElsewhere = errors.New("not the broker's")
+var (
+	// ErrBusy means that too many explanations were waiting.
+	ErrBusy = errors.New("too many explanations are asked for at once")
+	// ErrOtherNode means that a pod is not bound to the broker's node.
+	ErrOtherNode = errors.New("not a pod of the broker")
+)
 
 // Explainer explains pods of a broker's node. It is safe for concurrent use.
 type Explainer struct {
 	reader client.Reader
 	node   string
-	// beliefs are asked for when all else is known.
-	beliefs  func(ctx context.Context) (*Beliefs, error)
+	// state returns what is decided by. It is called when all else is known.
+	state    func(ctx context.Context) (*state.State, error)
 	now      func() time.Time
 	policies placement.Policies
 	slots    *semaphore.Weighted
 }
 
-// NewExplainer explains from what is believed, and reads pods, namespaces and policies.
-func NewExplainer(reader client.Reader, beliefs *Beliefs, now func() time.Time) *Explainer {
-	return newExplainer(reader, beliefs.node, func(context.Context) (*Beliefs, error) { return beliefs, nil }, now)
+// NewExplainer returns an Explainer that decides by a state, and reads pods, namespaces and policies of the node.
+func NewExplainer(reader client.Reader, node string, s *state.State, now func() time.Time) *Explainer {
+	return newExplainer(reader, node, func(context.Context) (*state.State, error) { return s, nil }, now)
 }
 
-func newExplainer(reader client.Reader, node string, beliefs func(context.Context) (*Beliefs, error), now func() time.Time) *Explainer {
+func newExplainer(reader client.Reader, node string, s func(context.Context) (*state.State, error), now func() time.Time) *Explainer {
 	return &Explainer{
-		reader: reader, node: node, beliefs: beliefs, now: now, slots: semaphore.NewWeighted(atOnce),
-		policies: placement.Policies{Client: reader, Programs: criteria.NewCache(programs)},
+		reader: reader, node: node, state: s, now: now, slots: semaphore.NewWeighted(maxParallel),
+		policies: placement.Policies{Client: reader, Programs: criteria.NewCache(maxPrograms)},
 	}
 }
 
-// Pod decides about a pod from what the API says: the status of the ProviderClusters, the pods and the policies. The
-// broker itself may know of a refusal of the last minutes besides. Nothing is changed.
+// Pod is Explainer.Pod by what an API server has now.
+func Pod(ctx context.Context, c client.Reader, node string, name types.NamespacedName, now time.Time) (*Explanation, error) {
+	read := func(ctx context.Context) (*state.State, error) { return state.Read(ctx, c, node) }
+	return newExplainer(c, node, read, func() time.Time { return now }).Pod(ctx, name)
+}
+
+// Pod explains a pod of the node, as if its own requests did not count yet. A refusal of the last minutes, which only the
+// broker knows, does not count either. Nothing is changed.
 //
-// It returns the API's error if there is no such pod, an ErrElsewhere if it is not bound to the node, and an ErrBusy.
+// It returns the API's error if there is no such pod, an ErrOtherNode if it is not bound to the node, and an ErrBusy.
 func (e *Explainer) Pod(ctx context.Context, name types.NamespacedName) (*Explanation, error) {
 	var pod corev1.Pod
 	if err := e.reader.Get(ctx, name, &pod); err != nil {
 		return nil, err
 	}
 	if pod.Spec.NodeName != e.node {
-		return nil, fmt.Errorf("pod %s is not bound to node %s (--broker-node) but to %q: %w", name, e.node, pod.Spec.NodeName, ErrElsewhere)
+		return nil, fmt.Errorf("pod %s is not bound to node %s (--broker-node) but to %q: %w", name, e.node, pod.Spec.NodeName, ErrOtherNode)
 	}
 	namespace, err := e.namespace(ctx, name.Namespace)
 	if err != nil {
@@ -73,18 +80,7 @@ func (e *Explainer) Pod(ctx context.Context, name types.NamespacedName) (*Explan
 	}
 	out := &Explanation{Pod: name.String(), AssignedTo: pod.Labels[v1alpha1.ProviderLabel], Providers: []Choice{}}
 	asked, err := e.policies.CriteriaOf(ctx, &pod, namespace)
-	if errors.Is(err, placement.ErrInvalid) {
-		out.Message = err.Error()
-		return out, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return out, e.inTurn(ctx, func(beliefs *Beliefs) {
-		beliefs.decideWithout(name, func(state *scheduler.State) {
-			out.decide(state, e.now(), asked.Pod(&pod, namespace), asked.Policy)
-		})
-	})
+	return e.explain(ctx, out, &pod, namespace, &asked, err)
 }
 
 func (e *Explainer) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
@@ -95,18 +91,28 @@ func (e *Explainer) namespace(ctx context.Context, name string) (*corev1.Namespa
 	return &namespace, nil
 }
 
-// inTurn calls f with what is believed when it is its turn.
-func (e *Explainer) inTurn(ctx context.Context, f func(*Beliefs)) error {
-	waiting, cancel := context.WithTimeout(ctx, patience)
+// explain decides about a pod by its criteria, or by the error of reading them. It waits until it may run.
+func (e *Explainer) explain(ctx context.Context, out *Explanation, pod *corev1.Pod, namespace *corev1.Namespace,
+	asked *placement.Criteria, err error,
+) (*Explanation, error) {
+	if errors.Is(err, placement.ErrInvalid) {
+		out.Message = err.Error()
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	if err := e.slots.Acquire(waiting, 1); err != nil {
-		return fmt.Errorf("%w: %w", ErrBusy, err)
+		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	defer e.slots.Release(1)
-	beliefs, err := e.beliefs(ctx)
+	s, err := e.state(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	f(beliefs)
-	return nil
+	decision, providers := s.Decide(e.now(), asked.Pod(pod, namespace), asked.Policy)
+	out.fill(&decision, providers, asked.Policy)
+	return out, nil
 }

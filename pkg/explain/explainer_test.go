@@ -30,6 +30,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
+	"github.com/capacitorset/liqo-broker-vk/pkg/view/state"
 )
 
 // federationOf has the providers cheap and dear, of 4 CPUs each, for the namespace ns of consumer c1.
@@ -51,12 +52,12 @@ func federationOf(t *testing.T, objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
 
-// explainerOf explains what a cluster says now.
+// explainerOf returns an explainer of the current state of a cluster.
 func explainerOf(t *testing.T, c client.Reader) *Explainer {
 	t.Helper()
-	beliefs, err := Read(t.Context(), c, "broker")
+	s, err := state.Read(t.Context(), c, "broker")
 	require.NoError(t, err)
-	return NewExplainer(c, beliefs, time.Now)
+	return NewExplainer(c, "broker", s, time.Now)
 }
 
 func onBroker(pod *corev1.Pod, at string) *corev1.Pod {
@@ -122,7 +123,7 @@ func TestWhatIsSupposedCounts(t *testing.T) {
 		"what the consumer selected, too":      {Hypothesis: Hypothesis{Policy: &v1alpha1.PlacementPolicySpec{Providers: []string{"unpriced"}}}, message: "0/3 provider clusters fit"},
 		"a policy that the pod names in vain":  {Hypothesis: Hypothesis{Annotations: map[string]string{v1alpha1.PolicyAnnotation: "none"}}, message: `there is no PlacementPolicy "none"`},
 		"more than anybody has fits nowhere":   {Hypothesis: Hypothesis{Requests: corev1.ResourceList{"cpu": resource.MustParse("5")}}, message: "insufficient cpu"},
-		"a score that fails says so":           {Hypothesis: Hypothesis{Policy: &v1alpha1.PlacementPolicySpec{Score: "double(provider.attributes['nosuch'])"}}, message: "no such key"},
+		"a score that fails has the error":     {Hypothesis: Hypothesis{Policy: &v1alpha1.PlacementPolicySpec{Score: "double(provider.attributes['nosuch'])"}}, message: "no such key"},
 		"a pod without anything goes anywhere": {chosen: "cheap"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -168,8 +169,8 @@ func TestManyAskAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 
-	require.NoError(t, e.slots.Acquire(t.Context(), atOnce))
-	defer e.slots.Release(atOnce)
+	require.NoError(t, e.slots.Acquire(t.Context(), maxParallel))
+	defer e.slots.Release(maxParallel)
 	impatient, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := e.Suppose(impatient, &Hypothesis{Namespace: "ns"})
@@ -183,12 +184,12 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 	_, err := e.Pod(t.Context(), types.NamespacedName{Namespace: "ns", Name: "nosuch"})
 	require.True(t, kerrors.IsNotFound(err), err)
 	_, err = e.Pod(t.Context(), types.NamespacedName{Namespace: "ns", Name: "elsewhere"})
-	require.ErrorIs(t, err, ErrElsewhere)
+	require.ErrorIs(t, err, ErrOtherNode)
 	_, err = e.Suppose(t.Context(), &Hypothesis{Namespace: "nosuch"})
 	require.True(t, kerrors.IsNotFound(err), err)
 }
 
-// crd says whether the API server would take a policy: by the schema of the CRD that is deployed, and its rules.
+// crd returns the faults that the API server would find in a policy, by the schema and the rules of the CRD.
 func crd(t *testing.T) func(spec *v1alpha1.PlacementPolicySpec) field.ErrorList {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/crds/brokering.liqo.io_placementpolicies.yaml")
@@ -219,15 +220,15 @@ func crd(t *testing.T) func(spec *v1alpha1.PlacementPolicySpec) field.ErrorList 
 	}
 }
 
-// What the API server would not take is not supposed either, for the same field; and the expressions are compiled, which
-// the API server leaves to the broker.
+// An explanation refuses the same invalid fields of a policy as the API server. It also compiles the expressions, which the
+// API server does not.
 func TestAPolicyIsCheckedAsTheCRDDoes(t *testing.T) {
 	check := crd(t)
 	e := explainerOf(t, federationOf(t))
 	seconds := func(n int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(n) * time.Second} }
 	for name, tc := range map[string]struct {
 		spec v1alpha1.PlacementPolicySpec
-		// at is where the fault is; "" if there is none. beyond says that the CRD would take it.
+		// at is where the fault is; "" if there is none. beyond means that the CRD accepts it.
 		at     string
 		beyond bool
 	}{
@@ -241,13 +242,14 @@ func TestAPolicyIsCheckedAsTheCRDDoes(t *testing.T) {
 		"a score twice":                 {spec: v1alpha1.PlacementPolicySpec{Weights: []v1alpha1.Weight{{Name: "free", Weight: 1}, {Name: "free", Weight: 2}}}, at: "weights[1]"},
 		"a weight below 0":              {spec: v1alpha1.PlacementPolicySpec{Weights: []v1alpha1.Weight{{Name: "free", Weight: -1}}}, at: "weights[0].weight"},
 		"a weight above 1000":           {spec: v1alpha1.PlacementPolicySpec{Weights: []v1alpha1.Weight{{Name: "free", Weight: 1001}}}, at: "weights[0].weight"},
-		"too many weights":              {spec: v1alpha1.PlacementPolicySpec{Weights: make([]v1alpha1.Weight, 11)}, at: "weights"},
+		"too many weights":              {spec: v1alpha1.PlacementPolicySpec{Weights: make([]v1alpha1.Weight, 33)}, at: "weights"},
+		"an uptime window not known":    {spec: v1alpha1.PlacementPolicySpec{UptimeWindow: "2d"}, at: "uptimeWindow"},
 		"an empty topology":             {spec: v1alpha1.PlacementPolicySpec{Spread: &v1alpha1.Spread{}}, at: "spread.topologyKey"},
 		"another failover":              {spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{Mode: "Maybe"}}, at: "failover.mode"},
 		"a failover too soon":           {spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{After: seconds(4)}}, at: "failover.after"},
 		"when to do what is never done": {spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{Mode: "Never", After: seconds(5)}}, at: "failover"},
 		"a timeout in the past":         {spec: v1alpha1.PlacementPolicySpec{PendingTimeout: seconds(-1)}, at: "pendingTimeout"},
-		"a selection of nobody":         {spec: v1alpha1.PlacementPolicySpec{Selection: &v1alpha1.Selection{Mode: "AllBut"}}, at: "selection"},
+		"a selection without consumers": {spec: v1alpha1.PlacementPolicySpec{Selection: &v1alpha1.Selection{Mode: "AllBut"}}, at: "selection"},
 		"a selection":                   {spec: v1alpha1.PlacementPolicySpec{Consumers: []string{"c1"}, Selection: &v1alpha1.Selection{Mode: "AllBut"}}, at: "selection", beyond: true},
 		"a filter that does not parse":  {spec: v1alpha1.PlacementPolicySpec{Filter: "provider."}, at: "filter", beyond: true},
 		"a filter that is too long":     {spec: v1alpha1.PlacementPolicySpec{Filter: "'" + string(make([]byte, 4096)) + "' == ''"}, at: "filter"},

@@ -2,14 +2,12 @@ package explain
 
 import (
 	"context"
-	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
-	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // Hypothesis is a pod that does not exist.
@@ -18,11 +16,11 @@ type Hypothesis struct {
 	Namespace           string
 	Labels, Annotations map[string]string
 	Requests            corev1.ResourceList
-	// Policy counts for the pod, whatever it selects; nil for the one that would.
+	// Policy is used for the pod, whatever its selectors are; nil for the policy that matches the pod.
 	Policy *v1alpha1.PlacementPolicySpec
 }
 
-// Suppose decides about a pod as if it were created now. What its consumer selected counts as well.
+// Suppose explains a pod as if it were created now. The selection of its consumer counts as well.
 //
 // It returns a *PolicyError if the policy is not valid, an ErrBusy, and the API's NotFound error for the namespace.
 func (e *Explainer) Suppose(ctx context.Context, h *Hypothesis) (*Explanation, error) {
@@ -36,20 +34,8 @@ func (e *Explainer) Suppose(ctx context.Context, h *Hypothesis) (*Explanation, e
 			{Name: "pod", Resources: corev1.ResourceRequirements{Requests: h.Requests}},
 		}},
 	}
-	out := &Explanation{Providers: []Choice{}}
 	asked, err := e.criteria(ctx, pod, namespace, h.Policy)
-	if errors.Is(err, placement.ErrInvalid) {
-		out.Message = err.Error()
-		return out, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return out, e.inTurn(ctx, func(beliefs *Beliefs) {
-		beliefs.decide(func(state *scheduler.State) {
-			out.decide(state, e.now(), asked.Pod(pod, namespace), asked.Policy)
-		})
-	})
+	return e.explain(ctx, &Explanation{Providers: []Choice{}}, pod, namespace, &asked, err)
 }
 
 func (e *Explainer) criteria(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace,

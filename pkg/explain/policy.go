@@ -10,24 +10,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 )
 
-// The limits of the CRD, which the API server checks where there is a policy.
+// The limits of the CRD, which the API server checks when a policy is written.
 const (
 	maxIDs, maxIDLength = 1000, 63
-	maxWeights          = 10
+	maxWeights          = 32
 	maxWeight           = 1000
 	maxTopologyKey      = 253
 	minFailoverAfter    = 5 * time.Second
 )
 
-// PolicyError says what is wrong with the policy of a Hypothesis, by its fields.
+// PolicyError has the faults in the policy of a Hypothesis, by field.
 type PolicyError struct{ Faults field.ErrorList }
 
 func (e *PolicyError) Error() string { return e.Faults.ToAggregate().Error() }
 
-// validate says what the API server, and then the broker, would not accept of a policy.
+// validate returns what the API server or the broker would refuse in a policy.
 func (e *Explainer) validate(spec *v1alpha1.PlacementPolicySpec) field.ErrorList {
 	at := field.NewPath("policy")
 	var faults field.ErrorList
@@ -51,6 +51,9 @@ func (e *Explainer) validate(spec *v1alpha1.PlacementPolicySpec) field.ErrorList
 		}
 	}
 	faults = append(faults, validateWeights(spec.Weights, at.Child("weights"))...)
+	if windows := score.UptimeWindows(); spec.UptimeWindow != "" && !slices.Contains(windows, spec.UptimeWindow) {
+		faults = append(faults, field.NotSupported(at.Child("uptimeWindow"), spec.UptimeWindow, windows))
+	}
 	if spec.Spread != nil {
 		if n := utf8.RuneCountInString(spec.Spread.TopologyKey); n == 0 || n > maxTopologyKey {
 			faults = append(faults,
@@ -88,7 +91,7 @@ func validateWeights(weights []v1alpha1.Weight, at *field.Path) field.ErrorList 
 	if len(weights) > maxWeights {
 		return append(faults, field.TooMany(at, len(weights), maxWeights))
 	}
-	known, seen := scheduler.Plugins(), sets.New[string]()
+	known, seen := score.Plugins(), sets.New[string]()
 	for i, w := range weights {
 		switch {
 		case !slices.Contains(known, w.Name):

@@ -36,8 +36,8 @@ func Objects[T client.Object](kind T, set func(T), remove func(types.NamespacedN
 	}}
 }
 
-// Run follows sources until ctx ends, and returns nil then; it calls synced when all that was there when it began has been
-// handled. The error says which kind the cache cannot watch. Somebody else starts the cache.
+// Run follows sources until ctx ends, and returns nil then; it calls synced when all that was there when it began has
+// been handled. The error names the kind that the cache cannot watch. The caller starts the cache.
 func Run(ctx context.Context, c cache.Cache, sources []Source, synced func()) (err error) {
 	var registered []toolscache.InformerSynced
 	for _, s := range sources {

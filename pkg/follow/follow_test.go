@@ -41,7 +41,7 @@ func cacheOf(pods *informer) *informertest.FakeInformers {
 	}}
 }
 
-func TestWhatIsThereAndWhatIsGoneIsToldUntilTheEnd(t *testing.T) {
+func TestChangesAndDeletionsAreReportedUntilTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		there := map[string]string{}
 		pods := &informer{}

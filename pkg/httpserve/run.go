@@ -1,3 +1,5 @@
+// Package httpserve runs an HTTP server for the lifetime of a context. It has what servers share: a self-signed
+// certificate, and limits of what is open by key.
 package httpserve
 
 import (
@@ -12,12 +14,13 @@ import (
 const (
 	// readHeaderTimeout bounds what a client that never finishes its headers can hold (Slowloris).
 	readHeaderTimeout = 10 * time.Second
+	// idleTimeout is how long a connection without a request stays open. That of kube-apiserver's own clients is 90 s.
+	idleTimeout = 2 * time.Minute
 	// shutdownGrace is how long requests in flight may go on once the context has ended.
 	shutdownGrace = 5 * time.Second
 )
 
-// Listen opens addr for Run. The error names the flag that addr comes from, so that a port already in use reads as
-// what to change.
+// Listen opens addr for Run. The error names the flag that addr comes from.
 func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", addr)
@@ -28,11 +31,18 @@ func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 }
 
 // Run serves on ln until ctx ends, and owns both: it returns nil once the server has shut down because ctx ended, and
-// an error if it stopped for any other reason. With srv.TLSConfig set it serves HTTPS. The context of every request
+// an error if it stopped for any other reason. Without timeouts and limits (Limit) it sets its own. With srv.TLSConfig set it
+// serves HTTPS. The context of every request
 // descends from ctx, so that streams (followed logs) end with it.
 func Run(ctx context.Context, srv *http.Server, ln net.Listener) error {
 	if srv.ReadHeaderTimeout == 0 {
 		srv.ReadHeaderTimeout = readHeaderTimeout
+	}
+	if srv.IdleTimeout == 0 {
+		srv.IdleTimeout = idleTimeout
+	}
+	if _, has := ln.(limited); !has {
+		ln = Limit(ln, connectionsOfHost, connections, nil)
 	}
 	srv.BaseContext = func(net.Listener) context.Context { return ctx }
 
@@ -54,7 +64,7 @@ func Run(ctx context.Context, srv *http.Server, ln net.Listener) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 	defer cancel()
 	if err := srv.Shutdown(grace); err != nil {
-		// Whoever is still connected after the grace period is cut off.
+		// The grace period is over: close what is still connected.
 		_ = srv.Close()
 	}
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {

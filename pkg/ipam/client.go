@@ -35,19 +35,20 @@ const (
 	defaultPerSecond = 100
 )
 
-// ClientConfig is what a Client is told. Zero values of the limits are replaced by defaults.
+// ClientConfig configures a Client. Zero values of the limits are replaced by defaults.
 type ClientConfig struct {
 	Log logr.Logger
 	// Server is HOST:PORT, as ParseRemote returns it.
 	Server string
 	// ClusterID is the id of this cluster, the consumer.
 	ClusterID string
-	// TLS proves who this cluster is (see ClientTLS). With nil the connection is plaintext, which Liqo v0.x's server needs.
+	// TLS proves who this cluster is (see ClientTLS). With nil the connection is plaintext, which Liqo v0.x's server
+	// needs.
 	TLS *tls.Config
-	// UserAgent is how the client calls itself; gRPC's own is added.
+	// UserAgent is sent before gRPC's own.
 	UserAgent string
-	// Changed is called, from a goroutine of Run and without a lock, when Map or Problem would say something else of an
-	// address. Forget calls it as well, from the goroutine of its caller. It must not block.
+	// Changed is called, from a goroutine of Run and without a lock, when Map or Problem would return something else
+	// for an address. Forget calls it as well, from the goroutine of its caller. It must not block.
 	Changed func(ip string)
 
 	// Capacity is how many answers are kept.
@@ -67,14 +68,14 @@ type ClientConfig struct {
 type Client struct {
 	cfg     ClientConfig
 	calls   *rate.Limiter
-	metrics *clientMetrics
+	metrics *Metrics
 
 	mu     sync.Mutex
 	ledger *ledger                                      // Guarded by mu.
 	queue  workqueue.TypedRateLimitingInterface[string] // Of addresses; nil unless Run runs. Guarded by mu.
 }
 
-// NewClient returns a client; nothing is asked before Run.
+// NewClient returns a client; nothing is requested before Run.
 func NewClient(cfg ClientConfig) *Client {
 	orDefault(&cfg.Capacity, defaultCapacity)
 	orDefault(&cfg.Workers, defaultWorkers)
@@ -98,8 +99,8 @@ func orDefault[T int | float64 | time.Duration](value *T, instead T) {
 	}
 }
 
-// Map returns the address under which the server says that ip is reached. If it is not known, it is looked up, and
-// Changed called with ip when it is.
+// Map returns the server's address for ip. If it is not known, it is looked up, and Changed is called with ip when it is
+// known.
 func (c *Client) Map(ip string) (address string, known bool) {
 	if invalid(ip) != nil {
 		return "", false
@@ -113,9 +114,9 @@ func (c *Client) Map(ip string) (address string, known bool) {
 	return address, known
 }
 
-// Forget says that no pod has the address any more: an answer that is on its way is dropped, and the server is told, if
-// it can be. A pod that has the same address later gets an answer of its own. If the address was known, Changed is called
-// with it, for a pod that has it already.
+// Forget is called when no pod has the address any more: the answer to a pending request is dropped, and the server is
+// asked to release its mapping, without a retry. A pod that has the same address later gets an answer of its own. If
+// the address was known, Changed is called with it, for a pod that has it already.
 func (c *Client) Forget(ip string) {
 	c.mu.Lock()
 	known, release := c.ledger.forget(ip)
@@ -129,7 +130,7 @@ func (c *Client) Forget(ip string) {
 	}
 }
 
-// Problem says why an address that was asked for is not known; nil if it is, or if the first attempt has not ended.
+// Problem returns why an address that was looked up is not known; nil if it is, or if the first attempt has not ended.
 func (c *Client) Problem(ip string) error {
 	if err := invalid(ip); err != nil {
 		return err
@@ -149,19 +150,19 @@ func invalid(ip string) error {
 	return nil
 }
 
-// Run looks addresses up until ctx ends, and then returns nil. It connects when there is something to ask.
+// Run looks addresses up until ctx ends, and then returns nil. It connects with the first lookup.
 func (c *Client) Run(ctx context.Context) error {
 	conn, err := grpc.NewClient(c.cfg.Server, c.options()...)
 	if err != nil {
 		return fmt.Errorf("remote IPAM %s: %w", c.cfg.Server, err)
 	}
 	defer func() { _ = conn.Close() }()
-	queue := c.open()
+	queue := c.newQueue()
 	server := wire.NewIpamClient(conn)
 	group, ctx := errgroup.WithContext(ctx)
 	for range c.cfg.Workers {
 		group.Go(func() error {
-			for c.one(ctx, queue, server) {
+			for c.processNext(ctx, queue, server) {
 			}
 			return nil
 		})
@@ -189,9 +190,9 @@ func (c *Client) options() []grpc.DialOption {
 		grpc.WithUnaryInterceptor(c.metrics.count),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: c.cfg.Timeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
-		// A broken connection is noticed by the next call; without calls nothing is sent.
+		// A broken connection is detected by the next call; without calls nothing is sent.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
-		// What DNS says of services is nothing to go by.
+		// A service configuration from DNS is not trusted.
 		grpc.WithDisableServiceConfig(),
 	}
 	if c.cfg.UserAgent != "" {
@@ -200,24 +201,24 @@ func (c *Client) options() []grpc.DialOption {
 	return options
 }
 
-// open makes the queue, with what has been asked before Run.
-func (c *Client) open() workqueue.TypedRateLimitingInterface[string] {
+// newQueue creates the queue, with the addresses that were looked up before Run.
+func (c *Client) newQueue() workqueue.TypedRateLimitingInterface[string] {
 	queue := workqueue.NewTypedRateLimitingQueue[string](jittered{
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](c.cfg.FirstRetry, c.cfg.LastRetry),
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue = queue
-	clear(c.ledger.released) // No server was asked before.
+	clear(c.ledger.released) // No server has a mapping yet.
 	for ip := range c.ledger.open {
 		queue.Add(ip)
 	}
 	return queue
 }
 
-// one sees to one address; it returns false when the queue is shut down. The queue gives no address to two workers at
-// once, so what is sent about one is in order.
-func (c *Client) one(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], server wire.IpamClient) bool {
+// processNext handles one address of the queue. It returns false when the queue is shut down. No two workers have the same address at once,
+// so the requests for one address are in order.
+func (c *Client) processNext(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], server wire.IpamClient) bool {
 	ip, closed := queue.Get()
 	if closed {
 		return false
@@ -233,12 +234,12 @@ func (c *Client) one(ctx context.Context, queue workqueue.TypedRateLimitingInter
 	if todo.question == nil && todo.refresh == nil {
 		return true
 	}
-	address, err := c.ask(ctx, server, ip)
+	address, err := c.mapAddress(ctx, server, ip)
 	if ctx.Err() != nil {
 		return true
 	}
 	c.mu.Lock()
-	result := c.ledger.settle(ip, todo, address, err)
+	result := c.ledger.record(ip, todo, address, err)
 	c.mu.Unlock()
 	switch {
 	case result.retry:
@@ -253,8 +254,7 @@ func (c *Client) one(ctx context.Context, queue workqueue.TypedRateLimitingInter
 	return true
 }
 
-// ask makes one attempt.
-func (c *Client) ask(ctx context.Context, server wire.IpamClient, ip string) (string, error) {
+func (c *Client) mapAddress(ctx context.Context, server wire.IpamClient, ip string) (string, error) {
 	if err := c.calls.Wait(ctx); err != nil {
 		return "", err
 	}
@@ -271,7 +271,7 @@ func (c *Client) ask(ctx context.Context, server wire.IpamClient, ip string) (st
 	return address.Unmap().String(), nil
 }
 
-// release tells the server that a mapping is not needed any more. If it cannot be told, it finds out by itself.
+// release asks the server to release a mapping, once: a server finds mappings without a pod by itself.
 func (c *Client) release(ctx context.Context, server wire.IpamClient, ip string) {
 	if c.calls.Wait(ctx) != nil {
 		return
@@ -283,12 +283,11 @@ func (c *Client) release(ctx context.Context, server wire.IpamClient, ip string)
 	}
 }
 
-// jittered spreads retries, so that all that failed together do not come back together.
+// jittered spreads retries, so that requests that failed together are not repeated together.
 type jittered struct {
 	workqueue.TypedRateLimiter[string]
 }
 
-// When implements workqueue.TypedRateLimiter.
 func (j jittered) When(ip string) time.Duration { return jitter(j.TypedRateLimiter.When(ip)) }
 
 // jitter is from four to five quarters of d.

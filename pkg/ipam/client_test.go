@@ -35,7 +35,7 @@ func start(t *testing.T, cfg ClientConfig) running {
 	cfg.Log, cfg.ClusterID, cfg.Changed = testr.New(t), "consumer1", func(ip string) {
 		select {
 		case r.changed <- ip:
-		default: // Nobody looks any more, or has a thousand to look at.
+		default: // The test does not read any more, or has a thousand to read.
 		}
 	}
 	cfg.FirstRetry, cfg.LastRetry = time.Millisecond, 20*time.Millisecond
@@ -50,7 +50,7 @@ func start(t *testing.T, cfg ClientConfig) running {
 	return r
 }
 
-// becomes waits until Map says what it should, looking only when Changed says so.
+// becomes waits until Map returns an address. It calls Map only after Changed.
 func (r running) becomes(ip, want string) {
 	r.t.Helper()
 	for end := time.After(patience); ; {
@@ -140,7 +140,7 @@ func TestClientRetriesUntilThereIsAnAnswer(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, c.RegisterMetrics(registry))
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-		# HELP liqo_broker_vk_remote_ipam_unanswered Addresses that were asked for and that the remote IPAM has not given an answer for.
+		# HELP liqo_broker_vk_remote_ipam_unanswered Requested addresses for which the remote IPAM has not answered yet.
 		# TYPE liqo_broker_vk_remote_ipam_unanswered gauge
 		liqo_broker_vk_remote_ipam_unanswered 1
 	`), "liqo_broker_vk_remote_ipam_unanswered"))
@@ -156,7 +156,7 @@ func TestClientRetriesUntilThereIsAnAnswer(t *testing.T) {
 	require.Equal(t, 1., calls(codes.OK))
 }
 
-// The broker away: what is known stays, what is new waits and says why, and is known when the broker is back.
+// While the broker is down, known addresses stay, and new ones have a problem until the broker is back.
 func TestClientOutlivesTheBroker(t *testing.T) {
 	book := &directory{}
 	book.set("consumer1", "10.35.7.1", "10.70.0.4")
@@ -246,7 +246,7 @@ func TestClientIsSafeForConcurrentUse(t *testing.T) {
 	all.Wait()
 }
 
-func TestClientSaysWhoItIs(t *testing.T) {
+func TestClientHasAUserAgent(t *testing.T) {
 	heard := make(chan []string, 1)
 	server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		call, _ := metadata.FromIncomingContext(stream.Context())

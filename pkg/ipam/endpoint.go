@@ -13,8 +13,8 @@ import (
 // DefaultPort is the port of Liqo v0.x's IPAM.
 const DefaultPort = 6000
 
-// ParseRemote reads the value of --remote-ipam, server=HOST[:PORT], where HOST is a DNS name, an IPv4 address, or an IPv6
-// address in brackets. It returns HOST:PORT. The error names the flag and the remedy.
+// ParseRemote reads the value of --remote-ipam, server=HOST[:PORT], where HOST is a DNS name, an IPv4 address, or an
+// IPv6 address in brackets. It returns HOST:PORT. The error names the flag and the remedy.
 func ParseRemote(value string) (string, error) {
 	fault := func(remedy string) error { return fmt.Errorf("--remote-ipam=%s: %s", value, remedy) }
 	server, ok := strings.CutPrefix(value, "server=")
@@ -42,7 +42,7 @@ func ParseRemote(value string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// checkHost says what to do about a host, "" if it is good.
+// checkHost returns the remedy for an invalid host, "" if it is valid.
 func checkHost(host string, bracketed bool) string {
 	const remedy = "use a DNS name or an IP address as HOST"
 	address, err := netip.ParseAddr(host)

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -85,6 +86,10 @@ func (d *directory) Home(_ context.Context, consumer string, address netip.Addr)
 		return netip.Addr{}, ErrNotYet
 	}
 	return address.Next(), nil
+}
+
+func (d *directory) Peered(_ context.Context, consumer string) (bool, error) {
+	return strings.HasPrefix(consumer, "consumer"), nil
 }
 
 func (d *directory) PodCIDRs(context.Context) ([]netip.Prefix, error) {

@@ -6,41 +6,41 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ledger is what a Client knows and what it wants to know. It decides only: it has no lock, no clock and no connection.
+// ledger has the answers and the open questions of a Client. It has no lock, no clock and no connection.
 type ledger struct {
-	// known are answers, at most as many as its capacity: the one least recently asked for goes first.
+	// known are answers, at most as many as its capacity: the least recently used one is evicted first.
 	known *lru.Cache // By address, *answer.
 	// open are the questions without an answer. The caller bounds them: it forgets the addresses of pods that are gone.
 	open map[string]*question
-	// released are addresses that the server is to be told about, best effort.
+	// released are addresses whose mapping the server is asked to release, best effort.
 	released map[string]struct{}
 }
 
 type answer struct{ address string }
 
-// question is one wish to know an address. Whoever asks the server compares it afterwards: after a forget, the same
+// question is one lookup of an address. The worker compares it after the server's answer: after a forget, the same
 // address is another question.
 type question struct {
 	// problem is why there is no answer; nil before the first attempt has ended.
 	problem error
 }
 
-// job is what there is to do about an address. At most one of question and refresh is set.
+// job is the work for an address. At most one of question and refresh is set.
 type job struct {
-	// release tells the server first that its last answer is not needed any more.
+	// release asks the server first to release its last answer.
 	release  bool
 	question *question
 	// refresh is an answer to be checked.
 	refresh *answer
 }
 
-// outcome is what follows from an attempt.
+// outcome is the result of an attempt.
 type outcome struct {
-	// changed says that lookup or problem would now say something else.
+	// changed is true if lookup or problem return something else now.
 	changed bool
-	// retry says that the question is still open.
+	// retry is true while the question is open.
 	retry bool
-	// known says that the address has an answer, to be checked after a while.
+	// known is true if the address has an answer, to be refreshed later.
 	known bool
 }
 
@@ -48,7 +48,7 @@ func newLedger(capacity int) *ledger {
 	return &ledger{known: lru.New(capacity), open: map[string]*question{}, released: map[string]struct{}{}}
 }
 
-// lookup returns the answer; ask says that the question is new and somebody must see to it.
+// lookup returns the answer; ask is true if the question is new and the caller must enqueue it.
 func (l *ledger) lookup(ip string) (address string, known, ask bool) {
 	if found := l.answer(ip); found != nil {
 		return found.address, true, false
@@ -65,7 +65,7 @@ func (l *ledger) answer(ip string) *answer {
 	if !ok {
 		return nil
 	}
-	return found.(*answer) //nolint:forcetypeassert // Nothing else is put in.
+	return found.(*answer) // The cache has no other type.
 }
 
 func (l *ledger) problem(ip string) error {
@@ -75,8 +75,8 @@ func (l *ledger) problem(ip string) error {
 	return nil
 }
 
-// forget drops whatever there is about an address; it reports whether there was an answer, and whether the server may
-// hold a mapping, which somebody must see to releasing.
+// forget drops all data about an address. It reports whether there was an answer, and whether the server may have a mapping,
+// which the caller must release.
 func (l *ledger) forget(ip string) (known, release bool) {
 	known = l.answer(ip) != nil
 	_, asked := l.open[ip]
@@ -89,27 +89,27 @@ func (l *ledger) forget(ip string) (known, release bool) {
 	return known, true
 }
 
-// next takes what there is to do about an address.
+// next returns the work for an address.
 func (l *ledger) next(ip string) job {
 	_, release := l.released[ip]
 	delete(l.released, ip)
 	return job{release: release, question: l.open[ip], refresh: l.answer(ip)}
 }
 
-// settle takes the server's answer to a job in. What has been forgotten in between changes nothing.
-func (l *ledger) settle(ip string, j job, address string, err error) outcome {
+// record records the server's answer to a job. The answer for an address that was forgotten meanwhile is dropped.
+func (l *ledger) record(ip string, j job, address string, err error) outcome {
 	switch {
 	case j.question != nil && l.open[ip] == j.question:
-		return l.settleQuestion(ip, j.question, address, err)
+		return l.recordLookup(ip, j.question, address, err)
 	case j.refresh != nil && l.answer(ip) == j.refresh:
-		return l.settleRefresh(ip, j.refresh, address, err)
+		return l.recordRefresh(ip, j.refresh, address, err)
 	}
 	return outcome{}
 }
 
-func (l *ledger) settleQuestion(ip string, asked *question, address string, err error) outcome {
+func (l *ledger) recordLookup(ip string, asked *question, address string, err error) outcome {
 	if err != nil {
-		// The words of one problem vary, with the port of a connection for example.
+		// The message of one problem varies, for example with the port of a connection.
 		changed := asked.problem == nil || status.Code(asked.problem) != status.Code(err)
 		asked.problem = err
 		return outcome{changed: changed, retry: true}
@@ -119,8 +119,8 @@ func (l *ledger) settleQuestion(ip string, asked *question, address string, err 
 	return outcome{changed: true, known: true}
 }
 
-// settleRefresh keeps an answer when the server does not give one, unless it says that there is no such address.
-func (l *ledger) settleRefresh(ip string, was *answer, address string, err error) outcome {
+// recordRefresh keeps the previous answer when the request fails, unless the server does not know the address.
+func (l *ledger) recordRefresh(ip string, was *answer, address string, err error) outcome {
 	switch {
 	case err == nil && address == was.address:
 		return outcome{known: true}

@@ -19,7 +19,7 @@ func TestLedger(t *testing.T) {
 	known := func(address string) *ledger {
 		l := newLedger(10)
 		l.lookup(ip)
-		l.settle(ip, l.next(ip), address, nil)
+		l.record(ip, l.next(ip), address, nil)
 		return l
 	}
 	t.Run("a question is asked once", func(t *testing.T) {
@@ -36,24 +36,24 @@ func TestLedger(t *testing.T) {
 		asked := l.next(ip)
 		l.forget(ip)
 		l.lookup(ip)
-		assert.Equal(t, outcome{}, l.settle(ip, asked, "10.70.0.1", nil))
+		assert.Equal(t, outcome{}, l.record(ip, asked, "10.70.0.1", nil))
 		_, isKnown, _ := l.lookup(ip)
 		assert.False(t, isKnown)
 		fresh := l.next(ip)
 		assert.True(t, fresh.release, "the server answered the first")
-		assert.Equal(t, outcome{changed: true, known: true}, l.settle(ip, fresh, "10.70.0.2", nil))
+		assert.Equal(t, outcome{changed: true, known: true}, l.record(ip, fresh, "10.70.0.2", nil))
 	})
 	t.Run("a check of a forgotten answer is dropped", func(t *testing.T) {
 		l := known("10.70.0.1")
 		check := l.next(ip)
 		l.forget(ip)
-		assert.Equal(t, outcome{}, l.settle(ip, check, "10.70.0.1", nil))
+		assert.Equal(t, outcome{}, l.record(ip, check, "10.70.0.1", nil))
 		_, isKnown, _ := l.lookup(ip)
 		assert.False(t, isKnown)
 	})
 	t.Run("an answer stays while the server is away", func(t *testing.T) {
 		l := known("10.70.0.1")
-		assert.Equal(t, outcome{known: true}, l.settle(ip, l.next(ip), "", away))
+		assert.Equal(t, outcome{known: true}, l.record(ip, l.next(ip), "", away))
 		address, isKnown, _ := l.lookup(ip)
 		assert.True(t, isKnown)
 		assert.Equal(t, "10.70.0.1", address)
@@ -61,7 +61,7 @@ func TestLedger(t *testing.T) {
 	})
 	t.Run("an answer goes when the server knows no such address", func(t *testing.T) {
 		l := known("10.70.0.1")
-		assert.Equal(t, outcome{changed: true, retry: true}, l.settle(ip, l.next(ip), "", unknown))
+		assert.Equal(t, outcome{changed: true, retry: true}, l.record(ip, l.next(ip), "", unknown))
 		_, isKnown, ask := l.lookup(ip)
 		assert.False(t, isKnown)
 		assert.False(t, ask, "it is being asked for")
@@ -69,18 +69,18 @@ func TestLedger(t *testing.T) {
 	})
 	t.Run("another answer replaces the first", func(t *testing.T) {
 		l := known("10.70.0.1")
-		assert.Equal(t, outcome{changed: true, known: true}, l.settle(ip, l.next(ip), "10.70.0.9", nil))
+		assert.Equal(t, outcome{changed: true, known: true}, l.record(ip, l.next(ip), "10.70.0.9", nil))
 		address, _, _ := l.lookup(ip)
 		assert.Equal(t, "10.70.0.9", address)
 	})
-	t.Run("a problem is told once, and again when it is another", func(t *testing.T) {
+	t.Run("a problem is reported once, and again when it is another", func(t *testing.T) {
 		l := newLedger(10)
 		l.lookup(ip)
-		assert.True(t, l.settle(ip, l.next(ip), "", away).changed)
-		assert.Equal(t, outcome{retry: true}, l.settle(ip, l.next(ip), "", status.Error(codes.Unavailable, "still")))
-		assert.True(t, l.settle(ip, l.next(ip), "", unknown).changed)
+		assert.True(t, l.record(ip, l.next(ip), "", away).changed)
+		assert.Equal(t, outcome{retry: true}, l.record(ip, l.next(ip), "", status.Error(codes.Unavailable, "still")))
+		assert.True(t, l.record(ip, l.next(ip), "", unknown).changed)
 		require.Equal(t, unknown, l.problem(ip))
-		assert.True(t, l.settle(ip, l.next(ip), "10.70.0.1", nil).changed)
+		assert.True(t, l.record(ip, l.next(ip), "10.70.0.1", nil).changed)
 		assert.NoError(t, l.problem(ip))
 	})
 	t.Run("what was never asked for is not released", func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestLedger(t *testing.T) {
 }
 
 // However lookups, forgets, answers and failures interleave: an address that is known is one that the server gave since
-// it was last forgotten, the cache is bounded, and a question that is open is always in somebody's hands.
+// it was last forgotten, the cache is bounded, and every open question is queued or in flight.
 func TestLedgerNeverKnowsWhatWasForgotten(t *testing.T) {
 	const capacity = 3
 	rapid.Check(t, func(t *rapid.T) {
@@ -144,7 +144,7 @@ func TestLedgerNeverKnowsWhatWasForgotten(t *testing.T) {
 				case 2:
 					err = errors.New("away")
 				}
-				result := l.settle(f.ip, f.job, fmt.Sprintf("%s-%d", f.ip, f.epoch), err)
+				result := l.record(f.ip, f.job, fmt.Sprintf("%s-%d", f.ip, f.epoch), err)
 				queued[f.ip] = queued[f.ip] || result.retry || result.known
 			},
 			"": func(t *rapid.T) {
@@ -157,7 +157,7 @@ func TestLedgerNeverKnowsWhatWasForgotten(t *testing.T) {
 						busy = busy || f.ip == ip
 					}
 					if !busy {
-						t.Fatalf("nobody sees to %s", ip)
+						t.Fatalf("%s is neither queued nor in flight", ip)
 					}
 				}
 			},

@@ -22,40 +22,40 @@ import (
 const (
 	// callTimeout bounds one call; a Directory reads caches.
 	callTimeout = 5 * time.Second
-	// handshakeTimeout bounds what a caller that never finishes its handshake can hold.
+	// handshakeTimeout bounds a handshake.
 	handshakeTimeout = 10 * time.Second
-	// shutdownGrace is how long calls in flight may go on once the context has ended.
+	// shutdownGrace is how long calls in flight may take once the context has ended.
 	shutdownGrace = 2 * time.Second
 	// maxMessage is ample for a cluster id and an address (bytes).
 	maxMessage = 4 << 10
 	// maxConnections of all callers.
 	maxConnections = 1024
-	// Connections without calls are closed, and every connection once in a while, so that certificates are verified anew.
+	// Idle connections are closed, and every connection after maxAge, so that certificates are verified anew.
 	maxIdle, maxAge, maxAgeGrace = 10 * time.Minute, time.Hour, 10 * time.Second
-	// Callers that ping more often are cut off; callers that do not answer a ping are gone.
+	// A connection is closed when its caller pings more often than leastPing, or does not answer a ping in pingTimeout.
 	leastPing, pingEvery, pingTimeout = 20 * time.Second, time.Minute, 20 * time.Second
 )
 
-// Directory knows the addresses of pods. All methods take what a caller claims only after it has proved who it is.
+// Directory maps the addresses of pods. The consumer of every call is authenticated before.
 type Directory interface {
-	// External is the address of this cluster's external CIDR that leads to the pod that the consumer knows under
-	// address. The error is ErrUnknown unless the pod was forwarded here by that very consumer, and ErrNotYet while the
-	// pod has no such address yet.
+	// External returns the address of this cluster's external CIDR for the pod that has address in the consumer. The
+	// error is ErrUnknown unless that consumer forwarded the pod here, and ErrNotYet while the pod has no such address.
 	External(ctx context.Context, consumer string, address netip.Addr) (netip.Addr, error)
-	// Home is the address under which this cluster sees a pod of the consumer that has address there. The error is
-	// ErrUnknown for an address in none of the consumer's CIDRs, and ErrNotYet while the peering has no network.
+	// Home returns the address in this cluster of the consumer's pod that has address there. The error is ErrUnknown
+	// for an address in none of the consumer's CIDRs, and ErrNotYet while the peering has no network.
 	Home(ctx context.Context, consumer string, address netip.Addr) (netip.Addr, error)
-	// PodCIDRs are those of this cluster's own pods. The error is ErrNotYet while there are none.
+	// Peered reports whether this cluster has a network with the consumer.
+	Peered(ctx context.Context, consumer string) (bool, error)
+	// PodCIDRs returns those of this cluster's own pods. The error is ErrNotYet while there are none.
 	PodCIDRs(ctx context.Context) ([]netip.Prefix, error)
 }
 
-// ServerConfig is what a Server is told.
+// ServerConfig is the configuration of a Server.
 type ServerConfig struct {
 	Log logr.Logger
 	// Address is HOST:PORT or :PORT.
 	Address string
-	// TLS authenticates the callers (see ServerTLS). With nil they are served in plaintext and believed to be whom they
-	// say they are.
+	// TLS authenticates the callers (see ServerTLS). With nil they are served in plaintext and not authenticated.
 	TLS       *tls.Config
 	Limits    Limits
 	Directory Directory
@@ -73,7 +73,7 @@ type Limits struct {
 	Connections int
 }
 
-// Server is Liqo v0.x's IPAM, as far as consumers ask for it.
+// Server implements the calls of Liqo v0.x's IPAM that consumers make.
 type Server struct{ cfg ServerConfig }
 
 // NewServer returns a server; nothing happens before Run.
@@ -86,14 +86,14 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("remote IPAM: %w", err)
 	}
 	if s.cfg.TLS == nil {
-		s.cfg.Log.Info("Warning: callers of the remote IPAM are not authenticated; anybody who reaches it learns the "+
+		s.cfg.Log.Info("Warning: callers of the remote IPAM are not authenticated; every client that reaches it gets the "+
 			"addresses of every consumer's pods", "because", "--ipam-insecure")
 	}
 	s.cfg.Log.Info("Serving the remote IPAM", "address", ln.Addr().String())
 	return s.Serve(ctx, ln)
 }
 
-// Serve is Run on a listener, which it owns.
+// Serve is Run on a listener, which it closes.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	server := grpc.NewServer(s.options()...)
 	wire.RegisterIpamServer(server, &service{directory: s.cfg.Directory, trusting: s.cfg.TLS == nil})
@@ -105,11 +105,11 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return fmt.Errorf("remote IPAM: serving on %s: %w", ln.Addr(), err)
 	case <-ctx.Done():
 	}
-	// GracefulStop returns at the latest when Stop has cut everybody off.
+	// GracefulStop returns at the latest when Stop has closed all connections.
 	grace := time.AfterFunc(shutdownGrace, server.Stop)
 	defer grace.Stop()
 	server.GracefulStop()
-	// It says ErrServerStopped when ctx ended before it began.
+	// It is ErrServerStopped when ctx ended before Serve.
 	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("remote IPAM: serving on %s: %w", ln.Addr(), err)
 	}
@@ -129,12 +129,13 @@ func (s *Server) options() []grpc.ServerOption {
 		}),
 	}
 	if s.cfg.TLS != nil {
-		options = append(options, grpc.Creds(newLimitedTLS(credentials.NewTLS(s.cfg.TLS), s.cfg.Limits.Connections)))
+		options = append(options, grpc.Creds(&limitedTLS{
+			TransportCredentials: credentials.NewTLS(s.cfg.TLS), consumers: httpserve.NewShares(s.cfg.Limits.Connections),
+		}))
 	}
 	return options
 }
 
-// bounded gives every call a deadline.
 func bounded(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

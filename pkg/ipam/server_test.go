@@ -58,10 +58,10 @@ func TestServerAnswersEachConsumerAboutItself(t *testing.T) {
 		"its own pod":                                {one, "consumer1", "10.35.7.1", "10.70.0.4", codes.OK},
 		"its own pod, over IPv6":                     {one, "consumer1", "fd35::1", "fd70::4", codes.OK},
 		"an IPv4 address written as IPv6":            {one, "consumer1", "::ffff:10.35.7.1", "10.70.0.4", codes.OK},
-		"an address that nobody has":                 {one, "consumer1", "10.35.7.2", "", codes.NotFound},
+		"an address of no pod":                       {one, "consumer1", "10.35.7.2", "", codes.NotFound},
 		"another consumer's pod":                     {two, "consumer2", "10.35.7.1", "", codes.NotFound},
 		"another consumer's pod, in its name":        {two, "consumer1", "10.35.7.1", "", codes.PermissionDenied},
-		"an address nobody has, in another's name":   {two, "consumer1", "10.35.7.2", "", codes.PermissionDenied},
+		"an address of no pod, in another's name":    {two, "consumer1", "10.35.7.2", "", codes.PermissionDenied},
 		"a certificate with a second organisation":   {forged, "consumer1", "10.35.7.1", "", codes.PermissionDenied},
 		"not even in the name of the first of them":  {forged, "consumer2", "10.35.7.1", "", codes.PermissionDenied},
 		"no address":                                 {one, "consumer1", "", "", codes.InvalidArgument},
@@ -74,11 +74,11 @@ func TestServerAnswersEachConsumerAboutItself(t *testing.T) {
 				got, err := c.client.MapEndpointIP(t.Context(), &wire.MapRequest{ClusterID: c.cluster, Ip: c.ip})
 				require.Equal(t, c.code, status.Code(err), "%v", err)
 				assert.Equal(t, c.want, got.GetIp())
-				assert.NotContains(t, status.Convert(err).Message(), "consumer1", "no identity is told")
+				assert.NotContains(t, status.Convert(err).Message(), "consumer1", "the message has no identity")
 			}
 		})
 	}
-	// What is refused reads the same, whether the address is another's or nobody's.
+	// The message of a refusal is the same for an address of another consumer and of no pod.
 	_, others := two.MapEndpointIP(t.Context(), &wire.MapRequest{ClusterID: "consumer2", Ip: "10.35.7.1"})
 	_, nobodys := two.MapEndpointIP(t.Context(), &wire.MapRequest{ClusterID: "consumer2", Ip: "10.35.7.2"})
 	assert.Equal(t, nobodys.Error(), others.Error())
@@ -98,6 +98,18 @@ func TestServerTakesOnlyClientCertificatesOfTheCA(t *testing.T) {
 	}
 	_, err := dial(t, address, nil).BelongsToPodCIDR(t.Context(), &wire.BelongsRequest{Ip: "10.244.0.1"})
 	assert.Equal(t, codes.Unavailable, status.Code(err), "plaintext")
+}
+
+// Every ServiceAccount's controller, node and person may have a certificate of the same CA.
+func TestServerAnswersConsumersOnly(t *testing.T) {
+	ca := newAuthority(t)
+	address, _ := serve(t, ServerConfig{
+		TLS: ca.serverTLS(), Directory: &directory{}, Limits: Limits{PerSecond: 100, Burst: 100, Concurrent: 9, Connections: 9},
+	})
+	for organization, want := range map[string]codes.Code{"consumer1": codes.OK, "system:nodes": codes.PermissionDenied} {
+		_, err := ca.dialAs(t, address, organization).BelongsToPodCIDR(t.Context(), &wire.BelongsRequest{Ip: "10.244.0.1"})
+		assert.Equal(t, want, status.Code(err), "%s: %v", organization, err)
+	}
 }
 
 // mustTLS has an identity signed by one CA and trusts another.

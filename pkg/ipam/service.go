@@ -12,19 +12,18 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam/wire"
 )
 
-// What a Directory says of an address.
+// The errors of a Directory.
 var (
-	// ErrUnknown says that the consumer has no such address.
+	// ErrUnknown is returned for an address that is not of a pod of the consumer.
 	ErrUnknown = errors.New("not the address of a pod of this consumer")
-	// ErrNotYet says that the answer is not there yet.
+	// ErrNotYet is returned while the address is not mapped.
 	ErrNotYet = errors.New("not mapped yet")
 )
 
-// service answers the calls.
 type service struct {
 	wire.UnimplementedIpamServer
 	directory Directory
-	// trusting says that callers are whom they say they are.
+	// trusting is true if callers are not authenticated.
 	trusting bool
 }
 
@@ -41,8 +40,8 @@ func (s *service) MapEndpointIP(ctx context.Context, request *wire.MapRequest) (
 	return &wire.MapResponse{Ip: external.String()}, nil
 }
 
-// UnmapEndpointIP implements wire.IpamServer. It changes nothing: a mapping is an IP object of Liqo, which others use as
-// well, and which goes with its pod. So it says nothing about whether the address was known.
+// UnmapEndpointIP implements wire.IpamServer. It changes nothing: a mapping is an IP object of Liqo, which others use
+// as well, and which is deleted with its pod. Its answer does not depend on whether the address is known.
 func (s *service) UnmapEndpointIP(ctx context.Context, request *wire.UnmapRequest) (*wire.UnmapResponse, error) {
 	if _, err := s.accept(ctx, request.GetClusterID(), request.GetIp()); err != nil {
 		return nil, err
@@ -50,7 +49,6 @@ func (s *service) UnmapEndpointIP(ctx context.Context, request *wire.UnmapReques
 	return &wire.UnmapResponse{}, nil
 }
 
-// GetHomePodIP implements wire.IpamServer.
 func (s *service) GetHomePodIP(ctx context.Context, request *wire.GetHomePodIPRequest) (*wire.GetHomePodIPResponse, error) {
 	address, err := s.accept(ctx, request.GetClusterID(), request.GetIp())
 	if err != nil {
@@ -63,8 +61,20 @@ func (s *service) GetHomePodIP(ctx context.Context, request *wire.GetHomePodIPRe
 	return &wire.GetHomePodIPResponse{HomeIP: home.String()}, nil
 }
 
-// BelongsToPodCIDR implements wire.IpamServer. The request names no cluster: the pod CIDRs are what every peer is told.
+// BelongsToPodCIDR implements wire.IpamServer. The request names no cluster: every peer knows the pod CIDRs. Others that
+// have a client certificate of this cluster are refused.
 func (s *service) BelongsToPodCIDR(ctx context.Context, request *wire.BelongsRequest) (*wire.BelongsResponse, error) {
+	if !s.trusting {
+		who, err := consumerOf(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if peered, err := s.directory.Peered(ctx, who); err != nil {
+			return nil, refusal(ctx, err)
+		} else if !peered {
+			return nil, status.Error(codes.PermissionDenied, "the client certificate is not of a consumer")
+		}
+	}
 	address, err := parseAddress(request.GetIp())
 	if err != nil {
 		return nil, err
@@ -81,7 +91,7 @@ func (s *service) BelongsToPodCIDR(ctx context.Context, request *wire.BelongsReq
 	return &wire.BelongsResponse{}, nil
 }
 
-// accept says that the caller is the cluster of the request, and which address it asks about.
+// accept returns the address of a request, or an error unless the caller is the cluster of the request.
 func (s *service) accept(ctx context.Context, cluster, address string) (netip.Addr, error) {
 	if len(validation.IsDNS1123Label(cluster)) > 0 { // So does Liqo: apis/core/v1beta1.ClusterID.
 		return netip.Addr{}, status.Error(codes.InvalidArgument, "clusterID is not the id of a cluster")
@@ -106,7 +116,7 @@ func parseAddress(text string) (netip.Addr, error) {
 	return address.Unmap(), nil
 }
 
-// refusal is what a caller is told: nothing about why a Directory could not be read.
+// refusal returns the error for the caller: it does not show why a Directory could not be read.
 func refusal(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, ErrUnknown):
@@ -119,7 +129,7 @@ func refusal(ctx context.Context, err error) error {
 	return &hidden{cause: err}
 }
 
-// hidden is an error whose cause is logged and not told.
+// hidden is an error whose cause is logged, and not sent to the caller.
 type hidden struct{ cause error }
 
 func (h *hidden) Error() string { return h.cause.Error() }

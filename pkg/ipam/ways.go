@@ -8,16 +8,16 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 )
 
-// ErrUnreachable says that this cluster has no way to where a pod runs, as its networks are now.
+// ErrUnreachable is for a pod to which this cluster has no route, as its networks are now.
 var ErrUnreachable = errors.New("no way to the pod")
 
-// ErrPending says that the way to a pod is being looked up.
+// ErrPending is for a pod whose route is being looked up.
 var ErrPending = errors.New("the way to the pod is not known yet")
 
 // Root is where a forwarded pod really runs: its address as that cluster sees it, and the id of that cluster.
 type Root struct{ IP, Cluster string }
 
-// RootOf reads the annotations of a pod; the zero Root if they say nothing, or not all.
+// RootOf reads the annotations of a pod; the zero Root if one of them is missing.
 func RootOf(annotations map[string]string) Root {
 	root := Root{IP: annotations[v1alpha1.RootIPAnnotation], Cluster: annotations[v1alpha1.RootClusterAnnotation]}
 	if root.IP == "" || root.Cluster == "" {
@@ -42,7 +42,7 @@ type Ways struct {
 // (zero if that is not known). It prefers the direct way; then come the pods of the next cluster itself, or addresses of
 // its external range; then the way through the next cluster. With no more than Next it is Liqo's own translation.
 //
-// The error is ErrUnreachable or ErrPending, or says that ip is no address.
+// The error is ErrUnreachable or ErrPending, or that ip is no address.
 func (w Ways) Resolve(ip string, root Root) (string, error) {
 	if w.Direct != nil && root.Cluster != "" {
 		if network := w.Direct(root.Cluster); network.Reaches(root.IP) {

@@ -93,5 +93,5 @@ func TestRootOf(t *testing.T) {
 	require.Equal(t, Root{"10.244.7.1", "q1"},
 		RootOf(map[string]string{"brokering.liqo.io/root-ip": "10.244.7.1", "brokering.liqo.io/root-cid": "q1"}))
 	require.Zero(t, RootOf(nil))
-	require.Zero(t, RootOf(map[string]string{"brokering.liqo.io/root-ip": "10.244.7.1"}), "half of it says nothing")
+	require.Zero(t, RootOf(map[string]string{"brokering.liqo.io/root-ip": "10.244.7.1"}), "one annotation alone does not count")
 }

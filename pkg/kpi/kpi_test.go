@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-var begin = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // A constant, were there any of time.
+var begin = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC) // A constant, were there any of time.
 
 func TestUptime(t *testing.T) {
 	for _, tc := range []struct {
@@ -23,8 +24,8 @@ func TestUptime(t *testing.T) {
 		{"always up", "uuuuu", 1, true},
 		{"always down", "ddddd", 0, true},
 		{"down a quarter of the time", "uuuud", 0.75, true},
-		{"what nobody saw does not count", "uunnnnnud", 0.5, true},
-		{"an outage before nobody looked counts", "uddunnnnu", 1. / 3, true},
+		{"unobserved time does not count", "uunnnnnud", 0.5, true},
+		{"an outage before unobserved time counts", "uddunnnnu", 1. / 3, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			u := NewUptime(v1alpha1.Uptime{}, 90*time.Second)
@@ -116,4 +117,34 @@ func TestTrackerGoesOnAfterARestart(t *testing.T) {
 
 	again.Probe(begin.Add(49*time.Hour), true, time.Millisecond)
 	require.Equal(t, int64(0), again.Status().Failed, "halved twice")
+}
+
+func TestValuesAreThoseOfTheStatus(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status v1alpha1.KPIs
+		want   Values
+	}{
+		"nothing is known": {v1alpha1.KPIs{}, Values{}},
+		"all are known": {
+			v1alpha1.KPIs{
+				Uptime:              v1alpha1.Uptime{LastHour: "1.0000", LastDay: "0.9876", LastWeek: "0.5", LastMonth: "0"},
+				LatencyMilliseconds: ptr.To(int64(12)), Started: 3, Failed: 1,
+				PodStart: &v1alpha1.PodStart{P50Milliseconds: 2500, P90Milliseconds: 60_000},
+			},
+			Values{
+				Uptime1h: 1, Uptime24h: 0.9876, Uptime7d: 0.5, Uptime30d: 0, LatencyMilliseconds: 12, FailureRate: 0.25,
+				PodStartP50Seconds: 2.5, PodStartP90Seconds: 60,
+			},
+		},
+		"what is out of range is unknown": {
+			v1alpha1.KPIs{
+				Uptime:              v1alpha1.Uptime{LastHour: "NaN", LastDay: "1.1", LastWeek: "-0.1", LastMonth: "often"},
+				LatencyMilliseconds: ptr.To(int64(-1)), Started: -3, Failed: 1,
+				PodStart: &v1alpha1.PodStart{P50Milliseconds: -1, P90Milliseconds: -1},
+			},
+			Values{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, ValuesOf(&tc.status)) })
+	}
 }

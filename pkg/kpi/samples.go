@@ -25,10 +25,10 @@ func (s *Samples) Add(d time.Duration) {
 	s.next = (s.next + 1) % s.size
 }
 
-// Len is how many durations are kept.
+// Len returns the number of durations.
 func (s *Samples) Len() int { return len(s.ring) }
 
-// Quantile is the smallest duration kept that at least the share q (0 to 1) of them does not exceed; false if there is
+// Quantile returns the smallest duration that at least the share q (0 to 1) of them does not exceed; false if there is
 // none.
 func (s *Samples) Quantile(q float64) (time.Duration, bool) {
 	if len(s.ring) == 0 {

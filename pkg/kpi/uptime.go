@@ -17,11 +17,11 @@ const (
 	maxGaps = 100
 )
 
-// Uptime is the history of one provider: when the broker began to watch it, when it last looked, and the gaps between.
+// Uptime is the history of one provider: when the broker first and last probed it, and the gaps between.
 type Uptime struct {
 	since, until time.Time
 	gaps         []gap
-	// staleAfter is how long nobody may look before the time counts as unobserved.
+	// staleAfter is the time without a probe after which that time counts as unobserved.
 	staleAfter time.Duration
 }
 
@@ -43,7 +43,7 @@ func NewUptime(from v1alpha1.Uptime, staleAfter time.Duration) *Uptime {
 	return u
 }
 
-// Observe notes that the provider was up, or down, at now. What happened since the last observation is taken to have
+// Observe records that the provider was up, or down, at now. What happened since the last observation is taken to have
 // been as it is found now. Times that do not move on are ignored.
 func (u *Uptime) Observe(now time.Time, up bool) {
 	if u.since.IsZero() {
@@ -100,8 +100,8 @@ func (u *Uptime) forget(before time.Time) {
 	u.gaps = slices.DeleteFunc(u.gaps, func(g gap) bool { return !g.to.After(before) })
 }
 
-// Share is the part of the window before the last observation in which the provider was up, from 0 to 1, of the time in
-// which somebody looked; false if nobody did.
+// Share returns the part of the window before the last observation in which the provider was up, from 0 to 1, of the
+// time observed; false if none was.
 func (u *Uptime) Share(window time.Duration) (float64, bool) {
 	start := u.until.Add(-window)
 	if start.Before(u.since) {

@@ -7,38 +7,24 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// requestAttributes says what a request needs permission for: the verb on one of the subresources of the node. Any one
-// of them suffices. It follows the real kubelet (KEP-2862, pkg/kubelet/server/auth.go of Kubernetes v1.35).
+// requestAttributes returns the permissions that allow a request: the verb on one of the subresources of the node. Any
+// one of them suffices. It follows the real kubelet (KEP-2862, pkg/kubelet/server/auth.go of Kubernetes v1.35).
 func requestAttributes(node string, r *http.Request) []authorizationv1.ResourceAttributes {
 	var attributes []authorizationv1.ResourceAttributes
 	for _, subresource := range subresources(r.URL.Path) {
 		attributes = append(attributes, authorizationv1.ResourceAttributes{
-			Verb:        verb(r.Method),
-			Version:     "v1",
-			Resource:    "nodes",
-			Subresource: subresource,
-			Name:        node,
+			Verb: verb(r.Method), Version: "v1", Resource: "nodes", Subresource: subresource, Name: node,
 		})
 	}
 	return attributes
 }
 
+// verb returns "" for any other method: nothing grants that but a wildcard.
 func verb(method string) string {
-	switch method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodGet:
-		return "get"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		return "delete"
-	default:
-		// Nothing grants the empty verb but a wildcard.
-		return ""
-	}
+	return map[string]string{
+		http.MethodPost: "create", http.MethodGet: "get", http.MethodPut: "update",
+		http.MethodPatch: "patch", http.MethodDelete: "delete",
+	}[method]
 }
 
 func subresources(path string) []string {

@@ -2,24 +2,21 @@ package kubeletapi
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
-	"sync"
-	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/certificate"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 )
 
-// CertificateType says who signs the serving certificate; the values are those of Liqo's --certificate-type.
+// CertificateType is the signer of the serving certificate; the values are those of Liqo's --certificate-type.
 type CertificateType string
 
 // The certificate types.
@@ -33,21 +30,18 @@ const (
 	awsSigner = "beta.eks.amazonaws.com/app-serving"
 	// storePrefix is Liqo's name of the files, so that a certificate that is there already is used.
 	storePrefix = "virtual-kubelet"
-
-	selfSignedLifetime = 365 * 24 * time.Hour
-	selfSignedMargin   = 24 * time.Hour
 )
 
 // ServingCertificate is the certificate of a server, renewed in time.
 type ServingCertificate interface {
-	// Get is tls.Config's GetCertificate. It fails until the cluster has signed the certificate.
+	// Get is tls.Config's GetCertificate. It returns an error until the cluster has signed the certificate.
 	Get(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// Run renews the certificate until ctx ends, and then returns nil.
 	Run(ctx context.Context) error
 }
 
-// NewServingCertificate is the certificate of the kubelet API, for whoever serves something else with it as well. It
-// uses CertificateType, CertDir, NodeName, NodeIP, DNSNames, ApproveCertificate and Local.
+// NewServingCertificate returns the certificate of the kubelet API; other servers may use it as well. It needs
+// CertificateType, CertDir, NodeName, NodeIP, DNSNames, ApproveCertificate and Local.
 func NewServingCertificate(cfg Config) (ServingCertificate, error) {
 	ip := net.ParseIP(cfg.NodeIP)
 	if ip == nil {
@@ -55,19 +49,11 @@ func NewServingCertificate(cfg Config) (ServingCertificate, error) {
 	}
 	switch cfg.CertificateType {
 	case CertificateSelfSigned:
-		return &selfSigned{template: template(cfg, "liqo.io", ip)}, nil
+		return httpserve.NewSelfSigned(cfg.NodeName, []net.IP{ip}, cfg.DNSNames), nil
 	case CertificateAWS:
 		return newSigned(cfg, awsSigner, ip)
 	default:
 		return newSigned(cfg, certificatesv1.KubeletServingSignerName, ip)
-	}
-}
-
-func template(cfg Config, organization string, ip net.IP) *x509.CertificateRequest {
-	return &x509.CertificateRequest{
-		Subject:     pkix.Name{CommonName: "system:node:" + cfg.NodeName, Organization: []string{organization}},
-		IPAddresses: []net.IP{ip},
-		DNSNames:    cfg.DNSNames,
 	}
 }
 
@@ -79,7 +65,11 @@ func newSigned(cfg Config, signer string, ip net.IP) (*signed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--cert-dir: %w", err)
 	}
-	request := template(cfg, "system:nodes", ip)
+	request := &x509.CertificateRequest{
+		Subject:     pkix.Name{CommonName: "system:node:" + cfg.NodeName, Organization: []string{"system:nodes"}},
+		IPAddresses: []net.IP{ip},
+		DNSNames:    cfg.DNSNames,
+	}
 	local := cfg.Local
 	if cfg.ApproveCertificate {
 		local = approving{local}
@@ -114,60 +104,4 @@ func (s *signed) Run(ctx context.Context) error {
 	<-ctx.Done()
 	s.manager.Stop()
 	return nil
-}
-
-// selfSigned is a certificate that nobody vouches for, made when it is needed.
-type selfSigned struct {
-	template *x509.CertificateRequest
-
-	mu      sync.Mutex
-	current *tls.Certificate // Guarded by mu.
-	expires time.Time        // Guarded by mu.
-}
-
-func (*selfSigned) Run(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
-}
-
-func (s *selfSigned) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	if s.current != nil && now.Add(selfSignedMargin).Before(s.expires) {
-		return s.current, nil
-	}
-	expires := now.Add(selfSignedLifetime)
-	fresh, err := selfSign(s.template, now, expires)
-	if err != nil {
-		return nil, fmt.Errorf("self-signed certificate: %w", err)
-	}
-	s.current, s.expires = fresh, expires
-	return fresh, nil
-}
-
-func selfSign(request *x509.CertificateRequest, from, until time.Time) (*tls.Certificate, error) {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, err
-	}
-	leaf := &x509.Certificate{
-		Subject:      request.Subject,
-		IPAddresses:  request.IPAddresses,
-		DNSNames:     request.DNSNames,
-		SerialNumber: serial,
-		NotBefore:    from,
-		NotAfter:     until,
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, leaf, leaf, public, private)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -16,9 +17,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/access"
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 )
 
-// gate stands before every route.
+// gate authenticates and authorises the caller of every route.
 type gate struct {
 	log    logr.Logger
 	node   string
@@ -28,7 +30,16 @@ type gate struct {
 	ca            access.ClientCA
 	authenticator authenticator.Request
 	authorizer    authorizer
+	// tokens limits the requests with a token of each host: every invented one is a review.
+	tokens *access.Limiter
 }
+
+// The limits of requests with a token of one host, and how many hosts are remembered.
+const (
+	tokensPerSecond = 20
+	tokensBurst     = 100
+	tokenHosts      = 1000
+)
 
 func newGate(cfg Config) (*gate, error) {
 	ca, err := access.NewClientCA(cfg.ClientCAFile, cfg.Local)
@@ -37,13 +48,10 @@ func newGate(cfg Config) (*gate, error) {
 	}
 	remedy := grantCommand(cfg.TenantNamespace)
 	g := &gate{
-		log:           cfg.Log,
-		node:          cfg.NodeName,
-		remedy:        remedy,
-		local:         cfg.Local,
-		ca:            ca,
+		log: cfg.Log, node: cfg.NodeName, remedy: remedy, local: cfg.Local, ca: ca,
 		authenticator: access.NewAuthenticator(ca, cfg.Local, remedy),
 		authorizer:    access.NewReviewer(cfg.Local, remedy),
+		tokens:        access.NewLimiter(tokensPerSecond, tokensBurst, tokenHosts),
 	}
 	if cfg.AuthorizationMode == AuthorizationAlwaysAllow {
 		g.authorizer = alwaysAllow{}
@@ -51,7 +59,7 @@ func newGate(cfg Config) (*gate, error) {
 	return g, nil
 }
 
-// AuthorizationMode says who decides whether an authenticated caller may do what it asks for.
+// AuthorizationMode is how an authenticated caller is authorised.
 type AuthorizationMode string
 
 // The values of --kubelet-authorization-mode.
@@ -62,14 +70,13 @@ const (
 	AuthorizationAlwaysAllow AuthorizationMode = "AlwaysAllow"
 )
 
-// authorizer decides whether a caller has one of the permissions.
+// authorizer reports whether a caller has one of the permissions.
 type authorizer interface {
 	Authorize(ctx context.Context, who user.Info, anyOf []authorizationv1.ResourceAttributes) (bool, error)
 }
 
 type alwaysAllow struct{}
 
-// Authorize implements authorizer.
 func (alwaysAllow) Authorize(context.Context, user.Info, []authorizationv1.ResourceAttributes) (bool, error) {
 	return true, nil
 }
@@ -80,14 +87,14 @@ func grantCommand(tenantNamespace string) string {
 		"--clusterrole=liqo-broker-vk-kubelet-auth --group=system:serviceaccounts:%[1]s", tenantNamespace)
 }
 
-// run follows the client CA until ctx ends, after saying once whether callers can be reviewed.
+// run follows the client CA until ctx ends. Before, it logs an error if callers cannot be reviewed.
 func (g *gate) run(ctx context.Context) error {
 	g.checkPermissions(ctx)
 	g.ca.Run(ctx, 1)
 	return nil
 }
 
-// checkPermissions makes a missing ClusterRole visible before the first kubectl logs fails for it.
+// checkPermissions logs a missing ClusterRole at the start, rather than at the first kubectl logs.
 func (g *gate) checkPermissions(ctx context.Context) {
 	for _, review := range []authorizationv1.ResourceAttributes{
 		{Group: "authentication.k8s.io", Resource: "tokenreviews", Verb: "create"},
@@ -104,10 +111,14 @@ func (g *gate) checkPermissions(ctx context.Context) {
 	}
 }
 
-// protect lets through to next only callers that are known (else 401) and may do what they ask for (else 403). The
-// ResponseWriter is passed on as it is: the streams hijack the connection and flush.
+// protect passes a request on if its caller is authenticated (else 401) and authorised (else 403). The ResponseWriter
+// is passed on as it is: the streams hijack the connection and flush.
 func (g *gate) protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" && g.tokens.Take(httpserve.HostOf(r.RemoteAddr), 1, time.Now()) > 0 {
+			http.Error(w, "Too many requests with a bearer token", http.StatusTooManyRequests)
+			return
+		}
 		answer, ok, err := g.authenticator.AuthenticateRequest(r)
 		if err != nil || !ok {
 			g.log.V(1).Info("Unauthenticated request", "path", r.URL.Path, "from", r.RemoteAddr, "because", fmt.Sprint(err))
@@ -135,7 +146,7 @@ func (g *gate) protect(next http.Handler) http.Handler {
 }
 
 // unauthorizedMessage, like every answer of protect, has no colon followed by a space: client-go's SPDY executor would
-// read the text as YAML, take it for an empty Status, and kubectl exec would fail without a word.
+// decode the text as a YAML Status without a message, and kubectl exec would show none.
 func unauthorizedMessage(err error) string {
 	causes := []error{err}
 	// The union of authenticators aggregates their errors in a type that errors.As does not look into.

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net/http"
@@ -28,6 +29,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/access"
 )
 
 // authority is a CA that signs client certificates.
@@ -77,6 +80,7 @@ type reviews struct {
 	tokens    map[string]string          // Token to user.
 	allowed   map[string]map[string]bool // User to subresources.
 	forbidden bool                       // The virtual kubelet may not ask.
+	reviewed  atomic.Int32               // TokenReviews.
 	asked     atomic.Int32               // SubjectAccessReviews.
 	last      atomic.Pointer[authorizationv1.SubjectAccessReviewSpec]
 }
@@ -84,6 +88,7 @@ type reviews struct {
 func (r *reviews) client() *fake.Clientset {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		r.reviewed.Add(1)
 		if r.forbidden {
 			return true, nil, kerrors.NewForbidden(schema.GroupResource{Resource: "tokenreviews"}, "", nil)
 		}
@@ -172,30 +177,30 @@ func TestGate(t *testing.T) {
 		forbidden bool
 		mode      AuthorizationMode
 		want      int
-		says      string
+		message   string
 	}{
-		"nobody gets 401": {path: logsPath, want: 401, says: "client certificate"},
-		"nobody gets 401 on a path that does not exist":   {path: "/nope", want: 401},
-		"nobody gets 401 with AlwaysAllow too":            {path: logsPath, mode: AuthorizationAlwaysAllow, want: 401},
-		"a certificate of another CA gets 401":            {caller: caller{certificate: stranger.client("apiserver", "system:masters")}, path: logsPath, want: 401},
-		"an unknown token gets 401":                       {caller: caller{token: "bad"}, path: logsPath, want: 401},
-		"a certificate with permission passes":            {caller: caller{certificate: ca.client("apiserver")}, path: logsPath, want: 200},
-		"a certificate without permission gets 403":       {caller: caller{certificate: ca.client("mallory")}, path: logsPath, want: 403, says: "user=mallory, verb=get, resource=nodes, subresource(s)=[proxy]"},
-		"a token with permission passes":                  {caller: caller{token: "good"}, path: "/metrics/resource", want: 200},
-		"a token without that permission gets 403":        {caller: caller{token: "good"}, path: logsPath, want: 403, says: "user=prometheus"},
-		"one of two permissions is enough":                {caller: caller{token: "good"}, path: "/pods", want: 200},
-		"system:masters pass without a review":            {caller: caller{certificate: ca.client("root", "system:masters")}, path: logsPath, forbidden: true, want: 200},
-		"no permission to review fails closed":            {caller: caller{certificate: ca.client("apiserver")}, path: logsPath, forbidden: true, want: 403, says: remedy},
-		"no permission to review a token fails closed":    {caller: caller{token: "good"}, path: logsPath, forbidden: true, want: 401, says: remedy},
-		"AlwaysAllow lets a known caller do everything":   {caller: caller{token: "good"}, path: logsPath, mode: AuthorizationAlwaysAllow, want: 200},
-		"a stranger's certificate with a good token wins": {caller: caller{certificate: stranger.client("x"), token: "good"}, path: "/metrics", want: 200},
+		"no credentials get 401":                               {path: logsPath, want: 401, message: "client certificate"},
+		"no credentials get 401 on a path that does not exist": {path: "/nope", want: 401},
+		"no credentials get 401 with AlwaysAllow too":          {path: logsPath, mode: AuthorizationAlwaysAllow, want: 401},
+		"a certificate of another CA gets 401":                 {caller: caller{certificate: stranger.client("apiserver", "system:masters")}, path: logsPath, want: 401},
+		"an unknown token gets 401":                            {caller: caller{token: "bad"}, path: logsPath, want: 401},
+		"a certificate with permission passes":                 {caller: caller{certificate: ca.client("apiserver")}, path: logsPath, want: 200},
+		"a certificate without permission gets 403":            {caller: caller{certificate: ca.client("mallory")}, path: logsPath, want: 403, message: "user=mallory, verb=get, resource=nodes, subresource(s)=[proxy]"},
+		"a token with permission passes":                       {caller: caller{token: "good"}, path: "/metrics/resource", want: 200},
+		"a token without that permission gets 403":             {caller: caller{token: "good"}, path: logsPath, want: 403, message: "user=prometheus"},
+		"one of two permissions is enough":                     {caller: caller{token: "good"}, path: "/pods", want: 200},
+		"system:masters pass without a review":                 {caller: caller{certificate: ca.client("root", "system:masters")}, path: logsPath, forbidden: true, want: 200},
+		"no permission to review fails closed":                 {caller: caller{certificate: ca.client("apiserver")}, path: logsPath, forbidden: true, want: 403, message: remedy},
+		"no permission to review a token fails closed":         {caller: caller{token: "good"}, path: logsPath, forbidden: true, want: 401, message: remedy},
+		"AlwaysAllow lets a known caller do everything":        {caller: caller{token: "good"}, path: logsPath, mode: AuthorizationAlwaysAllow, want: 200},
+		"a stranger's certificate with a good token wins":      {caller: caller{certificate: stranger.client("x"), token: "good"}, path: "/metrics", want: 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := &reviews{tokens: tokens, allowed: grants, forbidden: tc.forbidden}
 			server := serveBehind(t, Config{ClientCAFile: ca.file(), Local: api.client(), AuthorizationMode: tc.mode})
 			code, body := tc.caller.get(t, server, tc.path)
 			require.Equal(t, tc.want, code, body)
-			require.Contains(t, body, tc.says)
+			require.Contains(t, body, tc.message)
 			require.NotContains(t, body, ": ", "client-go would take it for YAML")
 		})
 	}
@@ -205,7 +210,7 @@ func TestAnswersAreRemembered(t *testing.T) {
 	ca := newAuthority(t)
 	api := &reviews{allowed: map[string]map[string]bool{"apiserver": {"proxy": true}}}
 	server := serveBehind(t, Config{ClientCAFile: ca.file(), Local: api.client()})
-	apiserver, mallory := caller{certificate: ca.client("apiserver", "g1", "g2")}, caller{certificate: ca.client("mallory")}
+	apiserver, mallory := caller{certificate: ca.client("apiserver", "g1")}, caller{certificate: ca.client("mallory")}
 	for range 3 {
 		code, _ := apiserver.get(t, server, logsPath)
 		require.Equal(t, 200, code)
@@ -219,7 +224,7 @@ func TestAnswersAreRemembered(t *testing.T) {
 	require.Equal(t, &authorizationv1.ResourceAttributes{
 		Verb: "get", Version: "v1", Resource: "nodes", Subresource: "stats", Name: "vnode",
 	}, api.last.Load().ResourceAttributes)
-	require.ElementsMatch(t, []string{"g1", "g2", "system:authenticated"}, api.last.Load().Groups)
+	require.ElementsMatch(t, []string{"g1", "system:authenticated"}, api.last.Load().Groups)
 }
 
 func TestRequestAttributes(t *testing.T) {
@@ -263,4 +268,34 @@ func TestRequestAttributes(t *testing.T) {
 func TestClientCAFileMustExist(t *testing.T) {
 	_, err := newGate(Config{Log: testr.New(t), ClientCAFile: "/does/not/exist", Local: fake.NewClientset()})
 	require.ErrorContains(t, err, "--client-ca-file")
+}
+
+// Every invented token is a question to the API server. One host may ask a few, and for the same one only once.
+func TestInventedTokensAreLimited(t *testing.T) {
+	ca := newAuthority(t)
+	api := &reviews{}
+	gate, err := newGate(Config{Log: testr.New(t), ClientCAFile: ca.file(), Local: api.client()})
+	require.NoError(t, err)
+	gate.tokens = access.NewLimiter(1e-9, 10, 5)
+	call := func(from, token string) int {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, logsPath, nil)
+		request.RemoteAddr = from
+		request.Header.Set("Authorization", "Bearer "+token)
+		answer := httptest.NewRecorder()
+		gate.protect(http.NotFoundHandler()).ServeHTTP(answer, request)
+		return answer.Code
+	}
+	for range 3 {
+		require.Equal(t, http.StatusUnauthorized, call("192.0.2.1:1", "invented"))
+	}
+	require.EqualValues(t, 1, api.reviewed.Load(), "a token that was rejected is remembered")
+	for i := range 20 {
+		want := http.StatusUnauthorized
+		if i >= 7 {
+			want = http.StatusTooManyRequests
+		}
+		require.Equal(t, want, call(fmt.Sprint("192.0.2.1:", i), fmt.Sprint("invented-", i)), i)
+	}
+	require.EqualValues(t, 8, api.reviewed.Load())
+	require.Equal(t, http.StatusUnauthorized, call("192.0.2.2:1", "another"), "another host has its own")
 }

@@ -7,10 +7,12 @@ import (
 	"path"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"k8s.io/client-go/kubernetes"
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
 )
 
 const (
@@ -35,41 +37,42 @@ func RemoteScrape(remote kubernetes.Interface, home liqov1beta1.ClusterID) Scrap
 	}
 }
 
-// routes are those of Liqo's own virtual kubelet.
-func routes(cfg Config) http.Handler {
+// NewHandler returns the routes of Liqo's own virtual kubelet: pods answers for the pods of the node, scraper the metrics.
+func NewHandler(log logr.Logger, pods workload.PodHandler, scraper Scraper) http.Handler {
 	mux := http.NewServeMux()
-	for _, route := range []string{"/metrics", "/metrics/cadvisor", "/metrics/resource", "/metrics/probes"} {
-		mux.Handle(route, scrape(cfg))
-	}
-	pods := api.PodHandlerConfig{
-		RunInContainer:        cfg.Pods.Exec,
-		AttachToContainer:     cfg.Pods.Attach,
-		PortForward:           cfg.Pods.PortForward,
-		GetContainerLogs:      cfg.Pods.Logs,
-		GetStatsSummary:       cfg.Pods.Stats,
-		GetPodsFromKubernetes: cfg.Pods.List,
-		GetPods:               cfg.Pods.List,
+	HandleMetrics(mux, log, scraper)
+	cfg := api.PodHandlerConfig{
+		RunInContainer:        pods.Exec,
+		AttachToContainer:     pods.Attach,
+		PortForward:           pods.PortForward,
+		GetContainerLogs:      pods.Logs,
+		GetStatsSummary:       pods.Stats,
+		GetPodsFromKubernetes: pods.List,
+		GetPods:               pods.List,
 		StreamIdleTimeout:     streamIdle,
 		StreamCreationTimeout: streamCreation,
 	}
-	api.AttachPodRoutes(pods, mux, true)
+	api.AttachPodRoutes(cfg, mux, true)
 
-	// virtual-kubelet v1.11.0 hands port-forward its two timeouts the wrong way round.
-	portForward := pods
-	portForward.StreamIdleTimeout, portForward.StreamCreationTimeout = streamCreation, streamIdle
-	mux.Handle("/portForward/", api.InstrumentHandler(api.PodHandler(portForward, true)))
+	// virtual-kubelet v1.11.0 swaps the two timeouts of port-forward.
+	cfg.StreamIdleTimeout, cfg.StreamCreationTimeout = streamCreation, streamIdle
+	mux.Handle("/portForward/", api.InstrumentHandler(api.PodHandler(cfg, true)))
 	return mux
 }
 
-func scrape(cfg Config) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		data, err := cfg.Scrape(r.Context(), r.URL)
+// HandleMetrics adds the routes of the metrics.
+func HandleMetrics(mux *http.ServeMux, log logr.Logger, scraper Scraper) {
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		data, err := scraper(r.Context(), r.URL)
 		if err != nil {
-			cfg.Log.Error(err, "Cannot scrape the remote cluster", "path", r.URL.Path)
+			log.Error(err, "Cannot scrape the remote cluster", "path", r.URL.Path)
 			http.Error(w, "Cannot scrape the remote cluster", http.StatusInternalServerError)
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_, _ = w.Write(data)
-	})
+	}
+	for _, route := range []string{"/metrics", "/metrics/cadvisor", "/metrics/resource", "/metrics/probes"} {
+		mux.HandleFunc(route, handler)
+	}
 }

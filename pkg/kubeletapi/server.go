@@ -12,33 +12,31 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
-
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 )
 
-// Config is what a kubelet API is told.
+// Config is the configuration of a kubelet API.
 type Config struct {
 	Log logr.Logger
 
 	NodeName string
 	// NodeIP is the address in the serving certificate.
 	NodeIP string
-	// TenantNamespace is where the service account lives that reviews the callers; it is named in the remedy.
+	// TenantNamespace is the namespace of the service account that reviews the callers; errors name it.
 	TenantNamespace string
 	Port            uint16
 
 	CertificateType CertificateType
-	// CertDir is where the certificates of the types kubelet and aws are kept over a restart of the container.
+	// CertDir stores the certificates of the types kubelet and aws, for the next start of the container.
 	CertDir string
 
 	// DNSNames are the names in the serving certificate.
 	DNSNames []string
-	// Certificate is used instead of one of its own unless nil; whoever made it runs it.
+	// Certificate is used instead of a new one unless nil. The caller of Run runs it.
 	Certificate ServingCertificate
 
-	// ApproveCertificate has this process approve its own requests for a certificate, which nobody else does unless it
-	// runs in a tenant namespace of Liqo.
+	// ApproveCertificate makes this process approve its own requests for a certificate. Liqo approves those of
+	// processes in its tenant namespaces only.
 	ApproveCertificate bool
 
 	// ClientCAFile is the CA of the callers' client certificates; by default, the one that the API server publishes
@@ -46,12 +44,11 @@ type Config struct {
 	ClientCAFile      string
 	AuthorizationMode AuthorizationMode
 
-	// Local is the cluster of the node: its API server signs the serving certificate and reviews the callers.
+	// Local is the cluster of the node: its API server signs the serving certificate and reviews the callers. It must be
+	// used by nothing else: callers may use up its rate of requests.
 	Local kubernetes.Interface
-	// Pods answers for the pods of the node.
-	Pods workload.PodHandler
-	// Scrape answers the metrics routes.
-	Scrape Scraper
+	// Handler serves the requests of the callers that are authorised.
+	Handler http.Handler
 }
 
 // Run serves the API until ctx ends, and then returns nil.
@@ -74,7 +71,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 
 	server := &http.Server{ //nolint:gosec // httpserve.Run sets ReadHeaderTimeout.
-		Handler:  gate.protect(routes(cfg)),
+		Handler:  gate.protect(cfg.Handler),
 		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(cfg.Log), slog.LevelInfo),
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,

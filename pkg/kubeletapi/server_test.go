@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -82,17 +81,17 @@ func serveEcho(t *testing.T) (*httptest.Server, *echoPods) {
 	}}
 	pods := &echoPods{following: make(chan struct{})}
 	cfg := Config{
-		Log: testr.New(t), NodeName: "vnode", ClientCAFile: newAuthority(t).file(), Local: api.client(), Pods: pods,
-		Scrape: func(_ context.Context, uri *url.URL) ([]byte, error) {
+		Log: testr.New(t), NodeName: "vnode", ClientCAFile: newAuthority(t).file(), Local: api.client(),
+		Handler: NewHandler(testr.New(t), pods, func(_ context.Context, uri *url.URL) ([]byte, error) {
 			if uri.Path == "/metrics/probes" {
 				return nil, errors.New("not there")
 			}
 			return []byte("scraped " + uri.RequestURI() + "\n"), nil
-		},
+		}),
 	}
 	gate, err := newGate(cfg)
 	require.NoError(t, err)
-	server := httptest.NewTLSServer(gate.protect(routes(cfg)))
+	server := httptest.NewTLSServer(gate.protect(cfg.Handler))
 	t.Cleanup(server.Close)
 	return server, pods
 }
@@ -220,7 +219,8 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	go func() {
 		ended <- Run(ctx, Config{
 			Log: testr.New(t), NodeName: "vnode", NodeIP: "127.0.0.1", Port: uint16(port), ClientCAFile: ca.file(),
-			CertificateType: CertificateSelfSigned, Local: (&reviews{}).client(), Pods: pods,
+			CertificateType: CertificateSelfSigned, Local: (&reviews{}).client(),
+			Handler: NewHandler(testr.New(t), pods, nil),
 		})
 	}()
 
@@ -230,10 +230,7 @@ func TestRunStopsWithItsContext(t *testing.T) {
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			leaf := state.PeerCertificates[0]
-			if leaf.Subject.CommonName != "system:node:vnode" {
-				return x509.HostnameError{Certificate: leaf, Host: "vnode"}
-			}
-			return leaf.VerifyHostname("127.0.0.1")
+			return errors.Join(leaf.VerifyHostname("vnode"), leaf.VerifyHostname("127.0.0.1"))
 		},
 	}}
 	defer transport.CloseIdleConnections()

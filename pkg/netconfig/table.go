@@ -10,7 +10,7 @@ import (
 	networkingutils "github.com/liqotech/liqo/pkg/liqo-controller-manager/networking/utils"
 )
 
-// ErrNotConfigured says that a Configuration has not been remapped yet, or not since its last change.
+// ErrNotConfigured is for a Configuration that has not been remapped yet, or not since its last change.
 var ErrNotConfigured = errors.New("network configuration not remapped yet")
 
 // mapping is one CIDR as the remote cluster declares it, and as this cluster sees it.
@@ -26,7 +26,7 @@ type Table struct {
 }
 
 // NewTable reads the translation out of a Configuration.
-// It returns an error that is ErrNotConfigured while liqo-controller-manager has not answered the current generation.
+// It returns an error that is ErrNotConfigured while liqo-controller-manager has not reconciled the current generation.
 func NewTable(cfg *networkingv1beta1.Configuration) (Table, error) {
 	if !networkingutils.AreConfigurationNetworkCIDRsConfigured(cfg) || cfg.Status.Remote == nil {
 		return Table{}, ErrNotConfigured
@@ -81,13 +81,13 @@ func (t Table) Translate(address string) (string, error) {
 	return rebase(addr, m.seen).String(), nil
 }
 
-// Covers says whether an address is in one of the CIDRs that the remote cluster declares.
+// Covers reports whether an address is in one of the CIDRs that the remote cluster declares.
 func (t Table) Covers(address string) bool {
 	addr, err := netip.ParseAddr(address)
 	return err == nil && t.mappingOf(addr.Unmap()) != nil
 }
 
-// Shows says whether an address is one under which this cluster sees the remote cluster's.
+// Shows reports whether an address is one under which this cluster sees the remote cluster's.
 func (t Table) Shows(address string) bool {
 	addr, err := netip.ParseAddr(address)
 	return err == nil && slices.ContainsFunc(t.mappings, func(m mapping) bool { return m.seen.Contains(addr.Unmap()) })

@@ -20,38 +20,25 @@ const (
 	Enabled
 )
 
-// View is all that decides how an address is shown. It is immutable; the zero View withholds every address.
+// View is all that decides how an address of the remote cluster is shown (ipam.Ways). It is immutable; the zero View
+// knows nothing.
 type View struct {
 	Module Module
 	// Table is nil until the Configuration of the remote cluster has been remapped.
 	Table *Table
-	// Established says that the network connection to the cluster is up. It is only kept of all clusters
+	// Established is true while the network connection to the cluster is up. It is only kept of all clusters
 	// (Options.All): no address of a peering's own pods depends on it.
 	Established bool
 }
 
-// Reaches says whether an address of the cluster can be reached now.
+// Reaches reports whether an address of the cluster can be reached now.
 func (v View) Reaches(address string) bool {
 	return v.Established && v.Table != nil && v.Table.Covers(address)
 }
 
-// Translate returns the address to show, and whether it is known: while the networking module is on and its
-// Configuration is not there yet, an untranslated address would lead nowhere, or to somebody else's pod.
-func (v View) Translate(address string) (string, bool) {
-	switch {
-	case v.Module == Disabled:
-		return address, true
-	case v.Module == Enabled && v.Table != nil:
-		translated, err := v.Table.Translate(address)
-		return translated, err == nil
-	default:
-		return "", false
-	}
-}
-
 // Next derives the View from the objects as they are now. What can't be known now but was known before stays: a
 // ForeignCluster or a Configuration that vanishes, or is being remapped again, takes no address away.
-// The error says why the Configuration could not be used; the View is valid all the same.
+// The error is why the Configuration could not be used; the View is valid nevertheless.
 func (v View) Next(fc *liqov1beta1.ForeignCluster, cfgs []*networkingv1beta1.Configuration) (View, error) {
 	next := v
 	switch {

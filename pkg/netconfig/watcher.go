@@ -24,8 +24,8 @@ import (
 	fcutils "github.com/liqotech/liqo/pkg/utils/foreigncluster"
 )
 
-// Watcher keeps the View of one remote cluster, or of all of them. It watches the ForeignClusters and the Configurations,
-// which bear the id of their cluster.
+// Watcher keeps the View of one remote cluster, or of all of them. It watches the ForeignClusters and the
+// Configurations, which bear the id of their cluster.
 type Watcher struct {
 	log     logr.Logger
 	cluster string
@@ -42,7 +42,7 @@ type Watcher struct {
 	synced chan struct{}
 }
 
-// Options say what is watched.
+// Options select what is watched.
 type Options struct {
 	// Cluster is the remote cluster of the peering.
 	Cluster liqov1beta1.ClusterID

@@ -65,7 +65,7 @@ func TestWatcherFollowsTheConfiguration(t *testing.T) {
 		return watcher.View()
 	}
 	address := func(v View) string {
-		shown, _ := v.Translate("10.244.1.2")
+		shown, _ := translate(v, "10.244.1.2")
 		return shown
 	}
 

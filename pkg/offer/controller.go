@@ -26,16 +26,17 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
 const (
 	// reconcileTimeout bounds the requests of one pass over all slices.
 	reconcileTimeout = time.Minute
-	// afterConflict is how soon a slice that changed while it was decided about is looked at again, at the latest.
+	// afterConflict is the time after which a slice that changed during the decision is retried.
 	afterConflict = time.Second
 )
 
-// Config is what the offers are told.
+// Config of the offers.
 type Config struct {
 	// Class is the class of the ResourceSlices that are decided here.
 	Class authv1beta1.ResourceSliceClass
@@ -51,13 +52,13 @@ type Config struct {
 type reconciler struct {
 	cfg    Config
 	client client.Client
-	// live reads the API itself: decided on a cache that lacks the last offers, two slices could be given the same room.
+	// live reads the API itself: with a cache that lacks the last offers two slices could be granted the same resources.
 	live    client.Reader
 	events  record.EventRecorder
 	metrics *Metrics
 	now     func() time.Time
-	// asked is what each slice asked for when it was last decided. Only the one worker of the controller uses it.
-	asked map[types.NamespacedName]Amounts
+	// requested is the request of each slice at the last decision. Only the one worker of the controller uses it.
+	requested map[types.NamespacedName]resources.Amounts
 }
 
 // SetUp registers the controller with the manager; it runs on the leader, and counts in metrics.
@@ -70,7 +71,7 @@ func SetUp(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("offer").
-		Watches(&authv1beta1.ResourceSlice{}, all, builder.WithPredicates(predicate.NewPredicateFuncs(r.concerns))).
+		Watches(&authv1beta1.ResourceSlice{}, all, builder.WithPredicates(predicate.NewPredicateFuncs(r.isOurs))).
 		Watches(&authv1beta1.Tenant{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.ProviderCluster{}, all, builder.WithPredicates(supplyChanged())).
 		WithOptions(controller.Options{
@@ -80,8 +81,8 @@ func SetUp(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 		Complete(r)
 }
 
-// concerns says whether a slice is one of ours: of the class, and sent here by a consumer.
-func (r *reconciler) concerns(o client.Object) bool {
+// isOurs reports whether a slice has our class and comes from a consumer.
+func (r *reconciler) isOurs(o client.Object) bool {
 	slice, ok := o.(*authv1beta1.ResourceSlice)
 	return ok && slice.Spec.Class == r.cfg.Class && slice.Labels[consts.ReplicationStatusLabel] == "true" &&
 		slice.Labels[consts.ReplicationOriginLabel] != "" && slice.Spec.ConsumerClusterID != nil
@@ -99,76 +100,76 @@ func supplyChanged() predicate.Predicate {
 
 // Reconcile decides about all slices and writes the offers that have changed.
 func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	// 1. What there is, and who asks.
+	// 1. The available sum and the slices are read.
 	var providers v1alpha1.ProviderClusterList
 	if err := r.client.List(ctx, &providers); err != nil {
 		return ctrl.Result{}, fmt.Errorf("ProviderClusters: %w", err)
 	}
 	available := supplyOf(providers.Items)
-	asking, err := r.slices(ctx)
+	candidates, err := r.slices(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 
-	// 2. Who gets what.
+	// 2. The offers are decided.
 	now := r.now()
-	given := make([]Slice, 0, len(asking))
-	asked := make(map[types.NamespacedName]Amounts, len(asking))
-	for _, a := range asking {
-		s := sliceOf(a.slice, a.fate, r.asked[nameOf(a.slice)], now, r.cfg.Interval)
-		given, asked[s.Name] = append(given, s), s.Asked
+	requests := make([]Slice, 0, len(candidates))
+	requested := make(map[types.NamespacedName]resources.Amounts, len(candidates))
+	for _, a := range candidates {
+		s := sliceOf(a.slice, a.mode, r.requested[nameOf(a.slice)], now, r.cfg.Interval)
+		requests, requested[s.Name] = append(requests, s), s.Requested
 	}
-	offers := Decide(available.sum, r.cfg.Rules, given)
+	offers := Decide(available.sum, r.cfg.Rules, requests)
 
-	// 3. The offers are written: what shrinks first, since it is what the others grow by.
-	total := available.sum.times(r.cfg.Rules.Overcommit)
-	r.metrics.show(total, perConsumer(given, offers))
-	w := &round{reconciler: r, spare: total, labels: available.labels(), now: now}
-	steps := make([]*step, len(given))
-	for i, a := range asking {
-		w.spare.take(given[i].Granted)
-		steps[i] = &step{slice: a.slice, asked: given[i].Asked, has: given[i].Granted, offer: offers[given[i].Name]}
+	// 3. The offers are written. Grants shrink first, because others grow by the released resources.
+	total := available.sum.Scale(r.cfg.Rules.Overcommit)
+	r.metrics.set(total, grantsPerConsumer(requests, offers))
+	w := &writer{reconciler: r, free: total, labels: available.labels(), now: now}
+	pending := make([]*pendingOffer, len(requests))
+	for i, a := range candidates {
+		w.free.Sub(requests[i].Granted)
+		pending[i] = &pendingOffer{slice: a.slice, requested: requests[i].Requested, granted: requests[i].Granted, offer: offers[requests[i].Name]}
 	}
-	for _, s := range steps {
+	for _, s := range pending {
 		w.shrink(ctx, s)
 	}
-	for _, s := range steps {
+	for _, s := range pending {
 		w.grow(ctx, s)
 	}
 
-	// 4. What was not written is tried again, and those that may be growing soon are looked at again.
-	for i, s := range steps {
-		if given[i].Resting {
-			w.again(restOf(s.slice, now, r.cfg.Interval))
+	// 4. Offers that were not written are retried, and slices that may grow soon are requeued.
+	for i, s := range pending {
+		if requests[i].CoolingDown {
+			w.requeueAfter(cooldownOf(s.slice, now, r.cfg.Interval))
 		}
-		if s.undone {
-			asked[given[i].Name] = r.asked[given[i].Name]
+		if s.unwritten {
+			requested[requests[i].Name] = r.requested[requests[i].Name]
 		}
 	}
-	r.asked = asked
+	r.requested = requested
 	return ctrl.Result{RequeueAfter: w.after}, errors.Join(w.failures...)
 }
 
-// perConsumer adds up what each consumer is offered.
-func perConsumer(given []Slice, offers map[types.NamespacedName]Offer) map[string]Amounts {
-	out := map[string]Amounts{}
-	for i := range given {
-		if out[given[i].Consumer] == nil {
-			out[given[i].Consumer] = Amounts{}
+// grantsPerConsumer returns the sum of the offers to each consumer.
+func grantsPerConsumer(requests []Slice, offers map[types.NamespacedName]Offer) map[string]resources.Amounts {
+	out := map[string]resources.Amounts{}
+	for i := range requests {
+		if out[requests[i].Consumer] == nil {
+			out[requests[i].Consumer] = resources.Amounts{}
 		}
-		out[given[i].Consumer].add(offers[given[i].Name].Granted)
+		out[requests[i].Consumer].Add(offers[requests[i].Name].Granted)
 	}
 	return out
 }
 
-// ask is a slice that takes part.
-type ask struct {
+// candidate is a slice that takes part in the decision.
+type candidate struct {
 	slice *authv1beta1.ResourceSlice
-	fate  fate
+	mode  mode
 }
 
-// slices reads those that take part in the decision.
-func (r *reconciler) slices(ctx context.Context) ([]ask, error) {
+// slices reads the slices that take part in the decision.
+func (r *reconciler) slices(ctx context.Context) ([]candidate, error) {
 	var list authv1beta1.ResourceSliceList
 	if err := r.live.List(ctx, &list, client.MatchingLabels{consts.ReplicationStatusLabel: "true"}); err != nil {
 		return nil, fmt.Errorf("ResourceSlices: %w", err)
@@ -177,17 +178,17 @@ func (r *reconciler) slices(ctx context.Context) ([]ask, error) {
 	if err := r.client.List(ctx, &tenants); err != nil {
 		return nil, fmt.Errorf("tenants of consumers: %w", err)
 	}
-	var asking []ask
+	var candidates []candidate
 	for i := range list.Items {
 		slice := &list.Items[i]
-		if !r.concerns(slice) {
+		if !r.isOurs(slice) {
 			continue
 		}
-		if f := fateOf(slice, tenantOf(tenants.Items, slice)); f != ignored {
-			asking = append(asking, ask{slice, f})
+		if f := modeOf(slice, tenantOf(tenants.Items, slice)); f != ignored {
+			candidates = append(candidates, candidate{slice, f})
 		}
 	}
-	return asking, nil
+	return candidates, nil
 }
 
 // tenantOf is the tenant that a slice belongs to: that of its consumer, in its namespace; nil if there is none.

@@ -28,6 +28,7 @@ import (
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
 func list(cpu string) corev1.ResourceList {
@@ -51,7 +52,7 @@ func in(region string) func(*v1alpha1.ProviderCluster) {
 }
 
 // asking is a ResourceSlice of consumer c1 as its replica looks here, with its certificate signed.
-func asking(name, cpu string, change ...func(*authv1beta1.ResourceSlice)) *authv1beta1.ResourceSlice {
+func newSlice(name, cpu string, change ...func(*authv1beta1.ResourceSlice)) *authv1beta1.ResourceSlice {
 	s := &authv1beta1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "liqo-tenant-c1", CreationTimestamp: metav1.NewTime(dayOne),
@@ -72,8 +73,8 @@ func asking(name, cpu string, change ...func(*authv1beta1.ResourceSlice)) *authv
 	return s
 }
 
-// has says that the slice was granted cpu, at a time.
-func has(cpu string, at time.Time) func(*authv1beta1.ResourceSlice) {
+// has gives the slice a grant of cpu, made at a time.
+func withGrant(cpu string, at time.Time) func(*authv1beta1.ResourceSlice) {
 	return func(s *authv1beta1.ResourceSlice) {
 		s.Status.Resources = s.Spec.Resources.DeepCopy()
 		s.Status.Resources[corev1.ResourceCPU] = resource.MustParse(cpu)
@@ -140,7 +141,7 @@ func resourcesOf(s *authv1beta1.ResourceSlice) authv1beta1.ResourceSliceConditio
 
 func TestSlicesAreGrantedAndDenied(t *testing.T) {
 	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "8", in("us")), provider("p2", "8", in("eu")),
-		asking("first", "10"), asking("second", "7"))
+		newSlice("first", "10"), newSlice("second", "7"))
 	w.pass(t)
 
 	first := w.read(t, "first")
@@ -152,11 +153,11 @@ func TestSlicesAreGrantedAndDenied(t *testing.T) {
 
 	second := resourcesOf(w.read(t, "second"))
 	require.Equal(t, authv1beta1.ResourceSliceConditionDenied, second.Status)
-	require.Equal(t, "cpu: 7 asked, 6 left of 16", second.Message)
+	require.Equal(t, "cpu: 7 requested, 6 left of 16", second.Message)
 	require.NotEmpty(t, second.Reason)
 	require.Nil(t, w.read(t, "second").Status.Resources)
 
-	require.Contains(t, <-w.events.Events, "cpu: 7 asked, 6 left of 16", "what takes nothing more comes first")
+	require.Contains(t, <-w.events.Events, "cpu: 7 requested, 6 left of 16", "what takes nothing more comes first")
 	require.Contains(t, <-w.events.Events, "Granted 10 cpu")
 	registry := prometheus.NewRegistry()
 	require.NoError(t, w.metrics.Register(registry))
@@ -168,9 +169,9 @@ liqo_broker_offer_denials_total{consumer="c1"} 1
 	require.Equal(t, 10., testutil.ToFloat64(w.metrics.offers.WithLabelValues("c1", "cpu")))
 	require.Equal(t, 16., testutil.ToFloat64(w.metrics.available.WithLabelValues("cpu")))
 
-	w.metrics.show(nil, nil)
+	w.metrics.set(nil, nil)
 	require.Zero(t, testutil.CollectAndCount(w.metrics.denials)+testutil.CollectAndCount(w.metrics.offers)+
-		testutil.CollectAndCount(w.metrics.available), "nobody asks any more")
+		testutil.CollectAndCount(w.metrics.available), "no slices any more")
 
 	before := w.read(t, "first").ResourceVersion
 	w.pass(t)
@@ -179,7 +180,7 @@ liqo_broker_offer_denials_total{consumer="c1"} 1
 }
 
 func TestASumThatGrowsIsOfferedInDueTime(t *testing.T) {
-	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "8"), asking("first", "6"), asking("second", "4"))
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "8"), newSlice("first", "6"), newSlice("second", "4"))
 	w.pass(t)
 	require.Equal(t, authv1beta1.ResourceSliceConditionDenied, resourcesOf(w.read(t, "second")).Status)
 
@@ -196,7 +197,7 @@ func TestASumThatGrowsIsOfferedInDueTime(t *testing.T) {
 	grow("7")
 	w.pass(t)
 	require.Equal(t, "1", w.read(t, "second").Status.Resources.Cpu().String(), "what is gone is taken away at once")
-	require.Equal(t, "cpu: 4 asked, 1 granted of 7", resourcesOf(w.read(t, "second")).Message)
+	require.Equal(t, "cpu: 4 requested, 1 granted of 7", resourcesOf(w.read(t, "second")).Message)
 
 	grow("20")
 	require.Equal(t, 30*time.Second, w.pass(t).RequeueAfter)
@@ -207,7 +208,7 @@ func TestASumThatGrowsIsOfferedInDueTime(t *testing.T) {
 }
 
 func TestAConsumerThatAsksForMoreIsAnsweredAtOnce(t *testing.T) {
-	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "8"), asking("first", "2"))
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "8"), newSlice("first", "2"))
 	w.pass(t)
 	s := w.read(t, "first")
 	s.Spec.Resources[corev1.ResourceCPU] = resource.MustParse("6")
@@ -216,7 +217,7 @@ func TestAConsumerThatAsksForMoreIsAnsweredAtOnce(t *testing.T) {
 	require.Equal(t, "6", w.read(t, "first").Status.Resources.Cpu().String())
 }
 
-func TestWhoTakesPart(t *testing.T) {
+func TestModesOfSlices(t *testing.T) {
 	set := func(change func(*authv1beta1.ResourceSlice)) func(*authv1beta1.ResourceSlice) { return change }
 	for name, tc := range map[string]struct {
 		tenant *authv1beta1.Tenant
@@ -224,15 +225,15 @@ func TestWhoTakesPart(t *testing.T) {
 		// want is the CPU granted after the pass, "" for a slice that is left as it is.
 		want string
 	}{
-		"a slice of the class":               {tenant: tenant("Active"), slice: asking("s", "2"), want: "2"},
-		"one of another class does not":      {tenant: tenant("Active"), slice: asking("s", "2", set(func(s *authv1beta1.ResourceSlice) { s.Spec.Class = "default" }))},
-		"one of this cluster's own does not": {tenant: tenant("Active"), slice: asking("s", "2", set(func(s *authv1beta1.ResourceSlice) { s.Labels = nil }))},
-		"one without a certificate waits":    {tenant: tenant("Active"), slice: asking("s", "2", set(func(s *authv1beta1.ResourceSlice) { s.Status.Conditions = nil }))},
-		"one without a tenant does not":      {slice: asking("s", "2")},
-		"a cordoned tenant gets nothing new": {tenant: tenant("Cordoned"), slice: asking("s", "2")},
-		"keeps what it has":                  {tenant: tenant("Cordoned"), slice: asking("s", "6", has("2", dayOne)), want: "2"},
-		"as far as it is there":              {tenant: tenant("Cordoned"), slice: asking("s", "12", has("12", dayOne)), want: "8"},
-		"a drained one is left to Liqo":      {tenant: tenant("Drained"), slice: asking("s", "2", has("1", dayOne))},
+		"a slice of the class":               {tenant: tenant("Active"), slice: newSlice("s", "2"), want: "2"},
+		"one of another class does not":      {tenant: tenant("Active"), slice: newSlice("s", "2", set(func(s *authv1beta1.ResourceSlice) { s.Spec.Class = "default" }))},
+		"one of this cluster's own does not": {tenant: tenant("Active"), slice: newSlice("s", "2", set(func(s *authv1beta1.ResourceSlice) { s.Labels = nil }))},
+		"one without a certificate waits":    {tenant: tenant("Active"), slice: newSlice("s", "2", set(func(s *authv1beta1.ResourceSlice) { s.Status.Conditions = nil }))},
+		"one without a tenant does not":      {slice: newSlice("s", "2")},
+		"a cordoned tenant gets nothing new": {tenant: tenant("Cordoned"), slice: newSlice("s", "2")},
+		"keeps what it has":                  {tenant: tenant("Cordoned"), slice: newSlice("s", "6", withGrant("2", dayOne)), want: "2"},
+		"as far as it is there":              {tenant: tenant("Cordoned"), slice: newSlice("s", "12", withGrant("12", dayOne)), want: "8"},
+		"a drained one is left to Liqo":      {tenant: tenant("Drained"), slice: newSlice("s", "2", withGrant("1", dayOne))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := []client.Object{provider("p1", "8"), tc.slice.DeepCopy()}
@@ -259,13 +260,13 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 			return kerrors.NewConflict(schema.GroupResource{Resource: "resourceslices"}, o.GetName(), nil)
 		}
 		return c.SubResource(sub).Update(ctx, o, opts...)
-	}}, tenant("Active"), provider("p1", "8"), asking("s", "2"))
+	}}, tenant("Active"), provider("p1", "8"), newSlice("s", "2"))
 	require.Equal(t, afterConflict, w.pass(t).RequeueAfter)
 	w.pass(t)
 	require.Equal(t, "2", w.read(t, "s").Status.Resources.Cpu().String())
 }
 
-// Whatever is given to one is taken from another before.
+// A slice gets only resources that another one has released.
 func TestNothingGrowsWhileAnotherCannotShrink(t *testing.T) {
 	conflicts := 1
 	w := newWorld(t, interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
@@ -275,7 +276,7 @@ func TestNothingGrowsWhileAnotherCannotShrink(t *testing.T) {
 			}
 		}
 		return c.SubResource(sub).Update(ctx, o, opts...)
-	}}, tenant("Active"), provider("p1", "8"), asking("grows", "4"), asking("shrinks", "4", has("8", dayOne)))
+	}}, tenant("Active"), provider("p1", "8"), newSlice("grows", "4"), newSlice("shrinks", "4", withGrant("8", dayOne)))
 	require.Equal(t, afterConflict, w.pass(t).RequeueAfter)
 	require.Nil(t, w.read(t, "grows").Status.Resources)
 	w.pass(t)
@@ -296,20 +297,20 @@ func failing(names ...string) interceptor.Funcs {
 func TestAnOfferThatCannotBeWrittenHoldsUpNothingElse(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fails *authv1beta1.ResourceSlice
-		// want is what an older one that asks for 4 of 8 cores, and a younger one that asks for 2, have afterwards.
+		// want has the grants of an older slice that requests 4 of 8 cores, and of a younger one that requests 2.
 		older, younger string
 	}{
-		"a denial":                             {asking("fails", "100"), "4", "2"},
-		"a grant":                              {asking("fails", "1"), "4", "2"},
-		"a grant that grows":                   {asking("fails", "2", has("1", dayOne)), "4", "2"},
-		"one that shrinks keeps what it has":   {asking("fails", "1", has("3", dayOne)), "4", ""},
-		"and the others get what nobody has":   {asking("fails", "1", has("4", dayOne)), "4", ""},
-		"if that is enough":                    {asking("fails", "1", has("6", dayOne)), "", "2"},
-		"in vain if it has more than there is": {asking("fails", "1", has("20", dayOne)), "", ""},
+		"a denial":                             {newSlice("fails", "100"), "4", "2"},
+		"a grant":                              {newSlice("fails", "1"), "4", "2"},
+		"a grant that grows":                   {newSlice("fails", "2", withGrant("1", dayOne)), "4", "2"},
+		"one that shrinks keeps what it has":   {newSlice("fails", "1", withGrant("3", dayOne)), "4", ""},
+		"and the others get what is left":      {newSlice("fails", "1", withGrant("4", dayOne)), "4", ""},
+		"if that is enough":                    {newSlice("fails", "1", withGrant("6", dayOne)), "", "2"},
+		"in vain if it has more than there is": {newSlice("fails", "1", withGrant("20", dayOne)), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			younger := asking("younger", "2", func(s *authv1beta1.ResourceSlice) { s.CreationTimestamp.Time = dayOne.Add(time.Hour) })
-			w := newWorld(t, failing("fails"), tenant("Active"), provider("p1", "8"), tc.fails, asking("older", "4"), younger)
+			younger := newSlice("younger", "2", func(s *authv1beta1.ResourceSlice) { s.CreationTimestamp.Time = dayOne.Add(time.Hour) })
+			w := newWorld(t, failing("fails"), tenant("Active"), provider("p1", "8"), tc.fails, newSlice("older", "4"), younger)
 			_, err := w.Reconcile(t.Context(), ctrl.Request{})
 			require.ErrorContains(t, err, "status of ResourceSlice liqo-tenant-c1/fails")
 			for name, want := range map[string]string{"older": tc.older, "younger": tc.younger} {
@@ -324,12 +325,12 @@ func TestAnOfferThatCannotBeWrittenHoldsUpNothingElse(t *testing.T) {
 	}
 }
 
-// A slice that keeps too much of one resource does not hold up others in what nobody has: neither those that grow nor
+// A slice that keeps too much of one resource does not block others in what is left: neither those that grow nor
 // those that leave that resource to the broker.
-func TestOthersGrowByWhatNobodyHas(t *testing.T) {
-	memory := func(asked, granted string) func(*authv1beta1.ResourceSlice) {
+func TestOthersGrowByFreeResources(t *testing.T) {
+	memory := func(requested, granted string) func(*authv1beta1.ResourceSlice) {
 		return func(s *authv1beta1.ResourceSlice) {
-			s.Spec.Resources[corev1.ResourceMemory] = resource.MustParse(asked)
+			s.Spec.Resources[corev1.ResourceMemory] = resource.MustParse(requested)
 			s.Status.Resources[corev1.ResourceMemory] = resource.MustParse(granted)
 		}
 	}
@@ -340,12 +341,12 @@ func TestOthersGrowByWhatNobodyHas(t *testing.T) {
 		other       *authv1beta1.ResourceSlice
 		cpu, memory string
 	}{
-		"one that grows":                {asking("other", "6", has("2", dayOne), memory("768Mi", "256Mi")), "6", "512Mi"},
-		"one that leaves it to us":      {asking("other", "6", leaves(corev1.ResourceMemory)), "6", "512Mi"},
-		"one that grows by nothing yet": {asking("other", "2", has("2", dayOne), memory("768Mi", "512Mi")), "2", "512Mi"},
+		"one that grows":                {newSlice("other", "6", withGrant("2", dayOne), memory("768Mi", "256Mi")), "6", "512Mi"},
+		"one that leaves it to us":      {newSlice("other", "6", leaves(corev1.ResourceMemory)), "6", "512Mi"},
+		"one that grows by nothing yet": {newSlice("other", "2", withGrant("2", dayOne), memory("768Mi", "512Mi")), "2", "512Mi"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fails := asking("fails", "2", has("2", dayOne), memory("256Mi", "512Mi"))
+			fails := newSlice("fails", "2", withGrant("2", dayOne), memory("256Mi", "512Mi"))
 			w := newWorld(t, failing("fails"), tenant("Active"), provider("p1", "8"), fails, tc.other)
 			for range 2 {
 				_, err := w.Reconcile(t.Context(), ctrl.Request{})
@@ -359,9 +360,9 @@ func TestOthersGrowByWhatNobodyHas(t *testing.T) {
 
 // Two that each ask for what the other gives back have it in one pass, and nothing is granted twice meanwhile.
 func TestWhatIsExchangedIsGivenBackFirst(t *testing.T) {
-	memory := func(asked, granted string) func(*authv1beta1.ResourceSlice) {
+	memory := func(requested, granted string) func(*authv1beta1.ResourceSlice) {
 		return func(s *authv1beta1.ResourceSlice) {
-			s.Spec.Resources[corev1.ResourceMemory] = resource.MustParse(asked)
+			s.Spec.Resources[corev1.ResourceMemory] = resource.MustParse(requested)
 			s.Status.Resources[corev1.ResourceMemory] = resource.MustParse(granted)
 		}
 	}
@@ -369,20 +370,20 @@ func TestWhatIsExchangedIsGivenBackFirst(t *testing.T) {
 	check := interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
 		require.NoError(t, c.SubResource(sub).Update(ctx, o, opts...))
 		one, other := w.read(t, "one").Status.Resources, w.read(t, "other").Status.Resources
-		sum := fromList(one)
-		sum.add(fromList(other))
-		require.True(t, Amounts{corev1.ResourceCPU: 8 * core, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 10}.covers(sum), "%v", sum)
+		sum := resources.RoundDown(one)
+		sum.Add(resources.RoundDown(other))
+		require.True(t, resources.Amounts{corev1.ResourceCPU: 8 * core, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 10}.Covers(sum), "%v", sum)
 		return nil
 	}}
 	w = newWorld(t, check, tenant("Active"), provider("p1", "8"),
-		asking("one", "2", has("6", dayOne), memory("768Mi", "256Mi")), asking("other", "6", has("2", dayOne), memory("256Mi", "768Mi")))
+		newSlice("one", "2", withGrant("6", dayOne), memory("768Mi", "256Mi")), newSlice("other", "6", withGrant("2", dayOne), memory("256Mi", "768Mi")))
 	w.pass(t)
 	one, other := w.read(t, "one").Status.Resources, w.read(t, "other").Status.Resources
 	require.Equal(t, []string{"2", "768Mi"}, []string{one.Cpu().String(), one.Memory().String()})
 	require.Equal(t, []string{"6", "256Mi"}, []string{other.Cpu().String(), other.Memory().String()})
 }
 
-// What could not be written was not decided, as far as the next pass is concerned.
+// An offer that could not be written does not count as decided in the next reconciliation.
 func TestAWishIsNotForgottenWhenItsAnswerIsLost(t *testing.T) {
 	conflicts := 0
 	w := newWorld(t, interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
@@ -390,7 +391,7 @@ func TestAWishIsNotForgottenWhenItsAnswerIsLost(t *testing.T) {
 			return kerrors.NewConflict(schema.GroupResource{Resource: "resourceslices"}, o.GetName(), nil)
 		}
 		return c.SubResource(sub).Update(ctx, o, opts...)
-	}}, tenant("Active"), provider("p1", "8"), asking("first", "2"))
+	}}, tenant("Active"), provider("p1", "8"), newSlice("first", "2"))
 	w.pass(t)
 	s := w.read(t, "first")
 	s.Spec.Resources[corev1.ResourceCPU] = resource.MustParse("6")
@@ -398,7 +399,7 @@ func TestAWishIsNotForgottenWhenItsAnswerIsLost(t *testing.T) {
 	conflicts = 1
 	require.Equal(t, afterConflict, w.pass(t).RequeueAfter)
 	w.pass(t)
-	require.Equal(t, "6", w.read(t, "first").Status.Resources.Cpu().String(), "it does not rest as if nobody had asked")
+	require.Equal(t, "6", w.read(t, "first").Status.Resources.Cpu().String(), "it does not rest as if the request were the same")
 }
 
 func TestSupply(t *testing.T) {
@@ -454,9 +455,9 @@ func TestOnlyWhatChangesTheSumIsLookedAt(t *testing.T) {
 	}
 }
 
-// Who asks for nothing of a resource is granted that, whatever it is called.
-func TestNobodyChoosesHowManyMetricsThereAre(t *testing.T) {
-	slice := asking("first", "6")
+// A request for 0 of a resource is granted, even of an unknown resource.
+func TestConsumersCannotCreateManyMetrics(t *testing.T) {
+	slice := newSlice("first", "6")
 	slice.Spec.Resources["example.org/made-up"] = resource.MustParse("0")
 	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "8"), slice)
 	w.pass(t)

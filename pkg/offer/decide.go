@@ -3,218 +3,221 @@ package offer
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
 // Slice is a ResourceSlice as the decision sees it.
 type Slice struct {
 	Name types.NamespacedName
-	// Consumer is the id of the cluster that asks.
+	// Consumer is the id of the cluster that requests it.
 	Consumer string
 	Created  time.Time
-	// Asked is what the slice names; of cpu, memory, ephemeral-storage and pods, what it does not name is left to the
-	// broker.
-	Asked Amounts
-	// Granted is what it has; nil is nothing yet.
-	Granted Amounts
-	// Closed says that it keeps what it has and gets no more; Resting that it gets no more for now, because what it
-	// has changed a moment ago.
-	Closed, Resting bool
+	// Requested are the amounts that the slice names. The broker chooses the amounts of cpu, memory, ephemeral-storage and
+	// pods that it does not name.
+	Requested resources.Amounts
+	// Granted is its present grant; nil is none yet.
+	Granted resources.Amounts
+	// Frozen: it keeps its grant and gets no more. CoolingDown: it gets no more for some time, because its grant changed
+	// recently.
+	Frozen, CoolingDown bool
 }
 
-// Offer is what a slice is to have.
+// Offer is the new grant of a slice, or its denial.
 type Offer struct {
 	// Granted is nil when the slice is denied.
-	Granted Amounts
-	// Reason says why it is denied, or what it has less than it asked for; "" is nothing to say.
+	Granted resources.Amounts
+	// Reason is the reason of the denial, or names the missing resources; "" is none.
 	Reason string
 }
 
-// Rules are how the sum is shared out.
+// Rules control how the sum is divided.
 type Rules struct {
-	// Overcommit is how often the sum is granted.
+	// Overcommit is the factor by which the sum is multiplied.
 	Overcommit float64
-	// Hysteresis is by what share of a grant it must be able to grow for a new offer to be made; 0.05 is 5 %.
+	// Hysteresis is the share of a grant by which it must be able to grow before a new offer is made; 0.05 is 5 %.
 	Hysteresis float64
 }
 
-// mostNames is how many resources a slice may have, those that it gets without naming them included. The guard lets
-// nobody write more of them.
-const mostNames = 200
+// maxResources is the number of resources that a slice may have, including the defaulted ones. The admission policy in
+// deploy/guard.yaml refuses more.
+const maxResources = 200
 
-// filled are the resources that a slice gets without naming them: those that Liqo's default class fills in.
-func filled() []corev1.ResourceName {
+// defaulted returns the resources that a slice gets without naming them, as in Liqo's default class.
+func defaulted() []corev1.ResourceName {
 	return []corev1.ResourceName{
 		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage,
 	}
 }
 
-// Decide shares out what the providers granted, sum, among the slices, and returns an offer for each of them.
+// Decide divides the sum of the providers' grants among the slices, and returns an offer for each of them.
 //
-// All offers together are never more than the sum times Overcommit. Who has something keeps it, the oldest first; what
-// does not fit any more is taken away at once, but the grant stays, if need be of nothing. What is left goes to those who
-// ask for more than they have, again the oldest first: in part to those who have a grant, all or nothing to those who
-// have none. A resource of filled that a slice does not name is all that is left of it. The order of the slices given
-// does not matter.
-func Decide(sum Amounts, rules Rules, given []Slice) map[types.NamespacedName]Offer {
-	all := slices.Clone(given)
+// All offers together never exceed the sum times Overcommit. Slices with a grant keep it, the oldest first. The part that
+// does not fit any more is removed at once, but the grant stays, if necessary with amounts of 0. The rest goes to slices that
+// request more than they have, again the oldest first: in part to slices with a grant, all or nothing to slices without one.
+// Of a defaulted resource a slice gets all that is left. The order of the given slices does not matter.
+func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.NamespacedName]Offer {
+	all := slices.Clone(requests)
 	slices.SortFunc(all, func(a, b Slice) int {
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name.String(), b.Name.String()))
 	})
-	d := division{total: sum.times(rules.Overcommit), rules: rules}
-	d.left = d.total.times(1)
+	d := allocation{total: sum.Scale(rules.Overcommit), rules: rules}
+	d.left = maps.Clone(d.total)
 	offers := make(map[types.NamespacedName]Offer, len(all))
 
-	// 1. What is granted already.
+	// 1. Present grants are kept.
 	for i := range all {
 		if s := &all[i]; s.Granted != nil {
-			offers[s.Name] = Offer{Granted: d.keep(s)}
+			offers[s.Name] = Offer{Granted: d.retain(s)}
 		}
 	}
-	// 2. What is left.
+	// 2. The rest is granted.
 	for i := range all {
 		s := &all[i]
 		switch {
 		case s.Granted == nil:
 			offers[s.Name] = d.grant(s)
-		case s.Closed || s.Resting || s.names() > mostNames:
-			offers[s.Name] = d.told(s, offers[s.Name].Granted)
+		case s.Frozen || s.CoolingDown || s.names() > maxResources:
+			offers[s.Name] = d.offer(s, offers[s.Name].Granted)
 		default:
-			offers[s.Name] = d.told(s, d.grow(s, offers[s.Name].Granted))
+			offers[s.Name] = d.offer(s, d.grow(s, offers[s.Name].Granted))
 		}
 	}
 	return offers
 }
 
-// division is a sum that is being shared out.
-type division struct {
-	total, left Amounts
+// allocation is a sum that is being divided.
+type allocation struct {
+	total, left resources.Amounts
 	rules       Rules
 }
 
-// wish is how much of a resource a slice may have at most: what it names, all of what it leaves to the broker.
-func (s *Slice) wish(name corev1.ResourceName) (amount int64, named bool) {
-	if asked, ok := s.Asked[name]; ok {
-		return max(asked, 0), true
+// limit returns how much of a resource a slice may have: the requested amount, or everything of a defaulted resource.
+func (s *Slice) limit(name corev1.ResourceName) (amount int64, named bool) {
+	if requested, ok := s.Requested[name]; ok {
+		return max(requested, 0), true
 	}
-	if slices.Contains(filled(), name) {
-		return largest, false
+	if slices.Contains(defaulted(), name) {
+		return math.MaxInt64, false
 	}
 	return 0, false
 }
 
-// names is how many resources it names or gets anyway.
+// names returns how many resources it requests or gets by default.
 func (s *Slice) names() int {
-	count := len(s.Asked)
-	for _, name := range filled() {
-		if _, named := s.Asked[name]; !named {
+	count := len(s.Requested)
+	for _, name := range defaulted() {
+		if _, named := s.Requested[name]; !named {
 			count++
 		}
 	}
 	return count
 }
 
-// tooMany says that a slice names too many resources.
+// tooMany returns the reason of a slice that names too many resources.
 func (s *Slice) tooMany() string {
-	return fmt.Sprintf("%d resources, of at most %d: name fewer, or make several ResourceSlices", s.names(), mostNames)
+	return fmt.Sprintf("%d resources, of at most %d: name fewer, or make several ResourceSlices", s.names(), maxResources)
 }
 
-// keep is what is still there of what a slice has, and still wanted.
-func (d *division) keep(s *Slice) Amounts {
-	kept := make(Amounts, len(s.Granted))
+// retain keeps the present grant of a slice, up to the available and the requested amounts.
+func (d *allocation) retain(s *Slice) resources.Amounts {
+	retained := make(resources.Amounts, len(s.Granted))
 	for name, amount := range s.Granted {
-		wish, named := s.wish(name)
-		if wish == 0 && !named || s.names() > mostNames && d.total[name] == 0 {
+		limit, named := s.limit(name)
+		if limit == 0 && !named || s.names() > maxResources && d.total[name] == 0 {
 			continue
 		}
-		kept[name] = max(0, min(amount, wish, d.left[name]))
+		retained[name] = max(0, min(amount, limit, d.left[name]))
 	}
-	d.left.take(kept)
-	return kept
+	d.left.Sub(retained)
+	return retained
 }
 
-// wanted are the names that a slice may have something of.
-func (d *division) wanted(s *Slice) []corev1.ResourceName {
-	names := make(Amounts, len(s.Asked))
-	for name := range s.Asked {
+// grantable returns the resources that a slice may be granted.
+func (d *allocation) grantable(s *Slice) []corev1.ResourceName {
+	names := make(resources.Amounts, len(s.Requested))
+	for name := range s.Requested {
 		names[name] = 0
 	}
-	for _, name := range filled() {
+	for _, name := range defaulted() {
 		if d.total[name] > 0 {
 			names[name] = 0
 		}
 	}
-	return names.names()
+	return ordered(names)
 }
 
-// grow is what a slice can have when it takes of what is left what it asks for: kept, if that is hardly more.
-func (d *division) grow(s *Slice, kept Amounts) Amounts {
-	grown, worthwhile := make(Amounts, len(kept)), false
-	for _, name := range d.wanted(s) {
-		has := kept[name]
-		wish, named := s.wish(name)
-		grown[name] = has + min(max(0, wish-has), d.left[name])
-		more := grown[name] - has
-		// Whoever can have all that it asked for gets it, be it little: it will not ask again.
-		worthwhile = worthwhile || float64(more) > d.rules.Hysteresis*float64(has) || (more > 0 && named && grown[name] == wish)
+// grow grants a slice more than it retained, if the difference is worth a new offer.
+func (d *allocation) grow(s *Slice, retained resources.Amounts) resources.Amounts {
+	grown, worthwhile := make(resources.Amounts, len(retained)), false
+	for _, name := range d.grantable(s) {
+		granted := retained[name]
+		limit, named := s.limit(name)
+		grown[name] = granted + min(max(0, limit-granted), d.left[name])
+		more := grown[name] - granted
+		// A slice that can reach a requested amount gets it, however small the difference is.
+		worthwhile = worthwhile || float64(more) > d.rules.Hysteresis*float64(granted) || (more > 0 && named && grown[name] == limit)
 	}
 	if !worthwhile {
-		return kept
+		return retained
 	}
-	d.left.add(kept)
-	d.left.take(grown)
+	d.left.Add(retained)
+	d.left.Sub(grown)
 	return grown
 }
 
-// grant gives a slice that has nothing what it asks for, or denies it.
-func (d *division) grant(s *Slice) Offer {
+// grant makes the first offer to a slice: the requested amounts, or a denial.
+func (d *allocation) grant(s *Slice) Offer {
 	switch {
-	case s.Closed:
+	case s.Frozen:
 		return Offer{Reason: "no new slices are granted to this consumer"}
-	case s.names() > mostNames:
+	case s.names() > maxResources:
 		return Offer{Reason: s.tooMany()}
 	}
-	granted, lacking := Amounts{}, []string(nil)
-	for _, name := range d.wanted(s) {
-		wish, named := s.wish(name)
+	granted, missing := resources.Amounts{}, []string(nil)
+	for _, name := range d.grantable(s) {
+		limit, named := s.limit(name)
 		switch left := d.left[name]; {
-		case named && wish > left:
-			lacking = append(lacking, fmt.Sprintf("%s: %s asked, %s left of %s",
-				shortened(name), shown(name, wish), shown(name, left), shown(name, d.total[name])))
+		case named && limit > left:
+			missing = append(missing, fmt.Sprintf("%s: %s requested, %s left of %s",
+				shortened(name), quantityText(name, limit), quantityText(name, left), quantityText(name, d.total[name])))
 		case !named && left == 0 && name != corev1.ResourceEphemeralStorage:
-			lacking = append(lacking, fmt.Sprintf("%s: nothing left of %s", shortened(name), shown(name, d.total[name])))
+			missing = append(missing, fmt.Sprintf("%s: nothing left of %s", shortened(name), quantityText(name, d.total[name])))
 		default:
-			granted[name] = min(wish, left)
+			granted[name] = min(limit, left)
 		}
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		if _, named := s.Asked[name]; !named && d.total[name] == 0 {
-			lacking = append(lacking, fmt.Sprintf("%s: the providers grant none", name))
+		if _, named := s.Requested[name]; !named && d.total[name] == 0 {
+			missing = append(missing, fmt.Sprintf("%s: the providers grant none", name))
 		}
 	}
-	if len(lacking) > 0 {
-		return Offer{Reason: listed(lacking, "; ")}
+	if len(missing) > 0 {
+		return Offer{Reason: joined(missing, "; ")}
 	}
-	d.left.take(granted)
+	d.left.Sub(granted)
 	return Offer{Granted: granted}
 }
 
-// told says of a grant what it lacks of what was asked for.
-func (d *division) told(s *Slice, granted Amounts) Offer {
-	if s.names() > mostNames {
+// offer returns a grant. Its reason names the requested resources that are missing.
+func (d *allocation) offer(s *Slice, granted resources.Amounts) Offer {
+	if s.names() > maxResources {
 		return Offer{Granted: granted, Reason: s.tooMany()}
 	}
-	var lacking []string
-	for _, name := range s.Asked.names() {
-		if has := granted[name]; has < s.Asked[name] {
-			lacking = append(lacking, fmt.Sprintf("%s: %s asked, %s granted of %s",
-				shortened(name), shown(name, s.Asked[name]), shown(name, has), shown(name, d.total[name])))
+	var missing []string
+	for _, name := range ordered(s.Requested) {
+		if granted := granted[name]; granted < s.Requested[name] {
+			missing = append(missing, fmt.Sprintf("%s: %s requested, %s granted of %s",
+				shortened(name), quantityText(name, s.Requested[name]), quantityText(name, granted), quantityText(name, d.total[name])))
 		}
 	}
-	return Offer{Granted: granted, Reason: listed(lacking, "; ")}
+	return Offer{Granted: granted, Reason: joined(missing, "; ")}
 }

@@ -8,9 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
 const (
@@ -21,25 +22,25 @@ const (
 var dayOne = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
 // cores are amounts of which only cpu is of interest: of memory and pods there is enough.
-func cores(n int64) Amounts {
-	return Amounts{corev1.ResourceCPU: n * core, corev1.ResourceMemory: 1, corev1.ResourcePods: 1}
+func cores(n int64) resources.Amounts {
+	return resources.Amounts{corev1.ResourceCPU: n * core, corev1.ResourceMemory: 1, corev1.ResourcePods: 1}
 }
 
-func sumOf(n int64) Amounts {
-	return Amounts{corev1.ResourceCPU: n * core, corev1.ResourceMemory: 100, corev1.ResourcePods: 100}
+func sumOf(n int64) resources.Amounts {
+	return resources.Amounts{corev1.ResourceCPU: n * core, corev1.ResourceMemory: 100, corev1.ResourcePods: 100}
 }
 
 // slice is number n in age.
-func slice(n int, asked, granted Amounts) Slice {
+func slice(n int, requested, granted resources.Amounts) Slice {
 	return Slice{
 		Name: types.NamespacedName{Namespace: "liqo-tenant-c1", Name: fmt.Sprint("s", n)}, Consumer: "c1",
-		Created: dayOne.Add(time.Duration(n) * time.Hour), Asked: asked, Granted: granted,
+		Created: dayOne.Add(time.Duration(n) * time.Hour), Requested: requested, Granted: granted,
 	}
 }
 
 func TestDecide(t *testing.T) {
-	resting, closed := slice(1, cores(10), cores(4)), slice(1, cores(10), cores(4))
-	resting.Resting, closed.Closed = true, true
+	coolingDown, frozen := slice(1, cores(10), cores(4)), slice(1, cores(10), cores(4))
+	coolingDown.CoolingDown, frozen.Frozen = true, true
 	for name, tc := range map[string]struct {
 		sum    int64
 		slices []Slice
@@ -47,28 +48,28 @@ func TestDecide(t *testing.T) {
 		want    []int64
 		because string
 	}{
-		"what is asked for is granted":                {sum: 48, slices: []Slice{slice(1, cores(40), nil)}, want: []int64{40}},
-		"what is not there is denied":                 {sum: 48, slices: []Slice{slice(1, cores(36), cores(36)), slice(2, cores(40), nil)}, want: []int64{36, -1}, because: "cpu: 40 asked, 12 left of 48"},
-		"a younger one that fits is not held up":      {sum: 48, slices: []Slice{slice(1, cores(50), nil), slice(2, cores(8), nil)}, want: []int64{-1, 8}},
-		"of two that do not both fit, the older":      {sum: 48, slices: []Slice{slice(2, cores(30), nil), slice(1, cores(30), nil)}, want: []int64{-1, 30}},
-		"a grant comes before an older request":       {sum: 48, slices: []Slice{slice(1, cores(30), nil), slice(2, cores(30), cores(30))}, want: []int64{-1, 30}},
-		"a smaller sum takes from the youngest":       {sum: 20, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(15))}, want: []int64{15, 5}, because: "cpu: 15 asked, 5 granted of 20"},
-		"but a grant is never denied again":           {sum: 10, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(15))}, want: []int64{10, 0}, because: "cpu: 15 asked, 0 granted of 10"},
-		"a larger sum is offered to who got less":     {sum: 30, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(5))}, want: []int64{15, 15}},
-		"in part, if need be":                         {sum: 25, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(5))}, want: []int64{15, 10}, because: "cpu: 15 asked, 10 granted of 25"},
-		"not for hardly more":                         {sum: 61, slices: []Slice{slice(1, cores(100), cores(60))}, want: []int64{60}, because: "cpu: 100 asked, 60 granted of 61"},
-		"unless that is all that is asked for":        {sum: 61, slices: []Slice{slice(1, cores(61), cores(60))}, want: []int64{61}},
-		"nor so soon":                                 {sum: 48, slices: []Slice{resting}, want: []int64{4}},
-		"nor to who gets no more":                     {sum: 48, slices: []Slice{closed}, want: []int64{4}},
-		"who asks for less has less, for others":      {sum: 48, slices: []Slice{slice(1, cores(8), cores(40)), slice(2, cores(40), nil)}, want: []int64{8, 40}},
-		"who asks for more gets what is left":         {sum: 48, slices: []Slice{slice(1, cores(99), cores(8)), slice(2, cores(8), cores(8))}, want: []int64{40, 8}},
-		"who names nothing gets all that is left":     {sum: 48, slices: []Slice{slice(1, cores(8), cores(8)), slice(2, nil, nil)}, want: []int64{8, 40}},
-		"and grows with it":                           {sum: 60, slices: []Slice{slice(1, cores(8), cores(8)), slice(2, nil, cores(40))}, want: []int64{8, 52}},
-		"when nothing is left it is denied":           {sum: 8, slices: []Slice{slice(1, cores(8), cores(8)), slice(2, nil, nil)}, want: []int64{8, -1}, because: "cpu: nothing left of 8"},
-		"without providers everybody is":              {sum: 0, slices: []Slice{slice(1, nil, nil)}, want: []int64{-1}, because: "cpu: the providers grant none"},
-		"a resource that nobody has":                  {sum: 48, slices: []Slice{slice(1, Amounts{gpu: 1}, nil)}, want: []int64{-1}, because: "nvidia.com/gpu: 1 asked, 0 left of 0"},
-		"a negative amount is no gift to the others":  {sum: 8, slices: []Slice{slice(1, cores(-8), nil), slice(2, cores(9), nil)}, want: []int64{0, -1}, because: "cpu: 9 asked, 8 left of 8"},
-		"one without a grant gets none from a closed": {sum: 8, slices: []Slice{{Name: types.NamespacedName{Name: "x"}, Closed: true}}, want: []int64{-1}, because: "no new slices"},
+		"a request that fits is granted":               {sum: 48, slices: []Slice{slice(1, cores(40), nil)}, want: []int64{40}},
+		"what is not there is denied":                  {sum: 48, slices: []Slice{slice(1, cores(36), cores(36)), slice(2, cores(40), nil)}, want: []int64{36, -1}, because: "cpu: 40 requested, 12 left of 48"},
+		"a younger one that fits is not held up":       {sum: 48, slices: []Slice{slice(1, cores(50), nil), slice(2, cores(8), nil)}, want: []int64{-1, 8}},
+		"of two that do not both fit, the older":       {sum: 48, slices: []Slice{slice(2, cores(30), nil), slice(1, cores(30), nil)}, want: []int64{-1, 30}},
+		"a grant comes before an older request":        {sum: 48, slices: []Slice{slice(1, cores(30), nil), slice(2, cores(30), cores(30))}, want: []int64{-1, 30}},
+		"a smaller sum takes from the youngest":        {sum: 20, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(15))}, want: []int64{15, 5}, because: "cpu: 15 requested, 5 granted of 20"},
+		"but a grant is never denied again":            {sum: 10, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(15))}, want: []int64{10, 0}, because: "cpu: 15 requested, 0 granted of 10"},
+		"a larger sum is offered to who got less":      {sum: 30, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(5))}, want: []int64{15, 15}},
+		"in part, if need be":                          {sum: 25, slices: []Slice{slice(1, cores(15), cores(15)), slice(2, cores(15), cores(5))}, want: []int64{15, 10}, because: "cpu: 15 requested, 10 granted of 25"},
+		"not for hardly more":                          {sum: 61, slices: []Slice{slice(1, cores(100), cores(60))}, want: []int64{60}, because: "cpu: 100 requested, 60 granted of 61"},
+		"unless it reaches the request":                {sum: 61, slices: []Slice{slice(1, cores(61), cores(60))}, want: []int64{61}},
+		"nor so soon":                                  {sum: 48, slices: []Slice{coolingDown}, want: []int64{4}},
+		"nor to one that is frozen":                    {sum: 48, slices: []Slice{frozen}, want: []int64{4}},
+		"a smaller request releases the rest":          {sum: 48, slices: []Slice{slice(1, cores(8), cores(40)), slice(2, cores(40), nil)}, want: []int64{8, 40}},
+		"a larger request gets what is left":           {sum: 48, slices: []Slice{slice(1, cores(99), cores(8)), slice(2, cores(8), cores(8))}, want: []int64{40, 8}},
+		"who names nothing gets all that is left":      {sum: 48, slices: []Slice{slice(1, cores(8), cores(8)), slice(2, nil, nil)}, want: []int64{8, 40}},
+		"and grows with it":                            {sum: 60, slices: []Slice{slice(1, cores(8), cores(8)), slice(2, nil, cores(40))}, want: []int64{8, 52}},
+		"when nothing is left it is denied":            {sum: 8, slices: []Slice{slice(1, cores(8), cores(8)), slice(2, nil, nil)}, want: []int64{8, -1}, because: "cpu: nothing left of 8"},
+		"without providers everybody is":               {sum: 0, slices: []Slice{slice(1, nil, nil)}, want: []int64{-1}, because: "cpu: the providers grant none"},
+		"a resource that no provider has":              {sum: 48, slices: []Slice{slice(1, resources.Amounts{gpu: 1}, nil)}, want: []int64{-1}, because: "nvidia.com/gpu: 1 requested, 0 left of 0"},
+		"a negative amount is no gift to the others":   {sum: 8, slices: []Slice{slice(1, cores(-8), nil), slice(2, cores(9), nil)}, want: []int64{0, -1}, because: "cpu: 9 requested, 8 left of 8"},
+		"one that is frozen without a grant gets none": {sum: 8, slices: []Slice{{Name: types.NamespacedName{Name: "x"}, Frozen: true}}, want: []int64{-1}, because: "no new slices"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			offers := Decide(sumOf(tc.sum), Rules{Overcommit: 1, Hysteresis: 0.05}, tc.slices)
@@ -94,18 +95,18 @@ func TestOvercommit(t *testing.T) {
 	}
 }
 
-func TestScarceResourcesAreOnlyForThoseWhoNameThem(t *testing.T) {
+func TestExtendedResourcesMustBeRequested(t *testing.T) {
 	sum := sumOf(10)
 	sum[gpu] = 4
-	offers := Decide(sum, Rules{Overcommit: 1}, []Slice{slice(1, cores(1), nil), slice(2, Amounts{
+	offers := Decide(sum, Rules{Overcommit: 1}, []Slice{slice(1, cores(1), nil), slice(2, resources.Amounts{
 		corev1.ResourceCPU: core, corev1.ResourceMemory: 1, corev1.ResourcePods: 1, gpu: 3,
 	}, nil)})
 	require.NotContains(t, offers[slice(1, nil, nil).Name].Granted, gpu)
 	require.Equal(t, int64(3), offers[slice(2, nil, nil).Name].Granted[gpu])
 }
 
-// many is an Amounts that names so many resources, each by so many bytes.
-func many(count, length int) Amounts {
+// many is an resources.Amounts that names so many resources, each by so many bytes.
+func many(count, length int) resources.Amounts {
 	a := cores(1)
 	for i := len(a); i < count; i++ {
 		a[corev1.ResourceName(fmt.Sprintf("%0*d", length, i))] = 1
@@ -113,26 +114,26 @@ func many(count, length int) Amounts {
 	return a
 }
 
-func TestWhoNamesManyResourcesIsToldSoInFewWords(t *testing.T) {
+func TestMessagesForManyResourcesAreShort(t *testing.T) {
 	for name, tc := range map[string]struct {
-		asked, granted Amounts
+		requested, granted resources.Amounts
 		// want is the CPU granted, -1 for a denial.
 		want    int64
 		because string
 	}{
-		"as many as there may be":           {many(mostNames-1, 300), nil, -1, "; and 186 more"},
-		"one more, with ephemeral storage":  {many(mostNames, 300), nil, -1, "201 resources, of at most 200"},
+		"as many as there may be":           {many(maxResources-1, 300), nil, -1, "; and 186 more"},
+		"one more, with ephemeral storage":  {many(maxResources, 300), nil, -1, "201 resources, of at most 200"},
 		"very many":                         {many(50_000, 10), nil, -1, "50001 resources, of at most 200"},
 		"very many, after a grant":          {many(50_000, 10), cores(3), 1, "50001 resources, of at most 200"},
 		"a grant of very many":              {many(50_000, 10), many(50_000, 10), 1, "50001 resources, of at most 200"},
-		"as many as there may be, after it": {many(mostNames-1, 300), cores(1), 1, "; and 186 more"},
+		"as many as there may be, after it": {many(maxResources-1, 300), cores(1), 1, "; and 186 more"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			offer := Decide(sumOf(8), Rules{Overcommit: 1}, []Slice{slice(1, tc.asked, tc.granted)})[slice(1, nil, nil).Name]
+			offer := Decide(sumOf(8), Rules{Overcommit: 1}, []Slice{slice(1, tc.requested, tc.granted)})[slice(1, nil, nil).Name]
 			require.Contains(t, offer.Reason, tc.because)
 			require.Less(t, len(offer.Reason), 2000)
-			require.LessOrEqual(t, len(offer.Granted), mostNames)
-			require.Less(t, len(offer.Granted.String()), 2000)
+			require.LessOrEqual(t, len(offer.Granted), maxResources)
+			require.Less(t, len(textOf(offer.Granted)), 2000)
 			if tc.want < 0 {
 				require.Nil(t, offer.Granted)
 				return
@@ -142,22 +143,15 @@ func TestWhoNamesManyResourcesIsToldSoInFewWords(t *testing.T) {
 	}
 }
 
-func TestAmounts(t *testing.T) {
-	list := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("1500m"), corev1.ResourceMemory: resource.MustParse("2Gi"), gpu: resource.MustParse("3"),
-	}
-	a := fromList(list)
-	require.Equal(t, Amounts{corev1.ResourceCPU: 1500, corev1.ResourceMemory: 2 << 30, gpu: 3}, a)
-	require.Equal(t, "1500m cpu, 2Gi memory, 3 nvidia.com/gpu", a.String())
-	require.Equal(t, Amounts{"x": 1, "y": 0, "z": largest}, fromList(corev1.ResourceList{
-		"x": resource.MustParse("1900m"), "y": resource.MustParse("-4"), "z": resource.MustParse("9E"),
-	}))
+func TestAmountsAreListedForPeople(t *testing.T) {
+	require.Equal(t, "1500m cpu, 2Gi memory, 3 nvidia.com/gpu",
+		textOf(resources.Amounts{gpu: 3, corev1.ResourceMemory: 2 << 30, corev1.ResourceCPU: 1500}))
 }
 
 var resourceNames = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage, gpu}
 
-func amounts(t *rapid.T, label string, atMost int64) Amounts {
-	a := Amounts{}
+func amounts(t *rapid.T, label string, atMost int64) resources.Amounts {
+	a := resources.Amounts{}
 	for _, name := range resourceNames {
 		if rapid.Bool().Draw(t, label+" names "+string(name)) {
 			a[name] = rapid.Int64Range(0, atMost).Draw(t, label+" of "+string(name))
@@ -167,17 +161,17 @@ func amounts(t *rapid.T, label string, atMost int64) Amounts {
 }
 
 // situation is any sum, any rules and any slices, whose grants may be more than there is.
-func situation(t *rapid.T) (Amounts, Rules, []Slice) {
+func situation(t *rapid.T) (resources.Amounts, Rules, []Slice) {
 	rules := Rules{
 		Overcommit: rapid.Float64Range(0.1, 3).Draw(t, "overcommit"), Hysteresis: rapid.Float64Range(0, 0.5).Draw(t, "hysteresis"),
 	}
 	slices := make([]Slice, rapid.IntRange(0, 6).Draw(t, "slices"))
 	for i := range slices {
-		slices[i] = slice(i, amounts(t, "asked", 60), nil)
+		slices[i] = slice(i, amounts(t, "requested", 60), nil)
 		slices[i].Created = dayOne.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "age")) * time.Hour)
 		if rapid.Bool().Draw(t, "has something") {
 			slices[i].Granted = amounts(t, "granted", 60)
-			slices[i].Closed, slices[i].Resting = rapid.Bool().Draw(t, "closed"), rapid.Bool().Draw(t, "resting")
+			slices[i].Frozen, slices[i].CoolingDown = rapid.Bool().Draw(t, "closed"), rapid.Bool().Draw(t, "resting")
 		}
 	}
 	return amounts(t, "sum", 100), rules, slices
@@ -196,7 +190,7 @@ func after(slices []Slice, offers map[types.NamespacedName]Offer) []Slice {
 func TestNeverMoreThanThereIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sum, rules, slices := situation(t)
-		total := Amounts{}
+		total := resources.Amounts{}
 		offers := Decide(sum, rules, slices)
 		require.Len(t, offers, len(slices))
 		for _, s := range slices {
@@ -205,14 +199,14 @@ func TestNeverMoreThanThereIs(t *testing.T) {
 			require.True(t, s.Granted == nil || o.Granted != nil, "a grant may shrink, but is not denied")
 			for name, amount := range o.Granted {
 				require.GreaterOrEqual(t, amount, int64(0))
-				if asked, named := s.Asked[name]; named {
-					require.LessOrEqual(t, amount, asked)
+				if requested, named := s.Requested[name]; named {
+					require.LessOrEqual(t, amount, requested)
 				}
-				if s.Closed || s.Resting {
+				if s.Frozen || s.CoolingDown {
 					require.LessOrEqual(t, amount, s.Granted[name])
 				}
 			}
-			total.add(o.Granted)
+			total.Add(o.Granted)
 		}
 		for name, amount := range total {
 			require.LessOrEqual(t, float64(amount), float64(sum[name])*rules.Overcommit, name)
@@ -235,7 +229,7 @@ func TestALargerSumTakesNothingAway(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sum, rules, slices := situation(t)
 		before := Decide(sum, rules, slices)
-		sum.add(amounts(t, "more", 50))
+		sum.Add(amounts(t, "more", 50))
 		for name, offer := range Decide(sum, rules, after(slices, before)) {
 			if before[name].Granted == nil {
 				continue
@@ -247,12 +241,12 @@ func TestALargerSumTakesNothingAway(t *testing.T) {
 	})
 }
 
-// Nobody is told anything new while nothing changes.
+// Offers stay the same while nothing changes.
 func TestOffersSettle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sum, rules, slices := situation(t)
 		for i := range slices {
-			slices[i].Resting = false
+			slices[i].CoolingDown = false
 		}
 		slices = after(slices, Decide(sum, rules, slices))
 		for range len(slices) { // A growth that was not worth its while may be, once a smaller one has made room.

@@ -1,7 +1,7 @@
-// Package offer decides what consumers are granted of what the providers granted to the broker: it is the class
-// controller of the ResourceSlices of one class, as Liqo has it for custom classes.
+// Package offer grants consumers shares of the sum that the providers granted to the broker. It is a class controller, as Liqo
+// has them for custom classes of ResourceSlices.
 //
-// Decide is pure: the sum, the rules and the slices in, an offer for every slice out. The controller reads both from the
-// API, writes the status of the slices, and remembers nothing that a restart would miss. Certificates, tenants and quotas
-// stay Liqo's.
+// Decide is pure: from the sum, the rules and the slices it computes an offer for every slice. The controller reads its input
+// from the API, writes the status of the slices, and keeps no state that must survive a restart. Liqo handles certificates,
+// tenants and quotas.
 package offer

@@ -1,11 +1,15 @@
 package offer
 
 import (
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
-// Metrics are what the offers tell Prometheus.
+// Metrics of the offers.
 type Metrics struct {
 	available *prometheus.GaugeVec
 	offers    *prometheus.GaugeVec
@@ -41,17 +45,12 @@ func NewMetrics() *Metrics {
 
 // Register puts them in a registry.
 func (m *Metrics) Register(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{m.available, m.offers, m.denials} {
-		if err := registry.Register(c); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(registry.Register(m.available), registry.Register(m.offers), registry.Register(m.denials))
 }
 
-// show replaces what is shown by what there is now, and what consumers have of it: all that ask, even those denied. Of
-// what there is not they have nothing, under any name that they like to ask for.
-func (m *Metrics) show(available Amounts, byConsumer map[string]Amounts) {
+// set replaces what is shown by what there is now, and what consumers have of it: all that ask, even those denied.
+// Resources that no provider has are not shown: consumers choose their names.
+func (m *Metrics) set(available resources.Amounts, byConsumer map[string]resources.Amounts) {
 	now, consumers := map[series]bool{}, map[string]bool{}
 	for name, amount := range available {
 		now[series{"", name}] = true
@@ -86,6 +85,6 @@ func (m *Metrics) show(available Amounts, byConsumer map[string]Amounts) {
 }
 
 func inUnits(name corev1.ResourceName, amount int64) float64 {
-	q := quantityOf(name, amount)
+	q := resources.Quantity(name, amount)
 	return q.AsApproximateFloat64()
 }

@@ -9,6 +9,8 @@ import (
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
 // The reasons of the condition Resources, and of the events.
@@ -18,21 +20,21 @@ const (
 	reasonDenied  = "InsufficientResources"
 )
 
-// fate is what may be done about a slice.
-type fate int
+// mode is how the decision treats a slice.
+type mode int
 
 const (
-	// ignored: neither counted nor written.
-	ignored fate = iota
-	// closed: what it has is counted, and reduced if it must be.
-	closed
-	// open: to be decided.
-	open
+	// ignored: it is neither counted nor written.
+	ignored mode = iota
+	// frozen: its grant is counted and may shrink, but does not grow.
+	frozen
+	// active: it is decided.
+	active
 )
 
-// fateOf goes by Liqo's own controllers: certificates come first, a cordoned tenant keeps what it has, and a drained one
-// is denied whatever the class (handleResourcesStatus).
-func fateOf(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) fate {
+// modeOf follows Liqo's own controllers. A slice needs a certificate first. A cordoned tenant keeps its grants. Liqo denies
+// all slices of a drained tenant (handleResourcesStatus).
+func modeOf(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) mode {
 	if tenant == nil || tenant.Spec.TenantCondition == authv1beta1.TenantConditionDrained {
 		return ignored
 	}
@@ -40,9 +42,9 @@ func fateOf(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) fate {
 	cordoned := tenant.Spec.TenantCondition == authv1beta1.TenantConditionCordoned
 	switch {
 	case authenticated && !cordoned && slice.DeletionTimestamp == nil:
-		return open
+		return active
 	case isAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources):
-		return closed
+		return frozen
 	}
 	return ignored
 }
@@ -52,39 +54,42 @@ func isAccepted(slice *authv1beta1.ResourceSlice, kind authv1beta1.ResourceSlice
 	return condition != nil && condition.Status == authv1beta1.ResourceSliceConditionAccepted
 }
 
-// sliceOf is a ResourceSlice as the decision sees it; asked is what it asked for when it was last decided, nil if that
-// is not known.
-func sliceOf(slice *authv1beta1.ResourceSlice, f fate, asked Amounts, now time.Time, interval time.Duration) Slice {
+// sliceOf returns the input of the decision for a ResourceSlice. requested is its request at the last decision, nil if it is
+// unknown.
+func sliceOf(slice *authv1beta1.ResourceSlice, f mode, requested resources.Amounts, now time.Time,
+	interval time.Duration,
+) Slice {
 	s := Slice{
 		Name: nameOf(slice), Consumer: consumerOf(slice), Created: slice.CreationTimestamp.Time,
-		Asked: fromList(slice.Spec.Resources), Closed: f == closed,
+		Requested: resources.RoundDown(slice.Spec.Resources), Frozen: f == frozen,
 	}
 	if isAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources) {
-		s.Granted = fromList(slice.Status.Resources)
-		asksAnew := asked != nil && !equality.Semantic.DeepEqual(asked, s.Asked)
-		s.Resting = !asksAnew && restOf(slice, now, interval) > 0
+		s.Granted = resources.RoundDown(slice.Status.Resources)
+		changedRequest := requested != nil && !equality.Semantic.DeepEqual(requested, s.Requested)
+		s.CoolingDown = !changedRequest && cooldownOf(slice, now, interval) > 0
 	}
 	return s
 }
 
-// restOf is how long a grant rests before it may grow again.
-func restOf(slice *authv1beta1.ResourceSlice, now time.Time, interval time.Duration) time.Duration {
+// cooldownOf returns the time until a grant may grow again.
+func cooldownOf(slice *authv1beta1.ResourceSlice, now time.Time, interval time.Duration) time.Duration {
 	condition := authentication.GetCondition(slice, authv1beta1.ResourceSliceConditionTypeResources)
 	return max(0, condition.LastTransitionTime.Add(interval).Sub(now))
 }
 
-// classes are what consumers are told besides amounts.
+// classes are part of every offer.
 type classes struct {
 	ingress      []liqov1beta1.IngressType
 	loadBalancer []liqov1beta1.LoadBalancerType
 }
 
-// write puts an offer into the status of a slice, and says whether the offer itself is another one. Everything else in
-// the status is Liqo's. The transition time is that of the offer, not of its wording: growth waits by it.
+// write puts an offer into the status of a slice, and reports whether the offer itself changed. Everything else in
+// the status is Liqo's. The transition time is that of the amounts, not of the message, because the
+// cooldown begins then.
 func write(slice *authv1beta1.ResourceSlice, offer Offer, labels map[string]string, c classes, now time.Time) bool {
 	status := &slice.Status
-	verdict, reason, message := authv1beta1.ResourceSliceConditionAccepted, reasonGranted, "granted "+offer.Granted.String()
-	resources := offer.Granted.list()
+	verdict, reason, message := authv1beta1.ResourceSliceConditionAccepted, reasonGranted, "granted "+textOf(offer.Granted)
+	resources := offer.Granted.List()
 	switch {
 	case offer.Granted == nil:
 		verdict, reason, message, resources = authv1beta1.ResourceSliceConditionDenied, reasonDenied, offer.Reason, nil

@@ -9,36 +9,37 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
-// supply is what there is to offer.
 type supply struct {
-	sum Amounts
+	sum resources.Amounts
 	// providers is how many clusters it comes from, regions where they are, sorted.
 	providers int
 	regions   []string
 }
 
-// supplyOf adds up what the providers granted that may get new pods. One that cannot be reached for a while counts: what
-// it granted is still promised, and offers that follow every outage would help nobody.
+// supplyOf returns the sum of the grants of all providers that may get new pods. Unreachable ones count, because their grants
+// stay valid. Otherwise offers would change with every outage.
 func supplyOf(providers []v1alpha1.ProviderCluster) supply {
-	s := supply{sum: Amounts{}}
+	s := supply{sum: resources.Amounts{}}
 	regions := sets.New[string]()
 	for i := range providers {
-		p := &providers[i]
-		disabled := p.Spec.Enabled != nil && !*p.Spec.Enabled
-		if disabled || p.Spec.Cordoned || p.Spec.Drain || len(p.Status.Resources.Granted) == 0 {
+		granted := resources.RoundDown(providers[i].Status.Resources.Granted)
+		p := placement.Provider(&providers[i], nil, nil)
+		if !p.Schedulable() || len(granted) == 0 {
 			continue
 		}
-		s.sum.add(fromList(p.Status.Resources.Granted))
+		s.sum.Add(granted)
 		s.providers++
-		regions.Insert(p.Spec.Attributes["region"])
+		regions.Insert(p.Attributes["region"])
 	}
 	s.regions = sets.List(regions.Delete(""))
 	return s
 }
 
-// labels are those of the consumer's virtual node.
+// labels returns the labels of the consumer's virtual node.
 func (s *supply) labels() map[string]string {
 	labels := map[string]string{v1alpha1.ProvidersLabel: strconv.Itoa(s.providers)}
 	if value := regionsValue(s.regions); value != "" {
@@ -47,8 +48,8 @@ func (s *supply) labels() map[string]string {
 	return labels
 }
 
-// regionsValue joins names to a label's value, "eu_us". Characters that no label has become dashes; names that do not
-// fit any more are left out.
+// regionsValue joins names to a label's value, "eu_us". Characters that are invalid in a label become dashes. Names that do
+// not fit any more are omitted.
 func regionsValue(regions []string) string {
 	var names []string
 	length := -1

@@ -1,3 +1,6 @@
+// Package placement translates objects of the API for the scheduler: providers with their slices and KPIs, pods, and what
+// counts for a pod: its PlacementPolicy, the selections of its consumer, its own annotations. The broker, explanations, the
+// catalog, offers and the command line all use this translation.
 package placement
 
 import (
@@ -17,6 +20,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 )
 
 // Criteria is what a pod and its policy ask for: for the scheduler, and when to move.
@@ -30,27 +34,27 @@ type Criteria struct {
 	Rules  Rules
 }
 
-// Rules are what the pod and its policy say about moving.
+// Rules are when a pod is moved, by its annotations and its policy.
 type Rules struct {
 	Failover       v1alpha1.FailoverMode
 	FailoverAfter  time.Duration
 	PendingTimeout time.Duration
 }
 
-// ErrInvalid says that what a pod or its policy asks for cannot be understood. The pod stays unassigned.
+// ErrInvalid means that the criteria of a pod or its policy are invalid. The pod stays unassigned.
 var ErrInvalid = errors.New("invalid criteria")
 
 // Policies reads PlacementPolicies and the annotations of pods.
 type Policies struct {
 	Client   client.Reader
 	Programs *criteria.Cache
-	// Defaults are the rules where nobody says otherwise.
+	// Defaults are the rules unless a policy or a pod sets others.
 	Defaults Rules
 }
 
 // CriteriaOf reads what a pod and its policy ask for. The error is an ErrInvalid, or one of the API; the rules are
-// valid even then. A pod whose criteria are invalid never fails over: it could not be assigned anywhere else, and what
-// cannot be read may say so.
+// valid even then. A pod whose criteria are invalid never fails over: it could not be assigned anywhere else, and they
+// may forbid it.
 func (p *Policies) CriteriaOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (Criteria, error) {
 	ranked, err := p.Ranked(ctx)
 	if err != nil {
@@ -161,14 +165,14 @@ func (r Ranking) Of(pod *corev1.Pod, namespace *corev1.Namespace) (*v1alpha1.Pla
 		}
 	}
 	if named != "" {
-		// Whoever makes pods is not to learn which policies and selections others have.
+		// Clients that create pods must not learn which policies and selections other consumers have.
 		return nil, fmt.Errorf("%w: annotation %s: there is no PlacementPolicy %q for this pod (selections, and policies of other "+
 			"consumers, are not)", ErrInvalid, v1alpha1.PolicyAnnotation, named)
 	}
-	return nil, nil //nolint:nilnil // No policy is an answer.
+	return nil, nil // No policy is an answer.
 }
 
-// selectionsOf finds what a consumer selected. Whatever else a selection says, it is for the consumers that it names.
+// selectionsOf returns the selections of a consumer: those that name it.
 func (r Ranking) selectionsOf(consumer string) []scheduler.Selection {
 	if consumer == "" {
 		return nil
@@ -194,7 +198,7 @@ func forConsumer(spec *v1alpha1.PlacementPolicySpec, consumer string) bool {
 	return len(spec.Consumers) == 0 || slices.Contains(spec.Consumers, consumer)
 }
 
-// selects says whether a selector matches; a nil one does, one that cannot be read does not (its policy is not valid).
+// selects reports whether a selector matches. A nil one does; an invalid one, of an invalid policy, does not.
 func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 	if selector == nil {
 		return true
@@ -206,7 +210,7 @@ func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 // Compile turns a policy into what the scheduler understands. All that is wrong is in the error.
 func (p *Policies) Compile(policy *v1alpha1.PlacementPolicy) (*scheduler.Policy, error) {
 	spec := &policy.Spec
-	compiled := &scheduler.Policy{Name: policy.Name}
+	compiled := &scheduler.Policy{Name: policy.Name, UptimeWindow: spec.UptimeWindow}
 	var errs []error
 	if len(spec.Providers) > 0 {
 		compiled.Named = sets.New(spec.Providers...)
@@ -220,11 +224,12 @@ func (p *Policies) Compile(policy *v1alpha1.PlacementPolicy) (*scheduler.Policy,
 		compiled.Score, errs = program, append(errs, named("spec.score", err))
 	}
 	for _, w := range spec.Weights {
-		compiled.Weights = append(compiled.Weights, scheduler.Weight{Plugin: w.Name, Weight: w.Weight})
+		compiled.Weights = append(compiled.Weights, score.Weight{Plugin: w.Name, Weight: w.Weight})
 	}
-	errs = append(errs, named("spec.weights", scheduler.ValidateWeights(compiled.Weights)))
+	errs = append(errs, named("spec.weights", score.ValidateWeights(compiled.Weights)),
+		named("spec.uptimeWindow", score.ValidateUptimeWindow(spec.UptimeWindow)))
 	if spec.Spread != nil {
-		compiled.Spread = &scheduler.Spread{TopologyKey: spec.Spread.TopologyKey}
+		compiled.TopologyKey = spec.Spread.TopologyKey
 	}
 	for field, selector := range map[string]*metav1.LabelSelector{
 		"spec.namespaceSelector": spec.NamespaceSelector, "spec.podSelector": spec.PodSelector,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
@@ -31,7 +32,7 @@ func read(t *testing.T, objects ...client.Object) *Policies {
 	require.NoError(t, err)
 	return &Policies{
 		Client:   fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
-		Programs: criteria.NewCache(10),
+		Programs: criteria.NewCache(1 << 20),
 		Defaults: Rules{Failover: v1alpha1.FailoverMove, FailoverAfter: time.Minute, PendingTimeout: 2 * time.Minute},
 	}
 }
@@ -109,7 +110,7 @@ func TestRulesComeFromTheFlagsThePolicyAndThePod(t *testing.T) {
 	}
 }
 
-// A policy whose filter somebody breaks does not make databases run twice.
+// An invalid filter in a policy does not make databases run twice.
 func TestAPolicyThatIsNotValidMovesNothing(t *testing.T) {
 	for name, mode := range map[string]v1alpha1.FailoverMode{"Move": v1alpha1.FailoverMove, "Never": v1alpha1.FailoverNever} {
 		p := read(t, policy("broken", func(s *v1alpha1.PlacementPolicySpec) { s.Failover.Mode, s.Filter = mode, "provider.nosuch" }))
@@ -119,7 +120,7 @@ func TestAPolicyThatIsNotValidMovesNothing(t *testing.T) {
 	}
 }
 
-// What is said of a policy that a pod may not name is the same whether it exists or not.
+// The message about a policy that a pod may not name is the same whether the policy exists or not.
 func TestNamesOfPoliciesAreNotToBeGuessed(t *testing.T) {
 	p := read(t, selected("hidden", "c2", v1alpha1.SelectOnly), policy("private", func(s *v1alpha1.PlacementPolicySpec) {
 		s.Consumers = []string{"c2"}
@@ -135,14 +136,36 @@ func TestNamesOfPoliciesAreNotToBeGuessed(t *testing.T) {
 	require.Len(t, said, 1)
 }
 
-func TestAllFaultsOfAPolicyAreTold(t *testing.T) {
+func TestAllFaultsOfAPolicyAreReported(t *testing.T) {
 	_, err := read(t).Compile(policy("bad", func(s *v1alpha1.PlacementPolicySpec) {
 		s.Filter, s.Score = "provider.id", "'x'"
-		s.Weights = []v1alpha1.Weight{{Name: "luck", Weight: 1}}
+		s.Weights, s.UptimeWindow = []v1alpha1.Weight{{Name: "luck", Weight: 1}}, "2d"
 		s.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}
 	}))
-	for _, field := range []string{"spec.filter", "spec.score", "spec.weights", "spec.podSelector"} {
+	for _, field := range []string{"spec.filter", "spec.score", "spec.weights", "spec.uptimeWindow", "spec.podSelector"} {
 		require.ErrorContains(t, err, field)
+	}
+}
+
+func TestThePolicySetsTheUptimeWindow(t *testing.T) {
+	for window, want := range map[string]string{"": "q", "24h": "q", "1h": "q", "7d": "r", "30d": "r"} {
+		compiled, err := read(t).Compile(policy("steady", func(s *v1alpha1.PlacementPolicySpec) {
+			s.UptimeWindow, s.Weights = window, []v1alpha1.Weight{{Name: "uptime", Weight: 1}}
+		}))
+		require.NoError(t, err)
+		state := scheduler.NewState()
+		for id, kpis := range map[string]kpi.Values{
+			"q": {kpi.Uptime1h: 1, kpi.Uptime24h: 1, kpi.Uptime7d: 0.5, kpi.Uptime30d: 0.5},
+			"r": {kpi.Uptime1h: 0.9, kpi.Uptime24h: 0.9, kpi.Uptime7d: 0.9, kpi.Uptime30d: 0.9},
+		} {
+			state.SetProvider(scheduler.Provider{
+				ID: id, Enabled: true, Ready: true, Namespaces: sets.New("ns"), KPIs: kpis,
+				Slices: []scheduler.Slice{{VirtualNode: id}},
+			})
+		}
+		var d scheduler.Decision
+		state.Decide(time.Now(), &scheduler.Pod{Namespace: "ns"}, compiled, &d)
+		require.Equal(t, want, d.Provider, window)
 	}
 }
 
@@ -158,7 +181,7 @@ func TestASelectionIsOfItsConsumerAndBesideThePolicy(t *testing.T) {
 		selected("a-first-by-name", "c1", v1alpha1.SelectAllBut, "p1"),
 		policy("named", func(s *v1alpha1.PlacementPolicySpec) { s.Providers = []string{"p1", "p2"} }),
 		selected("of-another", "c3", v1alpha1.SelectOnly),
-		policy("of-nobody", func(s *v1alpha1.PlacementPolicySpec) { s.Selection = &v1alpha1.Selection{Mode: v1alpha1.SelectOnly} }),
+		policy("without-consumers", func(s *v1alpha1.PlacementPolicySpec) { s.Selection = &v1alpha1.Selection{Mode: v1alpha1.SelectOnly} }),
 	)
 	fits := func(consumer string) map[string]string {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}
@@ -173,7 +196,7 @@ func TestASelectionIsOfItsConsumerAndBesideThePolicy(t *testing.T) {
 		for _, id := range []string{"p1", "p2", "p3"} {
 			state.SetProvider(scheduler.Provider{
 				ID: id, Enabled: true, Ready: true, Namespaces: sets.New("ns"),
-				Slices: []scheduler.Slice{{VirtualNode: id, Ready: true}},
+				Slices: []scheduler.Slice{{VirtualNode: id}},
 			})
 		}
 		var d scheduler.Decision

@@ -1,21 +1,29 @@
 package provider
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/spdy"
 
 	"github.com/liqotech/liqo/pkg/consts"
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
 )
 
-// The remote cluster's audit log names who calls, as that of the home cluster does, whatever the Secret says.
+// The remote cluster's audit log has our user agent, like that of the home cluster, even if the Secret sets another one.
 func TestEveryClientHasTheUserAgentOfHome(t *testing.T) {
 	heard := map[string][]string{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -25,21 +33,7 @@ func TestEveryClientHasTheUserAgentOfHome(t *testing.T) {
 	defer server.Close()
 	cfg := runConfig(t, server.URL)
 	cfg.Home.UserAgent = "ours/v1"
-	local := fake.NewClientset(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cfg.TenantNamespace, Name: cfg.KubeconfigSecretName},
-		Data: map[string][]byte{consts.KubeconfigSecretField: []byte(`
-apiVersion: v1
-kind: Config
-current-context: c
-contexts: [{name: c, context: {cluster: c}}]
-clusters: [{name: c, cluster: {server: "` + server.URL + `"}}]
-`)},
-	})
-	identities := identitymanager.NewCertificateIdentityReader(t.Context(), nil, local, cfg.Home, cfg.HomeCluster, nil)
-	remote, err := remoteConfig(t.Context(), &cfg, local, identities)
-	require.NoError(t, err)
-	clients, err := NewClients(rest.CopyConfig(cfg.Home), remote)
-	require.NoError(t, err)
+	clients := remoteClients(t, &cfg, server.URL)
 
 	for _, call := range []func() error{
 		func() error {
@@ -67,4 +61,83 @@ clusters: [{name: c, cluster: {server: "` + server.URL + `"}}]
 	}
 	require.Len(t, heard["ours/v1"], 5)
 	require.Len(t, heard, 1, "%v", heard)
+}
+
+// remoteClients returns the clients of a virtual kubelet whose remote cluster has the URL.
+func remoteClients(t *testing.T, cfg *Config, url string) connect.Clients {
+	t.Helper()
+	local := fake.NewClientset(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cfg.TenantNamespace, Name: cfg.KubeconfigSecretName},
+		Data: map[string][]byte{consts.KubeconfigSecretField: []byte(`
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c}}]
+clusters: [{name: c, cluster: {server: "` + url + `"}}]
+`)},
+	})
+	identities := identitymanager.NewCertificateIdentityReader(t.Context(), nil, local, cfg.Home, cfg.HomeCluster, nil)
+	remote, err := remoteConfig(t.Context(), cfg, local, identities)
+	require.NoError(t, err)
+	keepRotated(t.Context(), cfg, remote, local)
+	clients, err := connect.New(rest.CopyConfig(cfg.Home), remote)
+	require.NoError(t, err)
+	return clients
+}
+
+// Liqo's reflectors and its node get their connections from the same config.
+func TestNoRemoteClientFollowsARedirect(t *testing.T) {
+	asked := false
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	defer inside.Close()
+	server := httptest.NewServer(http.RedirectHandler(inside.URL, http.StatusFound))
+	defer server.Close()
+	cfg := runConfig(t, server.URL)
+	clients := remoteClients(t, &cfg, server.URL)
+	stream := func(subresource string) *url.URL {
+		return clients.Remote.CoreV1().RESTClient().Post().Resource("pods").Namespace("ns").Name("p").SubResource(subresource).URL()
+	}
+	for name, call := range map[string]func() error{
+		"list": func() error {
+			_, err := clients.Remote.CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
+			return err
+		},
+		"watch": func() error {
+			_, err := clients.RemoteLiqo.OffloadingV1beta1().ShadowPods("ns").Watch(t.Context(), metav1.ListOptions{})
+			return err
+		},
+		"usage": func() error {
+			_, err := clients.RemoteMetrics("ns").Get(t.Context(), "p", metav1.GetOptions{})
+			return err
+		},
+		"log": func() error {
+			_, err := clients.Remote.CoreV1().Pods("ns").GetLogs("p", &corev1.PodLogOptions{}).Stream(t.Context())
+			return err
+		},
+		"metrics": func() error {
+			_, err := kubeletapi.RemoteScrape(clients.Remote, "home")(t.Context(), &url.URL{Path: "/metrics"})
+			return err
+		},
+		"exec": func() error { // As Liqo's pod reflector opens exec and attach.
+			executor, err := remotecommand.NewSPDYExecutor(clients.RemoteConfig, http.MethodPost, stream("exec"))
+			require.NoError(t, err)
+			return executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: io.Discard})
+		},
+		"port-forward": func() error { // As Liqo's does.
+			transport, upgrader, err := spdy.RoundTripperFor(clients.RemoteConfig)
+			require.NoError(t, err)
+			dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, stream("portforward"))
+			_, _, err = dialer.Dial("portforward.k8s.io")
+			return err
+		},
+		"ping": func() error { // As Liqo's node provider does.
+			client, err := discovery.NewDiscoveryClientForConfig(clients.RemoteConfig)
+			require.NoError(t, err)
+			_, err = client.RESTClient().Get().AbsPath("/livez").DoRaw(t.Context())
+			return err
+		},
+	} {
+		require.ErrorContains(t, call(), "the provider redirects to", name)
+	}
+	require.False(t, asked)
 }

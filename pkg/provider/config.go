@@ -12,15 +12,15 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/election"
 )
 
-// Config is everything that a virtual kubelet is told. The fields carry the names of Liqo's flags where there is one.
+// Config is the configuration of a virtual kubelet. The fields carry the names of Liqo's flags where there is one.
 type Config struct {
 	Log logr.Logger
 
-	// Home is the connection to the cluster where the node is; the one to the remote cluster comes from a Secret, and has
-	// the user agent of Home.
+	// Home is the connection to the cluster where the node is; the one to the remote cluster comes from a Secret, and
+	// has the user agent of Home.
 	Home                 *rest.Config
 	HomeCluster          liqov1beta1.ClusterID
 	ForeignCluster       liqov1beta1.ClusterID
@@ -38,7 +38,8 @@ type Config struct {
 	// VirtualNode, instead of a Node of its own (pkg/provider/brokernode). Node.Name stays the name by which Liqo marks
 	// its remote objects; Node.Create must be false.
 	BrokerNode string
-	// ForwardTokens lets the service account tokens of consumers through to the provider clusters behind a broker's node.
+	// ForwardTokens lets the service account tokens of consumers through to the provider clusters behind a broker's
+	// node.
 	ForwardTokens bool
 
 	Node       NodeConfig
@@ -58,19 +59,8 @@ type Config struct {
 	// RequestTimeout bounds every API request that is not a watch or another stream; 0 means no bound.
 	RequestTimeout time.Duration
 
-	// Tracer goes on with the traces of pods of a broker's node; nil is none.
+	// Tracer continues the traces of pods of a broker's node; nil does not trace.
 	Tracer trace.Tracer
-
-	// Lenses are put between Liqo and the clusters; the zero value is a plain virtual kubelet.
-	Lenses Lenses
-}
-
-// view returns which pods of the broker's node are served, nil without a broker.
-func (c *Config) view() *brokernode.View {
-	if c.BrokerNode == "" {
-		return nil
-	}
-	return &brokernode.View{Node: c.BrokerNode, VirtualNode: c.VirtualNode, LiqoNodeName: c.Node.Name, ForwardTokens: c.ForwardTokens}
 }
 
 // NodeConfig describes the Node object.
@@ -78,7 +68,7 @@ type NodeConfig struct {
 	Name string
 	// IP is the address of this pod: the node's InternalIP, where the API server reaches the kubelet API.
 	IP string
-	// Create is false when somebody else owns the Node object.
+	// Create is false when another process owns the Node object.
 	Create           bool
 	LeaseDuration    time.Duration
 	PingInterval     time.Duration
@@ -88,7 +78,7 @@ type NodeConfig struct {
 	ExtraAnnotations map[string]string
 }
 
-// ReflectionConfig is what Liqo's reflectors are told.
+// ReflectionConfig configures Liqo's reflectors.
 type ReflectionConfig struct {
 	Reflectors          map[resources.ResourceReflected]offloadingv1beta1.ReflectorConfig
 	DisableIPReflection bool
@@ -111,17 +101,40 @@ type ReflectionConfig struct {
 	AnnotationsNotReflected []string
 }
 
-// LeaseConfig is the timing of both leader elections.
+// AddressConfig chooses how pods that the remote cluster has forwarded are reached; the zero value is Liqo's own way,
+// for which they run in the remote cluster.
+type AddressConfig struct {
+	// Direct prefers the network of this cluster with the one where a pod runs.
+	Direct bool
+	// RemoteIPAM is asked for pods that are not reached directly; nil if there is none.
+	RemoteIPAM *RemoteIPAMConfig
+	// Announce writes on the pods of a broker's node where they run. Without it, consumers do not learn it.
+	Announce bool
+	// Opaque shows the pods of a broker's node under their addresses in this cluster's external range, so that consumers
+	// without any of our settings reach them.
+	Opaque bool
+}
+
+// RemoteIPAMConfig is the server that is asked how the pods that the remote cluster has forwarded are reached through
+// it.
+type RemoteIPAMConfig struct {
+	// Server is HOST:PORT.
+	Server string
+	// Insecure uses plaintext, as Liqo v0.x does.
+	Insecure bool
+	// CAFile and ServerName are what the server's certificate is checked against; see ipam.ClientTLS for the defaults.
+	CAFile, ServerName string
+}
+
+// LeaseConfig configures both leader elections.
 type LeaseConfig struct {
 	// ReflectionEnabled is --vk-lease-enabled. Without the second election Liqo reflects pods only: every other
 	// reflector skips silently unless leaderelection.IsLeader().
 	ReflectionEnabled bool
-	Duration          time.Duration
-	RenewDeadline     time.Duration
-	RetryPeriod       time.Duration
+	election.Times
 }
 
-// KubeletConfig is what the kubelet API is told, besides the identity of the node.
+// KubeletConfig configures the kubelet API.
 type KubeletConfig struct {
 	Port              uint16
 	CertificateType   kubeletapi.CertificateType

@@ -20,8 +20,8 @@ func (p phase) String() string {
 	return [...]string{"starting", "standby", "connecting", "serving"}[p]
 }
 
-// ready says whether the replica does what it can. A standby is ready: were it not, a rolling update would wait for
-// the new replica while the old one, which holds the lease, waits to be replaced.
+// ready reports whether the replica works as it should. A standby is ready: if it were not, a rolling update would wait
+// for the new replica while the old one, which holds the lease, waits to be replaced.
 func (p phase) ready() bool { return p == standby || p == serving }
 
 // health is the state behind the probes.
@@ -30,8 +30,8 @@ type health struct{ phase atomic.Int32 }
 func (h *health) set(p phase)    { h.phase.Store(int32(p)) }
 func (h *health) current() phase { return phase(h.phase.Load()) }
 
-// handler serves /livez and its old name /healthz, which say that the process answers, and /readyz. A virtual kubelet
-// that can't go on exits, so there is nothing more for a liveness probe to find.
+// handler serves /livez and its old name /healthz, which succeed as long as the process answers, and /readyz. A virtual
+// kubelet that can't go on exits, so there is nothing more for a liveness probe to find.
 func (h *health) handler() http.Handler {
 	mux := http.NewServeMux()
 	alive := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }

@@ -19,7 +19,7 @@ import (
 // fallbackVersion is the kubelet version shown when the API server's cannot be read, as Liqo's own shows it.
 const fallbackVersion = "v1.25.0"
 
-// runNode registers the Node and keeps its status and lease until ctx ends. Liqo's node provider says what the node is
+// runNode registers the Node and keeps its status and lease until ctx ends. Liqo's node provider describes the node
 // (from the VirtualNode and the ForeignCluster, which it watches); virtual-kubelet's node controller writes it.
 func runNode(ctx context.Context, cfg *Config, p *peering, local kubernetes.Interface, ready func()) error {
 	source := nodeprovider.NewLiqoNodeProvider(&nodeprovider.InitConfig{

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
@@ -25,124 +26,128 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/namespacemap"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/storage"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/retry"
 )
 
 // Reflection is Liqo's reflection towards one remote cluster, composed.
 type Reflection struct {
 	manager manager.Manager
 	pods    *podReflector
-	view    *brokernode.View
-	// refusals counts the pods that the provider did not take.
-	refusals *prometheus.CounterVec
+	// broker is nil without a broker's node.
+	broker *brokernode.Forwarder
 }
 
-// Compose is the seam: here, and nowhere else, the clients, the lenses and Liqo's reflectors are put together. It does
-// what Liqo's podprovider.NewLiqoProvider does, which makes its own clients and thus leaves no room for a lens.
-// Nothing starts before Start.
-func Compose(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPatch,
-	ways Ways, events record.EventBroadcaster,
+// Compose connects Liqo's reflectors to the clusters, as Liqo's podprovider.NewLiqoProvider does, which makes its own
+// clients and cannot be given others. Nothing starts before Start.
+func Compose(cfg *Config, clients connect.Clients, patch *offloadingv1beta1.OffloadingPatch, sources addresses.Sources,
+	metrics *Metrics, events record.EventBroadcaster,
 ) (*Reflection, error) {
-	// The two package-level states that Liqo's reflection forces on us: the event recorders resolve Liqo's kinds in
-	// client-go's scheme, and the forging logic reads who we are from variables.
+	// Liqo's reflection needs two package-level states: the event recorders resolve Liqo's kinds in client-go's scheme,
+	// and the forging logic reads the identity of the virtual kubelet from variables.
 	if err := offloadingv1beta1.AddToScheme(scheme.Scheme); err != nil {
 		return nil, err
 	}
 	forge.Init(cfg.HomeCluster, cfg.ForeignCluster, cfg.Node.Name, cfg.Node.IP)
 
-	if cfg.Lenses.Clients != nil {
-		clients = cfg.Lenses.Clients(clients)
-	}
-	view := cfg.view()
-	if view != nil {
-		clients.Local = view.LocalPods(clients.Local)
-		clients.RemoteMetrics = view.Metrics(clients.RemoteMetrics)
+	var b *brokernode.Forwarder
+	if cfg.BrokerNode != "" {
+		b = newForwarder(cfg, clients.Local.CoreV1().Pods, metrics)
+		clients.Local, clients.RemoteMetrics = b.View.LocalPods(clients.Local), b.View.Metrics(clients.RemoteMetrics)
 	}
 	support, err := apiServerSupport(cfg.Reflection.EnableAPIServerSupport, clients.Local)
 	if err != nil {
 		return nil, err
 	}
-	pods := newPodReflector(clients, newMappings(cfg, clients), newAddresses(cfg, ways), &workload.PodReflectorConfig{
-		APIServerSupport:          support,
-		DisableIPReflection:       cfg.Reflection.DisableIPReflection,
-		HomeAPIServerHost:         cfg.Reflection.HomeAPIServerHost,
-		HomeAPIServerPort:         cfg.Reflection.HomeAPIServerPort,
-		KubernetesServiceIPMapper: kubernetesServiceIP(clients.LocalLiqo, cfg.LiqoNamespace, ways.Networks.View),
-		NetConfiguration:          identityConfiguration(),
-	}, cfg.reflector(resources.Pod))
-	refusals := newRefusalCounter()
-	if view != nil {
-		pods.broker = newBroker(cfg, clients, refusals)
+	forging := forge.NewForgingOpts(mergeNotReflected(patch, cfg.Reflection.LabelsNotReflected, cfg.Reflection.AnnotationsNotReflected))
+	pods := newPodReflector(cfg, clients, sources, b, support)
+	m := manager.New(clients.Local, clients.Remote, clients.LocalLiqo, clients.RemoteLiqo, cfg.InformerResyncPeriod, events, &forging)
+	liqo := lens.Destined(clients.LocalLiqo, cfg.ForeignCluster)
+	for _, reflector := range newReflectors(cfg, liqo, pods, b, support, sources.Networks) {
+		m.With(reflector)
 	}
-
-	return &Reflection{
-		manager:  newManager(cfg, clients, patch, pods, support, ways.Networks, events),
-		pods:     pods,
-		view:     view,
-		refusals: refusals,
-	}, nil
+	m.WithNamespaceHandler(namespacemap.NewHandler(liqo, cfg.TenantNamespace, cfg.InformerResyncPeriod))
+	return &Reflection{manager: m, pods: pods, broker: b}, nil
 }
 
-// newManager registers the reflectors in the order of Liqo's NewLiqoProvider.
-func newManager(cfg *Config, clients Clients, patch *offloadingv1beta1.OffloadingPatch,
-	pods manager.Reflector, support forge.APIServerSupportType, network networks, events record.EventBroadcaster,
-) manager.Manager {
+// newForwarder returns what serves the pods of a broker's node instead of those of a node of the virtual kubelet's own.
+func newForwarder(cfg *Config, pods func(namespace string) corev1client.PodInterface, metrics *Metrics) *brokernode.Forwarder {
+	return &brokernode.Forwarder{
+		View: brokernode.View{
+			Node: cfg.BrokerNode, VirtualNode: cfg.VirtualNode, LiqoNodeName: cfg.Node.Name, ForwardTokens: cfg.ForwardTokens,
+		},
+		Provider: string(cfg.ForeignCluster), Tracer: cfg.Tracer,
+		Pods: pods, Clock: clock.RealClock{}, Refused: metrics.refused, Log: cfg.Log,
+	}
+}
+
+// newReflectors returns all reflectors, in the order of Liqo's NewLiqoProvider, with what is around each. b is nil
+// without a broker's node.
+func newReflectors(cfg *Config, liqo liqoclient.Interface, pods *podReflector, b *brokernode.Forwarder,
+	support forge.APIServerSupportType, networks addresses.Networks,
+) []manager.Reflector {
 	r := cfg.Reflection
-	forging := forge.NewForgingOpts(mergeNotReflected(patch, r.LabelsNotReflected, r.AnnotationsNotReflected))
+	inNamespace := pods.addresses.Namespaced(pods.NewNamespaced)
+	secrets := configuration.NewNamespacedSecretReflector(support == forge.APIServerSupportLegacy)
+	serviceAccounts := configuration.NewServiceAccountReflector(
+		support == forge.APIServerSupportTokenAPI, cfg.reflector(resources.ServiceAccount))
+	endpointSlices := exposition.NewNamespacedEndpointSliceReflector(r.LocalPodCIDRs)
+	if b != nil {
+		inNamespace = brokernode.Handover(pods.local, b.Forward(pods.local, inNamespace))
+		secrets = b.View.Secrets(secrets)
+		serviceAccounts = b.View.OnOwnNode(serviceAccounts)
+		endpointSlices = b.View.Endpoints(r.LocalPodCIDRs, func() bool { return networks.View().Module != netconfig.Disabled })
+	}
 
-	m := manager.New(clients.Local, clients.Remote, clients.LocalLiqo, clients.RemoteLiqo,
-		cfg.InformerResyncPeriod, events, &forging).
-		With(pods).
-		With(cfg.retrying(resources.Service, exposition.ServiceReflectorName,
-			exposition.NewNamespacedServiceReflector(r.EnableLoadBalancer, r.RemoteRealLoadBalancerClassName))).
-		With(cfg.retrying(resources.Ingress, exposition.IngressReflectorName,
-			exposition.NewNamespacedIngressReflector(r.EnableIngress, r.RemoteRealIngressClassName))).
-		With(cfg.retrying(resources.ConfigMap, configuration.ConfigMapReflectorName,
-			configuration.NewNamespacedConfigMapReflector)).
-		With(cfg.retrying(resources.Secret, configuration.SecretReflectorName, secrets(cfg, support))).
-		With(serviceAccounts(cfg, support)).
-		With(cfg.retrying(resources.PersistentVolumeClaim, storage.PersistentVolumeClaimReflectorName,
-			storage.NewNamespacedPersistentVolumeClaimReflector(r.VirtualStorageClassName, r.RemoteRealStorageClassName,
-				r.EnableStorage))).
-		With(cfg.retrying(resources.Event, event.EventReflectorName, event.NewNamespacedEventReflector))
+	retries := retry.New()
+	mappings := retry.NewMappings(liqo.OffloadingV1beta1().NamespaceMaps(cfg.TenantNamespace), cfg.ForeignCluster)
+	pods.Reflector = generic.NewReflector(workload.PodReflectorName, retries.Namespaced(lens.Trimmed(inNamespace)),
+		func(opts *options.ReflectorOpts) manager.FallbackReflector {
+			fallback := pods.NewFallback(opts)
+			if b != nil {
+				fallback = b.Fallback(pods.local, fallback)
+			}
+			return retries.Fallback(mappings.Unmapped(fallback))
+		},
+		cfg.reflector(resources.Pod).NumWorkers, offloadingv1beta1.CustomLiqo, generic.ConcurrencyModeAll)
+
+	all := []manager.Reflector{
+		pods,
+		cfg.leading(resources.Service, exposition.ServiceReflectorName,
+			exposition.NewNamespacedServiceReflector(r.EnableLoadBalancer, r.RemoteRealLoadBalancerClassName)),
+		cfg.leading(resources.Ingress, exposition.IngressReflectorName,
+			exposition.NewNamespacedIngressReflector(r.EnableIngress, r.RemoteRealIngressClassName)),
+		cfg.leading(resources.ConfigMap, configuration.ConfigMapReflectorName, configuration.NewNamespacedConfigMapReflector),
+		cfg.leading(resources.Secret, configuration.SecretReflectorName, secrets),
+		serviceAccounts,
+		cfg.leading(resources.PersistentVolumeClaim, storage.PersistentVolumeClaimReflectorName,
+			storage.NewNamespacedPersistentVolumeClaimReflector(r.VirtualStorageClassName, r.RemoteRealStorageClassName, r.EnableStorage)),
+		cfg.leading(resources.Event, event.EventReflectorName, lens.BoundedEvents(event.NewNamespacedEventReflector)),
+	}
 	if !r.DisableIPReflection {
-		m = m.With(cfg.retrying(resources.EndpointSlice, exposition.EndpointSliceReflectorName, endpointSlices(cfg, network)))
+		all = append(all, cfg.leading(resources.EndpointSlice, exposition.EndpointSliceReflectorName, endpointSlices))
 	}
-	return m.WithNamespaceHandler(
-		namespacemap.NewHandler(clients.LocalLiqo, cfg.TenantNamespace, cfg.InformerResyncPeriod))
+	return all
 }
 
-// serviceAccounts is Liqo's reflector of service account tokens.
-func serviceAccounts(cfg *Config, support forge.APIServerSupportType) manager.Reflector {
-	reflector := configuration.NewServiceAccountReflector(support == forge.APIServerSupportTokenAPI,
-		cfg.reflector(resources.ServiceAccount))
-	if view := cfg.view(); view != nil {
-		return view.OnOwnNode(reflector)
-	}
-	return reflector
-}
-
-// secrets makes Liqo's Secret reflectors.
-func secrets(cfg *Config, support forge.APIServerSupportType) generic.NamespacedReflectorFactoryFunc {
-	namespaced := configuration.NewNamespacedSecretReflector(support == forge.APIServerSupportLegacy)
-	if view := cfg.view(); view != nil {
-		return view.Secrets(namespaced)
-	}
-	return namespaced
-}
-
-// endpointSlices makes Liqo's EndpointSlice reflectors.
-func endpointSlices(cfg *Config, network networks) generic.NamespacedReflectorFactoryFunc {
-	if view := cfg.view(); view != nil {
-		return view.Endpoints(cfg.Reflection.LocalPodCIDRs, func() bool { return network.View().Module != netconfig.Disabled })
-	}
-	return exposition.NewNamespacedEndpointSliceReflector(cfg.Reflection.LocalPodCIDRs)
+// leading returns Liqo's reflector that works for the leader of the reflection only, with retries of its own; with no
+// workers configured Liqo makes one that does nothing.
+func (c *Config) leading(resource resources.ResourceReflected, name string,
+	namespaced generic.NamespacedReflectorFactoryFunc,
+) manager.Reflector {
+	cfg := c.reflector(resource)
+	return generic.NewReflector(name, retry.New().Namespaced(namespaced), generic.WithoutFallback(),
+		cfg.NumWorkers, cfg.Type, generic.ConcurrencyModeLeader)
 }
 
 func (c *Config) reflector(resource resources.ResourceReflected) *offloadingv1beta1.ReflectorConfig {
@@ -156,38 +161,27 @@ func (r *Reflection) Start(ctx context.Context) {
 	r.pods.started.Store(true)
 }
 
-// Resync makes every reflector but the pods' look at all its objects again; to be called on becoming leader.
-func (r *Reflection) Resync() error { return r.manager.Resync() }
+// handler answers the kubelet API; to be called after Start.
+func (r *Reflection) handler() workload.PodHandler {
+	if r.broker == nil {
+		return r.pods
+	}
+	return r.broker.View.OwnPods(r.pods, r.pods.localPods)
+}
 
-// RefreshPods makes the reflection look at all pods again; to be called when addresses may translate differently.
-func (r *Reflection) RefreshPods() { r.pods.refresh() }
-
-// followNetwork returns what is to be called after every change of the networks, by one goroutine: all pods are looked at
-// again, and everything when the networking module was switched on or off, since EndpointSlices go by it too.
-func (r *Reflection) followNetwork(networks networks) func() {
+// followNetwork returns what one goroutine calls after every change of the networks: all pods are enqueued, and
+// everything when the networking module was switched on or off, since EndpointSlices depend on it too.
+func (r *Reflection) followNetwork(networks addresses.Networks) func() {
 	module := netconfig.Unknown
 	return func() {
-		r.RefreshPods()
+		r.pods.addresses.Refresh()
 		if now := networks.View().Module; now != module {
 			module = now
-			if err := r.Resync(); err != nil {
-				klog.ErrorS(err, "Cannot look at everything again after a change of the network")
+			if err := r.manager.Resync(); err != nil {
+				klog.ErrorS(err, "Cannot enqueue all objects after a change of the network")
 			}
 		}
 	}
-}
-
-// RefreshAddress has those pods looked at again whose remote pods have an address.
-func (r *Reflection) RefreshAddress(ip string) {
-	r.pods.refreshAddress(ip)
-}
-
-// Pods answers the kubelet API's questions; to be called after Start.
-func (r *Reflection) Pods() workload.PodHandler {
-	if r.view != nil {
-		return r.view.OwnPods(r.pods, r.pods.localPods)
-	}
-	return r.pods
 }
 
 // identityConfiguration satisfies Liqo's pod reflector, which translates addresses by a Configuration that it is given
@@ -241,9 +235,9 @@ func apiServerSupport(enabled bool, local kubernetes.Interface) (forge.APIServer
 	return forge.APIServerSupportLegacy, nil
 }
 
-// mergeNotReflected adds to the VirtualNode's patch what the flags of Liqo v0.x say; the label that names a ShadowPod's
+// mergeNotReflected adds to the VirtualNode's patch the values of Liqo v0.x's flags; the label that names a ShadowPod's
 // creator: on a pod that came from a consumer it is the consumer, and the next cluster's webhook would overwrite it
-// (trimShadowPod); and what a broker writes on its pods, which concerns this cluster only: the next one may have a
+// (lens.Trimmed); and what a broker writes on its pods, which concerns this cluster only: the next one may have a
 // broker too.
 func mergeNotReflected(patch *offloadingv1beta1.OffloadingPatch, labels, annotations []string) *offloadingv1beta1.OffloadingPatch {
 	merged := patch.DeepCopy()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/testr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,8 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
 )
 
 const (
@@ -58,7 +61,7 @@ func networkView(t *testing.T, module bool, seen string) netconfig.View {
 // clusters are a home and a remote cluster between which namespace "ns" is offloaded as "ns-home".
 type clusters struct {
 	t *testing.T
-	Clients
+	connect.Clients
 	network atomic.Pointer[netconfig.View]
 	// far is the network of cluster q1.
 	far atomic.Pointer[netconfig.View]
@@ -79,13 +82,13 @@ func newClusters(t *testing.T) *clusters {
 	t.Helper()
 	namespaceMap := &offloadingv1beta1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "liqo-tenant-p1", Name: "p1", Labels: map[string]string{consts.RemoteClusterID: "p1"},
+			Namespace: "liqo-tenant-p1", Name: "p1", Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "p1"},
 		},
 		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 			"ns": {RemoteNamespace: "ns-home", Phase: offloadingv1beta1.MappingAccepted},
 		}},
 	}
-	c := &clusters{t: t, Clients: Clients{
+	c := &clusters{t: t, Clients: connect.Clients{
 		Local: fake.NewClientset(), Remote: fake.NewClientset(),
 		LocalLiqo: liqofake.NewSimpleClientset(namespaceMap), RemoteLiqo: liqofake.NewSimpleClientset(),
 		RemoteMetrics: metricsfake.NewSimpleClientset().MetricsV1beta1().PodMetricses,
@@ -95,7 +98,7 @@ func newClusters(t *testing.T) *clusters {
 
 func (c *clusters) show(view netconfig.View) { c.network.Store(&view) }
 
-func (c *clusters) start(lenses Lenses) *Reflection {
+func (c *clusters) start() *Reflection {
 	c.t.Helper()
 	cfg := &Config{
 		Log: testr.New(c.t), HomeCluster: "home", ForeignCluster: "p1", TenantNamespace: "liqo-tenant-p1",
@@ -103,12 +106,14 @@ func (c *clusters) start(lenses Lenses) *Reflection {
 		Reflection: ReflectionConfig{Reflectors: map[resources.ResourceReflected]offloadingv1beta1.ReflectorConfig{
 			resources.Pod: {NumWorkers: 2, Type: offloadingv1beta1.CustomLiqo},
 		}},
-		Lenses: lenses, Addresses: AddressConfig{Direct: true},
+		Addresses: AddressConfig{Direct: true},
 	}
 	events := record.NewBroadcaster()
 	ctx, stop := context.WithCancel(c.t.Context())
 	c.t.Cleanup(func() { stop(); events.Shutdown() })
-	reflection, err := Compose(cfg, c.Clients, nil, Ways{Networks: c}, events)
+	metrics, err := NewMetrics(prometheus.NewRegistry(), func() int { return 0 }, nil)
+	require.NoError(c.t, err)
+	reflection, err := Compose(cfg, c.Clients, nil, addresses.Sources{Networks: c}, metrics, events)
 	require.NoError(c.t, err)
 	reflection.Start(ctx)
 	return reflection
@@ -175,35 +180,27 @@ func (c *clusters) requireShown(name, address string) {
 	require.Equal(c.t, "10.0.0.1", status.HostIP)
 }
 
-// TestAddressesFollowTheNetworkAndLenses is one test with one reflection, since a process can have one only: Liqo's
+// TestAddressesFollowTheNetwork is one test with one reflection, since a process can have one only: Liqo's
 // identity of the virtual kubelet is a package variable.
-func TestAddressesFollowTheNetworkAndLenses(t *testing.T) {
+func TestAddressesFollowTheNetwork(t *testing.T) {
 	c := newClusters(t)
 	c.show(networkView(t, true, ""))
-	composed := false
-	reflection := c.start(Lenses{
-		Clients: func(plain Clients) Clients {
-			composed = true
-			plain.Local = decorated{plain.Local}
-			return plain
-		},
-	})
-	require.True(t, composed)
+	reflection := c.start()
 
 	// A pod that the remote cluster forwarded is reached directly as soon as there is a network to where it runs, at no
-	// time by an address that leads elsewhere, and its local pod says where it is.
+	// time by an address that leads elsewhere, and its local pod has its place.
 	c.createLocalPod("forwarded", "")
 	c.runRemotely("forwarded", "10.35.1.7", "10.244.9.7", "q1")
 	c.requireShown("forwarded", "")
 	c.requireRoot("forwarded", "10.244.9.7", "q1")
 	down := networkView(t, true, "10.50.0.0/16")
 	c.far.Store(&down)
-	reflection.RefreshPods()
+	reflection.pods.addresses.Refresh()
 	c.requireShown("forwarded", "")
 	up := down
 	up.Established = true
 	c.far.Store(&up)
-	reflection.RefreshPods()
+	reflection.pods.addresses.Refresh()
 	c.requireShown("forwarded", "10.50.9.7")
 
 	// Another one is forwarded elsewhere in one go: what it showed was of the old place.
@@ -236,28 +233,21 @@ func TestAddressesFollowTheNetworkAndLenses(t *testing.T) {
 		{"10.40.0.0/16", "10.40.1.2", "10.40.1.3"},
 	} {
 		c.show(networkView(t, true, step.seen))
-		reflection.RefreshPods()
+		reflection.pods.addresses.Refresh()
 		c.requireShown("fresh", step.fresh)
 		c.requireShown("restarted", step.restarted)
 	}
 	c.far.Store(&down)
-	reflection.RefreshPods()
+	reflection.pods.addresses.Refresh()
 	c.requireShown("forwarded", "") // The network has gone.
 	c.show(networkView(t, false, ""))
-	reflection.RefreshPods()
+	reflection.pods.addresses.Refresh()
 	c.requireShown("fresh", "10.244.1.2") // The module was switched off.
 
 	remote, err := c.Remote.CoreV1().Pods("ns-home").Get(t.Context(), "fresh", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "10.244.1.2", remote.Status.PodIP, "nothing was written on the remote cluster")
 }
-
-// decorated is a lens on a client.
-type decorated struct{ kubernetes.Interface }
-
-// IsWatchListSemanticsUnSupported passes on what the fake says, as every decorator over a fake must: embedding the
-// interface hides it, and informers would wait for ever for a watch-list.
-func (decorated) IsWatchListSemanticsUnSupported() bool { return true }
 
 func TestKubernetesServiceIP(t *testing.T) {
 	address := func(view netconfig.View, ip string) (string, error) {
@@ -304,4 +294,34 @@ func TestAPIServerSupport(t *testing.T) {
 	}
 	_, err := apiServerSupport(true, broken)
 	require.Error(t, errors.Unwrap(err))
+}
+
+// A peer that is a consumer as well sends a map of its own namespaces, which may have the names of some of this cluster.
+func TestNamespacesOfAPeerAreNotOffloadedToIt(t *testing.T) {
+	c := newClusters(t)
+	theirs := &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "liqo-tenant-p1", Name: "home", Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "home"},
+		},
+		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
+			"private": {RemoteNamespace: "private-p1", Phase: offloadingv1beta1.MappingAccepted},
+		}},
+	}
+	_, err := c.LocalLiqo.OffloadingV1beta1().NamespaceMaps(theirs.Namespace).Create(t.Context(), theirs, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = c.Local.CoreV1().Pods("private").Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "private", Name: "pod", UID: "private-uid"},
+		Spec:       corev1.PodSpec{NodeName: "vnode", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	c.start()
+	require.Eventually(t, func() bool {
+		pod, err := c.Local.CoreV1().Pods("private").Get(t.Context(), "pod", metav1.GetOptions{})
+		require.NoError(t, err)
+		return pod.Status.Reason == forge.PodOffloadingBackOffReason
+	}, patience, tick, "the pod is not rejected, as of a namespace that is not offloaded")
+	shadows, err := c.RemoteLiqo.OffloadingV1beta1().ShadowPods("private-p1").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Empty(t, shadows.Items)
 }

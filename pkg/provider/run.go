@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
@@ -18,13 +19,16 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/election"
 )
 
-// Run is the virtual kubelet. It returns nil once ctx has ended and everything has stopped, the leases given back; any
-// other end is an error.
+// Run is the virtual kubelet. It returns nil once ctx has ended and everything has stopped and the leases are released;
+// any other end is an error.
 func Run(ctx context.Context, cfg Config) error {
 	cfg.Home = rest.CopyConfig(cfg.Home)
-	limitRequests(cfg.Home, cfg.RequestTimeout)
+	connect.Limit(cfg.Home, cfg.RequestTimeout)
 	local, err := kubernetes.NewForConfig(cfg.Home)
 	if err != nil {
 		return fmt.Errorf("home cluster: %w", err)
@@ -33,6 +37,9 @@ func Run(ctx context.Context, cfg Config) error {
 	defer events.Shutdown()
 	events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: local.CoreV1().Events(corev1.NamespaceAll)})
 
+	elections := &election.Config{
+		Log: cfg.Log, Identity: cfg.PodName, Namespace: cfg.TenantNamespace, Times: cfg.Lease.Times,
+	}
 	health := &health{}
 	group, ctx := errgroup.WithContext(ctx)
 	if cfg.HealthAddress != "" {
@@ -42,16 +49,18 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	group.Go(func() error {
 		health.set(standby)
-		return runElected(ctx, &cfg, local, events, func(ctx context.Context) error {
+		return elections.Run(ctx, cfg.Node.Name, local, events, func(ctx context.Context) error {
 			health.set(connecting)
-			return lead(ctx, &cfg, local, events, func() { health.set(serving) })
+			return lead(ctx, &cfg, local, elections, events, func() { health.set(serving) })
 		})
 	})
 	return group.Wait()
 }
 
 // lead is what the elected replica does, until ctx ends.
-func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, events record.EventBroadcaster, ready func()) error {
+func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, elections *election.Config,
+	events record.EventBroadcaster, ready func(),
+) error {
 	// 1. The peering: how to reach the remote cluster, and what the node is.
 	peering, err := readPeering(ctx, cfg, local)
 	if err != nil {
@@ -69,31 +78,36 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, events r
 	network := netconfig.NewWatcher(watches, netconfig.Options{
 		Cluster: cfg.ForeignCluster, All: cfg.Addresses.Direct, Resync: cfg.InformerResyncPeriod, Log: cfg.Log,
 	})
-	clients, err := NewClients(cfg.Home, peering.remote)
+	clients, err := connect.New(cfg.Home, peering.remote)
 	if err != nil {
 		return err
 	}
 
 	var reflection *Reflection
-	var asked *ipam.Client
-	ways := Ways{Networks: network}
+	var remote *ipam.Client
+	sources := addresses.Sources{Networks: network}
 	if cfg.Addresses.RemoteIPAM != nil {
-		asked, err = newRemoteIPAM(cfg, peering.remote, func(ip string) { reflection.RefreshAddress(ip) })
+		remote, err = newRemoteIPAM(cfg, peering.remote, func(ip string) { reflection.pods.addresses.RefreshAddress(ip) })
 		if err != nil {
 			return err
 		}
-		ways.Remote = asked
+		sources.Remote = remote
 		group.Go(func() error {
 			if err := waitFor(ctx, network.Synced(), cfg.StartupTimeout); err != nil {
-				return nil // The network's own waiter says so.
+				return nil // The other function that waits returns the error.
 			}
-			return asked.Run(ctx)
+			return remote.Run(ctx)
 		})
+	}
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry, func() int { return reflection.pods.count() }, remote)
+	if err != nil {
+		return err
 	}
 
 	// 3. The reflection.
 	reflection, err = eventually(ctx, cfg, "home cluster's API", func(context.Context) (*Reflection, error) {
-		return Compose(cfg, clients, peering.virtualNode.Spec.OffloadingPatch, ways, events)
+		return Compose(cfg, clients, peering.virtualNode.Spec.OffloadingPatch, sources, metrics, events)
 	})
 	if err != nil {
 		return ifNotDone(ctx, err)
@@ -105,11 +119,11 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, events r
 		}
 		reflection.Start(ctx)
 		if cfg.Lease.ReflectionEnabled {
-			group.Go(func() error { return runReflectionElection(ctx, cfg, events, reflection.Resync) })
+			group.Go(func() error { return elections.RunReflection(ctx, cfg.Home, events, reflection.manager.Resync) })
 		}
 
-		// 4. What others ask of a node.
-		serve(ctx, group, cfg, clients, reflection, asked)
+		// 4. The kubelet API, the metrics and the Node.
+		serve(ctx, group, cfg, clients, reflection, registry)
 		if cfg.Node.Create {
 			return runNode(ctx, cfg, peering, local, ready)
 		}
@@ -119,7 +133,7 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, events r
 	return group.Wait()
 }
 
-// newRemoteIPAM returns the client of the remote IPAM, who proves who this cluster is by the identity of the peering.
+// newRemoteIPAM returns the client of the remote IPAM, which authenticates with the identity of the peering.
 func newRemoteIPAM(cfg *Config, remote *rest.Config, changed func(ip string)) (*ipam.Client, error) {
 	server := cfg.Addresses.RemoteIPAM
 	client := ipam.ClientConfig{
@@ -150,11 +164,17 @@ func renewed(config *tls.Config, remote *rest.Config) *tls.Config {
 	return config
 }
 
-// serve starts the kubelet API and the metrics; remote may be nil.
-func serve(ctx context.Context, group *errgroup.Group, cfg *Config, clients Clients, reflection *Reflection, remote *ipam.Client) {
+func serve(ctx context.Context, group *errgroup.Group, cfg *Config, clients connect.Clients, reflection *Reflection,
+	registry prometheus.Gatherer,
+) {
 	group.Go(func() error {
+		log := cfg.Log.WithName("kubelet-api")
+		local, err := connect.Separate(cfg.Home)
+		if err != nil {
+			return err
+		}
 		return kubeletapi.Run(ctx, kubeletapi.Config{
-			Log:               cfg.Log.WithName("kubelet-api"),
+			Log:               log,
 			NodeName:          cfg.Node.Name,
 			NodeIP:            cfg.Node.IP,
 			TenantNamespace:   cfg.TenantNamespace,
@@ -163,18 +183,14 @@ func serve(ctx context.Context, group *errgroup.Group, cfg *Config, clients Clie
 			CertDir:           cfg.Kubelet.CertDir,
 			ClientCAFile:      cfg.Kubelet.ClientCAFile,
 			AuthorizationMode: cfg.Kubelet.AuthorizationMode,
-			Local:             clients.Local,
-			Pods:              reflection.Pods(),
-			Scrape:            kubeletapi.RemoteScrape(clients.Remote, cfg.HomeCluster),
+			Local:             local,
+			Handler: kubeletapi.NewHandler(log, reflection.handler(),
+				kubeletapi.RemoteScrape(clients.Remote, cfg.HomeCluster)),
 		})
 	})
 	if cfg.MetricsAddress != "" {
 		group.Go(func() error {
-			handler, err := reflection.metricsHandler(remote)
-			if err != nil {
-				return fmt.Errorf("metrics: %w", err)
-			}
-			return serveOn(ctx, cfg.MetricsAddress, "--metrics-address", handler)
+			return serveOn(ctx, cfg.MetricsAddress, "--metrics-address", metricsHandler(registry))
 		})
 	}
 }
@@ -187,7 +203,7 @@ func serveOn(ctx context.Context, address, flag string, handler http.Handler) er
 	return httpserve.Run(ctx, &http.Server{Handler: handler}, ln) //nolint:gosec // Run sets ReadHeaderTimeout.
 }
 
-// ifNotDone forgets an error that only says that ctx has ended.
+// ifNotDone returns err, or nil if ctx has ended, which is the cause of err then.
 func ifNotDone(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -41,11 +41,12 @@ func TestMetricsHaveLiqosNames(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		require.NoError(t, pods.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}))
 	}
-	reflection := &Reflection{pods: &podReflector{localPods: corev1listers.NewPodLister(pods)}, refusals: newRefusalCounter()}
-	handler, err := reflection.metricsHandler(nil)
+	reflection := &Reflection{pods: &podReflector{localPods: corev1listers.NewPodLister(pods)}}
+	registry := prometheus.NewRegistry()
+	_, err := NewMetrics(registry, reflection.pods.count, nil)
 	require.NoError(t, err)
 
-	response := get(handler, "/metrics")
+	response := get(metricsHandler(registry), "/metrics")
 	require.Equal(t, 200, response.Code)
 	for _, line := range []string{
 		`liqo_virtual_kubelet_reflection_item_counter{cluster_id="p1",namespace="counted",node_name="vnode",reflector_resource="Pod"} 1`,

@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +19,10 @@ import (
 	tenantnamespace "github.com/liqotech/liqo/pkg/tenantNamespace"
 	fcutils "github.com/liqotech/liqo/pkg/utils/foreigncluster"
 	"github.com/liqotech/liqo/pkg/utils/restcfg"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
 // peering is what a virtual kubelet reads once, when it starts to work.
@@ -33,7 +34,7 @@ type peering struct {
 
 // readPeering reads the peering's objects, waiting for those that are not there yet.
 func readPeering(ctx context.Context, cfg *Config, local kubernetes.Interface) (*peering, error) {
-	scheme, err := newScheme()
+	scheme, err := apischeme.New()
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,8 @@ func readPeering(ctx context.Context, cfg *Config, local kubernetes.Interface) (
 	return p, err
 }
 
-// remoteConfig builds the connection to the remote cluster from its Secret.
+// remoteConfig builds the connection to the remote cluster from its Secret, with the bounds of distrust for every client
+// made of it, Liqo's own included.
 func remoteConfig(ctx context.Context, cfg *Config, local kubernetes.Interface,
 	identities identitymanager.IdentityReader,
 ) (*rest.Config, error) {
@@ -90,26 +92,21 @@ func remoteConfig(ctx context.Context, cfg *Config, local kubernetes.Interface,
 		}
 	}
 	config.UserAgent = cfg.Home.UserAgent
+	distrust.Wrap(config)
 	return config, nil
 }
 
-// keepRotated gives the connection Liqo's rate limits, our deadlines, and follows the Secret when Liqo renews the
+// keepRotated sets Liqo's rate limits and our deadlines on the connection, and follows the Secret when Liqo renews the
 // client certificate in it. It must be called before the first client is made.
 func keepRotated(ctx context.Context, cfg *Config, remote *rest.Config, local kubernetes.Interface) {
-	limitRequests(remote, cfg.RequestTimeout)
+	connect.Limit(remote, cfg.RequestTimeout)
 	restcfg.UpdateCfgCertOnSecretChange(ctx, remote, local, cfg.TenantNamespace, cfg.KubeconfigSecretName)
 }
 
 // eventually calls get until it succeeds, with backoff, for at most the startup timeout: the controllers of Liqo may
 // make the objects after this process, and an API server may be restarting.
 func eventually[T any](ctx context.Context, cfg *Config, what string, get func(context.Context) (T, error)) (T, error) {
-	return retry(ctx, cfg.Log, cfg.StartupTimeout, what, get)
-}
-
-func retry[T any](ctx context.Context, log logr.Logger, timeout time.Duration, what string,
-	get func(context.Context) (T, error),
-) (T, error) {
-	bounded, cancel := context.WithTimeout(ctx, timeout)
+	bounded, cancel := context.WithTimeout(ctx, cfg.StartupTimeout)
 	defer cancel()
 	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 6, Cap: 10 * time.Second}
 
@@ -122,19 +119,19 @@ func retry[T any](ctx context.Context, log logr.Logger, timeout time.Duration, w
 		pause := time.NewTimer(backoff.Step())
 		select {
 		case <-pause.C:
-			log.Info("Waiting", "for", what, "because", err.Error())
+			cfg.Log.Info("Waiting", "for", what, "because", err.Error())
 		case <-bounded.Done():
 			pause.Stop()
 			var none T
 			if ctx.Err() != nil {
 				return none, ctx.Err()
 			}
-			return none, fmt.Errorf("%s: %w (gave up after %s, --startup-timeout)", what, err, timeout)
+			return none, fmt.Errorf("%s: %w (gave up after %s, --startup-timeout)", what, err, cfg.StartupTimeout)
 		}
 	}
 }
 
-// waitFor waits until done is closed; the error says that ctx ended, or the timeout was over, first.
+// waitFor waits until done is closed; it returns an error if ctx ended, or the timeout was over, first.
 func waitFor(ctx context.Context, done <-chan struct{}, timeout time.Duration) error {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -146,18 +143,6 @@ func waitFor(ctx context.Context, done <-chan struct{}, timeout time.Duration) e
 	case <-timer.C:
 		return fmt.Errorf("gave up after %s, --startup-timeout", timeout)
 	}
-}
-
-func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, offloadingv1beta1.AddToScheme, liqov1beta1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	return scheme, nil
 }
 
 func staticMapper() meta.RESTMapper {

@@ -11,11 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestRetry(t *testing.T) {
+func TestEventually(t *testing.T) {
+	cfg := &Config{Log: logr.Discard(), StartupTimeout: time.Minute}
 	t.Run("what appears later is found", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			found, err := retry(t.Context(), logr.Discard(), time.Minute, "the thing", func(context.Context) (string, error) {
+			found, err := eventually(t.Context(), cfg, "the thing", func(context.Context) (string, error) {
 				if time.Since(start) < 20*time.Second {
 					return "", errors.New("not there yet")
 				}
@@ -26,10 +27,10 @@ func TestRetry(t *testing.T) {
 			require.Less(t, time.Since(start), 40*time.Second)
 		})
 	})
-	t.Run("what never appears is an error that says what and how long", func(t *testing.T) {
+	t.Run("an object that never appears is an error with its name and the time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start, asked := time.Now(), 0
-			_, err := retry(t.Context(), logr.Discard(), time.Minute, "the thing", func(context.Context) (string, error) {
+			_, err := eventually(t.Context(), cfg, "the thing", func(context.Context) (string, error) {
 				asked++
 				return "", errors.New("not there")
 			})
@@ -38,11 +39,11 @@ func TestRetry(t *testing.T) {
 			require.Less(t, asked, 15, "with backoff")
 		})
 	})
-	t.Run("being stopped is told from giving up", func(t *testing.T) {
+	t.Run("being stopped differs from giving up", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 			defer stop()
-			_, err := retry(ctx, logr.Discard(), time.Minute, "the thing", func(context.Context) (string, error) {
+			_, err := eventually(ctx, cfg, "the thing", func(context.Context) (string, error) {
 				return "", errors.New("not there")
 			})
 			require.NoError(t, ifNotDone(ctx, err))

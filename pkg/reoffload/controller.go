@@ -29,13 +29,13 @@ import (
 // reconcileTimeout bounds the requests of one reconciliation.
 const reconcileTimeout = 30 * time.Second
 
-// Config is what the re-offloading is told.
+// Config configures the re-offloading.
 type Config struct {
-	// Consumers selects the consumers whose namespaces are sent on, by the labels of their ForeignClusters.
+	// Consumers selects the consumers whose namespaces are offloaded, by the labels of their ForeignClusters.
 	Consumers labels.Selector
 	// Mapping is how namespaces are called at the providers: DefaultName or EnforceSameName.
 	Mapping offloadingv1beta1.NamespaceMappingStrategyType
-	// BrokerNode is the name of the broker's Node: pods bound to it are not looked at.
+	// BrokerNode is the name of the broker's Node: pods bound to it are ignored.
 	BrokerNode string
 }
 
@@ -50,8 +50,8 @@ type reconciler struct {
 	now        func() time.Time
 }
 
-// SetUp registers the controller with the manager; it runs on the leader, and counts in metrics. The manager's cache knows
-// the pods of the broker's node only, so those that have not come that far are in a cache of their own.
+// SetUp registers the controller with the manager; it runs on the leader, and counts in metrics. The manager's cache
+// knows the pods of the broker's node only, so those that have not come that far are in a cache of their own.
 func SetUp(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	pods, err := podsElsewhere(mgr, cfg.BrokerNode)
 	if err != nil {
@@ -99,7 +99,7 @@ func podsElsewhere(mgr manager.Manager, brokerNode string) (cache.Cache, error) 
 
 // Reconcile brings one namespace in order.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	// 1. What there is.
+	// 1. Read the objects.
 	var namespace corev1.Namespace
 	if err := r.client.Get(ctx, client.ObjectKey{Name: request.Name}, &namespace); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -113,13 +113,13 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 
-	// 2. The NamespaceOffloading.
+	// 2. Write the NamespaceOffloading.
 	do, object := plan(&namespace, existing, selected, r.cfg.Mapping)
 	if do != leave {
 		return ctrl.Result{}, r.apply(ctx, &namespace, do, existing, object)
 	}
 
-	// 3. The pods that were faster.
+	// 3. Recreate the pods that were created too early.
 	if existing == nil || !ours(existing) || originOf(&namespace) == "" || !inEffect(&namespace, existing) {
 		return ctrl.Result{}, nil
 	}
@@ -133,15 +133,15 @@ func (r *reconciler) offloadingOf(ctx context.Context, namespace string) (*offlo
 	err := r.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: consts.DefaultNamespaceOffloadingName}, &offloading)
 	switch {
 	case kerrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // None is an answer.
+		return nil, nil // None is an answer.
 	case err != nil:
 		return nil, fmt.Errorf("NamespaceOffloading of %s: %w", namespace, err)
 	}
 	return &offloading, nil
 }
 
-// selected says whether the namespaces of a consumer are sent on. A consumer without a ForeignCluster is not known, and
-// only an empty selector selects it.
+// selected reports whether the namespaces of a consumer are sent on. A consumer without a ForeignCluster is not known,
+// and only an empty selector selects it.
 func (r *reconciler) selected(ctx context.Context, consumer string) (bool, error) {
 	if consumer == "" || r.cfg.Consumers.Empty() {
 		return true, nil
@@ -172,7 +172,7 @@ func (r *reconciler) apply(ctx context.Context, namespace *corev1.Namespace, do 
 		message = "The NamespaceOffloading was changed back to what the broker wants; remove its label " +
 			consts.K8sAppManagedByKey + " to keep changes"
 	case remove:
-		// The precondition: nobody has taken it over meanwhile.
+		// The preconditions: it is still the broker's, and has not changed.
 		err = client.IgnoreNotFound(r.client.Delete(ctx, existing, client.Preconditions{
 			UID: &existing.UID, ResourceVersion: &existing.ResourceVersion,
 		}))
@@ -188,7 +188,7 @@ func (r *reconciler) apply(ctx context.Context, namespace *corev1.Namespace, do 
 	return nil
 }
 
-// namespacesOf lists the namespaces that a ForeignCluster may be decisive for.
+// namespacesOf lists the namespaces that a ForeignCluster may concern.
 func (r *reconciler) namespacesOf(ctx context.Context, o client.Object) []reconcile.Request {
 	foreign, ok := o.(*liqov1beta1.ForeignCluster)
 	if !ok || r.cfg.Consumers.Empty() {

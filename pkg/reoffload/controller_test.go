@@ -79,7 +79,7 @@ func TestANamespaceIsSentOnAndNoLonger(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, r.metrics.Register(registry))
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-		# HELP liqo_broker_namespace_offloadings_total NamespaceOffloadings of consumers' namespaces that were made, changed back or removed, by which of these.
+		# HELP liqo_broker_namespace_offloadings_total NamespaceOffloadings of consumers' namespaces that were created, changed back or removed, by action.
 		# TYPE liqo_broker_namespace_offloadings_total counter
 		liqo_broker_namespace_offloadings_total{action="changed_back"} 1
 		liqo_broker_namespace_offloadings_total{action="created"} 1
@@ -159,7 +159,7 @@ func TestWhichPodsOvertook(t *testing.T) {
 		"not one that is going":                {change: func(p *corev1.Pod) { p.DeletionTimestamp = &now }},
 		"not one of a person":                  {change: func(p *corev1.Pod) { p.OwnerReferences = nil }},
 		"not one of a ReplicaSet":              {change: func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }},
-		"not one of somebody else's ShadowPod": {change: func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "example.org/v1" }},
+		"not one of another kind of ShadowPod": {change: func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "example.org/v1" }},
 		"not one with a runtime class":         {change: func(p *corev1.Pod) { p.Spec.RuntimeClassName = ptr.To("liqo") }},
 		"not one that the webhook saw": {change: func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "virtual-node.liqo.io/not-allowed", Operator: "Exists", Effect: "NoExecute"}}
@@ -193,9 +193,9 @@ func TestAPodThatOvertookIsMadeAnewOnceItCanGoSomewhere(t *testing.T) {
 		"in effect":                               {objects: []client.Object{arrived(enabled), made(ready), shadow(0)}, gone: true},
 		"the webhook does not look here yet":      {objects: []client.Object{arrived(), made(ready), shadow(0)}},
 		"no provider has the namespace":           {objects: []client.Object{arrived(enabled), made(), shadow(0)}},
-		"somebody else's NamespaceOffloading":     {objects: []client.Object{arrived(enabled), made(ready, func(o *offloadingv1beta1.NamespaceOffloading) { o.Labels = nil }), shadow(0)}},
+		"a NamespaceOffloading of another owner":  {objects: []client.Object{arrived(enabled), made(ready, func(o *offloadingv1beta1.NamespaceOffloading) { o.Labels = nil }), shadow(0)}},
 		"one that is not the first is waited for": {objects: []client.Object{arrived(enabled), made(ready), shadow(90 * time.Second)}, again: 30 * time.Second},
-		"nobody would make it again":              {objects: []client.Object{arrived(enabled), made(ready)}},
+		"no ShadowPod would recreate it":          {objects: []client.Object{arrived(enabled), made(ready)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(t, "", append(tc.objects, waiting())...)

@@ -1,10 +1,12 @@
 package reoffload
 
 import (
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics are what the re-offloading tells Prometheus.
+// Metrics are those of the re-offloading.
 type Metrics struct {
 	offloadings *prometheus.CounterVec
 	recreated   prometheus.Counter
@@ -15,11 +17,11 @@ func NewMetrics() *Metrics {
 	m := &Metrics{
 		offloadings: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "liqo_broker", Name: "namespace_offloadings_total",
-			Help: "NamespaceOffloadings of consumers' namespaces that were made, changed back or removed, by which of these.",
+			Help: "NamespaceOffloadings of consumers' namespaces that were created, changed back or removed, by action.",
 		}, []string{"action"}),
 		recreated: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "liqo_broker", Name: "pods_recreated_total",
-			Help: "Pods made anew because they were faster than the offloading of their namespace.",
+			Help: "Pods recreated because they were created before their namespace was offloaded.",
 		}),
 	}
 	for do := create; do <= remove; do++ {
@@ -28,12 +30,7 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// Register puts them in a registry.
+// Register registers them.
 func (m *Metrics) Register(registry prometheus.Registerer) error {
-	for _, c := range []prometheus.Collector{m.offloadings, m.recreated} {
-		if err := registry.Register(c); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(registry.Register(m.offloadings), registry.Register(m.recreated))
 }

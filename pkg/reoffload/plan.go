@@ -11,7 +11,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// action is what is to be done about the NamespaceOffloading of a namespace.
+// action is a change of the NamespaceOffloading of a namespace.
 type action int
 
 const (
@@ -26,8 +26,8 @@ func (a action) String() string {
 	return [...]string{leave: "left", create: "created", update: "changed_back", remove: "removed"}[a]
 }
 
-// originOf is the id of the cluster that a namespace arrived from; "" if it was made here. The label alone does not say
-// so: tenant namespaces carry it as well.
+// originOf is the id of the cluster that a namespace arrived from; "" if it was made here. The label alone is not
+// enough: tenant namespaces have it as well.
 func originOf(namespace *corev1.Namespace) string {
 	if namespace.Annotations[consts.RemoteNamespaceManagedByAnnotationKey] == "" {
 		return ""
@@ -35,13 +35,13 @@ func originOf(namespace *corev1.Namespace) string {
 	return namespace.Labels[consts.RemoteClusterID]
 }
 
-// ours says whether a NamespaceOffloading was made here, and nobody has taken it over since.
+// ours reports whether the broker made a NamespaceOffloading, and its label was not removed since.
 func ours(offloading *offloadingv1beta1.NamespaceOffloading) bool {
 	return offloading.Labels[consts.K8sAppManagedByKey] == v1alpha1.ManagedByBroker
 }
 
 // plan decides about the NamespaceOffloading of a namespace, of which existing is the present one or nil; it returns the
-// object to write, for create and update. Only selected says whether the namespace's consumer is looked after.
+// object to write, for create and update. selected is whether namespaces of the consumer are offloaded.
 func plan(namespace *corev1.Namespace, existing *offloadingv1beta1.NamespaceOffloading, selected bool,
 	mapping offloadingv1beta1.NamespaceMappingStrategyType,
 ) (action, *offloadingv1beta1.NamespaceOffloading) {
@@ -54,7 +54,8 @@ func plan(namespace *corev1.Namespace, existing *offloadingv1beta1.NamespaceOffl
 	case origin == "" && existing != nil:
 		return remove, nil
 	case origin == "" || !selected:
-		// Whom nobody selects any more keeps what there is: to remove it would remove what runs at the providers.
+		// A consumer that is no longer selected keeps its NamespaceOffloadings: removing one would delete its running
+		// pods.
 		return leave, nil
 	case existing == nil:
 		return create, wanted(namespace, origin, mapping)
@@ -73,9 +74,9 @@ func plan(namespace *corev1.Namespace, existing *offloadingv1beta1.NamespaceOffl
 
 // wanted is the NamespaceOffloading of a namespace from origin.
 //
-// The selector is matched against every VirtualNode, and Liqo's webhook puts the same terms on the pods as node affinity,
-// so they must fit the broker's Node too: it bears no cluster id, which NotIn accepts. Remote, because what a consumer
-// sends here is for the providers: nothing of it runs in this cluster.
+// The selector is matched against every VirtualNode, and Liqo's webhook puts the same terms on the pods as node
+// affinity, so they must fit the broker's Node too: it bears no cluster id, which NotIn accepts. Remote, because what a
+// consumer sends here is for the providers: nothing of it runs in this cluster.
 func wanted(namespace *corev1.Namespace, origin string, mapping offloadingv1beta1.NamespaceMappingStrategyType,
 ) *offloadingv1beta1.NamespaceOffloading {
 	return &offloadingv1beta1.NamespaceOffloading{

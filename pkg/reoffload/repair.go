@@ -14,14 +14,16 @@ import (
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // longestRepair is the longest time between two repairs of one pod.
 const longestRepair = 5 * time.Minute
 
-// inEffect says whether pods that are created in the namespace from now on are let onto the broker's node, and can go
-// somewhere from there: Liqo's webhook looks at namespaces with the label only, and at least one provider has the
-// namespace. A provider that fails to have it does not hold up the others.
+// inEffect reports whether pods that are created in the namespace from now on can be bound to the broker's node and
+// forwarded: the namespace has the label by which Liqo's webhook selects it, and at least one provider has the
+// namespace. A provider without it does not delay the others.
 func inEffect(namespace *corev1.Namespace, offloading *offloadingv1beta1.NamespaceOffloading) bool {
 	if namespace.Labels[consts.SchedulingLiqoLabel] != consts.SchedulingLiqoLabelValue ||
 		offloading.DeletionTimestamp != nil || offloading.Status.ObservedGeneration != offloading.Generation {
@@ -41,15 +43,14 @@ func inEffect(namespace *corev1.Namespace, offloading *offloadingv1beta1.Namespa
 // rather than one that ran here before the broker did.
 const raceTime = time.Minute
 
-// overtook says whether a pod was created before the NamespaceOffloading took effect, which itself was created at
+// overtook reports whether a pod was created before the NamespaceOffloading took effect, which itself was created at
 // offloaded: it lacks what Liqo's webhook adds, and so will never be bound to brokerNode. Pods that no ShadowPod would
 // create again did not, whatever they lack, nor those with a runtime class, whose tolerations are not the webhook's.
 //
 // One that already runs on a node of this cluster overtook it if it was created about the time when the namespace
 // arrived; what ran here long before that, such as before the broker was installed, is left to run.
 func overtook(pod *corev1.Pod, brokerNode string, offloaded time.Time) bool {
-	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	if pod.DeletionTimestamp != nil || ended || pod.Spec.NodeName == brokerNode || pod.Spec.RuntimeClassName != nil ||
+	if pod.DeletionTimestamp != nil || placement.Terminal(pod) || pod.Spec.NodeName == brokerNode || pod.Spec.RuntimeClassName != nil ||
 		shadowOf(pod) == nil || mutated(pod) {
 		return false
 	}
@@ -65,7 +66,7 @@ func mutated(pod *corev1.Pod) bool {
 	})
 }
 
-// begun says whether any container of a pod runs or ran.
+// begun reports whether any container of a pod runs or ran.
 func begun(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses),
 		func(s corev1.ContainerStatus) bool {
@@ -82,14 +83,14 @@ func shadowOf(pod *corev1.Pod) *metav1.OwnerReference {
 	return owner
 }
 
-// repairIn says how long to wait before a pod may be deleted. The time doubles with every pod that the same ShadowPod
+// repairIn returns how long to wait before a pod may be deleted. The time doubles with every pod that the same ShadowPod
 // created, because the age that the ShadowPod had then does; it needs no memory, and a restart does not shorten it.
 func repairIn(shadowCreated, podCreated, now time.Time) time.Duration {
 	return max(0, min(podCreated.Sub(shadowCreated), longestRepair)-now.Sub(podCreated))
 }
 
 // repair deletes the pods of a namespace that overtook its NamespaceOffloading, so that Liqo's ShadowPod controller
-// creates them again. It returns when to look again; 0 is not.
+// creates them again. It returns when to repeat; 0 is not at all.
 func (r *reconciler) repair(ctx context.Context, namespace *corev1.Namespace, offloaded time.Time) (time.Duration, error) {
 	var pods corev1.PodList
 	if err := r.pods.List(ctx, &pods, client.InNamespace(namespace.Name)); err != nil {
@@ -117,7 +118,7 @@ func (r *reconciler) repairPod(ctx context.Context, pod *corev1.Pod) (time.Durat
 	shadow := &metav1.PartialObjectMetadata{}
 	shadow.SetGroupVersionKind(offloadingv1beta1.SchemeGroupVersion.WithKind("ShadowPod"))
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(pod), shadow); err != nil {
-		return 0, client.IgnoreNotFound(err) // With its ShadowPod the pod goes too.
+		return 0, client.IgnoreNotFound(err) // Without its ShadowPod the pod is deleted too.
 	}
 	if after := repairIn(shadow.CreationTimestamp.Time, pod.CreationTimestamp.Time, r.now()); after > 0 {
 		return after, nil
@@ -125,7 +126,7 @@ func (r *reconciler) repairPod(ctx context.Context, pod *corev1.Pod) (time.Durat
 	err := r.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
 	switch {
 	case kerrors.IsConflict(err), kerrors.IsNotFound(err):
-		return 0, nil // Its change brings it here again.
+		return 0, nil // Its change requeues it.
 	case err != nil:
 		return 0, err
 	}

@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 )
 
 // assignedPods are so many in every benchmark, over however many providers.
@@ -22,13 +25,22 @@ const assignedPods = 10_000
 func BenchmarkDecide(b *testing.B) {
 	filter, err := criteria.NewFilter("provider.attributes['region'] == 'eu' && provider.resources.free['cpu'] > 1.0")
 	require.NoError(b, err)
-	zones := append(DefaultWeights(), Weight{Plugin: "price", Weight: 1})
+	zones := []score.Weight{
+		{Plugin: "expression", Weight: 3},
+		{Plugin: "failures", Weight: 2},
+		{Plugin: "free", Weight: 3},
+		{Plugin: "latency", Weight: 1},
+		{Plugin: "price", Weight: 1},
+		{Plugin: "spread", Weight: 2},
+		{Plugin: "start", Weight: 1},
+		{Plugin: "uptime", Weight: 2},
+	}
 	for _, tc := range []struct {
 		name   string
 		policy *Policy
 	}{
 		{"default", nil},
-		{"zones", &Policy{Weights: zones, Spread: &Spread{TopologyKey: "zone"}}},
+		{"zones", &Policy{Weights: zones, TopologyKey: "zone"}},
 		{"cel", &Policy{Filter: filter}},
 	} {
 		for _, providers := range []int{10, 100, 1000} {
@@ -44,7 +56,7 @@ func benchmarkDecide(b *testing.B, providers int, policy *Policy) {
 	for i := range providers {
 		s.SetProvider(benchmarkProvider(i, providers))
 	}
-	requests := Resources{corev1.ResourceCPU: 500, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 1}
+	requests := resources.Amounts{corev1.ResourceCPU: 500, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 1}
 	assignments := make([]Assignment, assignedPods)
 	for i := range assignments {
 		assignments[i] = Assignment{
@@ -80,7 +92,7 @@ func BenchmarkAssign(b *testing.B) {
 	s.SetProvider(benchmarkProvider(1, 2))
 	a := Assignment{
 		UID: "one", VirtualNode: "p0000", App: "app",
-		Requests: Resources{corev1.ResourceCPU: 500, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 1},
+		Requests: resources.Amounts{corev1.ResourceCPU: 500, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 1},
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
@@ -91,7 +103,6 @@ func BenchmarkAssign(b *testing.B) {
 
 func benchmarkProvider(i, of int) Provider {
 	share := 1 - float64(i%10)/100
-	latency := time.Duration(10+i%50) * time.Millisecond
 	// Twice what 10,000 pods take.
 	each := int64(2 * assignedPods / of)
 	return Provider{
@@ -99,10 +110,10 @@ func benchmarkProvider(i, of int) Provider {
 		Labels:     map[string]string{"zone": "z" + strconv.Itoa(i%5), "arch": "amd64", "tier": "gold"},
 		Attributes: map[string]string{"region": []string{"eu", "us"}[i%2], "price": strconv.Itoa(1 + i%7)},
 		Enabled:    true, Ready: true, Namespaces: sets.New("team-a", "team-b", "team-c"),
-		KPIs: KPIs{Uptime24h: &share, Latency: &latency},
+		KPIs: kpi.Values{kpi.Uptime24h: share, kpi.LatencyMilliseconds: float64(10 + i%50)},
 		Slices: []Slice{{
-			VirtualNode: fmt.Sprintf("p%04d", i), Ready: true,
-			Granted: Resources{
+			VirtualNode: fmt.Sprintf("p%04d", i),
+			Granted: resources.Amounts{
 				corev1.ResourceCPU: each * 500, corev1.ResourceMemory: each << 30, corev1.ResourcePods: each,
 			},
 		}},

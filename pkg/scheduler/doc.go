@@ -1,8 +1,9 @@
 // Package scheduler chooses, for every pod, one of many provider clusters, and within it one of its slices.
 //
-// State is what is believed of the providers and of what is assigned to them; State.Decide reads it and writes a
+// State has the providers and what is assigned to them; State.Decide reads it and writes a
 // Decision: a verdict for every provider (the filter it failed, or its score by plugin) and the winner. The shape and
-// the words are kube-scheduler's: filters, scores with weights, reserve (State.Assign). Policies speak of provider
+// the words are kube-scheduler's: filters, scores with weights (package score), reserve (State.Assign). Package verdict
+// has the words of a decision. Policies speak of provider
 // clusters; whether a pod fits is decided per slice, a Liqo VirtualNode with a quota of its own.
 //
 // The package is pure: no API client, no clock, no I/O, no goroutine, no random order. The same State, Pod, Policy and

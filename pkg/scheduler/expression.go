@@ -2,10 +2,11 @@ package scheduler
 
 import (
 	"errors"
-	"maps"
 	"math"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
 // The expressions of a decision.
@@ -26,7 +27,7 @@ type trial struct {
 }
 
 // maxStopped is on how many providers an expression may cost too much. Then it is asked no more, and has failed on the
-// others as well: nobody holds up decisions for long by an expression.
+// others as well: no expression delays decisions for long.
 const maxStopped = 3
 
 // failure returns the error of an expression that failed wherever it was asked.
@@ -39,77 +40,68 @@ func (c *cycle) failure() error {
 	return nil
 }
 
+// Evaluates reports whether a decision about the pod evaluates expressions, which can take milliseconds.
+func Evaluates(pod *Pod, policy *Policy) bool {
+	return pod.Expression != nil || policy != nil && (policy.Filter != nil || policy.Score != nil)
+}
+
 func (c *cycle) beginCriteria() {
-	if c.pod.Expression == nil && (c.policy == nil || c.policy.Filter == nil && c.policy.Score == nil) {
+	if !Evaluates(c.pod, c.policy) {
 		return
 	}
 	if c.variables == nil {
-		c.variables, c.podVariable = criteria.NewVariables(), &criteria.Pod{}
-		c.variables.SetPod(c.podVariable)
+		c.variables = criteria.NewVariables()
 	}
 	c.variables.Renew()
 	c.requestsVariable.requests = c.requests
-	*c.podVariable = criteria.Pod{
+	c.variables.SetPod(&criteria.Pod{
 		Namespace: c.pod.Namespace, Name: c.pod.Name, Consumer: c.pod.Consumer,
-		Labels: shortOnes(c.pod.Labels), Annotations: shortOnes(c.pod.Annotations),
+		Labels: criteria.NewTexts(c.pod.Labels), Annotations: criteria.NewTexts(c.pod.Annotations),
 		Requests: &c.requestsVariable,
-	}
+	})
 }
 
-// shortOnes leaves out texts of more than criteria.MaxText bytes.
-func shortOnes(texts map[string]string) map[string]string {
-	isLong := func(_, text string) bool { return len(text) > criteria.MaxText }
-	for key, text := range texts {
-		if isLong(key, text) {
-			short := maps.Clone(texts)
-			maps.DeleteFunc(short, isLong)
-			return short
-		}
-	}
-	return texts
-}
-
-// filterCriteria says whether the policy's filter and the pod's own keep the provider, and asks for the policy's
-// score. An expression that fails filters the provider: it is not known to be what was asked for.
-func (c *cycle) filterCriteria(p *provider, verdict *Verdict) bool {
-	if c.policy != nil && !c.keeps(trialPolicy, c.policy.Filter, PolicyFilter, p, verdict) {
+// filterCriteria reports whether the policy's filter and the pod's own accept the provider, and evaluates the policy's
+// score. An expression that fails filters the provider.
+func (c *cycle) filterCriteria(p *provider, v *verdict.Verdict) bool {
+	if !c.accepts(trialPolicy, c.policy.Filter, verdict.PolicyFilter, p, v) {
 		return false
 	}
-	if !c.keeps(trialPod, c.pod.Expression, PodFilter, p, verdict) {
+	if !c.accepts(trialPod, c.pod.Expression, verdict.PodFilter, p, v) {
 		return false
 	}
-	if c.weights[pluginExpression] == 0 {
+	if !c.round.Reads(score.Expression) {
 		return true
 	}
 	if c.trials[trialScore].stopped == maxStopped {
-		return c.tried(trialScore, c.trials[trialScore].last, verdict)
+		return c.tried(trialScore, c.trials[trialScore].last, v)
 	}
 	c.variables.SetProvider(p.variable)
 	value, err := c.policy.Score.Score(c.variables)
-	c.expression = points(math.Round(value * 1000))
-	return c.tried(trialScore, err, verdict)
+	c.expression = verdict.Points(math.Round(value * 1000))
+	return c.tried(trialScore, err, v)
 }
 
-func (c *cycle) keeps(which int, filter *criteria.Program, reason Filter, p *provider, verdict *Verdict) bool {
+func (c *cycle) accepts(which int, filter *criteria.Program, reason verdict.Filter, p *provider, v *verdict.Verdict) bool {
 	if filter == nil {
 		return true
 	}
 	if c.trials[which].stopped == maxStopped {
-		return c.tried(which, c.trials[which].last, verdict)
+		return c.tried(which, c.trials[which].last, v)
 	}
 	c.variables.SetProvider(p.variable)
-	keep, err := filter.Filter(c.variables)
-	if !c.tried(which, err, verdict) {
+	accepted, err := filter.Filter(c.variables)
+	if !c.tried(which, err, v) {
 		return false
 	}
-	if !keep {
-		verdict.Filter, verdict.VirtualNode = reason, ""
+	if !accepted {
+		v.Filter, v.VirtualNode = reason, ""
 	}
-	return keep
+	return accepted
 }
 
-// tried counts an evaluation, and says whether it succeeded.
-func (c *cycle) tried(which int, err error, verdict *Verdict) bool {
+// tried counts an evaluation, and reports whether it succeeded.
+func (c *cycle) tried(which int, err error, v *verdict.Verdict) bool {
 	t := &c.trials[which]
 	t.asked++
 	if err == nil {
@@ -123,6 +115,6 @@ func (c *cycle) tried(which int, err error, verdict *Verdict) bool {
 	if t.stopped < maxStopped && errors.As(err, &fault) && fault.TooCostly {
 		t.stopped, t.last = t.stopped+1, err
 	}
-	verdict.Filter, verdict.Detail, verdict.VirtualNode = Failed, err.Error(), ""
+	v.Filter, v.Detail, v.VirtualNode = verdict.Failed, err.Error(), ""
 	return false
 }

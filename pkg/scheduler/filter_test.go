@@ -8,10 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
 func TestFilters(t *testing.T) {
-	full := func(s *State, virtualNode string, r Resources) {
+	full := func(s *State, virtualNode string, r resources.Amounts) {
 		s.Assign(Assignment{UID: "other", VirtualNode: virtualNode, Requests: r})
 	}
 	for name, tc := range map[string]struct {
@@ -79,19 +84,22 @@ func TestFilters(t *testing.T) {
 		},
 		"one that grants nothing does not": {provider: ready("q", granted()), reason: "nothing granted"},
 		"nor one whose only slice is not ready": {
-			provider: ready("q", granted(Slice{VirtualNode: "q"})), reason: "not ready",
+			provider: ready("q", granted(Slice{VirtualNode: "q", Filter: verdict.NotReady})), reason: "not ready",
 		},
-		"nor one whose only slice is cordoned": {
-			provider: ready("q", granted(Slice{VirtualNode: "q", Ready: true, Cordoned: true})), reason: "cordoned",
+		"nor one whose only slice is being deleted": {
+			provider: ready("q", granted(Slice{VirtualNode: "q", Filter: verdict.Terminating})), reason: "VirtualNode terminating",
 		},
-		"a pod does not move to where it is": {
-			provider: ready("q"), pod: asking(func(p *Pod) { p.Current = "q" }), reason: "moved away from",
+		"nor one whose only slice shares its name": {
+			provider: ready("q", granted(Slice{VirtualNode: "q", Filter: verdict.NameNotUnique})),
+			reason:   "VirtualNode name not unique",
 		},
-		"a pod follows its volumes": {
-			provider: ready("q"), pod: asking(func(p *Pod) { p.VolumesAt = "r" }), reason: "volumes elsewhere",
+		"nor one whose only slice is another node's": {
+			provider: ready("q", granted(Slice{VirtualNode: "q", Filter: verdict.ServesAnotherNode})),
+			reason:   "virtual kubelet serves another node",
 		},
-		"and stays with them": {
-			provider: ready("q"), pod: asking(func(p *Pod) { p.VolumesAt = "q" }), reason: "fits",
+		"of slices that take no pod, the reason is that of the one that may soon": {
+			provider: ready("q", granted(Slice{VirtualNode: "q1", Filter: verdict.NotReady}, Slice{VirtualNode: "q2", Filter: verdict.Terminating})),
+			reason:   "not ready",
 		},
 		"a refusal is remembered": {
 			provider: ready("q"),
@@ -110,31 +118,31 @@ func TestFilters(t *testing.T) {
 		},
 		"what is assigned is not free": {
 			provider: ready("q"),
-			state:    func(s *State) { full(s, "q", Resources{corev1.ResourceCPU: 7001}) },
+			state:    func(s *State) { full(s, "q", resources.Amounts{corev1.ResourceCPU: 7001}) },
 			reason:   "insufficient cpu",
 		},
 		"the last of what is granted is": {
 			provider: ready("q"),
-			state:    func(s *State) { full(s, "q", Resources{corev1.ResourceCPU: 7000}) },
+			state:    func(s *State) { full(s, "q", resources.Amounts{corev1.ResourceCPU: 7000}) },
 			reason:   "fits",
 		},
 		"memory counts like cpu": {
 			provider: ready("q"),
-			state:    func(s *State) { full(s, "q", Resources{corev1.ResourceMemory: 15*gi + 1}) },
+			state:    func(s *State) { full(s, "q", resources.Amounts{corev1.ResourceMemory: 15*gi + 1}) },
 			reason:   "insufficient memory",
 		},
 		"cpu and memory that are not granted are none": {
-			provider: ready("q", granted(Slice{VirtualNode: "q", Ready: true})), reason: "insufficient cpu",
+			provider: ready("q", granted(Slice{VirtualNode: "q"})), reason: "insufficient cpu",
 		},
 		"what the pod does not ask for need not be there": {
-			provider: ready("q", granted(Slice{VirtualNode: "q", Ready: true})),
+			provider: ready("q", granted(Slice{VirtualNode: "q"})),
 			pod:      asking(func(p *Pod) { p.Requests = nil }),
 			reason:   "fits",
 		},
 		"a slice that is overfull takes a pod that asks for nothing of that": {
 			provider: ready("q"),
-			state:    func(s *State) { full(s, "q", Resources{corev1.ResourceCPU: 9000}) },
-			pod:      asking(func(p *Pod) { p.Requests = Resources{corev1.ResourceMemory: gi} }),
+			state:    func(s *State) { full(s, "q", resources.Amounts{corev1.ResourceCPU: 9000}) },
+			pod:      asking(func(p *Pod) { p.Requests = resources.Amounts{corev1.ResourceMemory: gi} }),
 			reason:   "fits",
 		},
 		"an extended resource that is not granted is none": {
@@ -152,17 +160,17 @@ func TestFilters(t *testing.T) {
 		},
 		"the number of pods is a resource": {
 			provider: ready("q", func(p *Provider) { p.Slices[0].Granted[corev1.ResourcePods] = 1 }),
-			state:    func(s *State) { full(s, "q", Resources{corev1.ResourcePods: 1}) },
+			state:    func(s *State) { full(s, "q", resources.Amounts{corev1.ResourcePods: 1}) },
 			reason:   "too many pods",
 		},
 		"room that is taken without a pod leaves the number of pods": {
 			provider: ready("q", func(p *Provider) { p.Slices[0].Granted[corev1.ResourcePods] = 1 }),
-			state:    func(s *State) { full(s, "q", Resources{corev1.ResourceCPU: 1000}) },
+			state:    func(s *State) { full(s, "q", resources.Amounts{corev1.ResourceCPU: 1000}) },
 			reason:   "fits",
 		},
-		"of several slices, the one that came furthest says why": {
+		"of several slices, the reason is that of the one that failed last": {
 			provider: ready("q", granted(
-				Slice{VirtualNode: "q1"}, sliceOf("q2", 500, gi), sliceOf("q3", 2000, 1))),
+				Slice{VirtualNode: "q1", Filter: verdict.NotReady}, sliceOf("q2", 500, gi), sliceOf("q3", 2000, 1))),
 			reason: "insufficient memory",
 		},
 		"the policy's filter filters": {
@@ -182,7 +190,7 @@ func TestFilters(t *testing.T) {
 		},
 		"unless it has no weight": {
 			provider: ready("q"),
-			policy:   &Policy{Score: scoreOf(t, "double(provider.labels['a'])"), Weights: []Weight{{"free", 1}}},
+			policy:   &Policy{Score: scoreOf(t, "double(provider.labels['a'])"), Weights: []score.Weight{{Plugin: "free", Weight: 1}}},
 			reason:   "fits",
 		},
 	} {
@@ -229,7 +237,7 @@ func TestSliceOfTheProvider(t *testing.T) {
 			for virtualNode, milliCPU := range tc.assigned {
 				s.Assign(Assignment{
 					UID: typesUID("at-" + virtualNode), VirtualNode: virtualNode,
-					Requests: Resources{corev1.ResourceCPU: milliCPU},
+					Requests: resources.Amounts{corev1.ResourceCPU: milliCPU},
 				})
 			}
 			d := decide(s, tc.pod, nil)
@@ -244,7 +252,7 @@ func TestAFailedExpressionIsAnErrorWhenItFailsEverywhere(t *testing.T) {
 	policy := &Policy{Filter: filterOf(t, "provider.attributes['region'] == 'eu'")}
 
 	d := decide(stateOf(ready("q"), ready("r")), asking(), policy)
-	require.ErrorIs(t, d.Err, ErrExpression)
+	require.ErrorIs(t, d.Err, criteria.ErrExpression)
 	require.ErrorContains(t, d.Err, "no such key: region")
 	require.ErrorContains(t, d.Err, "'region' in provider.attributes")
 	require.Equal(t, "0/2 provider clusters fit: 2 filter error", d.Unschedulable())
@@ -262,12 +270,12 @@ func TestACostlyExpressionIsGivenUp(t *testing.T) {
 	costly := filterOf(t, "provider.id < 'd' && [1, 2, 3, 4, 5, 6, 7, 8, 9].all(a, [1, 2, 3, 4, 5, 6, 7, 8, 9].all(b, "+
 		"[1, 2, 3, 4, 5, 6, 7, 8, 9].all(c, a + b + c > 0)))")
 	d := decide(stateOf(ready("a"), ready("b"), ready("x"), ready("c"), ready("y")), asking(), &Policy{Filter: costly})
-	var filters []Filter
+	var filters []verdict.Filter
 	for _, v := range d.Verdicts {
 		filters = append(filters, v.Filter)
 	}
-	require.Equal(t, []Filter{Failed, Failed, Failed, Failed, Failed}, filters, "y would be kept out, but is not asked")
-	require.ErrorIs(t, d.Err, ErrExpression)
+	require.Equal(t, []verdict.Filter{verdict.Failed, verdict.Failed, verdict.Failed, verdict.Failed, verdict.Failed}, filters, "y would be kept out, but is not asked")
+	require.ErrorIs(t, d.Err, criteria.ErrExpression)
 	require.ErrorContains(t, d.Err, "cost limit exceeded")
 }
 

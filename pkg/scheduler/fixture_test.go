@@ -7,9 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/ptr"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 )
 
 const (
@@ -34,8 +36,8 @@ func ready(id string, changes ...func(*Provider)) Provider {
 
 func sliceOf(virtualNode string, milliCPU, bytes int64) Slice {
 	return Slice{
-		VirtualNode: virtualNode, Ready: true,
-		Granted: Resources{corev1.ResourceCPU: milliCPU, corev1.ResourceMemory: bytes},
+		VirtualNode: virtualNode,
+		Granted:     resources.Amounts{corev1.ResourceCPU: milliCPU, corev1.ResourceMemory: bytes},
 	}
 }
 
@@ -61,7 +63,7 @@ func mapOf(pairs []string) map[string]string {
 	return m
 }
 
-func kpis(k KPIs) func(*Provider) { return func(p *Provider) { p.KPIs = k } }
+func kpis(k kpi.Values) func(*Provider) { return func(p *Provider) { p.KPIs = k } }
 
 func granted(slices ...Slice) func(*Provider) {
 	return func(p *Provider) { p.Slices = slices }
@@ -71,7 +73,7 @@ func granted(slices ...Slice) func(*Provider) {
 func asking(changes ...func(*Pod)) *Pod {
 	pod := &Pod{
 		UID: "pod", Namespace: "team", Name: "pod",
-		Requests: Resources{corev1.ResourceCPU: 1000, corev1.ResourceMemory: gi, corev1.ResourcePods: 1},
+		Requests: resources.Amounts{corev1.ResourceCPU: 1000, corev1.ResourceMemory: gi, corev1.ResourcePods: 1},
 	}
 	for _, change := range changes {
 		change(pod)
@@ -94,7 +96,7 @@ func decide(s *State, pod *Pod, policy *Policy) *Decision {
 }
 
 func weighing(plugin string) *Policy {
-	return &Policy{Weights: []Weight{{Plugin: plugin, Weight: 1}}}
+	return &Policy{Weights: []score.Weight{{Plugin: plugin, Weight: 1}}}
 }
 
 func filterOf(t *testing.T, text string) *criteria.Program {
@@ -111,4 +113,4 @@ func scoreOf(t *testing.T, text string) *criteria.Program {
 	return p
 }
 
-func share24h(s float64) func(*Provider) { return kpis(KPIs{Uptime24h: ptr.To(s)}) }
+func share24h(s float64) func(*Provider) { return kpis(kpi.Values{kpi.Uptime24h: s}) }

@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
 // AttributePrice is the attribute that holds what a provider costs, a decimal number of any unit that all share.
@@ -15,36 +18,36 @@ const AttributePrice = "price"
 
 // provider is a Provider as the State keeps it: with everything computed that no decision changes.
 type provider struct {
-	// standing is the first filter that it fails whatever the pod, Passed if none.
-	standing Filter
+	// filter is the first that it fails whatever the pod, Passed if none.
+	filter verdict.Filter
 	// slices are sorted by VirtualNode.
 	slices []slice
 	// granted is the sum over the usable slices, and usable what is assigned to each of them.
 	granted amounts
 	usable  []*load
 	// measured are the scores of the KPIs.
-	measured measured
+	measured score.Measured
 	// price is NaN if it is unknown.
 	price float64
-	// variable is what expressions see.
-	variable *criteria.Provider
+	// variable is what expressions see; labels and attributes are in it.
+	variable           *criteria.Provider
+	labels, attributes *criteria.Texts
 	Provider
 }
 
 // slice is a Slice as the State keeps it.
 type slice struct {
 	virtualNode string
-	// standing is the first filter that it fails whatever the pod, Passed if none.
-	standing Filter
-	granted  amounts
-	load     *load
+	filter      verdict.Filter
+	granted     amounts
+	load        *load
 	// scarce are the numbers of the scarce resources that it grants.
 	scarce []int
 }
 
 func (s *State) newProvider(p Provider) *provider {
 	kept := &provider{
-		Provider: p, standing: standingOf(&p), measured: measure(&p.KPIs), price: priceOf(p.Attributes),
+		Provider: p, filter: providerFilter(&p), measured: score.Measure(p.KPIs), price: priceOf(p.Attributes),
 	}
 	kept.slices = make([]slice, len(p.Slices))
 	for i, granted := range p.Slices {
@@ -52,29 +55,28 @@ func (s *State) newProvider(p Provider) *provider {
 	}
 	slices.SortStableFunc(kept.slices, func(a, b slice) int { return strings.Compare(a.virtualNode, b.virtualNode) })
 	for i := range kept.slices {
-		if kept.slices[i].standing == Passed {
+		if kept.slices[i].filter == verdict.Passed {
 			kept.granted = sum(kept.granted, kept.slices[i].granted)
 			kept.usable = append(kept.usable, kept.slices[i].load)
 		}
 	}
-	kept.variable = &criteria.Provider{
-		ID: p.ID, Labels: p.Labels, Attributes: p.Attributes, KPIs: variablesOf(&p.KPIs),
-		Granted:  view{&s.table, kept.grantedOf},
-		Assigned: view{&s.table, kept.assignedOf},
-		Free:     view{&s.table, kept.freeOf},
-	}
+	kept.labels, kept.attributes = criteria.NewTexts(p.Labels), criteria.NewTexts(p.Attributes)
+	kept.show(&s.table)
 	return kept
+}
+
+// show sets what expressions see.
+func (p *provider) show(t *table) {
+	p.variable = &criteria.Provider{
+		ID: p.ID, Labels: p.labels, Attributes: p.attributes, KPIs: p.KPIs,
+		Granted: view{t, p.grantedOf}, Assigned: view{t, p.assignedOf}, Free: view{t, p.freeOf},
+	}
 }
 
 func (s *State) newSlice(granted Slice) slice {
 	kept := slice{
-		virtualNode: granted.VirtualNode, granted: s.table.grants(granted.Granted), load: s.load(granted.VirtualNode),
-	}
-	switch {
-	case !granted.Ready:
-		kept.standing = NotReady
-	case granted.Cordoned:
-		kept.standing = Cordoned
+		virtualNode: granted.VirtualNode, filter: granted.Filter, granted: s.table.grants(granted.Granted),
+		load: s.load(granted.VirtualNode),
 	}
 	kept.load.slices++
 	for _, name := range slices.Sorted(maps.Keys(granted.Granted)) {
@@ -92,7 +94,7 @@ func sum(a, b amounts) amounts {
 		if amount == unlimited || a[number] == unlimited {
 			a[number] = unlimited
 		} else {
-			a[number] += amount
+			a[number] = min(resources.Sum(a[number], amount), unlimited-1)
 		}
 	}
 	return a
@@ -102,29 +104,29 @@ func sum(a, b amounts) amounts {
 func (p *provider) assigned(number int) int64 {
 	total := int64(0)
 	for _, l := range p.usable {
-		total += l.assigned.of(number)
+		total = resources.Sum(total, l.assigned.of(number))
 	}
 	return total
 }
 
-func standingOf(p *Provider) Filter {
+func providerFilter(p *Provider) verdict.Filter {
 	switch {
 	case !p.Enabled:
-		return Disabled
+		return verdict.Disabled
 	case !p.Ready:
-		return NotReady
+		return verdict.NotReady
 	case p.Recovering:
-		return Recovering
+		return verdict.Recovering
 	case p.Cordoned:
-		return Cordoned
+		return verdict.Cordoned
 	case p.Draining:
-		return Draining
+		return verdict.Draining
 	}
-	return Passed
+	return verdict.Passed
 }
 
-// domain returns the provider's value of a topology key, false if it has none. What people say of a provider wins over
-// what it says itself.
+// domain returns the provider's value of a topology key, false if it has none. An attribute, which
+// an administrator sets, comes before a label, which the provider advertises.
 func (p *provider) domain(key string) (string, bool) {
 	value, has := p.Attributes[key]
 	if !has {
@@ -133,7 +135,7 @@ func (p *provider) domain(key string) (string, bool) {
 	return value, has
 }
 
-// Price is what the provider costs; false if it does not say, or not as a decimal number.
+// Price returns what the provider costs; false if that is unknown or not a decimal number.
 func (p *Provider) Price() (float64, bool) {
 	price := priceOf(p.Attributes)
 	return price, !math.IsNaN(price)

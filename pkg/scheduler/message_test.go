@@ -5,11 +5,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
 func TestMessages(t *testing.T) {
 	disabled := func(p *Provider) { p.Enabled = false }
-	policy := &Policy{Weights: []Weight{{"price", 1}, {"uptime", 2}}}
+	policy := &Policy{Weights: []score.Weight{{Plugin: "price", Weight: 1}, {Plugin: "uptime", Weight: 2}}}
 	for name, tc := range map[string]struct {
 		providers                     []Provider
 		message, unschedulable, short string
@@ -59,7 +62,7 @@ func TestMessages(t *testing.T) {
 }
 
 func TestMessageWithoutWeights(t *testing.T) {
-	d := decide(stateOf(ready("q")), asking(), &Policy{Weights: []Weight{}})
+	d := decide(stateOf(ready("q")), asking(), &Policy{Weights: []score.Weight{}})
 	require.Equal(t, "Assigned to provider q: score 0; no other fits", d.Message())
 	require.Equal(t, "Would be assigned to provider q: score 0; no other fits", d.Prospect())
 	require.Equal(t, "q 0", d.Short())
@@ -78,5 +81,5 @@ func TestADecisionForgetsTheOneBefore(t *testing.T) {
 	require.Empty(t, d.Provider)
 	require.Empty(t, d.VirtualNode)
 	require.Zero(t, d.Score)
-	require.Equal(t, []Verdict{{Provider: "r", Filter: Insufficient, Detail: "cpu"}}, d.Verdicts)
+	require.Equal(t, []verdict.Verdict{{Provider: "r", Filter: verdict.Insufficient, Detail: "cpu"}}, d.Verdicts)
 }

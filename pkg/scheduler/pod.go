@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 )
 
 // Pod is what a decision reads of a pod.
@@ -21,13 +23,9 @@ type Pod struct {
 	// App is shared by the pods of one application (plugins spread and close); "" is none.
 	App string
 	// Requests are what PodRequests returns.
-	Requests Resources
-	// VolumesAt is the VirtualNode where its volumes are bound; "" is nowhere yet.
-	VolumesAt string
+	Requests resources.Amounts
 	// Refused has, by VirtualNode, until when the pod is not to be sent there again.
 	Refused map[string]time.Time
-	// Current is the VirtualNode that the pod is to be moved away from; "" is none.
-	Current string
 	// Expression is the pod's own filter; nil is none.
 	Expression *criteria.Program
 }
@@ -38,7 +36,7 @@ type Selection struct {
 	IDs  sets.Set[string]
 }
 
-// selects says whether the pod's consumer selected a provider.
+// selects reports whether the pod's consumer selected a provider.
 func (p *Pod) selects(id string) bool {
 	for i := range p.Selections {
 		if s := &p.Selections[i]; s.IDs.Has(id) != s.Only {
@@ -46,4 +44,27 @@ func (p *Pod) selects(id string) bool {
 		}
 	}
 	return true
+}
+
+// TopologyProvider is the topology key in which every provider cluster is a domain of its own.
+const TopologyProvider = "provider"
+
+// Policy restricts the providers of a pod, and weighs the scores. The zero Policy, and nil, take every
+// provider, and the default weights.
+type Policy struct {
+	Name string
+	// Named are the ids of the providers that may be used; nil is all, empty is none.
+	Named sets.Set[string]
+	// Filter is true for the providers to use; nil is all. It is made by criteria.NewFilter.
+	Filter *criteria.Program
+	// Score is the plugin expression's score; nil leaves that plugin out. It is made by criteria.NewScore.
+	Score *criteria.Program
+	// Weights in any order; nil is the default ones. What score.ValidateWeights refuses is left out.
+	Weights []score.Weight
+	// TopologyKey is for the plugin spread: which providers are one failure domain. It is the key of a provider's
+	// attribute, else of its label; "" is TopologyProvider.
+	TopologyKey string
+	// UptimeWindow is the time over which the plugin uptime looks back, one of score.UptimeWindows; "" is 24h. When the
+	// uptime over it is unknown, the next shorter window counts.
+	UptimeWindow string
 }

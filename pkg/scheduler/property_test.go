@@ -12,15 +12,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"pgregory.net/rapid"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
 var (
-	drawShare = rapid.Ptr(rapid.Float64Range(0, 1), true)
-	drawTime  = rapid.Ptr(rapid.Map(rapid.IntRange(0, 60_000), func(ms int) time.Duration {
-		return time.Duration(ms) * time.Millisecond
-	}), true)
-	drawAmounts = rapid.Custom(func(t *rapid.T) Resources {
-		r := Resources{
+	// drawKPIs leaves some unknown.
+	drawKPIs = rapid.Custom(func(t *rapid.T) kpi.Values {
+		values := kpi.Values{}
+		for _, k := range kpi.All() {
+			largest := 1.0
+			if k.Unit != "0 to 1" {
+				largest = 60_000
+			}
+			if rapid.Bool().Draw(t, k.Name+" is known") {
+				values[k.Name] = rapid.Float64Range(0, largest).Draw(t, k.Name)
+			}
+		}
+		return values
+	})
+	drawAmounts = rapid.Custom(func(t *rapid.T) resources.Amounts {
+		r := resources.Amounts{
 			corev1.ResourceCPU:    rapid.Int64Range(0, 8000).Draw(t, "cpu"),
 			corev1.ResourceMemory: rapid.Int64Range(0, 16).Draw(t, "memory") * gi,
 		}
@@ -31,10 +46,10 @@ var (
 		}
 		return r
 	})
-	drawWeights = rapid.Custom(func(t *rapid.T) []Weight {
-		var weights []Weight
-		for _, name := range Plugins() {
-			weights = append(weights, Weight{name, rapid.Int32Range(0, 10).Draw(t, name)})
+	drawWeights = rapid.Custom(func(t *rapid.T) []score.Weight {
+		var weights []score.Weight
+		for _, name := range score.Plugins() {
+			weights = append(weights, score.Weight{Plugin: name, Weight: rapid.Int32Range(0, 10).Draw(t, name)})
 		}
 		return weights
 	})
@@ -45,18 +60,16 @@ func drawProvider(t *rapid.T, id string) Provider {
 	p := Provider{
 		ID: id, Enabled: mostly("enabled"), Ready: mostly("ready"), Cordoned: !mostly("cordoned"),
 		Draining: !mostly("draining"), Recovering: !mostly("recovering"), Namespaces: sets.New("team"),
-		KPIs: KPIs{
-			Uptime1h: drawShare.Draw(t, "1h"), Uptime24h: drawShare.Draw(t, "24h"), FailureRate: drawShare.Draw(t, "failures"),
-			Latency: drawTime.Draw(t, "latency"), PodStartP50: drawTime.Draw(t, "start"),
-		},
+		KPIs:       drawKPIs.Draw(t, "kpis"),
 		Labels:     map[string]string{"zone": rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "zone")},
 		Attributes: map[string]string{"price": strconv.Itoa(rapid.IntRange(0, 5).Draw(t, "price"))},
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "slices") {
-		p.Slices = append(p.Slices, Slice{
-			VirtualNode: fmt.Sprintf("%s-%d", id, i), Granted: drawAmounts.Draw(t, "granted"),
-			Ready: mostly("slice ready"), Cordoned: !mostly("slice cordoned"),
-		})
+		slice := Slice{VirtualNode: fmt.Sprintf("%s-%d", id, i), Granted: drawAmounts.Draw(t, "granted")}
+		if !mostly("slice takes pods") {
+			slice.Filter = rapid.SampledFrom([]verdict.Filter{verdict.ServesAnotherNode, verdict.NameNotUnique, verdict.Terminating, verdict.NotReady}).Draw(t, "filter")
+		}
+		p.Slices = append(p.Slices, slice)
 	}
 	return p
 }
@@ -80,14 +93,15 @@ func drawPod(t *rapid.T, uid string) *Pod {
 
 func drawPolicy(t *rapid.T) *Policy {
 	return &Policy{
-		Weights: drawWeights.Draw(t, "weights"),
-		Spread:  &Spread{TopologyKey: rapid.SampledFrom([]string{"", "provider", "zone", "none"}).Draw(t, "key")},
+		Weights:      drawWeights.Draw(t, "weights"),
+		TopologyKey:  rapid.SampledFrom([]string{"", "provider", "zone", "none"}).Draw(t, "key"),
+		UptimeWindow: rapid.SampledFrom(append(score.UptimeWindows(), "")).Draw(t, "window"),
 	}
 }
 
-// drawAssignments assigns pods to the slices of providers, whether or not they fit, and to some that nobody has.
+// drawAssignments assigns pods to the slices of providers, whether or not they fit, and to some that no provider has.
 func drawAssignments(t *rapid.T, providers []Provider) []Assignment {
-	virtualNodes := []string{"nobody's"}
+	virtualNodes := []string{"unknown"}
 	for _, p := range providers {
 		for _, s := range p.Slices {
 			virtualNodes = append(virtualNodes, s.VirtualNode)
@@ -115,7 +129,7 @@ func filled(providers []Provider, assignments []Assignment) *State {
 type seen struct {
 	Provider, VirtualNode, Message, Unschedulable, Short string
 	Score                                                int
-	Verdicts                                             []Verdict
+	Verdicts                                             []verdict.Verdict
 }
 
 func see(d *Decision) seen {
@@ -203,7 +217,7 @@ func TestAProviderThatFailsAFilterChangesNothing(t *testing.T) {
 		require.Equal(t, without.Provider, with.Provider)
 		require.Equal(t, without.VirtualNode, with.VirtualNode)
 		require.Equal(t, without.Score, with.Score)
-		others := slices.DeleteFunc(with.Verdicts, func(v Verdict) bool { return v.Provider == added.ID })
+		others := slices.DeleteFunc(with.Verdicts, func(v verdict.Verdict) bool { return v.Provider == added.ID })
 		require.Equal(t, without.Verdicts, others)
 	})
 }
@@ -215,11 +229,11 @@ func TestMoreFreeCapacityNeverLowersFree(t *testing.T) {
 		assignments := drawAssignments(t, []Provider{p})
 		pod := drawPod(t, "new")
 		pod.Consumer = ""
-		roomy := Resources{}
+		roomy := resources.Amounts{}
 		for name, amount := range pod.Requests {
 			roomy[name] = amount + rapid.Int64Range(1, 1<<40).Draw(t, "room")
 		}
-		p.Slices = append(p.Slices, Slice{VirtualNode: "roomy", Ready: true, Granted: roomy})
+		p.Slices = append(p.Slices, Slice{VirtualNode: "roomy", Granted: roomy})
 		before := decide(filled([]Provider{p}, assignments), pod, weighing("free"))
 		require.Equal(t, "p", before.Provider)
 
@@ -228,7 +242,7 @@ func TestMoreFreeCapacityNeverLowersFree(t *testing.T) {
 		} else {
 			p.Slices = slices.Clone(p.Slices)
 			grown := &p.Slices[rapid.IntRange(0, len(p.Slices)-1).Draw(t, "slice")]
-			more := Resources{}
+			more := resources.Amounts{}
 			for name, amount := range grown.Granted {
 				more[name] = amount + rapid.Int64Range(0, 1<<40).Draw(t, "more "+string(name))
 			}
@@ -236,7 +250,7 @@ func TestMoreFreeCapacityNeverLowersFree(t *testing.T) {
 		}
 		after := decide(filled([]Provider{p}, assignments), pod, weighing("free"))
 		require.Equal(t, "p", after.Provider)
-		require.GreaterOrEqual(t, after.Verdicts[0].Scores[0].points, before.Verdicts[0].Scores[0].points)
+		require.GreaterOrEqual(t, after.Verdicts[0].Scores[0].Points, before.Verdicts[0].Scores[0].Points)
 	})
 }
 
@@ -265,11 +279,9 @@ func TestContributionsAddUp(t *testing.T) {
 			}
 			require.Equal(t, v.Total, total)
 			require.LessOrEqual(t, v.Total, 100)
-		}
-		if winner := d.winner(); winner != nil {
-			require.Equal(t, d.Score, winner.Total)
-			for _, v := range d.Verdicts {
-				require.LessOrEqual(t, v.Total, winner.Total)
+			require.LessOrEqual(t, v.Total, d.Score)
+			if v.Provider == d.Provider {
+				require.Equal(t, d.Score, v.Total)
 			}
 		}
 	})
@@ -279,7 +291,7 @@ func TestDecisionsDoNotWriteTheState(t *testing.T) {
 	s := stateOf(ready("q", labels("zone", "a")), ready("r"))
 	place(s, "r", 2)
 	policy := &Policy{
-		Filter: filterOf(t, "provider.resources.free.size() > 1"), Spread: &Spread{TopologyKey: "zone"},
+		Filter: filterOf(t, "provider.resources.free.size() > 1"), TopologyKey: "zone",
 	}
 	var wait sync.WaitGroup
 	for range 4 {
@@ -298,8 +310,75 @@ func TestADecisionAllocatesNothing(t *testing.T) {
 	place(s, "r", 2)
 	pod := asking(app)
 	pod.Refused = map[string]time.Time{"q1": now.Add(time.Minute)}
-	policy := &Policy{Named: sets.New("q", "r"), Spread: &Spread{TopologyKey: "zone"}}
+	policy := &Policy{Named: sets.New("q", "r"), TopologyKey: "zone"}
 	var d Decision
 	require.Zero(t, testing.AllocsPerRun(100, func() { s.Decide(now, pod, policy, &d) }))
 	require.NotEmpty(t, d.Provider)
+}
+
+func TestADecisionOnASnapshotIsThatOfTheState(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		providers := drawProviders(t)
+		assignments := drawAssignments(t, providers)
+		pod, policy := drawPod(t, "new"), drawPolicy(t)
+		s := filled(providers, assignments)
+		if len(assignments) > 0 && rapid.Bool().Draw(t, "assigned before") {
+			pod.UID = assignments[0].UID
+		}
+		want := see(decide(s, pod, policy))
+		var d Decision
+		snapshot := s.Snapshot(pod)
+		snapshot.Decide(now, pod, policy, &d)
+		require.Equal(t, want, see(&d))
+		s.Confirm(now, pod, policy, &d)
+		require.Equal(t, want, see(&d))
+
+		// What happens to the state meanwhile is not in the snapshot, but in what is confirmed.
+		for _, other := range drawAssignments(t, providers) {
+			other.UID = "other-" + other.UID
+			s.Assign(other)
+		}
+		for _, p := range providers {
+			if rapid.IntRange(0, 4).Draw(t, "removed") == 0 {
+				s.RemoveProvider(p.ID)
+			}
+		}
+		require.Equal(t, want, see(decide(snapshot, pod, policy)))
+		fits := map[string]bool{}
+		for _, v := range decide(s, pod, policy).Verdicts {
+			fits[v.Provider] = v.Filter == verdict.Passed
+		}
+		s.Confirm(now, pod, policy, &d)
+		best := ""
+		for _, v := range d.Verdicts {
+			require.False(t, v.Filter == verdict.Passed && d.VirtualNode == "", "one that fits is chosen")
+			if v.Provider == d.Provider {
+				best = v.VirtualNode
+			}
+		}
+		require.Equal(t, d.VirtualNode, best)
+		require.True(t, d.VirtualNode == "" || fits[d.Provider])
+		require.True(t, d.VirtualNode != "" || !fits[want.Provider], "the one that was chosen still fits")
+		require.True(t, !fits[want.Provider] || d.Provider == want.Provider)
+	})
+}
+
+// The next best is chosen when the best has been taken meanwhile.
+func TestConfirmChoosesAnew(t *testing.T) {
+	s := stateOf(ready("a"), ready("b", granted(sliceOf("b", 16000, 32*gi))), ready("c", granted(sliceOf("c", 12000, 24*gi))))
+	pod := asking()
+	pod.Expression = filterOf(t, "true")
+	var d Decision
+	s.Snapshot(pod).Decide(now, pod, nil, &d)
+	require.Equal(t, "b", d.Provider)
+	s.Assign(Assignment{UID: "x", VirtualNode: "b", Requests: resources.Amounts{corev1.ResourceCPU: 16000}})
+	s.Confirm(now, pod, nil, &d)
+	require.Equal(t, "c", d.Provider)
+	require.Equal(t, "c", d.VirtualNode)
+	require.Equal(t, verdict.Insufficient, d.Verdicts[1].Filter)
+	s.RemoveProvider("c")
+	s.RemoveProvider("a")
+	s.Confirm(now, pod, nil, &d)
+	require.Empty(t, d.Provider)
+	require.Empty(t, d.VirtualNode)
 }

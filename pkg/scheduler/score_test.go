@@ -4,12 +4,15 @@ import (
 	"math"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
 func typesUID(s string) types.UID { return types.UID(s) }
@@ -26,7 +29,7 @@ func place(s *State, virtualNode string, count int) {
 
 func TestScores(t *testing.T) {
 	half := func(s *State) {
-		s.Assign(Assignment{UID: "other", VirtualNode: "q", Requests: Resources{
+		s.Assign(Assignment{UID: "other", VirtualNode: "q", Requests: resources.Amounts{
 			corev1.ResourceCPU: 3000, corev1.ResourceMemory: 7 * gi,
 		}})
 	}
@@ -58,25 +61,37 @@ func TestScores(t *testing.T) {
 		"uptime is the last day's": {
 			plugin: "uptime",
 			providers: []Provider{
-				ready("q", kpis(KPIs{Uptime1h: ptr.To(1.0), Uptime24h: ptr.To(0.7), Uptime7d: ptr.To(0.2)})),
-				ready("r", kpis(KPIs{Uptime1h: ptr.To(0.9)})),
+				ready("q", kpis(kpi.Values{kpi.Uptime1h: 1, kpi.Uptime24h: 0.7, kpi.Uptime7d: 0.2})),
+				ready("r", kpis(kpi.Values{kpi.Uptime1h: 0.9})),
 				ready("s"),
-				ready("t", kpis(KPIs{Uptime24h: ptr.To(math.NaN())})),
+				ready("t", kpis(kpi.Values{kpi.Uptime24h: math.NaN()})),
 			},
 			scores: []int{70, 90, 50, 50},
 		},
 		"uptime can look back further": {
 			plugin:    "uptime",
-			policy:    &Policy{UptimeWindow: 7 * 24 * time.Hour},
-			providers: []Provider{ready("q", kpis(KPIs{Uptime24h: ptr.To(0.7), Uptime7d: ptr.To(0.2)}))},
+			policy:    &Policy{UptimeWindow: "7d"},
+			providers: []Provider{ready("q", kpis(kpi.Values{kpi.Uptime24h: 0.7, kpi.Uptime7d: 0.2}))},
 			scores:    []int{20},
+		},
+		"or be of the last hour": {
+			plugin:    "uptime",
+			policy:    &Policy{UptimeWindow: "1h"},
+			providers: []Provider{ready("q", kpis(kpi.Values{kpi.Uptime1h: 0.3, kpi.Uptime24h: 0.7}))},
+			scores:    []int{30},
+		},
+		"a window that is unknown falls back to a shorter one": {
+			plugin:    "uptime",
+			policy:    &Policy{UptimeWindow: "30d"},
+			providers: []Provider{ready("q", kpis(kpi.Values{kpi.Uptime1h: 1, kpi.Uptime24h: 0.7}))},
+			scores:    []int{70},
 		},
 		"latency is halfway at 100 ms": {
 			plugin: "latency",
 			providers: []Provider{
-				ready("q", kpis(KPIs{Latency: ptr.To(time.Duration(0))})),
-				ready("r", kpis(KPIs{Latency: ptr.To(100 * time.Millisecond)})),
-				ready("s", kpis(KPIs{Latency: ptr.To(300 * time.Millisecond)})),
+				ready("q", kpis(kpi.Values{kpi.LatencyMilliseconds: 0})),
+				ready("r", kpis(kpi.Values{kpi.LatencyMilliseconds: 100})),
+				ready("s", kpis(kpi.Values{kpi.LatencyMilliseconds: 300})),
 				ready("t"),
 			},
 			scores: []int{100, 50, 25, 50},
@@ -84,15 +99,15 @@ func TestScores(t *testing.T) {
 		"start is halfway at 10 s": {
 			plugin: "start",
 			providers: []Provider{
-				ready("q", kpis(KPIs{PodStartP50: ptr.To(10 * time.Second)})),
-				ready("r", kpis(KPIs{PodStartP50: ptr.To(40 * time.Second), PodStartP90: ptr.To(time.Second)})),
+				ready("q", kpis(kpi.Values{kpi.PodStartP50Seconds: 10})),
+				ready("r", kpis(kpi.Values{kpi.PodStartP50Seconds: 40, kpi.PodStartP90Seconds: 1})),
 			},
 			scores: []int{50, 20},
 		},
 		"failures lower the score": {
 			plugin: "failures",
 			providers: []Provider{
-				ready("q", kpis(KPIs{FailureRate: ptr.To(0.0)})), ready("r", kpis(KPIs{FailureRate: ptr.To(0.3)})),
+				ready("q", kpis(kpi.Values{kpi.FailureRate: 0})), ready("r", kpis(kpi.Values{kpi.FailureRate: 0.3})),
 				ready("s"),
 			},
 			scores: []int{100, 70, 50},
@@ -122,7 +137,7 @@ func TestScores(t *testing.T) {
 				ready("q", labels("zone", "a")), ready("r", labels("zone", "b"), attributes("zone", "a")),
 				ready("s", attributes("zone", "b")), ready("t"),
 			},
-			policy: &Policy{Spread: &Spread{TopologyKey: "zone"}}, pod: asking(app),
+			policy: &Policy{TopologyKey: "zone"}, pod: asking(app),
 			state:  func(s *State) { place(s, "q", 3); place(s, "s", 1); place(s, "t", 9) },
 			scores: []int{33, 33, 100, 50},
 		},
@@ -132,7 +147,7 @@ func TestScores(t *testing.T) {
 				ready("q", labels("zone", "a"), func(p *Provider) { p.Cordoned = true }),
 				ready("r", labels("zone", "a")), ready("s", labels("zone", "b")),
 			},
-			policy: &Policy{Spread: &Spread{TopologyKey: "zone"}}, pod: asking(app),
+			policy: &Policy{TopologyKey: "zone"}, pod: asking(app),
 			state:  func(s *State) { place(s, "q", 2) },
 			scores: []int{0, 100},
 		},
@@ -168,10 +183,10 @@ func TestScores(t *testing.T) {
 			if tc.policy != nil {
 				policy = *tc.policy
 			}
-			policy.Weights = []Weight{{Plugin: tc.plugin, Weight: 7}}
+			policy.Weights = []score.Weight{{Plugin: tc.plugin, Weight: 7}}
 			scores := []int{}
 			for _, v := range decide(s, tc.pod, &policy).Verdicts {
-				if v.Filter != Passed {
+				if v.Filter != verdict.Passed {
 					continue
 				}
 				require.Len(t, v.Scores, 1)
@@ -185,29 +200,20 @@ func TestScores(t *testing.T) {
 }
 
 func TestPluginsWithoutAnythingToWeigh(t *testing.T) {
-	all := make([]Weight, 0, len(Plugins()))
-	for _, name := range Plugins() {
-		all = append(all, Weight{Plugin: name, Weight: 1})
+	all := make([]score.Weight, 0, len(score.Plugins()))
+	for _, name := range score.Plugins() {
+		all = append(all, score.Weight{Plugin: name, Weight: 1})
 	}
 	d := decide(stateOf(ready("q")), asking(), &Policy{Weights: all})
 	for _, s := range d.Verdicts[0].Scores {
 		require.NotContains(t, []string{"spread", "close", "expression"}, s.Plugin)
 	}
-	require.Len(t, d.Verdicts[0].Scores, len(Plugins())-3)
+	require.Len(t, d.Verdicts[0].Scores, len(score.Plugins())-3)
 }
 
 func TestTiesAreBrokenByName(t *testing.T) {
-	for _, policy := range []*Policy{nil, weighing("free"), {Weights: []Weight{}}, {Weights: []Weight{{"free", 0}}}} {
+	for _, policy := range []*Policy{nil, weighing("free"), {Weights: []score.Weight{}}, {Weights: []score.Weight{{Plugin: "free", Weight: 0}}}} {
 		d := decide(stateOf(ready("r"), ready("q"), ready("s")), asking(), policy)
 		require.Equal(t, "q", d.Provider)
 	}
-}
-
-func TestValidateWeights(t *testing.T) {
-	require.NoError(t, ValidateWeights(nil))
-	require.NoError(t, ValidateWeights(DefaultWeights()))
-	err := ValidateWeights([]Weight{{"free", -1}, {"fre", 1}, {"uptime", 1}, {"uptime", 0}})
-	require.ErrorContains(t, err, `weight -1 of score plugin "free" is negative, use 0 to switch it off`)
-	require.ErrorContains(t, err, `score plugin "fre" is unknown, use one of close, expression,`)
-	require.ErrorContains(t, err, `score plugin "uptime" has two weights, give it one`)
 }

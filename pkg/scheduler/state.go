@@ -7,9 +7,11 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
-// State is what is believed of the providers, and what is assigned to them. It is not safe for concurrent use, but for
+// State has the providers, and what is assigned to them. It is not safe for concurrent use, but for
 // calls of methods that only read it: Providers, Assigned, and Decide with a Decision each.
 type State struct {
 	table table
@@ -94,11 +96,11 @@ func (s *State) Providers() []Provider {
 }
 
 // Assign counts a pod against a slice: a reserve taken for a decision, or an assignment observed. It may be repeated;
-// a pod that was counted elsewhere, or with other amounts, is counted anew.
+// a pod that was counted elsewhere, or with other amounts, is counted again.
 func (s *State) Assign(a Assignment) {
 	s.Release(a.UID)
 	for name, amount := range a.Requests {
-		if amount > 0 { // Of nothing a pod may ask anywhere, under any name: the table would grow for ever.
+		if amount > 0 { // A pod may request 0 of any name: the table would grow without bound.
 			s.table.intern(name)
 		}
 	}
@@ -106,8 +108,11 @@ func (s *State) Assign(a Assignment) {
 	kept := assignment{load: to, app: a.App, requests: s.table.flatten(nil, a.Requests)}
 	s.assignments[a.UID] = kept
 	to.assignments++
-	for _, r := range kept.requests {
-		to.assigned = to.assigned.add(r.number, min(r.amount, maxAmount))
+	for i := range kept.requests {
+		r := &kept.requests[i]
+		// What is counted is kept: Release subtracts as much.
+		r.amount = min(r.amount, maxAmount, math.MaxInt64-to.assigned.of(r.number))
+		to.assigned = to.assigned.add(r.number, r.amount)
 	}
 	if a.App == "" {
 		return
@@ -128,7 +133,7 @@ func (s *State) Release(uid types.UID) {
 	from := kept.load
 	from.assignments--
 	for _, r := range kept.requests {
-		from.assigned = from.assigned.add(r.number, -min(r.amount, maxAmount))
+		from.assigned = from.assigned.add(r.number, -r.amount)
 	}
 	if app := s.apps[kept.app]; app != nil {
 		if app[from]--; app[from] == 0 {
@@ -142,18 +147,18 @@ func (s *State) Release(uid types.UID) {
 }
 
 // Assigned returns what is assigned to a VirtualNode, and how many pods that is: their amount in it.
-func (s *State) Assigned(virtualNode string) (Resources, int) {
-	resources := Resources{}
+func (s *State) Assigned(virtualNode string) (resources.Amounts, int) {
+	assigned := resources.Amounts{}
 	l := s.loads[virtualNode]
 	if l == nil {
-		return resources, 0
+		return assigned, 0
 	}
 	for number, amount := range l.assigned {
 		if amount != 0 {
-			resources[s.table.names[number]] = amount
+			assigned[s.table.names[number]] = amount
 		}
 	}
-	return resources, int(l.assigned.of(pods))
+	return assigned, int(l.assigned.of(pods))
 }
 
 func (s *State) find(id string) (int, bool) {
@@ -189,8 +194,8 @@ func (s *State) drop(l *load) {
 
 // flatten appends to into what is asked for, in the order in which it is compared with what is free: cpu, memory,
 // ephemeral-storage, the rest by name, and pods.
-func (t *table) flatten(into []request, resources Resources) []request {
-	for name, amount := range resources {
+func (t *table) flatten(into []request, requests resources.Amounts) []request {
+	for name, amount := range requests {
 		if amount <= 0 {
 			continue
 		}

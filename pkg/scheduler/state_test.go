@@ -3,19 +3,22 @@ package scheduler
 import (
 	"go/parser"
 	"go/token"
+	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/ptr"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
 func TestAssignments(t *testing.T) {
-	core := Resources{corev1.ResourceCPU: 1000, corev1.ResourcePods: 1}
+	core := resources.Amounts{corev1.ResourceCPU: 1000, corev1.ResourcePods: 1}
 	s := stateOf(ready("r"), ready("q"))
 	assigned := func(virtualNode string, milliCPU int64, pods int) {
 		t.Helper()
@@ -73,16 +76,16 @@ func TestNamesOfWhatNobodyAsksAnythingOfAreNotKept(t *testing.T) {
 	s := stateOf(ready("q"))
 	known := len(s.table.names)
 	for _, name := range []corev1.ResourceName{"example.org/1", "example.org/2"} {
-		s.Assign(Assignment{UID: "a", VirtualNode: "q", Requests: Resources{name: 0, corev1.ResourcePods: 1}})
+		s.Assign(Assignment{UID: "a", VirtualNode: "q", Requests: resources.Amounts{name: 0, corev1.ResourcePods: 1}})
 	}
 	require.Len(t, s.table.names, known)
-	resources, count := s.Assigned("q")
-	require.Equal(t, Resources{corev1.ResourcePods: 1}, resources)
+	assigned, count := s.Assigned("q")
+	require.Equal(t, resources.Amounts{corev1.ResourcePods: 1}, assigned)
 	require.Equal(t, 1, count)
 }
 
 func TestAbsurdAmountsDoNotOverflow(t *testing.T) {
-	absurd := FromResourceList(corev1.ResourceList{
+	absurd := resources.RoundUp(corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("9E"), corev1.ResourceMemory: resource.MustParse("7Ei"),
 	})
 	s := stateOf(ready("q"))
@@ -97,58 +100,27 @@ func TestAbsurdAmountsDoNotOverflow(t *testing.T) {
 	require.Equal(t, "q", decide(s, asking(), nil).Provider)
 }
 
-func TestPodRequests(t *testing.T) {
-	requests := func(pairs ...string) corev1.ResourceRequirements {
-		list := corev1.ResourceList{}
-		for i := 0; i < len(pairs); i += 2 {
-			list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-		}
-		return corev1.ResourceRequirements{Requests: list}
+func TestSumsDoNotOverflow(t *testing.T) {
+	s := stateOf(ready("q"))
+	huge := resources.Amounts{corev1.ResourceEphemeralStorage: math.MaxInt64, corev1.ResourcePods: 1}
+	for i := range 2000 {
+		s.Assign(Assignment{UID: typesUID(strconv.Itoa(i)), VirtualNode: "q", Requests: huge})
 	}
-	for name, tc := range map[string]struct {
-		spec corev1.PodSpec
-		want Resources
-	}{
-		"a pod that asks for nothing is one pod": {want: Resources{"pods": 1}},
-		"containers add up, with what they extend": {
-			spec: corev1.PodSpec{Containers: []corev1.Container{
-				{Resources: requests("cpu", "100m", "memory", "1Ki", "nvidia.com/gpu", "1")},
-				{Resources: requests("cpu", "0.5001", "ephemeral-storage", "1k")},
-			}},
-			want: Resources{"cpu": 601, "memory": 1024, "ephemeral-storage": 1000, "nvidia.com/gpu": 1, "pods": 1},
-		},
-		"the largest init container counts if it is more": {
-			spec: corev1.PodSpec{
-				InitContainers: []corev1.Container{{Resources: requests("cpu", "2")}, {Resources: requests("cpu", "1")}},
-				Containers:     []corev1.Container{{Resources: requests("cpu", "500m")}},
-			},
-			want: Resources{"cpu": 2000, "pods": 1},
-		},
-		"a sidecar adds to the containers, overhead to all": {
-			spec: corev1.PodSpec{
-				InitContainers: []corev1.Container{{
-					RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Resources: requests("cpu", "200m"),
-				}},
-				Containers: []corev1.Container{{Resources: requests("cpu", "500m")}},
-				Overhead:   corev1.ResourceList{"cpu": resource.MustParse("50m")},
-			},
-			want: Resources{"cpu": 750, "pods": 1},
-		},
-		"what the pod as a whole states counts instead": {
-			spec: corev1.PodSpec{
-				Resources:  ptr.To(requests("cpu", "3")),
-				Containers: []corev1.Container{{Resources: requests("cpu", "500m", "memory", "1Ki")}},
-			},
-			want: Resources{"cpu": 3000, "memory": 1024, "pods": 1},
-		},
-	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, tc.want, PodRequests(&tc.spec)) })
+	assigned, count := s.Assigned("q")
+	require.Equal(t, 2000, count)
+	require.Equal(t, int64(math.MaxInt64), assigned[corev1.ResourceEphemeralStorage])
+	wants := asking(func(p *Pod) { p.Requests[corev1.ResourceEphemeralStorage] = gi })
+	require.Equal(t, "q", decide(s, wants, nil).Provider, "a grant without a limit is never used up")
+	for i := range 2000 {
+		s.Release(typesUID(strconv.Itoa(i)))
 	}
+	assigned, _ = s.Assigned("q")
+	require.Empty(t, assigned)
 }
 
 // TestImports keeps the packages that decide apart from those that act.
 func TestImports(t *testing.T) {
-	for _, dir := range []string{".", "../criteria"} {
+	for _, dir := range []string{".", "score", "verdict", "../criteria", "../resources"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		require.NoError(t, err)
 		require.NotEmpty(t, files)

@@ -1,23 +1,17 @@
 package scheduler
 
-import (
-	"time"
+import corev1 "k8s.io/api/core/v1"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
-)
-
-// view is what expressions see of the amounts of a provider.
+// view is what expressions see of the amounts of a provider: it is a criteria.Amounts.
 type view struct {
 	table *table
-	// of returns the amount of a resource, false if there is none to tell.
+	// of returns the amount of a resource, false if there is none.
 	of func(number int) (int64, bool)
 }
 
-var _ criteria.Amounts = view{}
-
 // Amount returns the amount of a resource in the unit of expressions.
 func (v view) Amount(resource string) (float64, bool) {
-	number, known := v.table.numberOf(resource)
+	number, known := v.table.number[corev1.ResourceName(resource)]
 	if !known {
 		return 0, false
 	}
@@ -61,10 +55,8 @@ func (p *provider) assignedOf(number int) (int64, bool) {
 	return amount, amount > 0 || number < wellKnown || p.granted.of(number) > 0
 }
 
-// podVariable is what expressions see of what a pod asks for.
+// podVariable is the same of what a pod asks for.
 type podVariable struct{ requests []request }
-
-var _ criteria.Amounts = (*podVariable)(nil)
 
 // Amount returns the amount of a resource in the unit of expressions.
 func (v *podVariable) Amount(resource string) (float64, bool) {
@@ -83,28 +75,4 @@ func (v *podVariable) All() map[string]float64 {
 		all[r.name] = inUnits(r.number, r.amount)
 	}
 	return all
-}
-
-// variablesOf returns the KPIs that are known, in the units of expressions.
-func variablesOf(k *KPIs) map[string]float64 {
-	kpis := make(map[string]float64)
-	for name, share := range map[string]*float64{
-		criteria.Uptime1h: k.Uptime1h, criteria.Uptime24h: k.Uptime24h, criteria.Uptime7d: k.Uptime7d,
-		criteria.Uptime30d: k.Uptime30d, criteria.FailureRate: k.FailureRate,
-	} {
-		if isShare(share) {
-			kpis[name] = *share
-		}
-	}
-	for name, duration := range map[string]*time.Duration{
-		criteria.PodStartP50Seconds: k.PodStartP50, criteria.PodStartP90Seconds: k.PodStartP90,
-	} {
-		if duration != nil {
-			kpis[name] = duration.Seconds()
-		}
-	}
-	if k.Latency != nil {
-		kpis[criteria.LatencyMilliseconds] = float64(*k.Latency) / float64(time.Millisecond)
-	}
-	return kpis
 }

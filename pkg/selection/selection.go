@@ -24,14 +24,14 @@ import (
 // timeout bounds all the requests of one call.
 const timeout = 10 * time.Second
 
-// ErrNameTaken says that the policy of the well-known name is something else than the consumer's selection.
+// ErrNameTaken is for a policy of the well-known name that is not the consumer's selection.
 var ErrNameTaken = errors.New("the name of the selection is taken")
 
 // PolicyName is the name of the PlacementPolicy that keeps the selection of a consumer, by its cluster id.
 func PolicyName(consumer string) string { return "selection-" + consumer }
 
-// Get reads what a consumer, a cluster id, selected: its Has says of every provider whether it is. A consumer that never
-// selected anything has them all; the result is then nil, of which Has can be asked as well.
+// Get reads what a consumer, a cluster id, selected: its Has reports whether a provider is. A consumer that never
+// selected anything has all providers; the result is then nil, whose Has returns true.
 //
 // Other selections of the consumer, in policies that people wrote, count for its pods too, but are not shown.
 func Get(ctx context.Context, c client.Reader, consumer string) (*v1alpha1.Selection, error) {
@@ -47,9 +47,9 @@ func Get(ctx context.Context, c client.Reader, consumer string) (*v1alpha1.Selec
 	return policy.Spec.Selection, nil
 }
 
-// Set selects a provider for a consumer, or no longer, both by cluster id. It writes only what changes anything, and
-// tries again, a few times, when somebody else writes at the same moment; give it a client that reads the API rather
-// than a cache. It returns an ErrNameTaken, and an error that says so if an id is none.
+// Set selects or deselects a provider for a consumer, both by cluster id. It writes only a change, and retries a few
+// times after a conflict; the client should read the API rather than a cache. It returns ErrNameTaken, or an error if
+// an id is invalid.
 func Set(ctx context.Context, c client.Client, consumer, provider string, enabled bool) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -89,7 +89,7 @@ func read(ctx context.Context, c client.Reader, consumer string) (*v1alpha1.Plac
 	err := c.Get(ctx, client.ObjectKey{Name: PolicyName(consumer)}, &policy)
 	switch {
 	case kerrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // None is an answer.
+		return nil, nil // None is an answer.
 	case err != nil:
 		return nil, fmt.Errorf("PlacementPolicy %s: %w", PolicyName(consumer), err)
 	case policy.Spec.Selection == nil || !slices.Equal(policy.Spec.Consumers, []string{consumer}):

@@ -23,7 +23,7 @@ func api(t require.TestingT, funcs interceptor.Funcs, objects ...client.Object) 
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
 }
 
-// Whatever is toggled, every consumer has what it set last, and nothing of what others set.
+// After any changes every consumer has its own last selection.
 func TestWhatIsSetIsGot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var objects []client.Object
@@ -56,7 +56,7 @@ func TestWhatIsSetIsGot(t *testing.T) {
 }
 
 func TestWritesAtTheSameMomentAreNotLost(t *testing.T) {
-	// Somebody else writes between our reading and our writing: first when there is no policy yet, then when there is.
+	// Another client writes between our read and our write: first when there is no policy yet, then when there is.
 	others, busy := []string{"p2", "p3"}, false
 	var c client.WithWatch
 	meanwhile := func(ctx context.Context) {

@@ -1,3 +1,5 @@
+// Package tracing sends spans to an OpenTelemetry collector, and connects those of several processes by an annotation of
+// their pod. Without a collector no span is made and no annotation is written.
 package tracing
 
 import (
@@ -20,15 +22,15 @@ import (
 )
 
 const (
-	// sendTimeout bounds one attempt to send, closeTimeout what is sent at the end: a process that is told to stop must not
-	// wait for a collector that hangs.
+	// sendTimeout bounds one attempt to send, closeTimeout what is sent at the end: a process that is being stopped
+	// must not wait for a collector that hangs.
 	sendTimeout  = 5 * time.Second
 	closeTimeout = 3 * time.Second
 	// complainEvery is how often it is logged that spans cannot be sent.
 	complainEvery = time.Minute
 )
 
-// Config is where spans go to, and whose they are.
+// Config configures the collector and the sender of spans.
 type Config struct {
 	Log logr.Logger
 	// Endpoint is HOST:PORT of an OpenTelemetry collector that speaks OTLP over gRPC; "" is none.
@@ -38,7 +40,7 @@ type Config struct {
 	CAFile   string
 	// Sampling is the share of the traces begun here that are sent, from 0 to 1.
 	Sampling float64
-	// Service, Version and Instance say who sends.
+	// Service, Version and Instance identify the sender.
 	Service, Version, Instance string
 }
 
@@ -82,7 +84,7 @@ func with(exporter *complaining, cfg Config) *Tracing {
 	)
 	return &Tracing{log: cfg.Log, exporter: exporter, provider: sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(exporter), sdktrace.WithResource(who),
-		// Who goes on with a trace of another process does as that one has decided.
+		// A continued trace is sampled as the first process decided.
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.Sampling))),
 	)}
 }
@@ -111,7 +113,7 @@ func (t *Tracing) Tracer() trace.Tracer {
 	return t.provider.Tracer("github.com/capacitorset/liqo-broker-vk")
 }
 
-// Close sends what is left, but not for long. Nothing is sent or logged any more when it returns.
+// Close sends the remaining spans, with a timeout. Nothing is sent or logged any more when it returns.
 func (t *Tracing) Close() {
 	if t.provider == nil {
 		return
@@ -120,7 +122,8 @@ func (t *Tracing) Close() {
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
 		t.log.Error(err, "Cannot send the last spans")
-		// The provider leaves them to be sent, batch by batch. As ctx has ended, the exporter cuts off what it is sending.
+		// The provider leaves them to be sent, batch by batch. As ctx has ended, the exporter cuts off what it is
+		// sending.
 		_ = t.exporter.SpanExporter.Shutdown(ctx)
 	}
 	<-t.exporter.ended
@@ -143,7 +146,6 @@ type complaining struct {
 	ended chan struct{}
 }
 
-// ExportSpans implements sdktrace.SpanExporter.
 func (c *complaining) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	if err := c.SpanExporter.ExportSpans(ctx, spans); err != nil {
 		c.now.Do(func() { c.log.Error(err, "Cannot send spans; they are dropped", "spans", len(spans)) })

@@ -110,8 +110,8 @@ func TestTheCollectorIsVerified(t *testing.T) {
 	require.ErrorContains(t, err, "no certificate in it")
 }
 
-// Whoever is told to stop does not wait for a collector that hangs.
-func TestACollectorThatHangsHoldsNobodyUp(t *testing.T) {
+// A shutdown does not wait for a collector that hangs.
+func TestACollectorThatHangsDelaysNothing(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // It accepts, and never answers.
 	require.NoError(t, err)
 	defer ln.Close()

@@ -40,7 +40,7 @@ func describe(rule *rbacv1.PolicyRule) string {
 	return strings.Join(append(words, rule.ResourceNames...), " ")
 }
 
-// Uses says whether a request needed this grant, or one like it. To list is part of watching: client-go's reflectors
+// Uses reports whether a request needed this grant, or one like it. To list is part of watching: client-go's reflectors
 // list where the API server does not send the beginning by the watch (feature WatchList of Kubernetes).
 func (g *Grant) Uses(r *Request) bool {
 	if r.User != g.User || r.Forbidden || g.Namespace != "" && g.Namespace != r.Namespace {

@@ -19,7 +19,7 @@ type Request struct {
 	Namespace string
 	// Rule is the least that allows it; of no resources for what is none, such as /healthz.
 	Rule rbacv1.PolicyRule
-	// Forbidden says that nobody had allowed it: not that an admission policy refused it.
+	// Forbidden means that no role allowed it. Refusals by admission policies do not count.
 	Forbidden bool
 }
 
@@ -75,7 +75,7 @@ func requestOf(e *auditv1.Event) Request {
 	return r
 }
 
-// Forbidden are the requests that nobody had allowed.
+// Forbidden returns the requests that no role allowed.
 func Forbidden(requests []Request) []string {
 	var all []string
 	for i := range requests {

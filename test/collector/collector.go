@@ -56,7 +56,7 @@ func (c *Collector) Spans() []Span {
 	return slices.Clone(c.spans)
 }
 
-// Wait looks at all spans each time there are more, until nothing is missing. When ctx ends before, the error says what
+// Wait looks at all spans each time there are more, until nothing is missing. When ctx ends before, the error has what
 // was missing last. Senders collect spans for seconds before they send them.
 func (c *Collector) Wait(ctx context.Context, missing func([]Span) error) error {
 	for {

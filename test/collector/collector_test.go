@@ -131,7 +131,7 @@ func TestWhatTheWayOfAPodLacksIsSaid(t *testing.T) {
 	}
 }
 
-func TestWaitSaysWhatWasMissingLast(t *testing.T) {
+func TestTheErrorOfWaitHasWhatWasMissingLast(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := start(t).Wait(ctx, func(spans []Span) error {

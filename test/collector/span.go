@@ -18,7 +18,7 @@ type Span struct {
 	Start, End        time.Time
 	// Attributes have numbers as text, too.
 	Attributes map[string]string
-	// Failed says whether its status is an error, which Problem describes.
+	// Failed means that its status is an error, which Problem describes.
 	Failed  bool
 	Problem string
 	// Links are the traces that it names besides its own.

@@ -21,7 +21,7 @@ func parts() []part {
 // traceparent is one of W3C Trace Context whose trace is sent.
 var traceparent = regexp.MustCompile(`^00-([0-9a-f]{32})-([0-9a-f]{16})-01$`)
 
-// Way returns, for Wait, what says which spans the way of a pod lacks until it runs. The pod has the annotation
+// Way returns a function for Wait, which names the missing spans of a pod until it runs. The pod has the annotation
 // brokering.liqo.io/traceparent, which is the span that assigned it: all others are of its trace and are its children.
 // Those that failed do not count.
 func Way(annotation string) func([]Span) error {

@@ -39,15 +39,38 @@ func TestFocusReturnsFromTheAccount(t *testing.T) {
 	closed("Sign in", "signing out")
 }
 
-// The box of a search shows what is searched for, whoever asked for that, and does not disturb whoever types.
+// The browser sends a dialog's close event after the dialog is gone: it does not close the one that is opened meanwhile.
+func TestADialogClosesItselfOnly(t *testing.T) {
+	b := withoutPage(t)
+	const script = `Promise.all([import('/parts.js'), import('/ui.js')]).then(async ([{Dialog}, {html, render}]) => {
+		const place = document.body.appendChild(document.createElement('div'));
+		let closed = 0;
+		const show = () => {
+			render(html` + "`<${Dialog} title=\"x\" close=${() => closed++} />`" + `, place);
+			const dialog = place.querySelector('dialog');
+			return [dialog, new Promise((done) => dialog.addEventListener('close', done))];
+		};
+		const [, gone] = show();
+		render(null, place);
+		await gone;
+		const whenGone = closed;
+		const [dialog, cancelled] = show();
+		dialog.close();
+		await cancelled;
+		return [whenGone, closed];
+	})`
+	require.Equal(t, []int{0, 1}, evaluate[[]int](b, script), "calls of close: by a dialog that is gone, by one that is shown")
+}
+
+// The box of a search shows the current search, also if a link started it, and does not interrupt typing.
 func TestSearchFollows(t *testing.T) {
 	b := withoutPage(t)
 	const script = `Promise.all([import('/parts.js'), import('/ui.js')]).then(async ([{Search}, {html, render}]) => {
 		const place = document.body.appendChild(document.createElement('div'));
 		const searches = [];
 		let searched = () => {};
-		const tell = (text) => { searches.push(text); searched(); };
-		const show = (value) => render(html` + "`<${Search} label=\"x\" value=${value} found=${tell} />`" + `, place);
+		const search = (text) => { searches.push(text); searched(); };
+		const show = (value) => render(html` + "`<${Search} label=\"x\" value=${value} found=${search} />`" + `, place);
 		const drawn = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 100)));
 		const found = () => new Promise((done) => { searched = done; });
 		const type = (text) => {
@@ -112,6 +135,6 @@ func TestHistoriesAreAskedForAsTheConsumer(t *testing.T) {
 	b.until(fmt.Sprintf(`document.querySelector('.account').textContent === 'for %s'`, consumerID),
 		"the operator acts for it")
 	require.Eventually(t, func() bool { return federation.called("/history?", "consumer="+consumerID) >= 3 },
-		patience, 50*time.Millisecond, "nobody asks for histories as the consumer")
+		patience, 50*time.Millisecond, "the histories are requested for the consumer")
 	require.Empty(t, federation.wrong, "calls with parameters that the API does not have")
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
 )
 
@@ -104,7 +105,7 @@ func provider(id, region string, price, cpu, used float64, now time.Time) api.Pr
 		return corev1.ResourceList{"cpu": q("%g", cpu), "memory": q("%gMi", memory), "pods": q("%g", pods)}
 	}
 	pods := math.Ceil(used)
-	resources := api.Resources{
+	resources := v1alpha1.Resources{
 		Granted: amounts(cpu, cpu*4096, 110), Assigned: amounts(used, used*2300, pods),
 		Free: amounts(cpu-used, cpu*4096-used*2300, 110-pods),
 	}

@@ -14,7 +14,7 @@ import (
 type event struct {
 	name string
 	data any
-	// pods says that only those who may see pods hear of it.
+	// pods means that only callers that may see pods get the event.
 	pods bool
 }
 
@@ -50,7 +50,7 @@ func (f *fake) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (f *fake) tell(e event) {
+func (f *fake) send(e event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for news := range f.listeners {
@@ -58,21 +58,21 @@ func (f *fake) tell(e event) {
 	}
 }
 
-// place makes a pod, or changes the one of that name, and tells of it.
+// place creates or changes a pod, and sends the event.
 func (f *fake) place(p api.Placement) {
 	f.mu.Lock()
 	f.placements = append(slices.DeleteFunc(f.placements, samePod(p.Namespace, p.Pod)), p)
 	f.sort()
 	f.mu.Unlock()
-	f.tell(event{name: api.EventPlacement, data: p, pods: true})
+	f.send(event{name: api.EventPlacement, data: p, pods: true})
 }
 
-// remove removes a pod, and tells of it.
+// remove deletes a pod, and sends the event.
 func (f *fake) remove(namespace, pod string) {
 	f.mu.Lock()
 	f.placements = slices.DeleteFunc(f.placements, samePod(namespace, pod))
 	f.mu.Unlock()
-	f.tell(event{name: api.EventPlacementGone, data: api.Gone{Namespace: namespace, Pod: pod}, pods: true})
+	f.send(event{name: api.EventPlacementGone, data: api.Gone{Namespace: namespace, Pod: pod}, pods: true})
 }
 
 func samePod(namespace, pod string) func(api.Placement) bool {
@@ -89,8 +89,8 @@ func (f *fake) stir(ctx context.Context, every time.Duration) {
 		p.Pods = 4242
 		provider, placement := *p, f.placements[i*13%len(f.placements)]
 		f.mu.Unlock()
-		f.tell(event{name: api.EventProvider, data: provider})
-		f.tell(event{name: api.EventPlacement, data: placement, pods: true})
+		f.send(event{name: api.EventProvider, data: provider})
+		f.send(event{name: api.EventPlacement, data: placement, pods: true})
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():

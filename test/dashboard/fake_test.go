@@ -213,7 +213,7 @@ func (f *fake) turned(w http.ResponseWriter, r *http.Request, me *api.Me, field 
 	answer(w, f.set(r.PathValue("id"), field, me.Consumer, body[field]))
 }
 
-// set turns a switch of a provider, and tells of it.
+// set turns a switch of a provider, and sends the event.
 func (f *fake) set(id, field, consumer string, on bool) api.Provider {
 	f.mu.Lock()
 	at := slices.IndexFunc(f.providers, func(p api.Provider) bool { return p.ID == id })
@@ -224,7 +224,7 @@ func (f *fake) set(id, field, consumer string, on bool) api.Provider {
 	}
 	now := f.shown(f.providers[at], consumer)
 	f.mu.Unlock()
-	f.tell(event{name: api.EventProvider, data: now})
+	f.send(event{name: api.EventProvider, data: now})
 	return now
 }
 

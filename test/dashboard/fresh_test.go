@@ -59,7 +59,7 @@ func TestPoliciesAreReadAgain(t *testing.T) {
 	federation.mu.Lock()
 	federation.priority = 7
 	federation.mu.Unlock()
-	hurried.until(policyRow("cheap-in-europe")+`.includes('priority 7')`, "what nobody tells of is seen")
+	hurried.until(policyRow("cheap-in-europe")+`.includes('priority 7')`, "a change without an event is shown")
 }
 
 // pace makes what the page does every so often happen so many times as often. It is called before the page is opened.
@@ -123,7 +123,7 @@ func TestRowsThatNoLongerFitGo(t *testing.T) {
 	b.until(`document.querySelector('#placements').textContent.includes('No pod fits')`, "no pod waits")
 	focused("Placements", "the keyboard is at the list when its last row has gone")
 
-	// The switch that somebody turns stays under their finger; what others turn does not.
+	// The switch that a user turns stays in its place. Switches that others turn move.
 	b.choose("Enablement", "true")
 	b.rows(3)
 	b.click(switchOf("helsinki-dc1"))

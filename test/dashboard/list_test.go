@@ -17,12 +17,12 @@ const list250 = `
 		const items = rest.slice(0, limit);
 		return {items, total: fit.length, continue: rest.length > limit ? items.at(-1).id : undefined};
 	}};
-	let told = 0;
-	const list = new List('things', (thing) => thing.id, (thing) => thing.on, () => told++);
+	let changed = 0;
+	const list = new List('things', (thing) => thing.id, (thing) => thing.on, () => changed++);
 	const said = () => {
-		const line = list.items.length + ' of ' + list.total + (list.more ? ', more' : '') + (told ? ', told' : '') +
+		const line = list.items.length + ' of ' + list.total + (list.more ? ', more' : '') + (changed ? ', changed' : '') +
 			(asked.length ? ', asked ' + asked.join(' ') : '');
-		told = asked.length = 0;
+		changed = asked.length = 0;
 		return line;
 	};
 	await list.find(client, {});
@@ -36,7 +36,7 @@ func TestListShowsWhatTheAPIWould(t *testing.T) {
 	}{
 		"one that does not match any more goes": {
 			`list.put({id: '007', on: false}); return [said() + (list.get('007') ? ', kept' : '')];`,
-			[]string{"99 of 249, more, told"},
+			[]string{"99 of 249, more, changed"},
 		},
 		"one that is to be kept stays until the list is read anew, and is not brought back": {
 			`list.keep('007');
@@ -59,7 +59,7 @@ func TestListShowsWhatTheAPIWould(t *testing.T) {
 			const after = said();
 			await list.recount(client);
 			return [before, after, said()];`,
-			[]string{"100 of 250, more, told", "100 of 251, more, asked start+1", "100 of 251, more"},
+			[]string{"100 of 250, more, changed", "100 of 251, more, asked start+1", "100 of 251, more"},
 		},
 		"a change of what is shown needs no counting": {
 			`list.put({id: '007', on: true}); await list.recount(client); return [said()];`,
@@ -80,14 +80,14 @@ func TestListShowsWhatTheAPIWould(t *testing.T) {
 			const before = said();
 			await list.recount(client);
 			return [before, said() + ' from ' + list.items[0].id];`,
-			[]string{"0 of 150, more, told", "100 of 150, more, asked start+1 099+100 from 100"},
+			[]string{"0 of 150, more, changed", "100 of 150, more, asked start+1 099+100 from 100"},
 		},
 		"when all that was beyond is gone there is no more": {
 			`all.splice(100);
 			list.drop('200');
 			await list.recount(client);
 			return [said()];`,
-			[]string{"100 of 100, told, asked start+1 099+1"},
+			[]string{"100 of 100, changed, asked start+1 099+1"},
 		},
 		"what comes where the last row was is shown": {
 			`all.splice(99, 1, {id: '098a', on: true});
@@ -96,14 +96,14 @@ func TestListShowsWhatTheAPIWould(t *testing.T) {
 			const last = list.items.at(-1).id;
 			await list.recount(client);
 			return [last, said()];`,
-			[]string{"098a", "100 of 250, more, told, asked start+1"},
+			[]string{"098a", "100 of 250, more, changed, asked start+1"},
 		},
 		"a reading that is under way counts, and is not disturbed": {
 			`list.drop('200');
 			const reading = list.next(client);
 			await Promise.all([list.recount(client), reading]);
 			return [said()];`,
-			[]string{"200 of 250, more, told, asked 099+100"},
+			[]string{"200 of 250, more, changed, asked 099+100"},
 		},
 		"a count that fails is tried again": {
 			`const {get} = client;
@@ -114,7 +114,7 @@ func TestListShowsWhatTheAPIWould(t *testing.T) {
 			client.get = get;
 			await list.recount(client);
 			return [said() + (list.problem ? ', a problem' : '')];`,
-			[]string{"100 of 249, more, told, asked start+1"},
+			[]string{"100 of 249, more, changed, asked start+1"},
 		},
 		"only who asks for more is shown that it is loading": {
 			`let reading = list.again(client);

@@ -44,7 +44,7 @@ func TestModules(t *testing.T) {
 			})()`,
 			`[{"event": "sync", "data": {"version": "v1"}}, {"event": "provider", "data": {"id": "ü"}}]`,
 		},
-		"who asks too much waits as long as told, and asks again": {
+		"a client above its rate waits for Retry-After and retries": {
 			"api", `(async () => {
 				const [real, began, asked] = [window.fetch, performance.now(), []];
 				window.fetch = async (url, {headers}) => {
@@ -58,7 +58,7 @@ func TestModules(t *testing.T) {
 			})()`,
 			`[[7], ["/api/v1/x?consumer=c&q=a+b Bearer t", "/api/v1/x?consumer=c&q=a+b Bearer t"], true]`,
 		},
-		"an answer is not waited for for ever": {
+		"a request has a timeout": {
 			"api", `(async () => {
 				const real = window.fetch;
 				const late = (signal) => new Promise((resolve, reject) => {
@@ -81,7 +81,7 @@ func TestModules(t *testing.T) {
 			})()`,
 			`[0, "The catalog takes too long", "The catalog takes too long", "AbortError"]`,
 		},
-		"a problem is told with all its faults": {
+		"the message of a problem has all its errors": {
 			"api", `(async () => {
 				const real = window.fetch;
 				window.fetch = async () => new Response(JSON.stringify({title: 'Unprocessable', detail: 'not valid',

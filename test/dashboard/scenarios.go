@@ -22,8 +22,8 @@ type Target struct {
 	URL string
 	// Client reaches the API of the same catalog, to see what the dashboard really did; nil for the usual one.
 	Client *http.Client
-	// Consumer is the id of a consumer. ConsumerToken is of somebody who acts for it by default, OperatorToken of an
-	// operator who may, too.
+	// Consumer is the id of a consumer. ConsumerToken is of a user who acts for it by default, OperatorToken of an
+	// operator who may act for it.
 	Consumer                     string
 	ConsumerToken, OperatorToken string
 	// Provider is one that the consumer has selected, and that is enabled; both is so again in the end.
@@ -49,8 +49,8 @@ func Scenarios(t *testing.T, target Target) {
 		{"a stranger sees providers, no switch, and is refused", strangerIsRefused},
 		{"a wrong token is not accepted", wrongToken},
 		{"a consumer switches a provider off, and on with the keyboard alone", consumerSwitches},
-		{"what somebody else does is seen without asking", othersAreSeen},
-		{"an operator disables a provider for everybody", operatorDisables},
+		{"changes by others are shown without a reload", othersAreSeen},
+		{"an operator disables a provider for all consumers", operatorDisables},
 		{"an operator acts for a consumer", operatorActsForConsumer},
 		{"a pod's explanation is shown", explanationIsShown},
 		{"the theme is the system's, or the one chosen", themes},
@@ -100,7 +100,7 @@ func (target *Target) call(ctx context.Context, token, method, path string, body
 	return json.NewDecoder(response.Body).Decode(answer)
 }
 
-// selected waits until the API says whether the consumer has selected the provider.
+// selected waits until the API shows whether the consumer has selected the provider.
 func (target *Target) selected(t *testing.T, wanted bool) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -109,7 +109,7 @@ func (target *Target) selected(t *testing.T, wanted bool) {
 	}, patience, 100*time.Millisecond, "selected is not %v for the consumer", wanted)
 }
 
-// enabled waits until the API says whether the provider is enabled.
+// enabled waits until the API shows whether the provider is enabled.
 func (target *Target) enabled(t *testing.T, wanted bool) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -139,13 +139,13 @@ func wrongToken(t *testing.T, browser context.Context, target *Target) {
 	b := newTab(t, browser, target.URL)
 	b.open()
 	b.click(`.account`)
-	b.do(chromedp.WaitVisible(chromedp.CSS(`#token`)), chromedp.KeyEvent("nobody's\r"))
-	b.until(`!!document.querySelector('dialog [role=alert]')`, "the dialog says that it is refused")
+	b.do(chromedp.WaitVisible(chromedp.CSS(`#token`)), chromedp.KeyEvent("invalid\r"))
+	b.until(`!!document.querySelector('dialog [role=alert]')`, "the dialog shows that it is refused")
 	b.screenshot(target.Screenshots, "sign-in")
 	require.Empty(t, evaluate[string](b, `sessionStorage.getItem('catalog') ?? ''`))
 	b.do(chromedp.KeyEvent(kb.Escape))
 	b.until(`!document.querySelector('dialog')`, "Escape closes the dialog")
-	b.until(`document.querySelector('.account').textContent === 'Sign in'`, "nobody is signed in")
+	b.until(`document.querySelector('.account').textContent === 'Sign in'`, "no user is signed in")
 }
 
 func consumerSwitches(t *testing.T, browser context.Context, target *Target) {
@@ -158,10 +158,10 @@ func consumerSwitches(t *testing.T, browser context.Context, target *Target) {
 	b.click(switchOf(target.Provider))
 	b.until(turned(target.Provider, false), "the switch is off")
 	b.until(fmt.Sprintf(`document.querySelector('.notice [role=status]').textContent.startsWith('%s is off')`,
-		target.Provider), "it is told")
+		target.Provider), "a notice reports it")
 	target.selected(t, false)
 
-	// With the keyboard alone, from the top of the page of somebody who comes back.
+	// With the keyboard alone, from the top of a reloaded page.
 	b.do(chromedp.Reload())
 	b.until(turned(target.Provider, false), "it is off after loading the page again")
 	name := target.Provider + ": selected by me"
@@ -298,8 +298,8 @@ func restart(t *testing.T, browser context.Context, target *Target) {
 	b.signIn(target.ConsumerToken)
 	evaluate[chromedp.Void](b, `window.loadedOnce = true`)
 	target.Stop()
-	b.until(`document.querySelector('.stream').textContent === 'Not live'`, "the page says that it is not live")
-	b.until(`document.querySelector('.note.bad').textContent.includes('may be old')`, "it says what that means")
+	b.until(`document.querySelector('.stream').textContent === 'Not live'`, "the page shows that it is not live")
+	b.until(`document.querySelector('.note.bad').textContent.includes('may be old')`, "it shows what that means")
 	b.screenshot(target.Screenshots, "lost")
 	require.Positive(t, b.count(`.providers tbody tr`), "what was known is still shown")
 	target.Start()

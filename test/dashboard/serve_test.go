@@ -46,7 +46,7 @@ func (s *served) Stop() {
 	<-s.done
 }
 
-// signedIn is the dashboard of a catalog in a browser of its own, where somebody has signed in.
+// signedIn is the dashboard of a catalog in a browser of its own, with a signed-in user.
 func signedIn(t *testing.T, federation *fake, token string) (*tab, *served) {
 	t.Helper()
 	server := serve(t, federation.handler())

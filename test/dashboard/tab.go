@@ -73,7 +73,7 @@ func newTab(t *testing.T, browser context.Context, url string) *tab {
 	return b
 }
 
-// note keeps errors of scripts and policies. That a request fails is no fault of the page: it says so itself.
+// note keeps errors of scripts and policies. A failed request is no fault of the page, which shows it.
 func (b *tab) note(ev any) {
 	fault := ""
 	switch e := ev.(type) {
@@ -148,7 +148,7 @@ func (b *tab) until(condition, what string) {
 	b.t.Helper()
 	_, err := chromedp.Run(b.ctx, chromedp.Poll[bool](condition,
 		chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(patience)))
-	require.NoErrorf(b.t, err, "it never came to pass that %s; the page says:\n%s", what, b.text())
+	require.NoErrorf(b.t, err, "timed out waiting until %s; the text of the page:\n%s", what, b.text())
 }
 
 func (b *tab) text() string {

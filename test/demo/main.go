@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	began := time.Now()
 	err = open(ctx, s, stdout)
 	if err == nil {
-		err = newStory(s, stdout).tell(ctx)
+		err = newStory(s, stdout).run(ctx)
 	}
 	if err == nil {
 		fmt.Fprintf(stdout, "\nall of it took %.0f s\n", time.Since(began).Seconds())
@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// open says where the dashboard is, and with what people sign in there.
+// open prints the address of the dashboard and the tokens for it.
 func open(ctx context.Context, s *sandbox.Sandbox, stdout io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
@@ -83,6 +83,6 @@ func open(ctx context.Context, s *sandbox.Sandbox, stdout io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(stdout, "The dashboard: https://%s/ (with a certificate that it signed itself)\n", s.CatalogAddress())
-	fmt.Fprintf(stdout, "Sign in there as the operator with the token\n%s\nor as somebody of %s with\n%s\n\n", operator, sandbox.Consumer(1), consumer)
+	fmt.Fprintf(stdout, "Sign in there as the operator with the token\n%s\nor as a user of %s with\n%s\n\n", operator, sandbox.Consumer(1), consumer)
 	return nil
 }

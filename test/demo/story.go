@@ -50,7 +50,7 @@ func slices() map[string]sandbox.Slice {
 	return out
 }
 
-// story is the demonstration, told by what the clusters' APIs say.
+// story is the demonstration. It prints data of the clusters' APIs.
 type story struct {
 	*sandbox.Sandbox
 	out              io.Writer
@@ -68,7 +68,7 @@ func newStory(s *sandbox.Sandbox, out io.Writer) *story {
 
 func (s *story) say(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-func (s *story) tell(ctx context.Context) error {
+func (s *story) run(ctx context.Context) error {
 	for _, act := range []func(context.Context) error{s.prepare, s.place, s.explain, s.disable, s.kill} {
 		if err := s.act(ctx, act); err != nil {
 			return err
@@ -83,7 +83,7 @@ func (s *story) act(ctx context.Context, act func(context.Context) error) error 
 	return act(ctx)
 }
 
-// prepare says what the providers cost and where they are, and what counts.
+// prepare sets the prices and regions of the providers, and the policy.
 func (s *story) prepare(ctx context.Context) error {
 	for _, r := range cast() {
 		var pc v1alpha1.ProviderCluster

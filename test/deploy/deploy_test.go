@@ -181,8 +181,10 @@ func TestServicesAreWhatWasAskedFor(t *testing.T) {
 			assert.Equal(t, want.catalog, has(objects, "Deployment", "liqo-broker-catalog"))
 			assert.Equal(t, want.catalog, has(objects, "ClusterRole", "liqo-broker-vk-catalog"))
 			assert.Equal(t, want.remote, has(objects, "Service", "liqo-network-manager"))
-			assert.True(t, has(objects, "ValidatingAdmissionPolicy", "liqo-broker-assignments"))
-			assert.True(t, has(objects, "ValidatingAdmissionPolicy", "liqo-broker-offers"))
+			for _, policy := range guardPolicies() {
+				assert.True(t, has(objects, "ValidatingAdmissionPolicy", policy), policy)
+				assert.True(t, has(objects, "ValidatingAdmissionPolicyBinding", policy), policy)
+			}
 			assert.True(t, has(objects, "VkOptionsTemplate", "virtual-kubelet-default"))
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,22 +34,33 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 )
 
-// The namespace of a consumer, and who writes ResourceSlices there.
+// Namespaces of a consumer, and who writes there.
 const (
 	tenantNamespace = "liqo-tenant-c1"
-	theConsumer     = "a consumer"
+	arrived         = "early-c1"
+	offloaded       = "shop-c1"
+	elsewhere       = "elsewhere"
+	theConsumer     = "c1"
+	theKubelet      = "a consumer's virtual kubelet"
 	thePeeringUser  = "who peers a consumer"
 	theBroker       = "the broker"
 	liqo            = "Liqo"
 	theReplicator   = "Liqo's replicator"
 )
 
+// moduleDir is where the sources of a module are.
+func moduleDir(t *testing.T, module string) string {
+	t.Helper()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	require.NoError(t, err)
+	return strings.TrimSpace(string(dir))
+}
+
 // liqoRole are the rules of one of the ClusterRoles that Liqo comes with.
 func liqoRole(t *testing.T, name string) []rbacv1.PolicyRule {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/liqotech/liqo").Output()
-	require.NoError(t, err)
-	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "deployments", "liqo", "files", name+"-ClusterRole.yaml"))
+	dir := moduleDir(t, "github.com/liqotech/liqo")
+	text, err := os.ReadFile(filepath.Join(dir, "deployments", "liqo", "files", name+"-ClusterRole.yaml"))
 	require.NoError(t, err)
 	var role rbacv1.ClusterRole
 	require.NoError(t, yaml.Unmarshal(text, &role))
@@ -69,11 +81,52 @@ func (r rights) Authorize(_ context.Context, a authorizer.Attributes) (authorize
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
+// groups are those of the certificates that the peering gives to a consumer: of its control plane, of who peers it, and of
+// its virtual kubelet.
+var groups = map[string][]string{
+	theConsumer: {"liqo.io"}, thePeeringUser: {"liqo.io"}, theKubelet: {"c1"},
+}
+
+// namespaces are a tenant namespace, one of that consumer as it was made, one that is offloaded, and one without a consumer.
+func namespaces() []runtime.Object {
+	named := func(name string, labels map[string]string) runtime.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	}
+	return []runtime.Object{
+		named(tenantNamespace, map[string]string{"liqo.io/tenant-namespace": "true", "liqo.io/remote-cluster-id": "c1"}),
+		named(arrived, map[string]string{"liqo.io/remote-cluster-id": "c1"}),
+		named(offloaded, map[string]string{"liqo.io/remote-cluster-id": "c1", "liqo.io/scheduling-enabled": "true"}),
+		named(elsewhere, nil),
+	}
+}
+
 // guard is Kubernetes' own admission by the policies of deploy/, without an API server.
 func guard(t *testing.T) *validating.Plugin {
 	t.Helper()
-	objects := []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantNamespace}}}
-	everything := rendered(t, All)
+	return guardOf(t, rendered(t, All))
+}
+
+// guardWith is what it is with a value of the chart.
+func guardWith(t *testing.T, key string, value any) *validating.Plugin {
+	t.Helper()
+	values := Values(All)
+	values["guard"] = map[string]any{key: value}
+	objects, err := here.RenderedWith(Namespace, values)
+	require.NoError(t, err)
+	return guardOf(t, objects)
+}
+
+// unguarded is what it would be without one of the policies.
+func unguarded(t *testing.T, policy string) *validating.Plugin {
+	t.Helper()
+	objects := rendered(t, All)
+	require.True(t, has(objects, "ValidatingAdmissionPolicy", policy))
+	return guardOf(t, slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == policy }))
+}
+
+func guardOf(t *testing.T, everything []*unstructured.Unstructured) *validating.Plugin {
+	t.Helper()
+	objects := namespaces()
 	for _, o := range everything {
 		switch o.GetKind() {
 		case "ValidatingAdmissionPolicy":
@@ -105,6 +158,31 @@ func guard(t *testing.T) *validating.Plugin {
 	factory.Start(t.Context().Done())
 	require.True(t, plugin.WaitForReady())
 	return plugin
+}
+
+// write returns the answer of admission to the write of an object by a user. With old nil it is a creation.
+func write(t *testing.T, plugin *validating.Plugin, who string, resource schema.GroupVersionResource, subresource string,
+	old, o *unstructured.Unstructured,
+) error {
+	t.Helper()
+	operation, options, before := admission.Create, runtime.Object(&metav1.CreateOptions{}), runtime.Object(nil)
+	if old != nil {
+		operation, options, before = admission.Update, &metav1.UpdateOptions{}, old
+	}
+	attributes := admission.NewAttributesRecord(o, before, o.GroupVersionKind(), o.GetNamespace(), o.GetName(),
+		resource, subresource, operation, options, false, &user.DefaultInfo{Name: who, Groups: groups[who]})
+	return plugin.Validate(t.Context(), attributes, admission.NewObjectInterfacesFromScheme(runtime.NewScheme()))
+}
+
+// requireRefusal requires an error with the reason because, or none if that is empty.
+func requireRefusal(t *testing.T, err error, because string) {
+	t.Helper()
+	if because == "" {
+		require.NoError(t, err)
+		return
+	}
+	require.ErrorContains(t, err, because)
+	require.NotContains(t, err.Error(), "resulted in error", "the policy refuses; its evaluation does not fail")
 }
 
 var sliceVersion = schema.GroupVersion{Group: "authentication.liqo.io", Version: "v1beta1"}
@@ -161,31 +239,25 @@ func granting(cpu string) func(map[string]any) {
 	}
 }
 
-// ask is what Kubernetes says to who writes a slice: of old nil, to who creates it.
+// ask returns the answer of admission to the write of a slice by a user. With old nil it is a creation.
 func ask(t *testing.T, plugin *validating.Plugin, who, subresource string, old, o *unstructured.Unstructured) error {
 	t.Helper()
-	operation, options, before := admission.Create, runtime.Object(&metav1.CreateOptions{}), runtime.Object(nil)
-	if old != nil {
-		operation, options, before = admission.Update, &metav1.UpdateOptions{}, old
-	}
-	attributes := admission.NewAttributesRecord(o, before, sliceVersion.WithKind("ResourceSlice"), o.GetNamespace(), o.GetName(),
-		sliceVersion.WithResource("resourceslices"), subresource, operation, options, false, &user.DefaultInfo{Name: who})
-	return plugin.Validate(t.Context(), attributes, admission.NewObjectInterfacesFromScheme(runtime.NewScheme()))
+	return write(t, plugin, who, sliceVersion.WithResource("resourceslices"), subresource, old, o)
 }
 
 func TestOnlyTheBrokerGrants(t *testing.T) {
 	plugin := guard(t)
 	const refused = "only the broker may decide what a ResourceSlice is granted"
-	elsewhere, own := set("default", "spec", "class"), set(nil, "metadata", "labels")
+	otherClass, own := set("default", "spec", "class"), set(nil, "metadata", "labels")
 	for name, tc := range map[string]struct {
 		who, subresource string
 		old, new         *unstructured.Unstructured
-		// because is in what it says, "" if it says nothing.
+		// because is part of the refusal; "" if the write is admitted.
 		because string
 	}{
 		"a consumer asks":                              {theConsumer, "", nil, slice(), ""},
 		"asks for more":                                {theConsumer, "", slice(granting("4")), slice(granting("4"), set("8", "spec", "resources", "cpu")), ""},
-		"says that its certificate is accepted":        {theConsumer, "status", slice(), slice(conditions(condition("Authentication", "Accepted"))), ""},
+		"accepts its own certificate":                  {theConsumer, "status", slice(), slice(conditions(condition("Authentication", "Accepted"))), ""},
 		"deletes what it has":                          {theConsumer, "", slice(granting("4")), slice(granting("4"), set([]any{}, "metadata", "finalizers")), ""},
 		"grants itself something":                      {theConsumer, "status", slice(), slice(granting("4")), refused},
 		"resources alone":                              {theConsumer, "status", slice(), slice(set("4", "status", "resources", "cpu")), refused},
@@ -197,16 +269,16 @@ func TestOnlyTheBrokerGrants(t *testing.T) {
 		"denies itself, to be granted anew":            {theConsumer, "status", slice(granting("4")), slice(granting("4"), conditions(condition("Resources", "Denied"))), refused},
 		"takes the condition away":                     {theConsumer, "status", slice(granting("4")), slice(granting("4"), conditions()), refused},
 		"creates it with a status":                     {theConsumer, "", nil, slice(granting("4")), refused},
-		"writes what Liqo decides":                     {theConsumer, "status", slice(elsewhere), slice(elsewhere, granting("400")), ""},
+		"writes what Liqo decides":                     {theConsumer, "status", slice(otherClass), slice(otherClass, granting("400")), ""},
 		"of no class":                                  {theConsumer, "status", slice(set(nil, "spec", "class")), slice(set(nil, "spec", "class"), granting("400")), ""},
-		"and changes to the broker's class":            {theConsumer, "", slice(elsewhere, granting("400")), slice(granting("400")), refused},
-		"of any name":                                  {theConsumer, "", slice(elsewhere, granting("400")), slice(granting("400"), set("pool", "spec", "class")), refused},
-		"changes the class before it was granted":      {theConsumer, "", slice(elsewhere), slice(), ""},
-		"leaves with what it has":                      {theConsumer, "", slice(granting("4")), slice(elsewhere, granting("4")), refused},
-		"says that it is not replicated":               {theConsumer, "", slice(granting("4")), slice(own, granting("4")), refused},
-		"says later that it is":                        {theConsumer, "", slice(own, granting("400")), slice(granting("400")), refused},
-		"says that it is somebody else's":              {theConsumer, "", slice(granting("4")), slice(granting("4"), set("c2", "spec", "consumerClusterID")), refused},
-		"nobody's":                                     {theConsumer, "", slice(granting("4")), slice(granting("4"), set(nil, "metadata", "labels", "liqo.io/originID")), refused},
+		"and changes to the broker's class":            {theConsumer, "", slice(otherClass, granting("400")), slice(granting("400")), refused},
+		"of any name":                                  {theConsumer, "", slice(otherClass, granting("400")), slice(granting("400"), set("pool", "spec", "class")), refused},
+		"changes the class before it was granted":      {theConsumer, "", slice(otherClass), slice(), ""},
+		"leaves with what it has":                      {theConsumer, "", slice(granting("4")), slice(otherClass, granting("4")), refused},
+		"removes the label that it is replicated":      {theConsumer, "", slice(granting("4")), slice(own, granting("4")), refused},
+		"adds that label later":                        {theConsumer, "", slice(own, granting("400")), slice(granting("400")), refused},
+		"changes its consumer":                         {theConsumer, "", slice(granting("4")), slice(granting("4"), set("c2", "spec", "consumerClusterID")), refused},
+		"removes its origin":                           {theConsumer, "", slice(granting("4")), slice(granting("4"), set(nil, "metadata", "labels", "liqo.io/originID")), refused},
 		"who may change Tenants of one namespace does": {thePeeringUser, "status", slice(), slice(granting("4")), refused},
 		"the broker grants":                            {theBroker, "status", slice(), slice(granting("4")), ""},
 		"grants less":                                  {theBroker, "status", slice(granting("4")), slice(granting("1")), ""},
@@ -216,13 +288,7 @@ func TestOnlyTheBrokerGrants(t *testing.T) {
 		"but nothing to consumers":                     {theReplicator, "status", slice(), slice(granting("4")), refused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := ask(t, plugin, tc.who, tc.subresource, tc.old, tc.new)
-			if tc.because == "" {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorContains(t, err, tc.because)
-			require.NotContains(t, err.Error(), "resulted in error", "it is what the policy says, not that it failed")
+			requireRefusal(t, ask(t, plugin, tc.who, tc.subresource, tc.old, tc.new), tc.because)
 		})
 	}
 }

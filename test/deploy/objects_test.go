@@ -57,6 +57,7 @@ func unusual() map[string]any {
 		"virtualKubelets": map[string]any{
 			"liqoNamespace": "liqo-system", "extraArgs": []any{"--log-level=debug"}, "options": true,
 		},
+		"guard":         map[string]any{"localPods": true, "podSecurity": "privileged", "sameNames": true, "ingresses": true},
 		"crds":          map[string]any{"install": false},
 		"namespace":     map[string]any{"create": true},
 		"networkPolicy": map[string]any{"enabled": false},
@@ -101,8 +102,8 @@ func TestObjectsHaveTheirPlaceAndLabels(t *testing.T) {
 	}
 }
 
-// A field that nobody knows is dropped by the API server, and so is what it was to do.
-func TestObjectsHaveNoFieldThatNobodyKnows(t *testing.T) {
+// The API server drops unknown fields, so they would have no effect.
+func TestObjectsHaveNoUnknownFields(t *testing.T) {
 	known := runtime.NewScheme()
 	require.NoError(t, scheme.AddToScheme(known))
 	require.NoError(t, offloadingv1beta1.AddToScheme(known))

@@ -53,7 +53,7 @@ func TestTheBrokerHasTheRightsThatPoliciesAskFor(t *testing.T) {
 			}), "%s: %s", o.GetName(), v.Expression)
 		}
 	}
-	require.Equal(t, 3, asked, "where a pod runs, who assigns it, and what a consumer is granted")
+	require.Equal(t, 4, asked, "where a pod runs, who assigns it, what a consumer is granted, and who is cordoned")
 }
 
 // Rights that are used when something goes wrong, or where the API server is set up otherwise than in the sandbox.
@@ -65,7 +65,7 @@ func TestTheBrokerHasTheRightsThatItRarelyNeeds(t *testing.T) {
 		"other owners of the IP of an endpoint":      right("delete", "ipam.liqo.io", "ips"),
 		"the owner of a NamespaceOffloading, again":  right("delete", "offloading.liqo.io", "namespaceoffloadings", "offloading"),
 		"whether a patch was written, after all":     right("get", "", "pods"),
-		"the Node, after somebody deleted it":        right("create", "", "nodes"),
+		"the Node, after it was deleted":             right("create", "", "nodes"),
 		"the lease of the Node, after a conflict":    right("get", "coordination.k8s.io", "leases"),
 		"the end of a pod that no provider ever had": right("delete", "", "pods"),
 	} {

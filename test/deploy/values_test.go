@@ -119,6 +119,10 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 			`{"networkManager": {"service": {"externalTrafficPolicy": "Local"}}}`,
 			"networkManager.service: Additional property externalTrafficPolicy is not allowed",
 		},
+		"a level of Pod Security that there is not": {
+			`{"guard": {"podSecurity": "restricted"}}`,
+			"guard.podSecurity must be one of the following",
+		},
 		"TLS and none": {
 			`{"catalog": {"plainHTTP": true, "tlsSecret": "x"}}`,
 			"plainHTTP is without TLS",
@@ -307,12 +311,20 @@ func TestNamesThatLookLikeSomethingElseAreNames(t *testing.T) {
 func TestCRDsAndGuardOutliveARelease(t *testing.T) {
 	kept := 0
 	for _, o := range rendered(t, All) {
-		if o.GetKind() == "CustomResourceDefinition" || o.GetName() == "liqo-broker-assignments" || o.GetName() == "liqo-broker-offers" {
+		if o.GetKind() == "CustomResourceDefinition" || slices.Contains(guardPolicies(), o.GetName()) {
 			kept++
 			assert.Equal(t, "keep", o.GetAnnotations()["helm.sh/resource-policy"], identity(o))
 		}
 	}
-	require.Equal(t, 6, kept)
+	require.Equal(t, 2+2*len(guardPolicies()), kept)
+}
+
+// The policies of the guard.
+func guardPolicies() []string {
+	return []string{
+		"liqo-broker-assignments", "liqo-broker-offers", "liqo-broker-pods", "liqo-broker-shadowpods", "liqo-broker-namespaces",
+		"liqo-broker-exposure",
+	}
 }
 
 // noted finds the object in NOTES.txt.
@@ -346,7 +358,7 @@ func TestNotesSayWhatIsStillMissing(t *testing.T) {
 		image    string
 		services string
 		manager  map[string]any
-		says     []string
+		warnings []string
 	}{
 		"an image without a registry, a Service within the cluster": {"liqo-broker-vk", All, nil, []string{noRegistry, noWay}},
 		"an image of a registry, a load balancer":                   {"registry.example.com/vk", All, service("LoadBalancer"), nil},
@@ -362,7 +374,7 @@ func TestNotesSayWhatIsStillMissing(t *testing.T) {
 			files, err := here.files(Namespace, values)
 			require.NoError(t, err)
 			for _, warning := range []string{noRegistry, noWay} {
-				if slices.Contains(tc.says, warning) {
+				if slices.Contains(tc.warnings, warning) {
 					assert.Contains(t, files["NOTES.txt"], warning)
 				} else {
 					assert.NotContains(t, files["NOTES.txt"], warning)

@@ -27,7 +27,7 @@ type granted struct {
 // audited is filled by all suites: none of them alone does all that the roles are for.
 var audited = granted{used: map[string]bool{}}
 
-// TestMain runs all tests. After a run of all suites, a right that nobody used is a failure.
+// TestMain runs all tests. After a run of all suites, an unused right is a failure.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	all := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == ""
@@ -47,6 +47,8 @@ func unseen() map[string]string {
 		"role liqo-broker-vk: update pods/status everywhere":                     byGuard,
 		"role liqo-broker-vk: approve signers.certificates.k8s.io kubernetes.io/kubelet-serving everywhere": "the API server's " +
 			"own admission asks whether the broker has it",
+		"role liqo-broker-vk: get shadowpods.offloading.liqo.io everywhere": "needed where guard.localPods lets pods of consumers " +
+			"come before their namespace is offloaded",
 		"role liqo-broker-vk: get pods everywhere": "needed when the API server does not answer a patch",
 		"role liqo-broker-vk: delete nodes " + brokerNode + " everywhere": "an admission plugin that is off by default asks whether " +
 			"who changes the owner of the Node may delete it",

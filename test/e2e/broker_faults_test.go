@@ -57,7 +57,7 @@ func (b *brokered) restarts(t *testing.T) {
 		require.NoError(t, err)
 		for i := range list {
 			if _, old := before[list[i].Name]; !old {
-				assert.Empty(t, list[i].Labels[brokeringv1alpha1.VirtualNodeLabel], "nobody is there who might assign it")
+				assert.Empty(t, list[i].Labels[brokeringv1alpha1.VirtualNodeLabel], "there is no broker that could assign it")
 			}
 		}
 		require.NoError(t, b.Restart(t.Context(), brokerComponent))
@@ -141,7 +141,7 @@ func (b *brokered) failover(t *testing.T) {
 	require.NoError(t, b.Freeze(server))
 	t.Cleanup(func() { _ = b.Resume(server) })
 	began := time.Now()
-	// No traffic goes to pods that nobody can see.
+	// No traffic goes to pods at an unreachable provider.
 	eventually(t, 15*time.Second, func(ctx context.Context) error {
 		list, err := pods(ctx, b.broker, ns)
 		if err != nil {
@@ -176,7 +176,7 @@ func (b *brokered) failover(t *testing.T) {
 
 	b.create(t, ns, "patient", 1, only("provider2"))
 	b.explained(t, ns, "patient-0", "NoProviderFits", "0/3 provider clusters fit", "1 not ready")
-	// Nobody is sent there before it has cleaned up, so that its own pods are all that it has.
+	// It gets no pods before the moved pods are removed. Afterwards it has only the pods assigned to it.
 	cleaned := b.watchCleaning(t, ns, "provider2", "patient-0")
 	require.NoError(t, b.Resume(server))
 	b.settle(t, ns, 22)
@@ -260,12 +260,12 @@ func (b *brokered) cutOff(t *testing.T, unmoved func(context.Context) error) {
 		require.NoError(t, b.Resume(provider+"/kube-apiserver"))
 		eventually(t, 15*time.Second, func(ctx context.Context) error { return b.reachable(ctx, provider, metav1.ConditionTrue) })
 	}
-	// That the third was away for long already was nobody's fault but the broker's own, as far as it knows.
+	// The broker cannot know that the third was unreachable before: it suspects its own network.
 	throughout(t, failoverAfter-8*time.Second, unmoved)
 	require.NoError(t, b.Resume("provider3/kube-apiserver"))
 }
 
-// isLedByAnother says whether a leader that is not the one before serves the broker's Node, and the Node is Ready.
+// isLedByAnother returns an error until another leader than before serves the broker's Node, and the Node is Ready.
 func (b *brokered) isLedByAnother(ctx context.Context, before string) error {
 	leader, err := b.BrokerLeader(ctx)
 	if err != nil {

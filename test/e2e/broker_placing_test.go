@@ -60,7 +60,7 @@ func (b *brokered) spread(t *testing.T) {
 
 // criterion is that of a consumer, whose pods go two hops.
 func (b *brokered) criterion(t *testing.T) {
-	for provider, region := range map[string]string{"provider1": "us", "provider2": "eu"} { // The third says nothing.
+	for provider, region := range map[string]string{"provider1": "us", "provider2": "eu"} { // The third has no region.
 		b.restore(t, provider)
 		b.decide(t, provider, func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Attributes = map[string]string{"region": region} })
 	}

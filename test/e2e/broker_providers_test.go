@@ -18,7 +18,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// unknown: a ProviderCluster of a cluster that shares nothing goes, unless somebody has decided something about it.
+// unknown: a ProviderCluster of a cluster without a VirtualNode is deleted, unless an administrator changed its spec.
 func (b *brokered) unknown(t *testing.T) {
 	create := func(name string, spec brokeringv1alpha1.ProviderClusterSpec) {
 		t.Helper()
@@ -42,14 +42,14 @@ func (b *brokered) unknown(t *testing.T) {
 }
 
 // stray: a provider whose virtual kubelet is Liqo's own, because its VirtualNode is older than the options that name ours,
-// gets no pods and says why; made as it should be, it gets them.
+// gets no pods, and its condition has the reason. With the right virtual kubelet it gets them.
 func (b *brokered) stray(t *testing.T) {
 	ns := b.namespace(t)
-	ours := b.kubelet3(t, func(c *corev1.Container) {
+	ours := b.changeKubelet(t, "provider3", func(c *corev1.Container) {
 		c.Image = sandbox.ImageStock
 		c.Args = slices.DeleteFunc(slices.Clone(c.Args), func(arg string) bool { return arg == "--broker-node="+brokerNode })
 	})
-	restore := func() { b.kubelet3(t, func(c *corev1.Container) { *c = ours }) }
+	restore := func() { b.changeKubelet(t, "provider3", func(c *corev1.Container) { *c = ours }) }
 	t.Cleanup(func() {
 		if t.Failed() {
 			restore()
@@ -69,14 +69,14 @@ func (b *brokered) stray(t *testing.T) {
 	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "waits-0", "provider3") })
 }
 
-// kubelet3 changes what the virtual kubelet of provider3 is started with, and returns what it was.
-func (b *brokered) kubelet3(t *testing.T, change func(*corev1.Container)) (before corev1.Container) {
+// changeKubelet changes what the virtual kubelet of a provider is started with, and returns what it was.
+func (b *brokered) changeKubelet(t *testing.T, provider string, change func(*corev1.Container)) (before corev1.Container) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
 	require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var vn offloadingv1beta1.VirtualNode
-		if err := b.broker.Client.Get(ctx, client.ObjectKey{Namespace: "liqo-tenant-provider3", Name: "provider3"}, &vn); err != nil {
+		if err := b.broker.Client.Get(ctx, client.ObjectKey{Namespace: "liqo-tenant-" + provider, Name: provider}, &vn); err != nil {
 			return err
 		}
 		container := &vn.Spec.Template.Spec.Template.Spec.Containers[0]

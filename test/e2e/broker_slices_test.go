@@ -23,12 +23,6 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-const (
-	gpu = corev1.ResourceName("nvidia.com/gpu")
-	// gpuSlice is the second slice of provider1: 8 CPUs and 4 GPUs, on a node of that name.
-	gpuSlice = "provider1-gpu"
-)
-
 func requests(name corev1.ResourceName, amount string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		resources := &p.Spec.Containers[0].Resources
@@ -140,9 +134,7 @@ func (b *brokered) slices(t *testing.T) {
 func (b *brokered) betweenSlices(t *testing.T) {
 	b.withGPUs(t)
 	ns := b.namespace(t)
-	b.policy(t, ns, brokeringv1alpha1.PlacementPolicySpec{
-		Providers: []string{"provider1"}, PendingTimeout: &metav1.Duration{Duration: 5 * time.Second},
-	})
+	b.policy(t, ns, brokeringv1alpha1.PlacementPolicySpec{Providers: []string{"provider1"}})
 	b.create(t, ns, "web", 5, nil)
 	b.settle(t, ns, 5)
 	require.Equal(t, map[string]int{"provider1": 5}, b.count(t, ns, brokeringv1alpha1.VirtualNodeLabel))
@@ -154,6 +146,15 @@ func (b *brokered) betweenSlices(t *testing.T) {
 	}
 	assert.Equal(t, here, uids(t, b.broker, ns))
 
+	eventually(t, 20*time.Second, func(ctx context.Context) error {
+		var policy brokeringv1alpha1.PlacementPolicy
+		if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: ns}, &policy); err != nil {
+			return err
+		}
+		policy.Spec.PendingTimeout = &metav1.Duration{Duration: 5 * time.Second}
+		return b.broker.Client.Update(ctx, &policy)
+	})
+	eventually(t, 20*time.Second, func(ctx context.Context) error { return b.policyIs(ctx, ns, metav1.ConditionTrue) })
 	b.cordonNodes(t, b.providers[0], true)
 	b.create(t, ns, "patient", 3, nil)
 	eventually(t, 30*time.Second, func(ctx context.Context) error {
@@ -217,7 +218,7 @@ func prefer(provider string) brokeringv1alpha1.PlacementPolicySpec {
 	}
 }
 
-// pending is for a provider whose nodes are full or gone, which its grant does not tell.
+// pending: the nodes of a provider are full or do not exist, which its grant does not show.
 func (b *brokered) pending(t *testing.T) {
 	ns := b.namespace(t)
 	policy := prefer("provider2")
@@ -240,7 +241,7 @@ func (b *brokered) pending(t *testing.T) {
 	b.moved(t, ns, "web-0", "Pending at provider2 for too long")
 }
 
-// moved waits for the event that says why a pod had to leave.
+// moved waits for the event with the reason why a pod was evicted.
 func (b *brokered) moved(t *testing.T, namespace, name, why string) {
 	t.Helper()
 	var pod corev1.Pod
@@ -248,8 +249,8 @@ func (b *brokered) moved(t *testing.T, namespace, name, why string) {
 	eventually(t, 20*time.Second, func(ctx context.Context) error { return b.event(ctx, &pod, "Moving", why) })
 }
 
-// refused is for a provider that has given what it granted to somebody else. The pods prefer it, and find another one
-// within seconds; those that go nowhere else wait until there is room again.
+// refused: other pods use what a provider granted. The pods prefer that provider, and get another one within seconds. Pods
+// that may run there only wait until it has free resources again.
 func (b *brokered) refused(t *testing.T) {
 	ns := b.namespace(t)
 	b.create(t, ns, "pioneer", 1, only("provider3"))

@@ -39,58 +39,15 @@ const (
 	patient = time.Minute
 )
 
-// TestBroker runs the broker and its virtual kubelets as deploy/ installs them, with shorter times.
-func TestBroker(t *testing.T) {
-	b := startBrokered(t)
-	for _, s := range brokerScenarios() {
-		t.Run(s.name, func(t *testing.T) { s.run(b, t) })
-	}
-}
-
-type brokerScenario struct {
-	name string
-	run  func(*brokered, *testing.T)
-}
-
-// brokerScenarios in this order: those that stop something come last.
-func brokerScenarios() []brokerScenario {
-	return []brokerScenario{
-		{"pods are spread as the policy says", (*brokered).spread},
-		{"a criterion of a consumer is obeyed", (*brokered).criterion},
-		{"bad criteria are explained", (*brokered).badCriteria},
-		{"a pod too large is placed when a provider grows", (*brokered).grows},
-		{"a slice with GPUs takes those who need them", (*brokered).slices},
-		{"a pod moves from slice to slice", (*brokered).betweenSlices},
-		{"a pod Pending too long goes elsewhere", (*brokered).pending},
-		{"a pod refused by the quota goes elsewhere", (*brokered).refused},
-		{"a disabled provider gets no new pod", (*brokered).disabled},
-		{"a drained provider is emptied", (*brokered).drained},
-		{"an unassigned pod can be deleted", (*brokered).unassigned},
-		{"a provider that shares nothing is forgotten", (*brokered).unknown},
-		{"a virtual kubelet of another node is not used", (*brokered).stray},
-		{"a pod that has ended stays so", (*brokered).ended},
-		{"logs exec attach and port-forward", (*brokered).kubelet},
-		{"a Service has its pods at two providers", (*brokered).service},
-		{"300 pods at once exceed no grant", (*brokered).burst},
-		{"a restart moves nothing", (*brokered).restarts},
-		{"a provider that vanishes is left", (*brokered).failover},
-		{"two of three that vanish are not believed", (*brokered).suspicion},
-	}
-}
-
-func startBrokered(t *testing.T) *brokered {
-	t.Helper()
-	return startBroker(t, sandbox.Options{Name: "testbroker", Consumers: 1, Providers: 3, Networking: true})
-}
-
 // startBroker starts a federation with a broker whose times are short.
 func startBroker(t *testing.T, opts sandbox.Options) *brokered {
 	t.Helper()
 	opts.BrokerNode = brokerNode
 	opts.BrokerArgs = append(opts.BrokerArgs,
 		"--failover-after="+failoverAfter.String(), "--probe-interval=1s", "--probe-timeout=1s",
-		"--refusal-memory=20s", "--status-interval=1s", "--leader-election-lease-duration=6s",
-		"--leader-election-renew-deadline=4s", "--leader-election-retry-period=1s")
+		"--refusal-memory=20s", "--status-interval=1s",
+		// Long enough for a leader to renew its lease while another federation boots on the same two cores.
+		"--leader-election-lease-duration=12s", "--leader-election-renew-deadline=9s", "--leader-election-retry-period=1s")
 	s := up(t, opts)
 	auditAccounts(t, s)
 	b := &brokered{Sandbox: s, consumer: s.Cluster(sandbox.Consumer(1)), broker: s.Cluster(sandbox.Broker)}
@@ -122,25 +79,7 @@ func (b *brokered) remove(t *testing.T, namespace string) {
 	within(ctx, t, func(ctx context.Context) error { return b.settled(ctx, namespace, 0) })
 }
 
-// within is eventually with a context that may outlive the test.
-func within(ctx context.Context, t *testing.T, check func(context.Context) error) {
-	t.Helper()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			require.NoError(t, err)
-		case <-tick.C:
-		}
-	}
-}
-
-// throughout calls check again and again for as long as it is told, and fails the test when it does not answer nil.
+// throughout calls check repeatedly during a period, and fails the test at the first error.
 func throughout(t *testing.T, period time.Duration, check func(context.Context) error) {
 	t.Helper()
 	end := time.NewTimer(period)
@@ -280,7 +219,7 @@ func (b *brokered) settled(ctx context.Context, namespace string, n int) error {
 	return nil
 }
 
-// places says of every pod of a namespace where it has ShadowPods: provider/VirtualNode.
+// places returns, for every pod of a namespace, where it has ShadowPods: provider/VirtualNode.
 func (b *brokered) places(ctx context.Context, namespace string) (map[string][]string, error) {
 	out := map[string][]string{}
 	for _, provider := range b.providers {
@@ -301,7 +240,7 @@ func (b *brokered) settle(t *testing.T, namespace string, n int) {
 	eventually(t, patient, func(ctx context.Context) error { return b.settled(ctx, namespace, n) })
 }
 
-// count says how many pods of a namespace are assigned to each provider, by a label of the pod.
+// count returns how many pods of a namespace are assigned to each provider, by a label of the pod.
 func (b *brokered) count(t *testing.T, namespace, label string) map[string]int {
 	t.Helper()
 	list, err := pods(t.Context(), b.broker, namespace)
@@ -349,7 +288,7 @@ func changed(before, after map[string]string) error {
 	return nil
 }
 
-// explained waits until a pod is unassigned and says why, in its condition and in an event.
+// explained waits until a pod is unassigned and has the reason, in its condition and in an event.
 func (b *brokered) explained(t *testing.T, namespace, name, reason string, parts ...string) {
 	t.Helper()
 	eventually(t, 30*time.Second, func(ctx context.Context) error {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// caller asks the catalog as somebody: nobody, with a token, or with a client certificate.
+// caller is a client of the catalog: anonymous, with a token, or with a client certificate.
 type caller struct {
 	name   string
 	base   string
@@ -63,7 +63,7 @@ type answer struct {
 // newCaller makes one of a catalog at HOST:PORT. The sandbox's catalog signs its own certificate.
 func (c *catalogued) newCaller(t *testing.T, name, token string, identity *rest.Config) *caller {
 	t.Helper()
-	config := &tls.Config{InsecureSkipVerify: true} // On loopback, and nobody else's.
+	config := &tls.Config{InsecureSkipVerify: true} // On loopback, to our own process.
 	if identity != nil {
 		pair, err := tls.X509KeyPair(identity.CertData, identity.KeyData)
 		require.NoError(t, err)

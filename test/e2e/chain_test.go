@@ -24,7 +24,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// chain is a federation in which pods are created in consumers. The first is connected with two of the providers, the
+// chain is a federation in which pods are created in consumers. Everything that is expected of them is computed here, from
+// the Configurations and the IPs of the clusters. The first is connected with two of the providers, the
 // second with none but the broker.
 type chain struct {
 	*brokered
@@ -33,52 +34,12 @@ type chain struct {
 	down *sandbox.Cluster
 	// spans are what the broker and its virtual kubelets have traced; nil if they do not.
 	spans *collector.Collector
-	// opaque says that the consumers' virtual kubelets are Liqo's own.
+	// opaque means that the consumers' virtual kubelets are Liqo's own.
 	opaque bool
 }
 
 // followTime is how long an address, or an endpoint, may take to follow what has changed, all hops together.
 const followTime = 30 * time.Second
-
-// TestChain follows pods from consumers through the broker to providers. Everything that is expected is computed here,
-// from the Configurations and the IPs of the clusters.
-func TestChain(t *testing.T) {
-	c := startChain(t)
-	for _, s := range []struct {
-		name string
-		run  func(*chain, *testing.T)
-	}{
-		{"pods show the addresses that lead to them", (*chain).addresses},
-		{"a Service spans the chain", (*chain).services},
-		{"namespaces are sent on", (*chain).sentOn},
-		{"the selection of a consumer is its own", (*chain).selections},
-		{"the remote IPAM knows who asks", (*chain).strangers},
-		{"the broker offers what it has", (*chain).offers},
-		{"the network to a provider goes and comes", (*chain).network},
-		{"the remote IPAM goes and comes", (*chain).remoteIPAM},
-		{"an address is used again", (*chain).reuse},
-		{"the way of a pod is a trace", (*chain).trace},
-		{"metrics are what is asked for", (*chain).metrics},
-		{"a restart changes no address", (*chain).restarts},
-		{"a pod that came before the broker is made anew", (*chain).overtaken},
-	} {
-		t.Run(s.name, func(t *testing.T) { s.run(c, t) })
-	}
-}
-
-func startChain(t *testing.T) *chain {
-	t.Helper()
-	spans, tracing := traced(t)
-	b := startBroker(t, sandbox.Options{
-		Name: "testchain", Consumers: 2, Providers: 3, Networking: true, ConsumerNodes: true, RemoteIPAM: true,
-		Catalog: true, KubeletMetrics: true,
-		ConsumerArgs:      []string{"--direct-traffic=true"},
-		BrokerArgs:        append([]string{"--offer-interval=2s"}, tracing...),
-		BrokerKubeletArgs: tracing,
-		DirectNetworks:    []string{"consumer1:provider1", "consumer1:provider2"},
-	})
-	return &chain{brokered: b, spans: spans, consumers: []*sandbox.Cluster{b.consumer, b.Cluster(sandbox.Consumer(2))}}
-}
 
 // offload makes a namespace in a consumer, offloaded to the broker, which sends it on to all providers by itself.
 func (c *chain) offload(t *testing.T, consumer *sandbox.Cluster) string {
@@ -87,14 +48,18 @@ func (c *chain) offload(t *testing.T, consumer *sandbox.Cluster) string {
 	name := strings.ToLower(strings.ReplaceAll(parts[len(parts)-1], "_", "-"))
 	name = strings.Trim(name[:min(len(name), 30)], "-")
 	require.NoError(t, consumer.Offload(t.Context(), name))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		defer cancel()
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		require.NoError(t, client.IgnoreNotFound(consumer.Client.Delete(ctx, ns)))
-		within(ctx, t, func(ctx context.Context) error { return c.settled(ctx, consumer.RemoteNamespace(name), 0) })
-	})
+	t.Cleanup(func() { c.withdraw(t, consumer, name) })
 	return name
+}
+
+// withdraw deletes a namespace of a consumer and waits until nothing of it is left that a later scenario might see.
+func (c *chain) withdraw(t *testing.T, consumer *sandbox.Cluster, namespace string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	require.NoError(t, client.IgnoreNotFound(consumer.Client.Delete(ctx, ns)))
+	within(ctx, t, func(ctx context.Context) error { return c.settled(ctx, consumer.RemoteNamespace(namespace), 0) })
 }
 
 // place is where a pod of a consumer really runs.
@@ -212,7 +177,7 @@ func (c *chain) rightlyShown(ctx context.Context, consumer *sandbox.Cluster, nam
 		}
 		root := [2]string{pod.Annotations[brokeringv1alpha1.RootIPAnnotation], pod.Annotations[brokeringv1alpha1.RootClusterAnnotation]}
 		if root != [2]string{at.address.String(), at.provider.Name} {
-			return fmt.Errorf("%s says of pod %s that it is at %v; it is at %s as %s", consumer.Name, pod.Name, root, at.provider.Name, at.address)
+			return fmt.Errorf("%s shows pod %s at %v; it is at %s as %s", consumer.Name, pod.Name, root, at.provider.Name, at.address)
 		}
 		if _, err := external(ctx, consumer, namespace, want); err != nil {
 			return fmt.Errorf("pod %s: %w", pod.Name, err)
@@ -221,7 +186,7 @@ func (c *chain) rightlyShown(ctx context.Context, consumer *sandbox.Cluster, nam
 	return nil
 }
 
-// pod makes a pod of a consumer that may run where a criterion says.
+// pod creates a pod of a consumer with a filter.
 func (c *chain) pod(t *testing.T, consumer *sandbox.Cluster, namespace, name, filter string) {
 	t.Helper()
 	pod := newPod(namespace, name)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -55,7 +56,7 @@ func (p plugin) must(t *testing.T, args ...string) string {
 	return out
 }
 
-// commands: what people's commands print and do is what the API says.
+// commands checks the output and the effects of the commands against the API.
 func (c *catalogued) commands(t *testing.T) {
 	p := c.plugin(t)
 	var providers []string
@@ -83,11 +84,11 @@ func (c *catalogued) commands(t *testing.T) {
 	assert.Contains(t, p.must(t, "explain", "-n", atBroker, "mine-0"), "chosen")
 
 	// Errors.
-	_, errs, code := p.run(t.Context(), "enable", "nobody")
+	_, errs, code := p.run(t.Context(), "enable", "nosuch")
 	assert.Equal(t, 1, code)
 	assert.Contains(t, errs, "(NotFound)")
 
-	// Switches, for everybody and for a consumer.
+	// enable and disable, for all consumers and for one.
 	p.must(t, "disable", "provider1")
 	assert.Equal(t, ptr.To(false), c.providerOf(t, "provider1").Spec.Enabled)
 	p.must(t, "enable", "provider1")
@@ -101,7 +102,7 @@ func (c *catalogued) commands(t *testing.T) {
 	c.drains(t, p)
 }
 
-// drains: the command ends when the provider runs none of the pods any more.
+// drains checks that the command ends when the provider runs none of the pods any more.
 func (c *catalogued) drains(t *testing.T, p plugin) {
 	t.Helper()
 	from := c.providers[1]
@@ -116,8 +117,15 @@ func (c *catalogued) drains(t *testing.T, p plugin) {
 	})
 	p.must(t, "drain", from.Name, "--timeout=60s")
 	require.NoError(t, c.emptied(t.Context(), from.Name))
+	assert.True(t, meta.IsStatusConditionTrue(c.providerOf(t, from.Name).Status.Conditions, brokeringv1alpha1.ProviderDrained))
 	p.must(t, "uncordon", from.Name)
 	assert.False(t, c.providerOf(t, from.Name).Spec.Drain)
+	eventually(t, patient, func(context.Context) error {
+		if left := meta.FindStatusCondition(c.providerOf(t, from.Name).Status.Conditions, brokeringv1alpha1.ProviderDrained); left != nil {
+			return fmt.Errorf("the condition Drained is still %s", left.Status)
+		}
+		return nil
+	})
 }
 
 // podsOf are the pods of the second consumer's namespace.
@@ -128,7 +136,7 @@ func (c *catalogued) podsOf(t *testing.T, namespace string) []corev1.Pod {
 	return list
 }
 
-// emptied answers nil when a provider has no pod of either consumer, by its own API.
+// emptied returns nil if a provider has no pod of either consumer, by its own API.
 func (c *catalogued) emptied(ctx context.Context, provider string) error {
 	for i, namespace := range []string{c.mine, c.theirs} {
 		at := c.broker.RemoteNamespace(c.consumers[i].RemoteNamespace(namespace))

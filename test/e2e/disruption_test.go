@@ -18,8 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
-
-	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
 // quota fills the provider's grant of 16 CPUs. The pods name their node, because
@@ -46,7 +44,7 @@ func quota(t *testing.T, f *federation) {
 				return nil
 			}
 		}
-		return fmt.Errorf("no event tells that the quota is exceeded, among %d", len(list.Items))
+		return fmt.Errorf("none of %d events reports that the quota is exceeded", len(list.Items))
 	})
 	require.NoError(t, f.local.Client.Get(t.Context(), client.ObjectKeyFromObject(second), second))
 	require.Equal(t, corev1.PodPending, second.Status.Phase)
@@ -189,19 +187,4 @@ func (f *federation) nodeReady(ctx context.Context) (bool, error) {
 		}
 	}
 	return false, fmt.Errorf("no Ready condition")
-}
-
-// takeover lets our virtual kubelet take over a node of Liqo's own while pods
-// run there: none of them is recreated, and new ones come.
-func takeover(t *testing.T, f *federation) {
-	local, remote := f.namespaces(t)
-	require.NoError(t, f.local.Client.Create(t.Context(), newDeployment(local, "web", 20)))
-	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 20) })
-	here, there := uids(t, f.local, local), uids(t, f.remote, remote)
-
-	require.NoError(t, f.local.UseImage(t.Context(), sandbox.ImageOurs))
-	f.runPod(t, newPod(local, "after"))
-	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 21) })
-	assert.Subset(t, uids(t, f.local, local), here, "no local pod was recreated")
-	assert.Subset(t, uids(t, f.remote, remote), there, "no remote pod was recreated")
 }

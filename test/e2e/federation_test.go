@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +30,19 @@ type federation struct {
 	// node is the virtual node of remote in local, kubelet the component that
 	// serves it.
 	node, kubelet string
+}
+
+// oneAside is held by the one suite that runs beside TestFederation.
+var oneAside sync.Mutex
+
+// aside has a suite run at the same time as TestFederation, and the others that call it one after the other: faults are
+// waited for most of the time, and one machine carries some ten clusters. Go lets parallel tests go on when all others have
+// returned, or have called t.Parallel as TestFederation does with its federation up. So federations start one at a time.
+func aside(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	oneAside.Lock()
+	t.Cleanup(oneAside.Unlock)
 }
 
 // start brings up one consumer, the broker and one provider, with the given
@@ -109,16 +123,21 @@ func (f *federation) removeNamespace(t *testing.T, name string) {
 
 const pollEvery = 50 * time.Millisecond
 
+// pause is how long to wait before a check is repeated, by how long it took. One
+// that reads hundreds of objects leaves two thirds of the time to what it waits for.
+func pause(took time.Duration) <-chan time.Time {
+	return time.After(max(pollEvery, min(2*took, time.Second)))
+}
+
 // eventually calls check until it answers nil, and fails the test with its last
 // answer when that takes longer than timeout.
 func eventually(t *testing.T, timeout time.Duration, check func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	var last error
 	for {
+		began := time.Now()
 		err := check(ctx)
 		if err == nil {
 			return
@@ -130,7 +149,24 @@ func eventually(t *testing.T, timeout time.Duration, check func(ctx context.Cont
 		case <-ctx.Done():
 			require.NoError(t, last, "after %s", timeout)
 			t.FailNow()
-		case <-tick.C:
+		case <-pause(time.Since(began)):
+		}
+	}
+}
+
+// within is eventually with a context that may outlive the test.
+func within(ctx context.Context, t *testing.T, check func(context.Context) error) {
+	t.Helper()
+	for {
+		began := time.Now()
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			require.NoError(t, err)
+		case <-pause(time.Since(began)):
 		}
 	}
 }

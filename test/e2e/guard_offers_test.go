@@ -50,7 +50,7 @@ func (g *guarded) grants(t *testing.T) {
 	require.NoError(t, consumer.Delete(ctx, brought))
 }
 
-// Quantities that take hours to read reach nobody who would. Dry runs, because Liqo would be the first.
+// Quantities that take hours to parse are refused. Dry runs, because Liqo would parse them first.
 func (g *guarded) quantities(t *testing.T) {
 	ctx := t.Context()
 	consumer := g.controlPlaneAtBroker(t)
@@ -91,7 +91,7 @@ func field(value any, path ...string) func(map[string]any) error {
 	return func(o map[string]any) error { return unstructured.SetNestedField(o, value, path...) }
 }
 
-// withGrant says that a slice was granted cpu, long ago.
+// withGrant gives a slice an old grant of cpu.
 func withGrant(cpu, verdict string) func(map[string]any) error {
 	return func(o map[string]any) error {
 		return unstructured.SetNestedMap(o, map[string]any{
@@ -103,7 +103,7 @@ func withGrant(cpu, verdict string) func(map[string]any) error {
 	}
 }
 
-// change changes the slice as it is now, by somebody.
+// change changes the current slice, as a given client.
 func (g *guarded) change(ctx context.Context, by client.Client, slice *unstructured.Unstructured, subresource string,
 	how func(map[string]any) error, dryRun ...client.SubResourceUpdateOption,
 ) error {

@@ -31,19 +31,32 @@ import (
 // that runs, and a consumer with an unmodified virtual kubelet.
 type guarded struct {
 	*sandbox.Sandbox
-	consumer, broker, provider *sandbox.Cluster
+	consumer, broker *sandbox.Cluster
 }
 
-// TestGuardAndManifests tests what deploy/ promises against real API servers.
-func TestGuardAndManifests(t *testing.T) {
-	s := up(t, sandbox.Options{Name: "guard", Consumers: 1, Providers: 1, Image: sandbox.ImageStock})
-	g := &guarded{s, s.Cluster(sandbox.Consumer(1)), s.Cluster(sandbox.Broker), s.Cluster(sandbox.Provider(1))}
-	g.install(t)
+// Namespaces of the consumer.
+const guardLabels, guardDirect, guardEarly = "guard-labels", "guard-direct", "guard-early"
+
+// guardAndManifests tests what deploy/ promises against real API servers. No
+// broker runs meanwhile: it would decide about what the scenarios write.
+func (b *brokered) guardAndManifests(t *testing.T) {
+	g := &guarded{b.Sandbox, b.consumer, b.broker}
+	require.NoError(t, b.Kill(brokerComponent))
+	t.Cleanup(func() {
+		for _, name := range []string{guardLabels, guardDirect, guardEarly} {
+			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			require.NoError(t, client.IgnoreNotFound(b.consumer.Client.Delete(context.Background(), ns)))
+		}
+		require.NoError(t, b.Restart(context.Background(), brokerComponent))
+	})
+	g.inForce(t)
 
 	t.Run("a consumer chooses by a label of its pod", g.consumerLabel)
 	t.Run("a consumer chooses with its credentials", g.consumerCredentials)
 	t.Run("a consumer grants itself something", g.grants)
 	t.Run("a consumer asks for what takes forever to read", g.quantities)
+	t.Run("a pod of a consumer waits for its namespace", g.early)
+	t.Run("a consumer writes more than Liqo does", g.consumerWrites)
 	t.Run("an owner of a namespace", g.namespaceOwner)
 	t.Run("a binding", g.binding)
 	t.Run("the broker and the virtual kubelets", g.brokerAndKubelets)
@@ -51,18 +64,11 @@ func TestGuardAndManifests(t *testing.T) {
 	t.Run("the broker's roles", g.roles)
 	t.Run("the broker approves its own certificate only", g.certificates)
 	t.Run("the API is validated", g.api)
-	t.Run("a second slice of one provider", g.slices)
 }
 
-// install applies the manifests and waits until the guard is in force.
-func (g *guarded) install(t *testing.T) {
+// inForce waits until the guard is in force.
+func (g *guarded) inForce(t *testing.T) {
 	t.Helper()
-	ctx := t.Context()
-	require.NoError(t, g.broker.ApplyManifests(ctx, "crds", "guard.yaml", "broker.yaml"))
-	_, err := g.broker.Kube.AppsV1().Deployments(sandbox.BrokerComponent).
-		Patch(ctx, sandbox.BrokerComponent, types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
-	require.NoError(t, err)
-
 	owner := g.owner(t, "guard-probe")
 	pod := unscheduled("guard-probe", "probe")
 	pod.Labels[brokeringv1alpha1.ProviderLabel] = "x"
@@ -83,7 +89,7 @@ func refusal(err error, key string) error {
 // eachKey calls do for every guarded key with a function that writes it to an
 // object.
 func eachKey(do func(key string, write func(o metav1.Object, value string))) {
-	for _, key := range brokeringv1alpha1.BrokerLabels() {
+	for _, key := range []string{brokeringv1alpha1.VirtualNodeLabel, brokeringv1alpha1.ProviderLabel} {
 		do(key, func(o metav1.Object, value string) { o.SetLabels(with(o.GetLabels(), key, value)) })
 	}
 	for _, key := range brokeringv1alpha1.BrokerAnnotations() {
@@ -108,7 +114,7 @@ func with(m map[string]string, key, value string) map[string]string {
 // unscheduled is a pod that no scheduler binds.
 func unscheduled(namespace, name string) *corev1.Pod {
 	pod := newPod(namespace, name)
-	pod.Spec.SchedulerName = "nobody"
+	pod.Spec.SchedulerName = "none"
 	return pod
 }
 
@@ -166,14 +172,15 @@ func (g *guarded) impersonating(namespace, name string) *rest.Config {
 	return config
 }
 
-// A pod with a guarded label does not get past the consumer's virtual kubelet,
-// and says why. Without it, it does; and a label that the broker wrote there
-// survives what Liqo's controllers do afterwards.
+// The consumer's virtual kubelet cannot forward a pod with a guarded label, and an event has the reason. It forwards a pod
+// without one. A label that the broker writes there survives the updates by Liqo's controllers.
 func (g *guarded) consumerLabel(t *testing.T) {
 	ctx := t.Context()
-	const namespace = "guard-labels"
+	const namespace = guardLabels
 	require.NoError(t, g.consumer.Offload(ctx, namespace))
 	atBroker := g.consumer.RemoteNamespace(namespace)
+	// The broker would do so; until then no pod comes.
+	require.NoError(t, g.broker.Offload(ctx, atBroker))
 
 	chooser := newPod(namespace, "chooser")
 	chooser.Labels[brokeringv1alpha1.VirtualNodeLabel] = sandbox.Provider(1)
@@ -196,7 +203,7 @@ func (g *guarded) consumerLabel(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("%d events, none of them says why", len(events.Items))
+		return fmt.Errorf("none of %d events has the reason", len(events.Items))
 	})
 	_, err := pods.Get(ctx, chooser.Name, metav1.GetOptions{})
 	assert.True(t, apierrors.IsNotFound(err), "the pod reached the broker: %v", err)
@@ -205,9 +212,9 @@ func (g *guarded) consumerLabel(t *testing.T) {
 	assigned := []byte(`{"metadata":{"labels":{"` + brokeringv1alpha1.VirtualNodeLabel + `":"v1"}}}`)
 	_, err = broker.Patch(ctx, plain.Name, types.MergePatchType, assigned, metav1.PatchOptions{})
 	require.NoError(t, err)
-	require.NoError(t, g.consumer.Client.Get(ctx, client.ObjectKeyFromObject(plain), plain))
-	plain.Labels["later"] = "yes"
-	require.NoError(t, g.consumer.Client.Update(ctx, plain))
+	// A patch: the virtual kubelet writes the status meanwhile.
+	later := []byte(`{"metadata":{"labels":{"later":"yes"}}}`)
+	require.NoError(t, g.consumer.Client.Patch(ctx, plain, client.RawPatch(types.MergePatchType, later)))
 	eventually(t, 30*time.Second, func(ctx context.Context) error {
 		pod, err := pods.Get(ctx, plain.Name, metav1.GetOptions{})
 		if err != nil {
@@ -224,7 +231,7 @@ func (g *guarded) consumerLabel(t *testing.T) {
 // ShadowPods, but not the guarded keys.
 func (g *guarded) consumerCredentials(t *testing.T) {
 	ctx := t.Context()
-	const namespace = "guard-direct"
+	const namespace = guardDirect
 	require.NoError(t, g.consumer.Offload(ctx, namespace))
 	direct := g.consumerAtBroker(t)
 	shadow := func(name string) *offloadingv1beta1.ShadowPod {
@@ -398,7 +405,7 @@ func updates() map[way]func(context.Context, podInterface, *corev1.Pod) error {
 	}
 }
 
-// What a Binding says of labels and annotations is copied to the pod.
+// Kubernetes copies the labels and annotations of a Binding to the pod.
 func (g *guarded) binding(t *testing.T) {
 	ctx := t.Context()
 	const namespace = "guard-binding"

@@ -160,7 +160,7 @@ func (f *federation) callers(t *testing.T) {
 	require.NoError(t, err)
 	resp.Body.Close()
 	if f.image == sandbox.ImageStock {
-		assert.Equal(t, http.StatusOK, resp.StatusCode, "Liqo v1.2.0 authenticates nobody")
+		assert.Equal(t, http.StatusOK, resp.StatusCode, "Liqo v1.2.0 does not authenticate callers")
 		return
 	}
 	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
@@ -196,7 +196,7 @@ func insecure() *http.Transport {
 	return &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 }
 
-// kubeletURL is where the node says that its kubelet is.
+// kubeletURL is the address of the kubelet in the Node.
 func (f *federation) kubeletURL(t *testing.T) string {
 	t.Helper()
 	var node corev1.Node

@@ -19,12 +19,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/test/deploy"
@@ -101,8 +98,7 @@ func (g *guarded) dryRun(t *testing.T) {
 	}
 }
 
-// Nobody approves the serving certificate of the broker's node but the broker,
-// which can vouch for nobody else.
+// Only the broker approves the serving certificate of its node, and it can approve no others.
 func (g *guarded) certificates(t *testing.T) {
 	ctx := t.Context()
 	broker := g.as(t, sandbox.BrokerComponent, sandbox.BrokerComponent)
@@ -157,18 +153,25 @@ func approve(ctx context.Context, as kubernetes.Interface, csr *certificatesv1.C
 
 // The CRDs fill in defaults and refuse what makes no sense.
 func (g *guarded) api(t *testing.T) {
-	ctx := t.Context()
+	// What is there is deleted: it would concern the scenarios that follow.
+	create := func(o client.Object) error {
+		err := g.broker.Client.Create(t.Context(), o)
+		if err == nil {
+			t.Cleanup(func() { require.NoError(t, g.broker.Client.Delete(context.Background(), o)) })
+		}
+		return err
+	}
 	meta := metav1.ObjectMeta{GenerateName: "guard-"}
 	provider := &brokeringv1alpha1.ProviderCluster{ObjectMeta: meta}
-	require.NoError(t, g.broker.Client.Create(ctx, provider))
+	require.NoError(t, create(provider))
 	require.NotNil(t, provider.Spec.Enabled)
 	assert.True(t, *provider.Spec.Enabled)
 	policy := &brokeringv1alpha1.PlacementPolicy{ObjectMeta: meta}
-	require.NoError(t, g.broker.Client.Create(ctx, policy))
+	require.NoError(t, create(policy))
 	assert.Equal(t, brokeringv1alpha1.FailoverMove, policy.Spec.Failover.Mode)
 
 	for price, good := range map[string]bool{"0.042": true, "7": true, "": false, "-1": false, "cheap": false, "1e3": false} {
-		err := g.broker.Client.Create(ctx, &brokeringv1alpha1.ProviderCluster{
+		err := create(&brokeringv1alpha1.ProviderCluster{
 			ObjectMeta: meta, Spec: brokeringv1alpha1.ProviderClusterSpec{Attributes: map[string]string{"price": price}},
 		})
 		if good {
@@ -196,54 +199,16 @@ func (g *guarded) api(t *testing.T) {
 		},
 		"spec.spread.topologyKey: Invalid value": {Spread: &brokeringv1alpha1.Spread{}},
 	} {
-		assert.ErrorContains(t, g.broker.Client.Create(ctx, &brokeringv1alpha1.PlacementPolicy{ObjectMeta: meta, Spec: spec}), want)
+		assert.ErrorContains(t, create(&brokeringv1alpha1.PlacementPolicy{ObjectMeta: meta, Spec: spec}), want)
 	}
 	good := brokeringv1alpha1.PlacementPolicySpec{
 		Failover: brokeringv1alpha1.Failover{After: &minute}, PendingTimeout: &metav1.Duration{},
 		Weights: []brokeringv1alpha1.Weight{{Name: "free", Weight: 1}, {Name: "price", Weight: 0}},
 	}
-	assert.NoError(t, g.broker.Client.Create(ctx, &brokeringv1alpha1.PlacementPolicy{ObjectMeta: meta, Spec: good}))
+	assert.NoError(t, create(&brokeringv1alpha1.PlacementPolicy{ObjectMeta: meta, Spec: good}))
 	selection := &brokeringv1alpha1.PlacementPolicy{ObjectMeta: meta, Spec: brokeringv1alpha1.PlacementPolicySpec{
 		Consumers: []string{"c1"}, Selection: &brokeringv1alpha1.Selection{Providers: []string{"p1"}},
 	}}
-	require.NoError(t, g.broker.Client.Create(ctx, selection))
+	require.NoError(t, create(selection))
 	assert.Equal(t, brokeringv1alpha1.SelectAllBut, selection.Spec.Selection.Mode)
-}
-
-// A provider with a node that has GPUs grants a second slice, with GPUs, beside
-// its first one: a VirtualNode, a virtual kubelet and a quota of its own.
-func (g *guarded) slices(t *testing.T) {
-	ctx := t.Context()
-	const namespace, gpu, name = "guard-slices", corev1.ResourceName("nvidia.com/gpu"), "provider1-gpu"
-	require.NoError(t, g.provider.AddNode(ctx, name, corev1.ResourceList{gpu: resource.MustParse("4")}, map[string]string{"accelerator": "a100"}))
-	want := sandbox.Slice{CPU: "8", Memory: "32Gi", Pods: "10"}
-	require.NoError(t, g.broker.CreateSlice(ctx, name, g.provider.Name, want, map[corev1.ResourceName]string{gpu: "4"}))
-	require.NoError(t, g.broker.WaitVirtualKubelet(ctx, name, g.provider.Name))
-	require.NoError(t, g.broker.WaitNodeReady(ctx, name))
-
-	var nodes offloadingv1beta1.VirtualNodeList
-	require.NoError(t, g.broker.Client.List(ctx, &nodes, client.InNamespace("liqo-tenant-"+g.provider.Name)))
-	granted := map[string]string{}
-	for i := range nodes.Items {
-		q := nodes.Items[i].Spec.ResourceQuota.Hard[gpu]
-		granted[nodes.Items[i].Name] = q.String()
-	}
-	assert.Equal(t, map[string]string{g.provider.Name: "0", name: "4"}, granted)
-
-	require.NoError(t, g.broker.Offload(ctx, namespace))
-	pod := newPod(namespace, "trainer")
-	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpu: resource.MustParse("1")}
-	require.NoError(t, g.broker.Client.Create(ctx, pod))
-	eventually(t, time.Minute, func(ctx context.Context) error {
-		if err := g.broker.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
-		if pod.Status.Phase != corev1.PodRunning || pod.Spec.NodeName != name {
-			return fmt.Errorf("pod is %s on %q", pod.Status.Phase, pod.Spec.NodeName)
-		}
-		return nil
-	})
-	remote, err := g.provider.Kube.CoreV1().Pods(g.broker.RemoteNamespace(namespace)).Get(ctx, pod.Name, metav1.GetOptions{})
-	require.NoError(t, err)
-	assert.Equal(t, name, remote.Spec.NodeName)
 }

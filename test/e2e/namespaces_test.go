@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +14,8 @@ import (
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
 // sentOn: the NamespaceOffloading of a consumer's namespace is kept as the broker wants it, and goes when the namespace is
@@ -58,22 +61,40 @@ func (c *chain) sentOn(t *testing.T) {
 	eventually(t, followTime, func(ctx context.Context) error { _, err := strategy(ctx); return err })
 }
 
-// overtaken: a pod that arrives before its namespace is sent on, because the broker is away, is made anew once it is, and
-// runs at a provider.
+// overtaken: a pod that arrives before its namespace is sent on, because the broker is away, is refused until it is, and
+// runs at a provider then.
 func (c *chain) overtaken(t *testing.T) {
 	consumer := c.consumers[1]
 	require.NoError(t, c.Kill(brokerComponent))
 	c.revive(t, brokerComponent)
 	ns := c.offload(t, consumer)
 	c.pod(t, consumer, ns, "early", "true")
-	var before corev1.Pod
 	atBroker := client.ObjectKey{Namespace: consumer.RemoteNamespace(ns), Name: "early"}
-	eventually(t, patient, func(ctx context.Context) error { return c.broker.Client.Get(ctx, atBroker, &before) })
-	require.Empty(t, before.Spec.NodeName)
+	eventually(t, patient, func(ctx context.Context) error { return refusedToCreate(ctx, c.broker, atBroker, notOffloaded) })
+	err := c.broker.Client.Get(t.Context(), atBroker, &corev1.Pod{})
+	require.True(t, kerrors.IsNotFound(err), "it would run on a node of the broker's cluster: %v", err)
 
 	require.NoError(t, c.Restart(t.Context(), brokerComponent))
-	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 1) })
-	after := podOf(t, c.broker, atBroker.Namespace, atBroker.Name)
-	require.NotEqual(t, before.UID, after.UID, "it cannot be let onto the broker's node")
-	require.Equal(t, brokerNode, after.Spec.NodeName)
+	// Liqo's controller has waited twice as long after each attempt.
+	eventually(t, 2*patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 1) })
+	require.Equal(t, brokerNode, podOf(t, c.broker, atBroker.Namespace, atBroker.Name).Spec.NodeName)
+}
+
+// notOffloaded is why the guard refuses the pods of a namespace that the broker has not sent on yet.
+const notOffloaded = "the namespace of this ShadowPod is not offloaded yet"
+
+// refusedToCreate answers nil once Liqo's controller says that it could not create the pod of a ShadowPod, and why.
+func refusedToCreate(ctx context.Context, c *sandbox.Cluster, shadow client.ObjectKey, because string) error {
+	var events corev1.EventList
+	if err := c.Client.List(ctx, &events, client.InNamespace(shadow.Namespace)); err != nil {
+		return err
+	}
+	for i := range events.Items {
+		e := &events.Items[i]
+		if e.InvolvedObject.Kind == "ShadowPod" && e.InvolvedObject.Name == shadow.Name && e.Reason == "FailedCreatePod" &&
+			strings.Contains(e.Message, because) {
+			return nil
+		}
+	}
+	return fmt.Errorf("none of %d events says that %s was not created because %s", len(events.Items), shadow, because)
 }

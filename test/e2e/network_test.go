@@ -88,7 +88,7 @@ func remapping(t *testing.T, f *federation) {
 
 // setRemotePodRange gives this cluster another view of the remote one's pods:
 // the status of the Network that stands for them, which Liqo copies to the
-// Configuration (RemapConfiguration), whatever that says.
+// Configuration (RemapConfiguration) and overwrites its content.
 func (f *federation) setRemotePodRange(t *testing.T, to netip.Prefix) {
 	t.Helper()
 	namespace := client.InNamespace("liqo-tenant-" + f.remote.Name)
@@ -117,7 +117,7 @@ func (f *federation) setRemotePodRange(t *testing.T, to netip.Prefix) {
 				return err
 			}
 		}
-		return fmt.Errorf("the Configuration says %s, not %s yet", seen, to)
+		return fmt.Errorf("the Configuration has %s, not %s yet", seen, to)
 	})
 }
 

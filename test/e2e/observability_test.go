@@ -111,7 +111,7 @@ func (c *chain) targets() (map[string][]string, error) {
 	return all, nil
 }
 
-// scrapes are what /metrics says, by component.
+// scrapes are the answers of /metrics, by component.
 func (c *chain) scrapes(ctx context.Context) (map[string][]string, error) {
 	targets, err := c.targets()
 	if err != nil {

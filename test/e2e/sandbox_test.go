@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,30 +28,34 @@ func sandboxCommand(t *testing.T) func(args ...string) *exec.Cmd {
 	return func(args ...string) *exec.Cmd { return exec.Command(bin, args...) }
 }
 
-// Two sandboxes start side by side. The owner of one is killed by SIGKILL, so it
-// can clean nothing up: the kernel ends its processes, and the next down removes
-// what they left. The other one is not concerned, and obeys its commands.
-func TestSandboxCommand(t *testing.T) {
-	command := sandboxCommand(t)
-	sandboxes := filepath.Join(cacheDir(t), "sandboxes")
-	doomed, doomedEnd := startCommand(t, command("up", "--name=doomed", "--consumers=1", "--providers=1"))
-	survivor, survivorEnd := startCommand(t, command("up", "--name=survivor", "--consumers=1", "--providers=1", "--networking"))
-	t.Cleanup(func() { _ = survivor.Process.Kill() })
+func sandboxDir(t *testing.T, name string) string {
+	t.Helper()
+	cache, err := sandbox.CacheDir()
+	require.NoError(t, err)
+	return filepath.Join(cache, "sandboxes", name)
+}
 
+// killedOwner starts a sandbox beside the federation. Its owner is killed by
+// SIGKILL, so it can clean nothing up: the kernel ends its processes, and the next
+// down removes what they left. The federation is not concerned.
+func (b *brokered) killedOwner(t *testing.T) {
+	command, dir := sandboxCommand(t), sandboxDir(t, "doomed")
+	doomed, end := startCommand(t, command("up", "--name=doomed", "--consumers=1", "--providers=1"))
 	var pids []int
-	eventually(t, 30*time.Minute, func(context.Context) error { // it may have to build everything
+	eventually(t, 2*time.Minute, func(context.Context) error {
 		select {
-		case err := <-doomedEnd:
+		case err := <-end:
 			t.Fatalf("up ended by itself: %v", err)
 		default:
 		}
-		if pids = recorded(t, filepath.Join(sandboxes, "doomed")); len(pids) < 6 {
+		if pids = recorded(t, dir); len(pids) < 6 {
 			return fmt.Errorf("%d processes run", len(pids))
 		}
 		return nil
 	})
+	before := b.Status()
 	require.NoError(t, doomed.Process.Kill())
-	require.Error(t, <-doomedEnd)
+	require.Error(t, <-end)
 	eventually(t, 10*time.Second, func(context.Context) error {
 		for _, pid := range pids {
 			if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
@@ -62,31 +67,53 @@ func TestSandboxCommand(t *testing.T) {
 	out, err := command("down", "--name=doomed").CombinedOutput()
 	require.NoError(t, err, string(out))
 	assert.Contains(t, string(out), "cleaned up after sandbox doomed")
-	assert.NoDirExists(t, filepath.Join(sandboxes, "doomed"))
+	assert.NoDirExists(t, dir)
 
+	out, err = command("status", "--name=federation", "-o", "json").CombinedOutput()
+	require.NoError(t, err, string(out))
+	var after sandbox.Status
+	require.NoError(t, json.Unmarshal(out, &after))
+	assert.Equal(t, processes(before), processes(after))
+}
+
+// processes are the ids of all processes of a sandbox.
+func processes(status sandbox.Status) (pids []int) {
+	for i := range status.Processes {
+		pids = append(pids, status.Processes[i].PID)
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// TestSandboxCommand starts a sandbox, gives it every command, and ends it.
+func TestSandboxCommand(t *testing.T) {
+	aside(t)
+	command := sandboxCommand(t)
+	owner, end := startCommand(t, command("up", "--name=commanded", "--consumers=1", "--providers=1", "--networking"))
+	t.Cleanup(func() { _ = owner.Process.Kill() })
 	run := func(args ...string) string {
 		t.Helper()
 		if args[0] != "kubectl" {
-			args = append(args, "--name=survivor")
+			args = append(args, "--name=commanded")
 		}
 		out, err := command(args...).CombinedOutput()
 		require.NoError(t, err, string(out))
 		return string(out)
 	}
-	eventually(t, 5*time.Minute, func(context.Context) error {
+	eventually(t, 30*time.Minute, func(context.Context) error { // It may have to build everything.
 		select {
-		case err := <-survivorEnd:
+		case err := <-end:
 			t.Fatalf("up ended by itself: %v", err)
 		default:
 		}
-		if out, err := command("status", "--name=survivor").CombinedOutput(); err != nil {
+		if out, err := command("status", "--name=commanded").CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 		return nil
 	})
 	assert.FileExists(t, strings.TrimSpace(run("kubeconfig", "broker")))
-	assert.Contains(t, run("kubectl", "--name=survivor", "broker", "get", "nodes", "-o", "name"), "node/provider1\n")
-	assert.Contains(t, run("kubectl", "--name=survivor", "broker", "plugin", "list"), "kubectl-broker")
+	assert.Contains(t, run("kubectl", "--name=commanded", "broker", "get", "nodes", "-o", "name"), "node/provider1\n")
+	assert.Contains(t, run("kubectl", "--name=commanded", "broker", "plugin", "list"), "kubectl-broker")
 	var status sandbox.Status
 	require.NoError(t, json.Unmarshal([]byte(run("status", "-o", "json")), &status))
 	assert.Len(t, status.Processes, 3*4+3*4+2+1, "3 clusters of 4 and of Liqo's 4, 2 virtual kubelets, 1 KWOK")
@@ -95,17 +122,16 @@ func TestSandboxCommand(t *testing.T) {
 	}
 	run("link", "down", "broker", "provider1")
 	run("link", "up", "broker", "provider1")
-	out, err = command("freeze", "broker/nothing", "--name=survivor").CombinedOutput()
+	out, err := command("freeze", "broker/nothing", "--name=commanded").CombinedOutput()
 	require.Error(t, err)
 	assert.Contains(t, string(out), `no component "nothing" in broker; there are etcd, kube-apiserver`)
 
 	run("down")
-	require.NoError(t, <-survivorEnd)
-	assert.NoDirExists(t, filepath.Join(sandboxes, "survivor"))
+	require.NoError(t, <-end)
+	assert.NoDirExists(t, sandboxDir(t, "commanded"))
 }
 
-// startCommand runs a command whose end is told on the channel, with all that
-// it has printed.
+// startCommand runs a command. The channel gets its error when it ends, with its output.
 func startCommand(t *testing.T, cmd *exec.Cmd) (*exec.Cmd, <-chan error) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -138,17 +164,7 @@ func recorded(t *testing.T, dir string) (pids []int) {
 	return pids
 }
 
-func cacheDir(t *testing.T) string {
-	t.Helper()
-	if dir := os.Getenv("LIQO_BROKER_VK_CACHE"); dir != "" {
-		return dir
-	}
-	dir, err := os.UserCacheDir()
-	require.NoError(t, err)
-	return filepath.Join(dir, "liqo-broker-vk")
-}
-
-// Bad arguments are told before anything starts.
+// Invalid arguments are reported before anything starts.
 func TestSandboxCommandRefusesBadArguments(t *testing.T) {
 	command := sandboxCommand(t)
 	for _, c := range []struct {
@@ -158,7 +174,7 @@ func TestSandboxCommandRefusesBadArguments(t *testing.T) {
 		{[]string{"up", "--providers=0"}, "--providers=0: use 1 to 16"},
 		{[]string{"up", "--name=No Name"}, `--name="No Name"`},
 		{[]string{"up", "--image=nginx:1"}, `--image="nginx:1"`},
-		{[]string{"status", "--name=nobody"}, `no sandbox "nobody" is up`},
+		{[]string{"status", "--name=nosuch"}, `no sandbox "nosuch" is up`},
 		{[]string{"kubeconfig"}, "accepts 1 arg(s)"},
 		{[]string{"link", "sideways", "a", "b"}, "use up or down"},
 		{[]string{"fly"}, `unknown command "fly"`},

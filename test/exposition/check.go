@@ -19,7 +19,7 @@ var usesJSON []byte
 // asked are the labels that are asked for, by component and metric.
 type asked map[string]map[string][]string
 
-// uses are what somebody asks of the metrics.
+// uses are the metrics and labels in queries.
 type uses struct {
 	// Asked is what the rules and the dashboard ask for, Examples what docs/metrics.md shows.
 	Asked    asked `json:"asked"`

@@ -2,6 +2,6 @@
 // everything is there which the rules and the dashboard of deploy/observability ask for. Its tests hold the same, and the
 // document's own examples, against what the components register.
 //
-// What is asked for is in uses.json, which test/observability writes: a module of its own, so that nobody else needs
-// Prometheus' dependencies.
+// uses.json has the metrics in queries. test/observability writes it. That is a module of its own, so that no other module
+// needs Prometheus' dependencies.
 package exposition

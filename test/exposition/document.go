@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// document is what docs/metrics.md says.
+// document is the content of docs/metrics.md.
 type document struct {
 	// components have the metrics of each component, by name.
 	components map[string]map[string]metric
@@ -74,24 +74,24 @@ func spans(cell string) []string {
 	return slices.Sorted(slices.Values(out))
 }
 
-// compare says how what a component shows differs from what the document says of it. With complete, everything that is
-// documented must be there with all of its labels; a scrape lacks what has not happened.
+// compare returns the differences between the metrics of a component and the document. With complete, all documented metrics
+// must exist with all their labels; a scrape lacks metrics without events.
 func (d document) compare(component string, shown map[string]metric, complete bool) []error {
 	var faults []error
 	documented := d.components[component]
 	for _, name := range slices.Sorted(maps.Keys(shown)) {
-		is, says := shown[name], documented[name]
+		is, want := shown[name], documented[name]
 		switch {
-		case says.name == "":
+		case want.name == "":
 			if !d.ofLibrary(name) {
 				faults = append(faults, fmt.Errorf("%s: %s %s is not documented: %s", component, is.kind, name, is.help))
 			}
-		case is.kind != says.kind:
-			faults = append(faults, fmt.Errorf("%s: %s is a %s, not a %s", component, name, is.kind, says.kind))
-		case is.help != says.help:
-			faults = append(faults, fmt.Errorf("%s: the help of %s is %q, not %q", component, name, is.help, says.help))
-		case complete && !slices.Equal(is.labels, says.labels), !complete && !within(is.labels, says.labels):
-			faults = append(faults, fmt.Errorf("%s: the labels of %s are %q, not %q", component, name, is.labels, says.labels))
+		case is.kind != want.kind:
+			faults = append(faults, fmt.Errorf("%s: %s is a %s, not a %s", component, name, is.kind, want.kind))
+		case is.help != want.help:
+			faults = append(faults, fmt.Errorf("%s: the help of %s is %q, not %q", component, name, is.help, want.help))
+		case complete && !slices.Equal(is.labels, want.labels), !complete && !within(is.labels, want.labels):
+			faults = append(faults, fmt.Errorf("%s: the labels of %s are %q, not %q", component, name, is.labels, want.labels))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(documented)) {

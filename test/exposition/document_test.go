@@ -57,7 +57,7 @@ func TestMetricsAreAsPrometheusWantsThem(t *testing.T) {
 	}
 }
 
-// What nobody bounds must not be a label: consumers make pods and namespaces.
+// An unbounded set must not be the values of a label: consumers create pods and namespaces.
 func TestLabelsAreBounded(t *testing.T) {
 	for component := range registrations() {
 		_, metrics := registered(t, component)

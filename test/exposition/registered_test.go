@@ -11,16 +11,33 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/providers"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider"
 )
 
 // registrations are how the components register their metrics.
 func registrations() map[string]func(prometheus.Registerer) error {
 	return map[string]func(prometheus.Registerer) error{
-		Broker: broker.RegisterMetrics, VirtualKubelet: provider.RegisterMetrics, Catalog: catalog.RegisterMetrics,
+		Broker: registerBroker, VirtualKubelet: registerVirtualKubelet,
+		Catalog: func(r prometheus.Registerer) error { return guard.NewMetrics().Register(r, func() int { return 0 }) },
 	}
+}
+
+// registerBroker registers the metrics of a broker that has not begun.
+func registerBroker(registry prometheus.Registerer) error {
+	known := belief.New(belief.Config{})
+	return broker.NewMetrics(known, &requeue.Queue{}, providers.New(providers.Config{Belief: known})).Register(registry)
+}
+
+// registerVirtualKubelet registers the metrics of a virtual kubelet that has not begun.
+func registerVirtualKubelet(registry prometheus.Registerer) error {
+	_, err := provider.NewMetrics(registry, func() int { return 0 }, ipam.NewClient(ipam.ClientConfig{}))
+	return err
 }
 
 // expose is the exposition of everything that register registers, with a value even of those metrics that have none
@@ -62,13 +79,41 @@ func (f filling) Register(c prometheus.Collector) error {
 		vec.WithLabelValues(values...)
 	default:
 		if method := reflect.ValueOf(c).MethodByName("WithLabelValues"); method.IsValid() {
-			return fmt.Errorf("a vector of type %T: nobody knows how to make one of it", c)
+			return fmt.Errorf("a vector of type %T, of which no metric can be made here", c)
+		}
+		if empty(c) {
+			return f.Registry.Register(described{c})
 		}
 	}
 	return f.Registry.Register(c)
 }
 
-// variable finds the labels in the description of a metric, which has no other way to tell them.
+// empty reports whether a collector has no metrics.
+func empty(c prometheus.Collector) bool {
+	metrics := make(chan prometheus.Metric, 1000)
+	c.Collect(metrics)
+	return len(metrics) == 0
+}
+
+// described has one metric for each description of a collector that makes its metrics when they are collected.
+type described struct{ prometheus.Collector }
+
+// Collect implements prometheus.Collector.
+func (d described) Collect(metrics chan<- prometheus.Metric) {
+	descs := make(chan *prometheus.Desc, 1000)
+	d.Describe(descs)
+	close(descs)
+	for desc := range descs {
+		kind := prometheus.GaugeValue
+		if strings.Contains(desc.String(), `_total", `) {
+			kind = prometheus.CounterValue
+		}
+		labels := strings.Split(variable.FindStringSubmatch(desc.String())[1], ",")
+		metrics <- prometheus.MustNewConstMetric(desc, kind, 0, slices.Repeat([]string{"x"}, len(labels))...)
+	}
+}
+
+// variable finds the labels in the description of a metric, the only place that has them.
 var variable = regexp.MustCompile(`variableLabels: \{([^}]*)\}`)
 
 // labelsOf are the labels of a vector, all of whose metrics have the same description.

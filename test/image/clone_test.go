@@ -34,7 +34,7 @@ func cloneTo(t *testing.T, dir string) {
 	t.Helper()
 	ctx := t.Context()
 	command(ctx, t, repository(), nil, "git", "clone", "--quiet", ".", dir)
-	// Of new files git says something only once they are in an index, which is not to be the user's.
+	// git lists new files only when they are in an index. This is not the user's index.
 	index := []string{"GIT_INDEX_FILE=" + filepath.Join(t.TempDir(), "index")}
 	command(ctx, t, repository(), index, "git", "read-tree", "HEAD")
 	command(ctx, t, repository(), index, "git", "add", "--all")

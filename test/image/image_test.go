@@ -25,7 +25,7 @@ func TestTheImage(t *testing.T) {
 	manifest, config, digestInside := opened.only()
 	require.Equal(t, digest, digestInside)
 	commit := strings.TrimSpace(command(t.Context(), t, here, nil, "git", "rev-parse", "HEAD"))
-	t.Run("it says what it is", func(t *testing.T) { checkConfig(t, config, commit) })
+	t.Run("its configuration has the version", func(t *testing.T) { checkConfig(t, config, commit) })
 
 	if os.Geteuid() != 0 {
 		t.Skip("not root, who alone may give files to others and change the root directory: the image is not run")

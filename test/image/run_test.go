@@ -45,7 +45,7 @@ func checkWritable(t *testing.T, c container) {
 
 func checkRuns(t *testing.T, c container, config specs.Image) {
 	t.Helper()
-	t.Run("under each of its names, and says the version of the label", func(t *testing.T) {
+	t.Run("under each of its names, and prints the version of the label", func(t *testing.T) {
 		for _, name := range []string{"liqo-broker-vk", "virtual-kubelet", "kubectl-broker"} {
 			got := c.run(t, []string{"/usr/bin/" + name}, []string{"version", "--output=json"}, nil, "")
 			require.Zero(t, got.code, got.stderr)
@@ -66,7 +66,7 @@ func checkRuns(t *testing.T, c container, config specs.Image) {
 	require.Contains(t, args, "--foreign-kubeconfig-secret-name=kubeconfig-provider")
 	t.Logf("Liqo runs %s %s", vk.Command, strings.Join(args, " "))
 
-	t.Run("with Liqo's arguments outside of a cluster, and says that", func(t *testing.T) {
+	t.Run("with Liqo's arguments outside of a cluster, and reports that", func(t *testing.T) {
 		got := c.run(t, vk.Command, args, env, "")
 		require.Equal(t, 1, got.code)
 		require.Empty(t, got.stdout)
@@ -91,7 +91,7 @@ func checkRuns(t *testing.T, c container, config specs.Image) {
 		"broker", "--with-aggregator", "--node-ip=10.244.0.8", "--pod-name=liqo-broker-0", "--namespace=liqo-broker",
 		"--health-probe-address=0", "--metrics-address=0",
 	}
-	t.Run("as the broker, and says that the API server is missing", func(t *testing.T) {
+	t.Run("as the broker, and reports that the API server is missing", func(t *testing.T) {
 		got := c.run(t, nil, broker, inCluster, "")
 		require.Equal(t, 1, got.code)
 		require.Contains(t, lastLine(got.stderr), "liqo-broker-vk: ")
@@ -111,10 +111,10 @@ func (c container) mountServiceAccount(t *testing.T) (env []string) {
 	const dir = "var/run/secrets/kubernetes.io/serviceaccount/"
 	c.put(t, dir+"token", []byte("token"))
 	c.put(t, dir+"ca.crt", newAuthority(t, nil).pem())
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	unused, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	host, port, err := net.SplitHostPort(nobody.Addr().String())
+	host, port, err := net.SplitHostPort(unused.Addr().String())
 	require.NoError(t, err)
-	require.NoError(t, nobody.Close())
+	require.NoError(t, unused.Close())
 	return []string{"KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}
 }

@@ -61,6 +61,10 @@ func (p pods) Home(_ context.Context, _ string, address netip.Addr) (netip.Addr,
 	return address.Next(), nil
 }
 
+func (p pods) Peered(_ context.Context, consumer string) (bool, error) {
+	return consumer == "consumer1", nil
+}
+
 func (p pods) PodCIDRs(context.Context) ([]netip.Prefix, error) {
 	return []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}, nil
 }

@@ -79,7 +79,7 @@ func (l *load) provider(ctx context.Context, i int) error {
 	return l.cluster.Client.Status().Update(ctx, provider)
 }
 
-// providerStatus is what the broker says of a provider; it differs with turn.
+// providerStatus is the status of a provider; it differs with turn.
 func providerStatus(name string, turn int) v1alpha1.ProviderClusterStatus {
 	amounts := func(cpu int64) corev1.ResourceList {
 		return corev1.ResourceList{

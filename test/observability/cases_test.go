@@ -52,7 +52,7 @@ func working() map[string]expected {
 					of("leader_election_master_status", `name="liqo-broker"`, standby, "0x51 1x49")},
 				"a virtual kubelet stands by": {"vk": of("leader_election_master_status", `name="vk"`, kubelet, "0x100")},
 			},
-			summary: "No broker leads",
+			summary: "No replica of the broker is the leader",
 		},
 		"LiqoBrokerNoProvider": {
 			fires: set{
@@ -63,10 +63,10 @@ func working() map[string]expected {
 				},
 			},
 			quiet: set{
-				"one is left":           {"up p1": p1("provider_up", "", "0x100")},
-				"nobody has peered yet": {"up p1": "", "up p2": "", "schedulable p1": "", "schedulable p2": ""},
+				"one is left":     {"up p1": p1("provider_up", "", "0x100")},
+				"no peerings yet": {"up p1": "", "up p2": "", "schedulable p1": "", "schedulable p2": ""},
 			},
-			summary: "No provider can be given pods",
+			summary: "No provider can be assigned pods",
 		},
 		"LiqoBrokerProviderNotReady": {
 			fires: set{"for 6 minutes": {"up p1": p1("provider_up", "", "1x53 0x47")}},
@@ -87,7 +87,7 @@ func unwell() map[string]expected {
 		"LiqoBrokerProviderUnsteady": {
 			fires:   set{"up and down": {"up p1": p1("provider_up", "", strings.Repeat("1 1 1 1 0 0 0 ", 10))}},
 			quiet:   set{"three outages": {"up p1": p1("provider_up", "", "1x10 0 1x10 0 1x10 0 1x60")}},
-			summary: "Provider p1 comes and goes",
+			summary: "Provider p1 changes between Ready and not Ready",
 		},
 		"LiqoBrokerProviderNotProbed": {
 			fires:   set{"for 5 minutes": {"probe p1": p1("provider_last_probe_timestamp_seconds", "", "0+60x55 3300x45")}},
@@ -112,7 +112,7 @@ func unwell() map[string]expected {
 					"patch errors": lead("api_patch_errors_total", `resource="pods",reason="Unknown"`, "0+0.6x100"),
 				},
 			},
-			summary: "The broker cannot write what it decides",
+			summary: "The broker cannot write its decisions",
 		},
 		"LiqoBrokerReconcileErrors": {
 			fires: set{"all that the one for offers does, once a minute": {
@@ -132,7 +132,7 @@ func unwell() map[string]expected {
 		"LiqoBrokerPolicyInvalid": {
 			fires:   set{"one": {"policy": lead("policy_valid", `policy="gold"`, "0x100")}},
 			quiet:   set{"while it was edited": {"policy": lead("policy_valid", `policy="gold"`, "1x20 0x3 1x77")}},
-			summary: "PlacementPolicy gold cannot be followed",
+			summary: "PlacementPolicy gold is invalid",
 		},
 	}
 }
@@ -158,12 +158,12 @@ func fastAndFull() map[string]expected {
 		"LiqoBrokerQueueLong": {
 			fires:   set{"for long": {"queue": lead("queue_length", "", "2000x100")}},
 			quiet:   set{"after a burst": {"queue": lead("queue_length", "", "0x52 5000x5 0x43")}},
-			summary: "The broker does not keep up",
+			summary: "The broker's queue is long",
 		},
 		"LiqoBrokerPodsUnassigned": {
 			fires:   set{"for long": {"unassigned": lead("pods_unassigned", "", "0x40 3x60")}},
 			quiet:   set{"for 10 minutes": {"unassigned": lead("pods_unassigned", "", "0x49 3x51")}},
-			summary: "Pods find no provider",
+			summary: "Pods fit no provider",
 		},
 		"LiqoBrokerCapacityLow": {
 			fires: set{
@@ -182,7 +182,7 @@ func fastAndFull() map[string]expected {
 		"LiqoBrokerOfferDenied": {
 			fires:   set{"the first": {"denials": lead("offer_denials_total", `consumer="c1"`, "0x55 1x45")}},
 			quiet:   set{"an hour ago": {"denials": lead("offer_denials_total", `consumer="c1"`, "0x10 1x90")}},
-			summary: "Consumer c1 was denied what it asked for",
+			summary: "Consumer c1 was denied a ResourceSlice",
 		},
 	}
 }
@@ -192,7 +192,7 @@ func moving() map[string]expected {
 		"LiqoBrokerMovesSuspended": {
 			fires:   set{"it does": {"suspended": lead("moves_suspended", "", "0x50 1x50")}},
 			quiet:   set{"it did": {"suspended": lead("moves_suspended", "", "0x20 1x10 0x70")}},
-			summary: "The broker suspects itself to be cut off",
+			summary: "The broker suspects that it is disconnected",
 		},
 		"LiqoBrokerManyMoves": {
 			fires: set{"30 of 100": {"moves": lead("moves_total", `reason="provider_unreachable"`, "0x52 30x48")}},
@@ -208,12 +208,12 @@ func moving() map[string]expected {
 		"LiqoBrokerMoveStuck": {
 			fires:   set{"for long": {"moving": lead("pods_moving", "", "0x40 2x60")}},
 			quiet:   set{"for a while": {"moving": lead("pods_moving", "", "0x50 2x50")}},
-			summary: "Pods are on their way for long",
+			summary: "Moves of pods do not end",
 		},
 		"LiqoBrokerProviderRefuses": {
 			fires:   set{"20 pods": {"refusals p1": p1("refusals_total", `,reason="refused"`, "0x52 20x48")}},
 			quiet:   set{"5 pods": {"refusals p1": p1("refusals_total", `,reason="refused"`, "0x52 5x48")}},
-			summary: "Provider p1 does not take pods",
+			summary: "Provider p1 refuses pods",
 		},
 	}
 }
@@ -228,17 +228,17 @@ func addresses() map[string]expected {
 				"not mapped yet": {
 					"ipam errors": lead("ipam_requests_total", `method="MapEndpointIP",code="Unavailable"`, "0+30x100"),
 				},
-				"nobody asks": {
+				"no requests": {
 					"ipam":        lead("ipam_requests_total", `method="MapEndpointIP",code="OK"`, "0x100"),
 					"ipam errors": "",
 				},
 			},
-			summary: "The remote IPAM fails",
+			summary: "The remote IPAM answers with errors",
 		},
 		"LiqoVirtualKubeletAddressesUnanswered": {
 			fires:   set{"for long": {"unanswered": of("liqo_broker_vk_remote_ipam_unanswered", "", kubelet, "4x100")}},
 			quiet:   set{"just now": {"unanswered": of("liqo_broker_vk_remote_ipam_unanswered", "", kubelet, "0x55 4x45")}},
-			summary: "Virtual kubelet vk-b does not learn addresses",
+			summary: "Virtual kubelet vk-b gets no addresses",
 		},
 		"LiqoVirtualKubeletReflectionErrors": {
 			fires: set{
@@ -268,7 +268,7 @@ func ofCatalog() map[string]expected {
 					"catalog errors": requests("401", "0+600x100"),
 				},
 			},
-			summary: "The catalog fails",
+			summary: "The catalog answers with errors",
 		},
 		"LiqoCatalogSlow": {
 			fires: set{

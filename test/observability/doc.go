@@ -5,5 +5,5 @@
 //	go run . show [-every 30s] JOB/POD=FILE…   evaluate the dashboard on scrapes, as a table
 //
 // generate writes test/exposition/uses.json, by which the end-to-end suite checks a real scrape without these dependencies,
-// and the dashboard as a ConfigMap. A test says when they are not what they would be.
+// and the dashboard as a ConfigMap. A test fails if they are out of date.
 package main

@@ -20,7 +20,7 @@ func main() {
 	}
 }
 
-// errUsage says how the command is called.
+// errUsage is the usage of the command.
 var errUsage = errors.New("usage: observability generate | show [-every 30s] JOB/POD=FILE…")
 
 func run(args []string, out io.Writer) error {

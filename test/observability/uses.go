@@ -101,7 +101,7 @@ func groupings(above []parser.Node) []string {
 	return all
 }
 
-// ofTarget says whether Prometheus makes a label, or the metric's type.
+// ofTarget reports whether a label comes from Prometheus or from the metric's type.
 func ofTarget(label string) bool {
 	return slices.Contains([]string{"job", "instance", "pod", "namespace", "container", "endpoint", "le", "quantile"}, label)
 }
@@ -129,14 +129,14 @@ func jobOf(metric string) string {
 	return ""
 }
 
-// uses is what test/exposition is told.
+// uses is the input of test/exposition.
 type uses struct {
 	// Asked is what the rules and the dashboard ask for, Examples what the document shows.
 	Asked    asked `json:"asked"`
 	Examples asked `json:"examples"`
 }
 
-// uses finds all of it; every fault is told at once.
+// uses finds all queries, and returns all faults at once.
 func (r repository) uses() (uses, []error) {
 	rules, err := r.rules()
 	if err != nil {

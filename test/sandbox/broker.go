@@ -123,8 +123,8 @@ func (s *Sandbox) CatalogAddresses(ctx context.Context) ([]string, error) {
 }
 
 // ApplyManifests applies files and directories of deploy/ as `kubectl apply
-// --server-side` does, with three changes: the broker's Node is called as
-// Options.BrokerNode says, the broker has Options.BrokerArgs too, and Deployments
+// --server-side` does, with three changes: the broker's Node has the name
+// Options.BrokerNode, the broker also has Options.BrokerArgs, and Deployments
 // go to the cluster's host node.
 func (c *Cluster) ApplyManifests(ctx context.Context, names ...string) error {
 	for _, name := range names {

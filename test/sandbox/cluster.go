@@ -173,7 +173,7 @@ func (c *Cluster) installLiqo(ctx context.Context, objects liqoObjects) error {
 	return c.bindRoles(ctx)
 }
 
-// bindRoles does what docs/virtual-kubelet.md tells an administrator to: it
+// bindRoles does the steps of docs/virtual-kubelet.md: it
 // applies the ClusterRoles of the virtual kubelets and binds them once for each
 // peering.
 func (c *Cluster) bindRoles(ctx context.Context) error {
@@ -241,7 +241,7 @@ func (c *Cluster) runKwok(ctx context.Context) error {
 }
 
 // AddNode adds a simulated node to a cluster that has one, with 64 CPUs, 256Gi, 2000 pods
-// and what extra says, such as GPUs.
+// and the extra resources, such as GPUs.
 func (c *Cluster) AddNode(ctx context.Context, name string, extra corev1.ResourceList, labels map[string]string) error {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("64"),

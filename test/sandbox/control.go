@@ -18,7 +18,7 @@ import (
 // sandbox's directory.
 type controlServer struct {
 	http *http.Server
-	// down is closed when somebody asked the owner to take the sandbox down.
+	// down is closed when the owner gets the request to take the sandbox down.
 	down chan struct{}
 }
 

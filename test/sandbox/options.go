@@ -32,7 +32,7 @@ type Slice struct{ CPU, Memory, Pods string }
 // Options say what federation to make. Where a default is named, the zero value
 // means it.
 type Options struct {
-	// Name tells sandboxes on one machine apart; default "default".
+	// Name distinguishes sandboxes on one machine; default "default".
 	Name string
 	// Consumers is how many consumer clusters peer with the broker, 1 to 8.
 	Consumers int
@@ -83,7 +83,7 @@ type Options struct {
 	// ConsumerSlice is granted to each consumer by the broker; default 48 CPUs,
 	// 192Gi, 1800 pods.
 	ConsumerSlice Slice
-	// Progress is told what happens, a line at a time; default nobody.
+	// Progress gets one line for each step; by default there is none.
 	Progress func(format string, args ...any)
 }
 

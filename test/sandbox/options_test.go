@@ -14,10 +14,10 @@ func TestOptionsValidate(t *testing.T) {
 	}{
 		"only the numbers must be given": {Options{Consumers: 1, Providers: 1}, nil},
 		"a name that is no file name":    {Options{Name: "../x", Consumers: 1, Providers: 1}, []string{`--name="../x"`}},
-		"an image nobody knows":          {Options{Image: "nginx:1", Consumers: 1, Providers: 1}, []string{`--image="nginx:1"`, ImageOurs}},
+		"an unknown image":               {Options{Image: "nginx:1", Consumers: 1, Providers: 1}, []string{`--image="nginx:1"`, ImageOurs}},
 		"a node that cannot be":          {Options{Consumers: 1, Providers: 1, BrokerNode: "No_Node"}, []string{`--broker-node="No_Node"`}},
 		"arguments of no broker":         {Options{Consumers: 1, Providers: 1, BrokerArgs: []string{"--x"}}, []string{"--broker-arg=--x"}},
-		"all faults are told at once": {
+		"all faults are reported at once": {
 			Options{Name: "A", Consumers: 99}, []string{`--name="A"`, "--consumers=99", "--providers=0"},
 		},
 	} {

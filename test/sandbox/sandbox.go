@@ -309,7 +309,7 @@ func (s *Sandbox) say(format string, args ...any) {
 	s.opts.Progress("[%5.1fs] "+format, append([]any{time.Since(s.began).Seconds()}, args...)...)
 }
 
-// keepLogs says that the files of a failed start stay for a look; the next Up
+// keepLogs reports that the files of a failed start are kept; the next Up
 // or Down of that name removes them.
 func (o *Options) keepLogs(dir string) bool {
 	o.Progress("the logs of the failed start are kept in %s until the next up or down", dir)

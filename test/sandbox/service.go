@@ -69,11 +69,11 @@ func (s *Sandbox) serveRemoteIPAM(ctx context.Context) error {
 }
 
 // CutRemoteIPAM ends all connections with the remote IPAM and lets no more through,
-// or lets them through again; Options.RemoteIPAM says that there is one.
+// or lets them through again; It exists with Options.RemoteIPAM.
 func (s *Sandbox) CutRemoteIPAM(cut bool) { s.ipam.cutConnections(cut) }
 
 // CatalogAddress is that of the Service of the catalog, HOST:PORT;
-// Options.Catalog says that there is one.
+// it exists with Options.Catalog.
 func (s *Sandbox) CatalogAddress() string { return s.catalog.address }
 
 func (v *service) cutConnections(cut bool) {

@@ -35,6 +35,9 @@ type State struct {
 	Tools string `json:"tools"`
 }
 
+// CacheDir is where sandboxes keep binaries and state.
+func CacheDir() (string, error) { return binaries.CacheDir() }
+
 func sandboxesDir() (string, error) {
 	cache, err := binaries.CacheDir()
 	return filepath.Join(cache, "sandboxes"), err

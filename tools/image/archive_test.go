@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheArchiveSaysUnderWhichNameItIsLoaded(t *testing.T) {
+func TestTheArchiveHasTheNameOfTheImage(t *testing.T) {
 	for given, want := range map[string][2]string{
 		"":                                {"docker.io/library/liqo-broker-vk:v1.2.3", "v1.2.3"},
 		"me/liqo-broker-vk":               {"docker.io/me/liqo-broker-vk:v1.2.3", "v1.2.3"},

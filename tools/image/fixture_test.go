@@ -77,7 +77,7 @@ func (c clone) image(args ...string) (archive, said string) {
 	return archive, said
 }
 
-// unpack returns the one index of an archive, and what the archive says of it.
+// unpack returns the one index of an archive, and its descriptor in the archive.
 func unpack(t *testing.T, archive string) (v1.ImageIndex, v1.Descriptor) {
 	t.Helper()
 	dir := t.TempDir()

@@ -159,8 +159,8 @@ func TestAFailedBuildLeavesNoArchive(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	c := newClone(t)
 	for name, tc := range map[string]struct {
-		args []string
-		says string
+		args    []string
+		message string
 	}{
 		"pushing to nowhere":      {[]string{"-push"}, "pushing needs the name of an image"},
 		"pushing without a host":  {[]string{"-push", "-image=vk:v1"}, `in a registry (IMAGE=, -image), not "vk:v1"`},
@@ -175,7 +175,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := run(t.Context(), append([]string{"-source=" + c.dir}, tc.args...), io.Discard)
-			require.ErrorContains(t, err, tc.says)
+			require.ErrorContains(t, err, tc.message)
 		})
 	}
 	require.NoDirExists(t, c.dir+"/dist")

@@ -46,7 +46,7 @@ func imageOf(r release, platform v1.Platform, layer string) (v1.Image, error) {
 		RootFS: v1.RootFS{Type: "layers"},
 		Config: v1.Config{
 			Entrypoint: []string{"/usr/bin/liqo-broker-vk"},
-			User:       "65532:65532", // By number: the kubelet cannot tell of a name that it is not root's.
+			User:       "65532:65532", // By number: the kubelet cannot check that a name is not root's.
 			WorkingDir: "/",
 			Env:        []string{"PATH=/usr/bin"},
 			Labels:     labels(r),
@@ -61,7 +61,7 @@ func imageOf(r release, platform v1.Platform, layer string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mutate.Annotations(image, labels(r)).(v1.Image), nil //nolint:forcetypeassert // What goes in comes out.
+	return mutate.Annotations(image, labels(r)).(v1.Image), nil // What goes in comes out.
 }
 
 // indexOf puts the platforms' images under one digest.
@@ -72,5 +72,5 @@ func indexOf(r release, images []platformImage) (v1.ImageIndex, error) {
 			Add: image, Descriptor: v1.Descriptor{Platform: &image.platform},
 		})
 	}
-	return mutate.Annotations(index, labels(r)).(v1.ImageIndex), nil //nolint:forcetypeassert // What goes in comes out.
+	return mutate.Annotations(index, labels(r)).(v1.ImageIndex), nil // What goes in comes out.
 }

@@ -65,7 +65,7 @@ func TestPushUploadsWhatTheArchiveHolds(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-func TestPushSaysWhoRefusedIt(t *testing.T) {
+func TestPushNamesTheRegistryThatRefused(t *testing.T) {
 	c := newClone(t)
 	host := newRegistry(t, "me", "secret")
 	logIn(t, host, "me", "guess")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// release says what is built. Everything in the image follows from it and from the source.
+// release describes what is built. Everything in the image follows from it and from the source.
 type release struct {
 	version, commit string
 	// time is that of the commit, and of all that is in the image.

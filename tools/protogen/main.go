@@ -79,7 +79,7 @@ func generate(ctx context.Context, plugin string, request []byte, out string) er
 }
 
 func write(path, content string) error {
-	file, err := os.Create(path) //nolint:gosec // In the directory that the caller names.
+	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}

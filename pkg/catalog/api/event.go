@@ -1,28 +1,28 @@
 package api
 
-// The stream GET /api/v1/events has server-sent events with these names. Every one that a caller may see carries the
-// whole new object, so that nothing has to be asked for again; changes of one object in quick succession are joined.
+// The names of the server-sent events of the stream GET /api/v1/events. An event has the whole changed object. Changes of
+// one object in quick succession are joined.
 const (
-	// EventSync begins every stream: what was read before may be out of date, read it again.
+	// EventSync begins every stream, and may come again. Everything read before may be out of date.
 	EventSync = "sync"
-	// EventProvider carries a Provider.
+	// EventProvider has a Provider.
 	EventProvider = "provider"
-	// EventProviderGone carries a Gone.
+	// EventProviderGone has a Gone.
 	EventProviderGone = "provider-gone"
-	// EventPlacement carries a Placement; only for callers who may see it.
+	// EventPlacement has a Placement that the caller may see.
 	EventPlacement = "placement"
-	// EventPlacementGone carries a Gone; only for callers who might see the placement.
+	// EventPlacementGone has a Gone, of a placement that the caller might see until now.
 	EventPlacementGone = "placement-gone"
 )
 
-// Sync begins a stream.
+// Sync is the data of EventSync.
 type Sync struct {
-	Version string `json:"version" doc:"The version of the catalog: a new one may have a new dashboard"`
+	Version string `json:"version" doc:"The version of the catalog"`
 }
 
-// Gone names what is no longer there.
+// Gone names an object that was removed, or that the caller may see no longer.
 type Gone struct {
-	ID        string `json:"id,omitempty" doc:"Of a provider"`
-	Namespace string `json:"namespace,omitempty" doc:"Of a pod"`
-	Pod       string `json:"pod,omitempty"`
+	ID        string `json:"id,omitempty" doc:"The id of a provider"`
+	Namespace string `json:"namespace,omitempty" doc:"The namespace of a pod"`
+	Pod       string `json:"pod,omitempty" doc:"The name of a pod"`
 }

@@ -1,9 +1,9 @@
 package api
 
-// Me is who asks, and what the caller may do: what the dashboard shows is made of it.
+// Me is the caller, and what it may do.
 type Me struct {
-	User string `json:"user,omitempty" doc:"The name that Kubernetes knows the caller by; absent for a stranger"`
-	// Consumer is on whose behalf the caller asks; absent for an operator.
+	User string `json:"user,omitempty" doc:"The Kubernetes user; absent for an anonymous caller"`
+	// Consumer is absent for an operator.
 	Consumer string `json:"consumer,omitempty" doc:"The id of the consumer on whose behalf the caller acts"`
 	Can      Can    `json:"can"`
 	Services Served `json:"services"`
@@ -11,14 +11,14 @@ type Me struct {
 
 // Can is what a caller may do.
 type Can struct {
-	Placements bool `json:"placements" doc:"See where pods are (a consumer: its own)"`
-	Policies   bool `json:"policies" doc:"See policies (a consumer: those for it)"`
-	Explain    bool `json:"explain" doc:"Ask why a pod is where it is"`
+	Placements bool `json:"placements" doc:"See placements (a consumer: of its own pods)"`
+	Policies   bool `json:"policies" doc:"See policies (a consumer: those for its pods)"`
+	Explain    bool `json:"explain" doc:"Have pods explained"`
 	Select     bool `json:"select" doc:"Select providers on behalf of the consumer"`
-	Enable     bool `json:"enable" doc:"Enable and disable providers for everybody"`
+	Enable     bool `json:"enable" doc:"Enable and disable providers for all consumers"`
 }
 
-// Served is what the catalog runs as.
+// Served is the version and the node of the catalog.
 type Served struct {
 	Version string `json:"version"`
 	Node    string `json:"node" doc:"The broker's node"`

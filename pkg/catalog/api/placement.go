@@ -4,21 +4,19 @@ import "time"
 
 // Placement is where a pod behind the broker's node is.
 type Placement struct {
-	Namespace string `json:"namespace"`
-	Pod       string `json:"pod"`
-	Consumer  string `json:"consumer,omitempty" doc:"The id of the cluster that the pod comes from; absent if it is the broker's own"`
-	// Provider is absent while the pod waits for one.
-	Provider    string     `json:"provider,omitempty"`
+	Namespace   string     `json:"namespace"`
+	Pod         string     `json:"pod"`
+	Consumer    string     `json:"consumer,omitempty" doc:"The id of the cluster that the pod comes from; absent for pods of the broker's own cluster"`
+	Provider    string     `json:"provider,omitempty" doc:"The id of the provider; absent while the pod waits for one"`
 	VirtualNode string     `json:"virtualNode,omitempty"`
-	Since       *time.Time `json:"since,omitempty" doc:"When it was assigned there"`
-	Score       *int       `json:"score,omitempty" doc:"Of the decision"`
-	Decision    string     `json:"decision,omitempty" doc:"Why it is there, in short"`
-	MovingFrom  string     `json:"movingFrom,omitempty" doc:"The virtual node that it is leaving"`
+	Since       *time.Time `json:"since,omitempty" doc:"When it was assigned"`
+	Score       *int       `json:"score,omitempty" doc:"The score of the decision, 0 to 100"`
+	Decision    string     `json:"decision,omitempty" doc:"The decision, in short"`
+	MovingFrom  string     `json:"movingFrom,omitempty" doc:"The virtual node that it moves away from"`
 	Phase       string     `json:"phase" enum:"Pending,Running,Succeeded,Failed,Unknown"`
 	Ready       bool       `json:"ready"`
-	// Message says why the pod waits.
-	Message string    `json:"message,omitempty"`
-	Created time.Time `json:"created"`
+	Message     string     `json:"message,omitempty" doc:"Why the pod waits"`
+	Created     time.Time  `json:"created"`
 }
 
 // PlacementList is a page of placements, by namespace and name.
@@ -29,28 +27,28 @@ type PlacementList struct {
 
 // Flow is how many pods go from one consumer to one provider.
 type Flow struct {
-	Consumer string `json:"consumer" doc:"The id of the consumer; empty for the broker's own cluster"`
+	Consumer string `json:"consumer" doc:"The id of the consumer; empty for pods of the broker's own cluster"`
 	Provider string `json:"provider" doc:"The id of the provider; empty for pods that wait"`
 	Pods     int    `json:"pods"`
 }
 
-// FlowList is the picture of the federation, by consumer and provider.
+// FlowList has the flows by consumer and provider.
 type FlowList struct {
 	Items []Flow `json:"items"`
 }
 
-// Policy is a PlacementPolicy, in short.
+// Policy is a PlacementPolicy.
 type Policy struct {
 	Name       string      `json:"name"`
 	Priority   int32       `json:"priority"`
-	Consumers  []string    `json:"consumers,omitempty" doc:"Whose pods it is for; absent for all"`
+	Consumers  []string    `json:"consumers,omitempty" doc:"The consumers whose pods it is for; absent for all"`
 	Providers  []string    `json:"providers,omitempty" doc:"The providers that may be used; absent for all"`
 	Filter     string      `json:"filter,omitempty" doc:"CEL"`
 	Score      string      `json:"score,omitempty" doc:"CEL"`
 	Weights    []Weight    `json:"weights,omitempty"`
-	Selection  *Selection  `json:"selection,omitempty" doc:"If it is the choice that a consumer made"`
+	Selection  *Selection  `json:"selection,omitempty" doc:"Set if it is the selection of a consumer"`
 	Failover   string      `json:"failover,omitempty" enum:"Move,Never"`
-	Pods       int32       `json:"pods" doc:"How many assigned pods it is for"`
+	Pods       int32       `json:"pods" doc:"The number of assigned pods that it is for"`
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
@@ -60,7 +58,7 @@ type Weight struct {
 	Weight int32  `json:"weight"`
 }
 
-// Selection is a choice among the providers.
+// Selection is what a consumer selected among the providers.
 type Selection struct {
 	Mode      string   `json:"mode" enum:"AllBut,Only"`
 	Providers []string `json:"providers"`

@@ -1,46 +1,48 @@
+// Package api has the shapes of the catalog's HTTP API /api/v1, as JSON, and their translation from Kubernetes objects.
+// Amounts of resources are Kubernetes quantities, times are RFC 3339 in UTC. A field that is absent is not known.
 package api
 
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
 // Provider is a provider cluster.
 type Provider struct {
 	ID       string `json:"id" doc:"The id of the cluster"`
-	Enabled  bool   `json:"enabled" doc:"Whether the operator lets it take part"`
-	Cordoned bool   `json:"cordoned" doc:"Whether new pods are kept away for a while"`
-	Draining bool   `json:"draining" doc:"Whether its pods are moved elsewhere"`
-	Ready    bool   `json:"ready" doc:"Whether it can be given pods"`
-	// Selected is absent when the question is not asked on behalf of a consumer.
-	Selected *bool `json:"selected,omitempty" doc:"Whether the consumer that asks has selected it"`
+	Enabled  bool   `json:"enabled" doc:"Whether it gets new pods, by the decision of an operator"`
+	Cordoned bool   `json:"cordoned" doc:"Whether it is cordoned: it gets no new pods"`
+	Draining bool   `json:"draining" doc:"Whether it is drained: its pods move to other providers"`
+	Ready    bool   `json:"ready" doc:"Whether pods can be assigned to it"`
+	Selected *bool  `json:"selected,omitempty" doc:"Whether the consumer on whose behalf the caller asks selected it; absent without a consumer"`
 
-	Region     string            `json:"region,omitempty" doc:"Where it is"`
+	Region     string            `json:"region,omitempty" doc:"The region, of the attributes"`
 	Price      *float64          `json:"price,omitempty" doc:"Per CPU and hour"`
-	Attributes map[string]string `json:"attributes,omitempty" doc:"What the operator says of it, and what it advertises itself"`
+	Attributes map[string]string `json:"attributes,omitempty" doc:"Labels that the provider advertises, and attributes of the operator, which win"`
 
-	Resources    Resources     `json:"resources" doc:"What it granted, over all its virtual nodes"`
-	VirtualNodes []VirtualNode `json:"virtualNodes,omitempty" doc:"The slices that it granted"`
-	Pods         int32         `json:"pods" doc:"How many pods are assigned to it"`
-	KPIs         KPIs          `json:"kpis" doc:"How well it does"`
-	Conditions   []Condition   `json:"conditions,omitempty" doc:"As of the ProviderCluster"`
-	Created      time.Time     `json:"created"`
+	Resources    v1alpha1.Resources `json:"resources" doc:"The sum of all its virtual nodes"`
+	VirtualNodes []VirtualNode      `json:"virtualNodes,omitempty" doc:"The slices that it granted"`
+	Pods         int32              `json:"pods" doc:"The number of pods assigned to it"`
+	KPIs         KPIs               `json:"kpis" doc:"What was measured"`
+	Conditions   []Condition        `json:"conditions,omitempty" doc:"The conditions of the ProviderCluster"`
+	Created      time.Time          `json:"created"`
 }
 
-// Resources are amounts of what a provider granted.
-type Resources struct {
-	Granted  corev1.ResourceList `json:"granted,omitempty"`
-	Assigned corev1.ResourceList `json:"assigned,omitempty"`
-	Free     corev1.ResourceList `json:"free,omitempty"`
+// Public returns what anonymous callers see of the provider: not the attributes but region and price, and not the slices and
+// the conditions, whose messages name other clusters and their addresses.
+func (p Provider) Public() Provider {
+	p.Attributes, p.VirtualNodes, p.Conditions = nil, nil, nil
+	return p
 }
 
 // VirtualNode is one slice of a provider.
 type VirtualNode struct {
-	Name      string    `json:"name"`
-	Ready     bool      `json:"ready"`
-	Pods      int32     `json:"pods"`
-	Resources Resources `json:"resources"`
+	Name      string             `json:"name"`
+	Ready     bool               `json:"ready" doc:"Whether its virtual kubelet is alive"`
+	Reason    string             `json:"reason,omitempty" doc:"Why no pod can be assigned to it; absent if pods can be"`
+	Pods      int32              `json:"pods"`
+	Resources v1alpha1.Resources `json:"resources"`
 }
 
 // KPIs measure a provider. Shares are from 0 to 1.
@@ -49,11 +51,11 @@ type KPIs struct {
 	Uptime24h           *float64 `json:"uptime24h,omitempty"`
 	Uptime7d            *float64 `json:"uptime7d,omitempty"`
 	Uptime30d           *float64 `json:"uptime30d,omitempty"`
-	LatencyMilliseconds *int64   `json:"latencyMilliseconds,omitempty" doc:"Median of its API server"`
+	LatencyMilliseconds *int64   `json:"latencyMilliseconds,omitempty" doc:"The median latency of its API server"`
 	PodStartP50Millis   *int64   `json:"podStartP50Milliseconds,omitempty"`
 	PodStartP90Millis   *int64   `json:"podStartP90Milliseconds,omitempty"`
 	FailureRate         *float64 `json:"failureRate,omitempty"`
-	MovedAway           int64    `json:"movedAway" doc:"How many pods were moved away from it"`
+	MovedAway           int64    `json:"movedAway" doc:"The number of pods that were moved away from it"`
 }
 
 // Condition is one of a Kubernetes object.
@@ -71,21 +73,19 @@ type ProviderList struct {
 	Page
 }
 
-// Page says where a list stands.
+// Page is the position of a page in its list.
 type Page struct {
-	Total    int    `json:"total" doc:"How many there are in all, of those asked for"`
-	Continue string `json:"continue,omitempty" doc:"Give it as continue to get the next page; absent on the last one"`
+	Total    int    `json:"total" doc:"The number of all matching items"`
+	Continue string `json:"continue,omitempty" doc:"The parameter continue of the next page; absent on the last page"`
 }
 
-// History is how a provider did.
+// History has samples of a provider, and the gaps in its uptime.
 type History struct {
-	ID string `json:"id"`
-	// Since is when the catalog began to watch: the samples reach no further back. The gaps come from the broker and do.
-	Since   time.Time `json:"since"`
-	Samples []Sample  `json:"samples" doc:"Oldest first"`
-	// WatchedSince is when the broker began to watch the provider.
-	WatchedSince *time.Time `json:"watchedSince,omitempty"`
-	Gaps         []Gap      `json:"gaps" doc:"When it was not seen to be up in the last 30 days, oldest first"`
+	ID           string     `json:"id"`
+	Since        time.Time  `json:"since" doc:"When the catalog began to sample"`
+	Samples      []Sample   `json:"samples" doc:"Oldest first"`
+	WatchedSince *time.Time `json:"watchedSince,omitempty" doc:"When the broker began to probe the provider"`
+	Gaps         []Gap      `json:"gaps" doc:"When it was not up, or not probed, in the last 30 days, oldest first"`
 }
 
 // Sample is a provider at one moment.
@@ -98,9 +98,9 @@ type Sample struct {
 	CPUGranted          float64   `json:"cpuGranted" doc:"In CPUs"`
 }
 
-// Gap is a time in which a provider was not seen to be up.
+// Gap is a time in which a provider was not up, or not probed.
 type Gap struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	Kind string    `json:"kind" enum:"Down,Unobserved" doc:"Unobserved: nobody looked; it does not count"`
+	Kind string    `json:"kind" enum:"Down,Unobserved" doc:"Unobserved: it was not probed; the time does not count as downtime"`
 }

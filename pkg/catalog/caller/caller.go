@@ -1,30 +1,32 @@
+// Package caller identifies the callers of the catalog, and decides on whose behalf they ask and what they may do:
+// tokens and client certificates are those of the cluster (TokenReview, its CA), rights are RBAC's (SubjectAccessReview).
 package caller
 
 import (
-	"net"
 	"net/http"
-	"net/netip"
 
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 )
 
-// Caller is who makes a request. The zero Caller is a stranger.
+// Caller makes a request. The zero Caller is anonymous.
 type Caller struct {
-	// User is as Kubernetes knows the caller; nil for a stranger.
+	// User is the Kubernetes user; nil for an anonymous caller.
 	User user.Info
-	// ByToken says that the caller gave a bearer token, which no browser sends by itself.
+	// ByToken means that the caller sent a bearer token, which browsers do not send by themselves.
 	ByToken bool
-	// Certificate is what is wrong with the client certificate that a stranger showed; "" if nothing.
+	// Certificate is why a client certificate was not accepted; "" if none was refused.
 	Certificate string
 
-	// organizations are those of the client certificate, if it was shown by one.
+	// organizations are those of the client certificate that identified the caller.
 	organizations []string
 }
 
-// Known says that the caller is not a stranger.
+// Known reports whether the caller is identified.
 func (c *Caller) Known() bool { return c.User != nil }
 
-// Name is "" for a stranger.
+// Name is the name of the user; "" for an anonymous caller.
 func (c *Caller) Name() string {
 	if c.User == nil {
 		return ""
@@ -32,27 +34,6 @@ func (c *Caller) Name() string {
 	return c.User.GetName()
 }
 
-// prefixIPv6 is what one host has of the addresses of IPv6, at the least.
-const prefixIPv6 = 64
-
-// Host is where a request comes from, as far as allowances are concerned: an address, or of IPv6 its network, because one
-// host has all of it. Headers that proxies add are not believed.
-func Host(r *http.Request) string { return HostOf(r.RemoteAddr) }
-
-// HostOf is the host of an address with a port.
-func HostOf(address string) string {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return address
-	}
-	addr, err := netip.ParseAddr(host)
-	if err != nil {
-		return host
-	}
-	if addr = addr.Unmap(); addr.Is6() {
-		if prefix, err := addr.WithZone("").Prefix(prefixIPv6); err == nil {
-			return prefix.String()
-		}
-	}
-	return addr.String()
-}
+// Host is the source of a request that allowances are counted by: its IPv4 address, or its IPv6 network, because one host
+// has all addresses in it. Headers that proxies add are ignored.
+func Host(r *http.Request) string { return httpserve.HostOf(r.RemoteAddr) }

@@ -13,37 +13,37 @@ import (
 )
 
 var (
-	// ErrInvalidToken says that the API server does not know the bearer token.
+	// ErrInvalidToken means that the API server does not know the bearer token.
 	ErrInvalidToken = errors.New("the bearer token is not valid: it is unknown to the API server, or has expired")
-	// ErrUnavailable says that the API server could not be asked.
+	// ErrUnavailable means that the API server could not review the caller.
 	ErrUnavailable = errors.New("the API server cannot be asked")
 )
 
-// LimitError says that a caller asks too much.
+// LimitError means that a caller has exceeded its allowance.
 type LimitError struct{ RetryAfter time.Duration }
 
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("too many requests, try again in %s", e.RetryAfter.Round(time.Millisecond))
 }
 
-// Identifier says who calls, and counts the calls.
+// Identifier identifies callers, and counts their requests.
 type Identifier struct {
 	tokens       *tokens
 	certificates authenticator.Request
 	allowances   *Allowances
 }
 
-// NewIdentifier asks tokens about bearer tokens, and certificates about client certificates; nil if there are none.
+// NewIdentifier returns an Identifier. certificates authenticates client certificates; nil ignores them.
 func NewIdentifier(reviewer authenticator.Token, certificates authenticator.Request, allowances *Allowances,
 	clk clock.PassiveClock,
 ) *Identifier {
 	return &Identifier{tokens: newTokens(reviewer, clk), certificates: certificates, allowances: allowances}
 }
 
-// Identify says who makes a request, and counts it against the caller's allowance, and a token that is to be reviewed
-// against one of its own, before the API server is asked: the user's whose it was the last time, or the host's. A bearer
-// token counts before a client certificate, which a browser shows by itself. A certificate that is not accepted is that of
-// a stranger.
+// Identify returns the caller of a request, and takes the request from the caller's allowance. The review of a token is
+// taken from an allowance of its own before the API server is called: of the user that the token had at its last review,
+// or of the host. A bearer token takes precedence over a client certificate, which browsers send by themselves. A caller
+// whose certificate is not accepted is anonymous.
 //
 // It returns an ErrInvalidToken, a *LimitError, or an ErrUnavailable, which may be a *access.MissingPermissionError.
 func (i *Identifier) Identify(r *http.Request) (Caller, error) {
@@ -75,8 +75,8 @@ func (i *Identifier) know(r *http.Request, host string) (Caller, error) {
 	return Caller{User: response.User, organizations: r.TLS.PeerCertificates[0].Subject.Organization}, nil
 }
 
-// byToken says whose a token is. Strangers of the same host, who can invent tokens but not guess one that was good, can
-// keep nobody from being known again.
+// byToken returns the caller with a token. Anonymous callers of the same host can invent tokens but not guess one that was
+// valid, so that they cannot use up the allowance that reviews it again.
 func (i *Identifier) byToken(ctx context.Context, token, host string) (Caller, error) {
 	was, rejected := i.tokens.look(token)
 	switch {
@@ -105,8 +105,7 @@ func (i *Identifier) byToken(ctx context.Context, token, host string) (Caller, e
 	return Caller{User: who, ByToken: true}, nil
 }
 
-// unavailable is why the API server was not asked: an ErrUnavailable, or the *LimitError of a caller who may not have it
-// asked any more.
+// unavailable returns why there was no review: an ErrUnavailable, or the *LimitError of a caller without allowance.
 func unavailable(err error) error {
 	var limit *LimitError
 	if errors.As(err, &limit) {
@@ -115,7 +114,7 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// bearer is the token of an Authorization header (RFC 6750). Other schemes are not ours.
+// bearer returns the token of an Authorization header (RFC 6750). Other schemes are ignored.
 func bearer(header string) (string, bool) {
 	scheme, token, ok := strings.Cut(strings.TrimSpace(header), " ")
 	if !ok || !strings.EqualFold(scheme, "bearer") {

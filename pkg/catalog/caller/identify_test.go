@@ -29,7 +29,7 @@ type reviewer struct {
 	asked int
 	err   error
 	wait  func()
-	// revoked says that it does not know it any more.
+	// revoked makes the token unknown.
 	revoked bool
 }
 
@@ -85,7 +85,7 @@ func TestWhoCalls(t *testing.T) {
 		err                        error
 		problem                    string
 	}{
-		"nobody":                               {},
+		"no credentials":                       {},
 		"by a token":                           {authorization: "Bearer good", want: "ann", byToken: true},
 		"by a token, in whatever case":         {authorization: "bearer  good ", want: "ann", byToken: true},
 		"by a certificate":                     {certificate: "bob", want: "bob"},
@@ -138,7 +138,7 @@ func TestTokensAreReviewedOnceInAWhile(t *testing.T) {
 	require.ErrorIs(t, ask("new", 1), ErrUnavailable)
 	require.NoError(t, ask("good", 1), "what is known stays so")
 	r.err = nil
-	require.ErrorIs(t, ask("new", 1), ErrInvalidToken, "that nobody answered is not remembered")
+	require.ErrorIs(t, ask("new", 1), ErrInvalidToken, "a failed review is not cached")
 
 	r.err = &access.MissingPermissionError{Remedy: "grant it"}
 	var missing *access.MissingPermissionError
@@ -353,5 +353,6 @@ func TestStreamsAreCounted(t *testing.T) {
 	first()
 	_, ok = a.Open("z")
 	require.True(t, ok)
-	require.Equal(t, map[string]int{"x": 1, "y": 1, "z": 1}, a.streams)
+	first()
+	require.Equal(t, 3, a.Streams(), "a stream is closed once")
 }

@@ -11,29 +11,29 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// ErrStranger says that something needs a caller who is known.
+// ErrStranger means that a request needs an identified caller.
 var ErrStranger = errors.New("this needs a bearer token, or a client certificate of the cluster's CA")
 
-// NeedKnown returns an ErrStranger unless a caller is known.
+// NeedKnown returns an ErrStranger unless the caller is identified.
 func (c *Caller) NeedKnown() error {
 	switch {
 	case c.Known():
 		return nil
 	case c.Certificate != "":
-		return fmt.Errorf("%w; the client certificate that you showed is not accepted: %s", ErrStranger, c.Certificate)
+		return fmt.Errorf("%w; the client certificate is not accepted: %s", ErrStranger, c.Certificate)
 	}
 	return ErrStranger
 }
 
-// ForbiddenError says what a caller may not do.
+// ForbiddenError has the right that a caller does not have.
 type ForbiddenError struct{ What string }
 
 func (e *ForbiddenError) Error() string { return "you may not " + e.What }
 
-// Right is something that RBAC may allow.
+// Right is a permission of RBAC.
 type Right struct {
 	attributes authorizationv1.ResourceAttributes
-	// what says it, for people.
+	// what is the right in words.
 	what string
 }
 
@@ -42,7 +42,7 @@ const (
 	authGroup = "authentication.liqo.io"
 )
 
-// ListProviders is the right to see the providers where that is not open to everybody.
+// ListProviders is the right to see the providers, where anonymous callers do not see them.
 func ListProviders() Right {
 	return Right{
 		authorizationv1.ResourceAttributes{Verb: "list", Group: ourGroup, Resource: "providerclusters"},
@@ -74,7 +74,7 @@ func GetPods(namespace string) Right {
 	}
 }
 
-// PatchProvider is the right to enable and disable a provider for everybody, or with "" any.
+// PatchProvider is the right to enable and disable a provider for all consumers, or any provider with "".
 func PatchProvider(id string) Right {
 	what := "patch providerclusters.brokering.liqo.io"
 	if id != "" {
@@ -93,25 +93,25 @@ func in(namespace string) string {
 // Authorizer decides whether a caller has one of the permissions. Its errors may be a *LimitError.
 type Authorizer interface {
 	Authorize(ctx context.Context, who user.Info, anyOf []authorizationv1.ResourceAttributes) (bool, error)
-	// Refuse costs a caller what it costs to be denied a permission, of something that does not exist.
+	// Refuse takes from the allowance of a caller the same as a denied review does, for an object that does not exist.
 	Refuse(ctx context.Context, who user.Info, what *authorizationv1.ResourceAttributes) error
 }
 
-// Tenants knows the consumers.
+// Tenants has the tenant namespaces of the consumers.
 type Tenants interface {
-	// TenantNamespace is where a consumer's peering lives here; false if it is no consumer.
+	// TenantNamespace returns the tenant namespace of a consumer; false if there is no such consumer.
 	TenantNamespace(consumer string) (string, bool)
-	// TenantOf is the consumer whose peering lives in a namespace; false if it is no tenant namespace.
+	// TenantOf returns the consumer of a tenant namespace; false if the namespace is none.
 	TenantOf(namespace string) (consumer string, ok bool)
 }
 
-// Rights says what callers may do.
+// Rights decides what callers may do.
 type Rights struct {
 	Authorizer Authorizer
 	Tenants    Tenants
 }
 
-// Has says whether a caller has all the rights. The error is an ErrUnavailable or a *LimitError.
+// Has reports whether a caller has all the rights. The error is an ErrUnavailable or a *LimitError.
 func (r *Rights) Has(ctx context.Context, who *Caller, rights ...Right) (bool, error) {
 	if !who.Known() {
 		return false, nil
@@ -145,8 +145,9 @@ func (r *Rights) Need(ctx context.Context, who *Caller, rights ...Right) error {
 	return nil
 }
 
-// HasEither says whether a caller has a right to all there is of something, or to one of it. Of what does not exist the
-// API server is not asked, and who may not see all learns by nothing whether it does. The error is as that of Has.
+// HasEither reports whether a caller has a right to all objects of a kind, or to one of them. The right to an object that
+// does not exist is not reviewed, but has the same cost, so that a caller without rights cannot find out which objects exist.
+// The error is as that of Has.
 func (r *Rights) HasEither(ctx context.Context, who *Caller, all, one Right, exists bool) (bool, error) {
 	if ok, err := r.Has(ctx, who, all); ok || err != nil {
 		return ok, err
@@ -175,9 +176,8 @@ func (r *Rights) refuse(ctx context.Context, who *Caller, of Right) error {
 	return nil
 }
 
-// ActsFor says whether a caller may act for a consumer: whether it may do what Liqo's peering lets the identity of the
-// consumer do here, which is to ask for resources in the consumer's tenant namespace (ClusterRole
-// liqo-remote-controlplane). Nobody acts for a consumer that is not known.
+// ActsFor reports whether a caller may act for a consumer: whether it has the right that Liqo's peering gives to the
+// identity of the consumer, to create ResourceSlices in its tenant namespace (ClusterRole liqo-remote-controlplane).
 func (r *Rights) ActsFor(ctx context.Context, who *Caller, consumer string) (bool, error) {
 	namespace, ok := r.Tenants.TenantNamespace(consumer)
 	if !ok {
@@ -192,8 +192,8 @@ func createSlices(namespace string) Right {
 	}}
 }
 
-// NeedToActFor returns an ErrStranger or a *ForbiddenError unless a caller may act for a consumer. It does not tell
-// whether there is such a consumer.
+// NeedToActFor returns an ErrStranger or a *ForbiddenError unless a caller may act for a consumer. The error is the
+// same if there is no such consumer.
 func (r *Rights) NeedToActFor(ctx context.Context, who *Caller, consumer string) error {
 	if err := who.NeedKnown(); err != nil {
 		return err
@@ -211,7 +211,7 @@ func (r *Rights) NeedToActFor(ctx context.Context, who *Caller, consumer string)
 		"act for consumer %q: that is to create resourceslices.authentication.liqo.io in its tenant namespace", consumer)}
 }
 
-// Consumer is on whose behalf a caller asks who does not say so; "" if on nobody's.
+// Consumer returns the consumer that a caller is, and may act for; "" if there is none.
 func (r *Rights) Consumer(ctx context.Context, who *Caller) (string, error) {
 	for _, consumer := range r.supposed(who) {
 		switch ok, err := r.ActsFor(ctx, who, consumer); {
@@ -224,10 +224,9 @@ func (r *Rights) Consumer(ctx context.Context, who *Caller) (string, error) {
 	return "", nil
 }
 
-// supposed are the consumers that a caller may be. Liqo gives a consumer two kinds of certificates: that of its control
-// plane is called as the consumer and may ask for resources, that of a ResourceSlice has the consumer for an organisation.
-// Those with several organisations are not trusted: Liqo signs a request when the first of them is right, so the others
-// are whatever the consumer wrote there.
+// supposed returns the consumers that a caller may be. Liqo signs two kinds of certificates for a consumer: that of its
+// control plane has the consumer's id as its name, that of a ResourceSlice as its organisation. Certificates with several
+// organisations are not trusted: Liqo checks only the first one, so that the consumer can choose the others.
 func (r *Rights) supposed(who *Caller) []string {
 	if !who.Known() {
 		return nil

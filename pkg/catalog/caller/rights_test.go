@@ -133,7 +133,7 @@ func TestWhatDoesNotExistIsRefusedAsWhatDoes(t *testing.T) {
 		user   string
 		exists bool
 		want   string
-		// refused says that it was refused without a review.
+		// refused means refused without a review.
 		refused bool
 	}{
 		"who may all, what exists":          {user: "all", exists: true},

@@ -16,26 +16,26 @@ import (
 )
 
 const (
-	// validTTL is how long a reviewed token stays good, as in the real kubelet (authentication.webhook.cacheTTL), and
-	// rejectedTTL how long one stays bad.
+	// validTTL is how long a valid token is not reviewed again, as in the kubelet (authentication.webhook.cacheTTL);
+	// rejectedTTL is the same for an invalid one.
 	validTTL    = 2 * time.Minute
 	rejectedTTL = time.Minute
-	// graceTTL is how much longer a token stays good while its user has to wait for another review: so one that is
-	// revoked is good for 4 minutes at the most.
+	// graceTTL is how much longer a token is accepted while its user has no allowance for another review. So a revoked
+	// one is accepted for at most 4 minutes.
 	graceTTL = 2 * time.Minute
-	// ownerTTL is how long it is remembered whose a token was, good or not any more: its review is on that user's account.
+	// ownerTTL is how long the user of a token is cached, whose allowance the next review is taken from.
 	ownerTTL = time.Hour
-	// keptTokens bounds what invented tokens cost in memory, reviews what they cost the API server.
+	// keptTokens bounds the memory for invented tokens, reviews the parallel requests to the API server.
 	keptTokens = 4096
 	reviews    = 8
 )
 
-// tokens remembers whose token is whose, and which are nobody's. The cache of k8s.io/apiserver has no bound, and forgets
-// rejections at once.
+// tokens caches the users of tokens, and invalid tokens. The cache of k8s.io/apiserver has no bound, and does not cache
+// rejections.
 type tokens struct {
 	reviewer authenticator.Token
 	clock    clock.PassiveClock
-	// owned and rejected are apart, so that invented tokens do not evict good ones.
+	// owned and rejected are separate, so that invented tokens do not evict valid ones.
 	owned, rejected *cache.LRUExpireCache
 	asking          access.Flight[user.Info]
 	slots           *semaphore.Weighted
@@ -49,31 +49,31 @@ func newTokens(reviewer authenticator.Token, clk clock.PassiveClock) *tokens {
 	}
 }
 
-// owner is whose a token was when it was reviewed.
+// owner is the user of a token at its last review.
 type owner struct {
 	who      user.Info
 	reviewed time.Time
 }
 
-// look says what is known of a token without asking anybody: whose it was, nil if nobody knows, or that it is bad.
+// look returns what is cached of a token: its last user, nil if there is none, or that it is invalid.
 func (t *tokens) look(token string) (was *owner, rejected bool) {
 	key := sha256.Sum256([]byte(token))
 	if _, rejected := t.rejected.Get(key); rejected {
 		return nil, true
 	}
 	if known, ok := t.owned.Get(key); ok {
-		return known.(*owner), false //nolint:forcetypeassert // Nothing else is put in.
+		return known.(*owner), false // Nothing else is put in.
 	}
 	return nil, false
 }
 
-// isGood says whether a token needs no review, or none within some more time.
+// isGood reports whether a token needs no review, or none within some more time.
 func (t *tokens) isGood(was *owner, more time.Duration) bool {
 	return was != nil && t.clock.Since(was.reviewed) < validTTL+more
 }
 
-// review asks the API server, once for all who ask about the same token at the same time, if spend allows it. It returns
-// nil if the token is nobody's, and an error if the API server could not be asked, or that of spend.
+// review has the API server review a token, once for all parallel requests with it, if spend allows it. It returns nil if
+// the token is invalid, and an error if there was no review, or that of spend.
 func (t *tokens) review(ctx context.Context, token string, spend func() error) (user.Info, error) {
 	key := sha256.Sum256([]byte(token))
 	return t.asking.Do(ctx, key, func(ctx context.Context) (user.Info, error) {
@@ -89,7 +89,7 @@ func (t *tokens) review(ctx context.Context, token string, spend func() error) (
 		case errors.Is(err, access.ErrRejected), err == nil && !ok:
 			t.owned.Remove(key)
 			t.rejected.Add(key, nil, rejectedTTL)
-			return nil, nil //nolint:nilnil // Nobody is an answer.
+			return nil, nil // The token is invalid.
 		case err != nil:
 			return nil, err
 		}

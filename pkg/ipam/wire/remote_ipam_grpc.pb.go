@@ -32,14 +32,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type IpamClient interface {
-	// MapEndpointIP says under which address the calling cluster reaches, through the cluster asked, an address that the
-	// latter knows. It answers the same until the mapping is released.
+	// MapEndpointIP returns the address by which the calling cluster reaches an address of the serving cluster, through the
+	// serving cluster. The answer stays the same until the mapping is released.
 	MapEndpointIP(ctx context.Context, in *MapRequest, opts ...grpc.CallOption) (*MapResponse, error)
-	// UnmapEndpointIP says that the calling cluster does not need a mapping any more.
+	// UnmapEndpointIP releases a mapping that the calling cluster does not need any more.
 	UnmapEndpointIP(ctx context.Context, in *UnmapRequest, opts ...grpc.CallOption) (*UnmapResponse, error)
-	// GetHomePodIP says under which address the cluster asked sees a pod of the calling cluster.
+	// GetHomePodIP returns the address by which the serving cluster reaches a pod of the calling cluster.
 	GetHomePodIP(ctx context.Context, in *GetHomePodIPRequest, opts ...grpc.CallOption) (*GetHomePodIPResponse, error)
-	// BelongsToPodCIDR says whether an address is one of the pods local to the cluster asked.
+	// BelongsToPodCIDR returns whether an address belongs to the local pods of the serving cluster.
 	BelongsToPodCIDR(ctx context.Context, in *BelongsRequest, opts ...grpc.CallOption) (*BelongsResponse, error)
 }
 
@@ -95,14 +95,14 @@ func (c *ipamClient) BelongsToPodCIDR(ctx context.Context, in *BelongsRequest, o
 // All implementations must embed UnimplementedIpamServer
 // for forward compatibility.
 type IpamServer interface {
-	// MapEndpointIP says under which address the calling cluster reaches, through the cluster asked, an address that the
-	// latter knows. It answers the same until the mapping is released.
+	// MapEndpointIP returns the address by which the calling cluster reaches an address of the serving cluster, through the
+	// serving cluster. The answer stays the same until the mapping is released.
 	MapEndpointIP(context.Context, *MapRequest) (*MapResponse, error)
-	// UnmapEndpointIP says that the calling cluster does not need a mapping any more.
+	// UnmapEndpointIP releases a mapping that the calling cluster does not need any more.
 	UnmapEndpointIP(context.Context, *UnmapRequest) (*UnmapResponse, error)
-	// GetHomePodIP says under which address the cluster asked sees a pod of the calling cluster.
+	// GetHomePodIP returns the address by which the serving cluster reaches a pod of the calling cluster.
 	GetHomePodIP(context.Context, *GetHomePodIPRequest) (*GetHomePodIPResponse, error)
-	// BelongsToPodCIDR says whether an address is one of the pods local to the cluster asked.
+	// BelongsToPodCIDR returns whether an address belongs to the local pods of the serving cluster.
 	BelongsToPodCIDR(context.Context, *BelongsRequest) (*BelongsResponse, error)
 	mustEmbedUnimplementedIpamServer()
 }

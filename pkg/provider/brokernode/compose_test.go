@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/testr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,8 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
 )
 
 const (
@@ -75,7 +78,7 @@ func start(t *testing.T) *clusters {
 	t.Helper()
 	namespaceMap := &offloadingv1beta1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "liqo-tenant-p1", Name: "p1", Labels: map[string]string{consts.RemoteClusterID: "p1"},
+			Namespace: "liqo-tenant-p1", Name: "p1", Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "p1"},
 		},
 		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 			"ns": {RemoteNamespace: "ns-home", Phase: offloadingv1beta1.MappingAccepted},
@@ -114,11 +117,13 @@ func start(t *testing.T) *clusters {
 		events.Shutdown()
 		goleak.VerifyNone(t, before)
 	})
-	reflection, err := provider.Compose(cfg, provider.Clients{
+	metrics, err := provider.NewMetrics(prometheus.NewRegistry(), func() int { return 0 }, nil)
+	require.NoError(t, err)
+	reflection, err := provider.Compose(cfg, connect.Clients{
 		Local: filtering{c.local}, Remote: holding{c.remote, started},
 		LocalLiqo: liqofake.NewSimpleClientset(namespaceMap), RemoteLiqo: c.remoteLiqo,
 		RemoteMetrics: metricsfake.NewSimpleClientset().MetricsV1beta1().PodMetricses,
-	}, nil, provider.Ways{Networks: noNetworks{}}, events)
+	}, nil, addresses.Sources{Networks: noNetworks{}}, metrics, events)
 	require.NoError(t, err)
 	reflection.Start(ctx)
 	return c
@@ -185,7 +190,7 @@ func (c *clusters) condition(namespace, name string) corev1.PodCondition {
 		return corev1.PodCondition{}
 	}
 	for _, condition := range pod.Status.Conditions {
-		if condition.Type == "brokering.liqo.io/Refused" {
+		if condition.Type == "refused.brokering.liqo.io/p1-gpu" {
 			condition.LastTransitionTime = metav1.Time{}
 			return condition
 		}
@@ -260,12 +265,12 @@ func TestPodsComeAndGo(t *testing.T) {
 	require.NoError(t, shadows.Delete(t.Context(), "others", metav1.DeleteOptions{}))
 	require.Equal(t, "p1-gpu", c.requireForwarded("others").Labels[forge.LiqoOriginClusterNodeName])
 
-	// What the provider does not take, the broker is told.
+	// What the provider does not take is reported to the broker.
 	c.bind("ns", "too-large", "p1-gpu")
 	require.Eventually(t, func() bool { return c.condition("ns", "too-large").Type != "" }, patience, tick)
 	require.Equal(t, corev1.PodCondition{
-		Type: "brokering.liqo.io/Refused", Status: corev1.ConditionTrue, Reason: "Forbidden",
-		Message: `p1-gpu: shadowpods "too-large" is forbidden: peering cpu quota usage exceeded`,
+		Type: "refused.brokering.liqo.io/p1-gpu", Status: corev1.ConditionTrue, Reason: "QuotaExceeded",
+		Message: `shadowpods "too-large" is forbidden: peering cpu quota usage exceeded`,
 	}, c.condition("ns", "too-large"))
 
 	// The others were never touched. Liqo would have made the one in a namespace that is not offloaded Failed.

@@ -1,7 +1,6 @@
 package brokernode
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -22,9 +21,10 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
 )
 
-// providerNodePrefix begins the name of the node that stands for a provider cluster. No real node's name has a slash.
+// providerNodePrefix begins the name of the node that represents a provider cluster. No real node's name has a slash.
 const providerNodePrefix = "brokering.liqo.io/"
 
 // byPod is the index of EndpointSlices by the names of the pods in them.
@@ -39,9 +39,10 @@ const byPod = "brokering.liqo.io/pod"
 //   - Addresses are shown as the provider reaches them (reach).
 //
 // Where a pod runs is its label v1alpha1.ProviderLabel. An endpoint whose pod is not known, or not assigned, or whose
-// address is not mapped, is left out; when that changes, the EndpointSlices that name it are looked at again.
+// address is not mapped, is left out; when that changes, the EndpointSlices that name it are enqueued.
 //
-// localPodCIDRs are those of this cluster's own pods, and translating says whether Liqo connects the clusters' networks.
+// localPodCIDRs are those of this cluster's own pods, and translating reports whether Liqo connects the clusters'
+// networks.
 func (v View) Endpoints(localPodCIDRs []string, translating func() bool) generic.NamespacedReflectorFactoryFunc {
 	var local []netip.Prefix
 	for _, cidr := range localPodCIDRs {
@@ -53,40 +54,33 @@ func (v View) Endpoints(localPodCIDRs []string, translating func() bool) generic
 		pods := opts.LocalFactory.Core().V1().Pods()
 		endpointSlices := opts.LocalFactory.Discovery().V1().EndpointSlices().Informer()
 		ips := opts.LocalLiqoFactory.Ipam().V1alpha1().IPs().Informer()
-		must(pods.Informer().SetTransform(trimToAssignment))
-		must(endpointSlices.AddIndexers(cache.Indexers{byPod: podsIn, byAddress: addressesIn}))
-		must(ips.AddIndexers(cache.Indexers{byMapped: mappedBy}))
+		lens.Must(pods.Informer().SetTransform(trimToAssignment))
+		lens.Must(endpointSlices.AddIndexers(cache.Indexers{byPod: podsIn, byAddress: addressesIn}))
+		lens.Must(ips.AddIndexers(cache.Indexers{byMapped: mappedBy}))
 
 		ofPod := opts.HandlerFactory(func(pod metav1.Object) []types.NamespacedName {
 			return slicesBy(endpointSlices.GetIndexer(), byPod, opts.LocalNamespace, pod.GetName())
 		})
 		_, err := pods.Informer().AddEventHandler(whenReassigned(ofPod))
-		must(err)
+		lens.Must(err)
 		_, err = ips.AddEventHandler(opts.HandlerFactory(func(ip metav1.Object) []types.NamespacedName {
 			return withAddress(endpointSlices.GetIndexer(), opts.LocalNamespace, ip)
 		}))
-		must(err)
+		lens.Must(err)
 
-		seen := *opts
-		seen.LocalFactory = endpointLensFactory{
-			SharedInformerFactory: opts.LocalFactory,
-			lens: endpointLens{
-				node: v.Node, pods: pods.Lister().Pods(opts.LocalNamespace),
-				reach: reach{
-					localPods: local, translating: translating, ips: ips.GetIndexer(),
-					services: opts.LocalFactory.Core().V1().Services().Lister().Services(opts.LocalNamespace),
-				},
+		endpoints := endpointLens{
+			node: v.Node, pods: pods.Lister().Pods(opts.LocalNamespace),
+			reach: reach{
+				localPods: local, translating: translating, ips: ips.GetIndexer(),
+				services: opts.LocalFactory.Core().V1().Services().Lister().Services(opts.LocalNamespace),
 			},
 		}
+		seen := *opts
+		seen.LocalFactory = lens.Factory{
+			SharedInformerFactory: opts.LocalFactory,
+			EndpointSlices:        lens.Show(endpoints.show), Nodes: withProviderNodes,
+		}
 		return next(&seen)
-	}
-}
-
-// must stops a mistake in the program: an informer refuses only what comes after its start, and Liqo's manager starts
-// the informers of a namespace after all its reflectors were made.
-func must(err error) {
-	if err != nil {
-		panic(fmt.Errorf("the informers of a namespace were started before its reflectors: %w", err))
 	}
 }
 
@@ -145,8 +139,7 @@ func slicesBy(index cache.Indexer, name, namespace, value string) []types.Namesp
 	return keys
 }
 
-// whenReassigned hands pods on that have appeared or run elsewhere now. Of those that vanish, the EndpointSlices tell
-// by themselves.
+// whenReassigned enqueues pods that were created or run elsewhere now. When a pod is deleted, its EndpointSlices change.
 func whenReassigned(queue cache.ResourceEventHandler) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { queue.OnAdd(obj, false) },
@@ -160,14 +153,13 @@ func whenReassigned(queue cache.ResourceEventHandler) cache.ResourceEventHandler
 	}
 }
 
-// endpointLens shows the EndpointSlices of a namespace.
 type endpointLens struct {
 	node  string
 	pods  corev1listers.PodNamespaceLister
 	reach reach
 }
 
-// show returns the EndpointSlice as Liqo is to see it; the one in the cache stays as it is.
+// show returns the EndpointSlice for Liqo. The object in the cache does not change.
 func (l endpointLens) show(endpointSlice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	translates := l.reach.translates(endpointSlice)
 	shown := *endpointSlice
@@ -230,26 +222,20 @@ func (l endpointLens) podOf(ref *corev1.ObjectReference) *corev1.Pod {
 	return pod
 }
 
-// providerNode returns the node that stands for a provider cluster, if the name is one's: what Liqo asks of a virtual
-// node.
-func providerNode(name string) (*corev1.Node, bool) {
+// withProviderNodes is a lens.Lens that shows the nodes that stand for provider clusters, besides the real ones. Liqo
+// gets nodes by name only.
+func withProviderNodes(nodes cache.Indexer) cache.Indexer { return providerNodes{nodes} }
+
+type providerNodes struct{ cache.Indexer }
+
+func (n providerNodes) GetByKey(name string) (any, bool, error) {
 	provider, found := strings.CutPrefix(name, providerNodePrefix)
 	if !found {
-		return nil, false
+		return n.Indexer.GetByKey(name)
 	}
+	// It has what Liqo asks of a virtual node.
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name:   name,
 		Labels: map[string]string{consts.TypeLabel: consts.TypeNode, consts.RemoteClusterID: provider},
-	}}, true
-}
-
-// nodeLens is a lister with the nodes that stand for provider clusters, besides the real ones. Liqo asks for nodes by
-// name only.
-type nodeLens struct{ corev1listers.NodeLister }
-
-func (l nodeLens) Get(name string) (*corev1.Node, error) {
-	if node, ok := providerNode(name); ok {
-		return node, nil
-	}
-	return l.NodeLister.Get(name)
+	}}, true, nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// OwnPods answers the questions of the kubelet API about the pods of the view, and says of any other that it is not
-// found here: the provider cluster may well have a pod of that name that another virtual kubelet forwards.
+// OwnPods answers the kubelet API for the pods of the view, and NotFound for any other: the provider cluster may have a
+// pod of that name that another virtual kubelet forwards.
 func (v View) OwnPods(handler workload.PodHandler, pods corev1listers.PodLister) workload.PodHandler {
 	return ownPods{PodHandler: handler, view: v, pods: pods}
 }

@@ -13,61 +13,85 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
 )
 
-// errNotLetGo asks for a pod to be looked at again, since what it left behind at this provider cluster is still there.
-var errNotLetGo = errors.New("waiting until the pod's previous ShadowPod and its pod are gone")
+// errPreviousExists requeues a pod whose previous ShadowPod, or the pod of that one, still exists at the provider
+// cluster.
+var errPreviousExists = errors.New("waiting until the pod's previous ShadowPod and its pod are gone")
 
-// Handover is Liqo's pod reflector of a namespace in which pods come and go between virtual kubelets while they live.
+// Handover returns Liqo's pod reflector of a namespace in which pods come from and go to other virtual kubelets while
+// they live.
 //
-//   - The ShadowPod of a pod that another VirtualNode of the same provider cluster has got meanwhile stays. Liqo deletes
-//     whatever has the name of a local pod that it cannot see (any more).
-//   - A pod that comes (back) waits until its previous ShadowPod and that one's pod are gone. Liqo would take the first
-//     over, and with it the quota that it counts against; and Liqo's ShadowPod controller would take the end of the
-//     second for the end of the new one.
-//   - What Liqo remembers of a pod is forgotten when it leaves. Else, if it left before its ShadowPod was seen, Liqo
-//     would wait for that one for ever once the pod is back (PodInfo.PreventCreationUntilSeen).
-type Handover struct {
-	manager.NamespacedReflector
-	Local   corev1listers.PodNamespaceLister
-	Remote  corev1listers.PodNamespaceLister
-	Shadows offloadinglisters.ShadowPodNamespaceLister
-	// Forget drops what is remembered of a pod (workload.NamespacedPodReflector.ForgetPodInfo).
-	Forget func(name string)
+//   - The ShadowPod of a pod that another VirtualNode of the same provider cluster forwards now stays. Liqo deletes
+//     every ShadowPod without a local pod of its name.
+//   - A pod that comes (back) waits until its previous ShadowPod and the pod of that one are gone. Liqo would reuse the
+//     first, with the quota that it counts against; and Liqo's ShadowPod controller would take the end of the second for
+//     the end of the new one.
+//   - What Liqo remembers of a pod is forgotten when it leaves. Otherwise, if it left before its ShadowPod was in the
+//     cache, Liqo would never create another (PodInfo.PreventCreationUntilSeen).
+func Handover(local func(namespace string) corev1listers.PodNamespaceLister,
+	next generic.NamespacedReflectorFactoryFunc,
+) generic.NamespacedReflectorFactoryFunc {
+	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
+		requeueOnDelete(opts)
+		reflector := next(opts)
+		return &handover{
+			NamespacedReflector: reflector,
+			forget:              reflector.(forgetter).ForgetPodInfo,
+			local:               local(opts.LocalNamespace),
+			remote:              opts.RemoteFactory.Core().V1().Pods().Lister().Pods(opts.RemoteNamespace),
+			shadows:             opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Lister().ShadowPods(opts.RemoteNamespace),
+		}
+	}
 }
 
-// WakeUp makes opts enqueue a pod when something of its name has been deleted at the provider cluster, whichever
-// virtual kubelet made it: Liqo's own handlers pass on what bears its node name only.
-func WakeUp(opts *options.NamespacedOpts) {
+// forgetter is Liqo's pod reflector, or one around it.
+type forgetter interface{ ForgetPodInfo(name string) }
+
+var _ forgetter = (*workload.NamespacedPodReflector)(nil)
+
+type handover struct {
+	manager.NamespacedReflector
+	forget        func(name string)
+	local, remote corev1listers.PodNamespaceLister
+	shadows       offloadinglisters.ShadowPodNamespaceLister
+}
+
+// requeueOnDelete makes opts enqueue a pod when a pod or ShadowPod of its name is deleted at the provider cluster,
+// whichever virtual kubelet made it. Liqo's own handlers enqueue only what has its node name.
+func requeueOnDelete(opts *options.NamespacedOpts) {
 	handler := opts.HandlerFactory(generic.NamespacedKeyer(opts.LocalNamespace),
 		options.EventFilterCreate, options.EventFilterUpdate)
 	_, err := opts.RemoteFactory.Core().V1().Pods().Informer().AddEventHandler(handler)
-	must(err)
+	lens.Must(err)
 	_, err = opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Informer().AddEventHandler(handler)
-	must(err)
+	lens.Must(err)
 }
 
-// Handle implements manager.NamespacedReflector.
-func (h *Handover) Handle(ctx context.Context, name string) error {
+func (h *handover) Handle(ctx context.Context, name string) error {
 	// The caches fail for one reason only: there is no such object.
-	local, _ := h.Local.Get(name)
-	remote, _ := h.Remote.Get(name)
-	shadow, _ := h.Shadows.Get(name)
+	local, _ := h.local.Get(name)
+	remote, _ := h.remote.Get(name)
+	shadow, _ := h.shadows.Get(name)
 
 	if local == nil {
-		h.Forget(name)
+		h.forget(name)
 		if shadow != nil && !own(shadow) {
 			return nil
 		}
 	}
-	if local != nil && local.DeletionTimestamp == nil && !Terminal(local) && leftBehind(shadow, remote) {
-		return errNotLetGo
+	if local != nil && local.DeletionTimestamp == nil && !placement.Terminal(local) && leftBehind(shadow, remote) {
+		return errPreviousExists
 	}
 	return h.NamespacedReflector.Handle(ctx, name)
 }
 
-// leftBehind says whether what is at the provider cluster is of an earlier stay of the pod there, or on its way out
-// because its ShadowPod is gone. What is not of this cluster at all is Liqo's to complain about.
+// leftBehind reports whether what exists at the provider cluster was forwarded before: by another VirtualNode, or it is
+// being deleted. What this cluster did not forward at all, Liqo reports.
 func leftBehind(shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod) bool {
 	if shadow != nil {
 		return forge.IsReflected(shadow) && (!own(shadow) || shadow.DeletionTimestamp != nil)
@@ -75,7 +99,7 @@ func leftBehind(shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod) bool {
 	return remote != nil && forge.IsReflected(remote)
 }
 
-// own says whether this virtual kubelet made the ShadowPod.
+// own reports whether this virtual kubelet made the ShadowPod.
 func own(shadow *offloadingv1beta1.ShadowPod) bool {
 	return shadow.Labels[forge.LiqoOriginClusterNodeName] == forge.LiqoNodeName
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 )
 
-// actAsLiqo sets the package state of Liqo that says who we are. It is the same in all tests of this package.
+// actAsLiqo sets the package state of Liqo with the identity of the virtual kubelet. It is the same in all tests of this package.
 func actAsLiqo() { forge.Init("home", "p1", "p1-gpu", "10.0.0.1") }
 
 // indexed returns a cache with the objects.
@@ -97,12 +97,12 @@ func TestHandover(t *testing.T) {
 				require.NoError(t, shadows.Add(tc.shadow))
 			}
 			below, forgotten := &liqos{err: errors.New("Liqo's")}, false
-			err := (&Handover{
+			err := (&handover{
 				NamespacedReflector: below,
-				Local:               corev1listers.NewPodLister(locals).Pods("ns"),
-				Remote:              corev1listers.NewPodLister(remotes).Pods("ns-home"),
-				Shadows:             offloadinglisters.NewShadowPodLister(shadows).ShadowPods("ns-home"),
-				Forget:              func(string) { forgotten = true },
+				local:               corev1listers.NewPodLister(locals).Pods("ns"),
+				remote:              corev1listers.NewPodLister(remotes).Pods("ns-home"),
+				shadows:             offloadinglisters.NewShadowPodLister(shadows).ShadowPods("ns-home"),
+				forget:              func(string) { forgotten = true },
 			}).Handle(t.Context(), "a")
 
 			require.Equal(t, tc.forgets, forgotten)
@@ -111,7 +111,7 @@ func TestHandover(t *testing.T) {
 				require.Equal(t, below.err, err)
 				require.Equal(t, []string{"a"}, below.handled)
 			case waits:
-				require.ErrorIs(t, err, errNotLetGo)
+				require.ErrorIs(t, err, errPreviousExists)
 				require.Empty(t, below.handled)
 			default:
 				require.NoError(t, err)

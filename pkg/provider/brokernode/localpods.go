@@ -16,7 +16,7 @@ import (
 const nodeNameField = "spec.nodeName"
 
 // LocalPods returns a client that, asked for the pods of Liqo's node, lists and watches those of the view. The API
-// server filters, so bookmarks and watch-lists are as ever. All other requests pass unchanged.
+// server filters, so bookmarks and watch-lists need no change. All other requests pass unchanged.
 func (v View) LocalPods(client kubernetes.Interface) kubernetes.Interface {
 	return localPodsLens{Interface: client, view: v}
 }
@@ -26,8 +26,8 @@ type localPodsLens struct {
 	view View
 }
 
-// IsWatchListSemanticsUnSupported passes on what the client says (a fake says that it has none): embedding the
-// interface hides it.
+// IsWatchListSemanticsUnSupported returns what the client returns (a fake supports none): embedding the interface hides
+// it.
 func (l localPodsLens) IsWatchListSemanticsUnSupported() bool {
 	return watchlist.DoesClientNotSupportWatchListSemantics(l.Interface)
 }

@@ -23,16 +23,16 @@ const (
 // everywhere are the CIDRs that have Liqo take all addresses for those of local pods, which it does not translate.
 func everywhere() []string { return []string{"0.0.0.0/0", "::/0"} }
 
-// reach says under which addresses a provider cluster reaches endpoints: those of this cluster's own pods as they are,
-// which the provider translates by itself, and all others by the addresses of this cluster's external range that Liqo's
-// IP objects map to them.
+// reach returns the addresses under which a provider cluster reaches endpoints: those of this cluster's own pods as
+// they are, which the provider translates by itself, and all others by the addresses of this cluster's external range
+// that Liqo's IP objects map to them.
 //
 // Liqo does the same (NamespacedEndpointSliceReflector.MapEndpointIPs), but remembers every answer for as long as it
 // runs, so that an address which is used again leads to where it led before; and it reflects nothing of an EndpointSlice
 // in which a single address is not mapped (yet).
 type reach struct {
 	localPods []netip.Prefix
-	// translating says whether the clusters' networks are connected by Liqo; else addresses mean the same everywhere.
+	// translating reports whether the clusters' networks are connected by Liqo; else addresses mean the same everywhere.
 	translating func() bool
 	ips         cache.Indexer
 	services    corev1listers.ServiceNamespaceLister
@@ -52,7 +52,7 @@ func (r reach) of(endpoint *discoveryv1.Endpoint) []string {
 	return addresses
 }
 
-// translates says whether the addresses of an EndpointSlice are to be translated. Those of a Service with direct
+// translates reports whether the addresses of an EndpointSlice are to be translated. Those of a Service with direct
 // connections between providers are not: their clusters have a network of their own.
 func (r reach) translates(endpointSlice *discoveryv1.EndpointSlice) bool {
 	if !r.translating() {

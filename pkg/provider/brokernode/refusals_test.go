@@ -2,34 +2,47 @@ package brokernode
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/testr"
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
 	"k8s.io/client-go/kubernetes/fake"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	k8stesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
+	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+	"github.com/liqotech/liqo/pkg/webhooks/shadowpod"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 )
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 500_000_000, time.UTC)
 
-func refusalsOf(t *testing.T, client *fake.Clientset) *Refusals {
+func forwarderOf(t *testing.T, client *fake.Clientset) *Forwarder {
 	t.Helper()
-	return &Refusals{
+	return &Forwarder{
 		View: testView(), Pods: client.CoreV1().Pods, Clock: clocktesting.NewFakePassiveClock(noon), Log: testr.New(t),
+		Refused: func(string) {},
 	}
 }
 
@@ -38,6 +51,7 @@ func assignedPod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: "a", UID: "uid-a",
+			Labels:      map[string]string{"brokering.liqo.io/virtual-node": "p1-gpu"},
 			Annotations: map[string]string{"brokering.liqo.io/assigned-at": noon.Add(-200 * time.Millisecond).Format(time.RFC3339Nano)},
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}},
@@ -49,27 +63,29 @@ func exceeded() error {
 		errors.New("peering cpu quota usage exceeded - free 1 / requested 9"))
 }
 
-// alreadyRunning is what Liqo's webhook says of a ShadowPod that exists.
+// alreadyRunning is the answer of Liqo's webhook to a ShadowPod that exists.
 func alreadyRunning() error {
 	return kerrors.NewForbidden(schema.GroupResource{Resource: "shadowpods"}, "a", errors.New("ShadowPod a is already running"))
 }
 
-func TestARefusedShadowPodIsToldTheBroker(t *testing.T) {
+func TestARefusedShadowPodIsReported(t *testing.T) {
 	shadows := schema.GroupResource{Resource: "shadowpods"}
 	absent := kerrors.NewNotFound(shadows, "a")
+	rbac := kerrors.NewForbidden(shadows, "a", errors.New("RBAC"))
 	for name, tc := range map[string]struct {
 		answer error
-		// asked is what the provider says when asked whether it has the ShadowPod.
-		asked error
-		told  bool
+		// asked is the answer to the question whether the provider has the ShadowPod.
+		asked  error
+		reason string
 	}{
-		"the quota is exceeded":                       {exceeded(), absent, true},
-		"the provider lets us do nothing":             {exceeded(), kerrors.NewForbidden(shadows, "a", errors.New("RBAC")), true},
-		"the ShadowPod was made, and the answer lost": {alreadyRunning(), nil, false},
-		"nobody knows whether the ShadowPod was made": {alreadyRunning(), kerrors.NewTimeoutError("etcd", 1), false},
-		"the provider does not know":                  {kerrors.NewInternalError(errors.New("etcd")), absent, false},
-		"the ShadowPod is there":                      {kerrors.NewAlreadyExists(shadows, "a"), nil, false},
-		"the ShadowPod is taken over":                 {nil, nil, false},
+		"the quota is exceeded":                         {exceeded(), absent, "QuotaExceeded"},
+		"the quota is exceeded, and Get is not allowed": {exceeded(), rbac, "QuotaExceeded"},
+		"the provider allows nothing":                   {rbac, rbac, "Forbidden"},
+		"the ShadowPod was made, and the answer lost":   {alreadyRunning(), nil, ""},
+		"it is unknown whether the ShadowPod was made":  {alreadyRunning(), kerrors.NewTimeoutError("etcd", 1), ""},
+		"the provider does not know":                    {kerrors.NewInternalError(errors.New("etcd")), absent, ""},
+		"the ShadowPod is there":                        {kerrors.NewAlreadyExists(shadows, "a"), nil, ""},
+		"the ShadowPod is created":                      {nil, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := assignedPod()
@@ -80,79 +96,94 @@ func TestARefusedShadowPodIsToldTheBroker(t *testing.T) {
 			liqo.PrependReactor("get", "shadowpods", func(k8stesting.Action) (bool, runtime.Object, error) {
 				return true, &offloadingv1beta1.ShadowPod{}, tc.asked
 			})
-			lens := refusalsOf(t, client).ShadowPods(liqo, corev1listers.NewPodLister(indexed(t, pod)).Pods("ns"))
+			forwarder := forwarderOf(t, client)
+			var reported []string
+			forwarder.Refused = func(reason string) { reported = append(reported, reason) }
+			lens := forwarder.client(liqo, corev1listers.NewPodLister(indexed(t, pod)).Pods("ns"))
 			_, err := lens.OffloadingV1beta1().ShadowPods("ns-home").Create(t.Context(),
 				&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 			require.Equal(t, tc.answer, err, "Liqo makes its event, and tries again")
 
 			now, err := client.CoreV1().Pods("ns").Get(t.Context(), "a", metav1.GetOptions{})
 			require.NoError(t, err)
-			if !tc.told {
+			if tc.reason == "" {
 				require.Equal(t, pod.Status, now.Status)
+				require.Empty(t, reported)
 				return
 			}
-			require.Len(t, now.Status.Conditions, 2)
-			condition := now.Status.Conditions[1]
-			if condition.Type == corev1.PodScheduled {
-				condition = now.Status.Conditions[0]
-			}
-			require.True(t, condition.LastTransitionTime.Time.Equal(noon.Truncate(time.Second)))
-			condition.LastTransitionTime = metav1.Time{}
-			require.Equal(t, corev1.PodCondition{
-				Type: "brokering.liqo.io/Refused", Status: corev1.ConditionTrue, Reason: "Forbidden",
-				Message: "p1-gpu: " + tc.answer.Error(),
-			}, condition)
-
-			patch := client.Actions()[0].(k8stesting.PatchAction)
-			require.Equal(t, types.StrategicMergePatchType, patch.GetPatchType())
-			require.Equal(t, "status", patch.GetSubresource())
-			require.Contains(t, string(patch.GetPatch()), `"metadata":{"uid":"uid-a"}`)
+			require.Equal(t, []string{tc.reason}, reported)
+			refused, found := refusal.Of(now)
+			require.True(t, found)
+			refused.At = refused.At.UTC()
+			require.Equal(t, refusal.Refusal{
+				VirtualNode: "p1-gpu", Reason: tc.reason, Message: tc.answer.Error(), At: noon.Truncate(time.Second),
+			}, refused)
 		})
 	}
 }
 
-func TestARefusalIsToldOncePerAssignment(t *testing.T) {
-	refused := func(at time.Time, message string, status corev1.ConditionStatus) *corev1.Pod {
-		pod := assignedPod()
-		pod.Status.Conditions = []corev1.PodCondition{{
-			Type: "brokering.liqo.io/Refused", Status: status, Reason: "Forbidden", Message: message,
-			LastTransitionTime: metav1.NewTime(at.Truncate(time.Second)),
-		}}
-		return pod
+// TestAnExceededQuotaIsRecognisedByTheTextOfLiqosWebhook fails when Liqo changes the text by which its webhook denies a
+// ShadowPod that does not fit into the quota.
+func TestAnExceededQuotaIsRecognisedByTheTextOfLiqosWebhook(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, corev1.AddToScheme(scheme))
+	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
+	quota := func(user string, cordoned bool) *offloadingv1beta1.Quota {
+		return &offloadingv1beta1.Quota{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-home", Name: user},
+			Spec: offloadingv1beta1.QuotaSpec{
+				User: user, LimitsEnforcement: offloadingv1beta1.NoLimitsEnforcement, Cordoned: &cordoned,
+				Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+			},
+		}
 	}
-	withoutTime := refused(noon.Add(-time.Hour), "p1-gpu: full", corev1.ConditionTrue)
-	withoutTime.Annotations = nil
+	validator := shadowpod.NewValidator(ctrlfake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		quota("open", false), quota("cordoned", true),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns-home", Labels: map[string]string{consts.RemoteClusterID: "home"}}},
+	).Build(), true)
+	// It fills the validator's cache once, and returns because the context has ended.
+	ended, end := context.WithCancel(t.Context())
+	end()
+	require.Error(t, validator.CacheRefresher(time.Hour)(ended))
+
 	for name, tc := range map[string]struct {
-		pod   *corev1.Pod
-		tells bool
+		user    string
+		request corev1.ResourceList
+		want    string
 	}{
-		"refused for the first time":                   {assignedPod(), true},
-		"refused in the second of the assignment":      {refused(noon, "p1-gpu: full", corev1.ConditionTrue), false},
-		"refused before, and assigned again":           {refused(noon.Add(-time.Second), "p1-gpu: full", corev1.ConditionTrue), true},
-		"refused by another VirtualNode before":        {refused(noon, "p2: full", corev1.ConditionTrue), true},
-		"refused for another reason":                   {refused(noon, "p1-gpu: fuller", corev1.ConditionTrue), true},
-		"somebody says that it is not":                 {refused(noon, "p1-gpu: full", corev1.ConditionFalse), true},
-		"refused before, and no telling when assigned": {withoutTime, false},
+		"more than the quota":        {"open", corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}, "QuotaExceeded"},
+		"a resource without a quota": {"open", corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}, "Forbidden"},
+		"a cordoned user":            {"cordoned", nil, "Forbidden"},
+		"no quota":                   {"other", nil, "Forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := fake.NewClientset(tc.pod)
-			refusals := refusalsOf(t, client)
-			var counted []string
-			refusals.Told = func(reason string) { counted = append(counted, reason) }
-			require.NoError(t, refusals.tell(t.Context(), tc.pod, ReasonForbidden, "full"))
-			require.Equal(t, tc.tells, len(client.Actions()) == 1)
-			require.Equal(t, tc.tells, len(counted) == 1, counted)
+			shadow, err := json.Marshal(&offloadingv1beta1.ShadowPod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns-home", Name: "a", Labels: map[string]string{
+					forge.LiqoOriginClusterIDKey: "home", consts.CreatorLabelKey: tc.user,
+				}},
+				Spec: offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: tc.request},
+				}}}},
+			})
+			require.NoError(t, err)
+			response := validator.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: shadow}, DryRun: ptr.To(false),
+			}})
+			require.False(t, response.Allowed)
+			answer := webhookerrors.ToStatusErr("shadowpod.validate.liqo.io", response.Result)
+			require.True(t, kerrors.IsForbidden(answer), answer)
+			require.Equal(t, tc.want, reasonOf(answer), answer)
 		})
 	}
 }
 
-func TestAFailureToTellIsNoFailureOfTheRequest(t *testing.T) {
+func TestAFailureToReportIsNoFailureOfTheRequest(t *testing.T) {
 	client, liqo := fake.NewClientset(), liqofake.NewSimpleClientset()
 	liqo.PrependReactor("create", "shadowpods", func(k8stesting.Action) (bool, runtime.Object, error) {
 		return true, nil, exceeded()
 	})
 	create := func(pods ...*corev1.Pod) error {
-		lens := refusalsOf(t, client).ShadowPods(liqo, corev1listers.NewPodLister(indexed(t, pods...)).Pods("ns"))
+		lens := forwarderOf(t, client).client(liqo, corev1listers.NewPodLister(indexed(t, pods...)).Pods("ns"))
 		_, err := lens.OffloadingV1beta1().ShadowPods("ns-home").Create(t.Context(),
 			&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 		return err
@@ -180,7 +211,7 @@ func TestPodsOfNamespacesThatAreNotOffloadedGoElsewhere(t *testing.T) {
 
 	client, liqo := fake.NewClientset(pending, running, done), &rejecting{}
 	pods := corev1listers.NewPodLister(indexed(t, pending, running, done, deleted))
-	fallback := refusalsOf(t, client).Fallback(liqo, pods)
+	fallback := forwarderOf(t, client).Fallback(pods.Pods, liqo)
 	for _, name := range []string{"a", "running", "done", "deleted", "vanished"} {
 		require.NoError(t, fallback.Handle(t.Context(), types.NamespacedName{Namespace: "ns", Name: name}))
 	}
@@ -191,14 +222,14 @@ func TestPodsOfNamespacesThatAreNotOffloadedGoElsewhere(t *testing.T) {
 		require.NoError(t, err)
 		var messages []string
 		for _, condition := range pod.Status.Conditions {
-			if condition.Type == "brokering.liqo.io/Refused" && condition.Reason == "NamespaceNotOffloaded" {
+			if condition.Type == "refused.brokering.liqo.io/p1-gpu" && condition.Reason == "NamespaceNotOffloaded" {
 				messages = append(messages, condition.Message)
 			}
 		}
-		require.Equal(t, []string{"p1-gpu: namespace ns is not offloaded to this provider cluster"}, messages)
+		require.Equal(t, []string{"namespace ns is not offloaded to this provider cluster"}, messages)
 	}
 
 	require.NoError(t, client.CoreV1().Pods("ns").Delete(t.Context(), "a", metav1.DeleteOptions{}))
 	err := fallback.Handle(t.Context(), types.NamespacedName{Namespace: "ns", Name: "a"})
-	require.True(t, kerrors.IsNotFound(err), "what could not be told is tried again")
+	require.True(t, kerrors.IsNotFound(err), "a report that failed is retried")
 }

@@ -42,7 +42,7 @@ type tokenless struct {
 }
 
 // Handle implements manager.NamespacedReflector. A token that was forwarded before, when that was not forbidden, is
-// removed: Liqo's reflector lets be what has tokens in it, even when it is to go.
+// removed: Liqo's reflector does not delete Secrets with tokens.
 func (r tokenless) Handle(ctx context.Context, name string) error {
 	local, err := r.local.Get(name)
 	if err != nil || !forge.IsServiceAccountSecret(local) {

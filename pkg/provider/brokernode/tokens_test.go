@@ -52,12 +52,12 @@ func TestTokensOfConsumersStayHere(t *testing.T) {
 		stay []string
 	}{
 		"by default":     {want: []string{"api-token", "gone"}},
-		"unless told to": {forward: true, want: []string{"web-token", "api-token", "gone"}},
+		"unless enabled": {forward: true, want: []string{"web-token", "api-token", "gone"}},
 		"what was forwarded before is removed": {
 			want: []string{"api-token", "gone"}, at: []runtime.Object{remote("web-token", forwarded), remote("of-another-pod", forwarded)},
 			stay: []string{"of-another-pod"},
 		},
-		"but not what somebody else made": {
+		"but not objects of others": {
 			want: []string{"api-token", "gone"}, at: []runtime.Object{remote("web-token", nil)}, stay: []string{"web-token"},
 		},
 	} {

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	k8stesting "k8s.io/client-go/testing"
 
@@ -29,7 +30,7 @@ func TestForwardingGoesOnWithTheTraceOfTheAssignment(t *testing.T) {
 		"the provider refuses":       {annotation: traced, pod: "a", answer: exceeded(), want: []codes.Code{codes.Error}},
 		"the broker does not trace":  {pod: "a"},
 		"the annotation is nonsense": {annotation: "nonsense", pod: "a"},
-		"nobody sends the trace":     {annotation: traced[:len(traced)-1] + "0", pod: "a"},
+		"a trace that is not sent":   {annotation: traced[:len(traced)-1] + "0", pod: "a"},
 		"the pod has left meanwhile": {annotation: traced, pod: "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,12 +45,13 @@ func TestForwardingGoesOnWithTheTraceOfTheAssignment(t *testing.T) {
 			})
 			sent := tracetest.NewInMemoryExporter()
 			tracer := sdktrace.NewTracerProvider(sdktrace.WithSyncer(sent)).Tracer("")
-			lens := Traces{View: testView(), Provider: "p1", Tracer: tracer}.
-				ShadowPods(liqo, corev1listers.NewPodLister(indexed(t, pod)).Pods("ns"))
+			forwarder := forwarderOf(t, fake.NewClientset(pod))
+			forwarder.Provider, forwarder.Tracer = "p1", tracer
+			lens := forwarder.client(liqo, corev1listers.NewPodLister(indexed(t, pod)).Pods("ns"))
 			_, err := lens.OffloadingV1beta1().ShadowPods("ns-home").Create(t.Context(),
 				&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 			require.Equal(t, tc.answer, err)
-			require.Len(t, liqo.Actions(), 1)
+			require.Equal(t, "create", liqo.Actions()[0].GetVerb())
 
 			var got []codes.Code
 			for _, span := range sent.GetSpans() {

@@ -11,7 +11,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1informers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
@@ -90,19 +91,12 @@ type starting struct {
 
 func (s *starting) Start(_ context.Context, opts *options.ReflectorOpts) { s.opts = opts }
 
-type informerOf struct {
-	corev1informers.PodInformer
-	lister corev1listers.PodLister
-}
-
-func (i informerOf) Lister() corev1listers.PodLister { return i.lister }
-
 func TestServiceAccountTokensAreOfOwnNode(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Spec: corev1.PodSpec{NodeName: "liqo-broker"}}
 	below := &starting{}
-	testView().OnOwnNode(below).Start(t.Context(), &options.ReflectorOpts{
-		LocalPodInformer: informerOf{lister: corev1listers.NewPodLister(indexed(t, pod))},
-	})
+	informer := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Pods()
+	require.NoError(t, informer.Informer().GetIndexer().Add(pod))
+	testView().OnOwnNode(below).Start(t.Context(), &options.ReflectorOpts{LocalPodInformer: informer})
 	shown, err := below.opts.LocalPodInformer.Lister().Pods("ns").Get("a")
 	require.NoError(t, err)
 	require.Equal(t, "p1-gpu", shown.Spec.NodeName)

@@ -10,7 +10,7 @@ spec:
   containerImage: {{ include "image" . }} # the image that you built and pushed
   extraArgs:
     - --broker-node={{ .Values.brokerNode }}
-    # Pods that come from a consumer already carry what API server support adds; added twice, providers refuse them.
+    # The consumer's virtual kubelet has already added API server support to its pods. Providers refuse duplicates.
     - --enable-apiserver-support=false
     {{- with .Values.virtualKubelets.extraArgs }}
     {{- toYaml . | nindent 4 }}

@@ -57,7 +57,7 @@ function Known({ me, client, busy, become, signOut }) {
   return html`
     <dl class="facts">
       <div><dt>You are</dt><dd class="long">${me.user}</dd></div>
-      <div><dt>Acting for</dt><dd>${me.consumer || 'nobody but yourself'}</dd></div>
+      <div><dt>Acting for</dt><dd>${me.consumer || 'no consumer'}</dd></div>
     </dl>
     <form onSubmit=${(e) => become({ token: client.token, consumer: submitted(e) })}>
       <label for="consumer">Act for a consumer</label>

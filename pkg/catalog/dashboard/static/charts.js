@@ -81,7 +81,7 @@ export function Uptime({ kpis, history }) {
     </div>`;
 }
 
-/** Down is low as well as red, and what nobody watched is a line. */
+/** Down is low as well as red; time without probes is a line. */
 function Slot({ up, x }) {
   if (up === 'unseen') {
     return html`<rect class="unseen" x=${x} y="18" width="3" height="2" />`;

@@ -65,9 +65,9 @@ export class Federation extends Observable {
     return this.#readAll(this.client);
   }
 
-  /** Selects a provider for the consumer, or enables it for everybody, or takes that back. */
+  /** Selects or deselects a provider for the consumer, or enables or disables it for all consumers. */
   turn(provider) {
-    const [field, whose] = this.me.can.select ? ['selected', `for ${this.me.consumer}`] : ['enabled', 'for everybody'];
+    const [field, whose] = this.me.can.select ? ['selected', `for ${this.me.consumer}`] : ['enabled', 'for all consumers'];
     const { client } = this;
     const { id, [field]: was } = provider;
     // Under the filter "Enabled" the row would go with the switch that is being turned, and might be wanted back.

@@ -128,7 +128,7 @@ export class List extends Observable {
   #set(key, item) {
     const was = this.get(key);
     if (!was && this.more && key > this.#last) {
-      // It is on a page that is not shown. Whether it was counted there nobody knows.
+      // It is on a page that is not shown. Whether it was counted there is not known.
       this.#lostCount();
     } else if (was || item) {
       this.items.splice(this.#find(key), was ? 1 : 0, ...(item ? [item] : []));

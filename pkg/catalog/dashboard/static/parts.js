@@ -93,8 +93,10 @@ export function Dialog({ title, close, wide, children }) {
       }
     };
   }, []);
+  // The event comes after the dialog, when it is taken away; another one may be open by then.
+  const closed = () => dialog.current && close();
   return html`
-    <dialog ref=${dialog} class=${wide ? 'wide' : ''} aria-labelledby="dialog-title" onClose=${close}
+    <dialog ref=${dialog} class=${wide ? 'wide' : ''} aria-labelledby="dialog-title" onClose=${closed}
       onClick=${(e) => e.target === dialog.current && dialog.current.close()}>
       <div class="dialog">
         <header>

@@ -41,7 +41,7 @@ function Row({ policy }) {
         <span class="name">${name}</span>
         <span class="muted namespace">priority ${priority}</span>
       </th>
-      <td role="cell" data-label="For pods of">${consumers?.join(', ') ?? 'everybody'}</td>
+      <td role="cell" data-label="For pods of">${consumers?.join(', ') ?? 'all consumers'}</td>
       <td role="cell" data-label="Providers">
         ${selection ? selected(selection) : providers?.join(', ') ?? 'any'}
         ${filter && html`<code>${filter}</code>`}

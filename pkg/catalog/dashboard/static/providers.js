@@ -60,7 +60,7 @@ function WhoMay({ me }) {
     return html`<p class="hint">The switches choose which providers the pods of <b>${me.consumer}</b> may go to.</p>`;
   }
   return me.can.enable
-    ? html`<p class="hint">The switches enable and disable providers for everybody.</p>`
+    ? html`<p class="hint">The switches enable and disable providers for all consumers.</p>`
     : html`<p class="hint">${me.user ? 'You may look, but not choose providers.' : 'Sign in to choose providers.'}</p>`;
 }
 
@@ -109,7 +109,7 @@ function Row({ provider, history, histories, field, turning, federation, showPod
         <td role="cell" class="turn">
           <button type="button" role="switch" class="switch"
             aria-checked=${String(!!provider[field])} aria-busy=${turning}
-            aria-label="${provider.id}: ${field === 'selected' ? 'selected by me' : 'enabled for everybody'}"
+            aria-label="${provider.id}: ${field === 'selected' ? 'selected by me' : 'enabled for all consumers'}"
             onClick=${() => federation.turn(provider)}><span class="knob"></span></button>
         </td>`}
     </tr>
@@ -172,9 +172,9 @@ function Slices({ virtualNodes }) {
         </tr>
       </thead>
       <tbody>
-        ${virtualNodes.map(({ name, ready, pods, resources: { free = {} } }) => html`
+        ${virtualNodes.map(({ name, ready, reason, pods, resources: { free = {} } }) => html`
           <tr key=${name}>
-            <th scope="row">${name}</th><td>${ready ? 'Ready' : 'Not ready'}</td><td>${pods}</td>
+            <th scope="row">${name}</th><td>${ready ? 'Ready' : 'Not ready'}${reason && html`<br />${reason}`}</td><td>${pods}</td>
             <td>${inWords(free)}</td>
           </tr>`)}
       </tbody>

@@ -1,11 +1,11 @@
 import { Observable } from './observable.js';
 import { Problem } from './api.js';
 
-const silence = 45_000; // The server writes a comment every 15 s: after three of them are missing nobody is there.
+const silence = 45_000; // The server writes a comment every 15 s: without three of them the connection is lost.
 const lasting = 5_000;
 const longest = 30_000;
 
-/** Follows the events of the catalog, for ever: a stream that ends is opened again, later and later if that fails. */
+/** Follows the events of the catalog. A stream that ends is opened again, with backoff if that fails. */
 export class Stream extends Observable {
   /** "opening", "live", "refused", or "lost": then the next try is at retryAt and the last news came at heard. */
   state = 'opening';

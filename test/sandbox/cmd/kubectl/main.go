@@ -9,7 +9,7 @@ import (
 )
 
 func main() {
-	// As k8s.io/kubernetes/cmd/kubectl: the command says itself what is wrong.
+	// As k8s.io/kubernetes/cmd/kubectl: the command prints its errors itself.
 	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
 		util.CheckErr(err)
 	}

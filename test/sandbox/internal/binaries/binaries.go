@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,9 @@ const (
 	LiqoIPAM              = "ipam"
 	LiqoVirtualKubelet    = "virtual-kubelet"
 )
+
+// product is the name of this repository's program.
+const product = "liqo-broker-vk"
 
 // Dir of a source tree, found at build time of this package.
 func moduleRoot() string {
@@ -91,7 +95,7 @@ func targets() []target {
 }
 
 // CacheDir is where sandboxes keep binaries and state: liqo-broker-vk below the
-// user's cache directory, or what LIQO_BROKER_VK_CACHE says.
+// user's cache directory, or the value of LIQO_BROKER_VK_CACHE.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("LIQO_BROKER_VK_CACHE"); dir != "" {
 		return filepath.Abs(dir)
@@ -100,11 +104,11 @@ func CacheDir() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("no place for the cache of binaries: %w (set LIQO_BROKER_VK_CACHE)", err)
 	}
-	return filepath.Join(dir, "liqo-broker-vk"), nil
+	return filepath.Join(dir, product), nil
 }
 
 // Ensure builds what the cache lacks and returns the directory that holds all
-// binaries. progress is told what is being built.
+// binaries. progress gets a line for each build.
 func Ensure(ctx context.Context, progress func(format string, args ...any)) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -163,12 +167,45 @@ func (t target) complete(dir string) bool {
 	return true
 }
 
-// BuildProduct builds this repository's virtual kubelet into dir and returns
-// its path. It is always built: the Go command knows what is up to date, and
-// compiles it as for the image.
+// BuildProduct builds this repository's program, compiled as for the image, and
+// copies it to dir, whose sandbox keeps it as it is. It returns the copy's path.
+// All sandboxes of a working tree share one build: the Go command links it again
+// only when something has changed.
 func BuildProduct(ctx context.Context, dir string) (string, error) {
-	out := filepath.Join(dir, "liqo-broker-vk")
-	return out, goCommand(ctx, ProductRoot(), []string{"CGO_ENABLED=0"}, "build", "-trimpath", "-o", out, "./cmd/liqo-broker-vk")
+	cache, err := CacheDir()
+	if err != nil {
+		return "", err
+	}
+	tree := sha256.Sum256([]byte(ProductRoot()))
+	shared := filepath.Join(cache, "product", hex.EncodeToString(tree[:])[:16])
+	if err := os.MkdirAll(shared, 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := lock(ctx, shared+".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	built := filepath.Join(shared, product)
+	if err := goCommand(ctx, ProductRoot(), []string{"CGO_ENABLED=0"}, "build", "-trimpath", "-o", built, "./cmd/"+product); err != nil {
+		return "", err
+	}
+	out := filepath.Join(dir, product)
+	return out, copyProgram(built, out)
+}
+
+func copyProgram(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
 
 // LiqoSource returns the directory of Liqo's source, which also holds its Helm

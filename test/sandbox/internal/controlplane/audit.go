@@ -15,7 +15,7 @@ func (c *Cluster) AuditLog() string { return filepath.Join(c.cfg.Dir, "audit.log
 
 func (c *Cluster) auditPolicyFile() string { return filepath.Join(c.cfg.Dir, "audit-policy.yaml") }
 
-// auditArgs are those of the API server; none if nobody is audited.
+// auditArgs are those of the API server; none if no user is audited.
 func (c *Cluster) auditArgs() ([]string, error) {
 	if len(c.cfg.Audited) == 0 {
 		return nil, nil

@@ -27,7 +27,7 @@ const kubeletClientName = "kube-apiserver-kubelet-client"
 // startTimeout bounds how long one component may take to become ready.
 const startTimeout = 2 * time.Minute
 
-// Config says what cluster to make.
+// Config describes a cluster.
 type Config struct {
 	Name string
 	// Dir is the cluster's own directory, which exists.

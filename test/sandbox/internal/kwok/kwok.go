@@ -23,7 +23,7 @@ const annotation = "kwok.x-k8s.io/node"
 // LogLine is the first line of every pod's log.
 const LogLine = "hello from a simulated container"
 
-// Config says what to simulate.
+// Config describes what is simulated.
 type Config struct {
 	Cluster *controlplane.Cluster
 	Name    string

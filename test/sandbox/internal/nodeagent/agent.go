@@ -55,7 +55,7 @@ type Port struct {
 	Container int
 }
 
-// Config says what the agent serves.
+// Config describes what the agent serves.
 type Config struct {
 	Cluster string
 	// NodeName is the agent's Node.

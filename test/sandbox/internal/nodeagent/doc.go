@@ -11,5 +11,5 @@
 // the pod's address is 127.0.0.1, and an Image may append arguments that give
 // each process ports of its own. /tmp and the volumes are private to a pod, by
 // a mount namespace. Init containers, resource limits and liveness probes are
-// not supported; a pod with an init container is refused and says so.
+// not supported; a pod with an init container is refused, with a message.
 package nodeagent

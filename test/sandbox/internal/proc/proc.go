@@ -77,7 +77,7 @@ func (g *Group) startLoop() {
 type Process struct {
 	Spec Spec
 	PID  int
-	// Done is closed when the process has ended; Err then tells how.
+	// Done is closed when the process has ended; Err then returns the result.
 	Done chan struct{}
 
 	group *Group
@@ -140,7 +140,7 @@ func privateNamespaces(attr *syscall.SysProcAttr) {
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 }
 
-// Err tells how a process that is Done ended; nil is exit code 0.
+// Err returns how a process that is Done ended; nil is exit code 0.
 func (p *Process) Err() error {
 	<-p.Done
 	return p.err

@@ -86,7 +86,7 @@ func TestKillRecorded(t *testing.T) {
 	data, err := json.Marshal(self)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "self.json"), data, 0o600))
-	// And a record that was only half written is nobody.
+	// And a record that was only half written names no process.
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "half.json"), []byte(`{"na`), 0o600))
 
 	killed, err := KillRecorded(dir)

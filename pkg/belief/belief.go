@@ -1,0 +1,84 @@
+package belief
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+// Config is the configuration of a Belief.
+type Config struct {
+	// Clock is read for the time of observations that carry none.
+	Clock clock.PassiveClock
+	// MovesPerSecond and MovesBurst limit how fast pods are moved away from their providers.
+	MovesPerSecond float64
+	MovesBurst     int
+	// SuspicionWindow is the time within which most providers must become unreachable for the broker to suspect itself.
+	SuspicionWindow time.Duration
+	// ProbeInterval is the time between two probes of a provider.
+	ProbeInterval time.Duration
+}
+
+// Belief is safe for concurrent use. Its zero value is not usable.
+type Belief struct {
+	cfg Config
+
+	// mu guards all below. No method calls out of this package and pkg/scheduler while it holds mu.
+	mu sync.Mutex
+	// state has the providers and the assignments as the scheduler reads them.
+	state *scheduler.State
+	// pods by UID; byName has the UID of the pod that bears a name now.
+	pods   map[types.UID]*pod
+	byName map[types.NamespacedName]types.UID
+	// withheld are amounts that a provider turned out not to have, by the UID under which state holds them, and until when.
+	withheld map[types.UID]time.Time
+	moves    moveLimit
+
+	// providers by cluster id.
+	providers map[string]*provider
+	// providerOf is the provider of each VirtualNode, formerProviderOf that of each VirtualNode that is gone.
+	providerOf, formerProviderOf map[string]string
+	// suspectedAt is the end of the last probe at which the broker suspected itself.
+	suspectedAt time.Time
+}
+
+// New returns a Belief without pods and providers.
+func New(cfg Config) *Belief {
+	return &Belief{
+		cfg: cfg, state: scheduler.NewState(), moves: newMoveLimit(cfg.MovesPerSecond, cfg.MovesBurst),
+		pods: map[types.UID]*pod{}, byName: map[types.NamespacedName]types.UID{}, withheld: map[types.UID]time.Time{},
+		providers: map[string]*provider{}, providerOf: map[string]string{}, formerProviderOf: map[string]string{},
+	}
+}
+
+// Counts are numbers of pods.
+type Counts struct {
+	// Assigned pods take room at a VirtualNode. Unassigned ones fitted no provider when they were tried last.
+	Assigned, Unassigned int
+	// Moving pods were evicted from a provider and have no other yet. Delayed ones wait for the rate limit of moves.
+	Moving, Delayed int
+}
+
+// Counts returns how many pods are in which state.
+func (b *Belief) Counts() Counts {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	counts := Counts{Delayed: len(b.moves.waiting)}
+	for virtualNode := range b.providerOf {
+		_, pods := b.state.Assigned(virtualNode)
+		counts.Assigned += pods
+	}
+	for _, p := range b.pods {
+		if p.unassigned {
+			counts.Unassigned++
+		}
+		if !p.evictedAt.IsZero() {
+			counts.Moving++
+		}
+	}
+	return counts
+}

@@ -1,0 +1,362 @@
+package belief
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+// pod is the record of one pod of the broker's node.
+type pod struct {
+	name types.NamespacedName
+	// pending is the VirtualNode of a decision that the cache does not show yet; "" if there is none. uncertain means that
+	// it is not known whether that decision was written.
+	pending   string
+	uncertain bool
+	// unassigned means that no provider fitted when the pod was tried last.
+	unassigned bool
+	// left is the VirtualNode that the pod, which is moving, has left: nothing of it is there any more.
+	left string
+	// evictedAt is when this leader took the pod away from its provider; zero once it is assigned again.
+	evictedAt time.Time
+	// startedBefore is the latest start of a container when the pod was evicted, nil if it never was. A status with that
+	// start is from the old VirtualNode.
+	startedBefore *time.Time
+	// refusedUntil has, by VirtualNode, until when the pod is not sent there.
+	refusedUntil map[string]time.Time
+	// startCounted and runningSeen mean that the start at the present VirtualNode was counted, and traced.
+	startCounted, runningSeen bool
+}
+
+// record returns the record of a pod, a new one if there is none. Another pod that bore the name is forgotten.
+func (b *Belief) record(name types.NamespacedName, uid types.UID) *pod {
+	if known, ok := b.byName[name]; ok && known != uid {
+		b.forget(known)
+	}
+	p := b.pods[uid]
+	if p == nil {
+		p = &pod{name: name}
+		b.pods[uid] = p
+		b.byName[name] = uid
+	}
+	return p
+}
+
+func (b *Belief) recordOf(of *corev1.Pod) *pod {
+	return b.record(client.ObjectKeyFromObject(of), of.UID)
+}
+
+func (b *Belief) forget(uid types.UID) {
+	b.state.Release(uid)
+	b.moves.leave(uid)
+	if p := b.pods[uid]; p != nil {
+		delete(b.byName, p.name)
+		delete(b.pods, uid)
+	}
+}
+
+// ObserveAssigned takes in that a pod takes room at a VirtualNode: the API shows it assigned there, or leaving it.
+func (b *Belief) ObserveAssigned(of *corev1.Pod, virtualNode string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.recordOf(of)
+	if p.uncertain {
+		p.evictedAt = time.Time{} // The decision was written after all.
+	}
+	p.pending, p.uncertain, p.left, p.unassigned = "", false, "", false
+	b.state.Assign(scheduler.Assignment{
+		UID: of.UID, VirtualNode: virtualNode, App: placement.AppOf(of), Requests: resources.PodRequests(&of.Spec),
+	})
+}
+
+// ObserveGone takes in that a pod was deleted or is terminal. It reports whether the pod was known. The UID "" is that of
+// any pod of the name.
+func (b *Belief) ObserveGone(name types.NamespacedName, uid types.UID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	known, ok := b.byName[name]
+	if !ok || (uid != "" && known != uid) {
+		return false
+	}
+	b.forget(known)
+	return true
+}
+
+// ObserveLeft takes in that nothing of a moving pod is at its old VirtualNode any more; its room there is free.
+func (b *Belief) ObserveLeft(of *corev1.Pod, virtualNode string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.recordOf(of).left = virtualNode
+	b.state.Release(of.UID)
+}
+
+// HasLeft reports whether nothing of a moving pod is at a VirtualNode any more.
+func (b *Belief) HasLeft(uid types.UID, virtualNode string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.pods[uid]
+	return p != nil && p.left == virtualNode
+}
+
+// Decide chooses a provider for a pod and reserves its room there. Without one, into has no VirtualNode and the pod
+// counts as unassigned. Expressions are evaluated on a copy, while others observe and decide.
+func (b *Belief) Decide(of *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
+	of.Refused = p.refusedUntil
+	if scheduler.Evaluates(of, policy) {
+		of.Refused = maps.Clone(p.refusedUntil)
+		p.unassigned = true // What changes meanwhile concerns the pod: Unassigned returns it.
+		b.decideUnlocked(b.state.Snapshot(of), of, policy, into)
+		if b.pods[of.UID] != p {
+			into.Provider, into.VirtualNode = "", "" // The pod was deleted meanwhile.
+			return
+		}
+		b.state.Confirm(b.cfg.Clock.Now(), of, policy, into)
+	} else {
+		b.state.Decide(b.cfg.Clock.Now(), of, policy, into)
+	}
+	p.unassigned = into.VirtualNode == ""
+	if p.unassigned {
+		return
+	}
+	p.pending, p.startCounted, p.runningSeen = into.VirtualNode, false, false
+	b.state.Assign(scheduler.Assignment{UID: of.UID, VirtualNode: into.VirtualNode, App: of.App, Requests: of.Requests})
+	if chosen := b.providers[into.Provider]; chosen != nil {
+		chosen.assignments++
+	}
+}
+
+// decideUnlocked decides without mu, which the caller holds.
+func (b *Belief) decideUnlocked(snapshot *scheduler.State, of *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) {
+	b.mu.Unlock()
+	defer b.mu.Lock()
+	snapshot.Decide(b.cfg.Clock.Now(), of, policy, into)
+}
+
+// Unreserve frees the room of a decision that was not written.
+func (b *Belief) Unreserve(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.state.Release(uid)
+	if p := b.pods[uid]; p != nil {
+		p.pending, p.uncertain = "", false
+	}
+}
+
+// ObserveUncertain takes in that a decision may or may not have been written. Its room stays reserved.
+func (b *Belief) ObserveUncertain(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.pods[uid]; p != nil {
+		p.uncertain = true
+	}
+}
+
+// PendingAssignment reports whether a decision about the pod is not in the cache yet, and whether it is not known if it
+// was written.
+func (b *Belief) PendingAssignment(uid types.UID) (pending, uncertain bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.pods[uid]
+	return p != nil && p.pending != "", p != nil && p.uncertain
+}
+
+// Unassigned returns the pods for which no provider fitted.
+func (b *Belief) Unassigned() []types.NamespacedName {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var names []types.NamespacedName
+	for _, p := range b.pods {
+		if p.unassigned {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+// MoveDelay returns how long a pod must wait before it asks again to be moved; 0, once, when it may be.
+func (b *Belief) MoveDelay(uid types.UID) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.moves.delay(uid, b.cfg.Clock.Now())
+}
+
+// ObserveStays takes in that a pod need not move; it no longer waits for the rate limit of moves.
+func (b *Belief) ObserveStays(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.moves.leave(uid)
+}
+
+// ObserveEvicted takes in that a pod was taken away from a VirtualNode. If the provider cannot be reached, it may go on
+// running the pod: the provider's id is returned if it was not unclean before.
+func (b *Belief) ObserveEvicted(of *corev1.Pod, virtualNode string) (unclean string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.recordOf(of)
+	started := lastStart(of)
+	p.left, p.evictedAt, p.startedBefore = "", b.cfg.Clock.Now(), &started
+	id := b.providerOf[virtualNode]
+	from, ok := b.providers[id]
+	if !ok {
+		return ""
+	}
+	from.tracker.PodMovedAway()
+	if from.unreachableSince.IsZero() {
+		return ""
+	}
+	return from.markUnclean(id)
+}
+
+// ObserveGivenUp takes in that a pod was not waited for at a VirtualNode whose provider cannot be reached. The provider's
+// id is returned if it was not unclean before.
+func (b *Belief) ObserveGivenUp(virtualNode string) (unclean string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	id := b.providerOf[virtualNode]
+	if from, ok := b.providers[id]; ok {
+		return from.markUnclean(id)
+	}
+	return ""
+}
+
+// EvictedAt returns when this leader took a pod away from its provider; zero if it is not moving.
+func (b *Belief) EvictedAt(uid types.UID) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.pods[uid]; p != nil {
+		return p.evictedAt
+	}
+	return time.Time{}
+}
+
+// ObserveAssignmentWritten takes in that the API has accepted a decision. It returns how long the pod was moving; false
+// if it was not, or if an earlier leader evicted it.
+func (b *Belief) ObserveAssignmentWritten(uid types.UID) (time.Duration, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.pods[uid]
+	if p == nil || p.evictedAt.IsZero() {
+		return 0, false
+	}
+	took := b.cfg.Clock.Now().Sub(p.evictedAt)
+	p.evictedAt = time.Time{}
+	return took, true
+}
+
+// RefusalReason is why a VirtualNode did not take a pod, as the metrics label it.
+type RefusalReason string
+
+// The reasons of refusals.
+const (
+	// Refused means that the provider's admission refused the pod.
+	Refused RefusalReason = "refused"
+	// PendingTooLong means that the pod did not start in time.
+	PendingTooLong RefusalReason = "pending_too_long"
+)
+
+// Refusal is a pod that a VirtualNode did not take.
+type Refusal struct {
+	VirtualNode string
+	Reason      RefusalReason
+	// Until is when the pod may be sent there again.
+	Until time.Time
+	// LacksRoom means that the provider does not have what the pod requests: the amount is withheld until then.
+	LacksRoom bool
+}
+
+// ObserveRefused takes in a refusal.
+func (b *Belief) ObserveRefused(of *corev1.Pod, r Refusal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.recordOf(of)
+	if p.refusedUntil == nil {
+		p.refusedUntil = map[string]time.Time{}
+	}
+	p.refusedUntil[r.VirtualNode] = r.Until
+	if by, ok := b.providers[b.providerOf[r.VirtualNode]]; ok {
+		by.tracker.PodFailed()
+		by.refusals[r.Reason]++
+	}
+	if !r.LacksRoom {
+		return
+	}
+	requests := resources.PodRequests(&of.Spec)
+	delete(requests, corev1.ResourcePods)
+	id := types.UID("refused/" + r.VirtualNode + "/" + string(of.UID))
+	b.withheld[id] = r.Until
+	b.state.Assign(scheduler.Assignment{UID: id, VirtualNode: r.VirtualNode, Requests: requests})
+}
+
+// ExpireRefusals forgets refusals whose time is over. It reports whether there were any.
+func (b *Belief) ExpireRefusals() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now, expired := b.cfg.Clock.Now(), false
+	for _, p := range b.pods {
+		for virtualNode, until := range p.refusedUntil {
+			if !until.After(now) {
+				delete(p.refusedUntil, virtualNode)
+				expired = true
+			}
+		}
+	}
+	for id, until := range b.withheld {
+		if !until.After(now) {
+			delete(b.withheld, id)
+			b.state.Release(id)
+			expired = true
+		}
+	}
+	return expired
+}
+
+// ObserveReady takes in that a pod became Ready, took after it was assigned. It reports whether that start was not
+// counted before.
+func (b *Belief) ObserveReady(of *corev1.Pod, took time.Duration) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.recordOf(of)
+	if p.startCounted {
+		return false
+	}
+	p.startCounted = true
+	if at, ok := b.providers[b.providerOf[of.Labels[v1alpha1.VirtualNodeLabel]]]; ok {
+		at.tracker.PodStarted(took)
+	}
+	return true
+}
+
+// ObserveRunning takes in that the status of an assigned pod shows it Running. It reports true once for each assignment,
+// when that status is the present VirtualNode's.
+func (b *Belief) ObserveRunning(of *corev1.Pod) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.recordOf(of)
+	if p.runningSeen || p.startedBefore != nil && p.startedBefore.Equal(lastStart(of)) {
+		return false
+	}
+	p.runningSeen = true
+	return true
+}
+
+// lastStart returns when the last container of a pod started; zero if none runs.
+func lastStart(of *corev1.Pod) time.Time {
+	var last time.Time
+	for i := range of.Status.ContainerStatuses {
+		if running := of.Status.ContainerStatuses[i].State.Running; running != nil && running.StartedAt.After(last) {
+			last = running.StartedAt.Time
+		}
+	}
+	return last
+}

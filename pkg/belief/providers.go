@@ -1,0 +1,311 @@
+package belief
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+const (
+	// failedProbesUntilUnreachable is how many probes in a row must fail.
+	failedProbesUntilUnreachable = 2
+	// staleProbes is how many probes may be missing before the time counts as unobserved.
+	staleProbes = 6
+)
+
+// provider is the record of one provider cluster.
+type provider struct {
+	spec    ProviderSpec
+	tracker *kpi.Tracker
+	// last is the last probe; probed is false before the first one of this leader.
+	last   Probe
+	probed bool
+	// failedProbes counts those in a row, firstFailed is the time of the first of them.
+	failedProbes int
+	firstFailed  time.Time
+	// unreachableSince is zero while the provider counts as reachable.
+	unreachableSince time.Time
+	// unclean means that pods were moved away while the provider could not be reached, which may still run there. moved
+	// counts how often.
+	unclean bool
+	moved   int
+	// answered and failed count probes, assignments decisions, refusals pods that the provider did not take, by reason.
+	answered, failed, assignments int
+	refusals                      map[RefusalReason]int
+	// scheduled is what the scheduler was told last, without what changes with every probe; movesDependOn is what else
+	// decides about the pods there.
+	scheduled     scheduler.Provider
+	movesDependOn moveInputs
+}
+
+// moveInputs are what decides whether pods must leave a provider.
+type moveInputs struct{ probed, unreachable, draining bool }
+
+// ProviderSpec is the state of a provider in the API.
+type ProviderSpec struct {
+	Enabled, Draining bool
+	// VirtualNodes by name; true means that the VirtualNode is being deleted.
+	VirtualNodes map[string]bool
+	// RemoteNamespaces has the names at the provider of the local namespaces that are mapped there; nil is not known yet.
+	RemoteNamespaces map[string]string
+}
+
+// Probe is the result of one probe of a provider.
+type Probe struct {
+	Began, Ended time.Time
+	// Answered means that the API server was ready; Took is its round trip. Otherwise Problem is why not.
+	Answered bool
+	Took     time.Duration
+	Problem  string
+	// Kubelets reports, by VirtualNode, whether the lease of its virtual kubelet is live. One that is missing could not be
+	// read, and stays as it was.
+	Kubelets map[string]bool
+}
+
+// Provider is what is known of one provider at a moment.
+type Provider struct {
+	// Probed is false before the first probe of this leader.
+	Probed bool
+	// UnreachableSince is zero while the provider counts as reachable; LastProbe is zero before the first one.
+	UnreachableSince, LastProbe time.Time
+	// Problem is why the last probe was not answered.
+	Problem string
+	// Kubelets reports, by VirtualNode, whether the lease of its virtual kubelet is live.
+	Kubelets map[string]bool
+	Unclean  bool
+	// Draining means that the scheduler assigns no pod there because the provider is drained.
+	Draining bool
+	KPIs     v1alpha1.KPIs
+	// Assigned has what is assigned to each of its VirtualNodes, pods that are leaving it included.
+	Assigned map[string]Assigned
+	// ProbesAnswered, ProbesFailed, Assignments and Refusals (by reason) are counts of this leader.
+	ProbesAnswered, ProbesFailed, Assignments int
+	Refusals                                  map[RefusalReason]int
+}
+
+// Assigned is what is assigned to one VirtualNode.
+type Assigned struct {
+	Resources resources.Amounts
+	Pods      int
+}
+
+// SetProvider takes in the state of a provider in the API. One that was not known begins as its status left it. The
+// VirtualNodes that it has no more are returned.
+func (b *Belief) SetProvider(id string, spec ProviderSpec, status *v1alpha1.ProviderClusterStatus) (gone []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p, known := b.providers[id]
+	if !known {
+		p = newProvider(status, b.cfg.ProbeInterval)
+		b.providers[id] = p
+	}
+	p.spec = spec
+	return b.setVirtualNodes(id, spec.VirtualNodes)
+}
+
+// newProvider goes on from the status that the leader before has written.
+func newProvider(status *v1alpha1.ProviderClusterStatus, probeInterval time.Duration) *provider {
+	p := &provider{tracker: kpi.NewTracker(status.KPIs, staleProbes*probeInterval), refusals: map[RefusalReason]int{Refused: 0, PendingTooLong: 0}}
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		switch {
+		case c.Status != metav1.ConditionFalse:
+		case c.Type == v1alpha1.ProviderClean:
+			p.unclean = true
+		case c.Type == v1alpha1.ProviderReachable && c.Reason == v1alpha1.ReasonNoAnswer:
+			// The outage is as old as the condition. The leader before may not have written that it moved pods away.
+			p.unreachableSince, p.firstFailed = c.LastTransitionTime.Time, c.LastTransitionTime.Time
+			p.failedProbes, p.unclean = failedProbesUntilUnreachable, true
+		}
+	}
+	return p
+}
+
+// setVirtualNodes notes which VirtualNodes a provider has now. Those that it has no more are returned, and remembered.
+func (b *Belief) setVirtualNodes(id string, now map[string]bool) (gone []string) {
+	for virtualNode, of := range b.providerOf {
+		if _, has := now[virtualNode]; of == id && !has {
+			delete(b.providerOf, virtualNode)
+			b.formerProviderOf[virtualNode] = id
+			gone = append(gone, virtualNode)
+		}
+	}
+	for virtualNode := range now {
+		b.providerOf[virtualNode] = id
+		delete(b.formerProviderOf, virtualNode)
+	}
+	return gone
+}
+
+// RemoveProvider takes in that a provider has no VirtualNode any more. It returns those that it had, and reports whether
+// the provider was known.
+func (b *Belief) RemoveProvider(id string) (gone []string, known bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, known = b.providers[id]
+	delete(b.providers, id)
+	b.state.RemoveProvider(id)
+	return b.setVirtualNodes(id, nil), known
+}
+
+// Schedule sets the provider that the scheduler chooses from. It reports whether that may concern any pod: KPIs change
+// with every probe, and do not count.
+func (b *Belief) Schedule(fresh scheduler.Provider) (changed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p, known := b.providers[fresh.ID]
+	if !known {
+		return false
+	}
+	b.state.SetProvider(fresh)
+	fresh.KPIs, fresh.NotReady = nil, ""
+	inputs := moveInputs{probed: p.probed, unreachable: !p.unreachableSince.IsZero(), draining: p.spec.Draining}
+	changed = inputs != p.movesDependOn || !equality.Semantic.DeepEqual(p.scheduled, fresh)
+	p.scheduled, p.movesDependOn = fresh, inputs
+	return changed
+}
+
+// ObserveProbe takes in the result of a probe. It reports whether the provider's reachability or its virtual kubelets
+// changed by it.
+func (b *Belief) ObserveProbe(id string, probe Probe) (changed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p, known := b.providers[id]
+	if !known {
+		return false
+	}
+	kubelets := make(map[string]bool, len(p.spec.VirtualNodes))
+	for virtualNode := range p.spec.VirtualNodes {
+		live, read := probe.Kubelets[virtualNode]
+		kubelets[virtualNode] = live || !read && p.last.Kubelets[virtualNode]
+	}
+	probe.Kubelets = kubelets
+	before, unreachableBefore, first := p.last, !p.unreachableSince.IsZero(), !p.probed
+	suspected := b.suspicious()
+	p.probed, p.last = true, probe
+	p.tracker.Probe(probe.Ended, probe.Answered, probe.Took)
+	if probe.Answered {
+		p.answered++
+		p.failedProbes, p.firstFailed, p.unreachableSince = 0, time.Time{}, time.Time{}
+	} else {
+		p.failed++
+		if p.failedProbes++; p.failedProbes == 1 {
+			p.firstFailed = probe.Ended
+		}
+		if p.failedProbes >= failedProbesUntilUnreachable && p.unreachableSince.IsZero() {
+			p.unreachableSince = p.firstFailed
+		}
+	}
+	if (suspected || b.suspicious()) && probe.Ended.After(b.suspectedAt) {
+		b.suspectedAt = probe.Ended
+	}
+	return first || unreachableBefore != !p.unreachableSince.IsZero() || before.Answered != probe.Answered ||
+		!maps.Equal(before.Kubelets, kubelets)
+}
+
+// markUnclean returns the provider's id if it was not unclean before.
+func (p *provider) markUnclean(id string) string {
+	p.moved++
+	if p.unclean {
+		return ""
+	}
+	p.unclean = true
+	return id
+}
+
+// ObserveClean takes in that a provider runs nothing any more that was moved away. It has no effect if pods were moved away
+// since Uncleaned returned moved.
+func (b *Belief) ObserveClean(id string, moved int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.providers[id]; p != nil && p.moved == moved {
+		p.unclean = false
+	}
+}
+
+// Uncleaned returns the remote names of the namespaces of a provider that is unclean and can be reached again, by their
+// local names, and a number for ObserveClean; false if the provider need not be checked.
+func (b *Belief) Uncleaned(id string) (remoteNamespaces map[string]string, moved int, uncleaned bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.providers[id]
+	if p == nil || !p.unclean || !p.unreachableSince.IsZero() || !p.last.Answered {
+		return nil, 0, false
+	}
+	return maps.Clone(p.spec.RemoteNamespaces), p.moved, true
+}
+
+// Provider returns what is known of a provider; false if it is not known at all.
+func (b *Belief) Provider(id string) (Provider, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p, known := b.providers[id]
+	if !known {
+		return Provider{}, false
+	}
+	out := Provider{
+		Probed: p.probed, UnreachableSince: p.unreachableSince, LastProbe: p.last.Ended, Problem: p.last.Problem,
+		Kubelets: maps.Clone(p.last.Kubelets), Unclean: p.unclean, Draining: p.movesDependOn.draining,
+		KPIs: p.tracker.Status(), Assigned: map[string]Assigned{},
+		ProbesAnswered: p.answered, ProbesFailed: p.failed, Assignments: p.assignments, Refusals: maps.Clone(p.refusals),
+	}
+	for virtualNode := range p.spec.VirtualNodes {
+		resources, pods := b.state.Assigned(virtualNode)
+		out.Assigned[virtualNode] = Assigned{Resources: resources, Pods: pods}
+	}
+	return out, true
+}
+
+// Known reports whether a provider is known.
+func (b *Belief) Known(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.providers[id] != nil
+}
+
+// Providers returns the ids of all providers, sorted.
+func (b *Belief) Providers() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Sorted(maps.Keys(b.providers))
+}
+
+// AllProbed reports whether all these providers were probed by this leader.
+func (b *Belief) AllProbed(ids []string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !slices.ContainsFunc(ids, func(id string) bool {
+		p := b.providers[id]
+		return p == nil || !p.probed
+	})
+}
+
+// Usable adds up what the providers granted that can be given pods, and counts them. Unlimited means that one of their
+// VirtualNodes does not limit the number of pods.
+func (b *Belief) Usable() (granted resources.Amounts, providers int, unlimited bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	granted = resources.Amounts{}
+	for _, p := range b.state.Providers() {
+		if !p.Schedulable() || !p.Ready {
+			continue
+		}
+		providers++
+		for _, slice := range p.Slices {
+			granted.Add(slice.Granted)
+			if _, limited := slice.Granted[corev1.ResourcePods]; !limited {
+				unlimited = true
+			}
+		}
+	}
+	return granted, providers, unlimited
+}

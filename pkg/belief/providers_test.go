@@ -1,0 +1,249 @@
+package belief
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func up(after time.Duration) Probe {
+	return Probe{
+		Began: noon.Add(after), Ended: noon.Add(after), Answered: true, Took: 4 * time.Millisecond, Kubelets: map[string]bool{"q1": true},
+	}
+}
+
+func down(after time.Duration) Probe {
+	return Probe{Began: noon.Add(after), Ended: noon.Add(after), Problem: "timeout", Kubelets: map[string]bool{"q1": true}}
+}
+
+func TestAProviderIsUnreachableAfterTwoFailedProbesInARow(t *testing.T) {
+	b := withProviders("q")
+	require.True(t, b.ObserveProbe("q", up(0)), "the first probe changes what is known")
+	require.False(t, b.ObserveProbe("q", up(time.Second)))
+	b.ObserveProbe("q", down(2*time.Second))
+	require.Zero(t, b.VirtualNode("q1").UnreachableSince, "one failure may be an accident")
+	require.True(t, b.ObserveProbe("q", down(3*time.Second)))
+	require.Equal(t, noon.Add(2*time.Second), b.VirtualNode("q1").UnreachableSince, "since the first probe that failed")
+	_, _, check := b.Uncleaned("q")
+	require.False(t, check, "it cannot be asked")
+
+	pod := newPod("pod", "1")
+	require.Equal(t, "q", b.ObserveEvicted(pod, "q1"), "it may still run there")
+	require.Empty(t, b.ObserveEvicted(pod, "q1"), "which is reported once")
+	require.Empty(t, b.ObserveGivenUp("q1"))
+	require.True(t, b.ObserveProbe("q", up(4*time.Second)))
+	require.Zero(t, b.VirtualNode("q1").UnreachableSince)
+	q, _ := b.Provider("q")
+	require.True(t, q.Unclean)
+	require.Equal(t, 3, q.ProbesAnswered)
+	require.Equal(t, 2, q.ProbesFailed)
+	_, moved, check := b.Uncleaned("q")
+	require.True(t, check)
+	b.ObserveGivenUp("q1")
+	b.ObserveClean("q", moved)
+	_, moved, check = b.Uncleaned("q")
+	require.True(t, check, "a pod was moved away while the provider was checked")
+	b.ObserveClean("q", moved)
+	_, _, check = b.Uncleaned("q")
+	require.False(t, check)
+	require.False(t, b.ObserveProbe("unknown", up(0)))
+}
+
+// A lease that cannot be read stays as it was; a VirtualNode that is gone has none.
+func TestAVirtualKubeletIsReadyByItsLease(t *testing.T) {
+	b := withProviders("q")
+	b.ObserveProbe("q", up(0))
+	unread := up(time.Second)
+	unread.Kubelets = map[string]bool{"gone": true}
+	require.False(t, b.ObserveProbe("q", unread))
+	q, _ := b.Provider("q")
+	require.Equal(t, map[string]bool{"q1": true}, q.Kubelets)
+	lost := up(2 * time.Second)
+	lost.Kubelets = map[string]bool{"q1": false}
+	require.True(t, b.ObserveProbe("q", lost))
+}
+
+// A new leader counts an outage from its beginning, but moves nothing before its own probe has failed.
+func TestAnOutageGoesOnOverARestart(t *testing.T) {
+	for name, back := range map[string]bool{"still unreachable": false, "reachable again": true} {
+		t.Run(name, func(t *testing.T) {
+			b := none()
+			b.SetProvider("q", ProviderSpec{VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{
+				Conditions: []metav1.Condition{{
+					Type: v1alpha1.ProviderReachable, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoAnswer,
+					LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour)),
+				}, {Type: v1alpha1.ProviderClean, Status: metav1.ConditionTrue}},
+			})
+			q, _ := b.Provider("q")
+			require.True(t, q.Unclean, "the leader before may have moved pods away and not have written it")
+			require.Equal(t, VirtualNode{Known: true}, b.VirtualNode("q1"))
+
+			probe := down(0)
+			if back {
+				probe = up(0)
+			}
+			b.ObserveProbe("q", probe)
+			if back {
+				require.Zero(t, b.VirtualNode("q1").UnreachableSince)
+			} else {
+				require.Equal(t, noon.Add(-time.Hour), b.VirtualNode("q1").UnreachableSince)
+			}
+		})
+	}
+}
+
+// While no provider can be reached, nothing is known of any of them. The first that answers proves nothing of the others,
+// which are probed a moment later.
+func TestASuspicionEndsForEachProviderByItself(t *testing.T) {
+	b := withProviders("p", "q")
+	probe := func(id string, after time.Duration, answered bool) {
+		b.ObserveProbe(id, Probe{Began: noon.Add(after), Ended: noon.Add(after), Answered: answered})
+	}
+	for _, after := range []time.Duration{0, 5 * time.Second, 10 * time.Minute} {
+		probe("p", after, false)
+		probe("q", after+time.Second, false)
+	}
+	require.True(t, b.SuspectsItself())
+	require.True(t, b.VirtualNode("q1").MovesSuspended)
+
+	probe("p", 10*time.Minute+3*time.Second, true)
+	require.False(t, b.SuspectsItself())
+	require.True(t, b.VirtualNode("q1").MovesSuspended, "q was not probed since")
+	b.ObserveProbe("q", Probe{Began: noon.Add(10*time.Minute + 2*time.Second), Ended: noon.Add(10*time.Minute + 5*time.Second)})
+	require.True(t, b.VirtualNode("q1").MovesSuspended, "its probe began while no provider could be reached")
+	probe("q", 10*time.Minute+6*time.Second, false)
+	vn := b.VirtualNode("q1")
+	require.False(t, vn.MovesSuspended)
+	require.Equal(t, noon.Add(time.Second), vn.UnreachableSince)
+	require.Equal(t, noon.Add(10*time.Minute+3*time.Second), vn.FailoverFrom, "the time before does not count")
+	probe("q", 10*time.Minute+12*time.Second, true)
+	require.Equal(t, VirtualNode{Known: true}, b.VirtualNode("q1"))
+}
+
+func TestTheProviderOfAVirtualNodeThatIsGoneIsRemembered(t *testing.T) {
+	b := none()
+	set := func(virtualNodes map[string]bool, namespaces map[string]string) []string {
+		return b.SetProvider("q", ProviderSpec{VirtualNodes: virtualNodes, RemoteNamespaces: namespaces}, &v1alpha1.ProviderClusterStatus{})
+	}
+	mapped := map[string]string{"ns": "ns-broker"}
+	require.Empty(t, set(map[string]bool{"q1": false, "q2": true}, mapped))
+	require.True(t, b.VirtualNode("q2").Draining, "it is being deleted")
+	require.Equal(t, []string{"q1"}, set(map[string]bool{"q2": false}, mapped))
+	require.Equal(t, "q", b.FormerProviderOf("q1"))
+	require.Equal(t, VirtualNode{}, b.VirtualNode("q1"))
+	require.Equal(t, []string{"q2"}, b.OnePerProvider())
+
+	b.ObserveFormerProvider("q0", "q")
+	b.ObserveFormerProvider("q1", "another")
+	b.ObserveFormerProvider("q2", "another")
+	require.Equal(t, "q", b.FormerProviderOf("q0"))
+	require.Equal(t, "q", b.FormerProviderOf("q1"), "what a pod records counts only for unknown VirtualNodes")
+	require.Empty(t, b.FormerProviderOf("q2"))
+
+	remote, known := b.RemoteNamespace("q2", "elsewhere")
+	require.True(t, known)
+	require.Empty(t, remote)
+	_, known = b.RemoteNamespace("unknown", "ns")
+	require.False(t, known, "what is not known is not gone")
+	set(map[string]bool{"q2": false}, nil)
+	_, known = b.RemoteNamespace("q2", "ns")
+	require.False(t, known)
+
+	gone, known := b.RemoveProvider("q")
+	require.True(t, known)
+	require.Equal(t, []string{"q2"}, gone)
+	require.Equal(t, "q", b.FormerProviderOf("q2"))
+	_, known = b.RemoveProvider("q")
+	require.False(t, known)
+	require.Empty(t, b.Providers())
+}
+
+func TestOnlyWhatConcernsPodsIsAChange(t *testing.T) {
+	b := withProviders("q")
+	fresh := usable("q")
+	require.False(t, b.Schedule(fresh))
+	fresh.KPIs = kpi.Values{kpi.Uptime1h: 0.5}
+	require.False(t, b.Schedule(fresh), "KPIs change with every probe")
+	fresh.Cordoned = true
+	require.True(t, b.Schedule(fresh))
+	b.ObserveProbe("q", up(0))
+	require.True(t, b.Schedule(fresh), "it was probed")
+	require.False(t, b.Schedule(scheduler.Provider{ID: "unknown"}))
+}
+
+func TestTheNodeHasWhatUsableProvidersGranted(t *testing.T) {
+	b := withProviders("p", "q")
+	cordoned := usable("q")
+	cordoned.Cordoned = true
+	b.Schedule(cordoned)
+	granted, providers, unlimited := b.Usable()
+	require.Equal(t, resources.Amounts{corev1.ResourceCPU: 2000}, granted)
+	require.Equal(t, 1, providers)
+	require.True(t, unlimited, "the number of pods")
+	require.False(t, b.AllProbed([]string{"p"}))
+	b.ObserveProbe("p", up(0))
+	require.True(t, b.AllProbed([]string{"p"}))
+	require.False(t, b.AllProbed([]string{"p", "unknown"}))
+}
+
+func TestSuspicious(t *testing.T) {
+	ago := func(minutes ...int) []time.Time {
+		var out []time.Time
+		for _, m := range minutes {
+			out = append(out, noon.Add(-time.Duration(m)*time.Minute))
+		}
+		return out
+	}
+	for name, tc := range map[string]struct {
+		outages []time.Time
+		total   int
+		want    bool
+	}{
+		"no provider is unreachable":                             {nil, 3, false},
+		"one of two is an outage":                                {ago(1), 2, false},
+		"the only one is an outage":                              {ago(1), 1, false},
+		"two of three at once is the broker":                     {ago(1, 1), 3, true},
+		"two of three, one after the other, are two outages":     {ago(1, 30), 3, false},
+		"two of five are two outages":                            {ago(1, 1), 5, false},
+		"an old outage does not count among those that answered": {ago(60, 1, 1), 4, true},
+		"all at once is the broker":                              {ago(1, 1, 1, 1), 4, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tc.want, suspicious(tc.outages, tc.total, time.Minute))
+		})
+	}
+}
+
+// As long as the providers that became unreachable together stay so, the broker goes on suspecting itself, however much
+// time passes; and a single outage is never suspicious.
+func TestASuspicionDoesNotExpire(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		total := rapid.IntRange(2, 20).Draw(t, "total")
+		unreachable := rapid.IntRange(1, total).Draw(t, "unreachable")
+		var outages []time.Time
+		for range unreachable {
+			outages = append(outages, noon.Add(-time.Duration(rapid.IntRange(0, 3600).Draw(t, "ago"))*time.Second))
+		}
+		is := suspicious(outages, total, time.Minute)
+		var later []time.Time
+		for _, o := range outages {
+			later = append(later, o.Add(-time.Hour))
+		}
+		require.Equal(t, is, suspicious(later, total, time.Minute))
+		require.False(t, suspicious(outages[:1], total, time.Minute))
+		if is && unreachable < total {
+			require.True(t, suspicious(append(outages, noon), total, time.Minute), "one more becomes unreachable")
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package belief
+
+import (
+	"slices"
+	"time"
+)
+
+// SuspectsItself reports whether so many providers became unreachable at once that the broker is more likely cut off than
+// they are.
+func (b *Belief) SuspectsItself() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.suspicious()
+}
+
+func (b *Belief) suspicious() bool {
+	var outages []time.Time
+	total := 0
+	for _, p := range b.providers {
+		if !p.spec.Enabled {
+			continue
+		}
+		total++
+		if !p.unreachableSince.IsZero() {
+			outages = append(outages, p.unreachableSince)
+		}
+	}
+	return suspicious(outages, total, b.cfg.SuspicionWindow)
+}
+
+// suspicious reports whether two or more providers, and more than half of those that could be reached before, became
+// unreachable within one window. outages are the times at which the unreachable ones did; total counts all providers.
+func suspicious(outages []time.Time, total int, window time.Duration) bool {
+	sorted := slices.SortedFunc(slices.Values(outages), time.Time.Compare)
+	for i, first := range sorted {
+		together := 0
+		for _, since := range sorted[i:] {
+			if since.Sub(first) <= window {
+				together++
+			}
+		}
+		if reachable := total - i; together >= 2 && 2*together > reachable {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,60 @@
+package broker
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+)
+
+// kubeletProviders implements kubelet.Providers.
+type kubeletProviders struct {
+	reader      client.Reader
+	belief      *belief.Belief
+	connections *remote.Connections
+}
+
+func (p kubeletProviders) Place(virtualNode, namespace string) (kubelet.Place, bool) {
+	c := p.connections.Get(virtualNode)
+	name, _ := p.belief.RemoteNamespace(virtualNode, namespace)
+	if c == nil || name == "" {
+		return kubelet.Place{}, false
+	}
+	return kubelet.Place{Namespace: name, Config: c.Config, Kube: c.Kube, Metrics: c.Metrics}, true
+}
+
+func (p kubeletProviders) Scrapers(ctx context.Context) []kubeletapi.Scraper {
+	home := p.clusterID(ctx)
+	var all []kubeletapi.Scraper
+	for _, virtualNode := range p.belief.OnePerProvider() {
+		if c := p.connections.Get(virtualNode); c != nil {
+			all = append(all, kubeletapi.RemoteScrape(c.Kube, home))
+		}
+	}
+	return all
+}
+
+// clusterID returns the id of this cluster in its peerings with the providers; "" while it has none.
+func (p kubeletProviders) clusterID(ctx context.Context) liqov1beta1.ClusterID {
+	var list authv1beta1.ResourceSliceList
+	if err := p.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return ""
+	}
+	providers := p.belief.Providers()
+	for i := range list.Items {
+		spec := &list.Items[i].Spec
+		if slices.Contains(providers, string(ptr.Deref(spec.ProviderClusterID, ""))) {
+			return ptr.Deref(spec.ConsumerClusterID, "")
+		}
+	}
+	return ""
+}

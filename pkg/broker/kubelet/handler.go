@@ -1,0 +1,102 @@
+package kubelet
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/go-logr/logr"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+)
+
+// Config is what NewHandler needs.
+type Config struct {
+	Log      logr.Logger
+	NodeName string
+	// Pods reads the pods of the node, and no others.
+	Pods      client.Reader
+	Providers Providers
+}
+
+// Providers reaches the provider clusters.
+type Providers interface {
+	// Place returns where the pods of a local namespace run that are assigned to a VirtualNode; false while its
+	// provider is not connected or does not have the namespace.
+	Place(virtualNode, namespace string) (Place, bool)
+	// Scrapers returns one Scraper for each provider that is connected.
+	Scrapers(ctx context.Context) []kubeletapi.Scraper
+}
+
+// Place is a namespace of a provider cluster, and the identity that this cluster has there.
+type Place struct {
+	Namespace string
+	Config    *rest.Config
+	Kube      kubernetes.Interface
+	Metrics   metricsclient.Interface
+}
+
+type server struct{ Config }
+
+// NewHandler returns the routes of the kubelet API. It serves every caller: authentication and authorisation come first.
+func NewHandler(cfg Config) http.Handler {
+	s := &server{cfg}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.proxied(logs))
+	for route, subresource := range map[string]subresource{
+		"/exec/{namespace}/{pod}/{container}":   exec,
+		"/attach/{namespace}/{pod}/{container}": attach,
+		"/portForward/{namespace}/{pod}":        portForward,
+	} {
+		mux.HandleFunc("GET "+route, s.proxied(subresource)) // WebSocket
+		mux.HandleFunc("POST "+route, s.proxied(subresource))
+	}
+	mux.HandleFunc("GET /pods", api.HandleRunningPods(s.list))
+	mux.HandleFunc("GET /runningpods/", api.HandleRunningPods(s.list))
+	mux.HandleFunc("GET /stats/summary", api.HandlePodStatsSummary(s.stats))
+	mux.HandleFunc("GET /stats/summary/", api.HandlePodStatsSummary(s.stats))
+	kubeletapi.HandleMetrics(mux, s.Log, s.scrape)
+	return mux
+}
+
+// list returns the pods of the node.
+func (s *server) list(ctx context.Context) ([]*corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := s.Pods.List(ctx, &pods); err != nil {
+		return nil, err
+	}
+	list := make([]*corev1.Pod, 0, len(pods.Items))
+	for i := range pods.Items {
+		list = append(list, &pods.Items[i])
+	}
+	return list, nil
+}
+
+// locate returns where a pod of this node runs.
+func (s *server) locate(ctx context.Context, namespace, name string) (Place, error) {
+	var pod corev1.Pod
+	err := s.Pods.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &pod)
+	if kerrors.IsNotFound(err) {
+		return Place{}, failuref(http.StatusNotFound, "pod %s/%s is not one of node %s", namespace, name, s.NodeName)
+	}
+	if err != nil {
+		return Place{}, err
+	}
+	virtualNode := pod.Labels[v1alpha1.VirtualNodeLabel]
+	if virtualNode == "" {
+		return Place{}, failuref(http.StatusBadRequest, "pod %s/%s is not assigned to a provider yet", namespace, name)
+	}
+	place, ok := s.Providers.Place(virtualNode, namespace)
+	if !ok {
+		return Place{}, failuref(http.StatusInternalServerError, "the provider of VirtualNode %s is not connected", virtualNode)
+	}
+	return place, nil
+}

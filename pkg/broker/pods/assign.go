@@ -1,0 +1,132 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
+)
+
+// assign chooses a provider for a pod and writes the choice.
+func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
+	// 1. What the pod and its policy ask for.
+	began := time.Now()
+	criteria, namespace, err := c.criteriaOf(ctx, pod)
+	if errors.Is(err, placement.ErrInvalid) {
+		c.Metrics.invalid(time.Since(began))
+		return ctrl.Result{}, c.reportUnassigned(ctx, pod, "InvalidCriteria", err.Error())
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+
+	// 2. The decision, which reserves the room.
+	var d scheduler.Decision
+	c.Belief.Decide(criteria.Pod(pod, namespace), criteria.Policy, &d)
+	decided := time.Now()
+	switch {
+	case d.Err != nil:
+		c.Metrics.invalid(decided.Sub(began))
+		return ctrl.Result{}, c.reportUnassigned(ctx, pod, "InvalidCriteria", d.Err.Error())
+	case d.VirtualNode == "":
+		c.Metrics.unassignable(decided.Sub(began), d.Verdicts)
+		return ctrl.Result{}, c.reportUnassigned(ctx, pod, "NoProviderFits", d.Unschedulable())
+	}
+	c.Metrics.decision.Observe(decided.Sub(began).Seconds())
+
+	// 3. The choice is written.
+	ctx, span := c.startAssignSpan(ctx, &choice{pod, namespace, criteria.Policy, &d, began, decided})
+	err = c.writeAssignment(ctx, pod, &d)
+	tracing.End(span, err)
+	return ctrl.Result{}, err
+}
+
+// writeAssignment writes the VirtualNode label, by which the virtual kubelet there forwards the pod.
+func (c *Controller) writeAssignment(ctx context.Context, pod *corev1.Pod, d *scheduler.Decision) error {
+	annotations := clearedByLeaving()
+	annotations[v1alpha1.DecisionAnnotation] = d.Short()
+	annotations[v1alpha1.AssignedAtAnnotation] = c.Clock.Now().UTC().Format(time.RFC3339Nano)
+	annotations[v1alpha1.UnreachableAnnotation] = nil
+	setTraceparent(ctx, pod, annotations)
+	err := c.patchPodTraced(ctx, pod, map[string]any{
+		"labels": map[string]any{
+			v1alpha1.VirtualNodeLabel: d.VirtualNode, v1alpha1.ProviderLabel: d.Provider,
+			// The virtual kubelet would set it right after.
+			consts.LocalPodLabelKey: consts.LocalPodLabelValue,
+		},
+		"annotations": annotations,
+	})
+	switch {
+	case kerrors.IsConflict(err) || kerrors.IsNotFound(err) || kerrors.IsForbidden(err) || kerrors.IsInvalid(err):
+		c.unreserve(pod)
+		return err
+	case err != nil:
+		c.Belief.ObserveUncertain(pod.UID) // It may have been written.
+		return err
+	}
+	c.Events.Event(pod, corev1.EventTypeNormal, "Assigned", d.Message())
+	if bound := placement.Condition(pod, corev1.PodScheduled); bound != nil && pod.Annotations[v1alpha1.AssignedAtAnnotation] == "" {
+		c.Metrics.wait.Observe(max(0, c.Clock.Since(bound.LastTransitionTime.Time).Seconds()))
+	}
+	if took, moved := c.Belief.ObserveAssignmentWritten(pod.UID); moved {
+		c.Metrics.move.Observe(took.Seconds())
+	}
+	c.Log.V(1).Info("Assigned a pod", "pod", client.ObjectKeyFromObject(pod), "virtualNode", d.VirtualNode, "decision", d.Short())
+	return nil
+}
+
+// unreserve frees the room of a decision that was not written.
+func (c *Controller) unreserve(pod *corev1.Pod) {
+	c.Belief.Unreserve(pod.UID)
+	c.Requeue.Unassigned()
+}
+
+// resolveUncertain asks the API server whether a decision was written.
+func (c *Controller) resolveUncertain(ctx context.Context, pod *corev1.Pod) error {
+	var live corev1.Pod
+	err := c.Live.Get(ctx, client.ObjectKeyFromObject(pod), &live)
+	switch {
+	case err != nil && !kerrors.IsNotFound(err):
+		return err
+	case err == nil && live.UID == pod.UID && live.Labels[v1alpha1.VirtualNodeLabel] != "":
+		c.Belief.ObserveAssigned(&live, live.Labels[v1alpha1.VirtualNodeLabel])
+		return nil
+	}
+	c.unreserve(pod)
+	c.Queue.Add(client.ObjectKeyFromObject(pod))
+	return nil
+}
+
+// reportUnassigned writes on a pod why no provider was chosen, and an event when the reason has changed.
+func (c *Controller) reportUnassigned(ctx context.Context, pod *corev1.Pod, reason, message string) error {
+	if pod.Annotations[v1alpha1.MovingFromAnnotation] != "" {
+		// It has left, and waits like any other pod: what becomes of its last provider does not concern it any more.
+		annotations := clearedByLeaving()
+		annotations[v1alpha1.DecisionAnnotation] = nil
+		if err := c.patchPod(ctx, pod, map[string]any{"annotations": annotations}); err != nil {
+			return err
+		}
+	}
+	before := placement.Condition(pod, v1alpha1.ConditionAssigned)
+	if before != nil && before.Reason == reason && before.Message == message {
+		return nil
+	}
+	if before == nil || before.Reason != reason || before.Status != corev1.ConditionFalse || reason == "InvalidCriteria" {
+		// The counts in a message change with every pod that comes or goes.
+		c.Events.Event(pod, corev1.EventTypeWarning, "FailedAssignment", message)
+	}
+	return c.patchCondition(ctx, pod, corev1.PodCondition{
+		Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Reason: reason, Message: message,
+	})
+}

@@ -1,0 +1,106 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+)
+
+// reconcileAssigned measures an assigned pod, and evicts it if there is a reason to.
+func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, virtualNode string) (ctrl.Result, error) {
+	// 1. What is new of it.
+	c.Belief.ObserveAssigned(pod, virtualNode)
+	c.traceStart(ctx, pod, virtualNode)
+	c.measureStart(pod)
+
+	// 2. Its rules, and its provider.
+	criteria, _, err := c.criteriaOf(ctx, pod)
+	if err != nil && !errors.Is(err, placement.ErrInvalid) {
+		return ctrl.Result{}, err
+	}
+	at, err := c.virtualNode(ctx, virtualNode)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := c.markUnreachable(ctx, pod, at); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	// 3. Must it leave?
+	reason, recheck := evictionReason(pod, at, criteria.Rules, c.Clock.Now())
+	if reason == stays {
+		c.Belief.ObserveStays(pod.UID)
+		if err := c.remapAddress(ctx, pod); err != nil {
+			return ctrl.Result{}, err
+		}
+		return ctrl.Result{RequeueAfter: recheck}, nil
+	}
+	if delay := c.Belief.MoveDelay(pod.UID); delay > 0 {
+		return ctrl.Result{RequeueAfter: delay}, nil
+	}
+	return ctrl.Result{}, c.evict(ctx, pod, virtualNode, reason)
+}
+
+// virtualNode returns what is known of the provider of a VirtualNode. If the VirtualNode exists and its provider is not
+// known yet, nothing speaks against it.
+func (c *Controller) virtualNode(ctx context.Context, name string) (belief.VirtualNode, error) {
+	at := c.Belief.VirtualNode(name)
+	if at.Known {
+		return at, nil
+	}
+	var list offloadingv1beta1.VirtualNodeList
+	if err := c.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return at, err
+	}
+	for i := range list.Items {
+		at.Known = at.Known || list.Items[i].Name == name
+	}
+	return at, nil
+}
+
+// assignedByThisLeader reports whether this leader assigned a pod. Starts under an earlier leader are not measured: that
+// such a pod is ready now does not mean that it was not before.
+func (c *Controller) assignedByThisLeader(pod *corev1.Pod) bool {
+	return !v1alpha1.AssignedAt(pod).Before(c.Restorer.leadsSince)
+}
+
+// measureStart takes in, once, how long a pod took to be ready.
+func (c *Controller) measureStart(pod *corev1.Pod) {
+	if !placement.Ready(pod) || !c.assignedByThisLeader(pod) {
+		return
+	}
+	ready := placement.Condition(pod, corev1.PodReady)
+	took := max(0, ready.LastTransitionTime.Sub(v1alpha1.AssignedAt(pod).Truncate(time.Second)))
+	if c.Belief.ObserveReady(pod, took) {
+		c.Metrics.start.Observe(took.Seconds())
+	}
+}
+
+// markUnreachable removes a pod from its Services while its provider cannot be reached. The virtual kubelet, which shows
+// the last status that it read, respects the annotation.
+func (c *Controller) markUnreachable(ctx context.Context, pod *corev1.Pod, at belief.VirtualNode) error {
+	_, marked := pod.Annotations[v1alpha1.UnreachableAnnotation]
+	unreachable := !at.UnreachableSince.IsZero() && !at.MovesSuspended
+	if placement.Terminal(pod) || pod.DeletionTimestamp != nil || marked == unreachable {
+		return nil
+	}
+	var since any
+	if unreachable {
+		since = at.UnreachableSince.UTC().Format(time.RFC3339)
+	}
+	err := c.patchPod(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.UnreachableAnnotation: since}})
+	if err == nil && unreachable && placement.Ready(pod) {
+		err = c.patchCondition(ctx, pod, notReady("ProviderUnreachable", "the provider cluster cannot be reached"))
+	}
+	return err
+}

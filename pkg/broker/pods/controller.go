@@ -1,0 +1,181 @@
+package pods
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/remap"
+)
+
+// Config is everything that the controller needs.
+type Config struct {
+	Log   logr.Logger
+	Clock clock.PassiveClock
+	// Client reads from the cache, which holds the pods of the broker's node only. Live reads from the API server.
+	Client client.Client
+	Live   client.Reader
+	Events record.EventRecorder
+	// Tracer makes the spans of pods; nil is none.
+	Tracer  trace.Tracer
+	Metrics *Metrics
+
+	Belief      *belief.Belief
+	Restorer    *Restorer
+	Policies    *placement.Policies
+	Connections *remote.Connections
+	// MapsAddresses means that Liqo's networking module is installed.
+	MapsAddresses bool
+	// Sibling returns a VirtualNode of a provider; "" if it has none.
+	Sibling func(ctx context.Context, provider string) (string, error)
+
+	// Queue requeues pods, Requeue many of them, Providers requeues providers.
+	Queue     *requeue.Queue
+	Requeue   *requeue.Pods
+	Providers *requeue.Queue
+
+	// RefusalMemory is how long a VirtualNode that refused a pod, or did not start it, is not tried again for it.
+	RefusalMemory time.Duration
+	// ProbeInterval is how often a pod is checked whose provider cannot be reached; ProbeTimeout bounds one request to a
+	// provider.
+	ProbeInterval, ProbeTimeout time.Duration
+	// Workers is how many pods are reconciled in parallel.
+	Workers int
+}
+
+// Controller reconciles the pods of the broker's node.
+type Controller struct {
+	Config
+	// goneChecks are the backoffs of the pods that wait until their old provider has removed them.
+	goneChecks workqueue.TypedRateLimiter[types.NamespacedName]
+	remapper   *remap.Remapper
+}
+
+// New returns a Controller, which does nothing before SetUp.
+func New(cfg Config) *Controller {
+	c := &Controller{
+		Config:     cfg,
+		goneChecks: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstGoneCheck, lastGoneCheck),
+	}
+	c.remapper = remap.New(podIPs{c})
+	return c
+}
+
+// SetUp registers the controller with the manager; it runs on the leader.
+func (c *Controller) SetUp(mgr manager.Manager) error {
+	pods := ctrl.NewControllerManagedBy(mgr).Named("pod").
+		For(&corev1.Pod{}).
+		WatchesRawSource(c.Queue.Source())
+	if c.MapsAddresses {
+		pods = pods.Watches(&ipamv1alpha1.IP{}, &handler.EnqueueRequestForObject{}) // It has the name of its pod.
+	}
+	err := pods.
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: c.Workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute),
+			SkipNameValidation:      ptr.To(true),
+		}).
+		Complete(c)
+	if err != nil {
+		return fmt.Errorf("pods: %w", err)
+	}
+	return nil
+}
+
+// conflictDelay is how long the cache may take to show what another writer has changed.
+const conflictDelay = 20 * time.Millisecond
+
+// Reconcile takes one pod a step further. It reads the state from the API, never from the event, so that it can be called
+// at any time and after any restart:
+//
+//	unassigned → assigned → (must leave) → moving → unassigned → …
+func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
+	if err := c.Restorer.Restore(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	result, err := c.step(ctx, r.NamespacedName)
+	if kerrors.IsConflict(err) {
+		// The pod has changed since it was read; nothing was written.
+		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+	}
+	return result, client.IgnoreNotFound(err)
+}
+
+func (c *Controller) step(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
+	var pod corev1.Pod
+	if err := c.Client.Get(ctx, name, &pod); err != nil {
+		if kerrors.IsNotFound(err) {
+			c.observeGone(name, "")
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, err
+	}
+	virtualNode, movingFrom := pod.Labels[v1alpha1.VirtualNodeLabel], pod.Annotations[v1alpha1.MovingFromAnnotation]
+	switch {
+	case placement.Terminal(&pod):
+		c.observeGone(name, pod.UID)
+		return c.finalizeOrphan(ctx, &pod, virtualNode)
+	case virtualNode != "":
+		return c.reconcileAssigned(ctx, &pod, virtualNode)
+	}
+	pending, uncertain := c.Belief.PendingAssignment(pod.UID)
+	switch {
+	case uncertain:
+		return ctrl.Result{}, c.resolveUncertain(ctx, &pod)
+	case pending:
+		return ctrl.Result{}, nil // It was assigned a moment ago; the cache will show it.
+	case movingFrom != "" && !c.Belief.HasLeft(pod.UID, movingFrom):
+		return c.release(ctx, &pod, movingFrom)
+	case pod.DeletionTimestamp != nil:
+		return ctrl.Result{}, c.finalize(ctx, &pod)
+	}
+	return c.assign(ctx, &pod)
+}
+
+// observeGone frees the room of a pod that needs none any more, and has the unassigned pods tried.
+func (c *Controller) observeGone(name types.NamespacedName, uid types.UID) {
+	c.remapper.Forget(name)
+	if c.Belief.ObserveGone(name, uid) {
+		c.Requeue.Unassigned()
+	}
+}
+
+func (c *Controller) namespaceOf(ctx context.Context, pod *corev1.Pod) (*corev1.Namespace, error) {
+	var namespace corev1.Namespace
+	err := c.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, &namespace)
+	return &namespace, err
+}
+
+// criteriaOf returns what a pod and its policy ask for. The error is a placement.ErrInvalid, with which the rules are valid,
+// or one of the API.
+func (c *Controller) criteriaOf(ctx context.Context, pod *corev1.Pod) (placement.Criteria, *corev1.Namespace, error) {
+	namespace, err := c.namespaceOf(ctx, pod)
+	if err != nil {
+		return placement.Criteria{}, nil, err
+	}
+	criteria, err := c.Policies.CriteriaOf(ctx, pod, namespace)
+	return criteria, namespace, err
+}

@@ -1,0 +1,92 @@
+package pods
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
+)
+
+// suspicionRecheck is how often a pod is checked while the broker suspects itself.
+const suspicionRecheck = 5 * time.Second
+
+// reason is why a pod is evicted from its provider; the values are those of the metric's label.
+type reason string
+
+// The reasons to evict a pod.
+const (
+	stays           reason = ""
+	unreachable     reason = "provider_unreachable"
+	drained         reason = "provider_drained"
+	refused                = reason(belief.Refused)
+	pendingTooLong         = reason(belief.PendingTooLong)
+	virtualNodeGone reason = "virtual_node_gone"
+)
+
+func reasons() []reason {
+	return []reason{unreachable, drained, refused, pendingTooLong, virtualNodeGone}
+}
+
+// evictionReason returns why an assigned pod must leave its VirtualNode at now. If it stays, it returns when to check again
+// at the latest (0: when something changes). A terminal pod stays, and so does one that is being deleted as long as there
+// is a virtual kubelet to end it.
+func evictionReason(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, now time.Time) (reason, time.Duration) {
+	_, isRefused := refusal.Of(pod)
+	switch {
+	case placement.Terminal(pod):
+		return stays, 0
+	case !at.Known:
+		return virtualNodeGone, 0 // No virtual kubelet ends a pod there that is being deleted.
+	case pod.DeletionTimestamp != nil:
+		return stays, 0
+	case !at.UnreachableSince.IsZero():
+		// The status of the pod is not known: neither a refusal nor Pending counts.
+		return failoverReason(at, rules, now)
+	case isRefused:
+		return refused, 0
+	case at.Draining:
+		return drained, 0
+	case pod.Status.Phase == corev1.PodPending && rules.PendingTimeout > 0:
+		if left := rules.PendingTimeout - now.Sub(v1alpha1.AssignedAt(pod)); left > 0 {
+			return stays, left
+		}
+		return pendingTooLong, 0
+	}
+	return stays, 0
+}
+
+// failoverReason is evictionReason for a pod of an unreachable provider.
+func failoverReason(at belief.VirtualNode, rules placement.Rules, now time.Time) (reason, time.Duration) {
+	if at.MovesSuspended {
+		return stays, suspicionRecheck // It may end with another provider's answer.
+	}
+	if rules.Failover == v1alpha1.FailoverNever {
+		return stays, 0
+	}
+	if left := rules.FailoverAfter - now.Sub(at.FailoverFrom); left > 0 {
+		return stays, left
+	}
+	return unreachable, 0
+}
+
+// describe returns a reason for messages.
+func (r reason) describe(virtualNode string) string {
+	switch r {
+	case unreachable:
+		return fmt.Sprintf("the provider of %s has been unreachable for too long", virtualNode)
+	case drained:
+		return fmt.Sprintf("the provider of %s is being drained", virtualNode)
+	case refused:
+		return fmt.Sprintf("the provider of %s refused the pod", virtualNode)
+	case pendingTooLong:
+		return fmt.Sprintf("the pod was Pending at %s for too long", virtualNode)
+	case virtualNodeGone:
+		return fmt.Sprintf("the VirtualNode %s does not exist", virtualNode)
+	}
+	return ""
+}

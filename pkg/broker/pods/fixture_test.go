@@ -1,0 +1,70 @@
+package pods
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/providers"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
+)
+
+// newController is the controller of a broker that just began to lead, in a cluster of these objects and the namespace ns of
+// consumer c1. It knows the provider q with the VirtualNode q1 of two CPUs, unless with is false.
+func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trace.Tracer, objects ...client.Object) *Controller {
+	t.Helper()
+	scheme, err := apischeme.New()
+	require.NoError(t, err)
+	objects = append(objects, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"}},
+	})
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}).
+		WithInterceptorFuncs(funcs).Build()
+	known := belief.New(belief.Config{Clock: clock.RealClock{}, MovesPerSecond: 1, MovesBurst: 1, SuspicionWindow: time.Minute})
+	if with {
+		spec := belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}
+		known.SetProvider("q", spec, &v1alpha1.ProviderClusterStatus{})
+		known.Schedule(scheduler.Provider{
+			ID: "q", Enabled: true, Ready: true, Namespaces: sets.New("ns"),
+			Slices: []scheduler.Slice{{VirtualNode: "q1", Granted: resources.Amounts{corev1.ResourceCPU: 2000}}},
+		})
+	}
+	queue := &requeue.Queue{}
+	return New(Config{
+		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Live: c, Events: record.NewFakeRecorder(100), Tracer: tracer,
+		Metrics: NewMetrics(known), Belief: known, Restorer: NewRestorer(c, known, clock.RealClock{}), Connections: remote.NewConnections(nil, nil, ""),
+		Policies: &placement.Policies{
+			Client: c, Programs: criteria.NewCache(1 << 20), Defaults: placement.Rules{Failover: v1alpha1.FailoverMove},
+		},
+		Sibling: providers.New(providers.Config{Client: c, Selector: labels.Everything()}).Sibling,
+		Queue:   queue, Requeue: requeue.NewPods(queue, c, known, testr.New(t)), Providers: &requeue.Queue{},
+	})
+}
+
+// cpus is a container that requests so much CPU.
+func cpus(amount string) []corev1.Container {
+	return []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)},
+	}}}
+}

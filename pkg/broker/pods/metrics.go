@@ -1,0 +1,155 @@
+package pods
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
+)
+
+// Metrics are what is reported of pods and their decisions; docs/metrics.md describes them. No label is the name of a pod or
+// a namespace: consumers would choose how many series there are.
+type Metrics struct {
+	decisions  *decisions
+	rejections *prometheus.CounterVec
+	decision   prometheus.Histogram
+	wait       prometheus.Histogram
+
+	moves *prometheus.CounterVec
+	move  prometheus.Histogram
+	start prometheus.Histogram
+
+	patches     *prometheus.HistogramVec
+	patchErrors *prometheus.CounterVec
+}
+
+// NewMetrics returns Metrics that are not registered. What can happen begins with 0, so that the first time is an increase.
+func NewMetrics(known *belief.Belief) *Metrics {
+	m := &Metrics{
+		decisions: newDecisions(known),
+		rejections: counter("rejections_total",
+			"Providers that did not fit a pod that fits no provider, by reason.", "reason"),
+		decision: histogram("decision_duration_seconds",
+			"Time to decide where a pod goes, without writing it.", prometheus.ExponentialBuckets(10e-6, 4, 9)),
+		wait: histogram("assignment_wait_seconds",
+			"Time from the binding of a pod to the node to its first assignment to a provider.",
+			prometheus.ExponentialBuckets(0.005, 3, 12)),
+		moves: counter("moves_total", "Pods moved away from their providers, by reason.", "reason"),
+		move: histogram("move_duration_seconds",
+			"Time from the eviction of a pod from a provider to its assignment to the next one.",
+			prometheus.ExponentialBuckets(0.05, 3, 10)),
+		start: histogram("pod_start_seconds",
+			"Time from the assignment of a pod to its being ready.", prometheus.ExponentialBuckets(0.25, 2, 12)),
+		patches: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "liqo_broker", Name: "api_patch_duration_seconds",
+			Help: "Time of the broker's patches, by resource.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
+		}, []string{"resource"}),
+		patchErrors: counter("api_patch_errors_total",
+			"Patches of the broker that failed, by resource and reason.", "resource", "reason"),
+	}
+	for filter := verdict.Passed + 1; filter <= verdict.Failed; filter++ {
+		m.rejections.WithLabelValues(filter.String())
+	}
+	for _, r := range reasons() {
+		m.moves.WithLabelValues(string(r))
+	}
+	for _, resource := range []string{"pods", "pods/status"} {
+		m.patches.WithLabelValues(resource)
+		m.patchErrors.WithLabelValues(resource, "Conflict") // It is expected.
+	}
+	return m
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "liqo_broker", Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "liqo_broker", Name: name, Help: help, Buckets: buckets,
+	})
+}
+
+// Register registers the metrics.
+func (m *Metrics) Register(registry prometheus.Registerer) error {
+	var errs []error
+	for _, c := range []prometheus.Collector{
+		m.decisions, m.rejections, m.decision, m.wait, m.moves, m.move, m.start, m.patches, m.patchErrors,
+	} {
+		errs = append(errs, registry.Register(c))
+	}
+	return errors.Join(errs...)
+}
+
+// decisions counts decisions by outcome. Those for a provider are shown as long as it is known.
+type decisions struct {
+	belief                *belief.Belief
+	desc                  *prometheus.Desc
+	unassignable, invalid atomic.Int64
+}
+
+func newDecisions(known *belief.Belief) *decisions {
+	return &decisions{belief: known, desc: prometheus.NewDesc("liqo_broker_decisions_total",
+		"Decisions about pods, by outcome and the provider chosen.", []string{"outcome", "provider"}, nil)}
+}
+
+func (d *decisions) Describe(descs chan<- *prometheus.Desc) { descs <- d.desc }
+
+func (d *decisions) Collect(metrics chan<- prometheus.Metric) {
+	show := func(count int, outcome, provider string) {
+		metrics <- prometheus.MustNewConstMetric(d.desc, prometheus.CounterValue, float64(count), outcome, provider)
+	}
+	for _, id := range d.belief.Providers() {
+		if known, ok := d.belief.Provider(id); ok {
+			show(known.Assignments, "assigned", id)
+		}
+	}
+	show(int(d.unassignable.Load()), "unassignable", "")
+	show(int(d.invalid.Load()), "invalid_criteria", "")
+}
+
+// unassignable counts a decision for which no provider fits, and why none does.
+func (m *Metrics) unassignable(took time.Duration, verdicts []verdict.Verdict) {
+	m.decisions.unassignable.Add(1)
+	m.decision.Observe(took.Seconds())
+	for i := range verdicts {
+		if filter := verdicts[i].Filter; filter != verdict.Passed {
+			m.rejections.WithLabelValues(filter.String()).Inc()
+		}
+	}
+}
+
+// invalid counts a decision that could not be made because the criteria are not valid.
+func (m *Metrics) invalid(took time.Duration) {
+	m.decisions.invalid.Add(1)
+	m.decision.Observe(took.Seconds())
+}
+
+func (m *Metrics) patched(resource string, err error, took time.Duration) {
+	m.patches.WithLabelValues(resource).Observe(took.Seconds())
+	if err != nil {
+		m.patchErrors.WithLabelValues(resource, errorReason(err)).Inc()
+	}
+}
+
+// errorReason returns one of Kubernetes' reasons: admission webhooks may answer with a sentence about a pod.
+func errorReason(err error) string {
+	switch reason := kerrors.ReasonForError(err); reason {
+	case metav1.StatusReasonUnknown:
+		return "Unknown"
+	case metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound,
+		metav1.StatusReasonAlreadyExists, metav1.StatusReasonConflict, metav1.StatusReasonGone, metav1.StatusReasonInvalid,
+		metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout, metav1.StatusReasonTooManyRequests,
+		metav1.StatusReasonBadRequest, metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonInternalError,
+		metav1.StatusReasonServiceUnavailable:
+		return string(reason)
+	default:
+		return "Other"
+	}
+}

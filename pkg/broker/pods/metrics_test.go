@@ -1,0 +1,149 @@
+package pods
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
+)
+
+// measured is a controller whose metrics are in a registry.
+func measured(t *testing.T) (*Controller, *prometheus.Registry) {
+	t.Helper()
+	c := newController(t, true, interceptor.Funcs{}, nil)
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, c.Metrics.Register(registry))
+	return c, registry
+}
+
+func requireMetrics(t *testing.T, registry *prometheus.Registry, name string, want ...string) {
+	t.Helper()
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == name })
+	require.GreaterOrEqual(t, i, 0, "there is no %s", name)
+	header := "# HELP " + name + " " + families[i].GetHelp() + "\n# TYPE " + name + " " + strings.ToLower(families[i].GetType().String()) + "\n"
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(header+strings.Join(want, "\n")+"\n"), name))
+}
+
+func TestMetricsBeginWithZero(t *testing.T) {
+	_, registry := measured(t)
+	requireMetrics(t, registry, "liqo_broker_moves_total", `liqo_broker_moves_total{reason="pending_too_long"} 0`,
+		`liqo_broker_moves_total{reason="provider_drained"} 0`, `liqo_broker_moves_total{reason="provider_unreachable"} 0`,
+		`liqo_broker_moves_total{reason="refused"} 0`, `liqo_broker_moves_total{reason="virtual_node_gone"} 0`)
+	requireMetrics(t, registry, "liqo_broker_decisions_total", `liqo_broker_decisions_total{outcome="assigned",provider="q"} 0`,
+		`liqo_broker_decisions_total{outcome="invalid_criteria",provider=""} 0`,
+		`liqo_broker_decisions_total{outcome="unassignable",provider=""} 0`)
+}
+
+func TestDecisionsAreCountedByOutcome(t *testing.T) {
+	c, registry := measured(t)
+	c.Belief.Decide(&scheduler.Pod{UID: "uid", Namespace: "ns", Name: "pod"}, nil, &scheduler.Decision{})
+	c.Metrics.invalid(time.Millisecond)
+	c.Metrics.unassignable(time.Millisecond, nil)
+	requireMetrics(t, registry, "liqo_broker_decisions_total", `liqo_broker_decisions_total{outcome="assigned",provider="q"} 1`,
+		`liqo_broker_decisions_total{outcome="invalid_criteria",provider=""} 1`,
+		`liqo_broker_decisions_total{outcome="unassignable",provider=""} 1`)
+	c.Belief.RemoveProvider("q")
+	requireMetrics(t, registry, "liqo_broker_decisions_total", `liqo_broker_decisions_total{outcome="invalid_criteria",provider=""} 1`,
+		`liqo_broker_decisions_total{outcome="unassignable",provider=""} 1`)
+}
+
+func TestMetricsShowWhyNoProviderFits(t *testing.T) {
+	c, _ := measured(t)
+	c.Metrics.unassignable(time.Millisecond, []verdict.Verdict{
+		{Provider: "p", Filter: verdict.Insufficient, Detail: "example.org/any-resource-of-a-pod"},
+		{Provider: "q", Filter: verdict.Insufficient, Detail: "cpu"},
+		{Provider: "r", Filter: verdict.NotReady},
+		{Provider: "s", Filter: verdict.Passed},
+	})
+	rejections := c.Metrics.rejections
+	require.Equal(t, 2., testutil.ToFloat64(rejections.WithLabelValues("insufficient")))
+	require.Equal(t, 1., testutil.ToFloat64(rejections.WithLabelValues("not ready")))
+	require.Zero(t, testutil.ToFloat64(rejections.WithLabelValues("fits")))
+}
+
+// A process that was a standby must not count what runs for long as what it started.
+func TestOnlyStartsOfPodsThatThisLeaderAssignedAreMeasured(t *testing.T) {
+	for name, tc := range map[string]struct {
+		assigned time.Time
+		starts   uint64
+	}{
+		"an earlier leader assigned it": {noon.Add(-time.Millisecond), 0},
+		"this one assigned it":          {noon, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, registry := measured(t)
+			c.Restorer.leadsSince = noon
+			pod := assignedPod(corev1.PodRunning)
+			pod.Annotations = map[string]string{v1alpha1.AssignedAtAnnotation: tc.assigned.Format(time.RFC3339Nano)}
+			pod.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(time.Hour)),
+			}}
+			c.measureStart(pod)
+			c.measureStart(pod)
+			families, err := registry.Gather()
+			require.NoError(t, err)
+			i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "liqo_broker_pod_start_seconds" })
+			require.Equal(t, tc.starts, families[i].GetMetric()[0].GetHistogram().GetSampleCount())
+		})
+	}
+}
+
+// The label by which a refusal is read is removed by the same patch that evicts the pod.
+func TestAnEvictionForARefusalIsTakenIn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason   string
+		withheld bool
+	}{"by the quota": {refusal.QuotaExceeded, true}, "by a rule": {refusal.Forbidden, false}} {
+		t.Run(name, func(t *testing.T) {
+			pod := assignedPod(corev1.PodPending, refusedBy("q1", noon))
+			pod.Status.Conditions[0].Reason = tc.reason
+			pod.Spec.Containers = cpus("1500m")
+			c := newController(t, true, interceptor.Funcs{}, nil, pod)
+			c.RefusalMemory = time.Minute
+			require.NoError(t, c.evict(t.Context(), pod, "q1", refused))
+			q, _ := c.Belief.Provider("q")
+			require.Equal(t, 1, q.Refusals[belief.Refused])
+
+			other := assignedPod(corev1.PodPending)
+			other.Name, other.UID, other.Spec.Containers = "other", "other", cpus("1")
+			var d scheduler.Decision
+			criteria, namespace, err := c.criteriaOf(t.Context(), other)
+			require.NoError(t, err)
+			c.Belief.Decide(criteria.Pod(other, namespace), nil, &d)
+			require.Equal(t, tc.withheld, d.VirtualNode == "")
+		})
+	}
+}
+
+func TestPatchesThatFailAreCountedByReason(t *testing.T) {
+	c, registry := measured(t)
+	m := c.Metrics
+	m.patched("pods", nil, time.Millisecond)
+	m.patched("pods", errors.New("connection refused"), time.Millisecond)
+	m.patched("pods", kerrors.NewForbidden(corev1.Resource("pods"), "web", nil), time.Millisecond)
+	m.patched("pods", &kerrors.StatusError{ErrStatus: metav1.Status{Reason: "pod web is not nice"}}, time.Millisecond)
+	requireMetrics(t, registry, "liqo_broker_api_patch_errors_total",
+		`liqo_broker_api_patch_errors_total{reason="Conflict",resource="pods"} 0`,
+		`liqo_broker_api_patch_errors_total{reason="Conflict",resource="pods/status"} 0`,
+		`liqo_broker_api_patch_errors_total{reason="Forbidden",resource="pods"} 1`,
+		`liqo_broker_api_patch_errors_total{reason="Other",resource="pods"} 1`,
+		`liqo_broker_api_patch_errors_total{reason="Unknown",resource="pods"} 1`)
+}

@@ -1,0 +1,39 @@
+package policies
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are what is reported of each PlacementPolicy; docs/metrics.md describes them.
+type Metrics struct{ valid, pods *prometheus.GaugeVec }
+
+// NewMetrics returns Metrics that are not registered.
+func NewMetrics() *Metrics {
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "liqo_broker", Name: name, Help: help}, []string{"policy"})
+	}
+	return &Metrics{
+		valid: gauge("policy_valid", "Whether a PlacementPolicy is valid (1) or not (0)."),
+		pods:  gauge("policy_pods", "Assigned pods to which a PlacementPolicy applies."),
+	}
+}
+
+// Register registers the metrics.
+func (m *Metrics) Register(registry prometheus.Registerer) error {
+	return errors.Join(registry.Register(m.valid), registry.Register(m.pods))
+}
+
+func (m *Metrics) set(policy string, valid bool, pods int32) {
+	m.valid.WithLabelValues(policy).Set(0)
+	if valid {
+		m.valid.WithLabelValues(policy).Set(1)
+	}
+	m.pods.WithLabelValues(policy).Set(float64(pods))
+}
+
+func (m *Metrics) remove(policy string) {
+	m.valid.DeleteLabelValues(policy)
+	m.pods.DeleteLabelValues(policy)
+}

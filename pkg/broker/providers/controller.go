@@ -1,0 +1,400 @@
+// Package providers controls the provider clusters: it creates their ProviderCluster objects, probes them, writes their
+// status, and updates them in the scheduler.
+//
+// The scheduler gets the content of the status, by one translation (pkg/placement). So the status, an explanation and a
+// decision differ in their age only.
+package providers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+	fcutils "github.com/liqotech/liqo/pkg/utils/foreigncluster"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+)
+
+// Config is everything that the controller needs.
+type Config struct {
+	Log   logr.Logger
+	Clock clock.PassiveClock
+	// Client reads from the cache and writes; Home reads leases from the API server.
+	Client client.Client
+	Home   kubernetes.Interface
+
+	Belief      *belief.Belief
+	Connections *remote.Connections
+	// Restore returns once the assigned pods are counted in Belief.
+	Restore func(ctx context.Context) error
+	// Queue requeues providers.
+	Queue *requeue.Queue
+	// Changed is called after a change that may concern the pods of a provider, the unassigned pods and the Node.
+	Changed func(ctx context.Context, id string)
+
+	// NodeName is the name of the broker's Node; Selector selects VirtualNodes by their labels.
+	NodeName string
+	Selector labels.Selector
+	// ProbeInterval and ProbeTimeout are those of the probe of each provider.
+	ProbeInterval, ProbeTimeout time.Duration
+	// StatusInterval is the least time between two writes of one status; RequestTimeout bounds one request to a provider.
+	StatusInterval, RequestTimeout time.Duration
+}
+
+// Controller reconciles provider clusters, by id.
+type Controller struct {
+	Config
+
+	// probes requeues the probes of providers.
+	probes requeue.Queue
+
+	mu sync.Mutex
+	// latest has, by id, the objects with the status as it is now, which may not be written yet. They are never changed.
+	// Guarded by mu.
+	latest map[string]*v1alpha1.ProviderCluster
+	// written has, by id, when the status was last written. Guarded by mu.
+	written map[string]time.Time
+}
+
+// New returns a Controller, which does nothing before SetUp.
+func New(cfg Config) *Controller {
+	return &Controller{Config: cfg, latest: map[string]*v1alpha1.ProviderCluster{}, written: map[string]time.Time{}}
+}
+
+// SetUp registers the controllers of providers and of their probes with the manager; they run on the leader.
+func (c *Controller) SetUp(mgr manager.Manager) error {
+	by := func(id func(client.Object) string) handler.EventHandler {
+		return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+			if name := id(o); name != "" {
+				return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+			}
+			return nil
+		})
+	}
+	err := ctrl.NewControllerManagedBy(mgr).Named("provider").
+		For(&v1alpha1.ProviderCluster{}).
+		Watches(&offloadingv1beta1.VirtualNode{}, by(func(o client.Object) string {
+			if vn, ok := o.(*offloadingv1beta1.VirtualNode); ok {
+				return string(vn.Spec.ClusterID)
+			}
+			return ""
+		})).
+		Watches(&offloadingv1beta1.NamespaceMap{}, by(func(o client.Object) string { return o.GetLabels()[consts.RemoteClusterID] })).
+		Watches(&liqov1beta1.ForeignCluster{}, by(func(o client.Object) string {
+			if fc, ok := o.(*liqov1beta1.ForeignCluster); ok {
+				return string(fc.Spec.ClusterID)
+			}
+			return ""
+		})).
+		WatchesRawSource(c.Queue.Source()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)}).
+		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
+			return c.reconcile(ctx, r.Name)
+		}))
+	if err != nil {
+		return fmt.Errorf("providers: %w", err)
+	}
+	return c.setUpProbes(mgr)
+}
+
+// reconcile updates one provider cluster: its object, its data in the scheduler, its status.
+func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, error) {
+	// 1. Its state in the API, and that of the pods there.
+	if err := c.Restore(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	in, err := c.read(ctx, id)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if len(in.virtualNodes) == 0 {
+		return ctrl.Result{}, c.remove(ctx, id)
+	}
+	pc, err := c.providerCluster(ctx, id)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+
+	// 2. The connections; the probes find them.
+	for _, vn := range in.virtualNodes {
+		if err := c.Connections.Refresh(ctx, vn, c.Clock.Now()); err != nil {
+			c.Log.Error(err, "Cannot connect to a provider", "provider", id) // Its probe will fail, with the reason.
+		}
+	}
+	knew := c.Belief.Known(id)
+	for _, gone := range c.Belief.SetProvider(id, in.spec(pc), &pc.Status) {
+		c.Connections.Remove(gone)
+	}
+	if !knew {
+		c.probes.Add(types.NamespacedName{Name: id})
+	}
+
+	// 3. The status is built from the belief. The scheduler gets the provider as the status shows it.
+	known, ok := c.Belief.Provider(id)
+	if !ok {
+		return ctrl.Result{}, nil // It was removed meanwhile.
+	}
+	updated := pc.DeepCopy()
+	updated.Status = statusOf(pc, &known, in, c.NodeName)
+	c.mu.Lock()
+	c.latest[id] = updated
+	c.mu.Unlock()
+	if c.Belief.Schedule(placement.Provider(updated, in.virtualNodes, in.namespaceMaps)) {
+		c.Changed(ctx, id)
+	}
+
+	// 4. The status is written, if it is time.
+	after, err := c.writeStatus(ctx, pc, updated)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+
+	// 5. After an outage: does it still run what it must not? The provider may be slow, so this comes last.
+	return ctrl.Result{RequeueAfter: earliest(c.checkClean(ctx, id), after)}, nil
+}
+
+// earliest returns the shorter of two waits, of which 0 is none.
+func earliest(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}
+
+// objects are those of a provider in the API, besides its ProviderCluster.
+type objects struct {
+	// virtualNodes are those that the broker uses, by name.
+	virtualNodes []*offloadingv1beta1.VirtualNode
+	// sharedNames are names that VirtualNodes of several namespaces bear. A pod's label has the name only, so that the pod
+	// would run at each of them.
+	sharedNames sets.Set[string]
+	// namespaceMaps are those in the provider's own tenant namespace.
+	namespaceMaps []*offloadingv1beta1.NamespaceMap
+	// connected means that Liqo's network to the provider is established, or not Liqo's concern. Unknown is not connected.
+	connected bool
+}
+
+func (c *Controller) read(ctx context.Context, id string) (in objects, err error) {
+	if in.virtualNodes, in.sharedNames, err = virtualNodesOf(ctx, c.Client, c.Selector, id); err != nil {
+		return in, err
+	}
+	if in.namespaceMaps, err = c.namespaceMaps(ctx, id); err != nil {
+		return in, err
+	}
+	in.connected, err = c.networkConnected(ctx, id)
+	return in, err
+}
+
+// virtualNodesOf returns the VirtualNodes of a provider, by name, and the names that are not unique.
+func virtualNodesOf(ctx context.Context, reader client.Reader, selector labels.Selector, id string,
+) (own []*offloadingv1beta1.VirtualNode, shared sets.Set[string], err error) {
+	var list offloadingv1beta1.VirtualNodeList
+	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, err
+	}
+	seen, shared := sets.New[string](), sets.New[string]()
+	for i := range list.Items {
+		vn := &list.Items[i]
+		if seen.Has(vn.Name) {
+			shared.Insert(vn.Name)
+		}
+		seen.Insert(vn.Name)
+		if string(vn.Spec.ClusterID) == id && selector.Matches(labels.Set(vn.Labels)) {
+			own = append(own, vn)
+		}
+	}
+	slices.SortFunc(own, func(a, b *offloadingv1beta1.VirtualNode) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Namespace, b.Namespace))
+	})
+	return own, shared, nil
+}
+
+// namespaceMaps returns those of a provider in its own tenant namespace. Others do not count: the names in them decide
+// whose pods the broker asks about, and connects callers with (placement.TenantOf).
+func (c *Controller) namespaceMaps(ctx context.Context, id string) ([]*offloadingv1beta1.NamespaceMap, error) {
+	var list offloadingv1beta1.NamespaceMapList
+	if err := c.Client.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: id}); err != nil {
+		return nil, err
+	}
+	var own []*offloadingv1beta1.NamespaceMap
+	for i := range list.Items {
+		var tenant corev1.Namespace
+		err := c.Client.Get(ctx, client.ObjectKey{Name: list.Items[i].Namespace}, &tenant)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if placement.TenantOf(&tenant) == id {
+			own = append(own, &list.Items[i])
+		}
+	}
+	return own, nil
+}
+
+func (c *Controller) networkConnected(ctx context.Context, id string) (bool, error) {
+	var list liqov1beta1.ForeignClusterList
+	if err := c.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return false, err
+	}
+	for i := range list.Items {
+		if string(list.Items[i].Spec.ClusterID) == id {
+			return fcutils.IsNetworkingEstablishedOrDisabled(&list.Items[i]), nil
+		}
+	}
+	return false, nil
+}
+
+// spec returns what decides about the pods at the provider. Namespaces that are coming or going are mapped as well.
+func (in *objects) spec(pc *v1alpha1.ProviderCluster) belief.ProviderSpec {
+	spec := belief.ProviderSpec{
+		Enabled: pc.Spec.IsEnabled(), Draining: pc.Spec.Drain,
+		VirtualNodes: map[string]bool{}, RemoteNamespaces: map[string]string{},
+	}
+	for _, vn := range in.virtualNodes {
+		spec.VirtualNodes[vn.Name] = vn.DeletionTimestamp != nil
+	}
+	for _, m := range in.namespaceMaps {
+		for local, mapped := range m.Status.CurrentMapping {
+			spec.RemoteNamespaces[local] = mapped.RemoteNamespace
+		}
+	}
+	return spec
+}
+
+// providerCluster reads the object of a provider, and makes it if there is none.
+func (c *Controller) providerCluster(ctx context.Context, id string) (*v1alpha1.ProviderCluster, error) {
+	pc := &v1alpha1.ProviderCluster{}
+	err := c.Client.Get(ctx, client.ObjectKey{Name: id}, pc)
+	if !kerrors.IsNotFound(err) {
+		return pc, err
+	}
+	pc = &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: id}}
+	if err := c.Client.Create(ctx, pc); err != nil && !kerrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("ProviderCluster %s: %w", id, err)
+	}
+	return pc, nil
+}
+
+// remove forgets a cluster that has no VirtualNode any more. Its object stays if an administrator has set anything in it.
+func (c *Controller) remove(ctx context.Context, id string) error {
+	gone, known := c.Belief.RemoveProvider(id)
+	for _, virtualNode := range gone {
+		c.Connections.Remove(virtualNode)
+	}
+	c.mu.Lock()
+	delete(c.latest, id)
+	delete(c.written, id)
+	c.mu.Unlock()
+	if known {
+		c.Changed(ctx, id)
+	}
+	var pc v1alpha1.ProviderCluster
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: id}, &pc); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !administered(&pc.Spec) {
+		return client.IgnoreNotFound(c.Client.Delete(ctx, &pc))
+	}
+	updated := pc.DeepCopy()
+	updated.Status.ObservedGeneration = pc.Generation
+	updated.Status.VirtualNodes, updated.Status.Resources, updated.Status.Pods, updated.Status.Summary = nil, v1alpha1.Resources{}, 0, v1alpha1.Summary{}
+	meta.SetStatusCondition(&updated.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ProviderReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPeered,
+		Message: "there is no VirtualNode of this cluster", ObservedGeneration: pc.Generation,
+	})
+	setDrained(&updated.Status, &pc, &belief.Provider{Draining: true})
+	if equality.Semantic.DeepEqual(&pc.Status, &updated.Status) {
+		return nil
+	}
+	return client.IgnoreNotFound(c.Client.Status().Patch(ctx, updated, client.MergeFrom(&pc)))
+}
+
+// administered reports whether anything in a spec differs from the defaults.
+func administered(spec *v1alpha1.ProviderClusterSpec) bool {
+	return !spec.IsEnabled() || spec.Cordoned || spec.Drain || len(spec.Attributes) > 0
+}
+
+// checkClean checks whether a provider that was unreachable still runs pods that were moved away. It returns when to
+// check again; 0 if there is no need to.
+func (c *Controller) checkClean(ctx context.Context, id string) time.Duration {
+	namespaces, moved, uncleaned := c.Belief.Uncleaned(id)
+	if !uncleaned {
+		return 0
+	}
+	virtualNodes, _, err := virtualNodesOf(ctx, c.Client, c.Selector, id)
+	if err != nil {
+		return c.ProbeInterval
+	}
+	for _, vn := range virtualNodes {
+		connection := c.Connections.Get(vn.Name)
+		if connection == nil {
+			return c.ProbeInterval
+		}
+		for local, remoteName := range namespaces {
+			left, err := c.movedPodsLeft(ctx, connection, local, remoteName)
+			if err != nil {
+				c.Log.Info("Cannot list the ShadowPods of a provider", "provider", id, "error", err.Error())
+				return c.ProbeInterval
+			}
+			if left {
+				return time.Second
+			}
+		}
+	}
+	c.Log.Info("A provider that was unreachable has removed the pods that were moved away", "provider", id)
+	c.Belief.ObserveClean(id, moved)
+	return time.Millisecond // The next reconciliation updates the scheduler.
+}
+
+// movedPodsLeft reports whether a remote namespace has ShadowPods whose pods are not assigned to the VirtualNode.
+func (c *Controller) movedPodsLeft(ctx context.Context, at *remote.Connection, local, remoteName string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.RequestTimeout)
+	defer cancel()
+	names, err := at.ShadowPods(ctx, remoteName)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(names, func(name string) bool {
+		var pod corev1.Pod
+		err := c.Client.Get(ctx, types.NamespacedName{Namespace: local, Name: name}, &pod)
+		return err != nil || pod.Labels[v1alpha1.VirtualNodeLabel] != at.VirtualNode
+	}), nil
+}
+
+// Sibling returns a VirtualNode of a provider, the first by name; "" if it has none.
+func (c *Controller) Sibling(ctx context.Context, provider string) (string, error) {
+	virtualNodes, _, err := virtualNodesOf(ctx, c.Client, c.Selector, provider)
+	if err != nil || len(virtualNodes) == 0 {
+		return "", err
+	}
+	return virtualNodes[0].Name, nil
+}

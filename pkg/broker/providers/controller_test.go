@@ -1,0 +1,53 @@
+package providers
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
+)
+
+// A consumer may make NamespaceMaps in its tenant namespace, with any label and status. Such a map of a
+// provider does not count: it would redirect logs and exec for the consumer's pods to another consumer's namespace there.
+func TestNamespaceMapsOfOthersDoNotCount(t *testing.T) {
+	scheme, err := apischeme.New()
+	require.NoError(t, err)
+	namespace := func(name, cluster, isTenant string) client.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			consts.RemoteClusterID: cluster, consts.TenantNamespaceLabel: isTenant,
+		}}}
+	}
+	mapOf := func(in, local string, phase offloadingv1beta1.MappingPhase) client.Object {
+		return &offloadingv1beta1.NamespaceMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "map", Labels: map[string]string{consts.RemoteClusterID: "p1"}},
+			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
+				local: {RemoteNamespace: "shop-broker", Phase: phase},
+			}},
+		}
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		namespace("liqo-tenant-p1", "p1", "true"), mapOf("liqo-tenant-p1", "shop", offloadingv1beta1.MappingAccepted),
+		namespace("tenant-too", "p1", "true"), mapOf("tenant-too", "going", offloadingv1beta1.MappingTerminating),
+		namespace("liqo-tenant-evil", "evil", "true"), mapOf("liqo-tenant-evil", "evil", offloadingv1beta1.MappingAccepted),
+		namespace("offloaded-by-p1", "p1", "false"), mapOf("offloaded-by-p1", "no-tenant", offloadingv1beta1.MappingAccepted),
+		mapOf("gone", "gone", offloadingv1beta1.MappingAccepted),
+	).Build()
+	controller := New(Config{Client: c})
+	maps, err := controller.namespaceMaps(t.Context(), "p1")
+	require.NoError(t, err)
+	in := objects{namespaceMaps: maps}
+	require.Equal(t, map[string]string{"shop": "shop-broker", "going": "shop-broker"}, in.spec(&v1alpha1.ProviderCluster{}).RemoteNamespaces)
+	translated := placement.Provider(&v1alpha1.ProviderCluster{}, nil, maps)
+	require.Equal(t, sets.New("shop"), translated.Namespaces)
+}

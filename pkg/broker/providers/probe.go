@@ -1,0 +1,135 @@
+package providers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+)
+
+// probeWorkers is how many probes run at once. Each provider that does not answer occupies one until the probe's timeout,
+// so that no provider waits for another as long as there are fewer of them.
+const probeWorkers = 256
+
+// setUpProbes registers the controller that probes each provider every ProbeInterval, as long as it has an object.
+func (c *Controller) setUpProbes(mgr manager.Manager) error {
+	created := predicate.Funcs{
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+	err := ctrl.NewControllerManagedBy(mgr).Named("probe").
+		For(&v1alpha1.ProviderCluster{}, builder.WithPredicates(created)).
+		WatchesRawSource(c.probes.Source()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: probeWorkers, SkipNameValidation: ptr.To(true)}).
+		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
+			return c.reconcileProbe(ctx, r.Name)
+		}))
+	if err != nil {
+		return fmt.Errorf("probes: %w", err)
+	}
+	return nil
+}
+
+// reconcileProbe probes a provider, and requeues it until its object is gone. Jitter keeps the probes apart.
+func (c *Controller) reconcileProbe(ctx context.Context, id string) (ctrl.Result, error) {
+	var pc v1alpha1.ProviderCluster
+	if err := c.Client.Get(ctx, types.NamespacedName{Name: id}, &pc); err != nil {
+		if kerrors.IsNotFound(err) {
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, err
+	}
+	virtualNodes, _, err := virtualNodesOf(ctx, c.Client, c.Selector, id)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !c.Belief.Known(id) {
+		return ctrl.Result{}, nil // It is requeued once it is known.
+	}
+	probe := c.probe(ctx, virtualNodes)
+	if ctx.Err() == nil && c.Belief.ObserveProbe(id, probe) {
+		c.Queue.Add(types.NamespacedName{Name: id})
+	}
+	return ctrl.Result{RequeueAfter: wait.Jitter(c.ProbeInterval, 0.2)}, nil
+}
+
+// probe probes the provider's API server and reads the leases of its virtual kubelets in parallel, so that a provider that
+// does not answer does not delay the state of its virtual kubelets.
+func (c *Controller) probe(ctx context.Context, virtualNodes []*offloadingv1beta1.VirtualNode) belief.Probe {
+	probe := belief.Probe{Began: c.Clock.Now(), Kubelets: make(map[string]bool, len(virtualNodes))}
+	var leases sync.WaitGroup
+	leases.Go(func() {
+		for _, vn := range virtualNodes {
+			if live, known := c.kubeletLive(ctx, vn.Namespace, vn.Name); known {
+				probe.Kubelets[vn.Name] = live
+			}
+		}
+	})
+	took, problem := c.probeAPIServer(ctx, virtualNodes)
+	leases.Wait()
+	probe.Ended, probe.Answered, probe.Took, probe.Problem = c.Clock.Now(), problem == "", took, problem
+	return probe
+}
+
+// probeAPIServer tries the identities of a provider until its API server answers one. Problem is "" then.
+func (c *Controller) probeAPIServer(ctx context.Context, virtualNodes []*offloadingv1beta1.VirtualNode) (took time.Duration, problem string) {
+	ctx, cancel := context.WithTimeout(ctx, c.ProbeTimeout)
+	defer cancel()
+	problem = "no kubeconfig"
+	for _, vn := range virtualNodes {
+		connection := c.Connections.Get(vn.Name)
+		if connection == nil {
+			continue
+		}
+		took, err := connection.Probe(ctx)
+		if err == nil {
+			return took, ""
+		}
+		problem = distrust.Text(err.Error())
+		if ctx.Err() != nil {
+			problem = fmt.Sprintf("no answer within %s", c.ProbeTimeout)
+		}
+	}
+	return 0, problem
+}
+
+// kubeletLive reports whether the leader election lease of the virtual kubelets of a VirtualNode is live. Known is
+// false if the API server did not answer.
+func (c *Controller) kubeletLive(ctx context.Context, namespace, name string) (live, known bool) {
+	ctx, cancel := context.WithTimeout(ctx, c.ProbeTimeout)
+	defer cancel()
+	lease, err := c.Home.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return false, kerrors.IsNotFound(err)
+	}
+	return leaseIsLive(lease, c.Clock.Now()), true
+}
+
+// leaseIsLive allows for twice the duration, since the holder's clock may differ.
+func leaseIsLive(lease *coordinationv1.Lease, now time.Time) bool {
+	s := lease.Spec
+	if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
+		return false
+	}
+	return now.Sub(s.RenewTime.Time) <= 2*time.Duration(*s.LeaseDurationSeconds)*time.Second
+}

@@ -1,0 +1,123 @@
+package providers
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
+)
+
+// One provider hangs, one answers, one fails.
+func TestNoProviderWaitsForAnother(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	hang := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-hang:
+		case <-r.Context().Done():
+		}
+	}))
+	defer hanging.Close()
+	defer close(hang)
+	answering := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer answering.Close()
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError) // As /readyz does without etcd.
+		_, _ = w.Write([]byte(strings.Repeat("etcd failed\n", 1000)))
+	}))
+	defer broken.Close()
+
+	home := kubefake.NewClientset(&coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "answering-1"},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("vk"), LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: &metav1.MicroTime{Time: time.Now()},
+		},
+	})
+	connections := remote.NewConnections(home, nil, "")
+	for name, server := range map[string]*httptest.Server{"hanging-1": hanging, "answering-1": answering, "broken-1": broken} {
+		kube, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, Transport: &http.Transport{DisableKeepAlives: true}})
+		require.NoError(t, err)
+		connections.Set(&remote.Connection{VirtualNode: name, Kube: kube})
+	}
+	scheme, err := apischeme.New()
+	require.NoError(t, err)
+	known := belief.New(belief.Config{Clock: clock.RealClock{}, ProbeInterval: time.Second})
+	var inAPI []client.Object
+	ids := []string{"hanging", "answering", "broken", "unconnected"}
+	for _, id := range ids {
+		inAPI = append(inAPI, &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: id}}, &offloadingv1beta1.VirtualNode{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: id + "-1"},
+			Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(id)},
+		})
+		known.SetProvider(id, belief.ProviderSpec{VirtualNodes: map[string]bool{id + "-1": false}}, &v1alpha1.ProviderClusterStatus{})
+	}
+	inAPI = append(inAPI, &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "new"}})
+	c := New(Config{
+		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(inAPI...).Build(), Home: home, Clock: clock.RealClock{},
+		Belief: known, Connections: connections, Queue: &requeue.Queue{}, Selector: labels.Everything(),
+		ProbeInterval: time.Second, ProbeTimeout: 2 * time.Second,
+	})
+
+	done := make(chan string, len(ids))
+	for _, id := range ids {
+		go func() {
+			result, err := c.reconcileProbe(t.Context(), id)
+			assert.NoError(t, err)
+			assert.GreaterOrEqual(t, result.RequeueAfter, time.Second)
+			done <- id
+		}()
+	}
+	for range ids[1:] {
+		require.NotEqual(t, "hanging", <-done, "the others are probed meanwhile")
+	}
+	require.Equal(t, "hanging", <-done)
+	probed := func(id string) belief.Provider {
+		p, ok := known.Provider(id)
+		require.True(t, ok)
+		return p
+	}
+	require.Equal(t, 1, probed("answering").ProbesAnswered)
+	require.Equal(t, map[string]bool{"answering-1": true}, probed("answering").Kubelets)
+	require.Equal(t, "no answer within 2s", probed("hanging").Problem)
+	require.Equal(t, 1, probed("broken").ProbesFailed)
+	require.Len(t, probed("broken").Problem, distrust.MaxText)
+	require.NotContains(t, probed("broken").Problem, "\n")
+	require.Equal(t, map[string]bool{"broken-1": false}, probed("broken").Kubelets, "there is no lease")
+	require.Equal(t, "no kubeconfig", probed("unconnected").Problem)
+
+	result, err := c.reconcileProbe(t.Context(), "new")
+	require.NoError(t, err)
+	require.Zero(t, result, "it is requeued once it is reconciled")
+	result, err = c.reconcileProbe(t.Context(), "gone")
+	require.NoError(t, err)
+	require.Zero(t, result, "its probes end with its object")
+}

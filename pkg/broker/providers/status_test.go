@@ -1,0 +1,216 @@
+package providers
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func TestConditions(t *testing.T) {
+	up := belief.Provider{Probed: true, Kubelets: map[string]bool{"q1": false, "q2": true}}
+	unreachable := up
+	unreachable.UnreachableSince, unreachable.Problem, unreachable.Kubelets = noon, "no answer within 3s", map[string]bool{"q1": true}
+	silent := up
+	silent.Kubelets = map[string]bool{"q1": false}
+	unclean := up
+	unclean.Unclean = true
+	other := started("--broker-node=other")
+
+	for _, tc := range []struct {
+		name      string
+		known     belief.Provider
+		template  *offloadingv1beta1.VirtualNode
+		connected bool
+		want      string // Of Ready, Reachable, KubeletReady, NetworkReady, Clean.
+		message   string
+	}{
+		{"one live virtual kubelet is enough", up, started("--broker-node=pool"), true, "True True True True True", ""},
+		{"a provider that was not probed is not ready", belief.Provider{}, started("--broker-node=pool"), true, "False Unknown Unknown True True", "Reachable: NotProbedYet"},
+		{"an unreachable provider has the reason", unreachable, started("--broker-node=pool"), true, "False False True True True", "Reachable: NoAnswer, no answer within 3s"},
+		{"without a virtual kubelet no pod can be forwarded", silent, started("--broker-node=pool"), true, "False True False True True", "KubeletReady: LeaseLost, no virtual kubelet holds a live lease"},
+		{"a virtual kubelet of another node is of no use", up, other, true, "False True False True True", "KubeletReady: ServesAnotherNode, its virtual kubelet " +
+			"was not started with --broker-node of this broker: the VirtualNode is older than the options that set it, and has to be created again"},
+		{"without a network the pods cannot be reached", up, started("--broker-node=pool"), false, "False True True False True", "NetworkReady: NotConnected, the network to the provider is not established"},
+		{"moved pods that are left do not concern readiness", unclean, started("--broker-node=pool"), true, "True True True True False", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := objects{connected: tc.connected}
+			for _, name := range []string{"q1", "q2"} {
+				vn := tc.template.DeepCopy()
+				vn.Name = name
+				in.virtualNodes = append(in.virtualNodes, vn)
+			}
+			status := statusOf(&v1alpha1.ProviderCluster{}, &tc.known, in, "pool")
+			var got []string
+			for _, c := range status.Conditions {
+				got = append(got, string(c.Status))
+			}
+			require.Equal(t, tc.want, strings.Join(got, " "))
+			require.Equal(t, tc.message, status.Conditions[0].Message)
+		})
+	}
+}
+
+// started is a VirtualNode whose virtual kubelet has these arguments.
+func started(args ...string) *offloadingv1beta1.VirtualNode {
+	vn := &offloadingv1beta1.VirtualNode{}
+	vn.Spec.Template = &offloadingv1beta1.DeploymentTemplate{}
+	vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Args: args}}
+	return vn
+}
+
+// The status of a VirtualNode, a verdict and the scheduler use one translation.
+func TestAVirtualNodeThatTakesNoPodsHasTheReason(t *testing.T) {
+	terminating := started("--broker-node=pool")
+	terminating.DeletionTimestamp = &metav1.Time{Time: noon}
+	for name, tc := range map[string]struct {
+		vn     *offloadingv1beta1.VirtualNode
+		live   bool
+		shared sets.Set[string]
+		want   string
+		ready  bool
+		filter verdict.Filter
+	}{
+		"it takes pods":                 {started("--broker-node=pool"), true, nil, "", true, verdict.Passed},
+		"it is being deleted":           {terminating, true, nil, "VirtualNode terminating", true, verdict.Terminating},
+		"its lease is not live":         {started("--broker-node=pool"), false, nil, "not ready", false, verdict.NotReady},
+		"it serves another node":        {started("--nodename=q1"), true, nil, "virtual kubelet serves another node", false, verdict.ServesAnotherNode},
+		"another one has the same name": {started("--broker-node=pool"), true, sets.New("q1"), "VirtualNode name not unique", true, verdict.NameNotUnique},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.vn.Name = "q1"
+			in := objects{virtualNodes: []*offloadingv1beta1.VirtualNode{tc.vn}, sharedNames: tc.shared, connected: true}
+			known := belief.Provider{Probed: true, Kubelets: map[string]bool{"q1": tc.live}}
+			pc := &v1alpha1.ProviderCluster{}
+			pc.Status = statusOf(pc, &known, in, "pool")
+			require.Equal(t, tc.want, pc.Status.VirtualNodes[0].Reason)
+			require.Equal(t, tc.ready, pc.Status.VirtualNodes[0].Ready)
+			require.Equal(t, tc.filter, placement.Provider(pc, nil, nil).Slices[0].Filter)
+		})
+	}
+}
+
+// A list in the status has each name once, or the API server would refuse all of it.
+func TestTwoVirtualNodesOfOneNameAreOneInTheStatus(t *testing.T) {
+	one, two := started("--broker-node=pool"), started("--broker-node=pool")
+	one.Name, one.Namespace, two.Name, two.Namespace = "q1", "a", "q1", "b"
+	in := objects{virtualNodes: []*offloadingv1beta1.VirtualNode{one, two}, sharedNames: sets.New("q1")}
+	status := statusOf(&v1alpha1.ProviderCluster{}, &belief.Provider{}, in, "pool")
+	require.Len(t, status.VirtualNodes, 1)
+}
+
+func TestAProviderIsDrainedWhenNoPodIsLeft(t *testing.T) {
+	in := objects{virtualNodes: []*offloadingv1beta1.VirtualNode{started()}}
+	pc := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
+	known := belief.Provider{}
+	drained := func(pods int) *metav1.Condition {
+		known.Assigned = map[string]belief.Assigned{"": {Pods: pods}}
+		pc.Status = statusOf(pc, &known, in, "pool")
+		return meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ProviderDrained)
+	}
+	require.Nil(t, drained(2))
+	pc.Spec.Drain = true
+	c := drained(2)
+	require.Equal(t, metav1.ConditionFalse, c.Status)
+	require.Equal(t, "2 pods are left", c.Message)
+	require.Equal(t, "1 pod is left", drained(1).Message)
+	require.Equal(t, metav1.ConditionFalse, drained(0).Status, "the scheduler may assign one at this moment")
+	known.Draining, known.Unclean = true, true
+	require.Equal(t, v1alpha1.ReasonMovedPodsLeft, drained(0).Reason, "it was unreachable, and may still run what was moved away")
+	known.Unclean = false
+	c = drained(0)
+	require.Equal(t, metav1.ConditionTrue, c.Status)
+	require.Equal(t, int64(3), c.ObservedGeneration)
+	require.Empty(t, c.Message)
+	pc.Spec.Drain = false
+	require.Nil(t, drained(0))
+}
+
+func TestWhichNodeAVirtualKubeletServes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		vn   *offloadingv1beta1.VirtualNode
+		want bool
+	}{
+		"the broker's":            {started("--nodename=q1", "--broker-node=pool"), true},
+		"Liqo's own":              {started("--nodename=q1", "--create-node=true"), false},
+		"that of another broker":  {started("--broker-node=pool2"), false},
+		"the template is not set": {&offloadingv1beta1.VirtualNode{}, true},
+	} {
+		require.Equal(t, tc.want, servesNode(tc.vn, "pool"), name)
+	}
+}
+
+func TestStatusShowsWhatIsGrantedAssignedAndFree(t *testing.T) {
+	gib := int64(1 << 30)
+	r := amounts(
+		resources.Amounts{corev1.ResourceCPU: 4000, corev1.ResourceMemory: 8 * gib, "nvidia.com/gpu": 2},
+		resources.Amounts{corev1.ResourceCPU: 4500, corev1.ResourceMemory: gib / 2, "other": 1})
+	requireQuantity := func(want string, list corev1.ResourceList, name corev1.ResourceName) {
+		t.Helper()
+		got := list[name]
+		require.Equal(t, want, got.String())
+	}
+	requireQuantity("4500m", r.Assigned, corev1.ResourceCPU)
+	requireQuantity("0", r.Free, corev1.ResourceCPU) // More is assigned than granted.
+	requireQuantity("7680Mi", r.Free, corev1.ResourceMemory)
+	requireQuantity("2", r.Free, "nvidia.com/gpu")
+	require.NotContains(t, r.Assigned, corev1.ResourceName("other"))
+
+	milliseconds := int64(12)
+	s := summarize(&v1alpha1.ProviderClusterStatus{Resources: r, KPIs: v1alpha1.KPIs{
+		Uptime: v1alpha1.Uptime{LastDay: "0.9876"}, LatencyMilliseconds: &milliseconds,
+	}})
+	require.Equal(t, v1alpha1.Summary{CPU: "4500m/4", Memory: "512Mi/8Gi", Uptime: "98.8%", Latency: "12ms"}, s)
+	require.Equal(t, v1alpha1.Summary{}, summarize(&v1alpha1.ProviderClusterStatus{}), "what is not known is not shown")
+}
+
+func TestOnlyKPIsMayWait(t *testing.T) {
+	a := v1alpha1.ProviderClusterStatus{Pods: 1, Summary: v1alpha1.Summary{CPU: "1/4", Uptime: "99.0%"}}
+	b := *a.DeepCopy()
+	b.KPIs.MovedAway, b.Summary.Uptime = 3, "98.0%"
+	require.True(t, sameButKPIs(&a, &b))
+	b.Pods = 2
+	require.False(t, sameButKPIs(&a, &b))
+
+	status := func(ready metav1.ConditionStatus, message, reason string) *v1alpha1.ProviderClusterStatus {
+		return &v1alpha1.ProviderClusterStatus{
+			Conditions:   []metav1.Condition{{Type: "Ready", Status: ready, Message: message}},
+			VirtualNodes: []v1alpha1.VirtualNodeStatus{{Name: "q1", Reason: reason}},
+		}
+	}
+	require.True(t, sameConditions(status(metav1.ConditionTrue, "a", ""), status(metav1.ConditionTrue, "b", "")))
+	require.False(t, sameConditions(status(metav1.ConditionTrue, "a", ""), status(metav1.ConditionFalse, "a", "")))
+	require.False(t, sameConditions(status(metav1.ConditionTrue, "a", ""), status(metav1.ConditionTrue, "a", "not ready")))
+}
+
+func TestALeaseIsLiveWhileItsHolderRenewsIt(t *testing.T) {
+	lease := func(holder string, renewed time.Duration) *coordinationv1.Lease {
+		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: ptr.To(int32(15)),
+			RenewTime: &metav1.MicroTime{Time: noon.Add(-renewed)},
+		}}
+	}
+	require.True(t, leaseIsLive(lease("vk", 10*time.Second), noon))
+	require.True(t, leaseIsLive(lease("vk", 29*time.Second), noon), "clocks differ")
+	require.False(t, leaseIsLive(lease("vk", 31*time.Second), noon))
+	require.False(t, leaseIsLive(lease("", time.Second), noon), "it was given back")
+	require.False(t, leaseIsLive(&coordinationv1.Lease{}, noon))
+}

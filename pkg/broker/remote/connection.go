@@ -1,0 +1,208 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
+	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+)
+
+// secretTTL is how long a kubeconfig is used before its Secret is read again. Liqo renews the client certificate in it
+// well before it expires.
+const secretTTL = time.Minute
+
+// providerQPS and providerBurst are client-go's limits of the requests with one identity to one provider. Liqo sets none;
+// client-go's default of 5 a second would delay a drain.
+const (
+	providerQPS   = 50
+	providerBurst = 100
+)
+
+// Connection has the clients of one provider, with the identity of one VirtualNode.
+type Connection struct {
+	VirtualNode string
+	Config      *rest.Config
+	Kube        kubernetes.Interface
+	Liqo        liqoclient.Interface
+	Metrics     metricsclient.Interface
+
+	secretVersion string
+	read          time.Time
+}
+
+// Connections keeps one Connection for each VirtualNode. It is safe for concurrent use.
+type Connections struct {
+	home       kubernetes.Interface
+	identities identitymanager.IdentityReader
+	userAgent  string
+
+	mu sync.Mutex
+	// byVirtualNode by name; guarded by mu.
+	byVirtualNode map[string]*Connection
+}
+
+// NewConnections reads the kubeconfigs from Secrets of the home cluster. Providers see the user agent.
+func NewConnections(home kubernetes.Interface, identities identitymanager.IdentityReader, userAgent string) *Connections {
+	return &Connections{
+		home: home, identities: identities, userAgent: userAgent, byVirtualNode: map[string]*Connection{},
+	}
+}
+
+// Get returns the connection of a VirtualNode; nil if there is none yet.
+func (c *Connections) Get(virtualNode string) *Connection {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byVirtualNode[virtualNode]
+}
+
+// Set sets the connection of its VirtualNode.
+func (c *Connections) Set(connection *Connection) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byVirtualNode[connection.VirtualNode] = connection
+}
+
+// Remove forgets the connection of a VirtualNode.
+func (c *Connections) Remove(virtualNode string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byVirtualNode, virtualNode)
+}
+
+// Refresh reads the kubeconfig of a VirtualNode, unless it was read less than a minute ago, and connects again if it has
+// changed.
+func (c *Connections) Refresh(ctx context.Context, vn *offloadingv1beta1.VirtualNode, now time.Time) error {
+	known := c.Get(vn.Name)
+	if known != nil && now.Sub(known.read) < secretTTL {
+		return nil
+	}
+	if vn.Spec.KubeconfigSecretRef == nil {
+		return fmt.Errorf("VirtualNode %s/%s has no kubeconfigSecretRef", vn.Namespace, vn.Name)
+	}
+	secret, err := c.home.CoreV1().Secrets(vn.Namespace).Get(ctx, vn.Spec.KubeconfigSecretRef.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("kubeconfig of VirtualNode %s: %w", vn.Name, err)
+	}
+	if known != nil && known.secretVersion == secret.ResourceVersion {
+		c.mu.Lock()
+		known.read = now
+		c.mu.Unlock()
+		return nil
+	}
+	fresh, err := c.connect(vn, secret)
+	if err != nil {
+		return fmt.Errorf("kubeconfig of VirtualNode %s, Secret %s/%s: %w", vn.Name, secret.Namespace, secret.Name, err)
+	}
+	fresh.read = now
+	c.Set(fresh)
+	return nil
+}
+
+func (c *Connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.Secret) (*Connection, error) {
+	config, err := c.identities.GetConfigFromSecret(vn.Spec.ClusterID, secret)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst, config.UserAgent = providerQPS, providerBurst, c.userAgent
+	distrust.Wrap(config)
+	fresh := &Connection{VirtualNode: vn.Name, Config: config, secretVersion: secret.ResourceVersion}
+	if fresh.Kube, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	if fresh.Liqo, err = liqoclient.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	fresh.Metrics, err = metricsclient.NewForConfig(config)
+	return fresh, err
+}
+
+// Probe asks the provider's API server whether it is ready, its etcd included, and returns the round trip.
+func (c *Connection) Probe(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
+	_, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+	return time.Since(began), err
+}
+
+// ErrStillThere means that a provider has not removed the ShadowPod or the pod yet.
+var ErrStillThere = errors.New("the pod is still there")
+
+// CheckGone returns nil if the provider has neither the ShadowPod nor the pod that a VirtualNode forwarded, ErrStillThere
+// if it has one of them, and any other error if that is not known. What other VirtualNodes forwarded does not count.
+func (c *Connection) CheckGone(ctx context.Context, virtualNode, namespace, name string) error {
+	shadow, err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case kerrors.IsNotFound(err):
+	case err != nil:
+		return err
+	case shadow.Labels[forge.LiqoOriginClusterNodeName] == virtualNode:
+		return ErrStillThere
+	}
+	pod, err := c.Kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case kerrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case pod.Labels[forge.LiqoOriginClusterNodeName] == virtualNode:
+		return ErrStillThere
+	}
+	return nil
+}
+
+// DeleteShadowPod deletes the ShadowPod that a VirtualNode forwarded. A VirtualNode that is gone has no virtual kubelet
+// any more that would do so.
+func (c *Connection) DeleteShadowPod(ctx context.Context, virtualNode, namespace, name string) error {
+	shadows := c.Liqo.OffloadingV1beta1().ShadowPods(namespace)
+	shadow, err := shadows.Get(ctx, name, metav1.GetOptions{})
+	if kerrors.IsNotFound(err) || (err == nil && shadow.Labels[forge.LiqoOriginClusterNodeName] != virtualNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = shadows.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &shadow.UID}})
+	if kerrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// A list is read in chunks, as kubectl does. A provider that always has one more is not asked without end.
+const (
+	chunkSize = 500
+	maxChunks = 200
+)
+
+// ShadowPods returns the names of the ShadowPods in a remote namespace that this VirtualNode forwarded.
+func (c *Connection) ShadowPods(ctx context.Context, namespace string) ([]string, error) {
+	options := metav1.ListOptions{LabelSelector: forge.LiqoOriginClusterNodeName + "=" + c.VirtualNode, Limit: chunkSize}
+	var names []string
+	for range maxChunks {
+		list, err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return names, nil
+		}
+	}
+	return nil, fmt.Errorf("ShadowPods in remote namespace %s: more than %d chunks", namespace, maxChunks)
+}

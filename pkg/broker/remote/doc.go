@@ -1,0 +1,2 @@
+// Package remote connects the broker to the provider clusters, with the identity of each VirtualNode.
+package remote

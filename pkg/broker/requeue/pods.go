@@ -1,0 +1,97 @@
+package requeue
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+)
+
+const (
+	// unassignedInterval is the least time between two tries of all unassigned pods.
+	unassignedInterval = 200 * time.Millisecond
+	// refusalsInterval is how often refusals are checked for those that have expired.
+	refusalsInterval = time.Second
+	// retryInterval is how often unassigned pods are tried although no change is known: criteria may read KPIs and labels.
+	retryInterval = 30 * time.Second
+)
+
+// Pods requeues pods of the broker's node.
+type Pods struct {
+	queue  *Queue
+	reader client.Reader
+	belief *belief.Belief
+	log    logr.Logger
+	// unassigned has an element when the unassigned pods must be requeued.
+	unassigned chan struct{}
+}
+
+// NewPods requeues into queue. The reader's cache holds the pods of the broker's node only.
+func NewPods(queue *Queue, reader client.Reader, known *belief.Belief, log logr.Logger) *Pods {
+	return &Pods{queue: queue, reader: reader, belief: known, log: log, unassigned: make(chan struct{}, 1)}
+}
+
+// OfProvider requeues the pods that are assigned to a provider, and all that are moving.
+func (p *Pods) OfProvider(ctx context.Context, provider string) {
+	p.each(ctx, func(pod *corev1.Pod) bool {
+		// A moving pod has lost its label.
+		return pod.Labels[v1alpha1.ProviderLabel] == provider || pod.Annotations[v1alpha1.MovingFromAnnotation] != ""
+	})
+}
+
+// All requeues all pods.
+func (p *Pods) All(ctx context.Context) { p.each(ctx, func(*corev1.Pod) bool { return true }) }
+
+func (p *Pods) each(ctx context.Context, concerns func(*corev1.Pod) bool) {
+	var pods corev1.PodList
+	if err := p.reader.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		p.log.Error(err, "Cannot list the pods to requeue")
+		return
+	}
+	for i := range pods.Items {
+		if concerns(&pods.Items[i]) {
+			p.queue.Add(client.ObjectKeyFromObject(&pods.Items[i]))
+		}
+	}
+}
+
+// Unassigned requeues the unassigned pods soon. Many calls become one.
+func (p *Pods) Unassigned() {
+	select {
+	case p.unassigned <- struct{}{}:
+	default: // They are about to be requeued.
+	}
+}
+
+// Run requeues unassigned pods until ctx ends: when Unassigned was called, when refusals have expired, and now and then.
+func (p *Pods) Run(ctx context.Context) error {
+	refusals := time.NewTicker(refusalsInterval)
+	defer refusals.Stop()
+	retry := time.NewTicker(retryInterval)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.unassigned:
+		case <-retry.C:
+		case <-refusals.C:
+			if !p.belief.ExpireRefusals() {
+				continue
+			}
+		}
+		for _, name := range p.belief.Unassigned() {
+			p.queue.Add(name)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(unassignedInterval):
+		}
+	}
+}

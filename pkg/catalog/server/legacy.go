@@ -1,0 +1,208 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
+)
+
+// foreignClusters are objects of Liqo's API; the document does not repeat their schema.
+type foreignClusters []liqov1beta1.ForeignCluster
+
+func (foreignClusters) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{
+		Type: huma.TypeObject, AdditionalProperties: true, Required: []string{"kind", "apiVersion", "metadata"},
+		Description: "A ForeignCluster of Liqo, as Kubernetes writes it",
+	}}
+}
+
+type toggleInput struct {
+	ConsumerInput
+	ID     string `query:"id" doc:"The id of the cluster"`
+	Enable string `query:"enable" doc:"true to enable it, false to disable it"`
+}
+
+type toggled struct {
+	ID       string `json:"id" doc:"The id of the provider cluster"`
+	Enabled  bool   `json:"enabled"`
+	Consumer string `json:"consumer,omitempty" doc:"The consumer that it was selected for; absent if it was enabled or disabled for all"`
+}
+
+func (s *Server) routeLegacy(document huma.API) {
+	op := operation("listClusters", http.MethodGet, clustersPath, "The clusters that the broker is peered with",
+		byAnybody, http.StatusBadRequest, http.StatusForbidden)
+	register(s, document, op, s.clusters)
+
+	op = operation("toggle", http.MethodPost, togglePath,
+		"Select a provider for the consumer on whose behalf the caller asks; without one, enable or disable it for all consumers", byKnown,
+		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusConflict)
+	op.SkipValidateParams = true // It would answer 422, which existing clients do not expect.
+	register(s, document, op, s.toggle)
+	op.OperationID, op.Method = "toggleByGet", http.MethodGet
+	op.Summary += ". GET is for existing clients and needs a bearer token, which browsers do not send by themselves"
+	op.Security = []map[string][]string{{"token": {}}}
+	register(s, document, op, s.toggle)
+	item := document.OpenAPI().Paths[togglePath]
+	for _, toggle := range []*huma.Operation{item.Get, item.Post} {
+		delete(toggle.Responses, strconv.Itoa(http.StatusUnprocessableEntity)) // Huma adds it to every operation with parameters.
+	}
+}
+
+// checkToggleByGet refuses a toggle by GET that a page of another origin may have made a browser send. Browsers present
+// client certificates by themselves, so only a bearer token identifies the caller here. Over HTTPS browsers send the origin
+// of a request. Over plain HTTP they do not: with --anonymous-toggle any page can toggle then.
+func (s *Server) checkToggleByGet(r *http.Request, who *caller.Caller) *problem.Problem {
+	if r.Method == http.MethodHead {
+		return problem.MethodNotAllowed("GET, POST")
+	}
+	asWrite := r.WithContext(r.Context())
+	asWrite.Method = http.MethodPost
+	if err := s.origins.Check(asWrite); err != nil {
+		return problem.New(http.StatusForbidden, "a page of another origin may not write here")
+	}
+	if who.ByToken {
+		return nil
+	}
+	*who = caller.Caller{}
+	if s.Access.AnonymousToggle {
+		return nil
+	}
+	return unauthorizedToggle(r.URL.Query())
+}
+
+func unauthorizedToggle(query url.Values) *problem.Problem {
+	return problem.New(http.StatusUnauthorized, caller.ErrStranger.Error()+"; "+correctCall(query)).Authenticate("Bearer")
+}
+
+func toggleHint(r *http.Request) string { return correctCall(r.URL.Query()) }
+
+// clusters lists the ForeignClusters: to callers that may list providers all of them, to others those of the providers and
+// of the consumer on whose behalf they ask, and to callers that are neither those of the providers, without addresses and
+// messages.
+func (s *Server) clusters(ctx context.Context, _ *struct{}) (*answer[foreignClusters], error) {
+	consumer, details, err := s.seesProviders(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	all := details // Of a caller without a consumer, details are the right to list providers.
+	if consumer != "" {
+		if all, err = s.Rights.Has(ctx, guard.CallerOf(ctx), caller.ListProviders()); err != nil {
+			return nil, err
+		}
+	}
+	list := s.View.ForeignClusters()
+	if !all {
+		list = slices.DeleteFunc(list, func(fc liqov1beta1.ForeignCluster) bool {
+			id := string(fc.Spec.ClusterID)
+			_, provides := s.View.Provider(id, "")
+			return !provides && id != consumer
+		})
+	}
+	if !details {
+		for i := range list {
+			list[i] = publicCluster(&list[i])
+		}
+	}
+	return shared(ctx, foreignClusters(list)), nil
+}
+
+// publicCluster has the names of a ForeignCluster, its role, and which modules are enabled.
+func publicCluster(fc *liqov1beta1.ForeignCluster) liqov1beta1.ForeignCluster {
+	public := liqov1beta1.ForeignCluster{TypeMeta: fc.TypeMeta, Spec: fc.Spec}
+	public.Name, public.CreationTimestamp = fc.Name, fc.CreationTimestamp
+	public.Status.Role = fc.Status.Role
+	public.Status.Modules.Networking.Enabled = fc.Status.Modules.Networking.Enabled
+	public.Status.Modules.Authentication.Enabled = fc.Status.Modules.Authentication.Enabled
+	public.Status.Modules.Offloading.Enabled = fc.Status.Modules.Offloading.Enabled
+	return public
+}
+
+// check returns what is wrong with the parameters of a toggle; nil if nothing is.
+func (in *toggleInput) check() *problem.Problem {
+	switch {
+	case in.Enable != "true" && in.Enable != "false":
+		return problem.New(http.StatusBadRequest, "the parameter enable is missing or not valid", problem.Fault("query.enable", "use true or false"))
+	case in.ID == "":
+		return problem.New(http.StatusBadRequest, "the parameter id is missing", problem.Fault("query.id", "use the id of a cluster"))
+	case in.Consumer != "" && len(validation.IsDNS1123Label(in.Consumer)) > 0:
+		return problem.New(http.StatusBadRequest, "the parameter consumer is not valid",
+			problem.Fault("query.consumer", "use the id of a consumer, or leave it out"))
+	}
+	return nil
+}
+
+// toggle needs a right, unless --anonymous-toggle is set.
+func (s *Server) toggle(ctx context.Context, in *toggleInput) (*answer[toggled], error) {
+	who := guard.CallerOf(ctx)
+	if !who.Known() && !s.Access.AnonymousToggle {
+		return nil, unauthorizedToggle(url.Values{"id": {in.ID}, "enable": {in.Enable}})
+	}
+	if p := in.check(); p != nil {
+		return nil, p
+	}
+	consumer, err := s.acting(ctx, in.Consumer)
+	if err != nil {
+		return nil, err
+	}
+	id, known := s.findProvider(in.ID)
+	out := toggled{ID: id, Enabled: in.Enable == "true", Consumer: consumer}
+	if consumer == "" && !s.Access.AnonymousToggle {
+		// A caller that may not enable all providers must use the id: names of clusters are not disclosed to it.
+		if err := s.mayEnable(ctx, in.ID, known && id == in.ID); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case !known:
+		err = noProvider()
+	case consumer != "":
+		err = s.selectProvider(ctx, consumer, id, out.Enabled)
+	default:
+		err = s.enableProvider(ctx, id, out.Enabled)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return private(out), nil
+}
+
+// findProvider finds a provider by its id, or by the name of its ForeignCluster. In Liqo v1 both are the same.
+func (s *Server) findProvider(name string) (string, bool) {
+	if _, ok := s.View.Provider(name, ""); ok {
+		return name, true
+	}
+	clusters := s.View.ForeignClusters()
+	for i := range clusters {
+		if clusters[i].Name == name {
+			id := string(clusters[i].Spec.ClusterID)
+			_, ok := s.View.Provider(id, "")
+			return id, ok
+		}
+	}
+	return name, false
+}
+
+// correctCall is a command that toggles.
+func correctCall(query url.Values) string {
+	id, enable := query.Get("id"), query.Get("enable")
+	if len(validation.IsDNS1123Label(id)) > 0 {
+		id = "CLUSTER"
+	}
+	if enable != "true" && enable != "false" {
+		enable = "true|false"
+	}
+	return fmt.Sprintf(`use: curl -X POST -H "Authorization: Bearer $TOKEN" 'https://…%s?id=%s&enable=%s'`,
+		togglePath, id, enable)
+}

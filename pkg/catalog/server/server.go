@@ -1,0 +1,135 @@
+// Package server answers the requests to the catalog: the handlers of its HTTP API, and the OpenAPI document that describes
+// them. Package guard stands before them; package view has what they answer from.
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/go-logr/logr"
+	"github.com/klauspost/compress/gzhttp"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
+	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
+	"github.com/capacitorset/liqo-broker-vk/pkg/view"
+)
+
+// Access is what anonymous callers may do.
+type Access struct {
+	// ReadAuth hides the list of providers from them.
+	ReadAuth bool
+	// AnonymousToggle lets them enable and disable providers by /api/toggle.
+	AnonymousToggle bool
+}
+
+// Config is what a Server works with.
+type Config struct {
+	Log logr.Logger
+	// Version is that of this program, Node the broker's node.
+	Version, Node string
+	Access        Access
+	Clock         clock.Clock
+
+	View    *view.View
+	Explain *explain.Explainer
+	// Live writes to the API server.
+	Live client.Client
+
+	Identifier *caller.Identifier
+	Allowances *caller.Allowances
+	Rights     *caller.Rights
+	Metrics    *guard.Metrics
+}
+
+type changes interface {
+	Next(ctx context.Context) ([]view.Change, error)
+	Close()
+}
+
+// Server answers requests.
+type Server struct {
+	Config
+	subscribe func(scope view.Scope, consumer string) changes
+	origins   *http.CrossOriginProtection
+	guard     *guard.Guard
+	mux       *http.ServeMux
+	routes    map[string]*guard.Route // By pattern of the mux.
+}
+
+// New returns a Server.
+func New(cfg Config) *Server {
+	origins := http.NewCrossOriginProtection()
+	return &Server{
+		Config: cfg, origins: origins,
+		subscribe: func(scope view.Scope, consumer string) changes { return cfg.View.Subscribe(scope, consumer) },
+		guard: &guard.Guard{
+			Log: cfg.Log, Clock: cfg.Clock, Synced: cfg.View.Synced, Identifier: cfg.Identifier,
+			Allowances: cfg.Allowances, Origins: origins, Metrics: cfg.Metrics,
+		},
+	}
+}
+
+// Handler answers everything: the API below /api, and the dashboard.
+func (s *Server) Handler(dashboard http.Handler) (http.Handler, error) {
+	if err := s.route(); err != nil {
+		return nil, err
+	}
+	compress, err := gzhttp.NewWrapper(gzhttp.CompressionLevel(1), gzhttp.ContentTypes([]string{
+		"application/json", "application/problem+json", "application/openapi+json",
+		"text/html", "text/css", "text/javascript", "image/svg+xml",
+	}))
+	if err != nil {
+		return nil, err
+	}
+	answers := s.guard.Filled(compress(guard.Conditional(http.HandlerFunc(s.answer))))
+	streams := s.guard.Filled(s.mux)
+	guarded := s.guard.Guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Authorization")
+		if guard.RouteOf(r.Context()).Stream {
+			streams.ServeHTTP(w, r)
+			return
+		}
+		answers.ServeHTTP(w, r)
+	}))
+	files := s.guard.Files(compress(dashboard))
+	return guard.Secured(s.guard.Observed(s.routeOf, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isAPI(r) {
+			guarded.ServeHTTP(w, r)
+			return
+		}
+		files.ServeHTTP(w, r)
+	}))), nil
+}
+
+// answer is the mux, with problem documents where it has no route.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	handler, pattern := s.mux.Handler(r)
+	if pattern != "" {
+		s.mux.ServeHTTP(w, r)
+		return
+	}
+	// The mux answers 405 if there is a route with another method.
+	dropped := &droppedBody{header: http.Header{}}
+	handler.ServeHTTP(dropped, r)
+	if dropped.status != http.StatusMethodNotAllowed {
+		problem.New(http.StatusNotFound, "there is nothing here: see /api/v1/openapi.json").Write(w)
+		return
+	}
+	problem.MethodNotAllowed(dropped.header.Get("Allow")).Write(w)
+}
+
+// droppedBody is an answer of which only the status and the headers are read.
+type droppedBody struct {
+	header http.Header
+	status int
+}
+
+func (d *droppedBody) Header() http.Header { return d.header }
+
+func (d *droppedBody) WriteHeader(status int) { d.status = status }
+
+func (d *droppedBody) Write(data []byte) (int, error) { return len(data), nil }

@@ -1,0 +1,163 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
+	"github.com/capacitorset/liqo-broker-vk/pkg/view"
+)
+
+const (
+	// streamTimeout ends a stream, so that rights are checked again when its client reconnects.
+	streamTimeout = 10 * time.Minute
+	// keepAlive is how often a comment is written to an idle stream.
+	keepAlive = 15 * time.Second
+	// streamWriteTimeout is how long one write may take.
+	streamWriteTimeout = 10 * time.Second
+)
+
+// routeEvents registers the stream, and adds it to the document by hand: huma has operations with one answer only.
+func (s *Server) routeEvents(document *huma.OpenAPI) {
+	op := operation("streamEvents", http.MethodGet, eventsPath,
+		"Changes of what the caller may see, as server-sent events. The stream ends after 10 minutes: connect again", byAnybody,
+		http.StatusForbidden, http.StatusUnprocessableEntity)
+	op.Parameters = []*huma.Param{{
+		Name: "consumer", In: "query", Description: "The id of the consumer on whose behalf to ask",
+		Schema: &huma.Schema{Type: huma.TypeString},
+	}}
+	schemas := document.Components.Schemas
+	op.Responses = responses(&op, "text/event-stream", huma.TypeString,
+		"sync (Sync), provider (Provider), provider-gone (Gone), placement (Placement), placement-gone (Gone)")
+	schemas.Schema(reflect.TypeFor[api.Sync](), true, "")
+	schemas.Schema(reflect.TypeFor[api.Gone](), true, "")
+	document.AddOperation(&op)
+	s.mux.HandleFunc(http.MethodGet+" "+eventsPath, s.events)
+}
+
+// events streams changes until the client disconnects, or streamTimeout.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	scope, consumer, details, err := s.scopeOfStream(r.Context(), r.URL.Query().Get("consumer"))
+	if err != nil {
+		problem.Of(s.Log, err).Write(w)
+		return
+	}
+	if r.Method == http.MethodHead {
+		w.Header().Set("Content-Type", "text/event-stream")
+		return
+	}
+	closed, ok := s.Allowances.Open(caller.Key(guard.CallerOf(r.Context()), caller.Host(r)))
+	if !ok {
+		s.guard.Refuse(w, "streams", problem.New(http.StatusTooManyRequests, "too many streams are open").RetryAfter(keepAlive))
+		return
+	}
+	defer closed()
+	subscription := s.subscribe(scope, consumer)
+	if !details {
+		subscription = publicChanges{subscription}
+	}
+	defer subscription.Close()
+
+	control := http.NewResponseController(w)
+	// The read deadline of the request would end the stream.
+	if err := control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		s.Log.Error(err, "Cannot stream")
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	ctx, cancel := context.WithTimeout(r.Context(), streamTimeout)
+	defer cancel()
+	s.stream(ctx, subscription, func(text []byte) error {
+		if err := control.SetWriteDeadline(time.Now().Add(streamWriteTimeout)); err != nil {
+			return err
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+		return control.Flush()
+	})
+}
+
+// scopeOfStream returns what a caller may see of pods in a stream, which may be none, the consumer on whose behalf, and
+// whether it sees details of providers.
+func (s *Server) scopeOfStream(ctx context.Context, named string) (view.Scope, string, bool, error) {
+	consumer, details, err := s.seesProviders(ctx, named)
+	if err != nil {
+		return view.Scope{}, "", false, err
+	}
+	if consumer != "" {
+		return view.Scope{Consumer: consumer}, consumer, details, nil
+	}
+	all, err := s.Rights.Has(ctx, guard.CallerOf(ctx), caller.ListPods(""))
+	return view.Scope{All: all}, "", details, err
+}
+
+// publicChanges leaves out what anonymous callers do not see of providers.
+type publicChanges struct{ changes }
+
+func (p publicChanges) Next(ctx context.Context) ([]view.Change, error) {
+	list, err := p.changes.Next(ctx)
+	for i := range list {
+		if provider, is := list[i].Data.(api.Provider); is {
+			list[i].Data = provider.Public()
+		}
+	}
+	return list, err
+}
+
+// stream writes changes, and a comment when there were none for a while, until ctx ends or a write fails.
+func (s *Server) stream(ctx context.Context, subscription changes, write func([]byte) error) {
+	var text bytes.Buffer
+	for ctx.Err() == nil {
+		waiting, cancel := context.WithTimeout(ctx, keepAlive)
+		list, err := subscription.Next(waiting)
+		cancel()
+		text.Reset()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, context.DeadlineExceeded):
+			text.WriteString(": still here\n\n")
+		case err != nil:
+			s.Log.Error(err, "A stream failed")
+			return
+		}
+		for i := range list {
+			if err := s.writeEvent(&text, &list[i]); err != nil {
+				s.Log.Error(err, "Cannot write an event", "event", list[i].Event)
+				return
+			}
+		}
+		if write(text.Bytes()) != nil {
+			return // The client has disconnected, or is too slow.
+		}
+	}
+}
+
+// writeEvent writes an event in the format of https://html.spec.whatwg.org/multipage/server-sent-events.html. JSON has no
+// line breaks.
+func (s *Server) writeEvent(text *bytes.Buffer, change *view.Change) error {
+	data := change.Data
+	if change.Event == api.EventSync {
+		data = api.Sync{Version: s.Version}
+	}
+	encoded, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(text, "event: %s\ndata: %s\n\n", change.Event, encoded)
+	return nil
+}

@@ -1,0 +1,35 @@
+package distrust
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxText bounds a text of another cluster that is written into a condition or an event (bytes), as Kubernetes bounds the
+// note of an event.
+const MaxText = 1024
+
+// Text returns a text of another cluster for a condition or an event: of at most MaxText bytes, and in one line.
+func Text(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, Cut(text, MaxText))
+}
+
+const ellipsis = "…"
+
+// Cut returns a text of at most so many bytes, in valid UTF-8.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return strings.ToValidUTF8(text, " ")
+	}
+	end := most - len(ellipsis)
+	for back := 0; back < utf8.UTFMax-1 && end > 0 && !utf8.RuneStart(text[end]); back++ {
+		end-- // It is within a character.
+	}
+	return strings.ToValidUTF8(text[:end], " ") + ellipsis
+}

@@ -1,0 +1,29 @@
+package distrust
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestText(t *testing.T) {
+	for name, tc := range map[string]struct{ text, want string }{
+		"a short text stays":                    {"no answer: 500 Internal Server Error", "no answer: 500 Internal Server Error"},
+		"a text of the exact length stays":      {strings.Repeat("x", MaxText), strings.Repeat("x", MaxText)},
+		"a longer one is cut":                   {strings.Repeat("x", MaxText+1), strings.Repeat("x", MaxText-3) + "…"},
+		"no character is cut in two":            {"x" + strings.Repeat("é", MaxText), "x" + strings.Repeat("é", (MaxText-4)/2) + "…"},
+		"nor one of four bytes":                 {strings.Repeat("🙂", MaxText), strings.Repeat("🙂", (MaxText-3)/4) + "…"},
+		"lines become one, and control is lost": {"a\nb\tc\x1b[31md\x00", "a b c [31md "},
+		"what is not UTF-8 is not kept":         {"a\xff\xfeb", "a b"},
+		"bytes that are no text are cut":        {strings.Repeat("\xff", 2*MaxText), " …"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Text(tc.text)
+			require.Equal(t, tc.want, got)
+			require.LessOrEqual(t, len(got), MaxText)
+			require.True(t, utf8.ValidString(got))
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package placement
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
+)
+
+// Provider translates a provider cluster for the scheduler, from its object, its VirtualNodes and the NamespaceMaps of its
+// tenant namespace. Of two VirtualNodes that advertise one label, the later one by name wins.
+func Provider(pc *v1alpha1.ProviderCluster, virtualNodes []*offloadingv1beta1.VirtualNode,
+	namespaceMaps []*offloadingv1beta1.NamespaceMap,
+) scheduler.Provider {
+	p := scheduler.Provider{
+		ID: pc.Name, Labels: map[string]string{}, Attributes: pc.Spec.Attributes,
+		Enabled: pc.Spec.IsEnabled(), Cordoned: pc.Spec.Cordoned, Draining: pc.Spec.Drain,
+		Recovering: meta.IsStatusConditionFalse(pc.Status.Conditions, v1alpha1.ProviderClean),
+		Namespaces: sets.New[string](), KPIs: kpi.ValuesOf(&pc.Status.KPIs),
+	}
+	if ready := meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ProviderReady); ready != nil {
+		p.Ready, p.NotReady = ready.Status == metav1.ConditionTrue, ready.Message
+	}
+	for _, virtualNode := range slices.SortedFunc(slices.Values(virtualNodes), byName) {
+		if isSlice(pc, virtualNode.Name) { // The broker may be configured to ignore some of them.
+			maps.Copy(p.Labels, virtualNode.Spec.Labels)
+		}
+	}
+	for _, m := range namespaceMaps {
+		for local, remote := range m.Status.CurrentMapping {
+			if remote.Phase == offloadingv1beta1.MappingAccepted {
+				p.Namespaces.Insert(local)
+			}
+		}
+	}
+	for i := range pc.Status.VirtualNodes {
+		vn := &pc.Status.VirtualNodes[i]
+		p.Slices = append(p.Slices, scheduler.Slice{
+			VirtualNode: vn.Name, Granted: resources.RoundDown(vn.Resources.Granted), Filter: sliceFilter(vn),
+		})
+	}
+	return p
+}
+
+func byName(a, b *offloadingv1beta1.VirtualNode) int {
+	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Namespace, b.Namespace))
+}
+
+// sliceFilter returns why a slice takes no pod. A reason that is not known is one of a newer broker.
+func sliceFilter(vn *v1alpha1.VirtualNodeStatus) verdict.Filter {
+	filter, known := verdict.ParseSliceFilter(vn.Reason)
+	if !known || filter == verdict.Passed && !vn.Ready {
+		return verdict.NotReady
+	}
+	return filter
+}
+
+func isSlice(pc *v1alpha1.ProviderCluster, virtualNode string) bool {
+	return slices.ContainsFunc(pc.Status.VirtualNodes, func(vn v1alpha1.VirtualNodeStatus) bool { return vn.Name == virtualNode })
+}

@@ -1,0 +1,58 @@
+package addresses
+
+import (
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+)
+
+// show returns the remote pod with the address of this cluster. A pod whose address is not known yet keeps the one that
+// the local pod already shows, if that is of the same location: a restart while the network is being reconfigured
+// removes no endpoint.
+func (n *namespace) show(remote *corev1.Pod) *corev1.Pod {
+	local, _ := n.local.Get(remote.Name)
+	if n.status != nil && local != nil {
+		remote = n.status(local, remote)
+	}
+	if remote.Status.PodIP == "" {
+		return remote
+	}
+	if placement.Terminal(remote) && local != nil && n.asks() {
+		return withAddress(remote, local.Status.PodIP) // The address of a pod that has ended is not asked for.
+	}
+	address, err := n.addressOf(remote)
+	if err == nil && address == remote.Status.PodIP {
+		return remote
+	}
+	if err != nil {
+		address = ""
+		if local != nil && errors.Is(err, ipam.ErrPending) && annotationChanges(local, n.location(local, remote)) == nil {
+			address = local.Status.PodIP
+		}
+	}
+	return withAddress(remote, address)
+}
+
+// addressOf returns the address under which a remote pod is shown; the error is one of ipam.Ways.Resolve.
+func (n *namespace) addressOf(remote *corev1.Pod) (string, error) {
+	address, err := n.resolve(remote)
+	if err != nil || !n.isOpaque() {
+		return address, err
+	}
+	return external(n.ips, address)
+}
+
+// withAddress returns the pod with another address; the object in the cache stays as it is, and Liqo copies what it
+// changes.
+func withAddress(pod *corev1.Pod, address string) *corev1.Pod {
+	shown := *pod
+	shown.Status.PodIP, shown.Status.PodIPs = address, nil
+	if address != "" {
+		// Liqo reflects one address per pod (forge.LocalPodStatus).
+		shown.Status.PodIPs = []corev1.PodIP{{IP: address}}
+	}
+	return &shown
+}

@@ -1,0 +1,124 @@
+package brokernode
+
+import (
+	"context"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/utils/clock"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
+	offloadingclient "github.com/liqotech/liqo/pkg/client/clientset/versioned/typed/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
+)
+
+// Forwarder forwards the pods of the view to the provider cluster, and reports those that it does not take.
+type Forwarder struct {
+	View View
+	// Provider is the id of the provider cluster.
+	Provider string
+	// Tracer continues the traces that the broker began (v1alpha1.TraceparentAnnotation); nil does not trace.
+	Tracer trace.Tracer
+	// Pods and Clock write the refusals; Refused is called with the reason of each that was written.
+	Pods    func(namespace string) corev1client.PodInterface
+	Clock   clock.PassiveClock
+	Refused func(reason string)
+	Log     logr.Logger
+}
+
+// Forward returns Liqo's pod reflector of a namespace with a client that creates ShadowPods as create does.
+func (f *Forwarder) Forward(local func(namespace string) corev1listers.PodNamespaceLister,
+	next generic.NamespacedReflectorFactoryFunc,
+) generic.NamespacedReflectorFactoryFunc {
+	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
+		seen := *opts
+		seen.RemoteLiqoClient = f.client(opts.RemoteLiqoClient, local(opts.LocalNamespace))
+		return next(&seen)
+	}
+}
+
+// create creates the ShadowPod of a local pod. Errors are returned to Liqo, which makes events of them and retries.
+func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceLister,
+	shadows offloadingclient.ShadowPodInterface, shadow *offloadingv1beta1.ShadowPod, opts metav1.CreateOptions,
+) (*offloadingv1beta1.ShadowPod, error) {
+	if !f.View.ForwardTokens {
+		shadow = withoutTokens(shadow)
+	}
+	pod, err := pods.Get(shadow.Name)
+	if err != nil {
+		return shadows.Create(ctx, shadow, opts) // The pod is no longer assigned to this VirtualNode.
+	}
+	ctx, end := f.trace(ctx, pod)
+	created, err := shadows.Create(ctx, shadow, opts)
+	if kerrors.IsForbidden(err) && !mayHave(ctx, shadows, shadow.Name) {
+		if failed := f.report(ctx, pod, reasonOf(err), err.Error()); failed != nil {
+			f.Log.Error(failed, "Cannot report a refusal to the broker", "refusal", err.Error())
+		}
+	}
+	end(err)
+	return created, err
+}
+
+// spanForward is one attempt to create the ShadowPod of a pod.
+const spanForward = "forward pod"
+
+// trace begins the span of an attempt, if the broker traces the pod. The span ends with the function returned.
+func (f *Forwarder) trace(ctx context.Context, pod *corev1.Pod) (context.Context, func(error)) {
+	if f.Tracer == nil {
+		return ctx, func(error) {}
+	}
+	ctx, traced := tracing.Continue(ctx, pod.Annotations[v1alpha1.TraceparentAnnotation])
+	if !traced {
+		return ctx, func(error) {}
+	}
+	ctx, span := f.Tracer.Start(ctx, spanForward, trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(append(tracing.Pod(pod), tracing.Provider.String(f.Provider),
+			tracing.VirtualNode.String(f.View.VirtualNode))...))
+	return ctx, func(err error) { tracing.End(span, err) }
+}
+
+// client returns a client of Liqo's kinds that creates ShadowPods with create. The types below are the path to them.
+func (f *Forwarder) client(client liqoclient.Interface, pods corev1listers.PodNamespaceLister) liqoclient.Interface {
+	return forwarding{Interface: client, forwarder: f, pods: pods}
+}
+
+type forwarding struct {
+	liqoclient.Interface
+	forwarder *Forwarder
+	pods      corev1listers.PodNamespaceLister
+}
+
+func (l forwarding) OffloadingV1beta1() offloadingclient.OffloadingV1beta1Interface {
+	return forwardingGroup{OffloadingV1beta1Interface: l.Interface.OffloadingV1beta1(), liqo: l}
+}
+
+type forwardingGroup struct {
+	offloadingclient.OffloadingV1beta1Interface
+	liqo forwarding
+}
+
+func (g forwardingGroup) ShadowPods(namespace string) offloadingclient.ShadowPodInterface {
+	return forwardingShadowPods{ShadowPodInterface: g.OffloadingV1beta1Interface.ShadowPods(namespace), liqo: g.liqo}
+}
+
+type forwardingShadowPods struct {
+	offloadingclient.ShadowPodInterface
+	liqo forwarding
+}
+
+func (s forwardingShadowPods) Create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod,
+	opts metav1.CreateOptions,
+) (*offloadingv1beta1.ShadowPod, error) {
+	return s.liqo.forwarder.create(ctx, s.liqo.pods, s.ShadowPodInterface, shadow, opts)
+}

@@ -1,0 +1,65 @@
+package brokernode
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+)
+
+// OnOwnNode returns the reflector with the pods of the view shown as bound to Liqo's node. Liqo's service account
+// reflector marks the Secrets with tokens by the node of the pod, where all others do by Liqo's node name; marked with
+// the broker's node, no virtual kubelet would delete them when a pod leaves while its virtual kubelet is down.
+func (v View) OnOwnNode(reflector manager.Reflector) manager.Reflector {
+	return onOwnNode{Reflector: reflector, view: v}
+}
+
+type onOwnNode struct {
+	manager.Reflector
+	view View
+}
+
+func (r onOwnNode) Start(ctx context.Context, opts *options.ReflectorOpts) {
+	seen := *opts
+	seen.LocalPodInformer = lens.Pods(opts.LocalPodInformer, lens.Show(func(pod *corev1.Pod) *corev1.Pod {
+		shown := *pod
+		shown.Spec.NodeName = r.view.LiqoNodeName
+		return &shown
+	}))
+	r.Reflector.Start(ctx, &seen)
+}
+
+// reasonUnreachable is the reason of the condition Ready of a pod whose provider cluster cannot be reached.
+const reasonUnreachable = "ProviderUnreachable"
+
+// ShowUnreachable returns the remote pod as not Ready while the local one is marked as unreachable
+// (v1alpha1.UnreachableAnnotation); the one in the cache stays as it is. Were the broker to write the condition itself,
+// the last status of the remote pod would overwrite it.
+func ShowUnreachable(local, remote *corev1.Pod) *corev1.Pod {
+	value, marked := local.Annotations[v1alpha1.UnreachableAnnotation]
+	if !marked {
+		return remote
+	}
+	shown := *remote
+	shown.Status.Conditions = slices.Clone(remote.Status.Conditions)
+	for i := range shown.Status.Conditions {
+		condition := &shown.Status.Conditions[i]
+		if condition.Type != corev1.PodReady || condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		condition.Status, condition.Reason = corev1.ConditionFalse, reasonUnreachable
+		// The time comes from the annotation: a time of this moment would be written at every reconciliation.
+		if since, err := time.Parse(time.RFC3339, value); err == nil {
+			condition.LastTransitionTime = metav1.NewTime(since.Truncate(time.Second))
+		}
+	}
+	return &shown
+}

@@ -1,0 +1,140 @@
+// Package election has the leader elections of a virtual kubelet: who is the kubelet of the node (Run), and who reflects
+// what is not a pod (RunReflection).
+package election
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
+
+	liqoelection "github.com/liqotech/liqo/pkg/leaderelection"
+)
+
+// reflectionLeaseName is the lease of Liqo's second election, held by one of the virtual kubelets of a tenant
+// namespace: with several VirtualNodes on the same remote cluster, only one reflects what is not a pod
+// (cmd/virtual-kubelet/root.leaderElectorName).
+const reflectionLeaseName = "virtual-kubelet-leader-election"
+
+// Config is what both elections share.
+type Config struct {
+	Log logr.Logger
+	// Identity is that of this replica, Namespace the one with the leases.
+	Identity, Namespace string
+	Times
+}
+
+// Times are the times of a lease.
+type Times struct{ Duration, RenewDeadline, RetryPeriod time.Duration }
+
+// Run waits for the lease of the node, of which one replica at a time is the virtual kubelet, runs work, and
+// releases the lease once work has returned. It returns nil if ctx ended first, the error of work, or an error if the
+// lease was lost; then the context of work has ended too.
+//
+// Liqo's own (leaderelection.Blocking) exits the process when the lease is lost, and releases it while still working.
+func (c *Config) Run(ctx context.Context, node string, client kubernetes.Interface, events record.EventBroadcaster,
+	work func(context.Context) error,
+) error {
+	log := c.Log.WithValues("lease", node)
+	elected := make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Name: node,
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Name: node, Namespace: c.Namespace},
+			Client:    client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{
+				Identity:      c.Identity,
+				EventRecorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: c.Identity}),
+			},
+		},
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(elected) },
+			OnStoppedLeading: func() {},
+			OnNewLeader:      func(leader string) { log.Info("Leader elected", "leader", leader) },
+		},
+		LeaseDuration:   c.Duration,
+		RenewDeadline:   c.RenewDeadline,
+		RetryPeriod:     c.RetryPeriod,
+		ReleaseOnCancel: true,
+	})
+	if err != nil {
+		return fmt.Errorf("electing the virtual kubelet of node %q: %w", node, err)
+	}
+
+	// The lease outlives ctx: it is released when no work is done under it any more.
+	holding, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		elector.Run(holding)
+	}()
+	defer func() {
+		release()
+		<-stopped
+	}()
+
+	log.Info("Waiting to be elected")
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-elected:
+	}
+	log.Info("Elected")
+	return runUntilLost(ctx, stopped, fmt.Errorf("lost the lease %s/%s", c.Namespace, node), work)
+}
+
+// runUntilLost runs work, and ends its context with errLost once lost is closed.
+func runUntilLost(ctx context.Context, lost <-chan struct{}, errLost error, work func(context.Context) error) error {
+	working, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	done := make(chan error, 1)
+	go func() { done <- work(working) }()
+
+	select {
+	case err := <-done:
+		return err
+	case <-lost:
+		stop(errLost)
+		<-done //nolint:errcheck // Why work ended is that the lease was lost.
+		return errLost
+	}
+}
+
+// RunReflection takes part in Liqo's second election until ctx ends, and calls resync when it is won: what happened
+// before, the reflectors of this replica skipped. Liqo's reflectors ask leaderelection.IsLeader(), a package variable
+// that only an elector made by leaderelection.Init sets. Liqo's leaderelection.Run panics when the lease is lost; here
+// that is an error.
+func (c *Config) RunReflection(ctx context.Context, home *rest.Config, events record.EventBroadcaster, resync func() error) error {
+	elector, err := liqoelection.Init(&liqoelection.Opts{
+		PodInfo:           liqoelection.PodInfo{PodName: c.Identity, Namespace: c.Namespace},
+		LeaderElectorName: reflectionLeaseName,
+		LeaseDuration:     c.Duration,
+		RenewDeadline:     c.RenewDeadline,
+		RetryPeriod:       c.RetryPeriod,
+		InitCallback: func() {
+			if err := resync(); err != nil {
+				c.Log.Error(err, "Cannot enqueue all objects")
+				return
+			}
+			c.Log.Info("Leading the reflection of all but pods")
+		},
+	}, rest.CopyConfig(home), events)
+	if err != nil {
+		return fmt.Errorf("electing who reflects what is not a pod: %w", err)
+	}
+	elector.Run(ctx)
+	if ctx.Err() == nil {
+		return fmt.Errorf("lost the lease %s/%s", c.Namespace, reflectionLeaseName)
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package lens
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
+	offloadingclient "github.com/liqotech/liqo/pkg/client/clientset/versioned/typed/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+)
+
+// Destined returns a client that lists and watches only the NamespaceMaps for a remote cluster. Liqo selects all that
+// concern it (namespacemap.NewHandler): a cluster that is both provider and consumer sends maps of its own as well, whose
+// namespaces are those of that cluster, and would be taken for namespaces of this one.
+func Destined(client liqoclient.Interface, remote liqov1beta1.ClusterID) liqoclient.Interface {
+	return destined{client, labels.Set{consts.ReplicationDestinationLabel: string(remote)}.String()}
+}
+
+type destined struct {
+	liqoclient.Interface
+	selector string
+}
+
+// OffloadingV1beta1 implements liqoclient.Interface.
+func (d destined) OffloadingV1beta1() offloadingclient.OffloadingV1beta1Interface {
+	return destinedOffloading{d.Interface.OffloadingV1beta1(), d.selector}
+}
+
+// IsWatchListSemanticsUnSupported is what client-go asks fake clients.
+func (d destined) IsWatchListSemanticsUnSupported() bool {
+	client, ok := d.Interface.(interface{ IsWatchListSemanticsUnSupported() bool })
+	return ok && client.IsWatchListSemanticsUnSupported()
+}
+
+type destinedOffloading struct {
+	offloadingclient.OffloadingV1beta1Interface
+	selector string
+}
+
+func (d destinedOffloading) NamespaceMaps(namespace string) offloadingclient.NamespaceMapInterface {
+	return destinedMaps{d.OffloadingV1beta1Interface.NamespaceMaps(namespace), d.selector}
+}
+
+type destinedMaps struct {
+	offloadingclient.NamespaceMapInterface
+	selector string
+}
+
+func (d destinedMaps) List(ctx context.Context, opts metav1.ListOptions) (*offloadingv1beta1.NamespaceMapList, error) {
+	return d.NamespaceMapInterface.List(ctx, d.selecting(opts))
+}
+
+func (d destinedMaps) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	return d.NamespaceMapInterface.Watch(ctx, d.selecting(opts))
+}
+
+func (d destinedMaps) selecting(opts metav1.ListOptions) metav1.ListOptions {
+	if opts.LabelSelector != "" {
+		opts.LabelSelector += ","
+	}
+	opts.LabelSelector += d.selector
+	return opts
+}

@@ -1,0 +1,71 @@
+package lens
+
+import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
+)
+
+// Trimmed returns a reflector of pods whose caches are trimmed, whose remote pods have a bounded status, and that is ready
+// when they are filled.
+func Trimmed(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
+	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
+		pods := opts.RemoteFactory.Core().V1().Pods().Informer()
+		secrets := opts.RemoteFactory.Core().V1().Secrets().Informer()
+		shadows := opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Informer()
+		Must(pods.SetTransform(trimRemotePod))
+		Must(shadows.SetTransform(trimShadowPod))
+		seen := *opts
+		seen.Ready = func() bool { return pods.HasSynced() && secrets.HasSynced() && shadows.HasSynced() }
+		return next(&seen)
+	}
+}
+
+// TrimPods keeps the managed fields of pods out of an informer's cache.
+func TrimPods(pods cache.SharedIndexInformer) { Must(pods.SetTransform(trimPod)) }
+
+// Must stops a mistake in the program: an informer refuses only what comes after its start, and Liqo's manager starts
+// informers after all their reflectors were made.
+func Must(err error) {
+	if err != nil {
+		panic(fmt.Errorf("an informer was started before its reflectors: %w", err))
+	}
+}
+
+// trimPod is a cache.TransformFunc that keeps a pod's managed fields, a third of its size, out of the cache. An API
+// server takes an object that comes back without them as one that leaves them as they are.
+func trimPod(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	trimmed := *pod
+	trimmed.ManagedFields = nil
+	return &trimmed, nil
+}
+
+// trimShadowPod does the same for a ShadowPod, and hides the label by which the provider's webhook notes who made it
+// (pkg/webhooks/shadowpod). Liqo's pod reflector takes every label that is not the pod's own for one to remove: it
+// would update the ShadowPod, the webhook would put the label back, and so on each time the pod is reconciled, with the
+// conflicts that follow.
+func trimShadowPod(obj any) (any, error) {
+	shadow, ok := obj.(*offloadingv1beta1.ShadowPod)
+	if !ok {
+		return obj, nil
+	}
+	trimmed := *shadow
+	trimmed.ManagedFields = nil
+	if _, ok := shadow.Labels[consts.CreatorLabelKey]; ok {
+		trimmed.Labels = maps.Clone(shadow.Labels)
+		delete(trimmed.Labels, consts.CreatorLabelKey)
+	}
+	return &trimmed, nil
+}

@@ -1,0 +1,73 @@
+package retry
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	offloadingclient "github.com/liqotech/liqo/pkg/client/clientset/versioned/typed/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+)
+
+// Mappings knows which namespaces are offloaded to the remote cluster.
+type Mappings struct {
+	maps offloadingclient.NamespaceMapInterface
+	// selector is the one by which Liqo selects NamespaceMaps (namespacemap.NewHandler).
+	selector string
+}
+
+// NewMappings returns those of a remote cluster; maps are the NamespaceMaps of its tenant namespace.
+func NewMappings(maps offloadingclient.NamespaceMapInterface, remote liqov1beta1.ClusterID) Mappings {
+	return Mappings{maps: maps, selector: labels.Set{consts.RemoteClusterID: string(remote)}.String()}
+}
+
+// has asks the API server rather than a cache: the pod was read by another watch, and may have been bound at the moment
+// when the namespace was mapped.
+func (m Mappings) has(ctx context.Context, namespace string) (bool, error) {
+	list, err := m.maps.List(ctx, metav1.ListOptions{LabelSelector: m.selector})
+	if err != nil {
+		return false, fmt.Errorf("whether namespace %s is offloaded: %w", namespace, err)
+	}
+	for i := range list.Items {
+		if list.Items[i].Status.CurrentMapping[namespace].Phase == offloadingv1beta1.MappingAccepted {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Unmapped returns a fallback reflector that handles a pod only when its namespace is known not to be offloaded.
+//
+// Liqo hands every pod of a namespace for which StartNamespace was not called to its fallback reflector, as soon as the
+// reflection has started. But that is too soon: its NamespaceMap handler waits, when it starts, until the informer has
+// the map (namespacemap.Handler.Start), and not until its event handler has gone through it (onAddNamespaceMap), which
+// calls StartNamespace for one namespace after the other. After a restart with many namespaces, pods that run would
+// meanwhile be taken for pods that cannot run: Liqo makes them Failed, deletes those that are terminating before their
+// remote pods have ended, and the broker moves those that are reported as refused.
+//
+// A pod of a namespace that is offloaded is retried until its namespace is started; StartNamespace enqueues it too.
+func (m Mappings) Unmapped(next manager.FallbackReflector) manager.FallbackReflector {
+	return unmappedFallback{FallbackReflector: next, mappings: m}
+}
+
+type unmappedFallback struct {
+	manager.FallbackReflector
+	mappings Mappings
+}
+
+func (f unmappedFallback) Handle(ctx context.Context, pod types.NamespacedName) error {
+	mapped, err := f.mappings.has(ctx, pod.Namespace)
+	if err != nil {
+		return err
+	}
+	if mapped {
+		return errNotReady
+	}
+	return f.FallbackReflector.Handle(ctx, pod)
+}

@@ -1,0 +1,157 @@
+// Package score compares the providers that a pod fits, by plugins with weights, as kube-scheduler does. The table plugins
+// has all of them, Round is the scoring of one decision. What plugins read of a candidate is given to them: they know no
+// state.
+package score
+
+import (
+	"slices"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
+)
+
+// Input is what plugins read of candidates that is not there for every decision, or takes time to find.
+type Input uint8
+
+// The inputs: the free room, the pods of the pod's application, and the points of the policy's expression.
+const (
+	Free Input = 1 << iota
+	App
+	Expression
+)
+
+// NoDomain is the DomainPods of a provider that is in no domain.
+const NoDomain = -1
+
+// Candidate is a provider that passed all filters. Its scores are written into Verdict.
+type Candidate struct {
+	Verdict  *verdict.Verdict
+	Measured *Measured
+	// Price is NaN if it is unknown.
+	Price float64
+	// Free is the share of what it grants that stays free with the pod, 0 to 1.
+	Free float64
+	// AppPods are the pods of the application at the provider, DomainPods those in its domain.
+	AppPods, DomainPods int
+	Expression          verdict.Points
+}
+
+// Measured are the points that a provider's KPIs give, by uptime window and by plugin.
+type Measured [len(uptimeWindows)][]verdict.Points
+
+// Measure returns the points of KPIs.
+func Measure(values kpi.Values) Measured {
+	var m Measured
+	for window := range m {
+		m[window] = make([]verdict.Points, len(plugins))
+		for i := range plugins {
+			if of := plugins[i].measured; of != nil {
+				m[window][i] = of(values, window)
+			}
+		}
+	}
+	return m
+}
+
+// Round is the scoring of one decision: Begin, Add for each candidate, Score, Best, and End. It keeps its memory for the
+// next.
+type Round struct {
+	candidates []Candidate
+	// weighed are the plugins that take part, totalWeight is the sum of their weights, and unscored is the initial
+	// value of every candidate's scores.
+	weighed     []weighed
+	unscored    []verdict.PluginScore
+	totalWeight int64
+	scores      []verdict.PluginScore
+	// reads is what the plugins that take part read.
+	reads Input
+	// window is the uptime window of the policy, an index of uptimeWindows.
+	window int
+
+	// mostAppPods is the most pods of the application on one candidate; fullest and emptiest are of the domains.
+	mostAppPods, fullest, emptiest int
+	// cheapest is the lowest price known of a candidate.
+	cheapest float64
+}
+
+// weighed is a plugin that takes part in a decision.
+type weighed struct {
+	// number is its index in plugins, and in a row of Measured.
+	number int
+	weight int64
+	points func(*Round, *Candidate) verdict.Points
+}
+
+// Begin chooses the plugins that have a weight, and for which there is something to score. It makes room for most
+// candidates. Nil weights are the default ones; an uptime window that is unknown is the default one.
+func (r *Round) Begin(weights []Weight, uptimeWindow string, available Input, most int) {
+	r.weighed, r.unscored, r.totalWeight, r.reads = r.weighed[:0], r.unscored[:0], 0, 0
+	r.window = windowOf(uptimeWindow)
+	r.candidates = slices.Grow(r.candidates[:0], most)
+	for i := range plugins {
+		p := &plugins[i]
+		weight := p.weightIn(weights)
+		if weight <= 0 || p.reads&^available != 0 {
+			continue
+		}
+		r.weighed = append(r.weighed, weighed{number: i, weight: int64(weight), points: p.points})
+		r.unscored = append(r.unscored, verdict.PluginScore{Plugin: p.name, Weight: weight})
+		r.totalWeight += int64(weight)
+		r.reads |= p.reads
+	}
+}
+
+// Reads reports whether a plugin that takes part reads an input.
+func (r *Round) Reads(input Input) bool { return r.reads&input != 0 }
+
+// Add adds a candidate; the caller completes it before the next. It uses the memory that Begin reserved.
+func (r *Round) Add() *Candidate {
+	r.candidates = r.candidates[:len(r.candidates)+1]
+	return &r.candidates[len(r.candidates)-1]
+}
+
+// Score writes the scores of all candidates into their verdicts.
+func (r *Round) Score() {
+	if r.totalWeight == 0 {
+		return
+	}
+	for i := range r.weighed {
+		if compare := plugins[r.weighed[i].number].compare; compare != nil {
+			compare(r)
+		}
+	}
+	n := len(r.weighed)
+	r.scores = slices.Grow(r.scores[:0], n*len(r.candidates))[:n*len(r.candidates)]
+	for k := range r.candidates {
+		scores := r.scores[k*n : (k+1)*n : (k+1)*n]
+		copy(scores, r.unscored)
+		candidate := &r.candidates[k]
+		row := candidate.Measured[r.window]
+		total := int64(0)
+		for i := range r.weighed {
+			w := &r.weighed[i]
+			given := row[w.number]
+			if w.points != nil {
+				given = w.points(r, candidate)
+			}
+			scores[i].Points, scores[i].Score = given, int((given+500)/1000)
+			total += w.weight * int64(given)
+		}
+		candidate.Verdict.Scores, candidate.Verdict.Sum = scores, total
+		candidate.Verdict.Total = int((2*total + r.totalWeight*1000) / (2 * r.totalWeight * 1000))
+	}
+}
+
+// Best returns the verdict of the best candidate, of equals the first; nil if there is none.
+func (r *Round) Best() *verdict.Verdict {
+	var winner *verdict.Verdict
+	for i := range r.candidates {
+		if v := r.candidates[i].Verdict; winner == nil || v.Sum > winner.Sum {
+			winner = v
+		}
+	}
+	return winner
+}
+
+// End lets go of the verdicts; the memory stays.
+func (r *Round) End() { clear(r.candidates) }

@@ -1,0 +1,294 @@
+//go:build linux && !race
+
+package scheduler
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+)
+
+const (
+	// slowestFile has the slowest filters that searches found, one a line, quoted.
+	slowestFile = "testdata/slowest.txt"
+	// kept is how many it has of each kind.
+	kept = 15
+	// budget is what a decision about 100 providers may take on one core, whatever the filter, compiling it included.
+	budget = 50 * time.Millisecond
+)
+
+// TestSlowestFilters decides by the slowest filters known, each repeated as often as it fits, and searches for slower ones as long as SLOWEST_TIME says. With
+// UPDATE=1 it keeps what it finds (make fuzz).
+func TestSlowestFilters(t *testing.T) {
+	s, pod := hostileFederation()
+	known := readSlowest(t)
+	for _, text := range known {
+		compiling, deciding := s.timeOf(pod, text, 5)
+		require.LessOrEqual(t, compiling+deciding, budget, text)
+	}
+	search := 3 * time.Second
+	if text := os.Getenv("SLOWEST_TIME"); text != "" {
+		var err error
+		search, err = time.ParseDuration(text)
+		require.NoError(t, err, "SLOWEST_TIME")
+	}
+	var file strings.Builder
+	for _, measure := range []struct {
+		what string
+		of   func(compiling, deciding time.Duration) time.Duration
+	}{
+		{"compiling", func(compiling, _ time.Duration) time.Duration { return compiling }},
+		{"deciding", func(_, deciding time.Duration) time.Duration { return deciding }},
+	} {
+		found := searchSlowest(s, pod, known, search/2, measure.of)
+		t.Logf("%s took at most %s: %.300s", measure.what, found[0].took, found[0].text)
+		for _, f := range found[:min(len(found), kept)] {
+			fmt.Fprintln(&file, strconv.Quote(f.text))
+		}
+		compiling, deciding := s.timeOf(pod, found[0].text, 5)
+		assert.LessOrEqual(t, compiling+deciding, budget, found[0].text)
+	}
+	if os.Getenv("UPDATE") != "" {
+		require.NoError(t, os.WriteFile(slowestFile, []byte(file.String()), 0o644))
+	}
+}
+
+func readSlowest(t *testing.T) []string {
+	t.Helper()
+	file, err := os.Open(slowestFile)
+	require.NoError(t, err)
+	defer file.Close()
+	var all []string
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		text, err := strconv.Unquote(lines.Text())
+		require.NoError(t, err)
+		all = append(all, text)
+	}
+	require.NoError(t, lines.Err())
+	return all
+}
+
+// hostileFederation has 100 providers and a pod with as many and as long texts as expressions see.
+func hostileFederation() (*State, *Pod) {
+	texts := func(last string) map[string]string {
+		all := map[string]string{"x": strings.Repeat("a", criteria.MaxText-1) + last, "v": "1.2.3", "q": "123456Gi", "i": "10.0.0.1"}
+		for i := range criteria.MaxTexts {
+			all[fmt.Sprintf("k%d", i)] = strconv.Itoa(i)
+		}
+		return all
+	}
+	s := NewState()
+	for i := range 100 {
+		p := ready(fmt.Sprintf("p%03d", i))
+		p.Labels, p.Attributes = texts("b"), texts("c")
+		for k := range 50 {
+			p.Slices[0].Granted[corev1.ResourceName(fmt.Sprintf("example.com/r%d", k))] = 5
+		}
+		s.SetProvider(p)
+	}
+	pod := asking(func(pod *Pod) { pod.Labels, pod.Annotations = texts("d"), texts("e") })
+	pod.Requests = resources.Amounts{corev1.ResourceCPU: 1, corev1.ResourcePods: 1}
+	return s, pod
+}
+
+// repeated repeats a term as often as a filter takes it: costs add up.
+func repeated(term string) string {
+	one := "(" + term + ") || "
+	most := (criteria.MaxLength - 5) / len(one)
+	times := sort.Search(most, func(n int) bool {
+		_, err := criteria.NewFilter(strings.Repeat(one, n+1) + "false")
+		return err != nil
+	})
+	if times == 0 {
+		return term
+	}
+	return strings.Repeat(one, times) + "false"
+}
+
+// threadTime is how long the thread of this goroutine has computed: what else runs on the machine does not count.
+func threadTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_THREAD, &usage); err != nil {
+		panic(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// timeOf returns the least time that compiling a filter, and deciding by it, took in so many tries.
+func (s *State) timeOf(pod *Pod, text string, tries int) (compiling, deciding time.Duration) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	compiling, deciding = time.Hour, time.Hour
+	text = repeated(text)
+	for range tries {
+		began := threadTime()
+		filter, err := criteria.NewFilter(text)
+		compiling = min(compiling, threadTime()-began)
+		if err != nil {
+			deciding = 0
+			continue
+		}
+		began = threadTime()
+		asked := *pod
+		asked.Expression = filter
+		var d Decision
+		s.Snapshot(&asked).Decide(time.Time{}, &asked, nil, &d)
+		s.Confirm(time.Time{}, &asked, nil, &d)
+		deciding = min(deciding, threadTime()-began)
+	}
+	return compiling, deciding
+}
+
+type slowFilter struct {
+	text string
+	tree *node
+	took time.Duration
+}
+
+// searchSlowest climbs from what it finds to what is slower, and returns the slowest first.
+func searchSlowest(s *State, pod *Pod, known []string, search time.Duration,
+	measure func(compiling, deciding time.Duration) time.Duration,
+) []slowFilter {
+	var found []slowFilter
+	for _, text := range known {
+		found = append(found, slowFilter{text: text, took: measure(s.timeOf(pod, text, 1))})
+	}
+	seed := uint64(time.Now().UnixNano())
+	random := generator{rand.New(rand.NewPCG(seed, seed))}
+	for began := time.Now(); time.Since(began) < search; {
+		tree := random.node('b', 6, nil)
+		if of := found[:min(len(found), kept)]; len(of) > 0 && random.IntN(4) > 0 {
+			if from := of[random.IntN(len(of))]; from.tree != nil {
+				tree = random.mutate(from.tree)
+			}
+		}
+		text := tree.String()
+		if len(text) > criteria.MaxLength {
+			continue
+		}
+		took := measure(s.timeOf(pod, text, 1))
+		if len(found) < kept || took > found[kept-1].took {
+			took = measure(s.timeOf(pod, text, 3))
+			found = append(found, slowFilter{text, tree, took})
+			slices.SortFunc(found, func(a, b slowFilter) int { return int(b.took - a.took) })
+			found = found[:min(len(found), 10*kept)]
+		}
+	}
+	return found
+}
+
+// node is a part of an expression: a text with a % for each of its parts.
+type node struct {
+	kind   byte
+	format string
+	parts  []*node
+	scope  []string
+}
+
+func (n *node) String() string {
+	pieces := strings.Split(n.format, "%")
+	var text strings.Builder
+	for i, piece := range pieces {
+		text.WriteString(piece)
+		if i < len(n.parts) {
+			text.WriteString(n.parts[i].String())
+		}
+	}
+	return text.String()
+}
+
+// generator makes expressions at random.
+type generator struct{ *rand.Rand }
+
+// grammar has, by kind of value (bool, string, number, list of strings, map), how to write one: %k is a part of kind k, @k
+// one in which a variable is in scope, which $ names.
+var grammar = map[byte][]string{
+	'b': {
+		"%s == %s", "%s < %s", "%n == %n", "%n < %n", "%s.contains(%s)", "%s.startsWith(%s)", "%s.endsWith(%s)",
+		"%s.matches(%p)", "%s in %l", "%s in %m", "%l == %l", "%m == %m", "%l.exists($, @b)", "%l.all($, @b)", "%m.exists($, @b)",
+		"%m.all($, @b)", "%l.exists_one($, @b)", "%l.filter($, @b) != %l", "%l.exists(i, $, @b)", "%m.all(i, $, @b)",
+		"(%b || %b)", "(%b && %b)", "!%b", "%b ? %b : %b", "isQuantity(%s)", "isSemver(%s)", "isIP(%s)", "isCIDR(%s)",
+		"quantity(%s).isLessThan(quantity(%s))", "semver(%s).isLessThan(semver(%s))", "cidr('10.0.0.0/8').containsIP(%s)",
+		"%l.isSorted()", "has(provider.kpis.uptime1h)", "bool(%s)", "provider.resources.free == provider.resources.granted",
+		"provider.resources.free.exists($, @b)", "%l[?0].hasValue()",
+	},
+	's': {
+		"pod.annotations['x']", "provider.labels['x']", "provider.id", "'a'", "pod.annotations['none']", "provider.attributes[%s]",
+		"(%s + %s)", "%s.substring(%n)", "%s.charAt(%n)", "%s.lowerAscii()", "%s.trim()", "%s.find(%p)", "%l.join(%s)", "%l.max()",
+		"%l[%n]", "string(%n)", "(%b ? %s : %s)", "%s.upperAscii()", "%l[?%n].orValue(%s)",
+	},
+	'n': {
+		"0", "1", "500", "%s.size()", "%l.size()", "%m.size()", "%s.indexOf(%s)", "%s.lastIndexOf(%s)", "%l.indexOf(%s)", "int(%s)",
+		"(%n + %n)", "(%n * %n)", "semver(%s).major()", "%l.map($, @n).sum()", "quantity(%s).asInteger()", "(%b ? %n : %n)",
+	},
+	'l': {
+		"%s.split(%s)", "%m.map($, @s)", "%l.map($, @s)", "%l.filter($, @b)", "[%s, %s, %s]", "%s.split('')",
+		"[%s, %s, %s, %s, %s, %s, %s, %s, %s, %s]", "%m.map($, @b, @s)",
+	},
+	'm': {"pod.annotations", "pod.labels", "provider.labels", "provider.attributes", "{%s: %s, 'b': 'c'}"},
+	'p': {"'a?a?a?a?b'", "'(a|aa)*$b'", "'[^b]*c'", "'(a?){60}b'", "'.*.*.*x'", "'(?i)[a-z]+1'", "'^(a|b|c)*d'", "'(a?){300}'"},
+}
+
+// leaves are how to write what has no parts.
+var leaves = map[byte]string{'b': "true", 's': "pod.annotations['x']", 'n': "1", 'l': "pod.annotations['x'].split('')", 'm': "pod.labels"}
+
+func (g generator) node(kind byte, depth int, scope []string) *node {
+	if kind == 's' && len(scope) > 0 && g.IntN(3) == 0 {
+		return &node{kind: kind, format: scope[g.IntN(len(scope))], scope: scope}
+	}
+	if depth == 0 && kind != 'p' {
+		return &node{kind: kind, format: leaves[kind], scope: scope}
+	}
+	rule := grammar[kind][g.IntN(len(grammar[kind]))]
+	n := &node{kind: kind, scope: scope}
+	variable := fmt.Sprintf("v%d", len(scope))
+	var format strings.Builder
+	for i := 0; i < len(rule); i++ {
+		switch rule[i] {
+		case '$':
+			format.WriteString(variable)
+		case '%', '@':
+			inner := scope
+			if rule[i] == '@' {
+				inner = append(slices.Clone(scope), variable)
+			}
+			i++
+			n.parts = append(n.parts, g.node(rule[i], depth-1, inner))
+			format.WriteByte('%')
+		default:
+			format.WriteByte(rule[i])
+		}
+	}
+	n.format = format.String()
+	return n
+}
+
+// mutate returns a copy in which one part is made anew.
+func (g generator) mutate(n *node) *node {
+	same := *n
+	if len(n.parts) == 0 || g.IntN(4) == 0 {
+		return g.node(n.kind, 1+g.IntN(4), n.scope)
+	}
+	same.parts = slices.Clone(n.parts)
+	i := g.IntN(len(same.parts))
+	same.parts[i] = g.mutate(same.parts[i])
+	return &same
+}

@@ -1,0 +1,78 @@
+package verdict
+
+// Filter is a reason why a provider, or one of its slices, does not take a pod. Of the slices of a provider, the one
+// with the greatest filter is the closest to taking the pod.
+type Filter uint8
+
+// The filters of a provider cluster, of a slice, and of the criteria. Those of a slice are in the order in which they
+// are asked.
+const (
+	Passed Filter = iota
+	Disabled
+	Recovering
+	Cordoned
+	Draining
+	Origin
+	NotOffloaded
+	NotSelected
+	NotNamed
+	// NothingGranted: the provider has no slice.
+	NothingGranted
+
+	// ServesAnotherNode: the virtual kubelet of the VirtualNode is started for another Node than the broker's.
+	ServesAnotherNode
+	// NameNotUnique: VirtualNodes in several namespaces have this name.
+	NameNotUnique
+	// Terminating: the VirtualNode is being deleted.
+	Terminating
+	// NotReady is a filter of a provider cluster, too.
+	NotReady
+	RefusedLately
+	Insufficient
+	TooManyPods
+
+	PolicyFilter
+	PodFilter
+	// Failed: an expression, of a filter or of a score, failed.
+	Failed
+)
+
+var filterNames = [...]string{
+	Passed:            "fits",
+	Disabled:          "disabled",
+	Recovering:        "recovering",
+	Cordoned:          "cordoned",
+	Draining:          "draining",
+	Origin:            "is the pod's origin",
+	NotOffloaded:      "namespace not offloaded",
+	NotSelected:       "not selected by its consumer",
+	NotNamed:          "not named by the policy",
+	NothingGranted:    "nothing granted",
+	ServesAnotherNode: "virtual kubelet serves another node",
+	NameNotUnique:     "VirtualNode name not unique",
+	Terminating:       "VirtualNode terminating",
+	NotReady:          "not ready",
+	RefusedLately:     "refused lately",
+	Insufficient:      "insufficient",
+	TooManyPods:       "too many pods",
+	PolicyFilter:      "policy filter",
+	PodFilter:         "pod filter",
+	Failed:            "filter error",
+}
+
+// String returns the filter as a reason; that of Insufficient lacks the resource.
+func (f Filter) String() string { return filterNames[f] }
+
+// ParseSliceFilter is the inverse of String for the filters that a Slice can have. "" is Passed. It returns false for
+// every other text.
+func ParseSliceFilter(reason string) (Filter, bool) {
+	if reason == "" {
+		return Passed, true
+	}
+	for f := ServesAnotherNode; f <= NotReady; f++ {
+		if filterNames[f] == reason {
+			return f, true
+		}
+	}
+	return Passed, false
+}

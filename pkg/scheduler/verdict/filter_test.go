@@ -1,0 +1,31 @@
+package verdict
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestEveryFilterIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/policies.md")
+	require.NoError(t, err)
+	for f := Disabled; f <= Failed; f++ {
+		require.Contains(t, string(text), "`"+f.String()+"`")
+	}
+}
+
+func TestFiltersOfSlicesAreReadBack(t *testing.T) {
+	for f := Passed; f <= Failed; f++ {
+		got, known := ParseSliceFilter(f.String())
+		if ServesAnotherNode <= f && f <= NotReady {
+			require.True(t, known, f)
+			require.Equal(t, f, got)
+		} else {
+			require.False(t, known, "%s is no filter of a slice", f)
+		}
+	}
+	got, known := ParseSliceFilter("")
+	require.True(t, known)
+	require.Equal(t, Passed, got)
+}

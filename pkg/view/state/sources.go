@@ -1,0 +1,148 @@
+package state
+
+import (
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/follow"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+// sources are the objects that providers are translated from. Its lock is never held while something is decided.
+type sources struct {
+	// mu guards all below.
+	mu        sync.Mutex
+	providers map[string]*v1alpha1.ProviderCluster
+	// virtualNodes and namespaceMaps are by the provider that they name.
+	virtualNodes  *follow.Groups[*offloadingv1beta1.VirtualNode]
+	namespaceMaps *follow.Groups[*offloadingv1beta1.NamespaceMap]
+	// tenants are the providers of their tenant namespaces.
+	tenants map[string]string
+	// changed are the providers to translate before the next decision.
+	changed sets.Set[string]
+}
+
+// source is what one provider is translated from; the provider is nil if there is none.
+type source struct {
+	provider      *v1alpha1.ProviderCluster
+	virtualNodes  []*offloadingv1beta1.VirtualNode
+	namespaceMaps []*offloadingv1beta1.NamespaceMap
+}
+
+func newSources() *sources {
+	return &sources{
+		providers:     map[string]*v1alpha1.ProviderCluster{},
+		virtualNodes:  follow.NewGroups[*offloadingv1beta1.VirtualNode](),
+		namespaceMaps: follow.NewGroups[*offloadingv1beta1.NamespaceMap](),
+		tenants:       map[string]string{}, changed: sets.New[string](),
+	}
+}
+
+// takeChanged returns the providers that have changed since it was called last.
+func (s *sources) takeChanged() map[string]source {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := make(map[string]source, len(s.changed))
+	for id := range s.changed {
+		from := source{provider: s.providers[id], virtualNodes: s.virtualNodes.Of(id)}
+		for _, m := range s.namespaceMaps.Of(id) {
+			// Maps in the tenant namespace of another cluster are that cluster's to write, and do not count.
+			if s.tenants[m.Namespace] == id {
+				from.namespaceMaps = append(from.namespaceMaps, m)
+			}
+		}
+		taken[id] = from
+	}
+	s.changed = sets.New[string]()
+	return taken
+}
+
+// Provider returns the object of a provider, nil if there is none, and its translation, without namespaces.
+func (s *sources) Provider(id string) (*v1alpha1.ProviderCluster, scheduler.Provider) {
+	s.mu.Lock()
+	pc, virtualNodes := s.providers[id], s.virtualNodes.Of(id)
+	s.mu.Unlock()
+	if pc == nil {
+		return nil, scheduler.Provider{}
+	}
+	return pc, placement.Provider(pc, virtualNodes, nil)
+}
+
+// SetProvider adds a provider, or replaces the one of its name.
+func (s *sources) SetProvider(pc *v1alpha1.ProviderCluster) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.providers[pc.Name] = pc
+	s.changed.Insert(pc.Name)
+}
+
+// RemoveProvider removes a provider, if there is one.
+func (s *sources) RemoveProvider(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.providers, name.Name)
+	s.changed.Insert(name.Name)
+}
+
+// SetVirtualNode adds a VirtualNode, or replaces the one of its name. It returns the providers that this changes.
+func (s *sources) SetVirtualNode(vn *offloadingv1beta1.VirtualNode) (providers []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	providers = s.virtualNodes.Set(client.ObjectKeyFromObject(vn), string(vn.Spec.ClusterID), vn)
+	s.changed.Insert(providers...)
+	return providers
+}
+
+// RemoveVirtualNode removes a VirtualNode, if there is one. It returns the provider that this changes.
+func (s *sources) RemoveVirtualNode(name types.NamespacedName) (providers []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	providers = s.virtualNodes.Remove(name)
+	s.changed.Insert(providers...)
+	return providers
+}
+
+// SetNamespaceMap adds a NamespaceMap, or replaces the one of its name.
+func (s *sources) SetNamespaceMap(m *offloadingv1beta1.NamespaceMap) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed.Insert(s.namespaceMaps.Set(client.ObjectKeyFromObject(m), m.Labels[consts.RemoteClusterID], m)...)
+}
+
+// RemoveNamespaceMap removes a NamespaceMap, if there is one.
+func (s *sources) RemoveNamespaceMap(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed.Insert(s.namespaceMaps.Remove(name)...)
+}
+
+// SetNamespace adds a namespace, or replaces the one of its name.
+func (s *sources) SetNamespace(namespace *corev1.Namespace) {
+	s.setTenant(namespace.Name, placement.TenantOf(namespace))
+}
+
+// RemoveNamespace removes a namespace, if there is one.
+func (s *sources) RemoveNamespace(name types.NamespacedName) { s.setTenant(name.Name, "") }
+
+// setTenant sets the cluster whose tenant namespace that is; "" is none.
+func (s *sources) setTenant(namespace, cluster string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.tenants[namespace]
+	if before == cluster {
+		return
+	}
+	s.changed.Insert(before, cluster)
+	if delete(s.tenants, namespace); cluster != "" {
+		s.tenants[namespace] = cluster
+	}
+}

@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+)
+
+// early: while its namespace is not offloaded in the broker's cluster, the pod of a consumer is on no node there. No broker
+// runs, so the test offloads it.
+func (g *guarded) early(t *testing.T) {
+	ctx := t.Context()
+	require.NoError(t, g.consumer.Offload(ctx, guardEarly))
+	pod := newPod(guardEarly, "early")
+	require.NoError(t, g.consumer.Client.Create(ctx, pod))
+	atBroker := client.ObjectKey{Namespace: g.consumer.RemoteNamespace(guardEarly), Name: pod.Name}
+	eventually(t, 30*time.Second, func(ctx context.Context) error { return refusedToCreate(ctx, g.broker, atBroker, notOffloaded) })
+	err := g.broker.Client.Get(ctx, atBroker, &corev1.Pod{})
+	require.True(t, kerrors.IsNotFound(err), "the pod is there: %v", err)
+	require.NoError(t, g.broker.Offload(ctx, atBroker.Namespace))
+	eventually(t, time.Minute, func(ctx context.Context) error { return g.broker.Client.Get(ctx, atBroker, &corev1.Pod{}) })
+}
+
+// consumerWrites: the identities of a consumer write what Liqo never would. All of it is refused; dry runs, lest Liqo acts.
+func (g *guarded) consumerWrites(t *testing.T) {
+	ctx := t.Context()
+	kubelet, controlPlane := g.consumerAtBroker(t), g.controlPlaneAtBroker(t)
+	namespace := g.consumer.RemoteNamespace(guardEarly)
+	meta := func() metav1.ObjectMeta { return metav1.ObjectMeta{Name: "attack", Namespace: namespace} }
+
+	var theirs offloadingv1beta1.ShadowPod
+	require.NoError(t, g.broker.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "early"}, &theirs))
+	for because, change := range map[string]func(*corev1.PodSpec){
+		"a ShadowPod may not have nodeName": func(s *corev1.PodSpec) { s.NodeName = g.broker.HostNode() },
+		"pods of consumers may not have privileged": func(s *corev1.PodSpec) {
+			s.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+		},
+		"a ShadowPod may not have priorityClassName": func(s *corev1.PodSpec) { s.PriorityClassName = "system-node-critical" },
+	} {
+		shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: meta(), Spec: *theirs.Spec.DeepCopy()}
+		shadow.Labels = theirs.Labels
+		change(&shadow.Spec.Pod)
+		refusedFor(t, kubelet.Create(ctx, shadow, client.DryRunAll), because)
+	}
+
+	service := &corev1.Service{ObjectMeta: meta(), Spec: corev1.ServiceSpec{
+		ExternalIPs: []string{"192.0.2.1"}, Ports: []corev1.ServicePort{{Port: 80}},
+	}}
+	refusedFor(t, kubelet.Create(ctx, service, client.DryRunAll), "a consumer may not choose addresses of its Services here")
+	service.Spec.ExternalIPs = nil
+	require.NoError(t, kubelet.Create(ctx, service, client.DryRunAll))
+	site := &networkingv1.Ingress{ObjectMeta: meta(), Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{
+		Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}},
+	}}}
+	refusedFor(t, kubelet.Create(ctx, site, client.DryRunAll), "a consumer may have no Ingresses here")
+
+	var maps offloadingv1beta1.NamespaceMapList
+	require.NoError(t, controlPlane.List(ctx, &maps, client.InNamespace("liqo-tenant-"+g.consumer.Name),
+		client.MatchingLabels{consts.ReplicationStatusLabel: "true"}))
+	require.Len(t, maps.Items, 1)
+	named := maps.Items[0].DeepCopy()
+	named.Spec.DesiredMapping["x"] = "future-consumer2"
+	refusedFor(t, controlPlane.Update(ctx, named, client.DryRunAll), "a consumer may have no namespace future-consumer2")
+	claimed := maps.Items[0].DeepCopy()
+	claimed.Status.CurrentMapping["kube-system"] = offloadingv1beta1.RemoteNamespaceStatus{
+		RemoteNamespace: "x", Phase: offloadingv1beta1.MappingAccepted,
+	}
+	refusedFor(t, controlPlane.Status().Update(ctx, claimed, client.DryRunAll), "only Liqo may write the status of a NamespaceMap")
+	other := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
+		Name: "attack", Namespace: named.Namespace, Labels: map[string]string{consts.RemoteClusterID: g.consumer.Name},
+	}}
+	refusedFor(t, controlPlane.Create(ctx, other, client.DryRunAll), "a consumer may write only the NamespaceMaps that Liqo replicates")
+
+	slice := g.replica("guard-cordoned", "default")
+	slice.SetAnnotations(map[string]string{consts.CordonTenantAnnotation: "true"})
+	require.NoError(t, controlPlane.Create(ctx, slice))
+	uncordoned := slice.DeepCopy()
+	uncordoned.SetAnnotations(nil)
+	refusedFor(t, controlPlane.Update(ctx, uncordoned, client.DryRunAll), "may cordon or uncordon a ResourceSlice")
+	require.NoError(t, controlPlane.Delete(ctx, slice))
+}
+
+// refusedFor asserts that a request was forbidden, and why.
+func refusedFor(t *testing.T, err error, because string) {
+	t.Helper()
+	assert.True(t, kerrors.IsForbidden(err) && strings.Contains(err.Error(), because), "%s: %v", because, err)
+}

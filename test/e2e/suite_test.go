@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// TestFederation runs the broker, its virtual kubelets and the catalog as deploy/ installs them, with shorter times, in one
+// federation. Its groups are run in this order:
+//
+//   - "side by side": scenarios that touch nothing but their own namespaces, and ask for nothing that another one changes.
+//   - "chain", "catalog", "placing": scenarios that change a provider, a link or a selection, or look at everything.
+//     The broker offers what all providers grant, so the chain's come before those that add a slice.
+//   - "faults": scenarios that fill all providers or stop something.
+//
+// The suites that have federations of their own run at the same time as all but the first group: see aside.
+func TestFederation(t *testing.T) {
+	c := startFederation(t)
+	b := c.brokered
+	t.Run("a sandbox whose owner is killed leaves nothing", b.killedOwner)
+	t.Run("side by side", func(t *testing.T) {
+		for _, s := range []scenario{
+			{"pods are spread by the policy", b.spread},
+			{"bad criteria are explained", b.badCriteria},
+			{"an unassigned pod can be deleted", b.unassigned},
+			{"logs exec attach and port-forward", b.kubelet},
+			{"namespaces of consumers are offloaded", c.sentOn},
+			{"the remote IPAM checks its callers", c.strangers},
+			{"the way of a pod is a trace", c.trace},
+		} {
+			t.Run(s.name, func(t *testing.T) {
+				t.Parallel()
+				s.run(t)
+			})
+		}
+	})
+	t.Parallel()
+	oneByOne(t, "chain", []scenario{
+		{"pods show the addresses that lead to them", c.addresses},
+		{"a Service spans the chain", c.services},
+		{"the selection of a consumer is its own", c.selections},
+		{"the broker offers the sum of the providers", c.offers},
+		{"the network to a provider goes and comes", c.network},
+		{"the remote IPAM goes and comes", c.remoteIPAM},
+		{"an address is used again", c.reuse},
+		{"metrics match their document and their queries", c.metrics},
+		{"a restart changes no address", c.restarts},
+		{"a pod that came before the broker waits for it", c.overtaken},
+	})
+	t.Run("catalog", func(t *testing.T) {
+		c.askers(t)
+		runAll(t, []scenario{
+			{"the list of clusters has its earlier form", c.clusters},
+			{"the toggle has its earlier form and checks rights", c.toggle},
+			{"providers and placements are those of the API", c.agrees},
+			{"a consumer sees and changes its own", c.ownOnly},
+			{"a decision is explained", c.explains},
+			{"changes arrive as they happen", c.stream},
+			{"a restart loses nothing", c.restart},
+			{"the commands of kubectl broker", c.commands},
+			{"the commands of the documents", c.documented},
+			{"the dashboard works in a browser", c.dashboard},
+			{"nothing leaks", c.leaks},
+			{"its account has no unused rights", c.account},
+		})
+	})
+	oneByOne(t, "placing", []scenario{
+		{"a criterion of a consumer is obeyed", b.criterion},
+		{"a pod too large is placed when a provider grows", b.grows},
+		{"a slice with GPUs is for pods that request them", b.slices},
+		{"a pod moves from slice to slice", b.betweenSlices},
+		{"a pod Pending too long is moved", b.pending},
+		{"a pod refused by the quota is moved", b.refused},
+		{"a disabled provider gets no new pod", b.disabled},
+		{"a drained provider is emptied", b.drained},
+		{"a provider without VirtualNodes is removed", b.unknown},
+		{"a virtual kubelet of another node is not used", b.stray},
+		{"a completed pod stays completed", b.ended},
+		{"a Service has its pods at two providers", b.service},
+		{"costly filters hold up nobody else", b.costly},
+	})
+	oneByOne(t, "faults", []scenario{
+		{"300 pods at once exceed no grant", b.burst},
+		{"a restart moves nothing", b.restarts},
+		{"pods leave an unreachable provider", b.failover},
+		{"an outage of most providers moves nothing", b.suspicion},
+	})
+}
+
+type scenario struct {
+	name string
+	run  func(*testing.T)
+}
+
+func oneByOne(t *testing.T, group string, scenarios []scenario) {
+	t.Helper()
+	t.Run(group, func(t *testing.T) { runAll(t, scenarios) })
+}
+
+func runAll(t *testing.T, scenarios []scenario) {
+	t.Helper()
+	for _, s := range scenarios {
+		t.Run(s.name, s.run)
+	}
+}
+
+func startFederation(t *testing.T) *catalogued {
+	t.Helper()
+	spans, tracing := traced(t)
+	b := startBroker(t, sandbox.Options{
+		Name: "federation", Consumers: 2, Providers: 3, Networking: true, ConsumerNodes: true, RemoteIPAM: true,
+		Catalog: true, CatalogArgs: []string{"--history-interval=1s"}, KubeletMetrics: true,
+		ConsumerArgs:      []string{"--direct-traffic=true"},
+		BrokerArgs:        append([]string{"--offer-interval=2s"}, tracing...),
+		BrokerKubeletArgs: tracing,
+		DirectNetworks:    []string{"consumer1:provider1", "consumer1:provider2"},
+	})
+	return &catalogued{
+		chain: &chain{brokered: b, spans: spans, consumers: []*sandbox.Cluster{b.consumer, b.Cluster(sandbox.Consumer(2))}},
+		tape:  &tape{answers: map[string][][]byte{}},
+	}
+}

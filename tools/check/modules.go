@@ -1,0 +1,68 @@
+package main
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// modules are the directories of the modules of the repository.
+func modules() []string {
+	return []string{".", "test", "test/interop", "test/observability", "tools"}
+}
+
+// suite is a set of unit tests.
+type suite struct {
+	module   string
+	packages []string
+	// reads are directories outside of the module that the tests read: Go does not see that files there have changed.
+	reads []string
+}
+
+func suites() []suite {
+	return []suite{
+		{".", []string{"./..."}, nil},
+		{"test", []string{"./audit/...", "./collector/...", "./passed/...", "./sandbox/..."}, nil},
+		{"test", []string{"./deploy/...", "./exposition/..."}, []string{"deploy", "docs"}},
+		{"test/interop", []string{"./..."}, []string{"pkg/ipam", "test/ipampeer"}},
+		{"test/observability", []string{"./..."}, []string{"deploy", "docs", "test/exposition"}},
+		{"tools", []string{"./..."}, []string{"Dockerfile"}},
+	}
+}
+
+// unseen reports whether one of the files is read by the suite without Go knowing.
+func (s suite) unseen(files []string) bool {
+	return slices.ContainsFunc(files, func(file string) bool {
+		return slices.ContainsFunc(s.reads, func(read string) bool { return file == read || strings.HasPrefix(file, read+"/") })
+	})
+}
+
+// moduleOf is the module that a file belongs to.
+func moduleOf(file string) string {
+	module := "."
+	for _, m := range modules() {
+		if strings.HasPrefix(file, m+"/") && len(m) > len(module) {
+			module = m
+		}
+	}
+	return module
+}
+
+// packagesToLint are the packages of a module that have changed, as arguments of golangci-lint: all of them when the
+// module's dependencies or the linters' configuration have changed, none of those that are gone.
+func packagesToLint(module string, files []string, exists func(string) bool) []string {
+	var packages []string
+	for _, file := range files {
+		switch name := path.Base(file); {
+		case file == ".golangci.yml":
+			return []string{"./..."}
+		case moduleOf(file) != module:
+		case name == "go.mod":
+			return []string{"./..."}
+		case strings.HasSuffix(name, ".go") && !strings.Contains("/"+file, "/testdata/") && exists(file):
+			packages = append(packages, "./"+strings.TrimPrefix(strings.TrimPrefix(path.Dir(file), module), "/"))
+		}
+	}
+	slices.Sort(packages)
+	return slices.Compact(packages)
+}
