@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -35,13 +36,12 @@ func (p patterns) add(text string) error {
 		return nil
 	}
 	// Folding the case of a class such as [a-\x{10ffff}] takes milliseconds already while it is parsed.
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' {
-			i++
-		}
-		if i < len(text) && (text[i] >= 0x80 || i > 0 && text[i-1] == '\\' && strings.ContainsRune("pPx01234567", rune(text[i]))) {
+	escaped := false
+	for _, c := range []byte(text) {
+		if c >= utf8.RuneSelf || escaped && strings.IndexByte("pPx01234567", c) >= 0 {
 			return fmt.Errorf("the regular expression %q has more than ASCII characters", text)
 		}
+		escaped = c == '\\' && !escaped
 	}
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {

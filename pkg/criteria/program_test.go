@@ -47,6 +47,7 @@ func TestFilter(t *testing.T) {
 		"'gpu' in provider.attributes":                                                       false,
 		"has(provider.labels.version)":                                                       true,
 		"provider.labels[?'none'].orValue('x') == 'x'":                                       true,
+		`'C:\\pods'.matches('^C:\\\\pods$')`:                                                 true,
 		"provider.labels.size() == 2":                                                        true,
 		"provider.labels.all(k, k.size() > 3)":                                               true,
 		"provider.resources.free['cpu'] > 5":                                                 true,

@@ -180,12 +180,51 @@ func (c *clusters) requireShown(name, address string) {
 	require.Equal(c.t, "10.0.0.1", status.HostIP)
 }
 
-// TestAddressesFollowTheNetwork is one test with one reflection, since a process can have one only: Liqo's
-// identity of the virtual kubelet is a package variable.
-func TestAddressesFollowTheNetwork(t *testing.T) {
+// TestReflection is one test with one reflection, since a process can have one only: Liqo's identity of the virtual kubelet
+// (pkg/virtualKubelet/forge.Init) is a package variable, which the workers of an earlier one may still read.
+func TestReflection(t *testing.T) {
 	c := newClusters(t)
+	c.offloadFromPeer("private")
 	c.show(networkView(t, true, ""))
 	reflection := c.start()
+	t.Run("addresses follow the network", func(t *testing.T) { c.checkAddresses(t, reflection) })
+	t.Run("namespaces of a peer are not offloaded to it", func(t *testing.T) { c.requireRejected(t, "private") })
+}
+
+// offloadFromPeer adds the map of namespaces that a peer sends which is a consumer as well, of a namespace that has the name of
+// one of this cluster, and a pod there.
+func (c *clusters) offloadFromPeer(namespace string) {
+	c.t.Helper()
+	theirs := &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "liqo-tenant-p1", Name: "home", Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "home"},
+		},
+		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
+			namespace: {RemoteNamespace: namespace + "-p1", Phase: offloadingv1beta1.MappingAccepted},
+		}},
+	}
+	_, err := c.LocalLiqo.OffloadingV1beta1().NamespaceMaps(theirs.Namespace).Create(c.t.Context(), theirs, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+	_, err = c.Local.CoreV1().Pods(namespace).Create(c.t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod", UID: "private-uid"},
+		Spec:       corev1.PodSpec{NodeName: "vnode", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+	}, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+}
+
+func (c *clusters) requireRejected(t *testing.T, namespace string) {
+	require.Eventually(t, func() bool {
+		pod, err := c.Local.CoreV1().Pods(namespace).Get(t.Context(), "pod", metav1.GetOptions{})
+		require.NoError(t, err)
+		return pod.Status.Reason == forge.PodOffloadingBackOffReason
+	}, patience, tick, "the pod is not rejected, as of a namespace that is not offloaded")
+	shadows, err := c.RemoteLiqo.OffloadingV1beta1().ShadowPods(namespace+"-p1").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Empty(t, shadows.Items)
+}
+
+func (c *clusters) checkAddresses(t *testing.T, reflection *Reflection) {
 
 	// A pod that the remote cluster forwarded is reached directly as soon as there is a network to where it runs, at no
 	// time by an address that leads elsewhere, and its local pod has its place.
@@ -294,34 +333,4 @@ func TestAPIServerSupport(t *testing.T) {
 	}
 	_, err := apiServerSupport(true, broken)
 	require.Error(t, errors.Unwrap(err))
-}
-
-// A peer that is a consumer as well sends a map of its own namespaces, which may have the names of some of this cluster.
-func TestNamespacesOfAPeerAreNotOffloadedToIt(t *testing.T) {
-	c := newClusters(t)
-	theirs := &offloadingv1beta1.NamespaceMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "liqo-tenant-p1", Name: "home", Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "home"},
-		},
-		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
-			"private": {RemoteNamespace: "private-p1", Phase: offloadingv1beta1.MappingAccepted},
-		}},
-	}
-	_, err := c.LocalLiqo.OffloadingV1beta1().NamespaceMaps(theirs.Namespace).Create(t.Context(), theirs, metav1.CreateOptions{})
-	require.NoError(t, err)
-	_, err = c.Local.CoreV1().Pods("private").Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "private", Name: "pod", UID: "private-uid"},
-		Spec:       corev1.PodSpec{NodeName: "vnode", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
-		Status:     corev1.PodStatus{Phase: corev1.PodPending},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	c.start()
-	require.Eventually(t, func() bool {
-		pod, err := c.Local.CoreV1().Pods("private").Get(t.Context(), "pod", metav1.GetOptions{})
-		require.NoError(t, err)
-		return pod.Status.Reason == forge.PodOffloadingBackOffReason
-	}, patience, tick, "the pod is not rejected, as of a namespace that is not offloaded")
-	shadows, err := c.RemoteLiqo.OffloadingV1beta1().ShadowPods("private-p1").List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	require.Empty(t, shadows.Items)
 }
