@@ -28,6 +28,7 @@ type options struct {
 	opaqueAddresses bool
 	directTraffic   bool
 
+	remoteCIDRs                        []string
 	remoteIPAM                         string
 	remoteIPAMCA, remoteIPAMServerName string
 	remoteIPAMInsecure                 bool
@@ -80,6 +81,8 @@ func (o *options) install(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.directTraffic, "direct-traffic", o.directTraffic,
 		"Reach a pod that the remote cluster forwarded over this cluster's own network connection with the cluster where it "+
 			"runs, if there is one")
+	flags.StringArrayVar(&o.remoteCIDRs, "remote-cidr", o.remoteCIDRs,
+		"A CIDR whose addresses pods of the remote cluster may show, as they are, beside those of Liqo's network with it; may be repeated")
 	flags.StringVar(&o.remoteIPAM, "remote-ipam", o.remoteIPAM,
 		"server=HOST[:PORT]: ask the broker there (port 6000 by default) for the address by which a pod that it forwarded is "+
 			"reached through its cluster")

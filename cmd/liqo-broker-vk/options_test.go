@@ -137,7 +137,7 @@ func TestValidateNamesEveryFault(t *testing.T) {
 	t.Setenv("VIRTUALNODE_NAME", "")
 	o, flags := ourFlags()
 	require.NoError(t, flags.Parse([]string{
-		"--local-podcidr=10.0.0.0", "--secret-reflection-type=Never", "--vk-lease-retry-period=0s", "--nodename=",
+		"--local-podcidr=10.0.0.0", "--remote-cidr=10.0.0.0", "--secret-reflection-type=Never", "--vk-lease-retry-period=0s", "--nodename=",
 		"--vk-lease-renew-interval=20s", "--node-lease-duration=1ms", "--node-ping-timeout=0s", "--node-ping-interval=-1s",
 		"--log-level=loud", "--log-format=xml", "--kubelet-authorization-mode=RBAC", "--health-probe-address=8081",
 		"--metrics-enabled", "--metrics-address=nowhere", "--enable-profiling", "--profiling-address=x", "--listen-port=0",
@@ -148,7 +148,7 @@ func TestValidateNamesEveryFault(t *testing.T) {
 	require.Error(t, err)
 	for _, culprit := range []string{
 		"--home-cluster-id", "--foreign-cluster-id", "--foreign-kubeconfig-secret-name", "--node-ip", "--nodename",
-		"VIRTUALNODE_NAME", "POD_NAMESPACE", "POD_NAME ", "--local-podcidr=10.0.0.0", "--secret-reflection-type=Never",
+		"VIRTUALNODE_NAME", "POD_NAMESPACE", "POD_NAME ", "--local-podcidr=10.0.0.0", "--remote-cidr=10.0.0.0", "--secret-reflection-type=Never",
 		"--vk-lease-retry-period", "--vk-lease-renew-interval is not below --vk-lease-duration", "--node-lease-duration",
 		"--node-ping-timeout", "--node-ping-interval", "--log-level=loud", "--log-format=xml",
 		"--kubelet-authorization-mode=RBAC", "--health-probe-address=8081", "--metrics-address=nowhere",

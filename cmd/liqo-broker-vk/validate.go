@@ -53,6 +53,13 @@ func (f *faults) address(flag, value string) {
 	}
 }
 
+func (f *faults) cidrs(flag string, values []string) {
+	for _, cidr := range values {
+		_, err := netip.ParsePrefix(cidr)
+		f.when(err != nil, flag+"="+cidr, "use ADDRESS/BITS")
+	}
+}
+
 // servedAddress accepts 0, which disables the server.
 func (f *faults) servedAddress(flag, value string) {
 	if served(value) != "" {
@@ -141,6 +148,7 @@ func (o *options) validateAddresses(f *faults) {
 	if o.opaqueAddresses && o.brokerNode == "" {
 		f.add("--opaque-addresses=true", "give it to the virtual kubelets of a broker's node, with --broker-node")
 	}
+	f.cidrs("--remote-cidr", o.remoteCIDRs)
 	if o.remoteIPAM == "" {
 		const remedy = "give --remote-ipam, too"
 		f.when(o.remoteIPAMCA != "", "--remote-ipam-ca="+o.remoteIPAMCA, remedy)
@@ -158,11 +166,7 @@ func (o *options) validateAddresses(f *faults) {
 }
 
 func (o *options) validateReflection(f *faults) {
-	for _, cidr := range o.stock.LocalPodCIDRs {
-		if _, err := netip.ParsePrefix(cidr); err != nil {
-			f.add(fmt.Sprintf("--local-podcidr=%s", cidr), "use ADDRESS/BITS")
-		}
-	}
+	f.cidrs("--local-podcidr", o.stock.LocalPodCIDRs)
 	for _, resource := range resources.ReflectorsCustomizableType {
 		f.oneOf(fmt.Sprintf("--%s-reflection-type", resource), *o.stock.ReflectorsType[string(resource)],
 			string(offloadingv1beta1.DenyList), string(offloadingv1beta1.AllowList))

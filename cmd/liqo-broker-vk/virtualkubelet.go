@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"os"
 	"runtime/debug"
 
@@ -121,6 +122,11 @@ func (o *options) providerConfig() provider.Config {
 
 func (o *options) addressConfig() provider.AddressConfig {
 	cfg := provider.AddressConfig{Direct: o.directTraffic, Announce: o.announceRoot, Opaque: o.opaqueAddresses}
+	for _, cidr := range o.remoteCIDRs {
+		if prefix, err := netip.ParsePrefix(cidr); err == nil { // validate checks it.
+			cfg.Allowed = append(cfg.Allowed, prefix)
+		}
+	}
 	if server, err := ipam.ParseRemote(o.remoteIPAM); err == nil { // validate checks it.
 		cfg.RemoteIPAM = &provider.RemoteIPAMConfig{
 			Server: server, Insecure: o.remoteIPAMInsecure, CAFile: o.remoteIPAMCA, ServerName: o.remoteIPAMServerName,

@@ -3,6 +3,8 @@ package ipam
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
@@ -36,13 +38,17 @@ type Ways struct {
 	// the next cluster sees it; an error that is ErrPending while it is not known. It answers from memory. Nil if there
 	// is no remote IPAM.
 	Through func(ip string) (string, error)
+	// Allowed are ranges of addresses that pods of the next cluster may show beside those of Next, as they are.
+	Allowed []netip.Prefix
 }
 
 // Resolve returns the address under which this cluster reaches a pod of the next cluster that shows ip and runs at root
 // (zero if that is not known). It prefers the direct way; then come the pods of the next cluster itself, or addresses of
-// its external range; then the way through the next cluster. With no more than Next it is Liqo's own translation.
+// its external range; then the way through the next cluster. With no more than Next it is Liqo's own translation, but that
+// an address outside the ranges of the next cluster is refused: its administrators choose what a pod shows, Liqo maps it, and
+// traffic to the pod would go there.
 //
-// The error is ErrUnreachable or ErrPending, or that ip is no address.
+// The error is ErrUnreachable or ErrPending.
 func (w Ways) Resolve(ip string, root Root) (string, error) {
 	if w.Direct != nil && root.Cluster != "" {
 		if network := w.Direct(root.Cluster); network.Reaches(root.IP) {
@@ -58,20 +64,37 @@ func (w Ways) Resolve(ip string, root Root) (string, error) {
 	default:
 		return "", ErrPending // The network configuration of the next cluster is not there yet.
 	}
-	forwarded := !w.Next.Table.Covers(ip)
 	switch {
-	case forwarded && w.Through != nil:
+	case w.Next.Table.Covers(ip):
+		return w.Next.Table.Translate(ip)
+	case w.Through != nil:
 		outside, err := w.Through(ip)
 		if err != nil {
 			return "", err
 		}
+		if !w.Next.Table.Covers(outside) {
+			return "", fmt.Errorf("%w: the remote IPAM answers %q, %w", ErrUnreachable, outside, errForeign)
+		}
 		return w.Next.Table.Translate(outside)
-	case forwarded && w.Direct != nil && root.Cluster == "":
+	case w.allows(ip):
+		return ip, nil
+	case w.Direct == nil:
+		return "", fmt.Errorf("%w: it shows %q, %w (--direct-traffic, --remote-ipam and --remote-cidr are for clusters that forward pods)",
+			ErrUnreachable, ip, errForeign)
+	case root.Cluster == "":
 		return "", fmt.Errorf("%w: the cluster that forwarded it does not say where it runs (--announce-root), and no --remote-ipam is set",
 			ErrUnreachable)
-	case forwarded && w.Direct != nil:
+	default:
 		return "", fmt.Errorf("%w: it runs at %s, to which this cluster has no network connection, and no --remote-ipam is set",
 			ErrUnreachable, root.Cluster)
 	}
-	return w.Next.Table.Translate(ip)
+}
+
+// errForeign is why an address is refused.
+var errForeign = errors.New("which is in none of the ranges of the remote cluster")
+
+// allows reports whether an address is in one of the allowed ranges.
+func (w Ways) allows(ip string) bool {
+	address, err := netip.ParseAddr(ip)
+	return err == nil && slices.ContainsFunc(w.Allowed, func(p netip.Prefix) bool { return p.Contains(address.Unmap()) })
 }

@@ -2,6 +2,7 @@ package ipam
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,6 +50,8 @@ func TestResolve(t *testing.T) {
 		}
 		return "10.70.0.4", nil
 	}
+	astray := func(string) (string, error) { return "10.96.0.1", nil }
+	allowed := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("10.35.0.0/16")}
 	pending := func(string) (string, error) { return "", ErrPending }
 	root, elsewhere := Root{"10.244.7.1", "q1"}, Root{"10.244.7.1", "q2"}
 	for _, tc := range []struct {
@@ -61,7 +64,14 @@ func TestResolve(t *testing.T) {
 	}{
 		{name: "a pod of the next cluster: Liqo's translation", ways: Ways{Next: broker}, ip: "10.244.1.2", want: "10.30.1.2"},
 		{name: "an external address of the next cluster: Liqo's translation", ways: Ways{Next: broker}, ip: "10.70.0.4", want: "10.28.0.4"},
-		{name: "forwarded, nothing switched on: as Liqo shows it", ways: Ways{Next: broker}, ip: "10.35.7.1", root: root, want: "10.35.7.1"},
+		{name: "an address of another cluster", ways: Ways{Next: broker}, ip: "10.35.7.1", root: root, failure: ErrUnreachable},
+		{name: "an address of a node", ways: Ways{Next: broker}, ip: "169.254.169.254", failure: ErrUnreachable},
+		{name: "an address of another cluster that is allowed", ways: Ways{Next: broker, Allowed: allowed}, ip: "10.35.7.1", want: "10.35.7.1"},
+		{name: "an allowed address in IPv6", ways: Ways{Next: broker, Allowed: allowed}, ip: "::ffff:10.35.7.1", want: "::ffff:10.35.7.1"},
+		{name: "an address that is not allowed", ways: Ways{Next: broker, Allowed: allowed}, ip: "10.36.7.1", failure: ErrUnreachable},
+		{name: "an allowed address is asked for, if it can be", ways: Ways{Next: broker, Through: through, Allowed: allowed}, ip: "10.35.7.1", want: "10.28.0.4"},
+		{name: "the remote IPAM answers an address of another cluster", ways: Ways{Next: broker, Through: astray}, ip: "10.35.7.1", failure: ErrUnreachable},
+		{name: "no address", ways: Ways{Next: broker}, ip: "no address", failure: ErrUnreachable},
 		{name: "forwarded, a network to the root: direct", ways: Ways{Next: broker, Direct: up}, ip: "10.35.7.1", root: root, want: "10.50.7.1"},
 		{name: "direct comes first", ways: Ways{Next: broker, Direct: up, Through: through}, ip: "10.35.7.1", root: root, want: "10.50.7.1"},
 		{name: "the network to the root is down: through the next cluster", ways: Ways{Next: broker, Direct: down, Through: through}, ip: "10.35.7.1", root: root, want: "10.28.0.4"},
@@ -85,8 +95,6 @@ func TestResolve(t *testing.T) {
 			require.Equal(t, tc.want, got)
 		})
 	}
-	_, err := Ways{Next: broker}.Resolve("no address", Root{})
-	require.Error(t, err)
 }
 
 func TestRootOf(t *testing.T) {

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -108,6 +109,8 @@ type AddressConfig struct {
 	Direct bool
 	// RemoteIPAM is asked for pods that are not reached directly; nil if there is none.
 	RemoteIPAM *RemoteIPAMConfig
+	// Allowed are ranges of addresses that pods of the remote cluster may show beside those of Liqo's network with it.
+	Allowed []netip.Prefix
 	// Announce writes on the pods of a broker's node where they run. Without it, consumers do not learn it.
 	Announce bool
 	// Opaque shows the pods of a broker's node under their addresses in this cluster's external range, so that consumers

@@ -48,7 +48,7 @@ func newPodReflector(cfg *Config, clients connect.Clients, sources addresses.Sou
 		},
 		&offloadingv1beta1.ReflectorConfig{}, // No workers: Liqo makes a generic reflector that does nothing.
 	)}
-	of := addresses.Config{Direct: cfg.Addresses.Direct}
+	of := addresses.Config{Direct: cfg.Addresses.Direct, Allowed: cfg.Addresses.Allowed}
 	var status func(local, remote *corev1.Pod) *corev1.Pod
 	if b != nil {
 		status = brokernode.ShowUnreachable

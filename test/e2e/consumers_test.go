@@ -227,6 +227,41 @@ func (c *chain) reuse(t *testing.T) {
 	})
 }
 
+// foreignAddress: a provider names an address of the broker's cluster for its pod. It is neither shown nor mapped.
+func (c *chain) foreignAddress(t *testing.T) {
+	const apiServer = "10.96.0.1"
+	consumer, provider := c.consumers[0], c.providers[2]
+	ns := c.offload(t, consumer)
+	c.pod(t, consumer, ns, "pod", "provider.id == 'provider3'")
+	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 1) })
+
+	atBroker := consumer.RemoteNamespace(ns)
+	remote := podOf(t, provider, c.broker.RemoteNamespace(atBroker), "pod")
+	name := func(address string) {
+		before := remote.DeepCopy()
+		remote.Status.PodIP, remote.Status.PodIPs = address, []corev1.PodIP{{IP: address}}
+		require.NoError(t, provider.Client.Status().Patch(t.Context(), remote, client.MergeFrom(before)))
+	}
+	own := remote.Status.PodIP
+	name(apiServer)
+	eventually(t, patient, func(ctx context.Context) error {
+		for _, pod := range []*corev1.Pod{podOf(t, c.broker, atBroker, "pod"), podOf(t, consumer, ns, "pod")} {
+			if pod.Status.Phase != corev1.PodRunning || pod.Status.PodIP != "" || len(pod.Status.PodIPs) > 0 {
+				return fmt.Errorf("pod %s/%s is %s and shows %q", pod.Namespace, pod.Name, pod.Status.Phase, pod.Status.PodIPs)
+			}
+		}
+		return event(ctx, c.broker, podOf(t, c.broker, atBroker, "pod"), "AddressUnknown", apiServer)
+	})
+	var ips ipamv1alpha1.IPList
+	require.NoError(t, c.broker.Client.List(t.Context(), &ips))
+	for i := range ips.Items {
+		require.NotEqual(t, apiServer, string(ips.Items[i].Spec.IP), "%s maps it", ips.Items[i].Name)
+	}
+
+	name(own)
+	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 1) })
+}
+
 // offers: what the providers granted is the most that consumers get, and more when they grant more.
 func (c *chain) offers(t *testing.T) {
 	consumer := c.consumers[1]

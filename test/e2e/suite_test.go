@@ -44,6 +44,7 @@ func TestFederation(t *testing.T) {
 		{"the network to a provider goes and comes", c.network},
 		{"the remote IPAM goes and comes", c.remoteIPAM},
 		{"an address is used again", c.reuse},
+		{"an address of another cluster is not shown", c.foreignAddress},
 		{"metrics match their document and their queries", c.metrics},
 		{"a restart changes no address", c.restarts},
 		{"a pod that came before the broker waits for it", c.overtaken},

@@ -23,6 +23,8 @@ type Config struct {
 	Origin string
 	// Opaque shows pods under their addresses in this cluster's external range.
 	Opaque bool
+	// Allowed are ranges of addresses that remote pods may show beside those of the remote cluster.
+	Allowed []netip.Prefix
 }
 
 // Sources are what addresses are resolved from.
@@ -53,14 +55,23 @@ type resolver struct {
 // resolve returns the address under which this cluster reaches a remote pod that has one; the error is one of
 // ipam.Ways.Resolve.
 func (r *resolver) resolve(remote *corev1.Pod) (string, error) {
-	ways := ipam.Ways{Next: r.Networks.View()}
+	ways := ipam.Ways{Next: r.Networks.View(), Allowed: r.Allowed}
 	if r.Direct {
 		ways.Direct = r.Networks.Of
 	}
 	if r.Remote != nil {
 		ways.Through = r.through
 	}
-	return ways.Resolve(remote.Status.PodIP, ipam.RootOf(remote.Annotations))
+	return ways.Resolve(remote.Status.PodIP, r.rootOf(remote))
+}
+
+// rootOf returns where a remote pod runs, by its annotations. A cluster that forwards no pods has no such annotations to write:
+// they are read if pods of the remote cluster may run elsewhere.
+func (r *resolver) rootOf(remote *corev1.Pod) ipam.Root {
+	if !r.changes() {
+		return ipam.Root{}
+	}
+	return ipam.RootOf(remote.Annotations)
 }
 
 // through is ipam.Ways.Through.
@@ -91,7 +102,7 @@ func (r *resolver) location(local, remote *corev1.Pod) map[string]string {
 	if remote.Status.PodIP == "" {
 		return nil
 	}
-	root := ipam.RootOf(remote.Annotations)
+	root := r.rootOf(remote)
 	if root == (ipam.Root{}) && r.Origin != "" {
 		root = ipam.Root{IP: remote.Status.PodIP, Cluster: r.Origin}
 	}

@@ -18,15 +18,12 @@ func (n *namespace) show(remote *corev1.Pod) *corev1.Pod {
 		remote = n.status(local, remote)
 	}
 	if remote.Status.PodIP == "" {
-		return remote
+		return withAddress(remote, "")
 	}
 	if placement.Terminal(remote) && local != nil && n.asks() {
 		return withAddress(remote, local.Status.PodIP) // The address of a pod that has ended is not asked for.
 	}
 	address, err := n.addressOf(remote)
-	if err == nil && address == remote.Status.PodIP {
-		return remote
-	}
 	if err != nil {
 		address = ""
 		if local != nil && errors.Is(err, ipam.ErrPending) && annotationChanges(local, n.location(local, remote)) == nil {
@@ -45,9 +42,12 @@ func (n *namespace) addressOf(remote *corev1.Pod) (string, error) {
 	return external(n.ips, address)
 }
 
-// withAddress returns the pod with another address; the object in the cache stays as it is, and Liqo copies what it
+// withAddress returns the pod with that address, and no other; the object in the cache stays as it is, and Liqo copies what it
 // changes.
 func withAddress(pod *corev1.Pod, address string) *corev1.Pod {
+	if pod.Status.PodIP == address && (address != "" || len(pod.Status.PodIPs) == 0) {
+		return pod // Of several podIPs, Liqo shows podIP only (forge.LocalPodStatus).
+	}
 	shown := *pod
 	shown.Status.PodIP, shown.Status.PodIPs = address, nil
 	if address != "" {
