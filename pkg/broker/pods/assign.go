@@ -25,7 +25,7 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	criteria, namespace, err := c.criteriaOf(ctx, pod)
 	if errors.Is(err, placement.ErrInvalid) {
 		c.Metrics.invalid(time.Since(began))
-		return ctrl.Result{}, c.reportUnassigned(ctx, pod, "InvalidCriteria", err.Error())
+		return ctrl.Result{}, c.waits(ctx, pod, "InvalidCriteria", err.Error())
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -38,14 +38,15 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	switch {
 	case d.Err != nil:
 		c.Metrics.invalid(decided.Sub(began))
-		return ctrl.Result{}, c.reportUnassigned(ctx, pod, "InvalidCriteria", d.Err.Error())
+		return ctrl.Result{}, c.waits(ctx, pod, "InvalidCriteria", d.Err.Error())
 	case d.VirtualNode == "":
 		c.Metrics.unassignable(decided.Sub(began), d.Verdicts)
-		return ctrl.Result{}, c.reportUnassigned(ctx, pod, "NoProviderFits", d.Unschedulable())
+		return ctrl.Result{}, c.waits(ctx, pod, "NoProviderFits", d.Unschedulable())
 	}
 	c.Metrics.decision.Observe(decided.Sub(began).Seconds())
 
 	// 3. The choice is written.
+	c.reports.drop(client.ObjectKeyFromObject(pod))
 	ctx, span := c.startAssignSpan(ctx, &choice{pod, namespace, criteria.Policy, &d, began, decided})
 	err = c.writeAssignment(ctx, pod, &d)
 	tracing.End(span, err)
@@ -106,27 +107,4 @@ func (c *Controller) resolveUncertain(ctx context.Context, pod *corev1.Pod) erro
 	c.unreserve(pod)
 	c.Queue.Add(client.ObjectKeyFromObject(pod))
 	return nil
-}
-
-// reportUnassigned writes on a pod why no provider was chosen, and an event when the reason has changed.
-func (c *Controller) reportUnassigned(ctx context.Context, pod *corev1.Pod, reason, message string) error {
-	if pod.Annotations[v1alpha1.MovingFromAnnotation] != "" {
-		// It has left, and waits like any other pod: what becomes of its last provider does not concern it any more.
-		annotations := clearedByLeaving()
-		annotations[v1alpha1.DecisionAnnotation] = nil
-		if err := c.patchPod(ctx, pod, map[string]any{"annotations": annotations}); err != nil {
-			return err
-		}
-	}
-	before := placement.Condition(pod, v1alpha1.ConditionAssigned)
-	if before != nil && before.Reason == reason && before.Message == message {
-		return nil
-	}
-	if before == nil || before.Reason != reason || before.Status != corev1.ConditionFalse || reason == "InvalidCriteria" {
-		// The counts in a message change with every pod that comes or goes.
-		c.Events.Event(pod, corev1.EventTypeWarning, "FailedAssignment", message)
-	}
-	return c.patchCondition(ctx, pod, corev1.PodCondition{
-		Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Reason: reason, Message: message,
-	})
 }

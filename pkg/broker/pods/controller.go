@@ -72,12 +72,14 @@ type Controller struct {
 	// goneChecks are the backoffs of the pods that wait until their old provider has removed them.
 	goneChecks workqueue.TypedRateLimiter[types.NamespacedName]
 	remapper   *remap.Remapper
+	reports    *reports
 }
 
 // New returns a Controller, which does nothing before SetUp.
 func New(cfg Config) *Controller {
 	c := &Controller{
 		Config:     cfg,
+		reports:    newReports(),
 		goneChecks: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstGoneCheck, lastGoneCheck),
 	}
 	c.remapper = remap.New(podIPs{c})
@@ -95,14 +97,19 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 	err := pods.
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: c.Workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute),
+			RateLimiter:             backoffs(),
 			SkipNameValidation:      ptr.To(true),
 		}).
 		Complete(c)
 	if err != nil {
 		return fmt.Errorf("pods: %w", err)
 	}
-	return nil
+	return c.setUpReports(mgr)
+}
+
+// backoffs are those of pods whose reconciliation failed.
+func backoffs() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
 }
 
 // conflictDelay is how long the cache may take to show what another writer has changed.
@@ -158,6 +165,7 @@ func (c *Controller) step(ctx context.Context, name types.NamespacedName) (ctrl.
 // observeGone frees the room of a pod that needs none any more, and has the unassigned pods tried.
 func (c *Controller) observeGone(name types.NamespacedName, uid types.UID) {
 	c.remapper.Forget(name)
+	c.reports.drop(name)
 	if c.Belief.ObserveGone(name, uid) {
 		c.Requeue.Unassigned()
 	}

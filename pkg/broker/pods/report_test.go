@@ -1,0 +1,81 @@
+package pods
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+)
+
+// Pods that wait, however many and however slow their reports are written, leave the workers to the pods that can be assigned.
+func TestReportsDoNotHoldUpAssignments(t *testing.T) {
+	large := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "large"}, Spec: corev1.PodSpec{Containers: cpus("3")}}
+	small := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "small", UID: "small"}, Spec: corev1.PodSpec{Containers: cpus("1")}}
+	writes, answer := 0, error(nil)
+	c := newController(t, true, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if writes++; answer != nil {
+				return answer
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	}, nil, large, small)
+	reconcile := func(name string) {
+		t.Helper()
+		_, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}})
+		require.NoError(t, err)
+	}
+	get := func(name string) (pod corev1.Pod) {
+		t.Helper()
+		require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: name}, &pod))
+		return pod
+	}
+	report := func(name string) ctrl.Result {
+		t.Helper()
+		result, err := c.writeReport(t.Context(), types.NamespacedName{Namespace: "ns", Name: name})
+		require.NoError(t, err)
+		return result
+	}
+	events := c.Events.(*record.FakeRecorder).Events
+
+	reconcile("large")
+	require.Zero(t, writes, "its reconciliation writes nothing")
+	reconcile("small")
+	require.Equal(t, "q1", get("small").Labels[v1alpha1.VirtualNodeLabel])
+
+	answer = kerrors.NewConflict(schema.GroupResource{Resource: "pods"}, "large", nil)
+	require.Equal(t, conflictDelay, report("large").RequeueAfter)
+	answer = nil
+	<-events // Of the assignment.
+	require.Empty(t, events, "nothing was written yet")
+	require.Zero(t, report("large"))
+	pod := get("large")
+	require.Equal(t, "NoProviderFits", placement.Condition(&pod, v1alpha1.ConditionAssigned).Reason)
+	require.Contains(t, <-events, "FailedAssignment")
+	require.Zero(t, report("large"))
+	require.Equal(t, 2, writes, "it is written once")
+
+	// What is not true any more is not written.
+	c.reports.add(small, "NoProviderFits", "of before its assignment")
+	c.reports.add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "other"}}, "NoProviderFits", "of another pod")
+	c.reports.add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "gone", UID: "gone"}}, "NoProviderFits", "of a pod that is gone")
+	for _, name := range []string{"small", "large", "gone"} {
+		report(name)
+	}
+	require.Equal(t, 2, writes)
+	require.Empty(t, c.reports.pending)
+	reconcile("large")
+	require.Empty(t, c.reports.pending, "the pod has that reason already")
+}
