@@ -3,8 +3,11 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,24 +28,82 @@ var costlyFilters = map[string]string{
 	"loops":    "[1, 2, 3].all(a, pod.annotations['x'].split('').all(b, pod.annotations['x'].split('').all(c, b + c != '%d')))",
 }
 
+// timeToRun is the median of how long pods take to run that are created one after the other, bound to the node.
+func (b *brokered) timeToRun(t *testing.T, namespace, name string) time.Duration {
+	t.Helper()
+	var took []time.Duration
+	for i := range 5 {
+		began, name := time.Now(), fmt.Sprintf("%s-%d", name, i)
+		b.create(t, namespace, name, 1, func(p *corev1.Pod) { p.Spec.NodeName = brokerNode })
+		eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, namespace, name+"-0", "") })
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
+
+// flood has a tenant create pods that no provider fits, follow logs, and open connections that it leaves silent, while a pod of
+// another one is assigned as if there were none.
+func (b *brokered) flood(t *testing.T) {
+	const stuck, followed, silent = 600, 60, 300
+	ns, theirs := b.namespace(t), b.namespace(t)
+	idle := b.timeToRun(t, ns, "idle")
+
+	b.create(t, theirs, "talker", 1, func(p *corev1.Pod) { p.Spec.NodeName = brokerNode })
+	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, theirs, "talker-0", "") })
+	ctx, leave := context.WithCancel(t.Context())
+	var followers sync.WaitGroup
+	t.Cleanup(func() {
+		leave()
+		followers.Wait()
+	})
+	for range followed {
+		followers.Go(func() {
+			stream, err := b.broker.Kube.CoreV1().Pods(theirs).GetLogs("talker-0", &corev1.PodLogOptions{Follow: true}).Stream(ctx)
+			if err != nil {
+				return // The API server or the broker may limit them.
+			}
+			defer stream.Close()
+			_, _ = io.Copy(io.Discard, stream)
+		})
+	}
+	f := &federation{Sandbox: b.Sandbox, local: b.broker, node: brokerNode}
+	kubelet := strings.TrimPrefix(f.kubeletURL(t), "https://")
+	for range silent {
+		connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", kubelet)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = connection.Close() })
+	}
+	b.create(t, theirs, "stuck", stuck, func(p *corev1.Pod) {
+		p.Spec.NodeName = brokerNode
+		annotated(brokeringv1alpha1.FilterAnnotation, "false")(p)
+	})
+
+	busy := b.timeToRun(t, ns, "busy")
+	t.Logf("a pod runs after %s, and after %s with %d pods that no provider fits", idle, busy, stuck)
+	require.Less(t, busy, 2*idle+3*time.Second)
+	eventually(t, 2*time.Minute, func(ctx context.Context) error {
+		list, err := pods(ctx, b.broker, theirs)
+		if err != nil {
+			return err
+		}
+		explained := 0
+		for i := range list {
+			if c := podCondition(&list[i], brokeringv1alpha1.ConditionAssigned); c != nil && c.Reason == "NoProviderFits" {
+				explained++
+			}
+		}
+		if explained != stuck {
+			return fmt.Errorf("%d of %d pods are explained", explained, stuck)
+		}
+		return nil
+	})
+}
+
 // costly has forty pods with such filters wait, while the pods of others are assigned as if there were none.
 func (b *brokered) costly(t *testing.T) {
 	ns := b.namespace(t)
-	start := func(name string) time.Duration {
-		began := time.Now()
-		b.create(t, ns, name, 1, nil)
-		eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, name+"-0", "") })
-		return time.Since(began)
-	}
-	median := func(name string) time.Duration {
-		var took []time.Duration
-		for i := range 3 {
-			took = append(took, start(fmt.Sprintf("%s-%d", name, i)))
-		}
-		slices.Sort(took)
-		return took[1]
-	}
-	idle := median("idle")
+	idle := b.timeToRun(t, ns, "idle")
 
 	for name, filter := range costlyFilters {
 		number := 0
@@ -54,7 +115,7 @@ func (b *brokered) costly(t *testing.T) {
 			}
 		})
 	}
-	busy := median("busy")
+	busy := b.timeToRun(t, ns, "busy")
 	t.Logf("a pod runs after %s, and after %s with %d pods of costly filters", idle, busy, 7*len(costlyFilters))
 	require.Less(t, busy, 2*idle+time.Second)
 	for name := range costlyFilters {

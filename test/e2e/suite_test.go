@@ -80,6 +80,7 @@ func TestFederation(t *testing.T) {
 		{"a completed pod stays completed", b.ended},
 		{"a Service has its pods at two providers", b.service},
 		{"costly filters hold up nobody else", b.costly},
+		{"a flood of one tenant does not delay others", b.flood},
 	})
 	oneByOne(t, "faults", []scenario{
 		{"300 pods at once exceed no grant", b.burst},
