@@ -10,10 +10,11 @@ import (
 // note of an event.
 const MaxText = 1024
 
-// Text returns a text of another cluster for a condition or an event: of at most MaxText bytes, and in one line.
+// Text returns a text of another cluster for a condition or an event: of at most MaxText bytes, in one line, and without
+// characters that are not shown but change what is, such as those that turn the direction of a text.
 func Text(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r

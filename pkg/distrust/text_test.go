@@ -16,6 +16,7 @@ func TestText(t *testing.T) {
 		"no character is cut in two":            {"x" + strings.Repeat("é", MaxText), "x" + strings.Repeat("é", (MaxText-4)/2) + "…"},
 		"nor one of four bytes":                 {strings.Repeat("🙂", MaxText), strings.Repeat("🙂", (MaxText-3)/4) + "…"},
 		"lines become one, and control is lost": {"a\nb\tc\x1b[31md\x00", "a b c [31md "},
+		"nothing turns or hides a text":         {"a\u202eb\u200bc\ufeffd\u2066e\u00a0f", "a b c d e f"},
 		"what is not UTF-8 is not kept":         {"a\xff\xfeb", "a b"},
 		"bytes that are no text are cut":        {strings.Repeat("\xff", 2*MaxText), " …"},
 	} {

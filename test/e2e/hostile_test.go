@@ -29,12 +29,17 @@ var costlyFilters = map[string]string{
 }
 
 // timeToRun is the median of how long pods take to run that are created one after the other, bound to the node.
-func (b *brokered) timeToRun(t *testing.T, namespace, name string) time.Duration {
+func (b *brokered) timeToRun(t *testing.T, namespace, name string, adapt ...func(*corev1.Pod)) time.Duration {
 	t.Helper()
 	var took []time.Duration
 	for i := range 5 {
 		began, name := time.Now(), fmt.Sprintf("%s-%d", name, i)
-		b.create(t, namespace, name, 1, func(p *corev1.Pod) { p.Spec.NodeName = brokerNode })
+		b.create(t, namespace, name, 1, func(p *corev1.Pod) {
+			p.Spec.NodeName = brokerNode
+			for _, a := range adapt {
+				a(p)
+			}
+		})
 		eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, namespace, name+"-0", "") })
 		took = append(took, time.Since(began))
 	}

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"maps"
 	"os"
@@ -82,6 +83,15 @@ func newScheme() *runtime.Scheme {
 
 func (c *Cluster) dir(elem ...string) string {
 	return filepath.Join(append([]string{c.sandbox.dir, "clusters", c.Name}, elem...)...)
+}
+
+// ServingCertificate returns a certificate with which a process can pretend to be the API server.
+func (c *Cluster) ServingCertificate() (tls.Certificate, error) {
+	pair, err := c.plane.NewServingCert("kube-apiserver", "127.0.0.1")
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(pair.Cert, pair.Key)
 }
 
 // startPlane boots the control plane and makes the clients.

@@ -40,7 +40,7 @@ func boundEvent(obj any) (any, error) {
 		return obj, nil
 	}
 	bounded := *event
-	bounded.Message, bounded.Reason = distrust.Cut(event.Message, distrust.MaxText), distrust.Cut(event.Reason, 128)
+	bounded.Message, bounded.Reason = distrust.Text(event.Message), distrust.Cut(distrust.Text(event.Reason), 128)
 	return &bounded, nil
 }
 

@@ -93,4 +93,8 @@ func TestTheTextsOfARemoteEventAreCut(t *testing.T) {
 	require.Len(t, got.(*corev1.Event).Message, distrust.MaxText)
 	require.Len(t, got.(*corev1.Event).Reason, 128)
 	require.Len(t, event.Message, 1<<20)
+
+	got, err = boundEvent(&corev1.Event{Message: "a\nb\u202ec"})
+	require.NoError(t, err)
+	require.Equal(t, "a b c", got.(*corev1.Event).Message)
 }

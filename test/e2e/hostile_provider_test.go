@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// hostileTexts are what an impostor puts into its messages.
+const hostileTexts = `\u001b[2J\u0007\n\u202e\u2066\u200b\ufeff<script>`
+
+// impostor answers in the place of a provider's API server.
+type impostor struct {
+	// answer is how, by a name of attacks.
+	answer atomic.Pointer[http.HandlerFunc]
+	// canary is a server that no redirect may lead to; visitors are the user agents that came nevertheless.
+	canary *httptest.Server
+
+	mu       sync.Mutex
+	visitors []string
+	bomb     []byte
+}
+
+func (i *impostor) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*i.answer.Load())(w, r) }
+
+// attacks are the answers of an impostor, by what they are.
+func (i *impostor) attacks() map[string]http.HandlerFunc {
+	status := func(code int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	return map[string]http.HandlerFunc{
+		"redirects": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, i.canary.URL+r.URL.Path, http.StatusFound)
+		},
+		"one byte a second": func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				_, _ = io.WriteString(w, " ")
+				w.(http.Flusher).Flush()
+				select {
+				case <-r.Context().Done():
+				case <-time.After(time.Second):
+				}
+			}
+		},
+		"a gigabyte in a megabyte": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(i.bomb)
+		},
+		"a list without end": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"kind":"List","apiVersion":"v1","items":[{}`)
+			items := bytes.Repeat([]byte(`,{"metadata":{"name":"x"}}`), 4000)
+			for r.Context().Err() == nil {
+				if _, err := w.Write(items); err != nil {
+					return
+				}
+			}
+		},
+		"wrong types": status(http.StatusOK, `{"kind":["List"],"apiVersion":7,"metadata":"x","items":{"a":1},"status":[]}`),
+		"control characters": status(http.StatusInternalServerError,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"`+hostileTexts+`","message":"`+
+				strings.Repeat(hostileTexts, 2000)+`"}`),
+	}
+}
+
+// hostileProvider has an impostor answer in the place of a provider's API server, with the certificate of one. Pods of the
+// others start as before, and the broker's memory stays within bounds.
+func (b *brokered) hostileProvider(t *testing.T) {
+	const mostMore = 100 << 20
+	ns := b.namespace(t)
+	others := annotated(brokeringv1alpha1.FilterAnnotation, "provider.id != 'provider2'")
+	idle := b.timeToRun(t, ns, "idle", others)
+	before := b.brokerMemory()
+
+	provider := b.Cluster("provider2")
+	require.NoError(t, b.Kill("provider2/kube-apiserver"))
+	i := b.impersonate(t, provider)
+	t.Cleanup(func() { require.NoError(t, b.Restart(context.Background(), "provider2")) })
+	t.Cleanup(i.close)
+
+	most, number := before, 0
+	for name, attack := range i.attacks() {
+		i.answer.Store(&attack)
+		eventually(t, 30*time.Second, func(ctx context.Context) error { return b.reachable(ctx, "provider2", metav1.ConditionFalse) })
+		number++
+		took := b.timeToRun(t, ns, fmt.Sprintf("during-%d", number), others)
+		memory := b.brokerMemory()
+		most = max(most, memory)
+		t.Logf("%s: a pod of another provider runs after %s (%s before), the broker has %d MiB (%d)", name, took, idle, memory>>20, before>>20)
+		assert.Less(t, took, 2*idle+3*time.Second, name)
+
+		var pc brokeringv1alpha1.ProviderCluster
+		require.NoError(t, b.broker.Client.Get(t.Context(), client.ObjectKey{Name: "provider2"}, &pc))
+		message := meta.FindStatusCondition(pc.Status.Conditions, brokeringv1alpha1.ProviderReachable).Message
+		assert.LessOrEqual(t, len(message), 2048, name)
+		assert.NotContains(t, strings.Map(func(r rune) rune {
+			if unicode.IsPrint(r) {
+				return -1
+			}
+			return '!'
+		}, message), "!", "%s: %q", name, message)
+	}
+	assert.Less(t, most-before, int64(mostMore), "memory of the broker")
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, visitor := range i.visitors {
+		assert.NotContains(t, visitor, "liqo-broker-vk", "it followed a redirect")
+	}
+}
+
+// brokerMemory is the memory of the replica of the broker that has most.
+func (b *brokered) brokerMemory() (most int64) {
+	status := b.Status()
+	for i := range status.Processes {
+		if p := &status.Processes[i]; p.Cluster == sandbox.Broker && p.Component == sandbox.BrokerComponent {
+			most = max(most, p.ResidentMemory)
+		}
+	}
+	return most
+}
+
+type impostorServer struct {
+	*impostor
+	close func()
+}
+
+// impersonate listens where an API server that was killed did.
+func (b *brokered) impersonate(t *testing.T, of *sandbox.Cluster) *impostorServer {
+	t.Helper()
+	certificate, err := of.ServingCertificate()
+	require.NoError(t, err)
+	address, err := url.Parse(of.Config.Host)
+	require.NoError(t, err)
+	i := &impostor{bomb: bomb(t)}
+	i.canary = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.visitors = append(i.visitors, r.UserAgent())
+		_, _ = io.WriteString(w, "ok")
+	}))
+	refuse := http.HandlerFunc(http.NotFound)
+	i.answer.Store(&refuse)
+	var listener net.Listener
+	eventually(t, 20*time.Second, func(context.Context) (err error) {
+		listener, err = net.Listen("tcp", address.Host)
+		return err
+	})
+	server := &http.Server{
+		Handler: i, ReadHeaderTimeout: 10 * time.Second,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}},
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.ServeTLS(listener, "", "")
+	}()
+	return &impostorServer{impostor: i, close: func() {
+		_ = server.Close()
+		<-ended
+		i.canary.Close()
+	}}
+}
+
+// bomb is a gigabyte of spaces, compressed.
+func bomb(t *testing.T) []byte {
+	t.Helper()
+	var member bytes.Buffer
+	compressed := gzip.NewWriter(&member)
+	_, err := compressed.Write(bytes.Repeat([]byte(" "), 16<<20))
+	require.NoError(t, err)
+	require.NoError(t, compressed.Close())
+	return bytes.Repeat(member.Bytes(), 64)
+}
