@@ -10,6 +10,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
 )
 
 // bytesPerUnit is for how many bytes of text one unit of cost stands.
@@ -134,8 +136,8 @@ func (c charge) of(result ref.Val, vars interpreter.Activation) ref.Val {
 	units := c.units
 	switch v := result.(type) {
 	case types.String:
-		if len(v) > MaxText {
-			stop(fmt.Sprintf("cost limit exceeded: a text of more than %d bytes", MaxText))
+		if len(v) > values.MaxText {
+			stop(fmt.Sprintf("cost limit exceeded: a text of more than %d bytes", values.MaxText))
 		}
 		units += uint64(len(v) / bytesPerUnit)
 	case *types.Err:

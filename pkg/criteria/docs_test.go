@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
 )
 
 func policies(t *testing.T) string {
@@ -30,10 +32,10 @@ func TestTheDocumentedFiltersCompileAndNameEveryVariable(t *testing.T) {
 		require.NoError(t, err)
 	}
 	expected := make(map[string]bool)
-	for prefix, s := range map[string]*schema{
+	for prefix, s := range map[string]*values.Schema{
 		"provider.": providerSchema, "provider.kpis.": kpisSchema, "provider.resources.": resourcesSchema, "pod.": podSchema,
 	} {
-		for _, name := range s.names() {
+		for _, name := range s.Names() {
 			if name != "kpis" && name != "resources" {
 				expected[prefix+name] = true
 			}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
 )
 
 // hostile are expressions that once took seconds or gigabytes, or would with CEL's own functions and costs. Each is refused,
@@ -55,11 +57,11 @@ func hostile() map[string]string {
 }
 
 func TestHostileExpressionsAreStopped(t *testing.T) {
-	texts := map[string]string{"x": strings.Repeat("a", MaxText), "half": strings.Repeat("a", MaxText/2), "r": "(a?){999}b"}
+	texts := map[string]string{"x": strings.Repeat("a", values.MaxText), "half": strings.Repeat("a", values.MaxText/2), "r": "(a?){999}b"}
 	for i := range 50_000 {
 		texts[fmt.Sprintf("z%d", i)] = ""
 	}
-	pod := &Pod{Labels: NewTexts(map[string]string{"a": "b"}), Annotations: NewTexts(texts), Requests: fixed{}}
+	pod := &Pod{Labels: values.NewTexts(map[string]string{"a": "b"}), Annotations: values.NewTexts(texts), Requests: fixed{}}
 	for name, expression := range hostile() {
 		require.LessOrEqual(t, len(expression), MaxLength, name)
 		began := time.Now()

@@ -15,6 +15,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
 )
 
 // environment is the one that every expression is compiled in. Building it takes milliseconds.
@@ -42,9 +44,11 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	}
 	return libraries.Extend(append(append(append(boundedQuantities(), linearSearches()...), shortTexts(libraries)...),
 		boundedNumbers(),
-		cel.CustomTypeProvider(typeProvider{libraries.CELTypeProvider()}),
-		cel.Variable("provider", providerSchema.object),
-		cel.Variable("pod", podSchema.object),
+		cel.CustomTypeProvider(values.TypeProvider{
+			Provider: libraries.CELTypeProvider(), Schemas: []*values.Schema{providerSchema, podSchema, kpisSchema, resourcesSchema},
+		}),
+		cel.Variable("provider", providerSchema.Type),
+		cel.Variable("pod", podSchema.Type),
 	)...)
 })
 
@@ -190,8 +194,8 @@ func (c *checker) visitParsed(e ast.Expr) {
 		case []byte:
 			c.fail(e, "bytes are not available", "write a text in quotes, without b before them")
 		case string:
-			if len(value) > MaxText {
-				c.fail(e, fmt.Sprintf("a text has %d bytes, more than %d", len(value), MaxText), "shorten it")
+			if len(value) > values.MaxText {
+				c.fail(e, fmt.Sprintf("a text has %d bytes, more than %d", len(value), values.MaxText), "shorten it")
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
 )
 
@@ -24,8 +25,8 @@ func variables() *Variables {
 	v := NewVariables()
 	v.SetProvider(&Provider{
 		ID:         "q1",
-		Labels:     NewTexts(map[string]string{"topology.kubernetes.io/zone": "eu-1", "version": "1.35.2"}),
-		Attributes: NewTexts(map[string]string{"region": "eu", "price": "0.12", "cidr": "10.0.0.0/8"}),
+		Labels:     values.NewTexts(map[string]string{"topology.kubernetes.io/zone": "eu-1", "version": "1.35.2"}),
+		Attributes: values.NewTexts(map[string]string{"region": "eu", "price": "0.12", "cidr": "10.0.0.0/8"}),
 		KPIs:       kpi.Values{kpi.Uptime24h: 0.99, kpi.LatencyMilliseconds: 12},
 		Granted:    fixed{"cpu": 8, "memory": 16 << 30},
 		Assigned:   fixed{"cpu": 2.5, "memory": 4 << 30, "pods": 7},
@@ -33,7 +34,7 @@ func variables() *Variables {
 	})
 	v.SetPod(&Pod{
 		Namespace: "team", Name: "web-0", Consumer: "c1",
-		Labels: NewTexts(map[string]string{"app": "web"}), Annotations: NewTexts(map[string]string{"note": "10.1.2.3"}),
+		Labels: values.NewTexts(map[string]string{"app": "web"}), Annotations: values.NewTexts(map[string]string{"note": "10.1.2.3"}),
 		Requests: fixed{"cpu": 0.5, "memory": 1 << 30, "pods": 1},
 	})
 	return v

@@ -2,8 +2,6 @@ package criteria
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
 )
 
 func TestParseQuantityReadsWhatClustersHave(t *testing.T) {
@@ -54,7 +54,7 @@ func TestParseQuantityTakesNoTime(t *testing.T) {
 
 func TestExpressionsReadQuantitiesInNoTime(t *testing.T) {
 	hostile := variables()
-	hostile.SetPod(&Pod{Annotations: NewTexts(map[string]string{"size": "1e-2000000000"}), Requests: fixed{}})
+	hostile.SetPod(&Pod{Annotations: values.NewTexts(map[string]string{"size": "1e-2000000000"}), Requests: fixed{}})
 	for expression, want := range map[string]bool{
 		"isQuantity('1e-2000000000')": false,
 		"isQuantity('0e2000000000')":  false,
@@ -89,7 +89,7 @@ func TestNumbersAreShort(t *testing.T) {
 
 func TestAddressesAndVersionsAreShort(t *testing.T) {
 	long := variables()
-	long.SetPod(&Pod{Annotations: NewTexts(map[string]string{"x": strings.Repeat("1", maxShortText+1)}), Requests: fixed{}})
+	long.SetPod(&Pod{Annotations: values.NewTexts(map[string]string{"x": strings.Repeat("1", maxShortText+1)}), Requests: fixed{}})
 	for _, call := range []string{
 		"isIP(%s)", "ip(%s) == ip('::1')", "ip.isCanonical(%s)", "isCIDR(%s)", "cidr(%s).prefixLength() > 1", "isSemver(%s)",
 		"cidr('10.0.0.0/8').containsIP(%s)", "cidr('10.0.0.0/8').containsCIDR(%s)", "semver(%s).major() > 1",
@@ -100,15 +100,4 @@ func TestAddressesAndVersionsAreShort(t *testing.T) {
 		_, err = program.Filter(long)
 		require.ErrorContains(t, err, "at most 64 bytes", call)
 	}
-}
-
-func TestTextsAreTheFirstByTheirKeys(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		texts := rapid.MapOfN(rapid.StringMatching("[a-d]{1,6}"), rapid.Just("x"), 0, 60).Draw(t, "texts")
-		most := rapid.IntRange(1, 20).Draw(t, "most")
-		want := slices.Sorted(maps.Keys(texts))
-		require.True(t, slices.Equal(want[:min(len(want), most)], smallest(slices.Collect(maps.Keys(texts)), most)))
-	})
-	seen := NewTexts(map[string]string{"a": "1", "b": strings.Repeat("x", MaxText+1)})
-	require.Equal(t, map[string]string{"a": "1"}, seen.Value())
 }

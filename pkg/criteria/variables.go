@@ -1,38 +1,33 @@
 package criteria
 
 import (
+	"strings"
+
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/interpreter"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
 )
-
-// Amounts are amounts by resource name, in the units of an expression: cores, bytes, counts.
-type Amounts interface {
-	// Amount returns the amount of a resource, false if it is not among them.
-	Amount(resource string) (float64, bool)
-	// All returns every amount; the caller does not change it.
-	All() map[string]float64
-}
 
 // Provider is what the variable provider is made of. It is read while expressions run, not before.
 type Provider struct {
 	ID                      string
-	Labels, Attributes      *Texts
+	Labels, Attributes      *values.Texts
 	KPIs                    kpi.Values
-	Granted, Assigned, Free Amounts
+	Granted, Assigned, Free values.Amounts
 }
 
 // Pod is what the variable pod is made of. It is read while expressions run, not before.
 type Pod struct {
 	Namespace, Name, Consumer string
-	Labels, Annotations       *Texts
-	Requests                  Amounts
+	Labels, Annotations       *values.Texts
+	Requests                  values.Amounts
 }
 
 // Variables are what an expression reads while it runs. They can be set again and again, by one goroutine at a time.
 type Variables struct {
-	provider, pod   record
+	provider, pod   values.Record
 	currentProvider providerValue
 	currentPod      podValue
 	// spent is what evaluations cost since Renew, limit at what the one that runs is stopped.
@@ -44,12 +39,12 @@ type (
 	providerValue struct {
 		*Provider
 
-		granted, assigned, free amounts
+		granted, assigned, free values.AmountMap
 	}
 	podValue struct {
 		*Pod
 
-		requests amounts
+		requests values.AmountMap
 	}
 )
 
@@ -58,21 +53,21 @@ var _ interpreter.Activation = (*Variables)(nil)
 // NewVariables returns variables that are to be set before an expression reads them.
 func NewVariables() *Variables {
 	v := &Variables{}
-	v.provider = record{schema: providerSchema, of: &v.currentProvider}
-	v.pod = record{schema: podSchema, of: &v.currentPod}
+	v.provider = values.Record{Schema: providerSchema, Of: &v.currentProvider}
+	v.pod = values.Record{Schema: podSchema, Of: &v.currentPod}
 	return v
 }
 
 // SetProvider sets the variable provider.
 func (v *Variables) SetProvider(p *Provider) {
 	v.currentProvider = providerValue{
-		Provider: p, granted: amounts{Amounts: p.Granted}, assigned: amounts{Amounts: p.Assigned}, free: amounts{Amounts: p.Free},
+		Provider: p, granted: values.AmountMap{Amounts: p.Granted}, assigned: values.AmountMap{Amounts: p.Assigned}, free: values.AmountMap{Amounts: p.Free},
 	}
 }
 
 // SetPod sets the variable pod.
 func (v *Variables) SetPod(p *Pod) {
-	v.currentPod = podValue{Pod: p, requests: amounts{Amounts: p.Requests}}
+	v.currentPod = podValue{Pod: p, requests: values.AmountMap{Amounts: p.Requests}}
 }
 
 // Renew begins to count anew what evaluations cost in all (MaxCostInAll).
@@ -106,36 +101,52 @@ var (
 	textMap   = types.NewMapType(types.StringType, types.StringType)
 	amountMap = types.NewMapType(types.StringType, types.DoubleType)
 
-	resourcesSchema = newSchema("brokering.Resources", map[string]field{
-		"granted":  {amountMap, func(of any) (any, bool) { return &of.(*providerValue).granted, true }},
-		"assigned": {amountMap, func(of any) (any, bool) { return &of.(*providerValue).assigned, true }},
-		"free":     {amountMap, func(of any) (any, bool) { return &of.(*providerValue).free, true }},
+	resourcesSchema = values.NewSchema("brokering.Resources", map[string]values.Field{
+		"granted":  field(amountMap, func(of any) (any, bool) { return &of.(*providerValue).granted, true }),
+		"assigned": field(amountMap, func(of any) (any, bool) { return &of.(*providerValue).assigned, true }),
+		"free":     field(amountMap, func(of any) (any, bool) { return &of.(*providerValue).free, true }),
 	})
-	kpisSchema     = newSchema("brokering.KPIs", kpiFields())
-	providerSchema = newSchema("brokering.Provider", map[string]field{
-		"id":         {types.StringType, func(of any) (any, bool) { return of.(*providerValue).ID, true }},
-		"labels":     {textMap, func(of any) (any, bool) { return of.(*providerValue).Labels.orNone(), true }},
-		"attributes": {textMap, func(of any) (any, bool) { return of.(*providerValue).Attributes.orNone(), true }},
-		"kpis":       {kpisSchema.object, func(of any) (any, bool) { return &record{kpisSchema, of}, true }},
-		"resources":  {resourcesSchema.object, func(of any) (any, bool) { return &record{resourcesSchema, of}, true }},
+	kpisSchema     = values.NewSchema("brokering.KPIs", kpiFields())
+	providerSchema = values.NewSchema("brokering.Provider", map[string]values.Field{
+		"id":         field(types.StringType, func(of any) (any, bool) { return of.(*providerValue).ID, true }),
+		"labels":     field(textMap, func(of any) (any, bool) { return of.(*providerValue).Labels.OrNone(), true }),
+		"attributes": field(textMap, func(of any) (any, bool) { return of.(*providerValue).Attributes.OrNone(), true }),
+		"kpis":       field(kpisSchema.Type, func(of any) (any, bool) { return &values.Record{Schema: kpisSchema, Of: of}, true }),
+		"resources":  field(resourcesSchema.Type, func(of any) (any, bool) { return &values.Record{Schema: resourcesSchema, Of: of}, true }),
 	})
-	podSchema = newSchema("brokering.Pod", map[string]field{
-		"namespace":   {types.StringType, func(of any) (any, bool) { return of.(*podValue).Namespace, true }},
-		"name":        {types.StringType, func(of any) (any, bool) { return of.(*podValue).Name, true }},
-		"consumer":    {types.StringType, func(of any) (any, bool) { return of.(*podValue).Consumer, true }},
-		"labels":      {textMap, func(of any) (any, bool) { return of.(*podValue).Labels.orNone(), true }},
-		"annotations": {textMap, func(of any) (any, bool) { return of.(*podValue).Annotations.orNone(), true }},
-		"requests":    {amountMap, func(of any) (any, bool) { return &of.(*podValue).requests, true }},
+	podSchema = values.NewSchema("brokering.Pod", map[string]values.Field{
+		"namespace":   field(types.StringType, func(of any) (any, bool) { return of.(*podValue).Namespace, true }),
+		"name":        field(types.StringType, func(of any) (any, bool) { return of.(*podValue).Name, true }),
+		"consumer":    field(types.StringType, func(of any) (any, bool) { return of.(*podValue).Consumer, true }),
+		"labels":      field(textMap, func(of any) (any, bool) { return of.(*podValue).Labels.OrNone(), true }),
+		"annotations": field(textMap, func(of any) (any, bool) { return of.(*podValue).Annotations.OrNone(), true }),
+		"requests":    field(amountMap, func(of any) (any, bool) { return &of.(*podValue).requests, true }),
 	})
 )
 
-func kpiFields() map[string]field {
-	fields := make(map[string]field)
+func field(of *types.Type, read func(of any) (any, bool)) values.Field {
+	return values.Field{Type: of, Read: read}
+}
+
+func kpiFields() map[string]values.Field {
+	fields := make(map[string]values.Field)
 	for _, k := range kpi.All() {
-		fields[k.Name] = field{types.DoubleType, func(of any) (any, bool) {
+		fields[k.Name] = field(types.DoubleType, func(of any) (any, bool) {
 			value, known := of.(*providerValue).KPIs[k.Name]
 			return value, known
-		}}
+		})
 	}
 	return fields
+}
+
+// fieldsOf lists the fields of every variable, for people.
+func fieldsOf() string {
+	var lists []string
+	for _, s := range []*values.Schema{providerSchema, kpisSchema, resourcesSchema, podSchema} {
+		name := map[*values.Schema]string{
+			providerSchema: "provider", kpisSchema: "provider.kpis", resourcesSchema: "provider.resources", podSchema: "pod",
+		}[s]
+		lists = append(lists, name+" has "+strings.Join(s.Names(), ", "))
+	}
+	return strings.Join(lists, "; ")
 }

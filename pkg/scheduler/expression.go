@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
@@ -56,7 +57,7 @@ func (c *cycle) beginCriteria() {
 	c.requestsVariable.requests = c.requests
 	c.variables.SetPod(&criteria.Pod{
 		Namespace: c.pod.Namespace, Name: c.pod.Name, Consumer: c.pod.Consumer,
-		Labels: criteria.NewTexts(c.pod.Labels), Annotations: criteria.NewTexts(c.pod.Annotations),
+		Labels: values.NewTexts(c.pod.Labels), Annotations: values.NewTexts(c.pod.Annotations),
 		Requests: &c.requestsVariable,
 	})
 }

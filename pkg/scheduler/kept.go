@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -31,7 +32,7 @@ type provider struct {
 	price float64
 	// variable is what expressions see; labels and attributes are in it.
 	variable           *criteria.Provider
-	labels, attributes *criteria.Texts
+	labels, attributes *values.Texts
 	Provider
 }
 
@@ -60,7 +61,7 @@ func (s *State) newProvider(p Provider) *provider {
 			kept.usable = append(kept.usable, kept.slices[i].load)
 		}
 	}
-	kept.labels, kept.attributes = criteria.NewTexts(p.Labels), criteria.NewTexts(p.Attributes)
+	kept.labels, kept.attributes = values.NewTexts(p.Labels), values.NewTexts(p.Attributes)
 	kept.show(&s.table)
 	return kept
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
@@ -89,8 +90,8 @@ func readSlowest(t *testing.T) []string {
 // hostileFederation has 100 providers and a pod with as many and as long texts as expressions see.
 func hostileFederation() (*State, *Pod) {
 	texts := func(last string) map[string]string {
-		all := map[string]string{"x": strings.Repeat("a", criteria.MaxText-1) + last, "v": "1.2.3", "q": "123456Gi", "i": "10.0.0.1"}
-		for i := range criteria.MaxTexts {
+		all := map[string]string{"x": strings.Repeat("a", values.MaxText-1) + last, "v": "1.2.3", "q": "123456Gi", "i": "10.0.0.1"}
+		for i := range values.MaxTexts {
 			all[fmt.Sprintf("k%d", i)] = strconv.Itoa(i)
 		}
 		return all

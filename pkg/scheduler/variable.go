@@ -2,7 +2,7 @@ package scheduler
 
 import corev1 "k8s.io/api/core/v1"
 
-// view is what expressions see of the amounts of a provider: it is a criteria.Amounts.
+// view is what expressions see of the amounts of a provider: it is a values.Amounts.
 type view struct {
 	table *table
 	// of returns the amount of a resource, false if there is none.

@@ -1,4 +1,4 @@
-package criteria
+package values
 
 import (
 	"reflect"
@@ -68,8 +68,8 @@ func smallest(keys []string, most int) []string {
 	return kept[:most]
 }
 
-// orNone is for a nil pointer: there are no texts.
-func (t *Texts) orNone() *Texts {
+// OrNone is for a nil pointer: there are no texts.
+func (t *Texts) OrNone() *Texts {
 	if t == nil {
 		return &Texts{}
 	}
