@@ -17,6 +17,9 @@ const (
 	ProviderLabel = "brokering.liqo.io/provider"
 )
 
+// NoProviderAnnotation is on the broker's Node while the broker keeps it unschedulable, because no provider can be given pods.
+const NoProviderAnnotation = "brokering.liqo.io/no-provider"
+
 // Annotations of a pod that only the broker writes.
 const (
 	// DecisionAnnotation is, in short, why the pod is where it is.

@@ -289,23 +289,30 @@ func (b *Belief) AllProbed(ids []string) bool {
 	})
 }
 
-// Usable adds up what the providers granted that can be given pods, and counts them. Unlimited means that one of their
-// VirtualNodes does not limit the number of pods.
-func (b *Belief) Usable() (granted resources.Amounts, providers int, unlimited bool) {
+// Room adds up what the Node has room for: what the providers granted that can be given pods, which it counts, and what is
+// assigned elsewhere, or beyond a grant. kube-scheduler subtracts the pods of all providers from it. Unlimited means that a
+// VirtualNode which can be given pods does not limit their number.
+func (b *Belief) Room() (room resources.Amounts, usable int, unlimited bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	granted = resources.Amounts{}
+	room = resources.Amounts{}
+	assigned := b.state.AllAssigned()
 	for _, p := range b.state.Providers() {
 		if !p.Schedulable() || !p.Ready {
 			continue
 		}
-		providers++
+		usable++
 		for _, slice := range p.Slices {
-			granted.Add(slice.Granted)
+			room.Add(slice.Granted)
+			room.Add(assigned[slice.VirtualNode].Excess(slice.Granted))
+			delete(assigned, slice.VirtualNode)
 			if _, limited := slice.Granted[corev1.ResourcePods]; !limited {
 				unlimited = true
 			}
 		}
 	}
-	return granted, providers, unlimited
+	for _, amounts := range assigned {
+		room.Add(amounts)
+	}
+	return room, usable, unlimited
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -182,15 +183,33 @@ func TestOnlyWhatConcernsPodsIsAChange(t *testing.T) {
 	require.False(t, b.Schedule(scheduler.Provider{ID: "unknown"}))
 }
 
-func TestTheNodeHasWhatUsableProvidersGranted(t *testing.T) {
+func TestTheNodeHasRoomForWhatUsableProvidersGrantedAndAllThatIsAssigned(t *testing.T) {
 	b := withProviders("p", "q")
 	cordoned := usable("q")
 	cordoned.Cordoned = true
 	b.Schedule(cordoned)
-	granted, providers, unlimited := b.Usable()
-	require.Equal(t, resources.Amounts{corev1.ResourceCPU: 2000}, granted)
-	require.Equal(t, 1, providers)
+	cpus := func(room resources.Amounts) int64 { return room[corev1.ResourceCPU] }
+	room, usable, unlimited := b.Room()
+	require.Equal(t, resources.Amounts{corev1.ResourceCPU: 2000}, room)
+	require.Equal(t, 1, usable)
 	require.True(t, unlimited, "the number of pods")
+
+	// kube-scheduler subtracts all pods of the Node: those at providers that cannot be given others hide no free room.
+	b.ObserveAssigned(newPod("one", "500m"), "q1")
+	room, _, _ = b.Room()
+	require.EqualValues(t, 2500, cpus(room))
+	require.EqualValues(t, 1, room[corev1.ResourcePods])
+	b.ObserveAssigned(newPod("two", "1500m"), "p1")
+	room, _, _ = b.Room()
+	require.EqualValues(t, 2500, cpus(room), "within a grant")
+	b.ObserveAssigned(newPod("three", "1"), "p1")
+	room, _, _ = b.Room()
+	require.EqualValues(t, 3000, cpus(room), "500m beyond it")
+	b.RemoveProvider("q")
+	b.ObserveGone(types.NamespacedName{Namespace: "ns", Name: "three"}, "three")
+	room, _, _ = b.Room()
+	require.EqualValues(t, 2500, cpus(room), "of a provider that is gone")
+
 	require.False(t, b.AllProbed([]string{"p"}))
 	b.ObserveProbe("p", up(0))
 	require.True(t, b.AllProbed([]string{"p"}))

@@ -156,7 +156,7 @@ func assemble(ctx context.Context, cfg Config, mgr manager.Manager) (*parts, err
 
 	// 2. The node, and the providers behind it.
 	b.node = node.New(node.Config{
-		Client: b.client, Kube: kube, Belief: known, Name: cfg.NodeName, IP: cfg.NodeIP, Port: cfg.Kubelet.Port,
+		Log: cfg.Log, Client: b.client, Kube: kube, Belief: known, Name: cfg.NodeName, IP: cfg.NodeIP, Port: cfg.Kubelet.Port,
 		Version: version.GitVersion, OwnerClusterRole: cfg.OwnerClusterRole,
 		LeaseDuration: cfg.Lease.NodeDuration, ProbeTimeout: cfg.Times.ProbeTimeout,
 	})

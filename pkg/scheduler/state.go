@@ -161,6 +161,15 @@ func (s *State) Assigned(virtualNode string) (resources.Amounts, int) {
 	return assigned, int(l.assigned.of(pods))
 }
 
+// AllAssigned returns what is assigned to each VirtualNode, also to those that no provider has.
+func (s *State) AllAssigned() map[string]resources.Amounts {
+	all := make(map[string]resources.Amounts, len(s.loads))
+	for virtualNode := range s.loads {
+		all[virtualNode], _ = s.Assigned(virtualNode)
+	}
+	return all
+}
+
 func (s *State) find(id string) (int, bool) {
 	return slices.BinarySearchFunc(s.providers, id, func(p *provider, id string) int {
 		return strings.Compare(p.ID, id)

@@ -152,6 +152,50 @@ func (b *brokered) disabled(t *testing.T) {
 	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "again-0", "provider1") })
 }
 
+// cordonedAll: no provider takes new pods. Kubernetes would evict the pods of a Node that is not Ready, and Liqo's
+// podstatus-controller would mark them as not Ready within seconds.
+func (b *brokered) cordonedAll(t *testing.T) {
+	ns := b.namespace(t)
+	b.create(t, ns, "web", 6, nil)
+	b.settle(t, ns, 6)
+	for _, provider := range b.providers {
+		b.restore(t, provider.Name)
+		b.decide(t, provider.Name, func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Cordoned = true })
+	}
+	nodeIs := func(ctx context.Context, unschedulable bool) error {
+		var node corev1.Node
+		if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: brokerNode}, &node); err != nil {
+			return err
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+				return fmt.Errorf("the Node is not Ready: %s", c.Message)
+			}
+		}
+		if node.Spec.Unschedulable != unschedulable {
+			return fmt.Errorf("the Node: unschedulable is %t", node.Spec.Unschedulable)
+		}
+		return nil
+	}
+	eventually(t, 15*time.Second, func(ctx context.Context) error { return nodeIs(ctx, true) })
+	b.create(t, ns, "late", 1, nil)
+	throughout(t, 15*time.Second, func(ctx context.Context) error {
+		list, err := pods(ctx, b.broker, ns)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			if late := list[i].Name == "late-0"; late != (list[i].Spec.NodeName == "") || !late && !podReady(&list[i]) {
+				return fmt.Errorf("pod %s is at %q, Ready is %t", list[i].Name, list[i].Spec.NodeName, podReady(&list[i]))
+			}
+		}
+		return nodeIs(ctx, true)
+	})
+	b.decide(t, "provider1", func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Cordoned = false })
+	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "late-0", "provider1") })
+	require.NoError(t, nodeIs(t.Context(), false))
+}
+
 func (b *brokered) drained(t *testing.T) {
 	ns := b.namespace(t)
 	b.create(t, ns, "web", 29, nil)

@@ -74,6 +74,7 @@ func TestFederation(t *testing.T) {
 		{"a pod Pending too long is moved", b.pending},
 		{"a pod refused by the quota is moved", b.refused},
 		{"a disabled provider gets no new pod", b.disabled},
+		{"providers that are all cordoned keep their pods", b.cordonedAll},
 		{"a drained provider is emptied", b.drained},
 		{"a provider without VirtualNodes is removed", b.unknown},
 		{"a virtual kubelet of another node is not used", b.stray},

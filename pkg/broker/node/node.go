@@ -4,15 +4,14 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,12 +30,13 @@ const manyPods = 10_000
 const (
 	// probesGrace is how long the first probes may take beyond twice their timeout: caches and connections come first.
 	probesGrace = 4 * time.Second
-	// probesInterval is how often the first probes are checked.
-	probesInterval = 100 * time.Millisecond
+	// refreshInterval is how often the Node is compared with what it should be.
+	refreshInterval = time.Second
 )
 
 // Config is everything that the node needs.
 type Config struct {
+	Log    logr.Logger
 	Client client.Client
 	Kube   kubernetes.Interface
 	Belief *belief.Belief
@@ -61,6 +61,10 @@ type Node struct {
 
 	mu   sync.Mutex
 	last *corev1.Node // Guarded by mu.
+	// settled is when the capacity is what is known, whether or not all providers were probed. It is set before the Node is used.
+	settled time.Time
+	// cordoned is what was last written of the Node; used by one goroutine.
+	cordoned *bool
 }
 
 // New returns a Node, which does nothing before Run.
@@ -73,14 +77,23 @@ func (*Node) Ping(ctx context.Context) error { return ctx.Err() }
 // controller is writing.
 func (n *Node) NotifyNodeStatus(ctx context.Context, changes func(*corev1.Node)) {
 	go func() {
+		tick := time.NewTicker(refreshInterval)
+		defer tick.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-n.changed:
+			case <-tick.C: // Pods have left providers that cannot be given others.
+			}
+			if !n.isSettled(ctx) {
+				continue
 			}
 			if fresh := n.next(); fresh != nil {
 				changes(fresh)
+			}
+			if err := n.cordon(ctx); err != nil {
+				n.Log.Error(err, "Cannot write whether pods can be scheduled to the node", "node", n.Name)
 			}
 		}
 	}()
@@ -94,13 +107,10 @@ func (n *Node) Refresh() {
 	}
 }
 
-// next returns the Node as it is now; nil if nothing has changed, or if the broker suspects itself.
+// next returns the Node as it is now; nil if nothing has changed.
 func (n *Node) next() *corev1.Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.last == nil || n.Belief.SuspectsItself() {
-		return nil
-	}
 	fresh := n.forge(n.last)
 	if sameStatus(&n.last.Status, &fresh.Status) {
 		return nil
@@ -115,19 +125,15 @@ func (n *Node) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Until then no provider is known to be ready, and Kubernetes marks the pods of a Node that is not Ready.
-	n.awaitProbes(ctx)
-	first, err := n.first(ctx)
-	if err != nil {
-		return err
-	}
+	n.settled = time.Now().Add(2*n.ProbeTimeout + probesGrace)
+	first := n.forge(nil)
 	first.OwnerReferences = owners
-	n.mu.Lock()
-	n.last = first.DeepCopy()
-	n.mu.Unlock()
 	if err := n.claim(ctx, first); err != nil {
 		return fmt.Errorf("node %q: %w", n.Name, err)
 	}
+	n.mu.Lock()
+	n.last = first.DeepCopy()
+	n.mu.Unlock()
 	n.Refresh()
 	controller, err := node.NewNodeController(n, first, n.Kube.CoreV1().Nodes(),
 		node.WithNodeEnableLeaseV1(n.Kube.CoordinationV1().Leases(corev1.NamespaceNodeLease),
@@ -152,55 +158,21 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// awaitProbes waits until every provider was probed once, with a timeout: one that does not answer is not Ready.
-func (n *Node) awaitProbes(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 2*n.ProbeTimeout+probesGrace)
-	defer cancel()
-	_ = wait.PollUntilContextCancel(ctx, probesInterval, true, func(ctx context.Context) (bool, error) {
-		var list v1alpha1.ProviderClusterList
-		if err := n.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-			return false, nil //nolint:nilerr // It is listed again.
-		}
-		ids := make([]string, len(list.Items))
-		for i := range list.Items {
-			ids[i] = list.Items[i].Name
-		}
-		return n.Belief.AllProbed(ids), nil
-	})
-}
-
-// first returns the Node with which a leader begins. If the broker suspects itself, the Node stays as the leader before
-// left it: Kubernetes deletes the pods of a Node that is not Ready.
-func (n *Node) first(ctx context.Context) (*corev1.Node, error) {
-	first := n.forge(nil)
-	if !n.Belief.SuspectsItself() {
-		return first, nil
+// isSettled reports whether every provider was probed, or had the time to be. Until then the Node has the capacity that the
+// leader before wrote.
+func (n *Node) isSettled(ctx context.Context) bool {
+	if time.Now().After(n.settled) {
+		return true
 	}
-	before, err := n.Kube.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
-	if kerrors.IsNotFound(err) {
-		return first, nil
+	var list v1alpha1.ProviderClusterList
+	if err := n.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return false // The cache is filled soon.
 	}
-	if err != nil {
-		return nil, fmt.Errorf("node %q: %w", n.Name, err)
+	ids := make([]string, len(list.Items))
+	for i := range list.Items {
+		ids[i] = list.Items[i].Name
 	}
-	conditions, complete := conditionsOf(&before.Status)
-	if _, ours := before.Labels[v1alpha1.BrokerNodeLabel]; ours && complete {
-		first.Status.Conditions = conditions
-		first.Status.Capacity, first.Status.Allocatable = before.Status.Capacity, before.Status.Allocatable
-	}
-	return first, nil
-}
-
-// conditionsOf returns the conditions of a status that forge writes; others may have added their own.
-func conditionsOf(status *corev1.NodeStatus) (conditions []corev1.NodeCondition, complete bool) {
-	for _, kind := range nodeConditions() {
-		at := slices.IndexFunc(status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
-		if at < 0 {
-			return nil, false
-		}
-		conditions = append(conditions, status.Conditions[at])
-	}
-	return conditions, true
+	return n.Belief.AllProbed(ids)
 }
 
 // nodeConditions are the conditions of the Node, Ready first.
@@ -210,8 +182,8 @@ func nodeConditions() []corev1.NodeConditionType {
 	}
 }
 
-// claim creates the Node, or sets metadata and spec of the one that exists: virtual-kubelet updates the status only. A
-// Node that is not the broker's is left alone.
+// claim creates the Node, or sets metadata and spec of the one that exists: virtual-kubelet updates the status only. The
+// capacity of that one is kept in wanted. A Node that is not the broker's is left alone.
 func (n *Node) claim(ctx context.Context, wanted *corev1.Node) error {
 	nodes := n.Kube.CoreV1().Nodes()
 	_, err := nodes.Create(ctx, wanted, metav1.CreateOptions{})
@@ -234,6 +206,7 @@ func (n *Node) claim(ctx context.Context, wanted *corev1.Node) error {
 		if !hasTaint(existing.Spec.Taints) {
 			existing.Spec.Taints = append(existing.Spec.Taints, wanted.Spec.Taints...)
 		}
+		wanted.Status.Capacity, wanted.Status.Allocatable = existing.Status.Capacity, existing.Status.Allocatable
 		_, err = nodes.Update(ctx, existing, metav1.UpdateOptions{})
 		return err
 	})
@@ -262,19 +235,52 @@ func (n *Node) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
 	}}, nil
 }
 
-// forge returns the Node as it is now. Conditions that stay keep the times of before.
-func (n *Node) forge(before *corev1.Node) *corev1.Node {
-	granted, providers := n.sum()
-	ready := corev1.NodeCondition{
-		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "ProvidersReady",
-		Message: fmt.Sprintf("%d provider clusters are ready", providers),
+// cordon marks the Node as unschedulable while no provider can be given pods, and takes its own mark away afterwards: an
+// administrator may have cordoned the Node.
+func (n *Node) cordon(ctx context.Context) error {
+	_, usable, _ := n.Belief.Room()
+	wanted := usable == 0
+	if n.cordoned != nil && *n.cordoned == wanted {
+		return nil
 	}
-	if providers == 0 {
-		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "NoProviderReady", "no provider cluster is ready"
+	nodes := n.Kube.CoreV1().Nodes()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		current, err := nodes.Get(ctx, n.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		_, marked := current.Annotations[v1alpha1.NoProviderAnnotation]
+		switch {
+		case wanted && !current.Spec.Unschedulable:
+			current.Spec.Unschedulable = true
+			metav1.SetMetaDataAnnotation(&current.ObjectMeta, v1alpha1.NoProviderAnnotation, "true")
+		case !wanted && marked:
+			current.Spec.Unschedulable = false
+			delete(current.Annotations, v1alpha1.NoProviderAnnotation)
+		default:
+			return nil
+		}
+		_, err = nodes.Update(ctx, current, metav1.UpdateOptions{})
+		return err
+	})
+	if err == nil {
+		n.cordoned = &wanted
+	}
+	return err
+}
+
+// forge returns the Node as it is now. It is Ready while the broker leads: Kubernetes and Liqo take the pods of a Node that is
+// not Ready for lost (Liqo's podstatus-controller, Kubernetes' taint eviction), and the pods at one provider are not lost when
+// another, or even this one, takes no new pods. Conditions that stay keep the times of before.
+func (n *Node) forge(before *corev1.Node) *corev1.Node {
+	room, usable := n.room()
+	ready := corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "BrokerLeads",
+		Message: fmt.Sprintf("%d provider clusters take new pods", usable),
 	}
 	conditions := []corev1.NodeCondition{ready}
 	for _, pressure := range nodeConditions()[1:] {
-		conditions = append(conditions, corev1.NodeCondition{Type: pressure, Status: corev1.ConditionFalse, Reason: "ProvidersReady"})
+		conditions = append(conditions, corev1.NodeCondition{Type: pressure, Status: corev1.ConditionFalse, Reason: "BrokerLeads"})
 	}
 	now := metav1.NewTime(time.Now())
 	for i := range conditions {
@@ -299,7 +305,7 @@ func (n *Node) forge(before *corev1.Node) *corev1.Node {
 			Key: consts.VirtualNodeTolerationKey, Value: "true", Effect: corev1.TaintEffectNoExecute,
 		}}},
 		Status: corev1.NodeStatus{
-			Phase: corev1.NodeRunning, Conditions: conditions, Capacity: granted, Allocatable: granted.DeepCopy(),
+			Phase: corev1.NodeRunning, Conditions: conditions, Capacity: room, Allocatable: room.DeepCopy(),
 			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.IP}},
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(n.Port)}},
 			NodeInfo: corev1.NodeSystemInfo{
@@ -328,11 +334,11 @@ func sameStatus(a, b *corev1.NodeStatus) bool {
 	return true
 }
 
-// sum returns what the providers granted that can be given pods, and how many there are.
-func (n *Node) sum() (corev1.ResourceList, int) {
-	granted, providers, unlimited := n.Belief.Usable()
+// room returns what the Node has room for, and how many providers can be given pods.
+func (n *Node) room() (corev1.ResourceList, int) {
+	room, usable, unlimited := n.Belief.Room()
 	if unlimited {
-		granted.Add(resources.Amounts{corev1.ResourcePods: manyPods})
+		room.Add(resources.Amounts{corev1.ResourcePods: manyPods})
 	}
-	return granted.List(), providers
+	return room.List(), usable
 }

@@ -4,70 +4,120 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/testr"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-// nodeWith is the Node of a broker to which two providers granted so many CPUs, and whose providers are reachable or not.
-func nodeWith(t *testing.T, kube kubernetes.Interface, cpus int64, reachable bool) *Node {
+// newNode is the Node of a broker with one provider, of 8 CPUs, one of which a pod requests. The provider has not been probed.
+func newNode(t *testing.T, kube kubernetes.Interface) *Node {
 	t.Helper()
 	known := belief.New(belief.Config{Clock: clock.RealClock{}, SuspicionWindow: time.Minute, ProbeInterval: time.Second})
-	for _, id := range []string{"p", "q"} {
-		known.SetProvider(id, belief.ProviderSpec{Enabled: true}, &v1alpha1.ProviderClusterStatus{})
-		if cpus > 0 {
-			known.Schedule(scheduler.Provider{ID: id, Enabled: true, Ready: true, Slices: []scheduler.Slice{
-				{VirtualNode: id, Granted: resources.Amounts{corev1.ResourceCPU: cpus * 1000 / 2}},
-			}})
-		}
-		for range 2 {
-			known.ObserveProbe(id, belief.Probe{Ended: time.Now(), Answered: reachable})
-		}
-	}
-	return New(Config{Kube: kube, Belief: known, Name: "broker", IP: "10.0.0.2", Version: "v1"})
+	known.SetProvider("p", belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"p1": false}}, &v1alpha1.ProviderClusterStatus{})
+	known.ObserveAssigned(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", UID: "pod"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+			Requests: resources.Amounts{corev1.ResourceCPU: 1000}.List(),
+		}}}},
+	}, "p1")
+	scheme, err := apischeme.New()
+	require.NoError(t, err)
+	objects := []client.Object{&v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "p"}}}
+	n := New(Config{
+		Log: testr.New(t), Client: ctrlfake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
+		Kube: kube, Belief: known, Name: "broker", IP: "10.0.0.2", Version: "v1",
+	})
+	n.settled = time.Now().Add(time.Hour)
+	return n
 }
 
-// Kubernetes deletes the pods of a Node that is not Ready.
-func TestANewLeaderLeavesTheNodeAsItIsWhileItSuspectsItself(t *testing.T) {
-	left := nodeWith(t, nil, 8, true).forge(nil)
-	foreign := left.DeepCopy()
-	delete(foreign.Labels, v1alpha1.BrokerNodeLabel)
-	more := left.DeepCopy()
-	more.Status.Conditions = append([]corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable}}, more.Status.Conditions...)
-	odd := left.DeepCopy()
-	odd.Status.Conditions = odd.Status.Conditions[:1]
+// schedule has the provider be usable, or not.
+func (n *Node) schedule(usable bool) {
+	n.Belief.Schedule(scheduler.Provider{ID: "p", Enabled: true, Cordoned: !usable, Ready: true, Slices: []scheduler.Slice{
+		{VirtualNode: "p1", Granted: resources.Amounts{corev1.ResourceCPU: 8000, corev1.ResourcePods: 10}},
+	}})
+}
 
-	for name, tc := range map[string]struct {
-		there    *corev1.Node
-		suspects bool
-		ready    corev1.ConditionStatus
-	}{
-		"as it was":                 {left, true, corev1.ConditionTrue},
-		"with conditions of others": {more, true, corev1.ConditionTrue},
-		"as it is":                  {left, false, corev1.ConditionFalse},
-		"there is none":             {nil, true, corev1.ConditionFalse},
-		"it is not the broker's":    {foreign, true, corev1.ConditionFalse},
-		"it has not all conditions": {odd, true, corev1.ConditionFalse},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kube := fake.NewClientset()
-			if tc.there != nil {
-				kube = fake.NewClientset(tc.there)
-			}
-			n := nodeWith(t, kube, 0, !tc.suspects)
-			first, err := n.first(t.Context())
-			require.NoError(t, err)
-			require.Equal(t, tc.ready, first.Status.Conditions[0].Status)
-			require.Equal(t, "10.0.0.2", first.Status.Addresses[0].Address, "it is served here")
-			require.Equal(t, tc.ready == corev1.ConditionTrue, first.Status.Capacity.Cpu().Value() == 8)
-			n.forge(first) // The next one is forged from its conditions.
-		})
+// Kubernetes evicts the pods of a Node that is not Ready, and Liqo marks them as not Ready.
+func TestTheNodeIsReadyWhateverItsProvidersAre(t *testing.T) {
+	n := newNode(t, nil)
+	n.schedule(true)
+	n.last = n.forge(nil)
+	require.EqualValues(t, 8, n.last.Status.Allocatable.Cpu().Value())
+	require.Nil(t, n.next(), "nothing has changed")
+
+	n.schedule(false)
+	cordoned := n.next()
+	require.NotNil(t, cordoned)
+	ready := cordoned.Status.Conditions[0]
+	require.Equal(t, corev1.NodeReady, ready.Type)
+	require.Equal(t, corev1.ConditionTrue, ready.Status)
+	require.Equal(t, "0 provider clusters take new pods", ready.Message)
+	require.EqualValues(t, 1, cordoned.Status.Allocatable.Cpu().Value(), "what its pods request")
+	require.EqualValues(t, 1, cordoned.Status.Allocatable.Pods().Value())
+}
+
+func TestANewLeaderKeepsTheCapacityUntilItHasProbed(t *testing.T) {
+	before := newNode(t, nil)
+	before.schedule(true)
+	there := before.forge(nil)
+	n := newNode(t, fake.NewClientset(there))
+	first := n.forge(nil)
+	require.NoError(t, n.claim(t.Context(), first))
+	require.Equal(t, there.Status.Allocatable, first.Status.Allocatable)
+	require.False(t, n.isSettled(t.Context()))
+
+	n.Belief.ObserveProbe("p", belief.Probe{Ended: time.Now(), Answered: true})
+	require.True(t, n.isSettled(t.Context()))
+
+	hanging := newNode(t, nil)
+	hanging.settled = time.Now()
+	require.True(t, hanging.isSettled(t.Context()), "a provider that does not answer holds up nothing for long")
+
+	delete(there.Labels, v1alpha1.BrokerNodeLabel)
+	require.ErrorContains(t, newNode(t, fake.NewClientset(there)).claim(t.Context(), first), "choose another --broker-node")
+}
+
+func TestTheBrokerUncordonsItsNodeOnlyIfItCordonedIt(t *testing.T) {
+	kube := fake.NewClientset()
+	n := newNode(t, kube)
+	require.NoError(t, n.claim(t.Context(), n.forge(nil)))
+	get := func() *corev1.Node {
+		t.Helper()
+		node, err := kube.CoreV1().Nodes().Get(t.Context(), "broker", metav1.GetOptions{})
+		require.NoError(t, err)
+		return node
+	}
+	cordon := func(usable bool) *corev1.Node {
+		t.Helper()
+		n.schedule(usable)
+		require.NoError(t, n.cordon(t.Context()))
+		return get()
+	}
+	require.False(t, cordon(true).Spec.Unschedulable)
+	cordoned := cordon(false)
+	require.True(t, cordoned.Spec.Unschedulable)
+	require.Contains(t, cordoned.Annotations, v1alpha1.NoProviderAnnotation)
+	freed := cordon(true)
+	require.False(t, freed.Spec.Unschedulable)
+	require.NotContains(t, freed.Annotations, v1alpha1.NoProviderAnnotation)
+
+	freed.Spec.Unschedulable = true
+	_, err := kube.CoreV1().Nodes().Update(t.Context(), freed, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	for _, usable := range []bool{false, true} {
+		require.True(t, cordon(usable).Spec.Unschedulable, "an administrator has cordoned it")
 	}
 }
