@@ -144,7 +144,7 @@ func sliceAccepted(slice *authv1beta1.ResourceSlice, t authv1beta1.ResourceSlice
 	return false
 }
 
-// WaitNodeReady waits until the Node is Ready.
+// WaitNodeReady waits until the Node is Ready and has room for pods.
 func (c *Cluster) WaitNodeReady(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
@@ -155,10 +155,13 @@ func (c *Cluster) WaitNodeReady(ctx context.Context, name string) error {
 		}
 		for _, cond := range node.Status.Conditions {
 			if cond.Type == corev1.NodeReady {
-				if cond.Status == corev1.ConditionTrue {
-					return nil
+				if cond.Status != corev1.ConditionTrue {
+					return fmt.Errorf("node %s is not Ready: %s %s", name, cond.Reason, cond.Message)
 				}
-				return fmt.Errorf("node %s is not Ready: %s %s", name, cond.Reason, cond.Message)
+				if node.Spec.Unschedulable || node.Status.Allocatable.Cpu().IsZero() {
+					return fmt.Errorf("node %s has no room for pods: %s", name, cond.Message)
+				}
+				return nil
 			}
 		}
 		return fmt.Errorf("node %s reports no Ready condition", name)
