@@ -2,7 +2,10 @@ package broker
 
 import (
 	"context"
+	"io"
+	"net/url"
 	"slices"
+	"strings"
 
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,14 +35,22 @@ func (p kubeletProviders) Place(virtualNode, namespace string) (kubelet.Place, b
 	return kubelet.Place{Namespace: name, Config: c.Config, Kube: c.Kube, Metrics: c.Metrics}, true
 }
 
-func (p kubeletProviders) Scrapers(ctx context.Context) []kubeletapi.Scraper {
+func (p kubeletProviders) ProviderOf(virtualNode string) string {
+	return p.belief.ProviderOf(virtualNode)
+}
+
+func (p kubeletProviders) Scrapers(ctx context.Context) []kubelet.Scraper {
 	home := p.clusterID(ctx)
-	var all []kubeletapi.Scraper
+	var all []kubelet.Scraper
 	for _, virtualNode := range p.belief.OnePerProvider() {
 		if c := p.connections.Get(virtualNode); c != nil {
-			all = append(all, kubeletapi.RemoteScrape(c.Kube, home))
+			scrape := func(ctx context.Context, uri *url.URL) (io.ReadCloser, error) {
+				return kubeletapi.ScrapeRequest(c.Kube, home, uri).Stream(ctx)
+			}
+			all = append(all, kubelet.Scraper{Provider: p.belief.ProviderOf(virtualNode), Scrape: scrape})
 		}
 	}
+	slices.SortFunc(all, func(a, b kubelet.Scraper) int { return strings.Compare(a.Provider, b.Provider) })
 	return all
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
@@ -26,15 +27,21 @@ const (
 // Scraper fetches what the remote cluster measures of this cluster's pods. uri is the path and query of the request.
 type Scraper func(ctx context.Context, uri *url.URL) ([]byte, error)
 
-// RemoteScrape asks Liqo's metric agent in the remote cluster (metrics.liqo.io/v1beta1 scrape/<home cluster>/…).
+// RemoteScrape asks Liqo's metric agent in the remote cluster, and returns all of its answer.
 func RemoteScrape(remote kubernetes.Interface, home liqov1beta1.ClusterID) Scraper {
 	return func(ctx context.Context, uri *url.URL) ([]byte, error) {
-		target := url.URL{
-			Path:     path.Join("/apis/metrics.liqo.io/v1beta1/scrape", string(home), uri.Path),
-			RawQuery: uri.RawQuery,
-		}
-		return remote.CoreV1().RESTClient().Get().RequestURI(target.String()).DoRaw(ctx)
+		return ScrapeRequest(remote, home, uri).DoRaw(ctx)
 	}
+}
+
+// ScrapeRequest is the request to Liqo's metric agent in the remote cluster (metrics.liqo.io/v1beta1 scrape/<home
+// cluster>/…).
+func ScrapeRequest(remote kubernetes.Interface, home liqov1beta1.ClusterID, uri *url.URL) *rest.Request {
+	target := url.URL{
+		Path:     path.Join("/apis/metrics.liqo.io/v1beta1/scrape", string(home), uri.Path),
+		RawQuery: uri.RawQuery,
+	}
+	return remote.CoreV1().RESTClient().Get().RequestURI(target.String())
 }
 
 // NewHandler returns the routes of Liqo's own virtual kubelet: pods answers for the pods of the node, scraper the metrics.

@@ -25,7 +25,6 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
-	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 )
 
 // apiServer is the API server of a provider. It answers for the pods of namespace "remote" as the virtual kubelet library
@@ -152,14 +151,19 @@ func (p *apiServer) last(t *testing.T) *http.Request {
 // providers is a provider whose VirtualNode is q1, and which has namespace "ns" as "remote".
 type providers struct {
 	place    Place
-	scrapers []kubeletapi.Scraper
+	scrapers []Scraper
 }
 
 func (p *providers) Place(virtualNode, namespace string) (Place, bool) {
 	return p.place, virtualNode == "q1" && namespace == "ns"
 }
 
-func (p *providers) Scrapers(context.Context) []kubeletapi.Scraper { return p.scrapers }
+// ProviderOf has provider q with the VirtualNodes q1, q2 and so on.
+func (p *providers) ProviderOf(virtualNode string) string {
+	return strings.TrimRight(virtualNode, "0123456789")
+}
+
+func (p *providers) Scrapers(context.Context) []Scraper { return p.scrapers }
 
 func pod(name, virtualNode string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -169,14 +173,14 @@ func pod(name, virtualNode string) *corev1.Pod {
 
 // serve starts the kubelet API before one provider; its requests end with ctx.
 func serve(t *testing.T, ctx context.Context, config *rest.Config, metrics metricsclient.Interface, //
-	scrapers ...kubeletapi.Scraper,
+	scrapers ...Scraper,
 ) *httptest.Server {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 	handler := NewHandler(Config{
 		Log: logr.Discard(), NodeName: "broker",
-		Pods: fake.NewClientBuilder().WithObjects(pod("pod", "q1"), pod("waiting", ""), pod("astray", "q2")).Build(),
+		Pods: fake.NewClientBuilder().WithObjects(pod("pod", "q1"), pod("waiting", ""), pod("astray", "q2"), pod("third", "r1")).Build(),
 		Providers: &providers{
 			place: Place{Namespace: "remote", Config: config, Kube: kube, Metrics: metrics}, scrapers: scrapers,
 		},

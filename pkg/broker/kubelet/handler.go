@@ -32,8 +32,10 @@ type Providers interface {
 	// Place returns where the pods of a local namespace run that are assigned to a VirtualNode; false while its
 	// provider is not connected or does not have the namespace.
 	Place(virtualNode, namespace string) (Place, bool)
-	// Scrapers returns one Scraper for each provider that is connected.
-	Scrapers(ctx context.Context) []kubeletapi.Scraper
+	// ProviderOf returns the id of the provider of a VirtualNode; "" if it is not known.
+	ProviderOf(virtualNode string) string
+	// Scrapers returns one Scraper for each provider that is connected, by their ids.
+	Scrapers(ctx context.Context) []Scraper
 }
 
 // Place is a namespace of a provider cluster, and the identity that this cluster has there.

@@ -1,72 +1,65 @@
 package kubelet
 
 import (
-	"bytes"
 	"context"
-	"maps"
+	"io"
 	"net/url"
-	"slices"
+	"sync"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// scrape returns what Liqo's metric agents at all providers measure, as one text. A provider that does not answer is left
-// out.
+// Scraper reads what Liqo's metric agent at one provider measures of this cluster's pods. Their namespaces have the names
+// that they have here.
+type Scraper struct {
+	// Provider is the id of the cluster.
+	Provider string
+	// Scrape opens the text. uri is the path and query of the request.
+	Scrape func(ctx context.Context, uri *url.URL) (io.ReadCloser, error)
+}
+
+// scrape returns what Liqo's metric agents at all providers measure of the pods assigned there, and of the nodes of all
+// together, as one text. A provider that does not answer is left out.
 func (s *server) scrape(ctx context.Context, uri *url.URL) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
-	type answer struct {
-		text []byte
-		err  error
+	pods, err := s.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	assigned := map[string]sets.Set[types.NamespacedName]{} // By provider.
+	for _, pod := range pods {
+		if provider := s.Providers.ProviderOf(pod.Labels[v1alpha1.VirtualNodeLabel]); provider != "" {
+			if assigned[provider] == nil {
+				assigned[provider] = sets.New[types.NamespacedName]()
+			}
+			assigned[provider].Insert(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+		}
 	}
 	scrapers := s.Providers.Scrapers(ctx)
-	answers := make(chan answer, len(scrapers))
-	for _, scrape := range scrapers {
-		go func() {
-			text, err := scrape(ctx, uri)
-			answers <- answer{text: text, err: err}
-		}()
+	all := make([]*families, len(scrapers))
+	var asking sync.WaitGroup
+	for i, of := range scrapers {
+		asking.Go(func() { all[i] = s.metricsOf(ctx, of, uri, assigned[of.Provider]) })
 	}
-	merged := map[string]*dto.MetricFamily{}
-	for range scrapers {
-		got := <-answers
-		if got.err != nil {
-			s.Log.V(1).Info("Cannot scrape a provider", "because", got.err.Error())
-			continue
-		}
-		if err := merge(merged, got.text); err != nil {
-			s.Log.Info("A provider's metrics are not valid", "because", err.Error())
-		}
-	}
-	return encode(merged)
+	asking.Wait()
+	return merge(all), nil
 }
 
-// merge adds the metrics of a text in Prometheus' format.
-func merge(into map[string]*dto.MetricFamily, text []byte) error {
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+// metricsOf returns what was read of a provider's metrics before an error.
+func (s *server) metricsOf(ctx context.Context, of Scraper, uri *url.URL, pods sets.Set[types.NamespacedName]) *families {
+	text, err := of.Scrape(ctx, uri)
 	if err != nil {
-		return err
+		s.Log.V(1).Info("Cannot scrape a provider", "provider", of.Provider, "because", err.Error())
+		return newFamilies()
 	}
-	for name, family := range families {
-		if known, ok := into[name]; ok {
-			known.Metric = append(known.Metric, family.Metric...)
-			continue
-		}
-		into[name] = family
+	defer text.Close()
+	metrics, err := read(text, pods)
+	if err != nil {
+		s.Log.Info("The metrics of a provider are not whole", "provider", of.Provider, "because", err.Error())
 	}
-	return nil
-}
-
-// encode writes metric families in Prometheus' text format, by name.
-func encode(families map[string]*dto.MetricFamily) ([]byte, error) {
-	var out bytes.Buffer
-	for _, name := range slices.Sorted(maps.Keys(families)) {
-		if _, err := expfmt.MetricFamilyToText(&out, families[name]); err != nil {
-			return nil, err
-		}
-	}
-	return out.Bytes(), nil
+	return metrics
 }

@@ -1,10 +1,7 @@
 package kubelet
 
 import (
-	"context"
-	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -18,8 +15,6 @@ import (
 	metricsfake "k8s.io/metrics/pkg/client/clientset/versioned/fake"
 
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
-
-	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 )
 
 func TestTheUsageOfPodsIsAskedOfTheirProvider(t *testing.T) {
@@ -59,22 +54,4 @@ func TestThePodsOfTheNodeAreListed(t *testing.T) {
 	}
 	code, _ := get(t, server, "/nothing")
 	require.Equal(t, http.StatusNotFound, code)
-}
-
-func TestMetricsOfSeveralProvidersBecomeOneText(t *testing.T) {
-	measures := func(text string, err error) kubeletapi.Scraper {
-		return func(_ context.Context, uri *url.URL) ([]byte, error) {
-			require.Equal(t, "/metrics/resource?a=b", uri.RequestURI())
-			return []byte(text), err
-		}
-	}
-	server := serve(t, t.Context(), newAPIServer(t).config(), nil,
-		measures("# TYPE b counter\nb{pod=\"x\"} 1\n# TYPE a gauge\na 3\n", nil),
-		measures("no metric\n", nil),
-		measures("# TYPE b counter\nb{pod=\"x\"} 1\n", nil),
-		measures("", errors.New("no answer")),
-	)
-	code, body := get(t, server, "/metrics/resource?a=b")
-	require.Equal(t, http.StatusOK, code)
-	require.Equal(t, "# TYPE a gauge\na 3\n# TYPE b counter\nb{pod=\"x\"} 1\nb{pod=\"x\"} 1\n", body)
 }
