@@ -32,7 +32,20 @@ type gate struct {
 	authorizer    authorizer
 	// tokens limits the requests with a token of each host: every invented one is a review.
 	tokens *access.Limiter
+	// callers limits the connections, requests the requests that each authorised caller has open: a connection may have
+	// many (HTTP/2).
+	callers  *httpserve.Callers
+	requests *httpserve.Shares
 }
+
+const (
+	// strangers is how many connections there may be without an authorised request.
+	strangers = 128
+	// ofCaller is how many connections, and how many requests, each authorised caller may have open. It is half of the 1,024
+	// connections without those of strangers: beside any other caller at its limit, the API server has as many for all
+	// users of kubectl together.
+	ofCaller = 448
+)
 
 // The limits of requests with a token of one host, and how many hosts are remembered.
 const (
@@ -52,6 +65,7 @@ func newGate(cfg Config) (*gate, error) {
 		authenticator: access.NewAuthenticator(ca, cfg.Local, remedy),
 		authorizer:    access.NewReviewer(cfg.Local, remedy),
 		tokens:        access.NewLimiter(tokensPerSecond, tokensBurst, tokenHosts),
+		callers:       httpserve.NewCallers(strangers, ofCaller), requests: httpserve.NewShares(ofCaller),
 	}
 	if cfg.AuthorizationMode == AuthorizationAlwaysAllow {
 		g.authorizer = alwaysAllow{}
@@ -111,8 +125,8 @@ func (g *gate) checkPermissions(ctx context.Context) {
 	}
 }
 
-// protect passes a request on if its caller is authenticated (else 401) and authorised (else 403). The ResponseWriter
-// is passed on as it is: the streams hijack the connection and flush.
+// protect passes a request on if its caller is authenticated (else 401), authorised (else 403), and has not too many open
+// (else 429). The ResponseWriter is passed on as it is: the streams hijack the connection and flush.
 func (g *gate) protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" && g.tokens.Take(httpserve.HostOf(r.RemoteAddr), 1, time.Now()) > 0 {
@@ -140,9 +154,26 @@ func (g *gate) protect(next http.Handler) http.Handler {
 			g.log.V(1).Info("Forbidden request", "user", who.GetName(), "path", r.URL.Path)
 			http.Error(w, fmt.Sprintf("Forbidden (user=%s, %s)", who.GetName(), describe(what)), http.StatusForbidden)
 		default:
-			next.ServeHTTP(w, r)
+			g.serve(w, r, who.GetName(), next)
 		}
 	})
+}
+
+// serve passes on a request of an authorised caller, unless it has too many open.
+func (g *gate) serve(w http.ResponseWriter, r *http.Request, caller string, next http.Handler) {
+	release, ok := g.requests.Take(caller)
+	if ok {
+		defer release()
+		ok = g.callers.Know(r.Context(), caller)
+	}
+	if !ok {
+		g.log.V(1).Info("Too many requests", "user", caller, "path", r.URL.Path)
+		w.Header().Set("Connection", "close") // It is open too long already.
+		http.Error(w, fmt.Sprintf("Too many requests at once (user=%s, at most %d connections and requests)", caller, ofCaller),
+			http.StatusTooManyRequests)
+		return
+	}
+	next.ServeHTTP(w, r)
 }
 
 // unauthorizedMessage, like every answer of protect, has no colon followed by a space: client-go's SPDY executor would

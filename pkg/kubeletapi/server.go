@@ -71,8 +71,9 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 
 	server := &http.Server{ //nolint:gosec // httpserve.Run sets ReadHeaderTimeout.
-		Handler:  gate.protect(cfg.Handler),
-		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(cfg.Log), slog.LevelInfo),
+		Handler:     gate.protect(cfg.Handler),
+		ConnContext: gate.callers.ConnContext,
+		ErrorLog:    slog.NewLogLogger(logr.ToSlogHandler(cfg.Log.V(1)), slog.LevelInfo),
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: cfg.Certificate.Get,
@@ -87,7 +88,7 @@ func Run(ctx context.Context, cfg Config) error {
 	group.Go(func() error { return gate.run(ctx) })
 	group.Go(func() error {
 		cfg.Log.Info("Serving the kubelet API", "address", ln.Addr().String())
-		return httpserve.Run(ctx, server, ln)
+		return httpserve.Run(ctx, server, gate.callers.Listener(ln))
 	})
 	return group.Wait()
 }

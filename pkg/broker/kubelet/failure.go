@@ -31,8 +31,11 @@ func failuref(code int, format string, args ...any) error {
 	return &kerrors.StatusError{ErrStatus: status}
 }
 
-// noAnswer is the error for a provider that did not answer, or whose answer was refused.
+// noAnswer is the error for a provider that did not answer, or whose answer was refused. One with a code keeps it.
 func noAnswer(err error) error {
+	if known := kerrors.APIStatus(nil); errors.As(err, &known) {
+		return err
+	}
 	if redirect := (*distrust.RedirectError)(nil); errors.As(err, &redirect) {
 		return failuref(http.StatusBadGateway, "%s", redirect)
 	}

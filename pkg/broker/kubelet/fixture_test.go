@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
@@ -38,17 +39,22 @@ type apiServer struct {
 	seen []*http.Request // Guarded by mu.
 	// begun has an element for each stream that has begun, ended one for each that has ended.
 	begun, ended chan struct{}
+	// closed is closed when the test ends.
+	closed chan struct{}
 }
 
 const identity = "identity-of-this-cluster"
 
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
-	p := &apiServer{begun: make(chan struct{}, 9), ended: make(chan struct{}, 9)}
+	p := &apiServer{begun: make(chan struct{}, 9), ended: make(chan struct{}, 9), closed: make(chan struct{})}
 	p.Server = httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
 	p.EnableHTTP2 = true
 	p.StartTLS()
-	t.Cleanup(p.Close)
+	t.Cleanup(func() {
+		close(p.closed)
+		p.Close()
+	})
 	return p
 }
 
@@ -108,7 +114,7 @@ func (p *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 	}, false).ServeHTTP(w, r)
 }
 
-// exec runs a command: "fail" exits with 7, "hang" ends with its input, every other echoes its input.
+// exec runs a command: "fail" exits with 7, "hang" goes on until the test ends, every other echoes its input.
 func (p *apiServer) exec(_ context.Context, _, _, container string, command []string, attach api.AttachIO) error {
 	p.begun <- struct{}{}
 	defer func() { p.ended <- struct{}{} }()
@@ -116,6 +122,9 @@ func (p *apiServer) exec(_ context.Context, _, _, container string, command []st
 	case "fail":
 		_, _ = io.WriteString(attach.Stderr(), "no\n")
 		return clientexec.CodeExitError{Code: 7, Err: io.ErrUnexpectedEOF}
+	case "hang":
+		<-p.closed
+		return nil
 	case "size":
 		size := <-attach.Resize()
 		_, err := io.WriteString(attach.Stdout(), strings.Repeat("x", int(size.Width)))
@@ -171,20 +180,27 @@ func pod(name, virtualNode string) *corev1.Pod {
 	}}
 }
 
+// handler is the kubelet API before one provider.
+func handler(t *testing.T, within time.Duration, config *rest.Config, metrics metricsclient.Interface, scrapers ...Scraper) http.Handler {
+	t.Helper()
+	kube, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	return (&server{answerWithin: within, Config: Config{
+		Log: logr.Discard(), NodeName: "broker",
+		Pods: fake.NewClientBuilder().
+			WithObjects(pod("pod", "q1"), pod("waiting", ""), pod("astray", "q2"), pod("third", "r1")).Build(),
+		Providers: &providers{
+			place: Place{Namespace: "remote", Config: config, Kube: kube, Metrics: metrics}, scrapers: scrapers,
+		},
+	}}).routes()
+}
+
 // serve starts the kubelet API before one provider; its requests end with ctx.
 func serve(t *testing.T, ctx context.Context, config *rest.Config, metrics metricsclient.Interface, //
 	scrapers ...Scraper,
 ) *httptest.Server {
 	t.Helper()
-	kube, err := kubernetes.NewForConfig(config)
-	require.NoError(t, err)
-	handler := NewHandler(Config{
-		Log: logr.Discard(), NodeName: "broker",
-		Pods: fake.NewClientBuilder().WithObjects(pod("pod", "q1"), pod("waiting", ""), pod("astray", "q2"), pod("third", "r1")).Build(),
-		Providers: &providers{
-			place: Place{Namespace: "remote", Config: config, Kube: kube, Metrics: metrics}, scrapers: scrapers,
-		},
-	})
+	handler := handler(t, answerWithin, config, metrics, scrapers...)
 	var active sync.WaitGroup
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		active.Add(1)

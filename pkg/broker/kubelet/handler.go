@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
@@ -46,11 +47,21 @@ type Place struct {
 	Metrics   metricsclient.Interface
 }
 
-type server struct{ Config }
+type server struct {
+	Config
+	// answerWithin is how long a provider may take to begin its answer to logs, exec, attach and port-forward.
+	answerWithin time.Duration
+}
+
+// answerWithin is as long as client-go waits for a connection.
+const answerWithin = 30 * time.Second
 
 // NewHandler returns the routes of the kubelet API. It serves every caller: authentication and authorisation come first.
 func NewHandler(cfg Config) http.Handler {
-	s := &server{cfg}
+	return (&server{Config: cfg, answerWithin: answerWithin}).routes()
+}
+
+func (s *server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.proxied(logs))
 	for route, subresource := range map[string]subresource{

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -51,14 +50,14 @@ func (s *server) proxy(w http.ResponseWriter, r *http.Request, what subresource)
 		}
 		expected = http.StatusSwitchingProtocols
 	}
-	if (what == exec || what == attach) && wsstream.IsWebSocketRequest(r) {
-		return translate(w, r, place.Config, target) //nolint:contextcheck // It is the request's.
-	}
-	transport, err := transportFor(place.Config)
+	transport, err := s.transportFor(place.Config, expected)
 	if err != nil {
 		return err
 	}
 	defer utilnet.CloseIdleConnectionsFor(transport)
+	if (what == exec || what == attach) && wsstream.IsWebSocketRequest(r) {
+		return translate(w, r, transport, target) //nolint:contextcheck // It is the request's.
+	}
 	proxy := &httputil.ReverseProxy{
 		Transport:     transport,
 		FlushInterval: -1, // At once.
@@ -72,22 +71,24 @@ func (s *server) proxy(w http.ResponseWriter, r *http.Request, what subresource)
 		},
 		ModifyResponse: func(response *http.Response) error { return check(response, expected) },
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			if known := kerrors.APIStatus(nil); !errors.As(err, &known) {
-				err = noAnswer(err)
-			}
-			s.fail(w, r, err)
+			s.fail(w, r, noAnswer(err))
 		},
 	}
 	proxy.ServeHTTP(w, r)
 	return nil
 }
 
-// transportFor is that of the config, without HTTP/2, which has no upgrades.
-func transportFor(config *rest.Config) (http.RoundTripper, error) {
+// transportFor is that of the config, without HTTP/2, which has no upgrades. An answer of another status than expected has
+// to end in time, too.
+func (s *server) transportFor(config *rest.Config, expected int) (http.RoundTripper, error) {
 	config = rest.CopyConfig(config)
 	config.NextProtos = []string{"http/1.1"}
 	config.DisableCompression = true // It would hold back lines of a followed log.
-	return rest.TransportFor(config)
+	next, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return &timely{next: next, within: s.answerWithin, expected: expected}, nil
 }
 
 // url is the address at the provider of what a request to the kubelet API asks for.

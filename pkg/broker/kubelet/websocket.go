@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -12,8 +13,6 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/util/httpstream/spdy"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 )
 
@@ -26,12 +25,9 @@ const (
 
 // translate serves exec and attach by WebSocket with SPDY to the provider. They cannot be proxied: a WebSocket is opened by
 // GET, and Liqo lets this cluster create these subresources at a provider, not get them.
-func translate(w http.ResponseWriter, r *http.Request, config *rest.Config, target *url.URL) error {
-	transport, err := transportFor(config)
-	if err != nil {
-		return err
-	}
-	defer utilnet.CloseIdleConnectionsFor(transport)
+func translate(w http.ResponseWriter, r *http.Request, transport http.RoundTripper, target *url.URL) error {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
 	connect := &dialer{transport: transport}
 	executor, err := remotecommand.NewSPDYExecutorForTransports(connect, connect, http.MethodPost, target)
 	if err != nil {
@@ -42,7 +38,7 @@ func translate(w http.ResponseWriter, r *http.Request, config *rest.Config, targ
 		// virtual-kubelet has a stream for what was not asked for as well. It does not hand the context of the request on,
 		// and looks for the exit code in the error as it is.
 		options := remotecommand.StreamOptions{
-			Tty: client.TTY(), TerminalSizeQueue: sizes{done: r.Context().Done(), resize: client.Resize()},
+			Tty: client.TTY(), TerminalSizeQueue: sizes{done: ctx.Done(), resize: client.Resize()},
 		}
 		if asked.Get("stdin") == "1" {
 			options.Stdin = client.Stdin()
@@ -53,7 +49,7 @@ func translate(w http.ResponseWriter, r *http.Request, config *rest.Config, targ
 		if asked.Get("stderr") == "1" {
 			options.Stderr = client.Stderr()
 		}
-		return executor.StreamWithContext(r.Context(), options)
+		return executor.StreamWithContext(ctx, options)
 	}
 	api.PodHandler(api.PodHandlerConfig{
 		RunInContainer: func(_ context.Context, _, _, _ string, _ []string, client api.AttachIO) error {
@@ -61,8 +57,35 @@ func translate(w http.ResponseWriter, r *http.Request, config *rest.Config, targ
 		},
 		AttachToContainer: func(_ context.Context, _, _, _ string, client api.AttachIO) error { return stream(client) },
 		StreamIdleTimeout: streamIdle,
-	}, false).ServeHTTP(w, r)
+	}, false).ServeHTTP(hijacking{ResponseWriter: w, closed: cancel}, r)
 	return nil
+}
+
+// hijacking reports the end of the connection that a handler takes over. net/http ends the context of a request with its
+// connection only until then, and virtual-kubelet waits for the provider after its caller has left.
+type hijacking struct {
+	http.ResponseWriter
+	closed func()
+}
+
+// Hijack implements http.Hijacker.
+func (h hijacking) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	stream, buffered, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	return hijacked{Conn: stream, closed: h.closed}, buffered, nil
+}
+
+type hijacked struct {
+	net.Conn
+	closed func()
+}
+
+// Close implements net.Conn. It is called when the caller's side has ended.
+func (h hijacked) Close() error {
+	h.closed()
+	return h.Conn.Close()
 }
 
 // dialer opens one SPDY connection with the transport of the proxy. client-go's own drains an answer that is no upgrade,

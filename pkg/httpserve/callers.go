@@ -1,0 +1,124 @@
+package httpserve
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"slices"
+	"sync"
+)
+
+// Callers limits connections by their callers. The caller of a connection is a stranger until Know names it.
+type Callers struct {
+	strangers int
+	known     *Shares
+
+	mu   sync.Mutex
+	open []*callerConn // Those of strangers, the oldest first; guarded by mu.
+}
+
+// NewCallers returns limits of so many connections of all strangers together, and of each caller that is known.
+func NewCallers(strangers, ofCaller int) *Callers {
+	return &Callers{strangers: strangers, known: NewShares(ofCaller)}
+}
+
+// Listener limits the connections of ln, also those of each host and of all as Run does. For one stranger too many it closes
+// the oldest connection of a stranger, of the host with the most: a caller has its first answer long before it is the oldest.
+func (c *Callers) Listener(ln net.Listener) net.Listener {
+	return limited{&callersListener{Listener: Limit(ln, connectionsOfHost, connections, nil), callers: c}}
+}
+
+type callersListener struct {
+	net.Listener
+	callers *Callers
+}
+
+func (l *callersListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	counted := &callerConn{Conn: conn, callers: l.callers, host: HostOf(conn.RemoteAddr().String())}
+	if oldest := l.callers.add(counted); oldest != nil {
+		_ = oldest.Close()
+	}
+	return counted, nil
+}
+
+// add counts a connection of a stranger, and returns the one that has to be closed for it.
+func (c *Callers) add(conn *callerConn) *callerConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = append(c.open, conn)
+	if len(c.open) <= c.strangers {
+		return nil
+	}
+	ofHost := map[string]int{}
+	for _, of := range c.open {
+		ofHost[of.host]++
+	}
+	oldest := c.open[0]
+	for _, of := range c.open {
+		if ofHost[of.host] > ofHost[oldest.host] {
+			oldest = of
+		}
+	}
+	c.removeUnlocked(oldest)
+	return oldest
+}
+
+func (c *Callers) removeUnlocked(conn *callerConn) {
+	c.open = slices.DeleteFunc(c.open, func(of *callerConn) bool { return of == conn })
+}
+
+// callerConn is a connection that is counted until it is closed.
+type callerConn struct {
+	net.Conn
+	callers *Callers
+	host    string
+
+	// Guarded by callers.mu. release is that of the known caller; nil for a stranger.
+	release func()
+	closed  bool
+}
+
+// Close implements net.Conn.
+func (c *callerConn) Close() error {
+	c.callers.mu.Lock()
+	release := c.release
+	c.callers.removeUnlocked(c)
+	c.closed, c.release = true, nil
+	c.callers.mu.Unlock()
+	if release != nil {
+		release()
+	}
+	return c.Conn.Close()
+}
+
+type connKey struct{}
+
+// ConnContext is http.Server's: the context of a request has its connection, for Know.
+func (c *Callers) ConnContext(ctx context.Context, conn net.Conn) context.Context {
+	if wrapped, ok := conn.(*tls.Conn); ok {
+		conn = wrapped.NetConn()
+	}
+	return context.WithValue(ctx, connKey{}, conn)
+}
+
+// Know counts the connection of a request for its caller from now on. It returns false if that is one too many: then the
+// connection remains a stranger's. The first caller of a connection counts.
+func (c *Callers) Know(ctx context.Context, caller string) bool {
+	conn, ok := ctx.Value(connKey{}).(*callerConn)
+	if !ok {
+		return true // It is not of the Listener.
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn.release != nil || conn.closed {
+		return true
+	}
+	if conn.release, ok = c.known.Take(caller); ok {
+		c.removeUnlocked(conn)
+	}
+	return ok
+}
