@@ -66,7 +66,7 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 	for name, server := range map[string]*httptest.Server{"hanging-1": hanging, "answering-1": answering, "broken-1": broken} {
 		kube, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, Transport: &http.Transport{DisableKeepAlives: true}})
 		require.NoError(t, err)
-		connections.Set(&remote.Connection{VirtualNode: name, Kube: kube})
+		connections.Set(&remote.Connection{VirtualNode: name, Probes: kube.Discovery().RESTClient()})
 	}
 	scheme, err := apischeme.New()
 	require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
@@ -40,6 +41,8 @@ type Connection struct {
 	Kube        kubernetes.Interface
 	Liqo        liqoclient.Interface
 	Metrics     metricsclient.Interface
+	// Probes is for probes only: they wait neither for the turns nor for a connection of other requests.
+	Probes rest.Interface
 
 	secretVersion string
 	read          time.Time
@@ -127,14 +130,24 @@ func (c *Connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.
 	if fresh.Liqo, err = liqoclient.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	fresh.Metrics, err = metricsclient.NewForConfig(config)
-	return fresh, err
+	if fresh.Metrics, err = metricsclient.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	probing := rest.CopyConfig(config)
+	probing.QPS = -1
+	probing.NextProtos = []string{"http/1.1"} // Of another pool of connections than the others', which are HTTP/2.
+	probes, err := discovery.NewDiscoveryClientForConfig(probing)
+	if err != nil {
+		return nil, err
+	}
+	fresh.Probes = probes.RESTClient()
+	return fresh, nil
 }
 
 // Probe asks the provider's API server whether it is ready, its etcd included, and returns the round trip.
 func (c *Connection) Probe(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
-	_, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+	_, err := c.Probes.Get().AbsPath("/readyz").DoRaw(ctx)
 	return time.Since(began), err
 }
 

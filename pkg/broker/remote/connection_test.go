@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,7 +51,7 @@ apiVersion: v1
 kind: Config
 current-context: c
 contexts: [{name: c, context: {cluster: c}}]
-clusters: [{name: c, cluster: {server: "` + url + `"}}]
+clusters: [{name: c, cluster: {server: "` + url + `", insecure-skip-tls-verify: ` + fmt.Sprint(strings.HasPrefix(url, "https")) + `}}]
 `)},
 	})
 	identities := identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil)
@@ -113,6 +116,43 @@ func TestAProbeEndsInTimeAndMemory(t *testing.T) {
 	defer zipped.Close()
 	_, err = connected(t, zipped.URL).Probe(t.Context())
 	require.ErrorContains(t, err, "the provider's answer is longer than 65536 bytes")
+}
+
+// A provider that answers is not taken for unreachable because many others ask it, too.
+func TestProbesWaitForNoOtherRequests(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			<-release
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 10}
+	server.StartTLS()
+	defer server.Close()
+	provider := connected(t, server.URL)
+	var asking sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	const others = 6 * providerBurst
+	begun := make(chan struct{}, others)
+	for range others {
+		asking.Go(func() {
+			begun <- struct{}{}
+			_, _ = provider.Kube.CoreV1().Pods("ns").Get(ctx, "pod", metav1.GetOptions{})
+		})
+	}
+	for range others {
+		<-begun
+	}
+	defer asking.Wait()
+	defer close(release)
+	defer stop()
+	probing, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	for range 3 {
+		_, err := provider.Probe(probing)
+		require.NoError(t, err)
+	}
 }
 
 func TestShadowPodsAreReadInChunks(t *testing.T) {
