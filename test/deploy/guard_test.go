@@ -196,7 +196,7 @@ func slice(changes ...func(o map[string]any)) *unstructured.Unstructured {
 			"labels": map[string]any{"liqo.io/replicated": "true", "liqo.io/originID": "c1"},
 		},
 		"spec": map[string]any{
-			"class": "broker", "consumerClusterID": "c1", "csr": "eA==", "resources": map[string]any{"cpu": "4", "pods": int64(10)},
+			"class": "broker", "consumerClusterID": "c1", "csr": honest(), "resources": map[string]any{"cpu": "4", "pods": int64(10)},
 		},
 	}
 	for _, change := range changes {

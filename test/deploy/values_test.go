@@ -323,7 +323,7 @@ func TestCRDsAndGuardOutliveARelease(t *testing.T) {
 func guardPolicies() []string {
 	return []string{
 		"liqo-broker-assignments", "liqo-broker-offers", "liqo-broker-pods", "liqo-broker-shadowpods", "liqo-broker-namespaces",
-		"liqo-broker-exposure",
+		"liqo-broker-exposure", "liqo-broker-identities",
 	}
 }
 

@@ -2,6 +2,10 @@ package e2e
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +19,11 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
 )
 
 // early: while its namespace is not offloaded in the broker's cluster, the pod of a consumer is on no node there. No broker
@@ -91,6 +98,42 @@ func (g *guarded) consumerWrites(t *testing.T) {
 	uncordoned.SetAnnotations(nil)
 	refusedFor(t, controlPlane.Update(ctx, uncordoned, client.DryRunAll), "may cordon or uncordon a ResourceSlice")
 	require.NoError(t, controlPlane.Delete(ctx, slice))
+}
+
+// groups: the control plane of a consumer requests certificates of several organisations, with the key of its cluster. They
+// are refused, whereas the request that Liqo makes is not. Dry runs, lest Liqo signs.
+func (g *guarded) groups(t *testing.T) {
+	ctx := t.Context()
+	controlPlane := g.controlPlaneAtBroker(t)
+	key, _, err := authentication.GetClusterKeys(ctx, g.consumer.Client, "liqo")
+	require.NoError(t, err)
+	consumer := liqov1beta1.ClusterID(g.consumer.Name)
+	slice := &authv1beta1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: "guard-groups", Namespace: "liqo-tenant-" + g.consumer.Name},
+		Spec:       authv1beta1.ResourceSliceSpec{ConsumerClusterID: &consumer},
+	}
+	honest, err := authentication.GenerateCSRForResourceSlice(key, slice)
+	require.NoError(t, err)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
+		CommonName:   authentication.CommonNameResourceSliceCSR(slice),
+		Organization: []string{g.consumer.Name, "kubeadm:cluster-admins"},
+	}}, key)
+	require.NoError(t, err)
+	forged := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+
+	const because = "spec.csr must name one common name and one organisation"
+	renew := func(csr []byte) *authv1beta1.Renew {
+		return &authv1beta1.Renew{ObjectMeta: *slice.ObjectMeta.DeepCopy(), Spec: authv1beta1.RenewSpec{ConsumerClusterID: consumer, CSR: csr}}
+	}
+	asking := func(csr []byte) *authv1beta1.ResourceSlice {
+		o := slice.DeepCopy()
+		o.Spec.CSR = csr
+		return o
+	}
+	refusedFor(t, controlPlane.Create(ctx, asking(forged), client.DryRunAll), because)
+	refusedFor(t, controlPlane.Create(ctx, renew(forged), client.DryRunAll), because)
+	require.NoError(t, controlPlane.Create(ctx, asking(honest), client.DryRunAll))
+	require.NoError(t, controlPlane.Create(ctx, renew(honest), client.DryRunAll))
 }
 
 // refusedFor asserts that a request was forbidden, and why.
