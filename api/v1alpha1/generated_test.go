@@ -23,6 +23,7 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 		"zz_generated.deepcopy.go":                                      filepath.Join(dir, "zz_generated.deepcopy.go"),
 		filepath.Join(crds, "brokering.liqo.io_providerclusters.yaml"):  filepath.Join(dir, "crds", "brokering.liqo.io_providerclusters.yaml"),
 		filepath.Join(crds, "brokering.liqo.io_placementpolicies.yaml"): filepath.Join(dir, "crds", "brokering.liqo.io_placementpolicies.yaml"),
+		filepath.Join(crds, "brokering.liqo.io_consumerclusters.yaml"):  filepath.Join(dir, "crds", "brokering.liqo.io_consumerclusters.yaml"),
 	} {
 		want, err := os.ReadFile(fresh)
 		require.NoError(t, err)
@@ -33,6 +34,6 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 	for _, where := range []string{crds, filepath.Join(dir, "crds")} {
 		files, err := filepath.Glob(filepath.Join(where, "*.yaml"))
 		require.NoError(t, err)
-		assert.Len(t, files, 2, where)
+		assert.Len(t, files, 3, where)
 	}
 }

@@ -14,7 +14,8 @@ func GroupVersion() schema.GroupVersion {
 // AddToScheme registers the types of this API.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion(),
-		&ProviderCluster{}, &ProviderClusterList{}, &PlacementPolicy{}, &PlacementPolicyList{})
+		&ProviderCluster{}, &ProviderClusterList{}, &PlacementPolicy{}, &PlacementPolicyList{},
+		&ConsumerCluster{}, &ConsumerClusterList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion())
 	return nil
 }

@@ -73,6 +73,7 @@ func SetUp(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("offer").
 		Watches(&authv1beta1.ResourceSlice{}, all, builder.WithPredicates(predicate.NewPredicateFuncs(r.isOurs))).
 		Watches(&authv1beta1.Tenant{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.ConsumerCluster{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.ProviderCluster{}, all, builder.WithPredicates(supplyChanged())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1, ReconciliationTimeout: reconcileTimeout, SkipNameValidation: ptr.To(true),
@@ -100,12 +101,17 @@ func supplyChanged() predicate.Predicate {
 
 // Reconcile decides about all slices and writes the offers that have changed.
 func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	// 1. The available sum and the slices are read.
+	// 1. The available sum, the limits and the slices are read.
 	var providers v1alpha1.ProviderClusterList
 	if err := r.client.List(ctx, &providers); err != nil {
 		return ctrl.Result{}, fmt.Errorf("ProviderClusters: %w", err)
 	}
 	available := supplyOf(providers.Items)
+	rules := r.cfg.Rules
+	var err error
+	if rules.Limits, err = r.limits(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
 	candidates, err := r.slices(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -119,15 +125,15 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		s := sliceOf(a.slice, a.mode, r.requested[nameOf(a.slice)], now, r.cfg.Interval)
 		requests, requested[s.Name] = append(requests, s), s.Requested
 	}
-	offers := Decide(available.sum, r.cfg.Rules, requests)
+	offers := Decide(available.sum, rules, requests)
 
 	// 3. The offers are written. Grants shrink first, because others grow by the released resources.
 	total := available.sum.Scale(r.cfg.Rules.Overcommit)
 	r.metrics.set(total, grantsPerConsumer(requests, offers))
-	w := &writer{reconciler: r, free: total, labels: available.labels(), now: now}
+	w := &writer{reconciler: r, free: total, rooms: cloned(rules.Limits), labels: available.labels(), now: now}
 	pending := make([]*pendingOffer, len(requests))
 	for i, a := range candidates {
-		w.free.Sub(requests[i].Granted)
+		w.take(a.slice, requests[i].Granted)
 		pending[i] = &pendingOffer{slice: a.slice, requested: requests[i].Requested, granted: requests[i].Granted, offer: offers[requests[i].Name]}
 	}
 	for _, s := range pending {
@@ -160,6 +166,19 @@ func grantsPerConsumer(requests []Slice, offers map[types.NamespacedName]Offer) 
 		out[requests[i].Consumer].Add(offers[requests[i].Name].Granted)
 	}
 	return out
+}
+
+// limits reads the limits of the consumers that have some.
+func (r *reconciler) limits(ctx context.Context) (map[string]resources.Amounts, error) {
+	var list v1alpha1.ConsumerClusterList
+	if err := r.client.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("ConsumerClusters: %w", err)
+	}
+	limits := make(map[string]resources.Amounts, len(list.Items))
+	for i := range list.Items {
+		limits[list.Items[i].Name] = resources.RoundDown(list.Items[i].Spec.Limits)
+	}
+	return limits, nil
 }
 
 // candidate is a slice that takes part in the decision.

@@ -473,3 +473,33 @@ func TestConsumersCannotCreateManyMetrics(t *testing.T) {
 		}
 	}
 }
+
+func limit(consumer, cpu string) *v1alpha1.ConsumerCluster {
+	c := &v1alpha1.ConsumerCluster{ObjectMeta: metav1.ObjectMeta{Name: consumer}}
+	c.Spec.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	return c
+}
+
+// Two slices do not both get the rest of a limit: neither at once, nor while a third one cannot release its part.
+func TestTheLimitOfAConsumerCountsWhatIsWritten(t *testing.T) {
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "48"), limit("c1", "10"), limit("c2", "1"),
+		newSlice("first", "6"), newSlice("second", "6"))
+	w.pass(t)
+	require.Equal(t, "6", w.read(t, "first").Status.Resources.Cpu().String())
+	require.Nil(t, w.read(t, "second").Status.Resources)
+	require.Equal(t, "cpu: 6 requested, 4 left of the limit 10 of ConsumerCluster c1", resourcesOf(w.read(t, "second")).Message)
+
+	var c v1alpha1.ConsumerCluster
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Name: "c1"}, &c))
+	c.Spec.Limits[corev1.ResourceCPU] = resource.MustParse("12")
+	require.NoError(t, w.client.Update(t.Context(), &c))
+	w.pass(t)
+	require.Equal(t, "6", w.read(t, "second").Status.Resources.Cpu().String())
+
+	w = newWorld(t, failing("stays"), tenant("Active"), provider("p1", "48"), limit("c1", "10"),
+		newSlice("stays", "1", withGrant("8", dayOne)), newSlice("grows", "6"), newSlice("small", "2"))
+	_, err := w.Reconcile(t.Context(), ctrl.Request{})
+	require.ErrorContains(t, err, "status of ResourceSlice liqo-tenant-c1/stays")
+	require.Nil(t, w.read(t, "grows").Status.Resources, "the limit has room for 2 until the other releases 7")
+	require.Equal(t, "2", w.read(t, "small").Status.Resources.Cpu().String())
+}

@@ -45,6 +45,9 @@ type Rules struct {
 	Overcommit float64
 	// Hysteresis is the share of a grant by which it must be able to grow before a new offer is made; 0.05 is 5 %.
 	Hysteresis float64
+	// Limits are the most that all slices of a consumer together may have, by the consumer's id. A consumer without them,
+	// or a resource that they do not name, has no limit.
+	Limits map[string]resources.Amounts
 }
 
 // maxResources is the number of resources that a slice may have, including the defaulted ones. The admission policy in
@@ -60,17 +63,18 @@ func defaulted() []corev1.ResourceName {
 
 // Decide divides the sum of the providers' grants among the slices, and returns an offer for each of them.
 //
-// All offers together never exceed the sum times Overcommit. Slices with a grant keep it, the oldest first. The part that
-// does not fit any more is removed at once, but the grant stays, if necessary with amounts of 0. The rest goes to slices that
-// request more than they have, again the oldest first: in part to slices with a grant, all or nothing to slices without one.
-// Of a defaulted resource a slice gets all that is left. The order of the given slices does not matter.
+// All offers together never exceed the sum times Overcommit, and those to a consumer not its limit. Slices with a grant keep
+// it, the oldest first. The part that does not fit any more, because the sum or the limit is smaller, is removed at once, but
+// the grant stays, if necessary with amounts of 0. The rest goes to slices that request more than they have, again the oldest
+// first: in part to slices with a grant, all or nothing to slices without one. Of a defaulted resource a slice gets all that
+// is left. The order of the given slices does not matter.
 func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.NamespacedName]Offer {
 	all := slices.Clone(requests)
 	slices.SortFunc(all, func(a, b Slice) int {
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name.String(), b.Name.String()))
 	})
 	d := allocation{total: sum.Scale(rules.Overcommit), rules: rules}
-	d.left = maps.Clone(d.total)
+	d.left, d.rooms = maps.Clone(d.total), cloned(rules.Limits)
 	offers := make(map[types.NamespacedName]Offer, len(all))
 
 	// 1. Present grants are kept.
@@ -97,7 +101,54 @@ func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.Name
 // allocation is a sum that is being divided.
 type allocation struct {
 	total, left resources.Amounts
-	rules       Rules
+	// rooms are what is left of the limits, by the consumer's id.
+	rooms map[string]resources.Amounts
+	rules Rules
+}
+
+func cloned(limits map[string]resources.Amounts) map[string]resources.Amounts {
+	copies := make(map[string]resources.Amounts, len(limits))
+	for consumer, limit := range limits {
+		copies[consumer] = maps.Clone(limit)
+	}
+	return copies
+}
+
+// available returns how much of a resource is left for a slice, of the sum and of its consumer's limit. It reports whether
+// the limit is what bounds it.
+func (d *allocation) available(s *Slice, name corev1.ResourceName) (amount int64, limited bool) {
+	if room, ok := d.rooms[s.Consumer][name]; ok && room <= d.left[name] {
+		return room, true
+	}
+	return d.left[name], false
+}
+
+// take subtracts what a slice gets, and add adds what it no longer has.
+func (d *allocation) take(s *Slice, amounts resources.Amounts) {
+	d.left.Sub(amounts)
+	d.rooms[s.Consumer].Sub(namedBy(d.rooms[s.Consumer], amounts))
+}
+
+func (d *allocation) add(s *Slice, amounts resources.Amounts) {
+	d.left.Add(amounts)
+	d.rooms[s.Consumer].Add(namedBy(d.rooms[s.Consumer], amounts))
+}
+
+// namedBy returns the amounts of the resources that a limit names.
+func namedBy(limit, amounts resources.Amounts) resources.Amounts {
+	named := make(resources.Amounts, len(limit))
+	for name := range limit {
+		named[name] = amounts[name]
+	}
+	return named
+}
+
+// whole returns what an amount is a part of, for messages: the sum, or the limit of the consumer.
+func (d *allocation) whole(s *Slice, name corev1.ResourceName, limited bool) string {
+	if limited {
+		return fmt.Sprintf("the limit %s of ConsumerCluster %s", quantityText(name, d.rules.Limits[s.Consumer][name]), s.Consumer)
+	}
+	return quantityText(name, d.total[name])
 }
 
 // limit returns how much of a resource a slice may have: the requested amount, or everything of a defaulted resource.
@@ -135,9 +186,10 @@ func (d *allocation) retain(s *Slice) resources.Amounts {
 		if limit == 0 && !named || s.names() > maxResources && d.total[name] == 0 {
 			continue
 		}
-		retained[name] = max(0, min(amount, limit, d.left[name]))
+		available, _ := d.available(s, name)
+		retained[name] = max(0, min(amount, limit, available))
 	}
-	d.left.Sub(retained)
+	d.take(s, retained)
 	return retained
 }
 
@@ -161,7 +213,8 @@ func (d *allocation) grow(s *Slice, retained resources.Amounts) resources.Amount
 	for _, name := range d.grantable(s) {
 		granted := retained[name]
 		limit, named := s.limit(name)
-		grown[name] = granted + min(max(0, limit-granted), d.left[name])
+		available, _ := d.available(s, name)
+		grown[name] = granted + min(max(0, limit-granted), available)
 		more := grown[name] - granted
 		// A slice that can reach a requested amount gets it, however small the difference is.
 		worthwhile = worthwhile || float64(more) > d.rules.Hysteresis*float64(granted) || (more > 0 && named && grown[name] == limit)
@@ -169,8 +222,8 @@ func (d *allocation) grow(s *Slice, retained resources.Amounts) resources.Amount
 	if !worthwhile {
 		return retained
 	}
-	d.left.Add(retained)
-	d.left.Sub(grown)
+	d.add(s, retained)
+	d.take(s, grown)
 	return grown
 }
 
@@ -185,12 +238,12 @@ func (d *allocation) grant(s *Slice) Offer {
 	granted, missing := resources.Amounts{}, []string(nil)
 	for _, name := range d.grantable(s) {
 		limit, named := s.limit(name)
-		switch left := d.left[name]; {
+		switch left, limited := d.available(s, name); {
 		case named && limit > left:
 			missing = append(missing, fmt.Sprintf("%s: %s requested, %s left of %s",
-				shortened(name), quantityText(name, limit), quantityText(name, left), quantityText(name, d.total[name])))
+				shortened(name), quantityText(name, limit), quantityText(name, left), d.whole(s, name, limited)))
 		case !named && left == 0 && name != corev1.ResourceEphemeralStorage:
-			missing = append(missing, fmt.Sprintf("%s: nothing left of %s", shortened(name), quantityText(name, d.total[name])))
+			missing = append(missing, fmt.Sprintf("%s: nothing left of %s", shortened(name), d.whole(s, name, limited)))
 		default:
 			granted[name] = min(limit, left)
 		}
@@ -203,7 +256,7 @@ func (d *allocation) grant(s *Slice) Offer {
 	if len(missing) > 0 {
 		return Offer{Reason: joined(missing, "; ")}
 	}
-	d.left.Sub(granted)
+	d.take(s, granted)
 	return Offer{Granted: granted}
 }
 
@@ -215,8 +268,9 @@ func (d *allocation) offer(s *Slice, granted resources.Amounts) Offer {
 	var missing []string
 	for _, name := range ordered(s.Requested) {
 		if granted := granted[name]; granted < s.Requested[name] {
+			_, limited := d.available(s, name)
 			missing = append(missing, fmt.Sprintf("%s: %s requested, %s granted of %s",
-				shortened(name), quantityText(name, s.Requested[name]), quantityText(name, granted), quantityText(name, d.total[name])))
+				shortened(name), quantityText(name, s.Requested[name]), quantityText(name, granted), d.whole(s, name, limited)))
 		}
 	}
 	return Offer{Granted: granted, Reason: joined(missing, "; ")}

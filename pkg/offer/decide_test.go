@@ -256,3 +256,78 @@ func TestOffersSettle(t *testing.T) {
 		require.Equal(t, settled, Decide(sum, rules, after(slices, settled)))
 	})
 }
+
+// limited are rules by which consumer c1 may have so many cores.
+func limited(cpus int64) Rules {
+	return Rules{Overcommit: 1, Hysteresis: 0.05, Limits: map[string]resources.Amounts{"c1": {corev1.ResourceCPU: cpus * core}}}
+}
+
+func TestLimitsOfAConsumer(t *testing.T) {
+	of := func(consumer string, s Slice) Slice { s.Consumer = consumer; return s }
+	for name, tc := range map[string]struct {
+		limit  int64
+		slices []Slice
+		// want are cores by slice, -1 for a denial; because is in the reason of the last slice.
+		want    []int64
+		because string
+	}{
+		"a request below the limit is granted":   {10, []Slice{slice(1, cores(10), nil)}, []int64{10}, ""},
+		"one above it is denied":                 {10, []Slice{slice(1, cores(11), nil)}, []int64{-1}, "cpu: 11 requested, 10 left of the limit 10 of ConsumerCluster c1"},
+		"all slices together count":              {10, []Slice{slice(1, cores(8), nil), slice(2, cores(4), nil)}, []int64{8, -1}, "cpu: 4 requested, 2 left of the limit 10"},
+		"those of others do not":                 {10, []Slice{slice(1, cores(8), nil), of("c2", slice(2, cores(40), nil))}, []int64{8, 40}, ""},
+		"who names nothing gets what is left":    {10, []Slice{slice(1, cores(8), nil), slice(2, nil, nil)}, []int64{8, 2}, ""},
+		"and nothing when that is nothing":       {10, []Slice{slice(1, cores(10), nil), slice(2, nil, nil)}, []int64{10, -1}, "cpu: nothing left of the limit 10 of ConsumerCluster c1"},
+		"a larger request gets it in part":       {10, []Slice{slice(1, cores(4), cores(4)), slice(2, cores(9), cores(4))}, []int64{4, 6}, "cpu: 9 requested, 6 granted of the limit 10 of ConsumerCluster c1"},
+		"a lower limit takes from the youngest":  {10, []Slice{slice(1, cores(8), cores(8)), slice(2, cores(8), cores(8))}, []int64{8, 2}, "cpu: 8 requested, 2 granted of the limit 10"},
+		"and others get what that releases":      {10, []Slice{slice(1, cores(60), cores(60)), of("c2", slice(2, cores(50), nil))}, []int64{10, 50}, ""},
+		"a limit above the sum changes nothing":  {99, []Slice{slice(1, cores(70), nil)}, []int64{-1}, "cpu: 70 requested, 60 left of 60"},
+		"none at all":                            {0, []Slice{slice(1, cores(1), nil)}, []int64{-1}, "0 left of the limit 0 of ConsumerCluster c1"},
+		"a resource without a limit is shared":   {10, []Slice{slice(1, resources.Amounts{corev1.ResourceCPU: core, corev1.ResourceMemory: 101}, nil)}, []int64{-1}, "memory: 101 requested, 100 left of 100"},
+		"a slice that gets smaller makes room":   {10, []Slice{slice(1, cores(2), cores(10)), slice(2, cores(8), nil)}, []int64{2, 8}, ""},
+		"a consumer of which nothing is decided": {10, []Slice{of("c2", slice(1, cores(60), nil))}, []int64{60}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			offers := Decide(sumOf(60), limited(tc.limit), tc.slices)
+			for i, want := range tc.want {
+				offer := offers[tc.slices[i].Name]
+				if want < 0 {
+					require.Nil(t, offer.Granted)
+					continue
+				}
+				require.NotNil(t, offer.Granted, offer.Reason)
+				require.Equal(t, want*core, offer.Granted[corev1.ResourceCPU])
+			}
+			require.Contains(t, offers[tc.slices[len(tc.slices)-1].Name].Reason, tc.because)
+		})
+	}
+}
+
+func TestNoConsumerHasMoreThanItsLimit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sum, rules, slices := situation(t)
+		rules.Limits = map[string]resources.Amounts{"c1": amounts(t, "limit", 80)}
+		for i := range slices {
+			slices[i].Consumer = rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "consumer")
+		}
+		offers := Decide(sum, rules, slices)
+		total := map[string]resources.Amounts{"c1": {}, "c2": {}}
+		all := resources.Amounts{}
+		for _, s := range slices {
+			total[s.Consumer].Add(offers[s.Name].Granted)
+			all.Add(offers[s.Name].Granted)
+			require.True(t, s.Granted == nil || offers[s.Name].Granted != nil, "a grant may shrink, but is not denied")
+		}
+		for name, limit := range rules.Limits["c1"] {
+			require.LessOrEqual(t, total["c1"][name], limit, name)
+		}
+		for name, amount := range all {
+			require.LessOrEqual(t, float64(amount), float64(sum[name])*rules.Overcommit, name)
+		}
+		settled := Decide(sum, rules, after(slices, offers))
+		for name, offer := range offers {
+			for resource, amount := range offer.Granted {
+				require.GreaterOrEqual(t, settled[name].Granted[resource], amount, "nothing is taken away again")
+			}
+		}
+	})
+}

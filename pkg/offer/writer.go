@@ -3,6 +3,7 @@ package offer
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +20,9 @@ import (
 type writer struct {
 	*reconciler
 	// free are the resources that no slice has. An amount is negative if more is granted than available.
-	free   resources.Amounts
+	free resources.Amounts
+	// rooms are what the slices of a consumer do not have of its limit, by the consumer's id.
+	rooms  map[string]resources.Amounts
 	labels map[string]string
 	now    time.Time
 
@@ -48,7 +51,25 @@ func (w *writer) shrink(ctx context.Context, s *pendingOffer) {
 	}
 	if w.write(ctx, s, offer) {
 		w.free.Add(less)
+		room := w.rooms[consumerOf(s.slice)]
+		room.Add(namedBy(room, less))
 	}
+}
+
+// take subtracts what a slice has.
+func (w *writer) take(slice *authv1beta1.ResourceSlice, amounts resources.Amounts) {
+	w.free.Sub(amounts)
+	room := w.rooms[consumerOf(slice)]
+	room.Sub(namedBy(room, amounts))
+}
+
+// freeFor returns the resources that no slice has, up to what is left of the consumer's limit.
+func (w *writer) freeFor(slice *authv1beta1.ResourceSlice) resources.Amounts {
+	free := maps.Clone(w.free)
+	for name, room := range w.rooms[consumerOf(slice)] {
+		free[name] = min(free[name], room)
+	}
+	return free
 }
 
 // grow writes the offer if a resource grows, up to the free resources.
@@ -57,9 +78,10 @@ func (w *writer) grow(ctx context.Context, s *pendingOffer) {
 	if len(more) == 0 || s.unwritten {
 		return
 	}
-	offer, short := s.offer, !w.free.Covers(more)
+	free := w.freeFor(s.slice)
+	offer, short := s.offer, !free.Covers(more)
 	if short {
-		more = more.Min(w.free).Excess(nil) // What is above zero.
+		more = more.Min(free).Excess(nil) // What is above zero.
 		offer.Granted = resources.Amounts{}
 		offer.Granted.Add(s.granted)
 		offer.Granted.Add(more)
@@ -69,7 +91,7 @@ func (w *writer) grow(ctx context.Context, s *pendingOffer) {
 		}
 	}
 	if w.write(ctx, s, offer) {
-		w.free.Sub(more)
+		w.take(s.slice, more)
 	}
 	s.unwritten = s.unwritten || short
 }

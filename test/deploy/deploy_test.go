@@ -131,7 +131,8 @@ func TestChartAndKustomizeHaveTheSameObjects(t *testing.T) {
 func TestFilesForKubectlAreTheOrchestrator(t *testing.T) {
 	var all []*unstructured.Unstructured
 	for _, name := range []string{
-		"crds/brokering.liqo.io_placementpolicies.yaml", "crds/brokering.liqo.io_providerclusters.yaml",
+		"crds/brokering.liqo.io_consumerclusters.yaml", "crds/brokering.liqo.io_placementpolicies.yaml",
+		"crds/brokering.liqo.io_providerclusters.yaml",
 		"guard.yaml", "broker.yaml", "virtual-kubelet-options.yaml",
 	} {
 		text, err := os.ReadFile(filepath.Join(string(here), name))

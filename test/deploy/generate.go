@@ -25,6 +25,7 @@ func (d Directory) Generated() (map[string][]byte, error) {
 		"kustomize/base/virtual-kubelet-options.yaml":          base["virtual-kubelet-options.yaml"],
 		"kustomize/components/catalog/catalog.yaml":            whole["catalog.yaml"],
 		"kustomize/components/aggregator/network-manager.yaml": whole["network-manager.yaml"],
+		"kustomize/components/aggregator/classes.yaml":         whole["classes.yaml"],
 	} {
 		head := "# Made from deploy/chart/liqo-broker-vk/templates/" + filepath.Base(file) + " (make generate).\n#\n"
 		made[file] = []byte(head + text)

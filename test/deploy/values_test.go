@@ -316,7 +316,7 @@ func TestCRDsAndGuardOutliveARelease(t *testing.T) {
 			assert.Equal(t, "keep", o.GetAnnotations()["helm.sh/resource-policy"], identity(o))
 		}
 	}
-	require.Equal(t, 2+2*len(guardPolicies()), kept)
+	require.Equal(t, 3+2*len(guardPolicies()), kept)
 }
 
 // The policies of the guard.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -283,6 +284,26 @@ func (c *chain) offers(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, consumer.Client.Delete(t.Context(), c.atConsumer(t, consumer, "greedy")))
+
+	// A limit of the consumer counts what it has. Without the limit the same request is granted.
+	limit := &brokeringv1alpha1.ConsumerCluster{ObjectMeta: metav1.ObjectMeta{Name: consumer.Name}}
+	limit.Spec.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("12")}
+	require.NoError(t, c.broker.Client.Create(t.Context(), limit))
+	t.Cleanup(func() { require.NoError(t, client.IgnoreNotFound(c.broker.Client.Delete(context.Background(), limit))) })
+	above := c.ask(t, consumer, "above", map[corev1.ResourceName]string{corev1.ResourceCPU: "4", corev1.ResourceMemory: "1Gi", corev1.ResourcePods: "10"})
+	eventually(t, 20*time.Second, func(ctx context.Context) error {
+		if err := c.broker.Client.Get(ctx, client.ObjectKeyFromObject(above), above); err != nil {
+			return err
+		}
+		condition := resourcesCondition(above)
+		if condition == nil || condition.Message != "cpu: 4 requested, 2 left of the limit 12 of ConsumerCluster "+consumer.Name {
+			return fmt.Errorf("condition %+v", condition)
+		}
+		return nil
+	})
+	require.NoError(t, c.broker.Client.Delete(t.Context(), limit))
+	eventually(t, 20*time.Second, func(ctx context.Context) error { return c.offered(ctx, above, "4") })
+	require.NoError(t, consumer.Client.Delete(t.Context(), c.atConsumer(t, consumer, "above")))
 
 	// One that leaves it to the broker gets the rest, on its virtual node, and more when there is more.
 	all := c.ask(t, consumer, "all", nil)
