@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"io"
+	"os"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog"
@@ -23,6 +25,8 @@ type catalogOptions struct {
 	plainHTTP bool
 	certFile  string
 	keyFile   string
+	tlsSecret string
+	namespace string
 	clientCA  string
 
 	readAuth, anonymousToggle bool
@@ -36,7 +40,7 @@ func newCatalogOptions() *catalogOptions {
 	return &catalogOptions{
 		// It may share the network namespace of the broker: the ports differ.
 		serviceOptions: newServiceOptions(":8082", ":8083", 50, 100),
-		address:        ":8000", historyInterval: 30 * time.Second,
+		address:        ":8000", namespace: os.Getenv("POD_NAMESPACE"), historyInterval: 30 * time.Second,
 		limits: caller.Limits{PerSecond: 50, Burst: 100, Streams: 10, TotalStreams: 1000, Connections: 512},
 	}
 }
@@ -58,8 +62,12 @@ func (o *catalogOptions) install(f *pflag.FlagSet) {
 	f.BoolVar(&o.plainHTTP, "plain-http", o.plainHTTP,
 		"Serve HTTP without TLS and without client certificates, for use behind a proxy with TLS")
 	f.StringVar(&o.certFile, "tls-cert-file", o.certFile,
-		"The certificate of the server, reloaded when it changes; by default a self-signed one, made at start")
+		"The certificate of the server, reloaded when it changes; by default a self-signed one")
 	f.StringVar(&o.keyFile, "tls-key-file", o.keyFile, "The key of the certificate of the server")
+	f.StringVar(&o.tlsSecret, "tls-secret", o.tlsSecret,
+		"The Secret in which all replicas keep a self-signed certificate, without --tls-cert-file; if empty, each makes one at start")
+	f.StringVar(&o.namespace, "namespace", o.namespace,
+		"The namespace of this pod, where the Secret of --tls-secret is (environment POD_NAMESPACE)")
 	f.StringVar(&o.clientCA, "client-ca-file", o.clientCA,
 		"The CA of the client certificates accepted; by default the one that the API server publishes")
 
@@ -89,6 +97,9 @@ func (o *catalogOptions) validate() error {
 	f.address("--address", o.address)
 	f.pair("--tls-cert-file", o.certFile, "--tls-key-file", o.keyFile)
 	f.exclusive("--plain-http", o.plainHTTP, "--tls-cert-file", o.certFile != "")
+	if o.tlsSecret != "" {
+		f.require(o.namespace, "--namespace", "give the namespace of this pod")
+	}
 	f.exclusive("--plain-http", o.plainHTTP, "--client-ca-file", o.clientCA != "")
 	f.atLeastASecond("--history-interval", o.historyInterval)
 	f.limit("--requests-per-second", o.limits.PerSecond)
@@ -99,15 +110,24 @@ func (o *catalogOptions) validate() error {
 	return f.err()
 }
 
+// catalogService is the name of the Service in deploy/catalog.yaml, by which pods reach the catalog.
+const catalogService = "liqo-broker-catalog"
+
 // config returns the catalog's Config without Log and Home.
 func (o *catalogOptions) config() catalog.Config {
-	return catalog.Config{
+	cfg := catalog.Config{
 		QPS: o.qps, Burst: o.burst, Version: version, Node: o.nodeName, Address: o.address,
 		TLS:    catalog.TLSConfig{Off: o.plainHTTP, CertFile: o.certFile, KeyFile: o.keyFile, ClientCAFile: o.clientCA},
 		Access: server.Access{ReadAuth: o.readAuth, AnonymousToggle: o.anonymousToggle},
 		Limits: o.limits, HistoryInterval: o.historyInterval,
 		MetricsAddress: served(o.metricsAddress), HealthAddress: served(o.healthProbeAddress),
 	}
+	if o.tlsSecret != "" {
+		inCluster := catalogService + "." + o.namespace + ".svc"
+		cfg.TLS.Secret = types.NamespacedName{Namespace: o.namespace, Name: o.tlsSecret}
+		cfg.TLS.Names = []string{inCluster, catalogService, catalogService + "." + o.namespace, inCluster + ".cluster.local"}
+	}
+	return cfg
 }
 
 func (o *catalogOptions) run(ctx context.Context, log logr.Logger, home *rest.Config) error {

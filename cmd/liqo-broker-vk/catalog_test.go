@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
@@ -25,6 +26,7 @@ func TestCatalogOptionsAreValidated(t *testing.T) {
 		"--plain-http together with --tls-cert-file": func(o *catalogOptions) {
 			o.plainHTTP, o.certFile, o.keyFile = true, "cert.pem", "key.pem"
 		},
+		"--namespace": func(o *catalogOptions) { o.tlsSecret, o.namespace = "secret", "" },
 		"--plain-http together with --client-ca-file": func(o *catalogOptions) { o.plainHTTP, o.clientCA = true, "ca.pem" },
 		"--requests-per-second":                       func(o *catalogOptions) { o.limits.PerSecond = 0 },
 		"--requests-burst":                            func(o *catalogOptions) { o.limits.Burst = 0 },
@@ -71,6 +73,14 @@ func TestFlagsOfTheCatalog(t *testing.T) {
 		Limits:          caller.Limits{PerSecond: 1.5, Burst: 2, Streams: 3, TotalStreams: 4, Connections: 9},
 		HealthAddress:   ":7",
 	}, o.config())
+}
+
+func TestTheSecretOfTheCatalogIsInItsNamespace(t *testing.T) {
+	o := newCatalogOptions()
+	o.tlsSecret, o.namespace = "secret", "ns"
+	require.NoError(t, o.validate())
+	require.Equal(t, types.NamespacedName{Namespace: "ns", Name: "secret"}, o.config().TLS.Secret)
+	require.Contains(t, o.config().TLS.Names, "liqo-broker-catalog.ns.svc")
 }
 
 // TestFlagsOfTheCatalogAreKept compares them with testdata/catalog-flags.txt, so that a change of a name or a default is

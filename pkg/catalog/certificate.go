@@ -19,16 +19,27 @@ type serving struct {
 	run func(ctx context.Context) error
 }
 
-// newServing returns the certificate in the files, followed when they change, or a self-signed one.
-func newServing(cfg *TLSConfig) (*serving, error) {
-	if cfg.CertFile == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return nil, fmt.Errorf("self-signed certificate: %w", err)
+// newServing returns the certificate in the files, followed when they change, that in the Secret, or a self-signed one.
+func (c *catalog) newServing() (*serving, error) {
+	cfg := &c.cfg.TLS
+	switch {
+	case cfg.CertFile != "":
+		return fromFiles(cfg)
+	case cfg.Secret.Name != "":
+		own := &shared{
+			log: c.log, client: c.live, secret: cfg.Secret, host: cfg.Names[0], names: append(cfg.Names[1:], "localhost"),
 		}
-		own := httpserve.NewSelfSigned(host, hostAddresses(), []string{"localhost"})
-		return &serving{get: own.Get, run: own.Run}, nil
+		return &serving{get: own.get, run: own.run}, nil
 	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("self-signed certificate: %w", err)
+	}
+	own := httpserve.NewSelfSigned(host, hostAddresses(), []string{"localhost"})
+	return &serving{get: own.Get, run: own.Run}, nil
+}
+
+func fromFiles(cfg *TLSConfig) (*serving, error) {
 	files, err := certwatcher.New(cfg.CertFile, cfg.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert-file=%s, --tls-key-file=%s: %w", cfg.CertFile, cfg.KeyFile, err)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
@@ -40,6 +41,10 @@ type TLSConfig struct {
 	Off bool
 	// CertFile and KeyFile are the serving certificate, read again when they change; "" is a self-signed one.
 	CertFile, KeyFile string
+	// Secret is where all replicas keep the self-signed certificate; without a name each makes one when it starts. Names are
+	// those in the certificate in the Secret, at least one.
+	Secret types.NamespacedName
+	Names  []string
 	// ClientCAFile is the CA of client certificates; "" is the one that the API server publishes.
 	ClientCAFile string
 }

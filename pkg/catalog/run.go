@@ -159,7 +159,7 @@ func (c *catalog) serve(ctx context.Context, handler http.Handler) error {
 	}
 	scheme := "http"
 	if !c.cfg.TLS.Off {
-		certificate, err := newServing(&c.cfg.TLS)
+		certificate, err := c.newServing()
 		if err != nil {
 			return err
 		}

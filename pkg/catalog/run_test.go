@@ -301,7 +301,7 @@ func TestTheCertificateInFilesIsFollowed(t *testing.T) {
 		require.NoError(t, os.WriteFile(cert, certPEM, 0o600))
 	}
 	renew("first")
-	serving, err := newServing(&TLSConfig{CertFile: cert, KeyFile: key})
+	serving, err := fromFiles(&TLSConfig{CertFile: cert, KeyFile: key})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -321,6 +321,6 @@ func TestTheCertificateInFilesIsFollowed(t *testing.T) {
 		return !bytes.Equal(before, shown())
 	}, 30*time.Second, 100*time.Millisecond)
 
-	_, err = newServing(&TLSConfig{CertFile: filepath.Join(dir, "none"), KeyFile: key})
+	_, err = fromFiles(&TLSConfig{CertFile: filepath.Join(dir, "none"), KeyFile: key})
 	require.ErrorContains(t, err, "--tls-cert-file")
 }

@@ -47,11 +47,9 @@ func (s *SelfSigned) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if s.current != nil && now.Add(selfSignedMargin).Before(s.expires) {
 		return s.current, nil
 	}
-	signed, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{
-		Host: s.host, AlternateIPs: s.ips, AlternateDNS: s.names, MaxAge: selfSignedLifetime + time.Hour, // From an hour ago.
-	})
+	signed, key, err := GenerateSelfSigned(s.host, s.ips, s.names)
 	if err != nil {
-		return nil, fmt.Errorf("self-signed certificate: %w", err)
+		return nil, err
 	}
 	fresh, err := tls.X509KeyPair(signed, key)
 	if err != nil {
@@ -59,4 +57,16 @@ func (s *SelfSigned) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	}
 	s.current, s.expires = &fresh, now.Add(selfSignedLifetime)
 	return s.current, nil
+}
+
+// GenerateSelfSigned returns a certificate for a host and its other addresses and names, and its key, in PEM. It is valid for
+// 90 days.
+func GenerateSelfSigned(host string, ips []net.IP, names []string) (signed, key []byte, err error) {
+	signed, key, err = cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{
+		Host: host, AlternateIPs: ips, AlternateDNS: names, MaxAge: selfSignedLifetime + time.Hour, // From an hour ago.
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("self-signed certificate: %w", err)
+	}
+	return signed, key, nil
 }

@@ -204,6 +204,8 @@ func TestUnusualValuesAreFollowed(t *testing.T) {
 	assert.Subset(t, catalog.Containers[0].Args, []string{
 		"--tls-cert-file=/etc/liqo-broker-catalog/tls.crt", "--tls-key-file=/etc/liqo-broker-catalog/tls.key",
 	})
+	assert.NotContains(t, catalog.Containers[0].Args, "--tls-secret=liqo-broker-catalog")
+	assert.False(t, slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Secret" }))
 	assert.Equal(t, "/etc/liqo-broker-catalog", catalog.Containers[0].VolumeMounts[0].MountPath)
 	assert.Equal(t, "certificate", catalog.Volumes[0].Secret.SecretName)
 	for _, name := range []string{"liqo-network-manager", "liqo-broker-catalog"} {
@@ -223,6 +225,17 @@ func TestUnusualValuesAreFollowed(t *testing.T) {
 	require.True(t, has(objects, "PodMonitor", "liqo-broker"))
 	require.True(t, has(objects, "PrometheusRule", "liqo-broker"))
 	require.True(t, has(objects, "ConfigMap", "liqo-broker-dashboard"))
+}
+
+// TestTheSecretOfTheCatalogHasNoData keeps upgrades from replacing the certificate.
+func TestTheSecretOfTheCatalogHasNoData(t *testing.T) {
+	objects := rendered(t, Catalog)
+	secret := find[corev1.Secret](t, objects, "Secret", "liqo-broker-catalog")
+	assert.Empty(t, secret.Data)
+	assert.Empty(t, secret.StringData)
+	assert.Equal(t, corev1.SecretTypeOpaque, secret.Type)
+	catalog := find[appsv1.Deployment](t, objects, "Deployment", "liqo-broker-catalog").Spec.Template.Spec
+	assert.Contains(t, catalog.Containers[0].Args, "--tls-secret="+secret.Name)
 }
 
 func TestTwoReplicasMayBeDrainedOneByOne(t *testing.T) {

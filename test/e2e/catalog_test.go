@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -480,7 +481,25 @@ func (c *catalogued) leaks(t *testing.T) {
 	}
 }
 
-// account: an attacker with the catalog's account can read no Secret, and write only the switches.
+// certificate: both replicas serve what is in their Secret.
+func (c *catalogued) certificate(t *testing.T) {
+	var secret corev1.Secret
+	key := client.ObjectKey{Namespace: sandbox.BrokerComponent, Name: sandbox.CatalogComponent}
+	require.NoError(t, c.broker.Client.Get(t.Context(), key, &secret))
+	kept, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	require.NoError(t, err)
+	addresses, err := c.CatalogAddresses(t.Context())
+	require.NoError(t, err)
+	for _, address := range addresses {
+		conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", address)
+		require.NoError(t, err)
+		shown := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
+		assert.Equal(t, kept.Leaf.Raw, shown.Raw, address)
+		require.NoError(t, conn.Close())
+	}
+}
+
+// account: an attacker with the catalog's account can read no Secret but its own, and write only the switches.
 func (c *catalogued) account(t *testing.T) {
 	ctx := t.Context()
 	config := rest.CopyConfig(c.broker.Config)
@@ -493,7 +512,11 @@ func (c *catalogued) account(t *testing.T) {
 
 	var secrets corev1.SecretList
 	require.NoError(t, c.broker.Client.List(ctx, &secrets))
-	require.True(t, kerrors.IsForbidden(it.Get(ctx, client.ObjectKeyFromObject(&secrets.Items[0]), &corev1.Secret{})))
+	for i := range secrets.Items {
+		key := client.ObjectKeyFromObject(&secrets.Items[i])
+		own := key == client.ObjectKey{Namespace: sandbox.BrokerComponent, Name: sandbox.CatalogComponent}
+		assert.Equal(t, !own, kerrors.IsForbidden(it.Get(ctx, key, &corev1.Secret{})), key)
+	}
 	require.True(t, kerrors.IsForbidden(it.Create(ctx, newPod("default", "intruder"))))
 
 	for what, change := range map[string]func(*brokeringv1alpha1.ProviderCluster){

@@ -63,6 +63,7 @@ func TestFederation(t *testing.T) {
 			{"the commands of the documents", c.documented},
 			{"the dashboard works in a browser", c.dashboard},
 			{"nothing leaks", c.leaks},
+			{"its replicas share their certificate", c.certificate},
 			{"its account has no unused rights", c.account},
 		})
 	})
