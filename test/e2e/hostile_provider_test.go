@@ -43,7 +43,15 @@ type impostor struct {
 	bomb     []byte
 }
 
-func (i *impostor) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*i.answer.Load())(w, r) }
+// ServeHTTP attacks the clients of this project. Liqo's own controllers, which ask a provider as well, read answers without a
+// bound: a list without end takes all memory of the machine.
+func (i *impostor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !strings.HasPrefix(r.UserAgent(), "liqo-broker-vk") {
+		http.Error(w, "not now", http.StatusServiceUnavailable)
+		return
+	}
+	(*i.answer.Load())(w, r)
+}
 
 // attacks are the answers of an impostor, by what they are.
 func (i *impostor) attacks() map[string]http.HandlerFunc {
@@ -77,8 +85,8 @@ func (i *impostor) attacks() map[string]http.HandlerFunc {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"kind":"List","apiVersion":"v1","items":[{}`)
 			items := bytes.Repeat([]byte(`,{"metadata":{"name":"x"}}`), 4000)
-			for r.Context().Err() == nil {
-				if _, err := w.Write(items); err != nil {
+			for range 10_000 { // A gigabyte.
+				if _, err := w.Write(items); err != nil || r.Context().Err() != nil {
 					return
 				}
 			}
