@@ -41,7 +41,7 @@ type provider struct {
 	// answered and failed count probes, assignments decisions, refusals pods that the provider did not take, by reason.
 	answered, failed, assignments int
 	refusals                      map[RefusalReason]int
-	// scheduled is what the scheduler was told last, without what changes with every probe; movesDependOn is what else
+	// scheduled is what the scheduler was given last, without what changes with every probe; movesDependOn is what else
 	// decides about the pods there.
 	scheduled     scheduler.Provider
 	movesDependOn moveInputs

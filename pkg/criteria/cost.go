@@ -161,7 +161,7 @@ func variablesOf(vars interpreter.Activation) *Variables {
 	}
 }
 
-// The steps of a program, charged. Those that CEL tells apart by their interfaces keep them.
+// The steps of a program, charged. Those that CEL distinguishes by their interfaces keep them.
 type (
 	metered struct {
 		interpreter.Interpretable

@@ -69,6 +69,6 @@ function Known({ me, client, busy, become, signOut }) {
       to act for yourself.</p>
     ${client.token
       ? html`<button type="button" class="sign-out" onClick=${signOut}>Sign out</button>`
-      : html`<p class="muted">Your browser's certificate tells who you are: to be somebody else, choose another one
+      : html`<p class="muted">Your browser's certificate identifies you. To sign in as another user, choose another one
           there.</p>`}`;
 }

@@ -3,7 +3,7 @@
 const mostTries = 4;
 const longestWait = 5_000;
 
-/** What went wrong, as the catalog (RFC 9457) or the browser says. */
+/** What went wrong, as the catalog (RFC 9457) or the browser reports it. */
 export class Problem extends Error {
   /**
    * @param {number} status 0 if there was no answer

@@ -47,7 +47,7 @@ export class Federation extends Observable {
     await this.#readAll(this.client);
   }
 
-  /** Asks as somebody else from now on. Throws a Problem, and changes nothing, if the catalog does not want that. */
+  /** Asks as another caller from now on. Throws a Problem, and changes nothing, if the catalog does not want that. */
   async become(caller) {
     const client = new Client(caller);
     const me = await client.get('me');
@@ -100,7 +100,7 @@ export class Federation extends Observable {
     return this.client.get('explain', { namespace, pod }, signal);
   }
 
-  /** Tells the person what an action came to. */
+  /** Shows the result of an action. */
   say(text, bad = false) {
     this.notice = { text, bad, id: (this.notice?.id ?? 0) + 1 };
     this.changed();

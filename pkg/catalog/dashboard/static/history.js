@@ -71,7 +71,7 @@ export class Histories extends Observable {
       try {
         this.#known.set(id, { history: await this.read(id), at: Date.now() });
         this.changed();
-      } catch { /* It is a picture only: the next turn tries again, and the stream says what is wrong. */ }
+      } catch { /* It is a picture only: the next turn tries again, and the stream shows what is wrong. */ }
     }
     this.#reading--;
   }

@@ -30,7 +30,7 @@ export class List extends Observable {
    * @param {string} path in the API
    * @param {(item: T) => string} key by which the API orders
    * @param {(item: T, query: object) => boolean} matches whether the API would list it
-   * @param {() => void} miscounted is told, however often, that recount is to be called some time
+   * @param {() => void} miscounted is called, perhaps often, when recount is to be called
    */
   constructor(path, key, matches, miscounted = () => {}) {
     super();
@@ -186,10 +186,10 @@ export class List extends Observable {
     }
   }
 
-  /** Shows what was read, and on top of it what events told while it was read. */
+  /** Shows what was read, and on top of it what events changed while it was read. */
   #take(items, { total, continue: next }) {
     const late = this.#meanwhile;
-    // Of the first pages some may have gone since the total was told; without more pages it is what there is.
+    // Of the first pages some may have gone since the total was read; without more pages it is what there is.
     Object.assign(this, { items, total: next ? total : items.length, more: !!next, loading: false, problem: null });
     this.#next = next ?? '';
     this.#last = items.length ? this.key(items.at(-1)) : '';

@@ -23,24 +23,24 @@ export function Empty({ title, children }) {
   return html`<div class="empty"><strong>${title}</strong><p>${children}</p></div>`;
 }
 
-/** A field to search in; it tells of a change once nothing was typed for a moment. */
+/** A field to search in; it reports a change once nothing was typed for a moment. */
 export function Search({ label, value = '', found }) {
   const [text, setText] = useState(value);
-  const told = useRef(value);
+  const reported = useRef(value);
   useEffect(() => {
-    // What was told comes back as the value, when the person may have typed on. Anything else is from elsewhere.
-    if (value !== told.current) {
-      told.current = value;
+    // What was reported comes back as the value, when the person may have typed on. Anything else is from elsewhere.
+    if (value !== reported.current) {
+      reported.current = value;
       setText(value);
     }
   }, [value]);
   useEffect(() => {
     const wanted = text.trim();
-    if (wanted === told.current) {
+    if (wanted === reported.current) {
       return undefined;
     }
     const pause = setTimeout(() => {
-      told.current = wanted;
+      reported.current = wanted;
       found(wanted);
     }, 250);
     return () => clearTimeout(pause);

@@ -18,7 +18,7 @@ export class Stream extends Observable {
   /**
    * @param {(signal: AbortSignal) => Promise<Response>} open
    * @param {(event: string, data: any) => void} onEvent
-   * @param {(problem: Problem) => boolean} refused says of what may end the stream for good whether it does
+   * @param {(problem: Problem) => boolean} refused reports whether a problem ends the stream for good
    */
   constructor(open, onEvent, refused) {
     super();
