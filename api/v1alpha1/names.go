@@ -20,6 +20,10 @@ const (
 // NoProviderAnnotation is on the broker's Node while the broker keeps it unschedulable, because no provider can be given pods.
 const NoProviderAnnotation = "brokering.liqo.io/no-provider"
 
+// NodeUnguarded is a condition of the broker's Node: True while the policies of deploy/guard.yaml are not in force, without
+// which the broker assigns, moves and offers nothing.
+const NodeUnguarded = "brokering.liqo.io/Unguarded"
+
 // Annotations of a pod that only the broker writes.
 const (
 	// DecisionAnnotation is, in short, why the pod is where it is.

@@ -33,6 +33,7 @@ type brokerOptions struct {
 	consumerSelector string
 	namespaceMapping string
 	offers           offerOptions
+	requireGuard     bool
 	ownerClusterRole string
 
 	kubeletOptions
@@ -66,7 +67,7 @@ func newBrokerOptions() *brokerOptions {
 			FailoverAfter: time.Minute, SuspicionWindow: time.Minute, PendingTimeout: 2 * time.Minute,
 			RefusalMemory: 5 * time.Minute, StatusInterval: 5 * time.Second, RequestTimeout: 10 * time.Second,
 		},
-		movesPerSecond: 10, movesBurst: 20, workers: 16,
+		requireGuard: true, movesPerSecond: 10, movesBurst: 20, workers: 16,
 		tracing: newTracingOptions(),
 	}
 }
@@ -100,6 +101,8 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 	f.StringVar(&o.namespaceMapping, "namespace-mapping-strategy", o.namespaceMapping,
 		"The names of consumers' namespaces at the providers: DefaultName or EnforceSameName")
 	o.offers.install(f)
+	f.BoolVar(&o.requireGuard, "require-guard", o.requireGuard,
+		"Assign, move and offer nothing while the admission policies of deploy/guard.yaml are not in force")
 	f.StringVar(&o.ownerClusterRole, "owner-cluster-role", o.ownerClusterRole,
 		"A ClusterRole that owns the Node, so that the Node is deleted with it; empty for none")
 
@@ -209,7 +212,7 @@ func (o *brokerOptions) config() (broker.Config, error) {
 	}
 	cfg := broker.Config{
 		NodeName: o.nodeName, NodeIP: o.nodeIP, OwnerClusterRole: o.ownerClusterRole,
-		Namespace: o.namespace, ProviderSelector: selector, Reoffload: reoffloading,
+		Namespace: o.namespace, ProviderSelector: selector, Reoffload: reoffloading, RequireGuard: o.requireGuard,
 		Kubelet: broker.KubeletConfig{
 			Port: o.listenPort, CertificateType: kubeletapi.CertificateType(o.certificateType), CertDir: o.certDir,
 			ClientCAFile: o.clientCAFile, AuthorizationMode: kubeletapi.AuthorizationMode(o.kubeletAuthorizationMode),

@@ -35,6 +35,9 @@ type Config struct {
 	// Offers is how consumers are granted resources; nil is not at all.
 	Offers *offer.Config
 
+	// RequireGuard has nothing assigned, moved and offered while the policies of deploy/guard.yaml are not in force.
+	RequireGuard bool
+
 	Kubelet KubeletConfig
 	// IPAM is the configuration of the remote IPAM; nil is none.
 	IPAM  *network.IPAMConfig

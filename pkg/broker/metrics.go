@@ -15,6 +15,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/policies"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
@@ -24,6 +25,7 @@ import (
 // Metrics are everything that the broker reports, besides what controller-runtime does.
 type Metrics struct {
 	belief    *belief.Belief
+	guard     *guard.Guard
 	podQueue  *requeue.Queue
 	providers prometheus.Collector
 
@@ -35,9 +37,9 @@ type Metrics struct {
 }
 
 // NewMetrics returns Metrics that are not registered. providers collects those of each provider.
-func NewMetrics(known *belief.Belief, podQueue *requeue.Queue, providers prometheus.Collector) *Metrics {
+func NewMetrics(known *belief.Belief, required *guard.Guard, podQueue *requeue.Queue, providers prometheus.Collector) *Metrics {
 	return &Metrics{
-		belief: known, podQueue: podQueue, providers: providers, pods: pods.NewMetrics(known), policies: policies.NewMetrics(),
+		belief: known, guard: required, podQueue: podQueue, providers: providers, pods: pods.NewMetrics(known), policies: policies.NewMetrics(),
 		ipam: ipam.NewMetrics(), offers: offer.NewMetrics(), namespaces: reoffload.NewMetrics(),
 	}
 }
@@ -71,6 +73,7 @@ func (g gauges) Collect(metrics chan<- prometheus.Metric) {
 		{"pods_moving", "Pods that were evicted from a provider and have no other one yet.", counts.Moving},
 		{"moves_delayed", "Pods that must leave their provider and wait for the rate limit of moves.", counts.Delayed},
 		{"moves_suspended", "Whether moves from unreachable providers are suspended, because the broker suspects that it is disconnected itself (1), or not (0).", suspended},
+		{"guard_policies_missing", "Policies of the guard that are not in force in the broker's cluster, 0 with --require-guard=false.", g.guard.Count()},
 	} {
 		desc := prometheus.NewDesc("liqo_broker_"+gauge.name, gauge.help, nil, nil)
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(gauge.value))

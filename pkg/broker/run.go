@@ -38,6 +38,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
@@ -113,10 +114,12 @@ func managerOptions(cfg *Config, scheme *runtime.Scheme) ctrl.Options {
 }
 
 type parts struct {
-	cfg     Config
-	kube    kubernetes.Interface
-	client  client.Client
-	belief  *belief.Belief
+	cfg    Config
+	kube   kubernetes.Interface
+	client client.Client
+	belief *belief.Belief
+	// guard is nil if it is not required.
+	guard   *guard.Guard
 	metrics *Metrics
 
 	node      *node.Node
@@ -154,9 +157,15 @@ func assemble(ctx context.Context, cfg Config, mgr manager.Manager) (*parts, err
 		requeue: requeue.NewPods(podQueue, mgr.GetClient(), known, cfg.Log),
 	}
 
+	if cfg.RequireGuard {
+		if b.guard, err = guard.New(kube, b.guardChanged); err != nil {
+			return nil, fmt.Errorf("guard: %w", err)
+		}
+	}
+
 	// 2. The node, and the providers behind it.
 	b.node = node.New(node.Config{
-		Log: cfg.Log, Client: b.client, Kube: kube, Belief: known, Name: cfg.NodeName, IP: cfg.NodeIP, Port: cfg.Kubelet.Port,
+		Log: cfg.Log, Client: b.client, Kube: kube, Belief: known, Guard: b.guard, Name: cfg.NodeName, IP: cfg.NodeIP, Port: cfg.Kubelet.Port,
 		Version: version.GitVersion, OwnerClusterRole: cfg.OwnerClusterRole,
 		LeaseDuration: cfg.Lease.NodeDuration, ProbeTimeout: cfg.Times.ProbeTimeout,
 	})
@@ -166,7 +175,7 @@ func assemble(ctx context.Context, cfg Config, mgr manager.Manager) (*parts, err
 		ProbeInterval: cfg.Times.ProbeInterval, ProbeTimeout: cfg.Times.ProbeTimeout,
 		StatusInterval: cfg.Times.StatusInterval, RequestTimeout: cfg.Times.RequestTimeout,
 	})
-	b.metrics = NewMetrics(known, podQueue, b.providers)
+	b.metrics = NewMetrics(known, b.guard, podQueue, b.providers)
 
 	// 3. The pods, their policies and addresses.
 	rules := &placement.Policies{Client: b.client, Programs: criteria.NewCache(programs), Defaults: placement.Rules{
@@ -183,7 +192,7 @@ func assemble(ctx context.Context, cfg Config, mgr manager.Manager) (*parts, err
 	b.pods = pods.New(pods.Config{
 		Log: cfg.Log, Clock: clock.RealClock{}, Client: b.client, Live: mgr.GetAPIReader(), Tracer: cfg.Tracer,
 		Events:  mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // The new recorder has no pods' events yet.
-		Metrics: b.metrics.pods, Belief: known, Restorer: restorer, Policies: rules, Connections: connections, MapsAddresses: mapsAddresses,
+		Metrics: b.metrics.pods, Guard: b.guard, Belief: known, Restorer: restorer, Policies: rules, Connections: connections, MapsAddresses: mapsAddresses,
 		Sibling: b.providers.Sibling, Queue: podQueue, Requeue: b.requeue, Providers: providerQueue,
 		RefusalMemory: cfg.Times.RefusalMemory, ProbeInterval: cfg.Times.ProbeInterval, ProbeTimeout: cfg.Times.ProbeTimeout,
 		Workers: cfg.Workers,
@@ -196,6 +205,12 @@ func assemble(ctx context.Context, cfg Config, mgr manager.Manager) (*parts, err
 	}
 	b.kubelet, err = b.kubeletConfig(local, connections)
 	return b, err
+}
+
+// guardChanged requeues what waits for the guard.
+func (b *parts) guardChanged(ctx context.Context) {
+	b.requeue.All(ctx)
+	b.node.Refresh()
 }
 
 // providerChanged requeues what a change of a provider may concern.
@@ -222,6 +237,9 @@ func (b *parts) setUp(ctx context.Context, mgr manager.Manager) error {
 			ClientCAFile: b.cfg.Kubelet.ClientCAFile, Certificate: b.kubelet.Certificate.Get, Metrics: b.metrics.ipam,
 		}
 		runs = append(runs, everyReplica(ipam.Run))
+	}
+	if b.guard != nil {
+		runs = append(runs, everyReplica(b.guard.Run))
 	}
 	for _, run := range runs {
 		if err := mgr.Add(run); err != nil {
@@ -251,7 +269,9 @@ func (b *parts) setUpForConsumers(mgr manager.Manager) error {
 		}
 	}
 	if b.cfg.Offers != nil {
-		if err := offer.SetUp(mgr, *b.cfg.Offers, b.metrics.offers); err != nil {
+		offers := *b.cfg.Offers
+		offers.Guard = b.guard
+		if err := offer.SetUp(mgr, offers, b.metrics.offers); err != nil {
 			return fmt.Errorf("offers: %w", err)
 		}
 	}

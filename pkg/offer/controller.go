@@ -26,6 +26,7 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
@@ -34,6 +35,8 @@ const (
 	reconcileTimeout = time.Minute
 	// afterConflict is the time after which a slice that changed during the decision is retried.
 	afterConflict = time.Second
+	// guardRecheck is how often grants are tried that wait for the guard.
+	guardRecheck = 5 * time.Second
 )
 
 // Config of the offers.
@@ -43,6 +46,8 @@ type Config struct {
 	Rules Rules
 	// Interval is the least time between an offer and the next, larger one to the same slice.
 	Interval time.Duration
+	// Guard must be complete for a grant to be made or raised; nil is not required.
+	Guard *guard.Guard
 	// IngressClasses and LoadBalancerClasses are offered to every consumer.
 	IngressClasses      []liqov1beta1.IngressType
 	LoadBalancerClasses []liqov1beta1.LoadBalancerType

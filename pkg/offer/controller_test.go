@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,6 +29,7 @@ import (
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
@@ -177,6 +179,20 @@ liqo_broker_offer_denials_total{consumer="c1"} 1
 	w.pass(t)
 	require.Equal(t, before, w.read(t, "first").ResourceVersion, "nothing new is not written")
 	require.Empty(t, w.events.Events)
+}
+
+func TestNothingIsOfferedWithoutTheGuard(t *testing.T) {
+	w := newWorld(t, interceptor.Funcs{}, tenant(authv1beta1.TenantConditionActive), provider("p", "8"),
+		newSlice("new", "2"), newSlice("grows", "4", withGrant("1", dayOne)), newSlice("shrinks", "1", withGrant("3", dayOne)))
+	unknown, err := guard.New(kubefake.NewClientset(), func(context.Context) {})
+	require.NoError(t, err)
+	w.cfg.Guard = unknown
+	granted := func(name string) string { return w.read(t, name).Status.Resources.Cpu().String() }
+	require.Equal(t, guardRecheck, w.pass(t).RequeueAfter)
+	require.Equal(t, []string{"0", "1", "1"}, []string{granted("new"), granted("grows"), granted("shrinks")})
+	w.cfg.Guard = nil
+	w.pass(t)
+	require.Equal(t, []string{"2", "4", "1"}, []string{granted("new"), granted("grows"), granted("shrinks")})
 }
 
 func TestASumThatGrowsIsOfferedInDueTime(t *testing.T) {

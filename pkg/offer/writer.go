@@ -78,6 +78,11 @@ func (w *writer) grow(ctx context.Context, s *pendingOffer) {
 	if len(more) == 0 || s.unwritten {
 		return
 	}
+	if w.cfg.Guard.Missing() != "" {
+		s.unwritten = true
+		w.requeueAfter(guardRecheck)
+		return
+	}
 	free := w.freeFor(s.slice)
 	offer, short := s.offer, !free.Covers(more)
 	if short {

@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	required "github.com/capacitorset/liqo-broker-vk/pkg/guard"
 )
 
 func TestHelmLintFindsNothing(t *testing.T) {
@@ -333,11 +335,18 @@ func TestCRDsAndGuardOutliveARelease(t *testing.T) {
 }
 
 // The policies of the guard.
-func guardPolicies() []string {
-	return []string{
-		"liqo-broker-assignments", "liqo-broker-offers", "liqo-broker-pods", "liqo-broker-shadowpods", "liqo-broker-namespaces",
-		"liqo-broker-exposure", "liqo-broker-identities",
+func guardPolicies() []string { return required.Policies() }
+
+// The broker does nothing while one of them is missing.
+func TestTheBrokerRequiresTheGuard(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/kustomize/base/guard.yaml")
+	require.NoError(t, err)
+	names := regexp.MustCompile(`(?m)^kind: ValidatingAdmissionPolicy\nmetadata:\n  name: (.*)$`).FindAllStringSubmatch(string(text), -1)
+	var policies []string
+	for _, name := range names {
+		policies = append(policies, name[1])
 	}
+	require.ElementsMatch(t, policies, required.Policies())
 }
 
 // noted finds the object in NOTES.txt.

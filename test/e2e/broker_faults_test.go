@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -263,6 +264,41 @@ func (b *brokered) cutOff(t *testing.T, unmoved func(context.Context) error) {
 	// The broker cannot know that the third was unreachable before: it suspects its own network.
 	throughout(t, failoverAfter-8*time.Second, unmoved)
 	require.NoError(t, b.Resume("provider3/kube-apiserver"))
+}
+
+// unguarded takes a binding of the guard away: no pod is assigned until it is back.
+func (b *brokered) unguarded(t *testing.T) {
+	ns := b.namespace(t)
+	b.create(t, ns, "before", 1, nil)
+	b.settle(t, ns, 1)
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	require.NoError(t, b.broker.Client.Get(t.Context(), client.ObjectKey{Name: "liqo-broker-pods"}, binding))
+	require.NoError(t, b.broker.Client.Delete(t.Context(), binding))
+	apply := func(ctx context.Context) error {
+		binding.ResourceVersion = ""
+		return client.IgnoreAlreadyExists(b.broker.Client.Create(ctx, binding))
+	}
+	t.Cleanup(func() { require.NoError(t, apply(context.Background())) })
+	nodeIs := func(ctx context.Context, want corev1.ConditionStatus) error {
+		var node corev1.Node
+		if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: brokerNode}, &node); err != nil {
+			return err
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Type == brokeringv1alpha1.NodeUnguarded && c.Status == want {
+				return nil
+			}
+		}
+		return fmt.Errorf("the Node has the conditions %v", node.Status.Conditions)
+	}
+	eventually(t, 20*time.Second, func(ctx context.Context) error { return nodeIs(ctx, corev1.ConditionTrue) })
+	b.create(t, ns, "during", 1, nil)
+	b.explained(t, ns, "during-0", "Unguarded", "policy liqo-broker-pods has no binding", "kubectl apply -f deploy/guard.yaml")
+	require.NoError(t, b.runsAt(t.Context(), ns, "before-0", ""), "what runs goes on")
+
+	require.NoError(t, apply(t.Context()))
+	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "during-0", "") })
+	eventually(t, 20*time.Second, func(ctx context.Context) error { return nodeIs(ctx, corev1.ConditionFalse) })
 }
 
 // isLedByAnother returns an error until another leader than before serves the broker's Node, and the Node is Ready.

@@ -89,6 +89,7 @@ func TestFederation(t *testing.T) {
 		{"a restart moves nothing", b.restarts},
 		{"pods leave an unreachable provider", b.failover},
 		{"an outage of most providers moves nothing", b.suspicion},
+		{"pods wait while the guard is missing", b.unguarded},
 		{"a hostile provider harms no other", b.hostileProvider},
 	})
 }

@@ -31,7 +31,7 @@ func registrations() map[string]func(prometheus.Registerer) error {
 // registerBroker registers the metrics of a broker that has not begun.
 func registerBroker(registry prometheus.Registerer) error {
 	known := belief.New(belief.Config{})
-	return broker.NewMetrics(known, &requeue.Queue{}, providers.New(providers.Config{Belief: known})).Register(registry)
+	return broker.NewMetrics(known, nil, &requeue.Queue{}, providers.New(providers.Config{Belief: known})).Register(registry)
 }
 
 // registerVirtualKubelet registers the metrics of a virtual kubelet that has not begun.

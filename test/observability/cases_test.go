@@ -189,6 +189,11 @@ func fastAndFull() map[string]expected {
 
 func moving() map[string]expected {
 	return map[string]expected{
+		"LiqoBrokerUnguarded": {
+			fires:   set{"it is": {"unguarded": lead("guard_policies_missing", "", "0x50 2x50")}},
+			quiet:   set{"it was, at a start": {"unguarded": lead("guard_policies_missing", "", "7x0 0x99")}},
+			summary: "Policies of the guard are not in force",
+		},
 		"LiqoBrokerMovesSuspended": {
 			fires:   set{"it does": {"suspended": lead("moves_suspended", "", "0x50 1x50")}},
 			quiet:   set{"it did": {"suspended": lead("moves_suspended", "", "0x20 1x10 0x70")}},

@@ -47,6 +47,7 @@ func healthy() map[string]string {
 	}
 	for key, name := range map[string]string{
 		"unassigned": "pods_unassigned", "queue": "queue_length", "moving": "pods_moving", "suspended": "moves_suspended",
+		"unguarded": "guard_policies_missing",
 	} {
 		add(key, of("liqo_broker_"+name, "", leader, "0x100")+of("liqo_broker_"+name, "", standby, "0x100"))
 	}

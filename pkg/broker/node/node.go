@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
@@ -40,6 +42,8 @@ type Config struct {
 	Client client.Client
 	Kube   kubernetes.Interface
 	Belief *belief.Belief
+	// Guard is nil if it is not required.
+	Guard *guard.Guard
 
 	// Name is the name of the Node, IP its InternalIP, Port that of its kubelet API, Version the KubeletVersion.
 	Name, IP string
@@ -282,6 +286,13 @@ func (n *Node) forge(before *corev1.Node) *corev1.Node {
 	for _, pressure := range nodeConditions()[1:] {
 		conditions = append(conditions, corev1.NodeCondition{Type: pressure, Status: corev1.ConditionFalse, Reason: "BrokerLeads"})
 	}
+	if n.Guard != nil {
+		unguarded := corev1.NodeCondition{Type: v1alpha1.NodeUnguarded, Status: corev1.ConditionFalse, Reason: "GuardInForce"}
+		if missing := n.Guard.Missing(); missing != "" {
+			unguarded.Status, unguarded.Reason, unguarded.Message = corev1.ConditionTrue, "GuardIncomplete", missing
+		}
+		conditions = append(conditions, unguarded)
+	}
 	now := metav1.NewTime(time.Now())
 	for i := range conditions {
 		conditions[i].LastHeartbeatTime, conditions[i].LastTransitionTime = now, now
@@ -321,8 +332,8 @@ func (n *Node) forge(before *corev1.Node) *corev1.Node {
 
 // sameStatus compares what may change.
 func sameStatus(a, b *corev1.NodeStatus) bool {
-	if a.Conditions[0].Status != b.Conditions[0].Status || a.Conditions[0].Message != b.Conditions[0].Message ||
-		len(a.Capacity) != len(b.Capacity) {
+	same := func(x, y corev1.NodeCondition) bool { return x.Status == y.Status && x.Message == y.Message }
+	if !slices.EqualFunc(a.Conditions, b.Conditions, same) || len(a.Capacity) != len(b.Capacity) {
 		return false
 	}
 	for name, amount := range a.Capacity {

@@ -20,6 +20,9 @@ import (
 
 // assign chooses a provider for a pod and writes the choice.
 func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
+	if missing := c.Guard.Missing(); missing != "" {
+		return ctrl.Result{RequeueAfter: guardRecheck}, c.waits(ctx, pod, "Unguarded", missing)
+	}
 	// 1. What the pod and its policy ask for.
 	began := time.Now()
 	criteria, namespace, err := c.criteriaOf(ctx, pod)

@@ -45,6 +45,9 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, vir
 		}
 		return ctrl.Result{RequeueAfter: recheck}, nil
 	}
+	if pod.DeletionTimestamp == nil && c.Guard.Missing() != "" {
+		return ctrl.Result{RequeueAfter: guardRecheck}, nil
+	}
 	if delay := c.Belief.MoveDelay(pod.UID); delay > 0 {
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}

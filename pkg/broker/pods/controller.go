@@ -27,6 +27,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/remap"
 )
@@ -43,6 +44,8 @@ type Config struct {
 	Tracer  trace.Tracer
 	Metrics *Metrics
 
+	// Guard must be complete for a pod to be assigned or moved; nil is not required.
+	Guard       *guard.Guard
 	Belief      *belief.Belief
 	Restorer    *Restorer
 	Policies    *placement.Policies
@@ -111,6 +114,9 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 func backoffs() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
 }
+
+// guardRecheck is how often a pod is checked that waits for the guard.
+const guardRecheck = 5 * time.Second
 
 // conflictDelay is how long the cache may take to show what another writer has changed.
 const conflictDelay = 20 * time.Millisecond
