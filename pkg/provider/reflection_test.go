@@ -225,7 +225,6 @@ func (c *clusters) requireRejected(t *testing.T, namespace string) {
 }
 
 func (c *clusters) checkAddresses(t *testing.T, reflection *Reflection) {
-
 	// A pod that the remote cluster forwarded is reached directly as soon as there is a network to where it runs, at no
 	// time by an address that leads elsewhere, and its local pod has its place.
 	c.createLocalPod("forwarded", "")

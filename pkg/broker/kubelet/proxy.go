@@ -56,7 +56,7 @@ func (s *server) proxy(w http.ResponseWriter, r *http.Request, what subresource)
 	}
 	defer utilnet.CloseIdleConnectionsFor(transport)
 	if (what == exec || what == attach) && wsstream.IsWebSocketRequest(r) {
-		return translate(w, r, transport, target) //nolint:contextcheck // It is the request's.
+		return translate(w, r, transport, target)
 	}
 	proxy := &httputil.ReverseProxy{
 		Transport:     transport,

@@ -123,7 +123,7 @@ func (s *sample) series() string {
 	text.WriteString(s.name)
 	separator := "{"
 	for _, l := range s.labels {
-		fmt.Fprintf(&text, `%s%s="%s"`, separator, l.name, l.value) //nolint:gocritic // It is escaped.
+		fmt.Fprintf(&text, `%s%s="%s"`, separator, l.name, l.value)
 		separator = ","
 	}
 	text.WriteString("}")
