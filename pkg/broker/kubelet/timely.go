@@ -23,15 +23,17 @@ func (t *timely) RoundTrip(r *http.Request) (*http.Response, error) {
 	timer := time.AfterFunc(t.within, cancel)
 	context.AfterFunc(r.Context(), func() { timer.Stop() })
 	response, err := t.next.RoundTrip(r.WithContext(ctx))
+	if err == nil && response.StatusCode == t.expected && !timer.Stop() {
+		_ = response.Body.Close() // The time was over, or the caller had left.
+		cancel()
+		err = ctx.Err()
+	}
 	if err != nil {
 		if ctx.Err() != nil && r.Context().Err() == nil {
 			err = failuref(http.StatusGatewayTimeout, "the provider's API server did not begin to answer within %s", t.within)
 		}
 		cancel()
 		return nil, err
-	}
-	if response.StatusCode == t.expected {
-		timer.Stop()
 	}
 	return response, nil
 }
