@@ -173,7 +173,7 @@ func (b *brokered) impersonate(t *testing.T, of *sandbox.Cluster) *impostorServe
 		i.visitors = append(i.visitors, r.UserAgent())
 		_, _ = io.WriteString(w, "ok")
 	}))
-	refuse := http.HandlerFunc(http.NotFound)
+	refuse := http.HandlerFunc(http.NotFoundHandler().ServeHTTP)
 	i.answer.Store(&refuse)
 	var listener net.Listener
 	eventually(t, 20*time.Second, func(context.Context) (err error) {
