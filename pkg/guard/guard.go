@@ -19,6 +19,9 @@ import (
 // Remedy is what an administrator can do if the guard is incomplete.
 const Remedy = "run kubectl apply -f deploy/guard.yaml, or start the broker with --require-guard=false"
 
+// Recheck is how often that is tried which waits for the guard.
+const Recheck = 5 * time.Second
+
 // checkInterval is how often the state is compared.
 const checkInterval = time.Second
 

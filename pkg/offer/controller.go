@@ -35,8 +35,6 @@ const (
 	reconcileTimeout = time.Minute
 	// afterConflict is the time after which a slice that changed during the decision is retried.
 	afterConflict = time.Second
-	// guardRecheck is how often grants are tried that wait for the guard.
-	guardRecheck = 5 * time.Second
 )
 
 // Config of the offers.
@@ -135,10 +133,10 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	// 3. The offers are written. Grants shrink first, because others grow by the released resources.
 	total := available.sum.Scale(r.cfg.Rules.Overcommit)
 	r.metrics.set(total, grantsPerConsumer(requests, offers))
-	w := &writer{reconciler: r, free: total, rooms: cloned(rules.Limits), labels: available.labels(), now: now}
+	w := &writer{reconciler: r, free: newBudget(total, rules.Limits), labels: available.labels(), now: now}
 	pending := make([]*pendingOffer, len(requests))
 	for i, a := range candidates {
-		w.take(a.slice, requests[i].Granted)
+		w.free.take(consumerOf(a.slice), requests[i].Granted)
 		pending[i] = &pendingOffer{slice: a.slice, requested: requests[i].Requested, granted: requests[i].Granted, offer: offers[requests[i].Name]}
 	}
 	for _, s := range pending {

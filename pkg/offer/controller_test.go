@@ -188,7 +188,7 @@ func TestNothingIsOfferedWithoutTheGuard(t *testing.T) {
 	require.NoError(t, err)
 	w.cfg.Guard = unknown
 	granted := func(name string) string { return w.read(t, name).Status.Resources.Cpu().String() }
-	require.Equal(t, guardRecheck, w.pass(t).RequeueAfter)
+	require.Equal(t, guard.Recheck, w.pass(t).RequeueAfter)
 	require.Equal(t, []string{"0", "1", "1"}, []string{granted("new"), granted("grows"), granted("shrinks")})
 	w.cfg.Guard = nil
 	w.pass(t)

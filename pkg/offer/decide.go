@@ -3,7 +3,6 @@ package offer
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -74,7 +73,7 @@ func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.Name
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name.String(), b.Name.String()))
 	})
 	d := allocation{total: sum.Scale(rules.Overcommit), rules: rules}
-	d.left, d.rooms = maps.Clone(d.total), cloned(rules.Limits)
+	d.budget = newBudget(d.total, rules.Limits)
 	offers := make(map[types.NamespacedName]Offer, len(all))
 
 	// 1. Present grants are kept.
@@ -100,47 +99,10 @@ func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.Name
 
 // allocation is a sum that is being divided.
 type allocation struct {
-	total, left resources.Amounts
-	// rooms are what is left of the limits, by the consumer's id.
-	rooms map[string]resources.Amounts
+	budget
+
+	total resources.Amounts
 	rules Rules
-}
-
-func cloned(limits map[string]resources.Amounts) map[string]resources.Amounts {
-	copies := make(map[string]resources.Amounts, len(limits))
-	for consumer, limit := range limits {
-		copies[consumer] = maps.Clone(limit)
-	}
-	return copies
-}
-
-// available returns how much of a resource is left for a slice, of the sum and of its consumer's limit. It reports whether
-// the limit is what bounds it.
-func (d *allocation) available(s *Slice, name corev1.ResourceName) (amount int64, limited bool) {
-	if room, ok := d.rooms[s.Consumer][name]; ok && room <= d.left[name] {
-		return room, true
-	}
-	return d.left[name], false
-}
-
-// take subtracts what a slice gets, and add adds what it no longer has.
-func (d *allocation) take(s *Slice, amounts resources.Amounts) {
-	d.left.Sub(amounts)
-	d.rooms[s.Consumer].Sub(namedBy(d.rooms[s.Consumer], amounts))
-}
-
-func (d *allocation) add(s *Slice, amounts resources.Amounts) {
-	d.left.Add(amounts)
-	d.rooms[s.Consumer].Add(namedBy(d.rooms[s.Consumer], amounts))
-}
-
-// namedBy returns the amounts of the resources that a limit names.
-func namedBy(limit, amounts resources.Amounts) resources.Amounts {
-	named := make(resources.Amounts, len(limit))
-	for name := range limit {
-		named[name] = amounts[name]
-	}
-	return named
 }
 
 // whole returns what an amount is a part of, for messages: the sum, or the limit of the consumer.
@@ -186,10 +148,10 @@ func (d *allocation) retain(s *Slice) resources.Amounts {
 		if limit == 0 && !named || s.names() > maxResources && d.total[name] == 0 {
 			continue
 		}
-		available, _ := d.available(s, name)
+		available, _ := d.left(s.Consumer, name)
 		retained[name] = max(0, min(amount, limit, available))
 	}
-	d.take(s, retained)
+	d.take(s.Consumer, retained)
 	return retained
 }
 
@@ -213,7 +175,7 @@ func (d *allocation) grow(s *Slice, retained resources.Amounts) resources.Amount
 	for _, name := range d.grantable(s) {
 		granted := retained[name]
 		limit, named := s.limit(name)
-		available, _ := d.available(s, name)
+		available, _ := d.left(s.Consumer, name)
 		grown[name] = granted + min(max(0, limit-granted), available)
 		more := grown[name] - granted
 		// A slice that can reach a requested amount gets it, however small the difference is.
@@ -222,8 +184,8 @@ func (d *allocation) grow(s *Slice, retained resources.Amounts) resources.Amount
 	if !worthwhile {
 		return retained
 	}
-	d.add(s, retained)
-	d.take(s, grown)
+	d.release(s.Consumer, retained)
+	d.take(s.Consumer, grown)
 	return grown
 }
 
@@ -238,7 +200,7 @@ func (d *allocation) grant(s *Slice) Offer {
 	granted, missing := resources.Amounts{}, []string(nil)
 	for _, name := range d.grantable(s) {
 		limit, named := s.limit(name)
-		switch left, limited := d.available(s, name); {
+		switch left, limited := d.left(s.Consumer, name); {
 		case named && limit > left:
 			missing = append(missing, fmt.Sprintf("%s: %s requested, %s left of %s",
 				shortened(name), quantityText(name, limit), quantityText(name, left), d.whole(s, name, limited)))
@@ -256,7 +218,7 @@ func (d *allocation) grant(s *Slice) Offer {
 	if len(missing) > 0 {
 		return Offer{Reason: joined(missing, "; ")}
 	}
-	d.take(s, granted)
+	d.take(s.Consumer, granted)
 	return Offer{Granted: granted}
 }
 
@@ -268,7 +230,7 @@ func (d *allocation) offer(s *Slice, granted resources.Amounts) Offer {
 	var missing []string
 	for _, name := range ordered(s.Requested) {
 		if granted := granted[name]; granted < s.Requested[name] {
-			_, limited := d.available(s, name)
+			_, limited := d.left(s.Consumer, name)
 			missing = append(missing, fmt.Sprintf("%s: %s requested, %s granted of %s",
 				shortened(name), quantityText(name, s.Requested[name]), quantityText(name, granted), d.whole(s, name, limited)))
 		}

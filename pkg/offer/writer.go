@@ -3,7 +3,6 @@ package offer
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +11,7 @@ import (
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
@@ -19,10 +19,8 @@ import (
 // offer cannot be written, the others wait only for the resources of that slice.
 type writer struct {
 	*reconciler
-	// free are the resources that no slice has. An amount is negative if more is granted than available.
-	free resources.Amounts
-	// rooms are what the slices of a consumer do not have of its limit, by the consumer's id.
-	rooms  map[string]resources.Amounts
+	// free is what no slice has.
+	free   budget
 	labels map[string]string
 	now    time.Time
 
@@ -50,26 +48,8 @@ func (w *writer) shrink(ctx context.Context, s *pendingOffer) {
 		offer.Granted = offer.Granted.Min(s.granted)
 	}
 	if w.write(ctx, s, offer) {
-		w.free.Add(less)
-		room := w.rooms[consumerOf(s.slice)]
-		room.Add(namedBy(room, less))
+		w.free.release(consumerOf(s.slice), less)
 	}
-}
-
-// take subtracts what a slice has.
-func (w *writer) take(slice *authv1beta1.ResourceSlice, amounts resources.Amounts) {
-	w.free.Sub(amounts)
-	room := w.rooms[consumerOf(slice)]
-	room.Sub(namedBy(room, amounts))
-}
-
-// freeFor returns the resources that no slice has, up to what is left of the consumer's limit.
-func (w *writer) freeFor(slice *authv1beta1.ResourceSlice) resources.Amounts {
-	free := maps.Clone(w.free)
-	for name, room := range w.rooms[consumerOf(slice)] {
-		free[name] = min(free[name], room)
-	}
-	return free
 }
 
 // grow writes the offer if a resource grows, up to the free resources.
@@ -80,10 +60,10 @@ func (w *writer) grow(ctx context.Context, s *pendingOffer) {
 	}
 	if w.cfg.Guard.Missing() != "" {
 		s.unwritten = true
-		w.requeueAfter(guardRecheck)
+		w.requeueAfter(guard.Recheck)
 		return
 	}
-	free := w.freeFor(s.slice)
+	free := w.free.allLeft(consumerOf(s.slice))
 	offer, short := s.offer, !free.Covers(more)
 	if short {
 		more = more.Min(free).Excess(nil) // What is above zero.
@@ -96,7 +76,7 @@ func (w *writer) grow(ctx context.Context, s *pendingOffer) {
 		}
 	}
 	if w.write(ctx, s, offer) {
-		w.take(s.slice, more)
+		w.free.take(consumerOf(s.slice), more)
 	}
 	s.unwritten = s.unwritten || short
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
@@ -21,7 +22,7 @@ import (
 // assign chooses a provider for a pod and writes the choice.
 func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
 	if missing := c.Guard.Missing(); missing != "" {
-		return ctrl.Result{RequeueAfter: guardRecheck}, c.waits(ctx, pod, "Unguarded", missing)
+		return ctrl.Result{RequeueAfter: guard.Recheck}, c.waits(ctx, pod, "Unguarded", missing)
 	}
 	// 1. What the pod and its policy ask for.
 	began := time.Now()

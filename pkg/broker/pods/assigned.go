@@ -13,6 +13,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
@@ -46,7 +47,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, vir
 		return ctrl.Result{RequeueAfter: recheck}, nil
 	}
 	if pod.DeletionTimestamp == nil && c.Guard.Missing() != "" {
-		return ctrl.Result{RequeueAfter: guardRecheck}, nil
+		return ctrl.Result{RequeueAfter: guard.Recheck}, nil
 	}
 	if delay := c.Belief.MoveDelay(pod.UID); delay > 0 {
 		return ctrl.Result{RequeueAfter: delay}, nil

@@ -115,9 +115,6 @@ func backoffs() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
 }
 
-// guardRecheck is how often a pod is checked that waits for the guard.
-const guardRecheck = 5 * time.Second
-
 // conflictDelay is how long the cache may take to show what another writer has changed.
 const conflictDelay = 20 * time.Millisecond
 

@@ -84,7 +84,7 @@ func (r *reports) done(name types.NamespacedName, written report) {
 	}
 }
 
-// setUp registers the controller that writes reports.
+// setUpReports registers the controller that writes reports.
 func (c *Controller) setUpReports(mgr manager.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("pod-report").
 		WatchesRawSource(c.reports.queue.Source()).

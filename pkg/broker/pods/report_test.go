@@ -32,16 +32,6 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 	}, nil, large, small)
-	reconcile := func(name string) {
-		t.Helper()
-		_, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}})
-		require.NoError(t, err)
-	}
-	get := func(name string) (pod corev1.Pod) {
-		t.Helper()
-		require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: name}, &pod))
-		return pod
-	}
 	report := func(name string) ctrl.Result {
 		t.Helper()
 		result, err := c.writeReport(t.Context(), types.NamespacedName{Namespace: "ns", Name: name})
@@ -50,10 +40,10 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 	}
 	events := c.Events.(*record.FakeRecorder).Events
 
-	reconcile("large")
+	c.reconciled(t, "large")
 	require.Zero(t, writes, "its reconciliation writes nothing")
-	reconcile("small")
-	require.Equal(t, "q1", get("small").Labels[v1alpha1.VirtualNodeLabel])
+	assigned, _ := c.reconciled(t, "small")
+	require.Equal(t, "q1", assigned.Labels[v1alpha1.VirtualNodeLabel])
 
 	answer = kerrors.NewConflict(schema.GroupResource{Resource: "pods"}, "large", nil)
 	require.Equal(t, conflictDelay, report("large").RequeueAfter)
@@ -61,7 +51,8 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 	<-events // Of the assignment.
 	require.Empty(t, events, "nothing was written yet")
 	require.Zero(t, report("large"))
-	pod := get("large")
+	var pod corev1.Pod
+	require.NoError(t, c.Client.Get(t.Context(), client.ObjectKeyFromObject(large), &pod))
 	require.Equal(t, "NoProviderFits", placement.Condition(&pod, v1alpha1.ConditionAssigned).Reason)
 	require.Contains(t, <-events, "FailedAssignment")
 	require.Zero(t, report("large"))
@@ -76,6 +67,6 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 	}
 	require.Equal(t, 2, writes)
 	require.Empty(t, c.reports.pending)
-	reconcile("large")
+	c.reconciled(t, "large")
 	require.Empty(t, c.reports.pending, "the pod has that reason already")
 }

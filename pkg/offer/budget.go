@@ -1,0 +1,63 @@
+package offer
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+)
+
+// budget is what is left of the sum, and of the limits of those consumers that have some. An amount is negative if more was
+// taken than there is.
+type budget struct {
+	sum resources.Amounts
+	// limits are by the consumer's id.
+	limits map[string]resources.Amounts
+}
+
+func newBudget(sum resources.Amounts, limits map[string]resources.Amounts) budget {
+	b := budget{sum: maps.Clone(sum), limits: make(map[string]resources.Amounts, len(limits))}
+	for consumer, limit := range limits {
+		b.limits[consumer] = maps.Clone(limit)
+	}
+	return b
+}
+
+// take subtracts what a consumer gets.
+func (b *budget) take(consumer string, amounts resources.Amounts) {
+	b.sum.Sub(amounts)
+	b.limits[consumer].Sub(namedBy(b.limits[consumer], amounts))
+}
+
+// release adds what a consumer no longer has.
+func (b *budget) release(consumer string, amounts resources.Amounts) {
+	b.sum.Add(amounts)
+	b.limits[consumer].Add(namedBy(b.limits[consumer], amounts))
+}
+
+// left returns how much of a resource is left for a consumer. It reports whether its limit is what bounds it.
+func (b *budget) left(consumer string, name corev1.ResourceName) (amount int64, limited bool) {
+	if room, ok := b.limits[consumer][name]; ok && room <= b.sum[name] {
+		return room, true
+	}
+	return b.sum[name], false
+}
+
+// allLeft returns what is left of every resource for a consumer.
+func (b *budget) allLeft(consumer string) resources.Amounts {
+	all := maps.Clone(b.sum)
+	for name := range b.limits[consumer] {
+		all[name], _ = b.left(consumer, name)
+	}
+	return all
+}
+
+// namedBy returns the amounts of the resources that a limit names.
+func namedBy(limit, amounts resources.Amounts) resources.Amounts {
+	named := make(resources.Amounts, len(limit))
+	for name := range limit {
+		named[name] = amounts[name]
+	}
+	return named
+}
