@@ -143,7 +143,7 @@ func guardOf(t *testing.T, everything []*unstructured.Unstructured) *validating.
 	factory := informers.NewSharedInformerFactory(client, 0)
 	who := rights{
 		everywhere: map[string][]rbacv1.PolicyRule{
-			theBroker:     find[rbacv1.ClusterRole](t, everything, "ClusterRole", "liqo-broker-vk").Rules,
+			theBroker:     brokerRules(t, everything),
 			liqo:          liqoRole(t, "liqo-controller-manager"),
 			theReplicator: liqoRole(t, "liqo-crd-replicator"),
 		},

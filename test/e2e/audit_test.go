@@ -42,9 +42,9 @@ func TestMain(m *testing.M) {
 func unseen() map[string]string {
 	const byGuard = "the admission policy of the guard asks whether the broker has it"
 	return map[string]string{
-		"role liqo-broker-vk: assign assignments.brokering.liqo.io everywhere":   byGuard,
-		"role liqo-broker-vk: grant resourceslices.brokering.liqo.io everywhere": byGuard,
-		"role liqo-broker-vk: update pods/status everywhere":                     byGuard,
+		"role liqo-broker-vk-guard: assign assignments.brokering.liqo.io everywhere":   byGuard,
+		"role liqo-broker-vk-guard: grant resourceslices.brokering.liqo.io everywhere": byGuard,
+		"role liqo-broker-vk-guard: update pods/status everywhere":                     byGuard,
 		"role liqo-broker-vk: approve signers.certificates.k8s.io kubernetes.io/kubelet-serving everywhere": "the API server's " +
 			"own admission asks whether the broker has it",
 		"role liqo-broker-vk: get shadowpods.offloading.liqo.io everywhere": "needed where guard.localPods lets pods of consumers " +

@@ -233,14 +233,21 @@ func appendArgs(o *unstructured.Unstructured, path, more []string) error {
 }
 
 // renameNode replaces the name of the broker's Node wherever a manifest has it:
-// as an argument, and as the one object that a role is for.
+// as an argument, as the one object that a role is for, and in policies.
 func renameNode(value any, node string) {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, child := range v {
-			if names, ok := child.([]any); ok && key == "resourceNames" {
+			names, ok := child.([]any)
+			expression, isText := child.(string)
+			switch {
+			case ok && key == "resourceNames":
 				replace(names, manifestNode, node)
-			} else {
+			case isText && key == "expression":
+				v[key] = strings.NewReplacer(
+					"['', '"+manifestNode+"']", "['', '"+node+"']", "'system:node:"+manifestNode+"'", "'system:node:"+node+"'",
+				).Replace(expression)
+			default:
 				renameNode(child, node)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 func TestManifestsFollowTheNodeName(t *testing.T) {
 	c := &Cluster{Role: RoleBroker, sandbox: &Sandbox{opts: Options{BrokerNode: "pool", BrokerArgs: []string{"--workers=1"}}}}
 	names, args, host := 0, 0, 0
+	var expressions []string
 	for _, file := range []string{"broker.yaml", "virtual-kubelet-options.yaml", "crds", "guard.yaml"} {
 		objects, err := readManifests(filepath.Join(binaries.ProductRoot(), "deploy", file))
 		require.NoError(t, err)
@@ -26,6 +27,13 @@ func TestManifestsFollowTheNodeName(t *testing.T) {
 			assert.Equal(t, name, o.GetName())
 			n, a := count(o.Object)
 			names, args = names+n, args+a
+			for _, kind := range []string{"variables", "validations"} {
+				list, _, err := unstructured.NestedSlice(o.Object, "spec", kind)
+				require.NoError(t, err)
+				for _, item := range list {
+					expressions = append(expressions, item.(map[string]any)["expression"].(string))
+				}
+			}
 			if o.GetKind() == "Deployment" {
 				selector, _, err := unstructured.NestedStringMap(o.Object, "spec", "template", "spec", "nodeSelector")
 				require.NoError(t, err)
@@ -40,6 +48,8 @@ func TestManifestsFollowTheNodeName(t *testing.T) {
 	assert.Equal(t, 3, names, "roles for the Node, its status and its lease")
 	assert.Equal(t, 2, args, "the broker and the virtual kubelets")
 	assert.Equal(t, 1, host)
+	assert.Contains(t, expressions, "'system:node:pool'", "whose certificate the broker approves")
+	assert.Contains(t, expressions, "variables.allowed || variables.node in ['', 'pool']", "which node pods of consumers name")
 }
 
 // count finds the node name where roles and arguments have it.
