@@ -12,13 +12,18 @@ const MaxText = 1024
 
 // Text returns a text of another cluster for a condition or an event: of at most MaxText bytes, in one line, and without
 // characters that are not shown but change what is, such as those that turn the direction of a text.
-func Text(text string) string {
+func Text(text string) string { return printable(Cut(text, MaxText), "") }
+
+// Lines returns a text of another cluster with its lines and tabulators, and otherwise without such characters.
+func Lines(text string) string { return printable(text, "\n\t") }
+
+func printable(text, except string) string {
 	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
+		if !unicode.IsPrint(r) && !strings.ContainsRune(except, r) {
 			return ' '
 		}
 		return r
-	}, Cut(text, MaxText))
+	}, text)
 }
 
 const ellipsis = "…"

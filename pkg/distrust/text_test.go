@@ -28,3 +28,7 @@ func TestText(t *testing.T) {
 		})
 	}
 }
+
+func TestLinesStay(t *testing.T) {
+	require.Equal(t, "a\n\tb c d [2Je", Lines("a\n\tb\u202ec\rd\x1b[2Je"))
+}

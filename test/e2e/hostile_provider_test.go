@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -20,11 +21,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
@@ -91,6 +94,16 @@ func (i *impostor) attacks() map[string]http.HandlerFunc {
 				}
 			}
 		},
+		"a million objects": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[{}`)
+			for n := range 1_000_000 {
+				if _, err := fmt.Fprintf(w, `,{"metadata":{"name":"x-%d"}}`, n); err != nil || r.Context().Err() != nil {
+					return
+				}
+			}
+			_, _ = io.WriteString(w, "]}")
+		},
 		"wrong types": status(http.StatusOK, `{"kind":["List"],"apiVersion":7,"metadata":"x","items":{"a":1},"status":[]}`),
 		"control characters": status(http.StatusInternalServerError,
 			`{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"`+hostileTexts+`","message":"`+
@@ -108,6 +121,7 @@ func (b *brokered) hostileProvider(t *testing.T) {
 	before := b.brokerMemory()
 
 	provider := b.Cluster("provider2")
+	b.lies(t, provider, ns)
 	require.NoError(t, b.Kill("provider2/kube-apiserver"))
 	i := b.impersonate(t, provider)
 	t.Cleanup(func() { require.NoError(t, b.Restart(context.Background(), "provider2")) })
@@ -141,6 +155,79 @@ func (b *brokered) hostileProvider(t *testing.T) {
 	for _, visitor := range i.visitors {
 		assert.NotContains(t, visitor, "liqo-broker-vk", "it followed a redirect")
 	}
+}
+
+// lies are statuses of pods that an API server accepts from a provider, and no kubelet writes.
+func lies() map[string]func(s *corev1.PodStatus) {
+	shown := func(status *corev1.PodStatus, text string) {
+		status.Message, status.Reason = text, text
+		for i := range status.Conditions {
+			status.Conditions[i].Message, status.Conditions[i].Reason = text, text
+		}
+	}
+	return map[string]func(s *corev1.PodStatus){
+		"a phase that there is not":   func(s *corev1.PodStatus) { s.Phase = "Nonsense\u001b[2J" },
+		"a phase of half a megabyte":  func(s *corev1.PodStatus) { s.Phase = corev1.PodPhase(strings.Repeat("x", 1<<19)) },
+		"characters of control":       func(s *corev1.PodStatus) { shown(s, "\u001b[2J\u0007\u202e\u2066\u200b\ufeff<script>") },
+		"texts of a hundred kilobyte": func(s *corev1.PodStatus) { shown(s, strings.Repeat("x", 100<<10)) },
+		"a thousand conditions": func(s *corev1.PodStatus) {
+			for n := range 1000 {
+				s.Conditions = append(s.Conditions, corev1.PodCondition{
+					Type: corev1.PodConditionType(fmt.Sprint("Condition", n)), Status: corev1.ConditionTrue,
+				})
+			}
+		},
+		"a thousand containers": func(s *corev1.PodStatus) {
+			for n := range 1000 {
+				s.ContainerStatuses = append(s.ContainerStatuses, corev1.ContainerStatus{
+					Name: fmt.Sprint("c", n), Ready: true, RestartCount: -7, Image: strings.Repeat("i", 200),
+				})
+			}
+		},
+		"it waits again": func(s *corev1.PodStatus) { s.Phase, s.Conditions = corev1.PodPending, nil },
+	}
+}
+
+// lies has a provider report what is not so of a pod that it has, while pods of others start, and then the truth again.
+func (b *brokered) lies(t *testing.T, provider *sandbox.Cluster, ns string) {
+	t.Helper()
+	b.create(t, ns, "lied-about", 1, only(provider.Name))
+	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "lied-about-0", provider.Name) })
+	key := client.ObjectKey{Namespace: b.broker.RemoteNamespace(ns), Name: "lied-about-0"}
+	var truth corev1.Pod
+	require.NoError(t, provider.Client.Get(t.Context(), key, &truth))
+	report := func(change func(s *corev1.PodStatus)) {
+		eventually(t, patient, func(ctx context.Context) error {
+			var pod corev1.Pod
+			if err := provider.Client.Get(ctx, key, &pod); err != nil {
+				return err
+			}
+			truth.Status.DeepCopyInto(&pod.Status)
+			change(&pod.Status)
+			return provider.Client.Status().Update(ctx, &pod)
+		})
+	}
+	for name, lie := range lies() {
+		before := podOf(t, b.broker, ns, "lied-about-0").ResourceVersion
+		report(lie)
+		var pod *corev1.Pod
+		eventually(t, patient, func(context.Context) error {
+			if pod = podOf(t, b.broker, ns, "lied-about-0"); pod.ResourceVersion == before {
+				return errors.New("not reflected yet")
+			}
+			return nil
+		})
+		assert.Contains(t, []corev1.PodPhase{corev1.PodRunning, corev1.PodPending, corev1.PodUnknown}, pod.Status.Phase, name)
+		assert.Less(t, pod.Status.Size(), 140<<10, name)
+		for _, text := range []string{pod.Status.Message, pod.Status.Reason} {
+			assert.Equal(t, distrust.Lines(text), text, name)
+		}
+		for _, c := range pod.Status.Conditions {
+			assert.Equal(t, distrust.Lines(c.Message+c.Reason), c.Message+c.Reason, name)
+		}
+	}
+	report(func(*corev1.PodStatus) {})
+	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "lied-about-0", provider.Name) })
 }
 
 // brokerMemory is the memory of the replica of the broker that has most.

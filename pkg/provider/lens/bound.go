@@ -1,6 +1,7 @@
 package lens
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -47,35 +48,70 @@ func boundEvent(obj any) (any, error) {
 // trimRemotePod is trimPod for pods of the remote cluster. Their status is written into the pods of this one.
 func trimRemotePod(obj any) (any, error) {
 	trimmed, err := trimPod(obj) // A copy, if it is a pod.
-	if pod, ok := trimmed.(*corev1.Pod); ok && pod.Status.Size() > maxStatusText {
+	if pod, ok := trimmed.(*corev1.Pod); ok && (pod.Status.Size() > maxStatusText || !plain(&pod.Status)) {
 		pod.Status = bounded(&pod.Status)
 	}
 	return trimmed, err
 }
 
-// bounded returns a status with texts and lists of a bounded length; the one it is given stays as it is. Of a status that
-// is too large nevertheless there remains what the pod's owner and its services need.
+// phases are those of Kubernetes. The API server accepts any text.
+var phases = []corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown}
+
+// plain reports whether a status has a phase of Kubernetes, and only texts that can be shown.
+func plain(status *corev1.PodStatus) bool {
+	for text := range texts(status) {
+		if *text != distrust.Lines(*text) {
+			return false
+		}
+	}
+	return slices.Contains(phases, status.Phase)
+}
+
+// texts are the messages and reasons of a status.
+func texts(status *corev1.PodStatus) iter.Seq[*string] {
+	return func(yield func(*string) bool) {
+		if !yield(&status.Message) || !yield(&status.Reason) {
+			return
+		}
+		for i := range status.Conditions {
+			if !yield(&status.Conditions[i].Message) || !yield(&status.Conditions[i].Reason) {
+				return
+			}
+		}
+		for _, list := range [][]corev1.ContainerStatus{
+			status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses,
+		} {
+			for i := range list {
+				for _, state := range []*corev1.ContainerState{&list[i].State, &list[i].LastTerminationState} {
+					if w := state.Waiting; w != nil && (!yield(&w.Message) || !yield(&w.Reason)) {
+						return
+					}
+					if t := state.Terminated; t != nil && (!yield(&t.Message) || !yield(&t.Reason)) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// bounded returns a status with a phase of Kubernetes, texts that can be shown, and texts and lists of a bounded length; the
+// one it is given stays as it is. Of a status that is too large nevertheless there remains what the pod's owner and its
+// services need.
 func bounded(status *corev1.PodStatus) corev1.PodStatus {
 	out := *status.DeepCopy()
-	out.Message, out.Reason = distrust.Cut(out.Message, maxStatusText), distrust.Cut(out.Reason, maxStatusText)
-	out.Conditions = out.Conditions[:min(len(out.Conditions), maxConditions)]
-	for i := range out.Conditions {
-		c := &out.Conditions[i]
-		c.Message, c.Reason = distrust.Cut(c.Message, maxStatusText), distrust.Cut(c.Reason, maxStatusText)
+	if !slices.Contains(phases, out.Phase) {
+		out.Phase = corev1.PodUnknown
 	}
-	for _, list := range [][]corev1.ContainerStatus{
-		out.ContainerStatuses, out.InitContainerStatuses, out.EphemeralContainerStatuses,
-	} {
-		for i := range list {
-			boundState(&list[i].State)
-			boundState(&list[i].LastTerminationState)
-		}
+	out.Conditions = out.Conditions[:min(len(out.Conditions), maxConditions)]
+	for text := range texts(&out) {
+		*text = distrust.Lines(distrust.Cut(*text, maxStatusText))
 	}
 	if out.Size() <= maxStatus {
 		return out
 	}
 	left := corev1.PodStatus{
-		Phase: corev1.PodPhase(distrust.Cut(string(out.Phase), 64)), StartTime: out.StartTime,
+		Phase: out.Phase, StartTime: out.StartTime,
 		Reason: reasonStatusTooLarge, Message: "the provider cluster reports more than is shown here",
 	}
 	if _, err := netip.ParseAddr(out.PodIP); err == nil {
@@ -89,13 +125,4 @@ func bounded(status *corev1.PodStatus) corev1.PodStatus {
 		}}
 	}
 	return left
-}
-
-func boundState(state *corev1.ContainerState) {
-	if w := state.Waiting; w != nil {
-		w.Message, w.Reason = distrust.Cut(w.Message, maxStatusText), distrust.Cut(w.Reason, maxStatusText)
-	}
-	if t := state.Terminated; t != nil {
-		t.Message, t.Reason = distrust.Cut(t.Message, maxStatusText), distrust.Cut(t.Reason, maxStatusText)
-	}
 }

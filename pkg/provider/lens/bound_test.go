@@ -55,6 +55,18 @@ func TestTheStatusOfARemotePodIsBounded(t *testing.T) {
 				require.Equal(t, corev1.PodRunning, got.Phase)
 			},
 		},
+		"what cannot be shown is not": {
+			corev1.PodStatus{
+				Phase: "Nonsense", Reason: "\x1b[2Ja", Conditions: []corev1.PodCondition{ready("b\u202ec\n\td")},
+				ContainerStatuses: terminated("\u200be"),
+			},
+			func(t *testing.T, got corev1.PodStatus) {
+				require.Equal(t, corev1.PodUnknown, got.Phase)
+				require.Equal(t, " [2Ja", got.Reason)
+				require.Equal(t, "b c\n\td", got.Conditions[0].Message)
+				require.Equal(t, " e", got.ContainerStatuses[0].State.Terminated.Message)
+			},
+		},
 		"of a status that is too large there is left what services need": {
 			corev1.PodStatus{
 				Phase: corev1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: many, Conditions: []corev1.PodCondition{ready("")},
