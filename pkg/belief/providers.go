@@ -146,15 +146,15 @@ func (b *Belief) setVirtualNodes(id string, now map[string]bool) (gone []string)
 	return gone
 }
 
-// RemoveProvider takes in that a provider has no VirtualNode any more. It returns those that it had, and reports whether
-// the provider was known.
-func (b *Belief) RemoveProvider(id string) (gone []string, known bool) {
+// RemoveProvider takes in that a provider has no VirtualNode any more. It reports whether the provider was known.
+func (b *Belief) RemoveProvider(id string) (known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, known = b.providers[id]
 	delete(b.providers, id)
 	b.state.RemoveProvider(id)
-	return b.setVirtualNodes(id, nil), known
+	b.setVirtualNodes(id, nil)
+	return known
 }
 
 // Schedule sets the provider that the scheduler chooses from. It reports whether that may concern any pod: KPIs change

@@ -30,6 +30,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/network"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/node"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods"
@@ -124,6 +125,7 @@ type parts struct {
 
 	node      *node.Node
 	providers *providers.Controller
+	leaving   *leaving.Checker
 	pods      *pods.Controller
 	policies  *policies.Controller
 	// endpoints is nil if Liqo's networking module is not installed.
@@ -169,9 +171,13 @@ func assemble(ctx context.Context, cfg Config, mgr manager.Manager) (*parts, err
 		Version: version.GitVersion, OwnerClusterRole: cfg.OwnerClusterRole,
 		LeaseDuration: cfg.Lease.NodeDuration, ProbeTimeout: cfg.Times.ProbeTimeout,
 	})
+	b.leaving = leaving.New(leaving.Config{
+		Log: cfg.Log, Connections: connections, Queue: podQueue, Timeout: cfg.Times.RequestTimeout,
+	})
 	b.providers = providers.New(providers.Config{
 		Log: cfg.Log, Clock: clock.RealClock{}, Client: b.client, Home: kube, Belief: known, Connections: connections,
-		Restore: restorer.Restore, Queue: providerQueue, Changed: b.providerChanged, NodeName: cfg.NodeName, Selector: cfg.ProviderSelector,
+		Restore: restorer.Restore, Queue: providerQueue, Changed: b.providerChanged,
+		ListProblem: b.leaving.Problem, NodeName: cfg.NodeName, Selector: cfg.ProviderSelector,
 		ProbeInterval: cfg.Times.ProbeInterval, ProbeTimeout: cfg.Times.ProbeTimeout,
 		StatusInterval: cfg.Times.StatusInterval, RequestTimeout: cfg.Times.RequestTimeout,
 	})
@@ -192,10 +198,9 @@ func assemble(ctx context.Context, cfg Config, mgr manager.Manager) (*parts, err
 	b.pods = pods.New(pods.Config{
 		Log: cfg.Log, Clock: clock.RealClock{}, Client: b.client, Live: mgr.GetAPIReader(), Tracer: cfg.Tracer,
 		Events:  mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // The new recorder has no pods' events yet.
-		Metrics: b.metrics.pods, Guard: b.guard, Belief: known, Restorer: restorer, Policies: rules, Connections: connections, MapsAddresses: mapsAddresses,
-		Sibling: b.providers.Sibling, Queue: podQueue, Requeue: b.requeue, Providers: providerQueue,
-		RefusalMemory: cfg.Times.RefusalMemory, ProbeInterval: cfg.Times.ProbeInterval, ProbeTimeout: cfg.Times.ProbeTimeout,
-		Workers: cfg.Workers,
+		Metrics: b.metrics.pods, Guard: b.guard, Belief: known, Restorer: restorer, Policies: rules, Leaving: b.leaving, MapsAddresses: mapsAddresses,
+		Sibling: b.providers.Sibling, RemoteNamespace: b.providers.RemoteNamespace, Queue: podQueue, Requeue: b.requeue, Providers: providerQueue,
+		RefusalMemory: cfg.Times.RefusalMemory, ProbeInterval: cfg.Times.ProbeInterval, Workers: cfg.Workers,
 	})
 
 	// 4. The kubelet API.
@@ -246,7 +251,7 @@ func (b *parts) setUp(ctx context.Context, mgr manager.Manager) error {
 			return err
 		}
 	}
-	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, b.providers, b.policies}
+	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, b.leaving, b.providers, b.policies}
 	if b.endpoints != nil {
 		controllers = append(controllers, b.endpoints)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
@@ -41,6 +42,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, vir
 	reason, recheck := evictionReason(pod, at, criteria.Rules, c.Clock.Now())
 	if reason == stays {
 		c.Belief.ObserveStays(pod.UID)
+		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
 		if err := c.remapAddress(ctx, pod); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -49,10 +51,52 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, vir
 	if pod.DeletionTimestamp == nil && c.Guard.Missing() != "" {
 		return ctrl.Result{RequeueAfter: guard.Recheck}, nil
 	}
+	if at.UnreachableSince.IsZero() {
+		if done, wait, err := c.checkStatus(ctx, pod, virtualNode, reason); done || err != nil {
+			return ctrl.Result{RequeueAfter: wait}, err
+		}
+	}
 	if delay := c.Belief.MoveDelay(pod.UID); delay > 0 {
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
 	return ctrl.Result{}, c.evict(ctx, pod, virtualNode, reason)
+}
+
+// checkStatus asks a provider that can be reached for the status of a pod that is to leave it: the status here may be old,
+// because the virtual kubelet is not running, and what has ended must not run again. Done means that the pod is not evicted
+// now; it is checked again after wait (0: when something changes).
+func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, virtualNode string, why reason) (done bool, wait time.Duration, err error) {
+	at, err := c.placeOf(ctx, pod, virtualNode, pod.Labels[v1alpha1.ProviderLabel])
+	if err != nil {
+		return true, 0, err
+	}
+	if at.mapped && at.pod.RemoteNamespace == "" {
+		return false, 0, nil // Nothing of it is there.
+	}
+	answer := leaving.Answer{}
+	if at.mapped {
+		answer = c.Leaving.Ask(at.pod)
+	}
+	switch {
+	case !answer.Known:
+		return true, leavingRecheck, nil
+	case answer.Status == nil:
+		return false, 0, nil
+	case answer.Status.Phase == corev1.PodSucceeded || answer.Status.Phase == corev1.PodFailed:
+		return true, 0, c.end(ctx, pod, answer.Status)
+	case why == pendingTooLong && taken(answer.Status):
+		return true, c.ProbeInterval, nil
+	}
+	return false, 0, nil
+}
+
+// end writes the status of a pod that has ended at its provider.
+func (c *Controller) end(ctx context.Context, pod *corev1.Pod, there *corev1.PodStatus) error {
+	c.Log.Info("A pod has ended at its provider", "pod", client.ObjectKeyFromObject(pod), "phase", there.Phase)
+	return c.patchStatus(ctx, pod, map[string]any{
+		"phase": there.Phase, "reason": there.Reason, "message": there.Message, "conditions": there.Conditions,
+		"containerStatuses": there.ContainerStatuses, "initContainerStatuses": there.InitContainerStatuses,
+	})
 }
 
 // virtualNode returns what is known of the provider of a VirtualNode. If the VirtualNode exists and its provider is not

@@ -25,7 +25,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
@@ -45,15 +45,18 @@ type Config struct {
 	Metrics *Metrics
 
 	// Guard must be complete for a pod to be assigned or moved; nil is not required.
-	Guard       *guard.Guard
-	Belief      *belief.Belief
-	Restorer    *Restorer
-	Policies    *placement.Policies
-	Connections *remote.Connections
+	Guard    *guard.Guard
+	Belief   *belief.Belief
+	Restorer *Restorer
+	Policies *placement.Policies
+	// Leaving asks providers about the pods that leave them.
+	Leaving *leaving.Checker
 	// MapsAddresses means that Liqo's networking module is installed.
 	MapsAddresses bool
 	// Sibling returns a VirtualNode of a provider; "" if it has none.
 	Sibling func(ctx context.Context, provider string) (string, error)
+	// RemoteNamespace returns the name of a namespace at a provider, "" if it is not there any more.
+	RemoteNamespace func(ctx context.Context, provider, local string) (string, error)
 
 	// Queue requeues pods, Requeue many of them, Providers requeues providers.
 	Queue     *requeue.Queue
@@ -62,9 +65,8 @@ type Config struct {
 
 	// RefusalMemory is how long a VirtualNode that refused a pod, or did not start it, is not tried again for it.
 	RefusalMemory time.Duration
-	// ProbeInterval is how often a pod is checked whose provider cannot be reached; ProbeTimeout bounds one request to a
-	// provider.
-	ProbeInterval, ProbeTimeout time.Duration
+	// ProbeInterval is how often a pod is checked whose provider cannot be reached.
+	ProbeInterval time.Duration
 	// Workers is how many pods are reconciled in parallel.
 	Workers int
 }
@@ -72,19 +74,13 @@ type Config struct {
 // Controller reconciles the pods of the broker's node.
 type Controller struct {
 	Config
-	// goneChecks are the backoffs of the pods that wait until their old provider has removed them.
-	goneChecks workqueue.TypedRateLimiter[types.NamespacedName]
-	remapper   *remap.Remapper
-	reports    *reports
+	remapper *remap.Remapper
+	reports  *reports
 }
 
 // New returns a Controller, which does nothing before SetUp.
 func New(cfg Config) *Controller {
-	c := &Controller{
-		Config:     cfg,
-		reports:    newReports(),
-		goneChecks: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstGoneCheck, lastGoneCheck),
-	}
+	c := &Controller{Config: cfg, reports: newReports()}
 	c.remapper = remap.New(podIPs{c})
 	return c
 }
@@ -169,6 +165,7 @@ func (c *Controller) step(ctx context.Context, name types.NamespacedName) (ctrl.
 func (c *Controller) observeGone(name types.NamespacedName, uid types.UID) {
 	c.remapper.Forget(name)
 	c.reports.drop(name)
+	c.Leaving.Forget(name)
 	if c.Belief.ObserveGone(name, uid) {
 		c.Requeue.Unassigned()
 	}

@@ -2,6 +2,7 @@ package pods
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,13 +52,34 @@ func evictionReason(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rule
 		return refused, 0
 	case at.Draining:
 		return drained, 0
-	case pod.Status.Phase == corev1.PodPending && rules.PendingTimeout > 0:
+	case pod.Status.Phase == corev1.PodPending && rules.PendingTimeout > 0 && !taken(&pod.Status):
 		if left := rules.PendingTimeout - now.Sub(v1alpha1.AssignedAt(pod)); left > 0 {
 			return stays, left
 		}
 		return pendingTooLong, 0
 	}
 	return stays, 0
+}
+
+// taken reports whether a provider has begun to run a pod, which may then be Pending for as long as its init containers and its
+// images take: one of its containers was started, or its sandbox is ready and no container fails to be made.
+func taken(status *corev1.PodStatus) bool {
+	if status.Phase != corev1.PodPending {
+		return true
+	}
+	ready := slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue
+	})
+	for _, container := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses) {
+		state := container.State
+		switch {
+		case state.Running != nil, state.Terminated != nil, container.LastTerminationState.Terminated != nil:
+			return true
+		case state.Waiting != nil && state.Waiting.Reason != "ContainerCreating" && state.Waiting.Reason != "PodInitializing":
+			ready = false // Its image cannot be pulled, for example.
+		}
+	}
+	return ready
 }
 
 // failoverReason is evictionReason for a pod of an unreachable provider.

@@ -43,6 +43,27 @@ func refusedBy(virtualNode string, at time.Time) func(*corev1.Pod) {
 	}
 }
 
+// waits has the container of a pod wait for a reason.
+func waits(reason string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}},
+		}}
+	}
+}
+
+func initContainer(pod *corev1.Pod) {
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+		Name: "download", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}
+}
+
+func sandboxReady(pod *corev1.Pod) {
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+		Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue,
+	})
+}
+
 func TestEvictionReason(t *testing.T) {
 	usual := placement.Rules{Failover: v1alpha1.FailoverMove, FailoverAfter: time.Minute, PendingTimeout: 10 * time.Minute}
 	never := usual
@@ -83,6 +104,10 @@ func TestEvictionReason(t *testing.T) {
 		{"nor does one from before it was assigned", assignedPod(corev1.PodPending, refusedBy("q1", noon.Add(-time.Hour))), fine, usual, stays, 5 * time.Minute},
 		{"a pending pod waits until its timeout", assignedPod(corev1.PodPending), fine, usual, stays, 5 * time.Minute},
 		{"then it leaves", assignedPod(corev1.PodPending), fine, impatient, pendingTooLong, 0},
+		{"unless its init container runs", assignedPod(corev1.PodPending, waits("PodInitializing"), initContainer), fine, impatient, stays, 0},
+		{"or its image is being pulled", assignedPod(corev1.PodPending, waits("ContainerCreating"), sandboxReady), fine, impatient, stays, 0},
+		{"but its sandbox has to be ready", assignedPod(corev1.PodPending, waits("ContainerCreating")), fine, impatient, pendingTooLong, 0},
+		{"and its image must be there", assignedPod(corev1.PodPending, waits("ImagePullBackOff"), sandboxReady), fine, impatient, pendingTooLong, 0},
 		{"without a timeout it waits indefinitely", assignedPod(corev1.PodPending), fine, patient, stays, 0},
 		{"a pending pod of an unreachable provider may have started", assignedPod(corev1.PodPending), lost(time.Second), impatient, stays, 59 * time.Second},
 		{"a pod that is being deleted is not ended there either", assignedPod(corev1.PodRunning, deleting), belief.VirtualNode{}, usual, virtualNodeGone, 0},

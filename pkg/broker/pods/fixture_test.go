@@ -20,6 +20,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/providers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
@@ -50,15 +51,16 @@ func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trac
 			Slices: []scheduler.Slice{{VirtualNode: "q1", Granted: resources.Amounts{corev1.ResourceCPU: 2000}}},
 		})
 	}
-	queue := &requeue.Queue{}
+	queue, connections := &requeue.Queue{}, remote.NewConnections(nil, nil, "")
+	of := providers.New(providers.Config{Client: c, Selector: labels.Everything()})
 	return New(Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Live: c, Events: record.NewFakeRecorder(100), Tracer: tracer,
-		Metrics: NewMetrics(known), Belief: known, Restorer: NewRestorer(c, known, clock.RealClock{}), Connections: remote.NewConnections(nil, nil, ""),
+		Metrics: NewMetrics(known), Belief: known, Restorer: NewRestorer(c, known, clock.RealClock{}),
+		Leaving: leaving.New(leaving.Config{Log: testr.New(t), Connections: connections, Queue: queue, Timeout: time.Minute}),
 		Policies: &placement.Policies{
 			Client: c, Programs: criteria.NewCache(1 << 20), Defaults: placement.Rules{Failover: v1alpha1.FailoverMove},
 		},
-		Sibling: providers.New(providers.Config{Client: c, Selector: labels.Everything()}).Sibling,
-		Queue:   queue, Requeue: requeue.NewPods(queue, c, known, testr.New(t)), Providers: &requeue.Queue{},
+		Sibling: of.Sibling, RemoteNamespace: of.RemoteNamespace, Queue: queue, Requeue: requeue.NewPods(queue, c, known, testr.New(t)), Providers: &requeue.Queue{},
 	})
 }
 

@@ -54,7 +54,9 @@ func TestNoPodIsAssignedBeforeTheGuardIsKnown(t *testing.T) {
 
 func TestADrainedPodStaysWhileTheGuardIsMissing(t *testing.T) {
 	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
-	c.Belief.SetProvider("q", belief.ProviderSpec{Enabled: true, Draining: true, VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
+	c.Belief.SetProvider("q", belief.ProviderSpec{
+		Enabled: true, Draining: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{},
+	}, &v1alpha1.ProviderClusterStatus{})
 	c.Belief.Schedule(scheduler.Provider{ID: "q", Enabled: true, Ready: true, Slices: []scheduler.Slice{{VirtualNode: "q1"}}})
 	c.Guard = unknownGuard(t)
 	pod, result := c.reconciled(t, "pod")

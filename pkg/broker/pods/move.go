@@ -12,16 +12,13 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 )
 
-// The backoff between two checks whether a provider has removed a pod.
-const (
-	firstGoneCheck = 200 * time.Millisecond
-	lastGoneCheck  = 5 * time.Second
-)
+// leavingRecheck is how often a pod is checked that waits for its provider's answer, with which it is requeued.
+const leavingRecheck = 5 * time.Second
 
 // evict begins a move: the pod leaves its Services, and loses the label by which its virtual kubelet selects it.
 func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode string, why reason) error {
@@ -43,6 +40,7 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode str
 	if err != nil {
 		return err
 	}
+	c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew.
 	c.Log.Info("Moving a pod", "pod", client.ObjectKeyFromObject(pod), "from", virtualNode, "reason", description)
 	c.Events.Eventf(pod, corev1.EventTypeWarning, "Moving", "Moving away from %s: %s", virtualNode, description)
 	c.Metrics.moves.WithLabelValues(string(why)).Inc()
@@ -59,15 +57,11 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode str
 // release waits until the provider that a moving pod leaves has removed it, and assigns the pod again. A provider that
 // cannot be reached is not waited for: then the pod may run twice until it is back, which is what failover means.
 func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from string) (ctrl.Result, error) {
-	at, err := c.virtualNode(ctx, from)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
 	if err := c.clearStatus(ctx, pod, from); err != nil {
 		return ctrl.Result{}, err
 	}
 	c.Belief.ObserveAssigned(pod, from) // It takes room there until it has left.
-	wait, err := c.releaseDelay(ctx, pod, from, pod.Annotations[v1alpha1.MovingFromProviderAnnotation], at)
+	wait, err := c.releaseDelay(ctx, pod, from, pod.Annotations[v1alpha1.MovingFromProviderAnnotation])
 	if err != nil || wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, err
 	}
@@ -83,27 +77,55 @@ func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from string) 
 }
 
 // releaseDelay returns how long a pod must wait until it is checked again; 0 when nothing of it is at a VirtualNode any
-// more, or its provider is not waited for. If the VirtualNode is gone, another one of the same provider is used to ask.
-func (c *Controller) releaseDelay(ctx context.Context, pod *corev1.Pod, from, provider string, at belief.VirtualNode,
-) (time.Duration, error) {
-	via := from
-	if !at.Known {
-		c.Belief.ObserveFormerProvider(from, provider)
-		sibling, err := c.siblingOf(ctx, from)
-		if err != nil {
-			return 0, err
-		}
-		via, at = sibling, c.Belief.VirtualNode(sibling)
+// more, or its provider is not waited for.
+func (c *Controller) releaseDelay(ctx context.Context, pod *corev1.Pod, from, provider string) (time.Duration, error) {
+	at, err := c.placeOf(ctx, pod, from, provider)
+	if err != nil {
+		return 0, err
 	}
-	wait, err := c.overlapDelay(ctx, pod, from, via, at)
+	wait, err := c.overlapDelay(ctx, pod, at)
 	if err != nil || wait > 0 {
 		return wait, err
 	}
-	if !at.UnreachableSince.IsZero() {
-		c.requeueUnclean(c.Belief.ObserveGivenUp(via))
+	if !at.known.UnreachableSince.IsZero() {
+		c.requeueUnclean(c.Belief.ObserveGivenUp(at.pod.Via))
 	}
-	c.goneChecks.Forget(client.ObjectKeyFromObject(pod))
+	c.Leaving.Forget(client.ObjectKeyFromObject(pod))
 	return 0, nil
+}
+
+// place is where a pod is that leaves.
+type place struct {
+	pod leaving.Pod
+	// known is what is known of the provider.
+	known belief.VirtualNode
+	// mapped is false if it is not known whether the provider has the namespace of the pod.
+	mapped bool
+}
+
+// placeOf returns where a pod is. If the VirtualNode is gone, another one of the same provider is used to ask. Without another
+// one, Liqo is about to remove the namespaces there: it drops the VirtualNode as soon as it has requested that, and keeps the
+// NamespaceMap until they are gone (virtualnode-controller, namespacemap-controller).
+func (c *Controller) placeOf(ctx context.Context, pod *corev1.Pod, from, provider string) (at place, err error) {
+	if at.known, err = c.virtualNode(ctx, from); err != nil {
+		return at, err
+	}
+	at.pod = leaving.Pod{Name: client.ObjectKeyFromObject(pod), UID: pod.UID, VirtualNode: from, Via: from, Orphan: !at.known.Known}
+	if !at.known.Known {
+		c.Belief.ObserveFormerProvider(from, provider)
+		sibling, err := c.siblingOf(ctx, from)
+		if err != nil {
+			return at, err
+		}
+		if sibling == "" {
+			at.pod.RemoteNamespace, err = c.RemoteNamespace(ctx, c.Belief.FormerProviderOf(from), pod.Namespace)
+			at.mapped = true
+			return at, err
+		}
+		at.pod.Via, at.known = sibling, c.Belief.VirtualNode(sibling)
+	}
+	at.pod.RemoteNamespace, at.mapped = c.Belief.RemoteNamespace(at.pod.Via, pod.Namespace)
+	return at, nil
 }
 
 // siblingOf returns another VirtualNode of the provider of one that is gone; "" if there is none.
@@ -123,57 +145,28 @@ func (c *Controller) requeueUnclean(provider string) {
 }
 
 // overlapDelay returns how long a pod must wait before it may run elsewhere; 0 when its old provider has removed it, or has
-// been unreachable for so long that the pod may run twice. Without a VirtualNode to ask, Liqo has removed the namespaces of
-// the provider with everything in them.
-func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, from, via string, at belief.VirtualNode) (time.Duration, error) {
-	if via == "" {
-		return 0, nil
-	}
-	if at.UnreachableSince.IsZero() {
-		return c.removalDelay(ctx, pod, from, via), nil
-	}
-	criteria, _, err := c.criteriaOf(ctx, pod)
-	if err != nil && !errors.Is(err, placement.ErrInvalid) {
-		return 0, err
-	}
-	if criteria.Rules.Failover == v1alpha1.FailoverNever || at.MovesSuspended {
-		return c.ProbeInterval, nil
-	}
-	return max(0, criteria.Rules.FailoverAfter-c.Clock.Since(at.FailoverFrom)), nil
-}
-
-// removalDelay asks a provider whether it has removed a pod, and returns how long to wait before the next time; 0 if it
-// has. The ShadowPod of a VirtualNode that is gone is deleted.
-func (c *Controller) removalDelay(ctx context.Context, pod *corev1.Pod, from, via string) time.Duration {
-	namespace, known := c.Belief.RemoteNamespace(via, pod.Namespace)
-	connection := c.Connections.Get(via)
-	switch {
-	case !known || connection == nil:
-		return lastGoneCheck // That is not known yet.
-	case namespace == "":
-		return 0 // The namespace is not mapped any more: Liqo has removed it with everything in it.
-	}
-	// One provider must not occupy a worker for long.
-	ctx, cancel := context.WithTimeout(ctx, c.ProbeTimeout)
-	defer cancel()
-	err := checkRemoved(ctx, connection, pod.Name, namespace, from, via)
-	switch {
-	case err == nil:
-		return 0
-	case !errors.Is(err, remote.ErrStillThere):
-		c.Log.Info("Cannot check whether a provider has removed a pod",
-			"pod", client.ObjectKeyFromObject(pod), "from", from, "error", err.Error())
-	}
-	return c.goneChecks.When(client.ObjectKeyFromObject(pod))
-}
-
-func checkRemoved(ctx context.Context, connection *remote.Connection, pod, namespace, from, via string) error {
-	if via != from {
-		if err := connection.DeleteShadowPod(ctx, from, namespace, pod); err != nil {
-			return err
+// been unreachable for so long that the pod may run twice.
+func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at place) (time.Duration, error) {
+	if !at.known.UnreachableSince.IsZero() {
+		criteria, _, err := c.criteriaOf(ctx, pod)
+		if err != nil && !errors.Is(err, placement.ErrInvalid) {
+			return 0, err
 		}
+		if criteria.Rules.Failover == v1alpha1.FailoverNever || at.known.MovesSuspended {
+			return c.ProbeInterval, nil
+		}
+		return max(0, criteria.Rules.FailoverAfter-c.Clock.Since(at.known.FailoverFrom)), nil
 	}
-	return connection.CheckGone(ctx, from, namespace, pod)
+	switch {
+	case !at.mapped:
+		return leavingRecheck, nil // That is not known yet.
+	case at.pod.RemoteNamespace == "":
+		return 0, nil // Liqo has removed the namespace with everything in it.
+	}
+	if answer := c.Leaving.Ask(at.pod); !answer.Known || answer.Present {
+		return leavingRecheck, nil
+	}
+	return 0, nil
 }
 
 // clearedByLeaving removes the annotations that hold no more once a pod has left its provider. Where it ran stays written
@@ -216,7 +209,7 @@ func (c *Controller) finalizeOrphan(ctx context.Context, pod *corev1.Pod, virtua
 		if err != nil || at.Known {
 			return ctrl.Result{}, err
 		}
-		wait, err := c.releaseDelay(ctx, pod, virtualNode, pod.Labels[v1alpha1.ProviderLabel], at)
+		wait, err := c.releaseDelay(ctx, pod, virtualNode, pod.Labels[v1alpha1.ProviderLabel])
 		if err != nil || wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, err
 		}

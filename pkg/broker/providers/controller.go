@@ -59,6 +59,9 @@ type Config struct {
 	Restore func(ctx context.Context) error
 	// Queue requeues providers.
 	Queue *requeue.Queue
+	// ListProblem returns why a provider does not count as reachable though its API server is ready, by the VirtualNode with
+	// whose identity that was seen; "" if nothing speaks against it.
+	ListProblem func(virtualNode string) string
 	// Changed is called after a change that may concern the pods of a provider, the unassigned pods and the Node.
 	Changed func(ctx context.Context, id string)
 
@@ -138,7 +141,7 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 		return ctrl.Result{}, err
 	}
 	if len(in.virtualNodes) == 0 {
-		return ctrl.Result{}, c.remove(ctx, id)
+		return ctrl.Result{}, c.remove(ctx, id, in)
 	}
 	pc, err := c.providerCluster(ctx, id)
 	if err != nil {
@@ -277,17 +280,32 @@ func (c *Controller) networkConnected(ctx context.Context, id string) (bool, err
 func (in *objects) spec(pc *v1alpha1.ProviderCluster) belief.ProviderSpec {
 	spec := belief.ProviderSpec{
 		Enabled: pc.Spec.IsEnabled(), Draining: pc.Spec.Drain,
-		VirtualNodes: map[string]bool{}, RemoteNamespaces: map[string]string{},
+		VirtualNodes: map[string]bool{}, RemoteNamespaces: in.remoteNamespaces(),
 	}
 	for _, vn := range in.virtualNodes {
 		spec.VirtualNodes[vn.Name] = vn.DeletionTimestamp != nil
 	}
+	return spec
+}
+
+// remoteNamespaces returns the names of namespaces at the provider, by their local names.
+func (in *objects) remoteNamespaces() map[string]string {
+	mapped := map[string]string{}
 	for _, m := range in.namespaceMaps {
-		for local, mapped := range m.Status.CurrentMapping {
-			spec.RemoteNamespaces[local] = mapped.RemoteNamespace
+		for local, at := range m.Status.CurrentMapping {
+			mapped[local] = at.RemoteNamespace
 		}
 	}
-	return spec
+	return mapped
+}
+
+// RemoteNamespace returns the name of a namespace at a provider; "" if Liqo has removed it there, or never made it.
+func (c *Controller) RemoteNamespace(ctx context.Context, id, local string) (string, error) {
+	maps, err := c.namespaceMaps(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	return (&objects{namespaceMaps: maps}).remoteNamespaces()[local], nil
 }
 
 // providerCluster reads the object of a provider, and makes it if there is none.
@@ -304,11 +322,12 @@ func (c *Controller) providerCluster(ctx context.Context, id string) (*v1alpha1.
 	return pc, nil
 }
 
-// remove forgets a cluster that has no VirtualNode any more. Its object stays if an administrator has set anything in it.
-func (c *Controller) remove(ctx context.Context, id string) error {
-	gone, known := c.Belief.RemoveProvider(id)
-	for _, virtualNode := range gone {
-		c.Connections.Remove(virtualNode)
+// remove forgets a cluster that has no VirtualNode any more. Its object stays if an administrator has set anything in it, and
+// the connections stay until Liqo has removed its namespaces: pods that leave it are asked about.
+func (c *Controller) remove(ctx context.Context, id string, in objects) error {
+	known := c.Belief.RemoveProvider(id)
+	if len(in.remoteNamespaces()) == 0 {
+		c.Connections.RemoveOf(id)
 	}
 	c.mu.Lock()
 	delete(c.latest, id)

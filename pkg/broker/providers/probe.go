@@ -103,7 +103,7 @@ func (c *Controller) probeAPIServer(ctx context.Context, virtualNodes []*offload
 		}
 		took, err := connection.Probe(ctx)
 		if err == nil {
-			return took, ""
+			return took, distrust.Text(c.ListProblem(vn.Name))
 		}
 		problem = distrust.Text(err.Error())
 		if ctx.Err() != nil {

@@ -84,7 +84,7 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 	c := New(Config{
 		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(inAPI...).Build(), Home: home, Clock: clock.RealClock{},
 		Belief: known, Connections: connections, Queue: &requeue.Queue{}, Selector: labels.Everything(),
-		ProbeInterval: time.Second, ProbeTimeout: 2 * time.Second,
+		ProbeInterval: time.Second, ProbeTimeout: 2 * time.Second, ListProblem: func(string) string { return "" },
 	})
 
 	done := make(chan string, len(ids))

@@ -2,14 +2,17 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -36,6 +39,8 @@ const (
 
 // Connection has the clients of one provider, with the identity of one VirtualNode.
 type Connection struct {
+	// Provider is the cluster that the VirtualNode stands for.
+	Provider    string
 	VirtualNode string
 	Config      *rest.Config
 	Kube        kubernetes.Interface
@@ -87,6 +92,13 @@ func (c *Connections) Remove(virtualNode string) {
 	delete(c.byVirtualNode, virtualNode)
 }
 
+// RemoveOf forgets the connections of all VirtualNodes of a provider.
+func (c *Connections) RemoveOf(provider string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.byVirtualNode, func(_ string, at *Connection) bool { return at.Provider == provider })
+}
+
 // Refresh reads the kubeconfig of a VirtualNode, unless it was read less than a minute ago, and connects again if it has
 // changed.
 func (c *Connections) Refresh(ctx context.Context, vn *offloadingv1beta1.VirtualNode, now time.Time) error {
@@ -123,7 +135,7 @@ func (c *Connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.
 	}
 	config.QPS, config.Burst, config.UserAgent = providerQPS, providerBurst, c.userAgent
 	distrust.Wrap(config)
-	fresh := &Connection{VirtualNode: vn.Name, Config: config, secretVersion: secret.ResourceVersion}
+	fresh := &Connection{Provider: string(vn.Spec.ClusterID), VirtualNode: vn.Name, Config: config, secretVersion: secret.ResourceVersion}
 	if fresh.Kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
@@ -151,44 +163,85 @@ func (c *Connection) Probe(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// ErrStillThere means that a provider has not removed the ShadowPod or the pod yet.
-var ErrStillThere = errors.New("the pod is still there")
-
-// CheckGone returns nil if the provider has neither the ShadowPod nor the pod that a VirtualNode forwarded, ErrStillThere
-// if it has one of them, and any other error if that is not known. What other VirtualNodes forwarded does not count.
-func (c *Connection) CheckGone(ctx context.Context, virtualNode, namespace, name string) error {
-	shadow, err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case kerrors.IsNotFound(err):
-	case err != nil:
-		return err
-	case shadow.Labels[forge.LiqoOriginClusterNodeName] == virtualNode:
-		return ErrStillThere
-	}
-	pod, err := c.Kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case kerrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return err
-	case pod.Labels[forge.LiqoOriginClusterNodeName] == virtualNode:
-		return ErrStillThere
-	}
-	return nil
+// Forwarded is what a provider has of a pod that a VirtualNode forwarded.
+type Forwarded struct {
+	// ShadowPod is the UID of its ShadowPod; "" if there is none.
+	ShadowPod types.UID
+	// Status is that of the pod, as it may be shown; nil if there is no pod.
+	Status *corev1.PodStatus
 }
 
-// DeleteShadowPod deletes the ShadowPod that a VirtualNode forwarded. A VirtualNode that is gone has no virtual kubelet
-// any more that would do so.
-func (c *Connection) DeleteShadowPod(ctx context.Context, virtualNode, namespace, name string) error {
-	shadows := c.Liqo.OffloadingV1beta1().ShadowPods(namespace)
-	shadow, err := shadows.Get(ctx, name, metav1.GetOptions{})
-	if kerrors.IsNotFound(err) || (err == nil && shadow.Labels[forge.LiqoOriginClusterNodeName] != virtualNode) {
-		return nil
+// few is how many pods are asked for one by one. For more of them all pods of the VirtualNode are listed.
+const few = 4
+
+// Forwarded returns, by name, what a provider has of the named pods in a remote namespace, without those of which it has
+// nothing. What other VirtualNodes forwarded does not count. Without names it asks whether the provider answers at all.
+func (c *Connection) Forwarded(ctx context.Context, virtualNode, namespace string, names []string) (map[string]Forwarded, error) {
+	options := metav1.ListOptions{LabelSelector: forge.LiqoOriginClusterNodeName + "=" + virtualNode, Limit: chunkSize}
+	asked, found := sets.New(names...), map[string]Forwarded{}
+	if len(names) == 0 {
+		options.Limit = 1
+		_, err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).List(ctx, options)
+		return found, err
 	}
-	if err != nil {
-		return err
+	selectors := []string{""}
+	if len(names) <= few {
+		selectors = selectors[:0]
+		for name := range asked {
+			selectors = append(selectors, fields.OneTermEqualSelector(metav1.ObjectNameField, name).String())
+		}
 	}
-	err = shadows.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &shadow.UID}})
+	for _, options.FieldSelector = range selectors {
+		if err := c.addShadowPods(ctx, namespace, options, asked, found); err != nil {
+			return nil, err
+		}
+		// The pods come last: the ShadowPod of one that is not there any more makes no other.
+		if err := c.addPods(ctx, namespace, options, asked, found); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func (c *Connection) addShadowPods(ctx context.Context, namespace string, options metav1.ListOptions, asked sets.Set[string],
+	found map[string]Forwarded,
+) error {
+	return inChunks("ShadowPods", namespace, options, func(options metav1.ListOptions) (string, error) {
+		list, err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).List(ctx, options)
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			if name := list.Items[i].Name; asked.Has(name) {
+				found[name] = Forwarded{ShadowPod: list.Items[i].UID}
+			}
+		}
+		return list.Continue, nil
+	})
+}
+
+func (c *Connection) addPods(ctx context.Context, namespace string, options metav1.ListOptions, asked sets.Set[string],
+	found map[string]Forwarded,
+) error {
+	return inChunks("pods", namespace, options, func(options metav1.ListOptions) (string, error) {
+		list, err := c.Kube.CoreV1().Pods(namespace).List(ctx, options)
+		if err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			if name := list.Items[i].Name; asked.Has(name) {
+				found[name] = Forwarded{ShadowPod: found[name].ShadowPod, Status: distrust.PodStatus(list.Items[i].Status.DeepCopy())}
+			}
+		}
+		return list.Continue, nil
+	})
+}
+
+// DeleteShadowPod deletes a ShadowPod whose virtual kubelet is gone.
+func (c *Connection) DeleteShadowPod(ctx context.Context, namespace, name string, uid types.UID) error {
+	err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).Delete(ctx, name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid},
+	})
 	if kerrors.IsNotFound(err) {
 		return nil
 	}
@@ -202,20 +255,27 @@ const (
 )
 
 // ShadowPods returns the names of the ShadowPods in a remote namespace that this VirtualNode forwarded.
-func (c *Connection) ShadowPods(ctx context.Context, namespace string) ([]string, error) {
+func (c *Connection) ShadowPods(ctx context.Context, namespace string) (names []string, err error) {
 	options := metav1.ListOptions{LabelSelector: forge.LiqoOriginClusterNodeName + "=" + c.VirtualNode, Limit: chunkSize}
-	var names []string
-	for range maxChunks {
+	err = inChunks("ShadowPods", namespace, options, func(options metav1.ListOptions) (string, error) {
 		list, err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).List(ctx, options)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		for i := range list.Items {
 			names = append(names, list.Items[i].Name)
 		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return names, nil
+		return list.Continue, nil
+	})
+	return names, err
+}
+
+// inChunks calls list until it returns no token with which the list continues.
+func inChunks(kind, namespace string, options metav1.ListOptions, list func(metav1.ListOptions) (string, error)) (err error) {
+	for range maxChunks {
+		if options.Continue, err = list(options); err != nil || options.Continue == "" {
+			return err
 		}
 	}
-	return nil, fmt.Errorf("ShadowPods in remote namespace %s: more than %d chunks", namespace, maxChunks)
+	return fmt.Errorf("%s in remote namespace %s: more than %d chunks", kind, namespace, maxChunks)
 }

@@ -72,7 +72,10 @@ func TestAConnectionFollowsNoRedirect(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"probe": func() error { _, err := provider.Probe(t.Context()); return err },
 		"Liqo":  func() error { _, err := provider.ShadowPods(t.Context(), "ns"); return err },
-		"gone":  func() error { return provider.CheckGone(t.Context(), "p1", "ns", "pod") },
+		"leaving": func() error {
+			_, err := provider.Forwarded(t.Context(), "p1", "ns", []string{"pod"})
+			return err
+		},
 		"metrics": func() error {
 			_, err := provider.Metrics.MetricsV1beta1().PodMetricses("ns").List(t.Context(), metav1.ListOptions{})
 			return err

@@ -1,10 +1,6 @@
 package lens
 
 import (
-	"iter"
-	"net/netip"
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
@@ -12,17 +8,6 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
-)
-
-const (
-	// maxStatusText is what a kubelet keeps of a container's termination message, the longest text of a status (bytes).
-	maxStatusText = 4096
-	// maxConditions is several times what pods have.
-	maxConditions = 64
-	// maxStatus is half of what all annotations of a pod may have (bytes).
-	maxStatus = 128 << 10
-	// reasonStatusTooLarge is the reason of a pod whose status is not shown.
-	reasonStatusTooLarge = "StatusTooLarge"
 )
 
 // BoundedEvents returns a reflector of events whose texts are cut as the API server would have them (events.k8s.io/v1).
@@ -48,81 +33,8 @@ func boundEvent(obj any) (any, error) {
 // trimRemotePod is trimPod for pods of the remote cluster. Their status is written into the pods of this one.
 func trimRemotePod(obj any) (any, error) {
 	trimmed, err := trimPod(obj) // A copy, if it is a pod.
-	if pod, ok := trimmed.(*corev1.Pod); ok && (pod.Status.Size() > maxStatusText || !plain(&pod.Status)) {
-		pod.Status = bounded(&pod.Status)
+	if pod, ok := trimmed.(*corev1.Pod); ok {
+		pod.Status = *distrust.PodStatus(&pod.Status)
 	}
 	return trimmed, err
-}
-
-// phases are those of Kubernetes. The API server accepts any text.
-var phases = []corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown}
-
-// plain reports whether a status has a phase of Kubernetes, and only texts that can be shown.
-func plain(status *corev1.PodStatus) bool {
-	for text := range texts(status) {
-		if *text != distrust.Lines(*text) {
-			return false
-		}
-	}
-	return slices.Contains(phases, status.Phase)
-}
-
-// texts are the messages and reasons of a status.
-func texts(status *corev1.PodStatus) iter.Seq[*string] {
-	return func(yield func(*string) bool) {
-		if !yield(&status.Message) || !yield(&status.Reason) {
-			return
-		}
-		for i := range status.Conditions {
-			if !yield(&status.Conditions[i].Message) || !yield(&status.Conditions[i].Reason) {
-				return
-			}
-		}
-		for _, list := range [][]corev1.ContainerStatus{
-			status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses,
-		} {
-			for i := range list {
-				for _, state := range []*corev1.ContainerState{&list[i].State, &list[i].LastTerminationState} {
-					if w := state.Waiting; w != nil && (!yield(&w.Message) || !yield(&w.Reason)) {
-						return
-					}
-					if t := state.Terminated; t != nil && (!yield(&t.Message) || !yield(&t.Reason)) {
-						return
-					}
-				}
-			}
-		}
-	}
-}
-
-// bounded returns a status with a phase of Kubernetes, texts that can be shown, and texts and lists of a bounded length; the
-// one it is given stays as it is. Of a status that is too large nevertheless there remains what the pod's owner and its
-// services need.
-func bounded(status *corev1.PodStatus) corev1.PodStatus {
-	out := *status.DeepCopy()
-	if !slices.Contains(phases, out.Phase) {
-		out.Phase = corev1.PodUnknown
-	}
-	out.Conditions = out.Conditions[:min(len(out.Conditions), maxConditions)]
-	for text := range texts(&out) {
-		*text = distrust.Lines(distrust.Cut(*text, maxStatusText))
-	}
-	if out.Size() <= maxStatus {
-		return out
-	}
-	left := corev1.PodStatus{
-		Phase: out.Phase, StartTime: out.StartTime,
-		Reason: reasonStatusTooLarge, Message: "the provider cluster reports more than is shown here",
-	}
-	if _, err := netip.ParseAddr(out.PodIP); err == nil {
-		left.PodIP, left.PodIPs = out.PodIP, []corev1.PodIP{{IP: out.PodIP}}
-	}
-	if i := slices.IndexFunc(out.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady }); i >= 0 {
-		ready := out.Conditions[i]
-		left.Conditions = []corev1.PodCondition{{
-			Type: ready.Type, Status: corev1.ConditionStatus(distrust.Cut(string(ready.Status), 64)), Reason: reasonStatusTooLarge,
-			LastTransitionTime: ready.LastTransitionTime,
-		}}
-	}
-	return left
 }

@@ -1,0 +1,286 @@
+package leaving
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+)
+
+const (
+	// workers is how many VirtualNodes are asked at once. One that does not answer occupies a worker until the deadline.
+	workers = 64
+	// firstInterval and lastInterval are the backoff between two lists of one VirtualNode.
+	firstInterval = 200 * time.Millisecond
+	lastInterval  = 5 * time.Second
+	// failures is after how many lists without an answer a provider counts as one that cannot be reached.
+	failures = 3
+)
+
+// Pod is a pod that leaves a provider.
+type Pod struct {
+	// Name is that in the broker's cluster.
+	Name types.NamespacedName
+	UID  types.UID
+	// VirtualNode is where the pod was assigned, RemoteNamespace where it is at the provider.
+	VirtualNode, RemoteNamespace string
+	// Via is the VirtualNode whose identity is used to ask: the same, or another one of the provider if that is gone.
+	Via string
+	// Orphan means that no virtual kubelet deletes its ShadowPod, so it is deleted here.
+	Orphan bool
+}
+
+// Answer is what a provider says of a pod.
+type Answer struct {
+	// Known is false until a list that began after the question has been read; all else is zero then.
+	Known bool
+	// Present means that the provider has the pod or its ShadowPod.
+	Present bool
+	// Status is that of the pod; nil if there is none.
+	Status *corev1.PodStatus
+}
+
+// question is a pod that is asked about, and the last answer.
+type question struct {
+	pod    Pod
+	answer Answer
+}
+
+// Config is everything that a Checker needs.
+type Config struct {
+	Log         logr.Logger
+	Connections *remote.Connections
+	// Queue requeues pods.
+	Queue *requeue.Queue
+	// Timeout bounds the lists of one remote namespace.
+	Timeout time.Duration
+}
+
+// Checker asks providers about pods. It is safe for concurrent use.
+type Checker struct {
+	Config
+
+	// queue has the VirtualNodes that are to be asked, as names without a namespace.
+	queue    requeue.Queue
+	interval workqueue.TypedRateLimiter[string]
+
+	mu sync.Mutex
+	// questions are those that wait for an answer, by the VirtualNode that is asked, and the pod. Guarded by mu.
+	questions map[string]map[types.NamespacedName]*question
+	// failed are the VirtualNodes whose last lists had no answer. Guarded by mu.
+	failed map[string]*failure
+}
+
+// failure is a list that had no answer, which is tried until there is one.
+type failure struct {
+	where group
+	times int
+	err   error
+}
+
+// group are pods that one list answers for.
+type group struct{ virtualNode, remoteNamespace string }
+
+// New returns a Checker, which asks nothing before SetUp.
+func New(cfg Config) *Checker {
+	return &Checker{
+		Config:    cfg,
+		interval:  workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstInterval, lastInterval),
+		questions: map[string]map[types.NamespacedName]*question{}, failed: map[string]*failure{},
+	}
+}
+
+// SetUp registers the controller that asks with the manager; it runs on the leader.
+func (c *Checker) SetUp(mgr manager.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("leaving").
+		WatchesRawSource(c.queue.Source()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(true)}).
+		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
+			return ctrl.Result{RequeueAfter: c.Check(ctx, r.Name)}, nil
+		}))
+	if err != nil {
+		return fmt.Errorf("pods that leave: %w", err)
+	}
+	return nil
+}
+
+// Ask returns the last answer about a pod. The first time there is none: the provider is asked, again and again until the pod
+// is gone there, and the pod is requeued when the answer is known and when it changes.
+func (c *Checker) Ask(pod Pod) Answer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of := c.questions[pod.Via]
+	if known := of[pod.Name]; known != nil && known.pod == pod {
+		if !known.answer.Known {
+			c.queue.Add(types.NamespacedName{Name: pod.Via}) // The first time the queue may not have started.
+		}
+		return known.answer
+	}
+	if of == nil {
+		of = map[types.NamespacedName]*question{}
+		c.questions[pod.Via] = of
+	}
+	of[pod.Name] = &question{pod: pod}
+	c.interval.Forget(pod.Via)
+	c.queue.Add(types.NamespacedName{Name: pod.Via})
+	return Answer{}
+}
+
+// Forget drops the questions about a pod.
+func (c *Checker) Forget(name types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for via, of := range c.questions {
+		delete(of, name)
+		if len(of) == 0 {
+			delete(c.questions, via)
+		}
+	}
+}
+
+// Problem returns why a provider, asked with the identity of a VirtualNode, counts as one that cannot be reached: it has not
+// answered several lists in succession. It is "" otherwise.
+func (c *Checker) Problem(virtualNode string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.failed[virtualNode]
+	if f == nil || f.times < failures {
+		return ""
+	}
+	return fmt.Sprintf("its API server is ready, but lists no pods: %v", f.err)
+}
+
+// Check asks a provider about all of its pods once, with the identity of a VirtualNode, and returns how long to wait before the
+// next time; 0 if there is nothing to ask.
+func (c *Checker) Check(ctx context.Context, via string) time.Duration {
+	groups := c.pending(via)
+	if len(groups) == 0 {
+		c.interval.Forget(via)
+		return 0
+	}
+	connection := c.Connections.Get(via)
+	if connection == nil {
+		c.drop(via)
+		return c.interval.When(via)
+	}
+	for where, pods := range groups {
+		c.checkGroup(ctx, connection, where, pods)
+	}
+	return c.interval.When(via)
+}
+
+// pending returns the pods that are asked about and not gone, and what failed the last time, with no pods if need be.
+func (c *Checker) pending(via string) map[group][]Pod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	groups := map[group][]Pod{}
+	for _, q := range c.questions[via] {
+		if !q.answer.Known || q.answer.Present {
+			where := group{q.pod.VirtualNode, q.pod.RemoteNamespace}
+			groups[where] = append(groups[where], q.pod)
+		}
+	}
+	if f := c.failed[via]; f != nil && groups[f.where] == nil {
+		groups[f.where] = []Pod{}
+	}
+	return groups
+}
+
+// drop forgets that a VirtualNode did not answer: it has no connection any more.
+func (c *Checker) drop(via string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.failed, via)
+}
+
+// checkGroup asks about the pods of one remote namespace.
+func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection, where group, pods []Pod) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	names := make([]string, len(pods))
+	for i := range pods {
+		names[i] = pods[i].Name.Name
+	}
+	found, err := connection.Forwarded(ctx, where.virtualNode, where.remoteNamespace, names)
+	if err == nil {
+		err = deleteOrphans(ctx, connection, pods, found)
+	}
+	c.observe(connection.VirtualNode, where, err)
+	if err != nil {
+		if len(pods) > 0 {
+			c.Log.Info("Cannot ask a provider about the pods that leave it", "virtualNode", connection.VirtualNode,
+				"namespace", where.remoteNamespace, "pods", len(pods), "error", err.Error())
+		}
+		return
+	}
+	for _, name := range c.answer(connection.VirtualNode, pods, found) {
+		c.Queue.Add(name)
+	}
+}
+
+// deleteOrphans deletes the ShadowPods of pods whose virtual kubelet is gone.
+func deleteOrphans(ctx context.Context, connection *remote.Connection, pods []Pod, found map[string]remote.Forwarded) error {
+	for i := range pods {
+		f := found[pods[i].Name.Name]
+		if !pods[i].Orphan || f.ShadowPod == "" {
+			continue
+		}
+		if err := connection.DeleteShadowPod(ctx, pods[i].RemoteNamespace, pods[i].Name.Name, f.ShadowPod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// observe takes in whether a list had an answer; a refusal is one.
+func (c *Checker) observe(via string, where group, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil || kerrors.IsForbidden(err) || kerrors.IsUnauthorized(err) || kerrors.IsNotFound(err) || kerrors.IsTooManyRequests(err) {
+		if f := c.failed[via]; f != nil && f.where == where {
+			delete(c.failed, via)
+		}
+		return
+	}
+	f := c.failed[via]
+	if f == nil {
+		f = &failure{where: where}
+		c.failed[via] = f
+	}
+	if f.where == where {
+		f.times, f.err = f.times+1, err
+	}
+}
+
+// answer takes in what a provider has, and returns the pods that are to be requeued.
+func (c *Checker) answer(via string, pods []Pod, found map[string]remote.Forwarded) []types.NamespacedName {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var changed []types.NamespacedName
+	for i := range pods {
+		q := c.questions[via][pods[i].Name]
+		if q == nil || q.pod != pods[i] {
+			continue // It is not asked about any more.
+		}
+		f, present := found[pods[i].Name.Name]
+		if !q.answer.Known || !present {
+			changed = append(changed, pods[i].Name)
+		}
+		q.answer = Answer{Known: true, Present: present, Status: f.Status}
+	}
+	return changed
+}

@@ -1,0 +1,211 @@
+package leaving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+)
+
+// provider is one with the VirtualNode q1, which has forwarded pods to the namespace ns-r.
+type provider struct {
+	kube *kubefake.Clientset
+	liqo *liqofake.Clientset
+	// lists is how often it was asked for a list.
+	lists int
+	// answer is what it answers instead of a list.
+	answer func() error
+}
+
+func newProvider(t *testing.T, names ...string) (*provider, *Checker) {
+	t.Helper()
+	p := &provider{kube: kubefake.NewClientset(), liqo: liqofake.NewSimpleClientset()}
+	for i, name := range names {
+		meta := metav1.ObjectMeta{
+			Namespace: "ns-r", Name: name, UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
+		}
+		require.NoError(t, p.kube.Tracker().Add(&corev1.Pod{ObjectMeta: meta, Status: corev1.PodStatus{Phase: corev1.PodRunning}}))
+		require.NoError(t, p.liqo.Tracker().Add(&offloadingv1beta1.ShadowPod{ObjectMeta: meta}))
+	}
+	count := func(clienttesting.Action) (bool, runtime.Object, error) {
+		p.lists++
+		if p.answer != nil {
+			if err := p.answer(); err != nil {
+				return true, nil, err
+			}
+		}
+		return false, nil, nil
+	}
+	p.kube.PrependReactor("list", "*", count)
+	p.liqo.PrependReactor("list", "*", count)
+	connections := remote.NewConnections(nil, nil, "")
+	connections.Set(&remote.Connection{Provider: "q", VirtualNode: "q1", Kube: p.kube, Liqo: p.liqo})
+	return p, New(Config{Log: testr.New(t), Connections: connections, Queue: &requeue.Queue{}, Timeout: time.Minute})
+}
+
+func (p *provider) remove(t *testing.T, name string) {
+	t.Helper()
+	require.NoError(t, p.kube.CoreV1().Pods("ns-r").Delete(t.Context(), name, metav1.DeleteOptions{}))
+	require.NoError(t, p.liqo.OffloadingV1beta1().ShadowPods("ns-r").Delete(t.Context(), name, metav1.DeleteOptions{}))
+}
+
+func podNamed(name string) Pod {
+	return Pod{
+		Name: types.NamespacedName{Namespace: "ns", Name: name}, UID: "uid", VirtualNode: "q1", RemoteNamespace: "ns-r", Via: "q1",
+	}
+}
+
+func TestAPodIsGoneWhenAListBegunLaterSaysSo(t *testing.T) {
+	p, c := newProvider(t, "pod")
+	require.False(t, c.Ask(podNamed("pod")).Known)
+	require.Zero(t, p.lists, "it is asked by workers")
+	require.Positive(t, c.Check(t.Context(), "q1"))
+	require.Equal(t, Answer{Known: true, Present: true, Status: &corev1.PodStatus{Phase: corev1.PodRunning}}, c.Ask(podNamed("pod")))
+	p.remove(t, "pod")
+	require.True(t, c.Ask(podNamed("pod")).Present, "nobody has asked again")
+	require.Positive(t, c.Check(t.Context(), "q1"))
+	require.Equal(t, Answer{Known: true}, c.Ask(podNamed("pod")))
+	require.Zero(t, c.Check(t.Context(), "q1"), "nothing to ask")
+
+	c.Forget(podNamed("pod").Name)
+	require.False(t, c.Ask(podNamed("pod")).Known, "it may be there again")
+	again := podNamed("pod")
+	require.Positive(t, c.Check(t.Context(), "q1"))
+	again.UID = "another"
+	require.False(t, c.Ask(again).Known, "another pod of that name")
+}
+
+func TestAllPodsOfANamespaceAreOneQuestion(t *testing.T) {
+	var names []string
+	for i := range 300 {
+		names = append(names, fmt.Sprint("pod-", i))
+	}
+	p, c := newProvider(t, names...)
+	for _, name := range names {
+		c.Ask(podNamed(name))
+	}
+	require.Positive(t, c.Check(t.Context(), "q1"))
+	require.Equal(t, 2, p.lists, "ShadowPods and pods")
+	for _, name := range names {
+		require.True(t, c.Ask(podNamed(name)).Present)
+	}
+}
+
+func TestWhatOthersForwardedDoesNotCount(t *testing.T) {
+	p, c := newProvider(t)
+	meta := metav1.ObjectMeta{Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q2"}}
+	require.NoError(t, p.kube.Tracker().Add(&corev1.Pod{ObjectMeta: meta}))
+	require.NoError(t, p.liqo.Tracker().Add(&offloadingv1beta1.ShadowPod{ObjectMeta: meta}))
+	c.Ask(podNamed("pod"))
+	c.Check(t.Context(), "q1")
+	require.Equal(t, Answer{Known: true}, c.Ask(podNamed("pod")))
+}
+
+// While one list runs, a pod is deleted and asked about: the answer of that list is not about it.
+func TestAListThatBeganBeforeDoesNotCount(t *testing.T) {
+	p, c := newProvider(t, "first")
+	c.Ask(podNamed("first"))
+	p.answer = func() error {
+		c.Ask(podNamed("second"))
+		return nil
+	}
+	c.Check(t.Context(), "q1")
+	require.True(t, c.Ask(podNamed("first")).Known)
+	require.False(t, c.Ask(podNamed("second")).Known)
+}
+
+func TestAProviderThatListsNothingIsUnreachable(t *testing.T) {
+	p, c := newProvider(t, "pod")
+	p.answer = func() error { return context.DeadlineExceeded }
+	c.Ask(podNamed("pod"))
+	for range failures - 1 {
+		require.Positive(t, c.Check(t.Context(), "q1"))
+	}
+	require.Empty(t, c.Problem("q1"), "it may be a slip")
+	require.Positive(t, c.Check(t.Context(), "q1"))
+	require.Contains(t, c.Problem("q1"), "lists no pods: "+context.DeadlineExceeded.Error())
+	require.False(t, c.Ask(podNamed("pod")).Known)
+
+	// Its pods were given up. It is asked whether it answers again, without them.
+	c.Forget(podNamed("pod").Name)
+	require.Positive(t, c.Check(t.Context(), "q1"))
+	require.NotEmpty(t, c.Problem("q1"))
+	p.answer = nil
+	c.Check(t.Context(), "q1")
+	require.Empty(t, c.Problem("q1"))
+	require.Zero(t, c.Check(t.Context(), "q1"))
+}
+
+func TestARefusalIsAnAnswer(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"forbidden": kerrors.NewForbidden(schema.GroupResource{}, "", errors.New("no")),
+		"too many":  kerrors.NewTooManyRequests("later", 1),
+	} {
+		p, c := newProvider(t, "pod")
+		p.answer = func() error { return refusal }
+		c.Ask(podNamed("pod"))
+		for range 2 * failures {
+			require.Positive(t, c.Check(t.Context(), "q1"))
+		}
+		require.Empty(t, c.Problem("q1"), name)
+		require.False(t, c.Ask(podNamed("pod")).Known, "but not that the pod is gone")
+	}
+}
+
+func TestTheShadowPodOfAnOrphanIsDeleted(t *testing.T) {
+	p, c := newProvider(t, "orphan", "served")
+	orphan := podNamed("orphan")
+	orphan.Orphan = true
+	c.Ask(orphan)
+	c.Ask(podNamed("served"))
+	c.Check(t.Context(), "q1")
+	left, err := p.liqo.OffloadingV1beta1().ShadowPods("ns-r").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, left.Items, 1)
+	require.Equal(t, "served", left.Items[0].Name)
+	require.True(t, c.Ask(orphan).Present, "its pod is there")
+}
+
+func TestListsHaveABackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, c := newProvider(t, "pod")
+		c.Ask(podNamed("pod"))
+		require.Equal(t, firstInterval, c.Check(t.Context(), "q1"))
+		require.Equal(t, 2*firstInterval, c.Check(t.Context(), "q1"))
+		for range 10 {
+			c.Check(t.Context(), "q1")
+		}
+		require.Equal(t, lastInterval, c.Check(t.Context(), "q1"))
+		c.Ask(podNamed("another"))
+		require.Equal(t, firstInterval, c.Check(t.Context(), "q1"), "a pod that has just begun to leave")
+	})
+}
+
+func TestAVirtualNodeWithoutAConnectionIsWaitedFor(t *testing.T) {
+	_, c := newProvider(t)
+	pod := podNamed("pod")
+	pod.Via = "q2"
+	c.Ask(pod)
+	require.Positive(t, c.Check(t.Context(), "q2"))
+	require.False(t, c.Ask(pod).Known)
+}

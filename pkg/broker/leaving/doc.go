@@ -1,0 +1,5 @@
+// Package leaving asks providers about the pods that leave them: whether a pod has ended there, and whether it is gone.
+//
+// It asks by list, once for all pods of a remote namespace, in workers of its own, one for each VirtualNode. So a provider that
+// is slow delays its own pods only, and a drain of hundreds of pods needs few requests.
+package leaving

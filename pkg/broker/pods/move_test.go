@@ -1,0 +1,156 @@
+package pods
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+)
+
+// connect gives the controller the clients of a VirtualNode of provider q, which has a pod of a status in the namespace ns-r.
+func (c *Controller) connect(virtualNode string, status corev1.PodStatus) *kubefake.Clientset {
+	meta := metav1.ObjectMeta{Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: virtualNode}}
+	there := kubefake.NewClientset(&corev1.Pod{ObjectMeta: meta, Status: status})
+	c.Leaving.Connections.Set(&remote.Connection{
+		Provider: "q", VirtualNode: virtualNode, Kube: there, Liqo: liqofake.NewSimpleClientset(),
+	})
+	return there
+}
+
+// drains has provider q be drained.
+func (c *Controller) drains() {
+	c.Belief.SetProvider("q", belief.ProviderSpec{
+		Enabled: true, Draining: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
+	}, &v1alpha1.ProviderClusterStatus{})
+}
+
+// The virtual kubelet is not running, so nothing of that is known here.
+func TestAPodThatHasEndedAtItsProviderIsEndedHere(t *testing.T) {
+	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
+	c.drains()
+	c.connect("q1", corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 0, Reason: "Completed"}},
+	}}})
+	pod, result := c.reconciled(t, "pod")
+	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel], "its provider is asked first")
+	require.Equal(t, leavingRecheck, result.RequeueAfter)
+
+	c.Leaving.Check(t.Context(), "q1")
+	pod, _ = c.reconciled(t, "pod")
+	require.Equal(t, corev1.PodSucceeded, pod.Status.Phase)
+	require.Equal(t, "Completed", pod.Status.ContainerStatuses[0].State.Terminated.Reason)
+	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
+	pod, _ = c.reconciled(t, "pod")
+	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel], "it stays where it ended")
+}
+
+func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
+	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
+	c.drains()
+	there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
+	c.reconciled(t, "pod")
+	c.Leaving.Check(t.Context(), "q1")
+	pod, _ := c.reconciled(t, "pod")
+	require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
+	require.Equal(t, "q1", pod.Annotations[v1alpha1.MovingFromAnnotation])
+
+	// What the provider had said before counts no more.
+	pod, _ = c.reconciled(t, "pod")
+	require.NotEmpty(t, pod.Annotations[v1alpha1.MovingFromAnnotation])
+	require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+	pod, _ = c.reconciled(t, "pod")
+	require.NotEmpty(t, pod.Annotations[v1alpha1.MovingFromAnnotation])
+	c.Leaving.Check(t.Context(), "q1")
+	require.False(t, c.Belief.HasLeft("uid", "q1"))
+	_, _ = c.reconciled(t, "pod")
+	require.True(t, c.Belief.HasLeft("uid", "q1"))
+}
+
+func TestAPodThatRunsIsNotMovedBecauseItIsShownPending(t *testing.T) {
+	for name, tc := range map[string]struct {
+		there  corev1.PodStatus
+		leaves bool
+	}{
+		"it runs":  {corev1.PodStatus{Phase: corev1.PodRunning}, false},
+		"it waits": {corev1.PodStatus{Phase: corev1.PodPending}, true},
+		"its init container has ended": {corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{{
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}},
+		}}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending))
+			c.Policies.Defaults.PendingTimeout = time.Minute
+			c.drains()
+			c.Belief.SetProvider("q", belief.ProviderSpec{
+				Enabled: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
+			}, &v1alpha1.ProviderClusterStatus{})
+			c.connect("q1", tc.there)
+			c.reconciled(t, "pod")
+			c.Leaving.Check(t.Context(), "q1")
+			pod, _ := c.reconciled(t, "pod")
+			require.Equal(t, tc.leaves, pod.Labels[v1alpha1.VirtualNodeLabel] == "")
+		})
+	}
+}
+
+// Liqo's virtualnode-controller drops a VirtualNode as soon as it has requested that its namespaces be removed.
+func TestAPodWaitsForTheNamespaceOfAVirtualNodeThatIsGone(t *testing.T) {
+	moving := assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
+		pod.Labels = nil
+		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "z1", "z"
+	})
+	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-z", Labels: map[string]string{
+		"liqo.io/remote-cluster-id": "z", "liqo.io/tenant-namespace": "true",
+	}}}
+	leftBehind := &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "liqo-tenant-z", Name: "z", Labels: map[string]string{"liqo.io/remote-cluster-id": "z"},
+			Finalizers: []string{"crdreplicator.liqo.io/resource"}, DeletionTimestamp: ptr.To(metav1.NewTime(noon)),
+		},
+		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
+			"ns": {RemoteNamespace: "ns-r", Phase: offloadingv1beta1.MappingTerminating},
+		}},
+	}
+	t.Run("until it is gone", func(t *testing.T) {
+		c := newController(t, true, interceptor.Funcs{}, nil, moving.DeepCopy(), tenant.DeepCopy(), leftBehind.DeepCopy())
+		for range 3 {
+			pod, _ := c.reconciled(t, "pod")
+			require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel], "it may still run there")
+		}
+		var m offloadingv1beta1.NamespaceMap
+		key := types.NamespacedName{Namespace: "liqo-tenant-z", Name: "z"}
+		require.NoError(t, c.Client.Get(t.Context(), key, &m))
+		m.Finalizers = nil
+		require.NoError(t, c.Client.Update(t.Context(), &m))
+		c.reconciled(t, "pod")
+		pod, _ := c.reconciled(t, "pod")
+		require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
+	})
+	t.Run("or the provider says so, which is asked as long as there is a connection", func(t *testing.T) {
+		c := newController(t, true, interceptor.Funcs{}, nil, moving.DeepCopy(), tenant.DeepCopy(), leftBehind.DeepCopy())
+		there := c.connect("z1", corev1.PodStatus{})
+		c.reconciled(t, "pod")
+		c.Leaving.Check(t.Context(), "z1")
+		pod, _ := c.reconciled(t, "pod")
+		require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
+		require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+		c.Leaving.Check(t.Context(), "z1")
+		c.reconciled(t, "pod")
+		pod, _ = c.reconciled(t, "pod")
+		require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
+	})
+}
