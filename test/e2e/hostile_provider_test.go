@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -208,12 +207,14 @@ func (b *brokered) lies(t *testing.T, provider *sandbox.Cluster, ns string) {
 		})
 	}
 	for name, lie := range lies() {
+		report(func(*corev1.PodStatus) {})
+		eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "lied-about-0", provider.Name) })
 		before := podOf(t, b.broker, ns, "lied-about-0").ResourceVersion
 		report(lie)
 		var pod *corev1.Pod
 		eventually(t, patient, func(context.Context) error {
 			if pod = podOf(t, b.broker, ns, "lied-about-0"); pod.ResourceVersion == before {
-				return errors.New("not reflected yet")
+				return fmt.Errorf("%s: not reflected yet", name)
 			}
 			return nil
 		})
