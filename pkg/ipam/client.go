@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
@@ -31,6 +32,8 @@ const (
 	defaultFirstRetry = 200 * time.Millisecond
 	defaultLastRetry  = 30 * time.Second
 	defaultRefresh    = 5 * time.Minute
+	// lastReconnect bounds the time between two attempts to connect to the server.
+	lastReconnect = 5 * time.Second
 	// defaultPerSecond is below what a server allows a consumer by default.
 	defaultPerSecond = 100
 )
@@ -58,7 +61,8 @@ type ClientConfig struct {
 	PerSecond float64
 	// Timeout bounds one lookup.
 	Timeout time.Duration
-	// FirstRetry and LastRetry bound the time between two attempts, which doubles each time.
+	// FirstRetry and LastRetry bound the time between two attempts, which grows by a quarter each time: an address that is
+	// mapped after some seconds is known soon after that.
 	FirstRetry, LastRetry time.Duration
 	// Refresh is after what time an answer is checked.
 	Refresh time.Duration
@@ -72,7 +76,7 @@ type Client struct {
 
 	mu     sync.Mutex
 	ledger *ledger                                      // Guarded by mu.
-	queue  workqueue.TypedRateLimitingInterface[string] // Of addresses; nil unless Run runs. Guarded by mu.
+	queue  workqueue.TypedDelayingInterface[string] // Of addresses; nil unless Run runs. Guarded by mu.
 }
 
 // NewClient returns a client; nothing is requested before Run.
@@ -121,7 +125,6 @@ func (c *Client) Forget(ip string) {
 	c.mu.Lock()
 	known, release := c.ledger.forget(ip)
 	if release && c.queue != nil {
-		c.queue.Forget(ip)
 		c.queue.Add(ip)
 	}
 	c.mu.Unlock()
@@ -184,7 +187,7 @@ func (c *Client) options() []grpc.DialOption {
 		creds = credentials.NewTLS(c.cfg.TLS)
 	}
 	reconnect := backoff.DefaultConfig
-	reconnect.MaxDelay = c.cfg.LastRetry
+	reconnect.MaxDelay = min(c.cfg.LastRetry, lastReconnect)
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithUnaryInterceptor(c.metrics.count),
@@ -202,10 +205,8 @@ func (c *Client) options() []grpc.DialOption {
 }
 
 // newQueue creates the queue, with the addresses that were looked up before Run.
-func (c *Client) newQueue() workqueue.TypedRateLimitingInterface[string] {
-	queue := workqueue.NewTypedRateLimitingQueue[string](jittered{
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](c.cfg.FirstRetry, c.cfg.LastRetry),
-	})
+func (c *Client) newQueue() workqueue.TypedDelayingInterface[string] {
+	queue := workqueue.TypedNewDelayingQueue[string]()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue = queue
@@ -218,7 +219,7 @@ func (c *Client) newQueue() workqueue.TypedRateLimitingInterface[string] {
 
 // processNext handles one address of the queue. It returns false when the queue is shut down. No two workers have the same address at once,
 // so the requests for one address are in order.
-func (c *Client) processNext(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], server wire.IpamClient) bool {
+func (c *Client) processNext(ctx context.Context, queue workqueue.TypedDelayingInterface[string], server wire.IpamClient) bool {
 	ip, closed := queue.Get()
 	if closed {
 		return false
@@ -242,10 +243,9 @@ func (c *Client) processNext(ctx context.Context, queue workqueue.TypedRateLimit
 	result := c.ledger.record(ip, todo, address, err)
 	c.mu.Unlock()
 	switch {
-	case result.retry:
-		queue.AddRateLimited(ip)
+	case result.retry > 0:
+		queue.AddAfter(ip, jitter(c.retryDelay(result.retry)))
 	case result.known:
-		queue.Forget(ip)
 		queue.AddAfter(ip, jitter(c.cfg.Refresh))
 	}
 	if result.changed {
@@ -283,14 +283,12 @@ func (c *Client) release(ctx context.Context, server wire.IpamClient, ip string)
 	}
 }
 
-// jittered spreads retries, so that requests that failed together are not repeated together.
-type jittered struct {
-	workqueue.TypedRateLimiter[string]
+// retryDelay is the time after so many attempts.
+func (c *Client) retryDelay(tries int) time.Duration {
+	return min(c.cfg.LastRetry, time.Duration(float64(c.cfg.FirstRetry)*math.Pow(1.25, float64(min(tries-1, 100)))))
 }
 
-func (j jittered) When(ip string) time.Duration { return jitter(j.TypedRateLimiter.When(ip)) }
-
-// jitter is from four to five quarters of d.
+// jitter is from four to five quarters of d, so that requests that failed together are not repeated together.
 func jitter(d time.Duration) time.Duration {
 	return d + rand.N(d/4+1) //nolint:gosec // Not a secret.
 }

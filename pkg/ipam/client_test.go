@@ -271,3 +271,16 @@ func TestClientHasAUserAgent(t *testing.T) {
 		t.Fatal("nothing was asked")
 	}
 }
+
+// However long an address takes to be mapped, it is known a fraction of that later.
+func TestRetriesKeepPaceWithTheWait(t *testing.T) {
+	c := NewClient(ClientConfig{})
+	waited := time.Duration(0)
+	for tries := 1; tries < 1000; tries++ {
+		delay := c.retryDelay(tries)
+		require.LessOrEqual(t, delay, waited/4+defaultFirstRetry+time.Microsecond)
+		require.LessOrEqual(t, delay, defaultLastRetry)
+		waited += delay
+	}
+	require.Equal(t, defaultLastRetry, c.retryDelay(1000))
+}

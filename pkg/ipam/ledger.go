@@ -23,6 +23,8 @@ type answer struct{ address string }
 type question struct {
 	// problem is why there is no answer; nil before the first attempt has ended.
 	problem error
+	// tries is how many attempts have ended.
+	tries int
 }
 
 // job is the work for an address. At most one of question and refresh is set.
@@ -38,8 +40,8 @@ type job struct {
 type outcome struct {
 	// changed is true if lookup or problem return something else now.
 	changed bool
-	// retry is true while the question is open.
-	retry bool
+	// retry is after how many attempts the question is still open; 0 if it is not.
+	retry int
 	// known is true if the address has an answer, to be refreshed later.
 	known bool
 }
@@ -112,7 +114,8 @@ func (l *ledger) recordLookup(ip string, asked *question, address string, err er
 		// The message of one problem varies, for example with the port of a connection.
 		changed := asked.problem == nil || status.Code(asked.problem) != status.Code(err)
 		asked.problem = err
-		return outcome{changed: changed, retry: true}
+		asked.tries++
+		return outcome{changed: changed, retry: asked.tries}
 	}
 	delete(l.open, ip)
 	l.known.Add(ip, &answer{address: address})
@@ -129,8 +132,8 @@ func (l *ledger) recordRefresh(ip string, was *answer, address string, err error
 		return outcome{changed: true, known: true}
 	case status.Code(err) == codes.NotFound:
 		l.known.Remove(ip)
-		l.open[ip] = &question{problem: err}
-		return outcome{changed: true, retry: true}
+		l.open[ip] = &question{problem: err, tries: 1}
+		return outcome{changed: true, retry: 1}
 	}
 	return outcome{known: true}
 }

@@ -61,7 +61,7 @@ func TestLedger(t *testing.T) {
 	})
 	t.Run("an answer goes when the server knows no such address", func(t *testing.T) {
 		l := known("10.70.0.1")
-		assert.Equal(t, outcome{changed: true, retry: true}, l.record(ip, l.next(ip), "", unknown))
+		assert.Equal(t, outcome{changed: true, retry: 1}, l.record(ip, l.next(ip), "", unknown))
 		_, isKnown, ask := l.lookup(ip)
 		assert.False(t, isKnown)
 		assert.False(t, ask, "it is being asked for")
@@ -77,7 +77,7 @@ func TestLedger(t *testing.T) {
 		l := newLedger(10)
 		l.lookup(ip)
 		assert.True(t, l.record(ip, l.next(ip), "", away).changed)
-		assert.Equal(t, outcome{retry: true}, l.record(ip, l.next(ip), "", status.Error(codes.Unavailable, "still")))
+		assert.Equal(t, outcome{retry: 2}, l.record(ip, l.next(ip), "", status.Error(codes.Unavailable, "still")))
 		assert.True(t, l.record(ip, l.next(ip), "", unknown).changed)
 		require.Equal(t, unknown, l.problem(ip))
 		assert.True(t, l.record(ip, l.next(ip), "10.70.0.1", nil).changed)
@@ -145,7 +145,7 @@ func TestLedgerNeverKnowsWhatWasForgotten(t *testing.T) {
 					err = errors.New("away")
 				}
 				result := l.record(f.ip, f.job, fmt.Sprintf("%s-%d", f.ip, f.epoch), err)
-				queued[f.ip] = queued[f.ip] || result.retry || result.known
+				queued[f.ip] = queued[f.ip] || result.retry > 0 || result.known
 			},
 			"": func(t *rapid.T) {
 				if l.known.Len() > capacity {

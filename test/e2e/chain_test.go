@@ -207,7 +207,10 @@ func (c *chain) addressesIn(t *testing.T, consumer *sandbox.Cluster) {
 	for i := range 9 {
 		c.pod(t, consumer, ns, fmt.Sprintf("pod-%d", i), fmt.Sprintf("provider.id == 'provider%d' || provider.id == 'provider%d'", i%3+1, (i+1)%3+1))
 	}
+	eventually(t, patient, func(ctx context.Context) error { return c.settled(ctx, consumer.RemoteNamespace(ns), 9) })
+	ran := time.Now()
 	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 9) })
+	t.Logf("9 pods show their addresses %s after they run", time.Since(ran).Round(time.Millisecond))
 	here := uids(t, consumer, ns)
 	for _, provider := range []string{"provider1", "provider3"} {
 		c.restore(t, provider)

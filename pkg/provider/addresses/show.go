@@ -2,16 +2,19 @@ package addresses
 
 import (
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // show returns the remote pod with the address of this cluster. A pod whose address is not known yet keeps the one that
 // the local pod already shows, if that is of the same location: a restart while the network is being reconfigured
-// removes no endpoint.
+// removes no endpoint. A pod without an address cannot be reached, so it is not Ready; one with the network of its node has
+// the address of a node, which is not shown.
 func (n *namespace) show(remote *corev1.Pod) *corev1.Pod {
 	local, _ := n.local.Get(remote.Name)
 	if n.status != nil && local != nil {
@@ -30,7 +33,23 @@ func (n *namespace) show(remote *corev1.Pod) *corev1.Pod {
 			address = local.Status.PodIP
 		}
 	}
-	return withAddress(remote, address)
+	shown := withAddress(remote, address)
+	if address == "" && placement.Ready(shown) && !remote.Spec.HostNetwork {
+		shown = notReady(shown, distrust.Text(err.Error()))
+	}
+	return shown
+}
+
+// notReady returns a copy of a pod that is not Ready for want of an address.
+func notReady(pod *corev1.Pod, because string) *corev1.Pod {
+	shown := *pod
+	shown.Status.Conditions = slices.Clone(pod.Status.Conditions)
+	for i := range shown.Status.Conditions {
+		if c := &shown.Status.Conditions[i]; c.Type == corev1.PodReady {
+			c.Status, c.Reason, c.Message = corev1.ConditionFalse, "AddressUnknown", because
+		}
+	}
+	return &shown
 }
 
 // addressOf returns the address under which a remote pod is shown; the error is one of ipam.Ways.Resolve.

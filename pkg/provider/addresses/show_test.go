@@ -92,3 +92,39 @@ func TestAnnotationsOfAProviderAreNotRead(t *testing.T) {
 	require.Zero(t, of(Config{}))
 	require.Equal(t, ipam.Root{IP: "10.244.9.9", Cluster: "other"}, of(Config{Origin: "provider", Direct: true}), "the provider is a broker")
 }
+
+func TestAPodWithoutAnAddressIsNotReady(t *testing.T) {
+	n := &namespace{
+		Addresses: &Addresses{resolver: resolver{Sources: Sources{Networks: remapped(t)}}},
+		local:     corev1listers.NewPodLister(cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})).Pods("ns"),
+	}
+	ready := func(address string, host bool) *corev1.Pod {
+		pod := podWith(address, address)
+		pod.Spec.HostNetwork = host
+		pod.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue},
+		}
+		return pod
+	}
+	for name, tc := range map[string]struct {
+		remote *corev1.Pod
+		want   corev1.ConditionStatus
+	}{
+		"its address is known":              {ready("10.244.1.2", false), corev1.ConditionTrue},
+		"it is not":                         {ready("192.0.2.1", false), corev1.ConditionFalse},
+		"it has the network of its node":    {ready("192.0.2.1", true), corev1.ConditionTrue},
+		"the provider has not given it one": {ready("", false), corev1.ConditionTrue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := tc.remote.DeepCopy()
+			shown := n.show(tc.remote)
+			require.Equal(t, before, tc.remote, "the cached one stays as it is")
+			require.Equal(t, corev1.ConditionTrue, shown.Status.Conditions[0].Status)
+			require.Equal(t, tc.want, shown.Status.Conditions[1].Status)
+			if tc.want == corev1.ConditionFalse {
+				require.Equal(t, "AddressUnknown", shown.Status.Conditions[1].Reason)
+				require.Contains(t, shown.Status.Conditions[1].Message, "192.0.2.1")
+			}
+		})
+	}
+}
