@@ -42,6 +42,15 @@ const (
 	TraceparentAnnotation = "brokering.liqo.io/traceparent"
 )
 
+// ReleasedAnnotation is on a pod that moves when the virtual kubelet that forwarded it will not make another ShadowPod of it:
+// the value is that of Assignment, with the VirtualNode that it leaves. Only virtual kubelets and the broker write it.
+const ReleasedAnnotation = "brokering.liqo.io/released"
+
+// Assignment identifies one assignment of a pod to a VirtualNode.
+func Assignment(virtualNode string, pod *corev1.Pod) string {
+	return virtualNode + "/" + pod.Annotations[AssignedAtAnnotation]
+}
+
 // Annotations by which virtual kubelets report where a forwarded pod really runs. The virtual kubelet of the last cluster
 // that forwards a pod writes them on its own pod, and those of the clusters before it copy them. Only virtual kubelets
 // and the broker write them.
@@ -70,7 +79,7 @@ func AssignedAt(pod *corev1.Pod) time.Time {
 
 // RootAnnotations returns the annotations that only virtual kubelets and the broker write.
 func RootAnnotations() []string {
-	return []string{RootIPAnnotation, RootClusterAnnotation, RemoteIPAnnotation, InnerIPAnnotation}
+	return []string{RootIPAnnotation, RootClusterAnnotation, RemoteIPAnnotation, InnerIPAnnotation, ReleasedAnnotation}
 }
 
 // BrokerAnnotations returns the annotations of a pod that only the broker writes.

@@ -75,7 +75,7 @@ type Client struct {
 	metrics *Metrics
 
 	mu     sync.Mutex
-	ledger *ledger                                      // Guarded by mu.
+	ledger *ledger                                  // Guarded by mu.
 	queue  workqueue.TypedDelayingInterface[string] // Of addresses; nil unless Run runs. Guarded by mu.
 }
 

@@ -103,7 +103,7 @@ func newReflectors(cfg *Config, liqo liqoclient.Interface, pods *podReflector, b
 		support == forge.APIServerSupportTokenAPI, cfg.reflector(resources.ServiceAccount))
 	endpointSlices := exposition.NewNamespacedEndpointSliceReflector(r.LocalPodCIDRs)
 	if b != nil {
-		inNamespace = brokernode.Handover(pods.local, b.Forward(pods.local, inNamespace))
+		inNamespace = b.Handover(pods.local, b.Forward(pods.local, inNamespace))
 		secrets = b.View.Secrets(secrets)
 		serviceAccounts = b.View.OnOwnNode(serviceAccounts)
 		endpointSlices = b.View.Endpoints(r.LocalPodCIDRs, func() bool { return networks.View().Module != netconfig.Disabled })

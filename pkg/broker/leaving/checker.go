@@ -52,6 +52,8 @@ type Answer struct {
 	Present bool
 	// Status is that of the pod; nil if there is none.
 	Status *corev1.PodStatus
+	// Asked is when the question was asked first.
+	Asked time.Time
 }
 
 // question is a pod that is asked about, and the last answer.
@@ -134,10 +136,11 @@ func (c *Checker) Ask(pod Pod) Answer {
 		of = map[types.NamespacedName]*question{}
 		c.questions[pod.Via] = of
 	}
-	of[pod.Name] = &question{pod: pod}
+	asked := &question{pod: pod, answer: Answer{Asked: time.Now()}}
+	of[pod.Name] = asked
 	c.interval.Forget(pod.Via)
 	c.queue.Add(types.NamespacedName{Name: pod.Via})
-	return Answer{}
+	return asked.answer
 }
 
 // Forget drops the questions about a pod.
@@ -280,7 +283,7 @@ func (c *Checker) answer(via string, pods []Pod, found map[string]remote.Forward
 		if !q.answer.Known || !present {
 			changed = append(changed, pods[i].Name)
 		}
-		q.answer = Answer{Known: true, Present: present, Status: f.Status}
+		q.answer = Answer{Known: true, Present: present, Status: f.Status, Asked: q.answer.Asked}
 	}
 	return changed
 }

@@ -17,8 +17,16 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 )
 
-// leavingRecheck is how often a pod is checked that waits for its provider's answer, with which it is requeued.
-const leavingRecheck = 5 * time.Second
+const (
+	// leavingRecheck is how often a pod is checked that waits for its provider's answer, with which it is requeued.
+	leavingRecheck = 5 * time.Second
+	// releaseDeadline is how long the creation of a ShadowPod may be on the way: the virtual kubelet's --request-timeout, and
+	// the --request-timeout of API servers, are 1 min by default.
+	releaseDeadline = 65 * time.Second
+	// orphanDeadline is that for a virtual kubelet that ends, because its VirtualNode is gone: API servers cancel the requests
+	// of clients that disconnect.
+	orphanDeadline = 15 * time.Second
+)
 
 // evict begins a move: the pod leaves its Services, and loses the label by which its virtual kubelet selects it.
 func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode string, why reason) error {
@@ -163,10 +171,19 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at place
 	case at.pod.RemoteNamespace == "":
 		return 0, nil // Liqo has removed the namespace with everything in it.
 	}
-	if answer := c.Leaving.Ask(at.pod); !answer.Known || answer.Present {
+	answer := c.Leaving.Ask(at.pod)
+	switch {
+	case !answer.Known || answer.Present:
 		return leavingRecheck, nil
+	case placement.Terminal(pod), pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod):
+		return 0, nil
 	}
-	return 0, nil
+	// Its virtual kubelet has not let it go: it does not run, or does not know what became of a creation.
+	deadline := releaseDeadline
+	if at.pod.Orphan {
+		deadline = orphanDeadline
+	}
+	return min(leavingRecheck, max(0, deadline-c.Clock.Since(answer.Asked))), nil
 }
 
 // clearedByLeaving removes the annotations that hold no more once a pod has left its provider. Where it ran stays written

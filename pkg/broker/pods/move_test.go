@@ -2,6 +2,7 @@ package pods
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -75,9 +76,44 @@ func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
 	pod, _ = c.reconciled(t, "pod")
 	require.NotEmpty(t, pod.Annotations[v1alpha1.MovingFromAnnotation])
 	c.Leaving.Check(t.Context(), "q1")
-	require.False(t, c.Belief.HasLeft("uid", "q1"))
+	pod, _ = c.reconciled(t, "pod")
+	require.False(t, c.Belief.HasLeft("uid", "q1"), "its virtual kubelet may be creating its ShadowPod")
+	c.released(t, &pod, "q1/"+pod.Annotations[v1alpha1.AssignedAtAnnotation])
 	_, _ = c.reconciled(t, "pod")
 	require.True(t, c.Belief.HasLeft("uid", "q1"))
+}
+
+// released has a virtual kubelet let a pod go.
+func (c *Controller) released(t *testing.T, pod *corev1.Pod, assignment string) {
+	t.Helper()
+	pod.Annotations[v1alpha1.ReleasedAnnotation] = assignment
+	require.NoError(t, c.Client.Update(t.Context(), pod))
+}
+
+// A virtual kubelet that was killed lets no pod go, and a release of an earlier assignment is none.
+func TestAPodThatIsNotReleasedWaitsForTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
+		c.drains()
+		there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
+		c.reconciled(t, "pod")
+		c.Leaving.Check(t.Context(), "q1")
+		pod, _ := c.reconciled(t, "pod")
+		require.NotEmpty(t, pod.Annotations[v1alpha1.MovingFromAnnotation])
+		c.released(t, &pod, "q1/2026-01-01T00:00:00Z")
+		require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+		c.reconciled(t, "pod")
+		c.Leaving.Check(t.Context(), "q1")
+		for waited := time.Duration(0); waited < releaseDeadline; {
+			_, result := c.reconciled(t, "pod")
+			require.False(t, c.Belief.HasLeft("uid", "q1"), "after %s", waited)
+			require.Positive(t, result.RequeueAfter)
+			time.Sleep(result.RequeueAfter)
+			waited += result.RequeueAfter
+		}
+		c.reconciled(t, "pod")
+		require.True(t, c.Belief.HasLeft("uid", "q1"))
+	})
 }
 
 func TestAPodThatRunsIsNotMovedBecauseItIsShownPending(t *testing.T) {
@@ -143,6 +179,8 @@ func TestAPodWaitsForTheNamespaceOfAVirtualNodeThatIsGone(t *testing.T) {
 	t.Run("or the provider says so, which is asked as long as there is a connection", func(t *testing.T) {
 		c := newController(t, true, interceptor.Funcs{}, nil, moving.DeepCopy(), tenant.DeepCopy(), leftBehind.DeepCopy())
 		there := c.connect("z1", corev1.PodStatus{})
+		released, _ := c.reconciled(t, "pod")
+		c.released(t, &released, "z1/"+released.Annotations[v1alpha1.AssignedAtAnnotation])
 		c.reconciled(t, "pod")
 		c.Leaving.Check(t.Context(), "z1")
 		pod, _ := c.reconciled(t, "pod")

@@ -2,6 +2,7 @@ package brokernode
 
 import (
 	"context"
+	"sync"
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel/trace"
@@ -35,6 +36,10 @@ type Forwarder struct {
 	Clock   clock.PassiveClock
 	Refused func(reason string)
 	Log     logr.Logger
+
+	mu sync.Mutex
+	// releases by local namespace; guarded by mu.
+	releases map[string]*releases
 }
 
 // Forward returns Liqo's pod reflector of a namespace with a client that creates ShadowPods as create does.
@@ -67,6 +72,7 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 		}
 	}
 	end(err)
+	f.releasesOf(pod.Namespace).observeCreate(pod.Name, err)
 	return created, err
 }
 

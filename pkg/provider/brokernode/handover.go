@@ -31,9 +31,10 @@ var errPreviousExists = errors.New("waiting until the pod's previous ShadowPod a
 //   - A pod that comes (back) waits until its previous ShadowPod and the pod of that one are gone. Liqo would reuse the
 //     first, with the quota that it counts against; and Liqo's ShadowPod controller would take the end of the second for
 //     the end of the new one.
+//   - A pod that leaves is released: the broker is told that no ShadowPod of it is being created any more.
 //   - What Liqo remembers of a pod is forgotten when it leaves. Otherwise, if it left before its ShadowPod was in the
 //     cache, Liqo would never create another (PodInfo.PreventCreationUntilSeen).
-func Handover(local func(namespace string) corev1listers.PodNamespaceLister,
+func (f *Forwarder) Handover(local func(namespace string) corev1listers.PodNamespaceLister,
 	next generic.NamespacedReflectorFactoryFunc,
 ) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
@@ -42,6 +43,7 @@ func Handover(local func(namespace string) corev1listers.PodNamespaceLister,
 		return &handover{
 			NamespacedReflector: reflector,
 			forget:              reflector.(forgetter).ForgetPodInfo,
+			releases:            f.releasesOf(opts.LocalNamespace),
 			local:               local(opts.LocalNamespace),
 			remote:              opts.RemoteFactory.Core().V1().Pods().Lister().Pods(opts.RemoteNamespace),
 			shadows:             opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Lister().ShadowPods(opts.RemoteNamespace),
@@ -57,6 +59,7 @@ var _ forgetter = (*workload.NamespacedPodReflector)(nil)
 type handover struct {
 	manager.NamespacedReflector
 	forget        func(name string)
+	releases      *releases
 	local, remote corev1listers.PodNamespaceLister
 	shadows       offloadinglisters.ShadowPodNamespaceLister
 }
@@ -78,8 +81,13 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 	remote, _ := h.remote.Get(name)
 	shadow, _ := h.shadows.Get(name)
 
-	if local == nil {
+	if local != nil {
+		h.releases.observe(local)
+	} else {
 		h.forget(name)
+		if err := h.releases.release(ctx, name); err != nil {
+			return err
+		}
 		if shadow != nil && !own(shadow) {
 			return nil
 		}

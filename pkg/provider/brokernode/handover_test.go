@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes/fake"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -103,6 +104,7 @@ func TestHandover(t *testing.T) {
 				remote:              corev1listers.NewPodLister(remotes).Pods("ns-home"),
 				shadows:             offloadinglisters.NewShadowPodLister(shadows).ShadowPods("ns-home"),
 				forget:              func(string) { forgotten = true },
+				releases:            (&Forwarder{Pods: fake.NewClientset().CoreV1().Pods}).releasesOf("ns"),
 			}).Handle(t.Context(), "a")
 
 			require.Equal(t, tc.forgets, forgotten)

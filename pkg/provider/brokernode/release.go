@@ -1,0 +1,105 @@
+package brokernode
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// releases tells the broker that a pod which leaves was let go. Until then a ShadowPod may appear at the provider after the
+// broker has seen none there, because its creation was on the way.
+//
+// Liqo handles one pod in one worker at a time, so no creation is on the way when a pod that left is handled. Only a creation
+// whose result is not known may still happen; then nothing is written, and the broker waits for a deadline.
+type releases struct {
+	virtualNode string
+	pods        corev1client.PodInterface
+
+	mu sync.Mutex
+	// assigned are the pods that this process may have forwarded, by name; guarded by mu.
+	assigned map[string]assignment
+	// uncertain are the names of pods whose last creation has no known result; guarded by mu.
+	uncertain map[string]bool
+}
+
+// assignment is one of a pod to the VirtualNode.
+type assignment struct {
+	uid types.UID
+	id  string
+	// deleted means that the pod is being deleted: it does not move.
+	deleted bool
+}
+
+// releasesOf returns those of a namespace, the same each time.
+func (f *Forwarder) releasesOf(namespace string) *releases {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.releases == nil {
+		f.releases = map[string]*releases{}
+	}
+	if f.releases[namespace] == nil {
+		f.releases[namespace] = &releases{
+			virtualNode: f.View.VirtualNode, pods: f.Pods(namespace), assigned: map[string]assignment{}, uncertain: map[string]bool{},
+		}
+	}
+	return f.releases[namespace]
+}
+
+// observe takes in a pod that is assigned to the VirtualNode.
+func (r *releases) observe(pod *corev1.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.assigned[pod.Name] = assignment{
+		uid: pod.UID, id: v1alpha1.Assignment(r.virtualNode, pod), deleted: pod.DeletionTimestamp != nil,
+	}
+}
+
+// observeCreate takes in the result of the creation of a ShadowPod: an error that is no answer of the API server leaves open
+// whether it was created, and so does one by which the API server says that it took too long.
+func (r *releases) observeCreate(name string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil && (kerrors.ReasonForError(err) == metav1.StatusReasonUnknown || kerrors.IsTimeout(err) || kerrors.IsServerTimeout(err)) {
+		r.uncertain[name] = true
+		return
+	}
+	delete(r.uncertain, name)
+}
+
+// release writes once that a pod was let go, if it has left while it lived.
+func (r *releases) release(ctx context.Context, name string) error {
+	r.mu.Lock()
+	left, assigned := r.assigned[name]
+	uncertain := r.uncertain[name]
+	delete(r.assigned, name)
+	delete(r.uncertain, name)
+	r.mu.Unlock()
+	if !assigned || left.deleted || uncertain {
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": left.uid, "annotations": map[string]string{v1alpha1.ReleasedAnnotation: left.id},
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = r.pods.Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{})
+	if err != nil && !kerrors.IsNotFound(err) && !kerrors.IsConflict(err) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if _, again := r.assigned[name]; !again {
+			r.assigned[name] = left
+		}
+		return fmt.Errorf("telling the broker that pod %s was let go: %w", name, err)
+	}
+	return nil
+}
