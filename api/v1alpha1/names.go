@@ -46,6 +46,10 @@ const (
 // the value is that of Assignment, with the VirtualNode that it leaves. Only virtual kubelets and the broker write it.
 const ReleasedAnnotation = "brokering.liqo.io/released"
 
+// ConnectingAnnotation is on the lease of a virtual kubelet while the replica with this identity holds it and does not serve its
+// pods yet. A virtual kubelet that never writes it, such as Liqo's, serves them as soon as it has the lease.
+const ConnectingAnnotation = "brokering.liqo.io/connecting"
+
 // Assignment identifies one assignment of a pod to a VirtualNode.
 func Assignment(virtualNode string, pod *corev1.Pod) string {
 	return virtualNode + "/" + pod.Annotations[AssignedAtAnnotation]

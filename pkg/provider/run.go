@@ -37,10 +37,11 @@ func Run(ctx context.Context, cfg Config) error {
 	defer events.Shutdown()
 	events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: local.CoreV1().Events(corev1.NamespaceAll)})
 
+	health := &health{}
 	elections := &election.Config{
 		Log: cfg.Log, Identity: cfg.PodName, Namespace: cfg.TenantNamespace, Times: cfg.Lease.Times,
+		Serving: func() bool { return health.current() == serving },
 	}
-	health := &health{}
 	group, ctx := errgroup.WithContext(ctx)
 	if cfg.HealthAddress != "" {
 		group.Go(func() error {

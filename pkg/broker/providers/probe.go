@@ -125,10 +125,14 @@ func (c *Controller) kubeletLive(ctx context.Context, namespace, name string) (l
 	return leaseIsLive(lease, c.Clock.Now()), true
 }
 
-// leaseIsLive allows for twice the duration, since the holder's clock may differ.
+// leaseIsLive allows for twice the duration, since the holder's clock may differ. A holder that only connects is none: pods
+// that it was given would wait for as long.
 func leaseIsLive(lease *coordinationv1.Lease, now time.Time) bool {
 	s := lease.Spec
 	if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
+		return false
+	}
+	if lease.Annotations[v1alpha1.ConnectingAnnotation] == *s.HolderIdentity {
 		return false
 	}
 	return now.Sub(s.RenewTime.Time) <= 2*time.Duration(*s.LeaseDurationSeconds)*time.Second

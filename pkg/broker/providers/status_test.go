@@ -213,4 +213,9 @@ func TestALeaseIsLiveWhileItsHolderRenewsIt(t *testing.T) {
 	require.False(t, leaseIsLive(lease("vk", 31*time.Second), noon))
 	require.False(t, leaseIsLive(lease("", time.Second), noon), "it was given back")
 	require.False(t, leaseIsLive(&coordinationv1.Lease{}, noon))
+	connecting := lease("vk", time.Second)
+	connecting.Annotations = map[string]string{v1alpha1.ConnectingAnnotation: "vk"}
+	require.False(t, leaseIsLive(connecting, noon), "it serves no pods yet")
+	connecting.Annotations[v1alpha1.ConnectingAnnotation] = "another"
+	require.True(t, leaseIsLive(connecting, noon), "which held it before")
 }

@@ -30,6 +30,8 @@ type Config struct {
 	Log logr.Logger
 	// Identity is that of this replica, Namespace the one with the leases.
 	Identity, Namespace string
+	// Serving reports whether the replica serves the pods of the node. The lease says until then that it connects.
+	Serving func() bool
 	Times
 }
 
@@ -50,7 +52,7 @@ func (c *Config) Run(ctx context.Context, node string, client kubernetes.Interfa
 		Name: node,
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta: metav1.ObjectMeta{Name: node, Namespace: c.Namespace},
-			Client:    client.CoordinationV1(),
+			Client:    leases{client.CoordinationV1(), c.Identity, c.Serving},
 			LockConfig: resourcelock.ResourceLockConfig{
 				Identity:      c.Identity,
 				EventRecorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: c.Identity}),

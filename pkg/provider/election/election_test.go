@@ -17,11 +17,13 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
 func configOf(pod string) *Config {
 	return &Config{
-		Log: logr.Discard(), Identity: pod, Namespace: "liqo-tenant-p1",
+		Log: logr.Discard(), Identity: pod, Namespace: "liqo-tenant-p1", Serving: func() bool { return true },
 		Times: Times{Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 5 * time.Second},
 	}
 }
@@ -130,5 +132,36 @@ func TestTheErrorOfTheWorkComesThrough(t *testing.T) {
 		require.Equal(t, failure, configOf("a").Run(t.Context(), "vnode", client, events,
 			func(context.Context) error { return failure }))
 		require.Empty(t, holder(t, client))
+	})
+}
+
+func TestTheLeaseSaysThatItsHolderConnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		events := record.NewBroadcaster()
+		defer events.Shutdown()
+		ctx, stop := context.WithCancel(t.Context())
+		connecting := func() string {
+			lease, err := client.CoordinationV1().Leases("liqo-tenant-p1").Get(t.Context(), "vnode", metav1.GetOptions{})
+			require.NoError(t, err)
+			return lease.Annotations[v1alpha1.ConnectingAnnotation]
+		}
+		var serving atomic.Bool
+		c := configOf("a")
+		c.Serving = serving.Load
+		ended := make(chan error, 1)
+		go func() {
+			ended <- c.Run(ctx, "vnode", client, events, func(ctx context.Context) error {
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		time.Sleep(time.Minute)
+		require.Equal(t, "a", connecting())
+		serving.Store(true)
+		time.Sleep(c.RetryPeriod + time.Second)
+		require.Empty(t, connecting())
+		stop()
+		require.NoError(t, <-ended)
 	})
 }
