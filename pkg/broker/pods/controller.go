@@ -74,13 +74,14 @@ type Config struct {
 // Controller reconciles the pods of the broker's node.
 type Controller struct {
 	Config
-	remapper *remap.Remapper
-	reports  *reports
+	remapper  *remap.Remapper
+	reports   *reports
+	conflicts workqueue.TypedRateLimiter[types.NamespacedName]
 }
 
 // New returns a Controller, which does nothing before SetUp.
 func New(cfg Config) *Controller {
-	c := &Controller{Config: cfg, reports: newReports()}
+	c := &Controller{Config: cfg, reports: newReports(), conflicts: conflictBackoffs()}
 	c.remapper = remap.New(podIPs{c})
 	return c
 }
@@ -111,8 +112,15 @@ func backoffs() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
 }
 
-// conflictDelay is how long the cache may take to show what another writer has changed.
-const conflictDelay = 20 * time.Millisecond
+// The backoff of a pod that another client has changed: the cache will show it, unless it lags behind.
+const (
+	firstConflict = 20 * time.Millisecond
+	lastConflict  = 5 * time.Second
+)
+
+func conflictBackoffs() workqueue.TypedRateLimiter[types.NamespacedName] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstConflict, lastConflict)
+}
 
 // Reconcile takes one pod a step further. It reads the state from the API, never from the event, so that it can be called
 // at any time and after any restart:
@@ -125,8 +133,9 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 	result, err := c.step(ctx, r.NamespacedName)
 	if kerrors.IsConflict(err) {
 		// The pod has changed since it was read; nothing was written.
-		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+		return ctrl.Result{RequeueAfter: c.conflicts.When(r.NamespacedName)}, nil
 	}
+	c.conflicts.Forget(r.NamespacedName)
 	return result, client.IgnoreNotFound(err)
 }
 

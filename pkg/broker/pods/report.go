@@ -9,6 +9,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,8 +34,9 @@ const (
 // reports are the reasons why pods wait that are not written yet, the last of each pod. They are written by workers of their
 // own: many pods that no provider fits would otherwise take the workers and the requests of assignments.
 type reports struct {
-	queue requeue.Queue
-	turns flowcontrol.RateLimiter
+	queue     requeue.Queue
+	turns     flowcontrol.RateLimiter
+	conflicts workqueue.TypedRateLimiter[types.NamespacedName]
 
 	mu sync.Mutex
 	// pending is guarded by mu.
@@ -49,8 +51,9 @@ type report struct {
 
 func newReports() *reports {
 	return &reports{
-		turns:   flowcontrol.NewTokenBucketRateLimiter(reportsPerSecond, reportsBurst),
-		pending: map[types.NamespacedName]report{},
+		turns:     flowcontrol.NewTokenBucketRateLimiter(reportsPerSecond, reportsBurst),
+		conflicts: conflictBackoffs(),
+		pending:   map[types.NamespacedName]report{},
 	}
 }
 
@@ -63,6 +66,7 @@ func (r *reports) add(pod *corev1.Pod, reason, message string) {
 }
 
 func (r *reports) drop(name types.NamespacedName) {
+	r.conflicts.Forget(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.pending, name)
@@ -77,6 +81,7 @@ func (r *reports) get(name types.NamespacedName) (report, bool) {
 
 // done drops a report, unless there is a newer one.
 func (r *reports) done(name types.NamespacedName, written report) {
+	r.conflicts.Forget(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pending[name] == written {
@@ -141,7 +146,7 @@ func (c *Controller) writeReport(ctx context.Context, name types.NamespacedName)
 	})
 	switch {
 	case kerrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: conflictDelay}, nil
+		return ctrl.Result{RequeueAfter: c.reports.conflicts.When(name)}, nil
 	case client.IgnoreNotFound(err) != nil:
 		return ctrl.Result{}, err
 	}

@@ -46,7 +46,8 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 	require.Equal(t, "q1", assigned.Labels[v1alpha1.VirtualNodeLabel])
 
 	answer = kerrors.NewConflict(schema.GroupResource{Resource: "pods"}, "large", nil)
-	require.Equal(t, conflictDelay, report("large").RequeueAfter)
+	require.Equal(t, firstConflict, report("large").RequeueAfter)
+	require.Equal(t, 2*firstConflict, report("large").RequeueAfter)
 	answer = nil
 	<-events // Of the assignment.
 	require.Empty(t, events, "nothing was written yet")
@@ -56,7 +57,7 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 	require.Equal(t, "NoProviderFits", placement.Condition(&pod, v1alpha1.ConditionAssigned).Reason)
 	require.Contains(t, <-events, "FailedAssignment")
 	require.Zero(t, report("large"))
-	require.Equal(t, 2, writes, "it is written once")
+	require.Equal(t, 3, writes, "it is written once")
 
 	// What is not true any more is not written.
 	c.reports.add(small, "NoProviderFits", "of before its assignment")
@@ -65,7 +66,7 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 	for _, name := range []string{"small", "large", "gone"} {
 		report(name)
 	}
-	require.Equal(t, 2, writes)
+	require.Equal(t, 3, writes)
 	require.Empty(t, c.reports.pending)
 	c.reconciled(t, "large")
 	require.Empty(t, c.reports.pending, "the pod has that reason already")
