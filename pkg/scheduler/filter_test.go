@@ -149,11 +149,11 @@ func TestFilters(t *testing.T) {
 			provider: ready("q"), pod: asking(func(p *Pod) { p.Requests[gpu] = 1 }),
 			reason: "insufficient nvidia.com/gpu",
 		},
-		"ephemeral storage that is not granted is unlimited": {
-			provider: ready("q"), pod: asking(func(p *Pod) { p.Requests[corev1.ResourceEphemeralStorage] = 1 << 50 }),
-			reason: "fits",
+		"ephemeral storage that is not granted is none": {
+			provider: ready("q"), pod: asking(func(p *Pod) { p.Requests[corev1.ResourceEphemeralStorage] = 1 }),
+			reason: "insufficient ephemeral-storage",
 		},
-		"but limited where it is": {
+		"and limited where it is": {
 			provider: ready("q", func(p *Provider) { p.Slices[0].Granted[corev1.ResourceEphemeralStorage] = gi }),
 			pod:      asking(func(p *Pod) { p.Requests[corev1.ResourceEphemeralStorage] = 2 * gi }),
 			reason:   "insufficient ephemeral-storage",

@@ -36,8 +36,7 @@ func (p *Provider) Schedulable() bool { return p.Enabled && !p.Cordoned && !p.Dr
 type Slice struct {
 	// VirtualNode is its name, unique among all providers.
 	VirtualNode string
-	// Granted is what the provider granted. What it does not name is 0, but pods and ephemeral-storage, which
-	// ResourceSlices often leave out, are then unlimited.
+	// Granted is what the provider granted. What it does not name is 0, but the number of pods is then unlimited.
 	Granted resources.Amounts
 	// Filter is why it takes no pod, whatever the pod is: verdict.ServesAnotherNode, NameNotUnique, Terminating or
 	// NotReady. A slice that takes pods has Passed.

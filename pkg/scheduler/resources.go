@@ -71,10 +71,11 @@ func (a amounts) add(n int, amount int64) amounts {
 	return a
 }
 
-// grants returns what a slice grants, absent resources included.
+// grants returns what a slice grants, absent resources included. Liqo refuses pods that request a resource which the quota of
+// the slice does not name (checkResources of its webhook for ShadowPods); it does not count pods.
 func (t *table) grants(granted resources.Amounts) amounts {
 	flat := make(amounts, wellKnown)
-	flat[ephemeralStorage], flat[pods] = unlimited, unlimited
+	flat[pods] = unlimited
 	for name, amount := range granted {
 		n := t.intern(name)
 		flat = flat.add(n, 0)
