@@ -154,6 +154,45 @@ func TestNothingIsLeftOfAPodThatIsGone(t *testing.T) {
 	})
 }
 
+// Liqo's quota counts a ShadowPod, whatever its phase, until it is deleted.
+func TestAPodThatHasEndedTakesRoomUntilItIsGone(t *testing.T) {
+	b := withProviders("q")
+	pod, next := newPod("pod", "1500m"), newPod("next", "1")
+	require.Equal(t, "q1", b.decide(pod))
+	b.ObserveAssigned(pod, "q1")
+	pod.Status.Phase = corev1.PodSucceeded
+	require.True(t, b.ObserveEnded(pod, "q1"))
+	require.False(t, b.ObserveEnded(pod, "q1"), "only once")
+	require.Empty(t, b.decide(next))
+	require.Zero(t, b.Counts().Assigned, "it does not run")
+	known, _ := b.Provider("q")
+	require.Equal(t, Assigned{Resources: resources.Amounts{corev1.ResourceCPU: 1500}}, known.Assigned["q1"])
+
+	require.True(t, b.ObserveGone(name(pod), pod.UID))
+	require.Equal(t, "q1", b.decide(next))
+}
+
+// What a pod waited for does not concern it any more.
+func TestNothingButItsRoomIsKeptOfAPodThatHasEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := withProviders("q")
+		first, pod := newPod("first", "1"), newPod("pod", "1")
+		for b.MoveDelay(first.UID) == 0 {
+			continue // Until the moves of this moment are used up.
+		}
+		b.ObserveStays(first.UID)
+		b.ObserveAssigned(pod, "q1")
+		require.Positive(t, b.MoveDelay(pod.UID))
+		b.ObserveRefused(pod, Refusal{VirtualNode: "q1", Reason: Refused, Until: time.Now().Add(time.Minute)})
+		b.ObserveEvicted(pod, "q1")
+		pod.Status.Phase = corev1.PodFailed
+		b.ObserveEnded(pod, "q1")
+		require.Zero(t, b.Counts())
+		time.Sleep(time.Minute)
+		require.False(t, b.ExpireRefusals())
+	})
+}
+
 // Otherwise it would go back to the provider that it comes from.
 func TestAMovingPodKeepsItsRefusals(t *testing.T) {
 	bubble(t, func(t *testing.T) {

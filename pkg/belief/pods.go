@@ -32,6 +32,8 @@ type pod struct {
 	startedBefore *time.Time
 	// refusedUntil has, by VirtualNode, until when the pod is not sent there.
 	refusedUntil map[string]time.Time
+	// ended means that the pod has ended: it takes room, and that is all.
+	ended bool
 	// startCounted and runningSeen mean that the start at the present VirtualNode was counted, and traced.
 	startCounted, runningSeen bool
 }
@@ -71,14 +73,25 @@ func (b *Belief) ObserveAssigned(of *corev1.Pod, virtualNode string) {
 	if p.uncertain {
 		p.evictedAt = time.Time{} // The decision was written after all.
 	}
-	p.pending, p.uncertain, p.left, p.unassigned = "", false, "", false
-	b.state.Assign(scheduler.Assignment{
-		UID: of.UID, VirtualNode: virtualNode, App: placement.AppOf(of), Requests: resources.PodRequests(&of.Spec),
-	})
+	p.pending, p.uncertain, p.left, p.unassigned, p.ended = "", false, "", false, false
+	b.state.Assign(placement.AssignmentOf(of, virtualNode))
 }
 
-// ObserveGone takes in that a pod was deleted or is terminal. It reports whether the pod was known. The UID "" is that of
-// any pod of the name.
+// ObserveEnded takes in that a pod which is assigned to a VirtualNode is terminal. Its room there is taken until the pod is
+// gone. It reports whether that was not known.
+func (b *Belief) ObserveEnded(of *corev1.Pod, virtualNode string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.recordOf(of)
+	known := p.ended
+	*p = pod{name: p.name, ended: true}
+	b.moves.leave(of.UID)
+	b.state.Assign(placement.AssignmentOf(of, virtualNode))
+	return !known
+}
+
+// ObserveGone takes in that a pod was deleted, or is terminal and assigned to no VirtualNode. It reports whether the pod was
+// known. The UID "" is that of any pod of the name.
 func (b *Belief) ObserveGone(name types.NamespacedName, uid types.UID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

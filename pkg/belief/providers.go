@@ -92,7 +92,7 @@ type Provider struct {
 	Refusals                                  map[RefusalReason]int
 }
 
-// Assigned is what is assigned to one VirtualNode.
+// Assigned is what is assigned to one VirtualNode. Pods do not include those that have ended, Resources do.
 type Assigned struct {
 	Resources resources.Amounts
 	Pods      int
@@ -290,29 +290,38 @@ func (b *Belief) AllProbed(ids []string) bool {
 }
 
 // Room adds up what the Node has room for: what the providers granted that can be given pods, which it counts, and what is
-// assigned elsewhere, or beyond a grant. kube-scheduler subtracts the pods of all providers from it. Unlimited means that a
+// assigned elsewhere, or beyond a grant. kube-scheduler subtracts the pods of all providers from it, but those that have ended
+// (NewInformerFactory in kube-scheduler's pkg/scheduler): the Node has no room for what these hold. Unlimited means that a
 // VirtualNode which can be given pods does not limit their number.
 func (b *Belief) Room() (room resources.Amounts, usable int, unlimited bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	room = resources.Amounts{}
-	assigned := b.state.AllAssigned()
+	loads := b.state.Loads()
 	for _, p := range b.state.Providers() {
 		if !p.Schedulable() || !p.Ready {
 			continue
 		}
 		usable++
 		for _, slice := range p.Slices {
-			room.Add(slice.Granted)
-			room.Add(assigned[slice.VirtualNode].Excess(slice.Granted))
-			delete(assigned, slice.VirtualNode)
+			room.Add(roomAt(slice.Granted, loads[slice.VirtualNode]))
+			delete(loads, slice.VirtualNode)
 			if _, limited := slice.Granted[corev1.ResourcePods]; !limited {
 				unlimited = true
 			}
 		}
 	}
-	for _, amounts := range assigned {
-		room.Add(amounts)
+	for _, load := range loads {
+		room.Add(roomAt(nil, load))
 	}
 	return room, usable, unlimited
+}
+
+// roomAt returns what is granted, or assigned if that is more, without what pods hold that have ended.
+func roomAt(granted resources.Amounts, load scheduler.Load) resources.Amounts {
+	room := resources.Amounts{}
+	room.Add(granted)
+	room.Add(load.Assigned.Excess(granted))
+	room.Sub(load.Ended)
+	return room
 }

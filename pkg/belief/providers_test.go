@@ -213,6 +213,27 @@ func TestTheNodeHasRoomForWhatUsableProvidersGrantedAndAllThatIsAssigned(t *test
 	require.False(t, b.AllProbed([]string{"p", "unknown"}))
 }
 
+// kube-scheduler does not subtract pods that have ended, so what they hold must be no room in the first place.
+func TestTheNodeHasNoRoomForWhatEndedPodsHold(t *testing.T) {
+	b := withProviders("p", "q")
+	for at, amount := range map[string]string{"p1": "500m", "q1": "3", "gone": "1"} {
+		ended := newPod(at, amount)
+		ended.Status.Phase = corev1.PodSucceeded
+		b.ObserveEnded(ended, at)
+	}
+	free := func() int64 {
+		room, _, _ := b.Room()
+		_, hasPods := room[corev1.ResourcePods]
+		require.False(t, hasPods)
+		return room[corev1.ResourceCPU]
+	}
+	require.EqualValues(t, 1500, free(), "of the grant of p1; q1 was granted 2 CPUs")
+	cordoned := usable("p")
+	cordoned.Cordoned = true
+	b.Schedule(cordoned)
+	require.Zero(t, free())
+}
+
 func TestSuspicious(t *testing.T) {
 	ago := func(minutes ...int) []time.Time {
 		var out []time.Time

@@ -68,7 +68,7 @@ func (g gauges) Collect(metrics chan<- prometheus.Metric) {
 		value      int
 	}{
 		{"queue_length", "Pods that wait to be reconciled.", g.podQueue.Len()},
-		{"pods_assigned", "Pods of the node that are assigned to a provider.", counts.Assigned},
+		{"pods_assigned", "Pods of the node that are assigned to a provider and have not ended.", counts.Assigned},
 		{"pods_unassigned", "Pods of the node for which no provider was found.", counts.Unassigned},
 		{"pods_moving", "Pods that were evicted from a provider and have no other one yet.", counts.Moving},
 		{"moves_delayed", "Pods that must leave their provider and wait for the rate limit of moves.", counts.Delayed},

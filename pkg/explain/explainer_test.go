@@ -91,6 +91,16 @@ func TestAPodIsExplainedAsIfItTookNoRoom(t *testing.T) {
 	require.Equal(t, map[string]string{"cheap": "insufficient cpu", "dear": "", "unpriced": ""}, choices(got))
 }
 
+// The quota of the slice counts it until its ShadowPod is deleted.
+func TestAPodThatHasEndedTakesRoom(t *testing.T) {
+	kept := onBroker(cpuPod("kept", "3"), "cheap")
+	kept.Status.Phase = corev1.PodSucceeded
+	got, err := explainerOf(t, federationOf(t, kept)).
+		Suppose(t.Context(), &Hypothesis{Namespace: "ns", Requests: corev1.ResourceList{"cpu": resource.MustParse("2")}})
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"cheap": "insufficient cpu", "dear": "", "unpriced": ""}, choices(got))
+}
+
 func TestEveryVerdictShowsThePrice(t *testing.T) {
 	e := explainerOf(t, federationOf(t))
 	got, err := e.Suppose(t.Context(), &Hypothesis{Namespace: "ns"})

@@ -25,12 +25,27 @@ func TenantOf(namespace *corev1.Namespace) string {
 	return namespace.Labels[consts.RemoteClusterID]
 }
 
-// PlaceOf returns the VirtualNode where a pod takes room: where it is assigned, or where it is leaving; "" if nowhere.
+// PlaceOf returns the VirtualNode where a pod takes room: where it is assigned, or where it is leaving; "" if nowhere. A pod
+// that has ended without the label leaves no VirtualNode any more.
 func PlaceOf(pod *corev1.Pod) string {
-	if at := pod.Labels[v1alpha1.VirtualNodeLabel]; at != "" {
+	if at := pod.Labels[v1alpha1.VirtualNodeLabel]; at != "" || Terminal(pod) {
 		return at
 	}
 	return pod.Annotations[v1alpha1.MovingFromAnnotation]
+}
+
+// AssignmentOf returns what a pod takes at a VirtualNode. One that has ended takes its requests until its ShadowPod is deleted,
+// which is when the pod is, or loses the label: the quota of the slice counts a ShadowPod whatever its phase (peeringInfo in
+// Liqo's pkg/webhooks/shadowpod). It is not counted as a pod, as in that quota, nor as one of its application.
+func AssignmentOf(pod *corev1.Pod, virtualNode string) scheduler.Assignment {
+	a := scheduler.Assignment{
+		UID: pod.UID, VirtualNode: virtualNode, App: AppOf(pod), Requests: resources.PodRequests(&pod.Spec), Ended: Terminal(pod),
+	}
+	if a.Ended {
+		a.App = ""
+		delete(a.Requests, corev1.ResourcePods)
+	}
+	return a
 }
 
 // Terminal reports whether a pod has succeeded or failed.

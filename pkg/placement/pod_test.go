@@ -5,6 +5,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 func TestTheApplicationOfAPod(t *testing.T) {
@@ -23,6 +28,47 @@ func TestTheApplicationOfAPod(t *testing.T) {
 			pod := &corev1.Pod{}
 			pod.Namespace, pod.Labels = "ns", tc.labels
 			require.Equal(t, tc.want, AppOf(pod))
+		})
+	}
+}
+
+func TestWhatAPodTakes(t *testing.T) {
+	requests := resources.Amounts{corev1.ResourceCPU: 1000, corev1.ResourcePods: 1}
+	running := scheduler.Assignment{UID: "uid", VirtualNode: "q1", App: "ns/app=web", Requests: requests}
+	ended := scheduler.Assignment{
+		UID: "uid", VirtualNode: "q1", Requests: resources.Amounts{corev1.ResourceCPU: 1000}, Ended: true,
+	}
+	for name, tc := range map[string]struct {
+		phase            corev1.PodPhase
+		assigned, moving bool
+		want             *scheduler.Assignment
+	}{
+		"a running pod":                    {corev1.PodRunning, true, false, &running},
+		"a pod that leaves":                {corev1.PodPending, false, true, &running},
+		"a pod that is nowhere":            {corev1.PodPending, false, false, nil},
+		"a pod that has succeeded":         {corev1.PodSucceeded, true, false, &ended},
+		"a pod that has failed":            {corev1.PodFailed, true, false, &ended},
+		"a pod that ended while it left":   {corev1.PodFailed, false, true, nil},
+		"a pod that ended and was nowhere": {corev1.PodFailed, false, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{Status: corev1.PodStatus{Phase: tc.phase}}
+			pod.Namespace, pod.UID, pod.Labels, pod.Annotations = "ns", "uid", map[string]string{"app": "web"}, map[string]string{}
+			pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+			}}}
+			if tc.assigned {
+				pod.Labels[v1alpha1.VirtualNodeLabel] = "q1"
+			}
+			if tc.moving {
+				pod.Annotations[v1alpha1.MovingFromAnnotation] = "q1"
+			}
+			at := PlaceOf(pod)
+			if tc.want == nil {
+				require.Empty(t, at)
+				return
+			}
+			require.Equal(t, *tc.want, AssignmentOf(pod, at))
 		})
 	}
 }

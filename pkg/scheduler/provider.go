@@ -52,4 +52,6 @@ type Assignment struct {
 	App string
 	// Requests are what it takes; one without "pods" takes room, but is not counted as a pod.
 	Requests resources.Amounts
+	// Ended means that the pod has ended: nothing but the slice's quota counts it.
+	Ended bool
 }

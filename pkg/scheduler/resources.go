@@ -71,6 +71,17 @@ func (a amounts) add(n int, amount int64) amounts {
 	return a
 }
 
+// named returns the amounts that are not 0 by name.
+func (t *table) named(flat amounts) resources.Amounts {
+	named := resources.Amounts{}
+	for number, amount := range flat {
+		if amount != 0 {
+			named[t.names[number]] = amount
+		}
+	}
+	return named
+}
+
 // grants returns what a slice grants, absent resources included. Liqo refuses pods that request a resource which the quota of
 // the slice does not name (checkResources of its webhook for ShadowPods); it does not count pods.
 func (t *table) grants(granted resources.Amounts) amounts {

@@ -17,7 +17,7 @@ func (s *State) Snapshot(pod *Pod) *State {
 	loadOf := func(l *load) *load {
 		if loads[l] == nil {
 			same := *l
-			same.assigned = slices.Clone(l.assigned)
+			same.assigned, same.ended = slices.Clone(l.assigned), slices.Clone(l.ended)
 			loads[l], copied.loads[l.virtualNode] = &same, &same
 		}
 		return loads[l]

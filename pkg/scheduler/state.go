@@ -28,6 +28,8 @@ type State struct {
 type load struct {
 	virtualNode string
 	assigned    amounts
+	// ended is the part of assigned that pods hold which have ended.
+	ended amounts
 	// assignments and slices (of providers) are how many refer to it: it is forgotten when none does.
 	assignments, slices int
 }
@@ -37,6 +39,7 @@ type assignment struct {
 	load     *load
 	app      string
 	requests []request
+	ended    bool
 }
 
 // request is the amount of one resource that a pod asks for.
@@ -105,7 +108,7 @@ func (s *State) Assign(a Assignment) {
 		}
 	}
 	to := s.load(a.VirtualNode)
-	kept := assignment{load: to, app: a.App, requests: s.table.flatten(nil, a.Requests)}
+	kept := assignment{load: to, app: a.App, requests: s.table.flatten(nil, a.Requests), ended: a.Ended}
 	s.assignments[a.UID] = kept
 	to.assignments++
 	for i := range kept.requests {
@@ -113,6 +116,9 @@ func (s *State) Assign(a Assignment) {
 		// What is counted is kept: Release subtracts as much.
 		r.amount = min(r.amount, maxAmount, math.MaxInt64-to.assigned.of(r.number))
 		to.assigned = to.assigned.add(r.number, r.amount)
+		if kept.ended {
+			to.ended = to.ended.add(r.number, r.amount)
+		}
 	}
 	if a.App == "" {
 		return
@@ -134,6 +140,9 @@ func (s *State) Release(uid types.UID) {
 	from.assignments--
 	for _, r := range kept.requests {
 		from.assigned = from.assigned.add(r.number, -r.amount)
+		if kept.ended {
+			from.ended = from.ended.add(r.number, -r.amount)
+		}
 	}
 	if app := s.apps[kept.app]; app != nil {
 		if app[from]--; app[from] == 0 {
@@ -148,24 +157,21 @@ func (s *State) Release(uid types.UID) {
 
 // Assigned returns what is assigned to a VirtualNode, and how many pods that is: their amount in it.
 func (s *State) Assigned(virtualNode string) (resources.Amounts, int) {
-	assigned := resources.Amounts{}
 	l := s.loads[virtualNode]
 	if l == nil {
-		return assigned, 0
+		return resources.Amounts{}, 0
 	}
-	for number, amount := range l.assigned {
-		if amount != 0 {
-			assigned[s.table.names[number]] = amount
-		}
-	}
-	return assigned, int(l.assigned.of(pods))
+	return s.table.named(l.assigned), int(l.assigned.of(pods))
 }
 
-// AllAssigned returns what is assigned to each VirtualNode, also to those that no provider has.
-func (s *State) AllAssigned() map[string]resources.Amounts {
-	all := make(map[string]resources.Amounts, len(s.loads))
-	for virtualNode := range s.loads {
-		all[virtualNode], _ = s.Assigned(virtualNode)
+// Load is what is assigned to one VirtualNode; Ended is the part of it that pods hold which have ended.
+type Load struct{ Assigned, Ended resources.Amounts }
+
+// Loads returns what is assigned to each VirtualNode, also to those that no provider has.
+func (s *State) Loads() map[string]Load {
+	all := make(map[string]Load, len(s.loads))
+	for virtualNode, l := range s.loads {
+		all[virtualNode] = Load{Assigned: s.table.named(l.assigned), Ended: s.table.named(l.ended)}
 	}
 	return all
 }

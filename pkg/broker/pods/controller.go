@@ -151,7 +151,7 @@ func (c *Controller) step(ctx context.Context, name types.NamespacedName) (ctrl.
 	virtualNode, movingFrom := pod.Labels[v1alpha1.VirtualNodeLabel], pod.Annotations[v1alpha1.MovingFromAnnotation]
 	switch {
 	case placement.Terminal(&pod):
-		c.observeGone(name, pod.UID)
+		c.observeEnded(&pod)
 		return c.finalizeOrphan(ctx, &pod, virtualNode)
 	case virtualNode != "":
 		return c.reconcileAssigned(ctx, &pod, virtualNode)
@@ -177,6 +177,20 @@ func (c *Controller) observeGone(name types.NamespacedName, uid types.UID) {
 	c.Leaving.Forget(name)
 	if c.Belief.ObserveGone(name, uid) {
 		c.Requeue.Unassigned()
+	}
+}
+
+// observeEnded does so for a terminal pod, which may hold its room until it is deleted.
+func (c *Controller) observeEnded(pod *corev1.Pod) {
+	name, at := client.ObjectKeyFromObject(pod), placement.PlaceOf(pod)
+	if at == "" {
+		c.observeGone(name, pod.UID)
+		return
+	}
+	c.remapper.Forget(name)
+	c.reports.drop(name)
+	if c.Belief.ObserveEnded(pod, at) {
+		c.Requeue.Unassigned() // It is not counted as a pod any more.
 	}
 }
 

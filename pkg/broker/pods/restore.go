@@ -13,8 +13,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
-// Restorer counts, once, the room of all assigned pods when this process begins to lead. It may have been a standby for
-// days. Nothing is decided, and no number of pods is shown, before.
+// Restorer counts, once, the room of all assigned pods when this process begins to lead, of those that have ended, too. It may
+// have been a standby for days. Nothing is decided, and no number of pods is shown, before.
 type Restorer struct {
 	reader client.Reader
 	belief *belief.Belief
@@ -43,7 +43,11 @@ func (r *Restorer) Restore(ctx context.Context) error {
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if at := placement.PlaceOf(pod); at != "" && !placement.Terminal(pod) {
+		switch at := placement.PlaceOf(pod); {
+		case at == "":
+		case placement.Terminal(pod):
+			r.belief.ObserveEnded(pod, at)
+		default:
 			r.belief.ObserveAssigned(pod, at)
 		}
 	}

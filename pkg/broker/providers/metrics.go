@@ -28,13 +28,13 @@ func describe() descriptions {
 		condition: desc("provider_condition", "Whether a condition of a provider is True (1) or not (0).", "condition"),
 		schedulable: desc("provider_schedulable",
 			"Whether the spec of a provider allows new pods: enabled, not cordoned, not drained (1), or not (0)."),
-		pods:      desc("provider_pods", "Pods assigned to a provider."),
+		pods:      desc("provider_pods", "Pods assigned to a provider that have not ended."),
 		probes:    desc("probes_total", "Probes of a provider's API server, by result.", "result"),
 		lastProbe: desc("provider_last_probe_timestamp_seconds", "When a provider was last probed, whatever the result, as a Unix time."),
 		refusals:  desc("refusals_total", "Pods that a provider refused or did not start in time.", "reason"),
 
 		granted:  desc("capacity_granted", "What a provider granted: CPU in cores, memory and storage in bytes.", "resource"),
-		assigned: desc("capacity_assigned", "What the pods assigned to a provider request.", "resource"),
+		assigned: desc("capacity_assigned", "What the pods assigned to a provider request, those that have ended included.", "resource"),
 		free:     desc("capacity_free", "What is granted and not assigned.", "resource"),
 
 		uptime:   desc("provider_uptime_ratio", "Share of the last 24 hours in which a provider was reachable."),

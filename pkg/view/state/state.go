@@ -15,7 +15,6 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
-	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -90,10 +89,8 @@ func (s *State) RemovePod(name types.NamespacedName) {
 
 // assign counts the requests of a pod that is assigned. The caller holds mu.
 func (s *State) assign(pod *corev1.Pod) {
-	if at := placement.PlaceOf(pod); at != "" && !placement.Terminal(pod) {
-		s.scheduler.Assign(scheduler.Assignment{
-			UID: pod.UID, VirtualNode: at, App: placement.AppOf(pod), Requests: resources.PodRequests(&pod.Spec),
-		})
+	if at := placement.PlaceOf(pod); at != "" {
+		s.scheduler.Assign(placement.AssignmentOf(pod, at))
 	}
 }
 

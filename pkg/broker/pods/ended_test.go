@@ -1,0 +1,58 @@
+package pods
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// The pods of a Job are kept when they have ended, and their ShadowPods with them. The provider would refuse the next pod,
+// and the broker would disbelieve room that it knows to be taken.
+func TestKeptPodsOfAJobFillTheirSlice(t *testing.T) {
+	kept := func(name string, phase corev1.PodPhase) *corev1.Pod {
+		return assignedPod(phase, func(pod *corev1.Pod) {
+			pod.Name, pod.UID, pod.Spec.Containers = name, types.UID(name), cpus("1")
+		})
+	}
+	succeeded, failed := kept("succeeded", corev1.PodSucceeded), kept("failed", corev1.PodFailed)
+	next := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "next", UID: "next"}, Spec: corev1.PodSpec{Containers: cpus("1")}}
+	c := newController(t, true, interceptor.Funcs{}, nil, succeeded, failed, next)
+
+	for range 2 { // Once by the Restorer, once by what was observed since.
+		pod, _ := c.reconciled(t, "next")
+		require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
+		why, pending := c.reports.get(client.ObjectKeyFromObject(next))
+		require.True(t, pending)
+		require.Equal(t, "NoProviderFits", why.reason)
+		require.Contains(t, why.message, "insufficient cpu")
+		c.reconciled(t, "succeeded")
+		c.reconciled(t, "failed")
+	}
+	require.Zero(t, c.Belief.Counts().Assigned, "they are no pods of the provider any more")
+
+	require.NoError(t, c.Client.Delete(t.Context(), failed))
+	_, err := c.step(t.Context(), client.ObjectKeyFromObject(failed))
+	require.NoError(t, err)
+	pod, _ := c.reconciled(t, "next")
+	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel], "its ShadowPod is gone")
+}
+
+// A pod that ends without the label has no virtual kubelet that keeps its ShadowPod.
+func TestAPodThatEndsUnassignedHoldsNothing(t *testing.T) {
+	moving := assignedPod(corev1.PodFailed, func(pod *corev1.Pod) {
+		pod.Labels, pod.Spec.Containers = nil, cpus("2")
+		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
+	})
+	next := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "next", UID: "next"}, Spec: corev1.PodSpec{Containers: cpus("2")}}
+	c := newController(t, true, interceptor.Funcs{}, nil, moving, next)
+	c.reconciled(t, "pod")
+	pod, _ := c.reconciled(t, "next")
+	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
+}
