@@ -11,9 +11,10 @@ import (
 // Labels of a pod that is bound to the broker's node. Only the broker writes them; the admission policy in deploy/
 // refuses them from anyone else.
 const (
-	// VirtualNodeLabel names the VirtualNode that forwards the pod: this label decides where the pod runs.
+	// VirtualNodeLabel names the VirtualNode that forwards the pod: this label decides, with the next one, where the pod runs.
 	VirtualNodeLabel = "brokering.liqo.io/virtual-node"
-	// ProviderLabel is the id of the provider cluster of that VirtualNode, for people and for spreading.
+	// ProviderLabel is the id of the provider cluster of that VirtualNode: other providers may have one of that name. It is
+	// for people and for spreading, too. Both labels are written and removed together.
 	ProviderLabel = "brokering.liqo.io/provider"
 )
 

@@ -69,7 +69,7 @@ func (o *options) install(flags *pflag.FlagSet) {
 
 	flags.StringVar(&o.brokerNode, "broker-node", o.brokerNode,
 		"The name of the broker's node: serve, instead of a node of its own, the pods of that node which the broker has "+
-			"assigned to the VirtualNode (label "+v1alpha1.VirtualNodeLabel+"); needs --create-node=false")
+			"assigned to the VirtualNode (labels "+v1alpha1.VirtualNodeLabel+" and "+v1alpha1.ProviderLabel+"); needs --create-node=false")
 	flags.BoolVar(&o.forwardTokens, "forward-service-account-tokens", o.forwardTokens,
 		"With --broker-node: forward the tokens with which a consumer's pods call its API server to the provider")
 	flags.BoolVar(&o.announceRoot, "announce-root", o.announceRoot,

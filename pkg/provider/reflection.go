@@ -84,10 +84,10 @@ func Compose(cfg *Config, clients connect.Clients, patch *offloadingv1beta1.Offl
 func newForwarder(cfg *Config, pods func(namespace string) corev1client.PodInterface, metrics *Metrics) *brokernode.Forwarder {
 	return &brokernode.Forwarder{
 		View: brokernode.View{
-			Node: cfg.BrokerNode, VirtualNode: cfg.VirtualNode, LiqoNodeName: cfg.Node.Name, ForwardTokens: cfg.ForwardTokens,
+			Node: cfg.BrokerNode, VirtualNode: cfg.VirtualNode, Provider: string(cfg.ForeignCluster),
+			LiqoNodeName: cfg.Node.Name, ForwardTokens: cfg.ForwardTokens,
 		},
-		Provider: string(cfg.ForeignCluster), Tracer: cfg.Tracer,
-		Pods: pods, Clock: clock.RealClock{}, Refused: metrics.refused, Log: cfg.Log,
+		Tracer: cfg.Tracer, Pods: pods, Clock: clock.RealClock{}, Refused: metrics.refused, Log: cfg.Log,
 	}
 }
 

@@ -131,6 +131,10 @@ func start(t *testing.T) *clusters {
 
 // bind makes a pod that is bound to the broker's node, and assigned to a VirtualNode unless that is "".
 func (c *clusters) bind(namespace, name, virtualNode string) {
+	c.bindAt(namespace, name, assignment(virtualNode))
+}
+
+func (c *clusters) bindAt(namespace, name string, assignment map[string]string) {
 	c.t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -143,7 +147,7 @@ func (c *clusters) bind(namespace, name, virtualNode string) {
 			Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Ready: true}},
 		},
 	}
-	maps.Copy(pod.Labels, assignment(virtualNode))
+	maps.Copy(pod.Labels, assignment)
 	_, err := c.local.CoreV1().Pods(namespace).Create(c.t.Context(), pod, metav1.CreateOptions{})
 	require.NoError(c.t, err)
 }
@@ -155,12 +159,19 @@ func assignment(virtualNode string) map[string]string {
 	return map[string]string{"brokering.liqo.io/virtual-node": virtualNode, "brokering.liqo.io/provider": "p1"}
 }
 
+// namesake is the VirtualNode of another provider, of the same name.
+func namesake() map[string]string {
+	return map[string]string{"brokering.liqo.io/virtual-node": "p1-gpu", "brokering.liqo.io/provider": "p2"}
+}
+
 // assign moves a pod.
-func (c *clusters) assign(name, virtualNode string) {
+func (c *clusters) assign(name, virtualNode string) { c.assignAt(name, assignment(virtualNode)) }
+
+func (c *clusters) assignAt(name string, assignment map[string]string) {
 	c.t.Helper()
 	pod, err := c.local.CoreV1().Pods("ns").Get(c.t.Context(), name, metav1.GetOptions{})
 	require.NoError(c.t, err)
-	maps.Copy(pod.Labels, assignment(virtualNode))
+	maps.Copy(pod.Labels, assignment)
 	_, err = c.local.CoreV1().Pods("ns").Update(c.t.Context(), pod, metav1.UpdateOptions{})
 	require.NoError(c.t, err)
 }
@@ -237,6 +248,7 @@ func TestPodsComeAndGo(t *testing.T) {
 	// What is assigned is forwarded, under Liqo's own node name and without what concerns this cluster only.
 	c.bind("ns", "unassigned", "")
 	c.bind("ns", "others", "p1-cpu")
+	c.bindAt("ns", "of another provider", namesake())
 	c.bind("ns", "own", "p1-gpu")
 	shadow := c.requireForwarded("own")
 	require.Equal(t, "p1-gpu", shadow.Labels[forge.LiqoOriginClusterNodeName])
@@ -246,10 +258,12 @@ func TestPodsComeAndGo(t *testing.T) {
 	require.Equal(t, map[string]string{"brokering.liqo.io/filter": "true"}, shadow.Annotations)
 
 	// A pod leaves, and comes back.
-	c.assign("own", "p1-cpu")
-	require.Eventually(t, func() bool { return c.shadow("own") == nil }, patience, tick)
-	c.assign("own", "p1-gpu")
-	c.requireForwarded("own")
+	for _, elsewhere := range []map[string]string{assignment("p1-cpu"), namesake()} {
+		c.assignAt("own", elsewhere)
+		require.Eventually(t, func() bool { return c.shadow("own") == nil }, patience, tick, elsewhere)
+		c.assign("own", "p1-gpu")
+		c.requireForwarded("own")
+	}
 
 	// Another slice of the provider has a ShadowPod of the name: it is left alone, until that slice lets go of the pod.
 	slice := shadow.DeepCopy()
@@ -275,6 +289,7 @@ func TestPodsComeAndGo(t *testing.T) {
 
 	// The others were never touched. Liqo would have made the one in a namespace that is not offloaded Failed.
 	require.Nil(t, c.shadow("unassigned"))
+	require.Nil(t, c.shadow("of another provider"))
 	pod, err := c.local.CoreV1().Pods("elsewhere").Get(t.Context(), "running", metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, corev1.PodRunning, pod.Status.Phase)

@@ -27,8 +27,6 @@ import (
 // Forwarder forwards the pods of the view to the provider cluster, and reports those that it does not take.
 type Forwarder struct {
 	View View
-	// Provider is the id of the provider cluster.
-	Provider string
 	// Tracer continues the traces that the broker began (v1alpha1.TraceparentAnnotation); nil does not trace.
 	Tracer trace.Tracer
 	// Pods and Clock write the refusals; Refused is called with the reason of each that was written.
@@ -89,7 +87,7 @@ func (f *Forwarder) trace(ctx context.Context, pod *corev1.Pod) (context.Context
 		return ctx, func(error) {}
 	}
 	ctx, span := f.Tracer.Start(ctx, spanForward, trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(append(tracing.Pod(pod), tracing.Provider.String(f.Provider),
+		trace.WithAttributes(append(tracing.Pod(pod), tracing.Provider.String(f.View.Provider),
 			tracing.VirtualNode.String(f.View.VirtualNode))...))
 	return ctx, func(err error) { tracing.End(span, err) }
 }

@@ -28,8 +28,8 @@ type ownPods struct {
 // own returns an error of virtual-kubelet's kind, which its HTTP handler turns into a 404, unless the pod is in view.
 func (p ownPods) own(namespace, name string) error {
 	if _, err := p.pods.Pods(namespace).Get(name); err != nil {
-		return errdefs.NotFoundf("pod %s/%s is not assigned to VirtualNode %s; ask the node %s, or the virtual kubelet of the VirtualNode in the pod's label %s",
-			namespace, name, p.view.VirtualNode, p.view.Node, v1alpha1.VirtualNodeLabel)
+		return errdefs.NotFoundf("pod %s/%s is not assigned to VirtualNode %s of %s; ask the node %s, or the virtual kubelet of the VirtualNode in the pod's labels %s and %s",
+			namespace, name, p.view.VirtualNode, p.view.Provider, p.view.Node, v1alpha1.VirtualNodeLabel, v1alpha1.ProviderLabel)
 	}
 	return nil
 }

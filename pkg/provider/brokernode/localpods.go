@@ -84,11 +84,7 @@ func (v View) podsOf(opts metav1.ListOptions) (metav1.ListOptions, error) {
 	if err != nil {
 		return opts, err
 	}
-	requirement, err := v.assigned()
-	if err != nil {
-		return opts, err
-	}
 	opts.FieldSelector = selector.String()
-	opts.LabelSelector, err = narrow(opts.LabelSelector, requirement)
+	opts.LabelSelector, err = narrow(opts.LabelSelector, v.assigned())
 	return opts, err
 }

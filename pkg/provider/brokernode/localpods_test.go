@@ -14,7 +14,7 @@ import (
 )
 
 func testView() View {
-	return View{Node: "liqo-broker", VirtualNode: "p1-gpu", LiqoNodeName: "p1-gpu"}
+	return View{Node: "liqo-broker", VirtualNode: "p1-gpu", Provider: "p1", LiqoNodeName: "p1-gpu"}
 }
 
 func TestLocalPodsAreThoseAssigned(t *testing.T) {
@@ -24,14 +24,15 @@ func TestLocalPodsAreThoseAssigned(t *testing.T) {
 		"the pods of Liqo's node are the view's": {
 			metav1.ListOptions{FieldSelector: "spec.nodeName=p1-gpu"},
 			metav1.ListOptions{
-				FieldSelector: "spec.nodeName=liqo-broker", LabelSelector: "brokering.liqo.io/virtual-node=p1-gpu",
+				FieldSelector: "spec.nodeName=liqo-broker",
+				LabelSelector: "brokering.liqo.io/provider=p1,brokering.liqo.io/virtual-node=p1-gpu",
 			},
 		},
 		"what else was asked for stays": {
 			metav1.ListOptions{FieldSelector: "spec.nodeName=p1-gpu,status.phase=Running", LabelSelector: "app in (a,b)"},
 			metav1.ListOptions{
 				FieldSelector: "spec.nodeName=liqo-broker,status.phase=Running",
-				LabelSelector: "app in (a,b),brokering.liqo.io/virtual-node=p1-gpu",
+				LabelSelector: "app in (a,b),brokering.liqo.io/provider=p1,brokering.liqo.io/virtual-node=p1-gpu",
 			},
 		},
 		"the pods of the broker's node are all of them": {

@@ -46,7 +46,7 @@ func TestForwardingGoesOnWithTheTraceOfTheAssignment(t *testing.T) {
 			sent := tracetest.NewInMemoryExporter()
 			tracer := sdktrace.NewTracerProvider(sdktrace.WithSyncer(sent)).Tracer("")
 			forwarder := forwarderOf(t, fake.NewClientset(pod))
-			forwarder.Provider, forwarder.Tracer = "p1", tracer
+			forwarder.Tracer = tracer
 			lens := forwarder.client(liqo, corev1listers.NewPodLister(indexed(t, pod)).Pods("ns"))
 			_, err := lens.OffloadingV1beta1().ShadowPods("ns-home").Create(t.Context(),
 				&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})

@@ -18,8 +18,10 @@ import (
 type View struct {
 	// Node is the broker's node.
 	Node string
-	// VirtualNode is the VirtualNode whose pods are served: the value of v1alpha1.VirtualNodeLabel.
-	VirtualNode string
+	// VirtualNode is the VirtualNode whose pods are served: the value of v1alpha1.VirtualNodeLabel. Provider is the id of its
+	// cluster: the value of v1alpha1.ProviderLabel. VirtualNodes of two providers may have one name, as they are in two tenant
+	// namespaces.
+	VirtualNode, Provider string
 	// LiqoNodeName is the name by which Liqo marks and recognises its remote objects (--nodename). No pod is bound to
 	// a node of that name.
 	LiqoNodeName string
@@ -27,22 +29,25 @@ type View struct {
 	ForwardTokens bool
 }
 
-// assigned selects the pods of the view among those of the node.
-func (v View) assigned() (labels.Requirement, error) {
-	requirement, err := labels.NewRequirement(v1alpha1.VirtualNodeLabel, selection.Equals, []string{v.VirtualNode})
-	if err != nil {
-		return labels.Requirement{}, err
-	}
-	return *requirement, nil
+// assigned selects the pods of the view among those of the node. The broker writes and removes both labels in one request.
+func (v View) assigned() labels.Set {
+	return labels.Set{v1alpha1.VirtualNodeLabel: v.VirtualNode, v1alpha1.ProviderLabel: v.Provider}
 }
 
-// narrow adds a requirement to the label selector of a request.
-func narrow(selector string, requirement labels.Requirement) (string, error) {
+// narrow adds the values of labels to the label selector of a request.
+func narrow(selector string, values labels.Set) (string, error) {
 	parsed, err := labels.Parse(selector)
 	if err != nil {
 		return "", err
 	}
-	return parsed.Add(requirement).String(), nil
+	for key, value := range values {
+		requirement, err := labels.NewRequirement(key, selection.Equals, []string{value})
+		if err != nil {
+			return "", err
+		}
+		parsed = parsed.Add(*requirement) // Which sorts by key.
+	}
+	return parsed.String(), nil
 }
 
 // Metrics narrows the usage of remote pods to those that this virtual kubelet has forwarded: Liqo asks for the pods of
@@ -59,11 +64,8 @@ type ownMetrics struct {
 }
 
 func (m ownMetrics) List(ctx context.Context, opts metav1.ListOptions) (*metricsv1beta1.PodMetricsList, error) {
-	own, err := labels.NewRequirement(forge.LiqoOriginClusterNodeName, selection.Equals, []string{m.view.LiqoNodeName})
-	if err != nil {
-		return nil, err
-	}
-	if opts.LabelSelector, err = narrow(opts.LabelSelector, *own); err != nil {
+	var err error
+	if opts.LabelSelector, err = narrow(opts.LabelSelector, labels.Set{forge.LiqoOriginClusterNodeName: m.view.LiqoNodeName}); err != nil {
 		return nil, err
 	}
 	return m.PodMetricsInterface.List(ctx, opts)

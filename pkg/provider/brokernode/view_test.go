@@ -51,7 +51,7 @@ func TestOnlyOwnPodsAreAnsweredFor(t *testing.T) {
 			require.NoError(t, ask("own"))
 			err := ask("other")
 			require.True(t, errdefs.IsNotFound(err), "virtual-kubelet makes a 404 of it")
-			require.ErrorContains(t, err, "pod ns/other is not assigned to VirtualNode p1-gpu; ask the node liqo-broker")
+			require.ErrorContains(t, err, "pod ns/other is not assigned to VirtualNode p1-gpu of p1; ask the node liqo-broker")
 		})
 	}
 }
