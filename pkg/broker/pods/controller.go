@@ -2,6 +2,7 @@ package pods
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -194,14 +195,21 @@ func (c *Controller) observeEnded(pod *corev1.Pod) {
 	}
 }
 
+// errNamespaceUnknown means that the cache does not show the namespace of a pod: the two are read by two watches.
+var errNamespaceUnknown = errors.New("the namespace is not known yet")
+
 func (c *Controller) namespaceOf(ctx context.Context, pod *corev1.Pod) (*corev1.Namespace, error) {
 	var namespace corev1.Namespace
 	err := c.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, &namespace)
+	if kerrors.IsNotFound(err) {
+		// Not the API's error: with that one Reconcile takes the pod itself for deleted, and does not retry.
+		return nil, fmt.Errorf("%w: %s", errNamespaceUnknown, pod.Namespace)
+	}
 	return &namespace, err
 }
 
 // criteriaOf returns what a pod and its policy ask for. The error is a placement.ErrInvalid, with which the rules are valid,
-// or one of the API.
+// an errNamespaceUnknown, or one of the API.
 func (c *Controller) criteriaOf(ctx context.Context, pod *corev1.Pod) (placement.Criteria, *corev1.Namespace, error) {
 	namespace, err := c.namespaceOf(ctx, pod)
 	if err != nil {
