@@ -112,6 +112,7 @@ const (
 	ReasonNotReady          = "NotReady"
 	ReasonNotPeered         = "NotPeered"
 	ReasonNotProbedYet      = "NotProbedYet"
+	ReasonNotAnsweredYet    = "NotAnsweredYet"
 	ReasonAnswers           = "Answers"
 	ReasonNoAnswer          = "NoAnswer"
 	ReasonLeaseLive         = "LeaseLive"

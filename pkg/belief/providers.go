@@ -29,6 +29,9 @@ type provider struct {
 	// last is the last probe; probed is false before the first one of this leader.
 	last   Probe
 	probed bool
+	// confirmed means that probes of this leader show whether the provider can be reached: one was answered, or as many
+	// failed as make it unreachable.
+	confirmed bool
 	// failedProbes counts those in a row, firstFailed is the time of the first of them.
 	failedProbes int
 	firstFailed  time.Time
@@ -48,7 +51,7 @@ type provider struct {
 }
 
 // moveInputs are what decides whether pods must leave a provider.
-type moveInputs struct{ probed, unreachable, draining bool }
+type moveInputs struct{ confirmed, unreachable, draining bool }
 
 // ProviderSpec is the state of a provider in the API.
 type ProviderSpec struct {
@@ -73,11 +76,13 @@ type Probe struct {
 
 // Provider is what is known of one provider at a moment.
 type Provider struct {
-	// Probed is false before the first probe of this leader.
-	Probed bool
-	// UnreachableSince is zero while the provider counts as reachable; LastProbe is zero before the first one.
+	// Probed is false before the first probe of this leader. Confirmed is false until its probes show whether the provider
+	// can be reached: a first probe that fails does not.
+	Probed, Confirmed bool
+	// UnreachableSince is zero while the provider counts as reachable; before it is Confirmed it is what the leader before
+	// has written. LastProbe is zero before the first one.
 	UnreachableSince, LastProbe time.Time
-	// Problem is why the last probe was not answered.
+	// Problem is why the last probe was not answered, also if it was one of the leader before.
 	Problem string
 	// Kubelets reports, by VirtualNode, whether the lease of its virtual kubelet is live.
 	Kubelets map[string]bool
@@ -124,7 +129,7 @@ func newProvider(status *v1alpha1.ProviderClusterStatus, probeInterval time.Dura
 		case c.Type == v1alpha1.ProviderReachable && c.Reason == v1alpha1.ReasonNoAnswer:
 			// The outage is as old as the condition. The leader before may not have written that it moved pods away.
 			p.unreachableSince, p.firstFailed = c.LastTransitionTime.Time, c.LastTransitionTime.Time
-			p.failedProbes, p.unclean = failedProbesUntilUnreachable, true
+			p.failedProbes, p.unclean, p.last.Problem = failedProbesUntilUnreachable, true, c.Message
 		}
 	}
 	return p
@@ -168,7 +173,7 @@ func (b *Belief) Schedule(fresh scheduler.Provider) (changed bool) {
 	}
 	b.state.SetProvider(fresh)
 	fresh.KPIs, fresh.NotReady = nil, ""
-	inputs := moveInputs{probed: p.probed, unreachable: !p.unreachableSince.IsZero(), draining: p.spec.Draining}
+	inputs := moveInputs{confirmed: p.confirmed, unreachable: !p.unreachableSince.IsZero(), draining: p.spec.Draining}
 	changed = inputs != p.movesDependOn || !equality.Semantic.DeepEqual(p.scheduled, fresh)
 	p.scheduled, p.movesDependOn = fresh, inputs
 	return changed
@@ -205,6 +210,7 @@ func (b *Belief) ObserveProbe(id string, probe Probe) (changed bool) {
 			p.unreachableSince = p.firstFailed
 		}
 	}
+	p.confirmed = p.confirmed || probe.Answered || !p.unreachableSince.IsZero()
 	if (suspected || b.suspicious()) && probe.Ended.After(b.suspectedAt) {
 		b.suspectedAt = probe.Ended
 	}
@@ -253,7 +259,7 @@ func (b *Belief) Provider(id string) (Provider, bool) {
 		return Provider{}, false
 	}
 	out := Provider{
-		Probed: p.probed, UnreachableSince: p.unreachableSince, LastProbe: p.last.Ended, Problem: p.last.Problem,
+		Probed: p.probed, Confirmed: p.confirmed, UnreachableSince: p.unreachableSince, LastProbe: p.last.Ended, Problem: p.last.Problem,
 		Kubelets: maps.Clone(p.last.Kubelets), Unclean: p.unclean, Draining: p.movesDependOn.draining,
 		KPIs: p.tracker.Status(), Assigned: map[string]Assigned{},
 		ProbesAnswered: p.answered, ProbesFailed: p.failed, Assignments: p.assignments, Refusals: maps.Clone(p.refusals),
@@ -279,13 +285,13 @@ func (b *Belief) Providers() []string {
 	return slices.Sorted(maps.Keys(b.providers))
 }
 
-// AllProbed reports whether all these providers were probed by this leader.
-func (b *Belief) AllProbed(ids []string) bool {
+// AllConfirmed reports whether probes of this leader show of all these providers whether they can be reached.
+func (b *Belief) AllConfirmed(ids []string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !slices.ContainsFunc(ids, func(id string) bool {
 		p := b.providers[id]
-		return p == nil || !p.probed
+		return p == nil || !p.confirmed
 	})
 }
 

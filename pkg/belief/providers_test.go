@@ -83,11 +83,12 @@ func TestAnOutageGoesOnOverARestart(t *testing.T) {
 			b.SetProvider("q", ProviderSpec{VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{
 				Conditions: []metav1.Condition{{
 					Type: v1alpha1.ProviderReachable, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoAnswer,
-					LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour)),
+					Message: "i/o timeout", LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour)),
 				}, {Type: v1alpha1.ProviderClean, Status: metav1.ConditionTrue}},
 			})
 			q, _ := b.Provider("q")
 			require.True(t, q.Unclean, "the leader before may have moved pods away and not have written it")
+			require.Equal(t, "i/o timeout", q.Problem)
 			require.Equal(t, VirtualNode{Known: true}, b.VirtualNode("q1"))
 
 			probe := down(0)
@@ -95,11 +96,44 @@ func TestAnOutageGoesOnOverARestart(t *testing.T) {
 				probe = up(0)
 			}
 			b.ObserveProbe("q", probe)
+			require.True(t, b.VirtualNode("q1").Confirmed)
 			if back {
 				require.Zero(t, b.VirtualNode("q1").UnreachableSince)
 			} else {
 				require.Equal(t, noon.Add(-time.Hour), b.VirtualNode("q1").UnreachableSince)
 			}
+		})
+	}
+}
+
+// The leader before may have ended before its own second probe failed. Only an answer shows that the provider can be reached.
+func TestOneFailedProbeOfANewLeaderConfirmsNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		then      Probe
+		reachable bool
+	}{
+		"the next one fails, too": {down(time.Second), false},
+		"the next one answers":    {up(time.Second), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := withProviders("q")
+			confirmed := func() bool {
+				q, _ := b.Provider("q")
+				require.Equal(t, q.Confirmed, b.VirtualNode("q1").Confirmed)
+				require.Equal(t, q.Confirmed, b.AllConfirmed([]string{"q"}))
+				return q.Confirmed
+			}
+			require.False(t, confirmed())
+			b.ObserveProbe("q", down(0))
+			require.False(t, confirmed())
+			require.False(t, b.Schedule(usable("q")), "it concerns no pod yet")
+			require.True(t, b.ObserveProbe("q", tc.then))
+			require.True(t, confirmed())
+			require.True(t, b.Schedule(usable("q")), "its pods are reconciled")
+			require.Equal(t, tc.reachable, b.VirtualNode("q1").UnreachableSince.IsZero())
+			b.ObserveProbe("q", up(2*time.Second))
+			b.ObserveProbe("q", down(3*time.Second))
+			require.True(t, confirmed(), "one failure after an answer may be an accident")
 		})
 	}
 }
@@ -129,7 +163,7 @@ func TestASuspicionEndsForEachProviderByItself(t *testing.T) {
 	require.Equal(t, noon.Add(time.Second), vn.UnreachableSince)
 	require.Equal(t, noon.Add(10*time.Minute+3*time.Second), vn.FailoverFrom, "the time before does not count")
 	probe("q", 10*time.Minute+12*time.Second, true)
-	require.Equal(t, VirtualNode{Known: true}, b.VirtualNode("q1"))
+	require.Equal(t, VirtualNode{Known: true, Confirmed: true}, b.VirtualNode("q1"))
 }
 
 func TestTheProviderOfAVirtualNodeThatIsGoneIsRemembered(t *testing.T) {
@@ -207,10 +241,10 @@ func TestTheNodeHasRoomForWhatUsableProvidersGrantedAndAllThatIsAssigned(t *test
 	room, _, _ = b.Room()
 	require.EqualValues(t, 2500, cpus(room), "of a provider that is gone")
 
-	require.False(t, b.AllProbed([]string{"p"}))
+	require.False(t, b.AllConfirmed([]string{"p"}))
 	b.ObserveProbe("p", up(0))
-	require.True(t, b.AllProbed([]string{"p"}))
-	require.False(t, b.AllProbed([]string{"p", "unknown"}))
+	require.True(t, b.AllConfirmed([]string{"p"}))
+	require.False(t, b.AllConfirmed([]string{"p", "unknown"}))
 }
 
 // kube-scheduler does not subtract pods that have ended, so what they hold must be no room in the first place.

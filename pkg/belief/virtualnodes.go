@@ -6,7 +6,10 @@ import "time"
 type VirtualNode struct {
 	// Known is false if no provider has the VirtualNode; all else is zero then.
 	Known bool
-	// UnreachableSince is when its provider became unreachable; zero while it can be reached.
+	// Confirmed means that probes of this leader show whether its provider can be reached. Before, nothing speaks for a move,
+	// nor for the end of an outage that the leader before saw.
+	Confirmed bool
+	// UnreachableSince is when its provider became unreachable; zero while it can be reached, and before it is Confirmed.
 	UnreachableSince time.Time
 	// FailoverFrom is the time from which Failover.After counts: the time in which the broker suspected itself does not.
 	FailoverFrom time.Time
@@ -24,9 +27,9 @@ func (b *Belief) VirtualNode(name string) VirtualNode {
 	if !ok {
 		return VirtualNode{}
 	}
-	vn := VirtualNode{Known: true, Draining: p.spec.Draining || p.spec.VirtualNodes[name]}
+	vn := VirtualNode{Known: true, Confirmed: p.confirmed, Draining: p.spec.Draining || p.spec.VirtualNodes[name]}
 	// What the leader before saw is not enough: a restart moves nothing.
-	if !p.probed || p.unreachableSince.IsZero() {
+	if !p.confirmed || p.unreachableSince.IsZero() {
 		return vn
 	}
 	vn.UnreachableSince, vn.FailoverFrom = p.unreachableSince, p.unreachableSince

@@ -162,8 +162,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// isSettled reports whether every provider was probed, or had the time to be. Until then the Node has the capacity that the
-// leader before wrote.
+// isSettled reports whether the probes show of every provider whether it can be reached, or had the time to. Until then the
+// Node has the capacity that the leader before wrote.
 func (n *Node) isSettled(ctx context.Context) bool {
 	if time.Now().After(n.settled) {
 		return true
@@ -176,7 +176,7 @@ func (n *Node) isSettled(ctx context.Context) bool {
 	for i := range list.Items {
 		ids[i] = list.Items[i].Name
 	}
-	return n.Belief.AllProbed(ids)
+	return n.Belief.AllConfirmed(ids)
 }
 
 // nodeConditions are the conditions of the Node, Ready first.

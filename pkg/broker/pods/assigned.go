@@ -135,11 +135,12 @@ func (c *Controller) measureStart(pod *corev1.Pod) {
 }
 
 // markUnreachable removes a pod from its Services while its provider cannot be reached. The virtual kubelet, which shows
-// the last status that it read, respects the annotation.
+// the last status that it read, respects the annotation. A new leader leaves the mark as it is until its own probes show
+// whether the provider can be reached.
 func (c *Controller) markUnreachable(ctx context.Context, pod *corev1.Pod, at belief.VirtualNode) error {
 	_, marked := pod.Annotations[v1alpha1.UnreachableAnnotation]
 	unreachable := !at.UnreachableSince.IsZero() && !at.MovesSuspended
-	if placement.Terminal(pod) || pod.DeletionTimestamp != nil || marked == unreachable {
+	if placement.Terminal(pod) || pod.DeletionTimestamp != nil || !at.Confirmed || marked == unreachable {
 		return nil
 	}
 	var since any

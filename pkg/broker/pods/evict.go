@@ -45,6 +45,8 @@ func evictionReason(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rule
 		return virtualNodeGone, 0 // No virtual kubelet ends a pod there that is being deleted.
 	case pod.DeletionTimestamp != nil:
 		return stays, 0
+	case !at.Confirmed:
+		return stays, 0 // A new leader has to probe first; the pod is reconciled when that is done.
 	case !at.UnreachableSince.IsZero():
 		// The status of the pod is not known: neither a refusal nor Pending counts.
 		return failoverReason(at, rules, now)

@@ -73,11 +73,12 @@ func TestEvictionReason(t *testing.T) {
 	patient := usual
 	patient.PendingTimeout = 0
 	lost := func(ago time.Duration) belief.VirtualNode {
-		return belief.VirtualNode{Known: true, UnreachableSince: noon.Add(-ago), FailoverFrom: noon.Add(-ago)}
+		return belief.VirtualNode{Known: true, Confirmed: true, UnreachableSince: noon.Add(-ago), FailoverFrom: noon.Add(-ago)}
 	}
-	suspended := belief.VirtualNode{Known: true, UnreachableSince: noon.Add(-time.Hour), FailoverFrom: noon.Add(-time.Hour), MovesSuspended: true}
-	again := belief.VirtualNode{Known: true, UnreachableSince: noon.Add(-time.Hour), FailoverFrom: noon.Add(-45 * time.Second)}
-	fine := belief.VirtualNode{Known: true}
+	suspended := belief.VirtualNode{Known: true, Confirmed: true, UnreachableSince: noon.Add(-time.Hour), FailoverFrom: noon.Add(-time.Hour), MovesSuspended: true}
+	again := belief.VirtualNode{Known: true, Confirmed: true, UnreachableSince: noon.Add(-time.Hour), FailoverFrom: noon.Add(-45 * time.Second)}
+	unconfirmed := belief.VirtualNode{Known: true, Draining: true}
+	fine := belief.VirtualNode{Known: true, Confirmed: true}
 
 	for _, tc := range []struct {
 		name  string
@@ -97,8 +98,11 @@ func TestEvictionReason(t *testing.T) {
 		{"or it is being deleted", assignedPod(corev1.PodRunning, deleting), lost(time.Hour), usual, stays, 0},
 		{"or it is terminal", assignedPod(corev1.PodSucceeded), lost(time.Hour), usual, stays, 0},
 		{"a failed pod is terminal, too", assignedPod(corev1.PodFailed), belief.VirtualNode{}, usual, stays, 0},
-		{"a drained provider is emptied", assignedPod(corev1.PodRunning), belief.VirtualNode{Known: true, Draining: true}, usual, drained, 0},
-		{"also of pods that never fail over: they do not run twice", assignedPod(corev1.PodRunning), belief.VirtualNode{Known: true, Draining: true}, never, drained, 0},
+		{"a drained provider is emptied", assignedPod(corev1.PodRunning), belief.VirtualNode{Known: true, Confirmed: true, Draining: true}, usual, drained, 0},
+		{"a new leader that does not know yet whether the provider can be reached moves nothing", assignedPod(corev1.PodRunning), unconfirmed, usual, stays, 0},
+		{"nor a refused pod", assignedPod(corev1.PodPending, refusedBy("q1", noon.Add(-time.Minute))), unconfirmed, usual, stays, 0},
+		{"nor a pending one", assignedPod(corev1.PodPending), unconfirmed, impatient, stays, 0},
+		{"also of pods that never fail over: they do not run twice", assignedPod(corev1.PodRunning), belief.VirtualNode{Known: true, Confirmed: true, Draining: true}, never, drained, 0},
 		{"a refused pod leaves at once", assignedPod(corev1.PodPending, refusedBy("q1", noon.Add(-time.Minute))), fine, usual, refused, 0},
 		{"a refusal by another VirtualNode does not count", assignedPod(corev1.PodPending, refusedBy("q2", noon.Add(-time.Minute))), fine, usual, stays, 5 * time.Minute},
 		{"nor does one from before it was assigned", assignedPod(corev1.PodPending, refusedBy("q1", noon.Add(-time.Hour))), fine, usual, stays, 5 * time.Minute},

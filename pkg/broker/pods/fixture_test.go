@@ -32,7 +32,7 @@ import (
 )
 
 // newController is the controller of a broker that just began to lead, in a cluster of these objects and the namespace ns of
-// consumer c1. It knows the provider q with the VirtualNode q1 of two CPUs, unless with is false.
+// consumer c1. It knows the provider q, which can be reached, with the VirtualNode q1 of two CPUs, unless with is false.
 func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trace.Tracer, objects ...client.Object) *Controller {
 	t.Helper()
 	scheme, err := apischeme.New()
@@ -46,6 +46,7 @@ func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trac
 	if with {
 		spec := belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}
 		known.SetProvider("q", spec, &v1alpha1.ProviderClusterStatus{})
+		known.ObserveProbe("q", belief.Probe{Began: time.Now(), Ended: time.Now(), Answered: true})
 		known.Schedule(scheduler.Provider{
 			ID: "q", Enabled: true, Ready: true, Namespaces: sets.New("ns"),
 			Slices: []scheduler.Slice{{VirtualNode: "q1", Granted: resources.Amounts{corev1.ResourceCPU: 2000}}},

@@ -110,6 +110,8 @@ func reachable(known *belief.Provider) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonNoAnswer, known.Problem
 	case !known.Probed:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNotProbedYet
+	case !known.Confirmed:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonNotAnsweredYet, known.Problem
 	}
 	return c
 }

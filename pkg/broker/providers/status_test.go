@@ -25,9 +25,12 @@ import (
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestConditions(t *testing.T) {
-	up := belief.Provider{Probed: true, Kubelets: map[string]bool{"q1": false, "q2": true}}
+	up := belief.Provider{Probed: true, Confirmed: true, Kubelets: map[string]bool{"q1": false, "q2": true}}
 	unreachable := up
 	unreachable.UnreachableSince, unreachable.Problem, unreachable.Kubelets = noon, "no answer within 3s", map[string]bool{"q1": true}
+	failedOnce, restarted := unreachable, unreachable
+	failedOnce.Confirmed, failedOnce.UnreachableSince = false, time.Time{}
+	restarted.Probed, restarted.Confirmed, restarted.Kubelets = false, false, nil
 	silent := up
 	silent.Kubelets = map[string]bool{"q1": false}
 	unclean := up
@@ -44,6 +47,8 @@ func TestConditions(t *testing.T) {
 	}{
 		{"one live virtual kubelet is enough", up, started("--broker-node=pool"), true, "True True True True True", ""},
 		{"a provider that was not probed is not ready", belief.Provider{}, started("--broker-node=pool"), true, "False Unknown Unknown True True", "Reachable: NotProbedYet"},
+		{"nor is one whose first probe failed", failedOnce, started("--broker-node=pool"), true, "False Unknown True True True", "Reachable: NotAnsweredYet, no answer within 3s"},
+		{"an outage that the leader before saw goes on", restarted, started("--broker-node=pool"), true, "False False Unknown True True", "Reachable: NoAnswer, no answer within 3s"},
 		{"an unreachable provider has the reason", unreachable, started("--broker-node=pool"), true, "False False True True True", "Reachable: NoAnswer, no answer within 3s"},
 		{"without a virtual kubelet no pod can be forwarded", silent, started("--broker-node=pool"), true, "False True False True True", "KubeletReady: LeaseLost, no virtual kubelet holds a live lease"},
 		{"a virtual kubelet of another node is of no use", up, other, true, "False True False True True", "KubeletReady: ServesAnotherNode, its virtual kubelet " +
