@@ -13,6 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -31,6 +32,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/lease"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/network"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/node"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods"
@@ -63,10 +65,18 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	home := rest.CopyConfig(cfg.Home)
 	home.QPS, home.Burst = cfg.QPS, cfg.Burst
-	mgr, err := ctrl.NewManager(home, managerOptions(&cfg, scheme))
+	lock, err := lease.New(home, types.NamespacedName{Namespace: cfg.Namespace, Name: leaseName}, cfg.Lease.RenewDeadline, clock.RealClock{})
+	if err != nil {
+		return err
+	}
+	home.Wrap(lock.Wrap)
+	options := managerOptions(&cfg, scheme)
+	options.LeaderElectionResourceLockInterface = lock
+	mgr, err := ctrl.NewManager(home, options)
 	if err != nil {
 		return fmt.Errorf("home cluster: %w", err)
 	}
+	lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(lock.Identity()) //nolint:staticcheck // The lock takes this kind only.
 	b, err := assemble(ctx, cfg, mgr)
 	if err != nil {
 		return err
@@ -78,6 +88,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.MetricsAddress != "" {
 		group.Go(func() error { return serveMetrics(ctx, cfg.MetricsAddress, b.metrics) })
 	}
+	group.Go(func() error { return lock.Run(ctx) })
 	group.Go(func() error {
 		if err := mgr.Start(ctx); err != nil {
 			return fmt.Errorf("broker: %w", err)
@@ -101,8 +112,7 @@ func managerOptions(cfg *Config, scheme *runtime.Scheme) ctrl.Options {
 		},
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		LeaderElection:                true,
-		LeaderElectionID:              leaseName,
-		LeaderElectionNamespace:       cfg.Namespace,
+		LeaderElectionID:              leaseName, // In the metrics; Run sets the lock.
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &cfg.Lease.Duration,
 		RenewDeadline:                 &cfg.Lease.RenewDeadline,
