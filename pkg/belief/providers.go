@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	// failedProbesUntilUnreachable is how many probes in a row must fail.
+	// failedProbesUntilUnreachable is how many probes in a row must fail, answeredProbesUntilReachable how many must then be
+	// answered: a provider that answers now and then cannot be reached.
 	failedProbesUntilUnreachable = 2
+	answeredProbesUntilReachable = 2
 	// staleProbes is how many probes may be missing before the time counts as unobserved.
 	staleProbes = 6
 )
@@ -29,12 +31,13 @@ type provider struct {
 	// last is the last probe; probed is false before the first one of this leader.
 	last   Probe
 	probed bool
-	// confirmed means that probes of this leader show whether the provider can be reached: one was answered, or as many
-	// failed as make it unreachable.
+	// confirmed means that probes of this leader show whether the provider can be reached: as many were answered, or failed, as
+	// the state of the leader before takes to change.
 	confirmed bool
-	// failedProbes counts those in a row, firstFailed is the time of the first of them.
-	failedProbes int
-	firstFailed  time.Time
+	// failedProbes counts those in a row, firstFailed is the time of the first of them. answeredProbes counts those in a row
+	// during an outage.
+	failedProbes, answeredProbes int
+	firstFailed                  time.Time
 	// unreachableSince is zero while the provider counts as reachable.
 	unreachableSince time.Time
 	// unclean means that pods were moved away while the provider could not be reached, which may still run there. moved
@@ -200,9 +203,13 @@ func (b *Belief) ObserveProbe(id string, probe Probe) (changed bool) {
 	p.tracker.Probe(probe.Ended, probe.Answered, probe.Took)
 	if probe.Answered {
 		p.answered++
-		p.failedProbes, p.firstFailed, p.unreachableSince = 0, time.Time{}, time.Time{}
+		p.failedProbes, p.firstFailed = 0, time.Time{}
+		if p.answeredProbes++; p.answeredProbes >= answeredProbesUntilReachable || p.unreachableSince.IsZero() {
+			p.answeredProbes, p.unreachableSince = 0, time.Time{}
+		}
 	} else {
 		p.failed++
+		p.answeredProbes = 0
 		if p.failedProbes++; p.failedProbes == 1 {
 			p.firstFailed = probe.Ended
 		}
@@ -210,7 +217,7 @@ func (b *Belief) ObserveProbe(id string, probe Probe) (changed bool) {
 			p.unreachableSince = p.firstFailed
 		}
 	}
-	p.confirmed = p.confirmed || probe.Answered || !p.unreachableSince.IsZero()
+	p.confirmed = p.confirmed || probe.Answered == p.unreachableSince.IsZero()
 	if (suspected || b.suspicious()) && probe.Ended.After(b.suspectedAt) {
 		b.suspectedAt = probe.Ended
 	}

@@ -43,12 +43,17 @@ func TestAProviderIsUnreachableAfterTwoFailedProbesInARow(t *testing.T) {
 	require.Equal(t, "q", b.ObserveEvicted(pod, "q1"), "it may still run there")
 	require.Empty(t, b.ObserveEvicted(pod, "q1"), "which is reported once")
 	require.Empty(t, b.ObserveGivenUp("q1"))
-	require.True(t, b.ObserveProbe("q", up(4*time.Second)))
+	b.ObserveProbe("q", up(4*time.Second))
+	require.NotZero(t, b.VirtualNode("q1").UnreachableSince, "one answer may be an accident, too")
+	b.ObserveProbe("q", down(5*time.Second))
+	b.ObserveProbe("q", up(6*time.Second))
+	require.Equal(t, noon.Add(2*time.Second), b.VirtualNode("q1").UnreachableSince, "it answers now and then")
+	require.True(t, b.ObserveProbe("q", up(7*time.Second)))
 	require.Zero(t, b.VirtualNode("q1").UnreachableSince)
 	q, _ := b.Provider("q")
 	require.True(t, q.Unclean)
-	require.Equal(t, 3, q.ProbesAnswered)
-	require.Equal(t, 2, q.ProbesFailed)
+	require.Equal(t, 5, q.ProbesAnswered)
+	require.Equal(t, 3, q.ProbesFailed)
 	_, moved, check := b.Uncleaned("q")
 	require.True(t, check)
 	b.ObserveGivenUp("q1")
@@ -96,6 +101,11 @@ func TestAnOutageGoesOnOverARestart(t *testing.T) {
 				probe = up(0)
 			}
 			b.ObserveProbe("q", probe)
+			if back {
+				require.False(t, b.VirtualNode("q1").Confirmed, "one answer ends no outage")
+				require.Zero(t, b.VirtualNode("q1").UnreachableSince, "nor does it speak for a move")
+				b.ObserveProbe("q", up(time.Second))
+			}
 			require.True(t, b.VirtualNode("q1").Confirmed)
 			if back {
 				require.Zero(t, b.VirtualNode("q1").UnreachableSince)
@@ -152,6 +162,8 @@ func TestASuspicionEndsForEachProviderByItself(t *testing.T) {
 	require.True(t, b.SuspectsItself())
 	require.True(t, b.VirtualNode("q1").MovesSuspended)
 
+	probe("p", 10*time.Minute+2*time.Second, true)
+	require.True(t, b.SuspectsItself())
 	probe("p", 10*time.Minute+3*time.Second, true)
 	require.False(t, b.SuspectsItself())
 	require.True(t, b.VirtualNode("q1").MovesSuspended, "q was not probed since")
@@ -163,6 +175,7 @@ func TestASuspicionEndsForEachProviderByItself(t *testing.T) {
 	require.Equal(t, noon.Add(time.Second), vn.UnreachableSince)
 	require.Equal(t, noon.Add(10*time.Minute+3*time.Second), vn.FailoverFrom, "the time before does not count")
 	probe("q", 10*time.Minute+12*time.Second, true)
+	probe("q", 10*time.Minute+13*time.Second, true)
 	require.Equal(t, VirtualNode{Known: true, Confirmed: true}, b.VirtualNode("q1"))
 }
 

@@ -26,7 +26,8 @@ func TestANewLeaderChangesNoMarkBeforeItsProbesConfirmIt(t *testing.T) {
 	}{
 		"before its first probe has ended":        {outage, nil, true},
 		"after one failed, in an outage":          {outage, []bool{false}, true},
-		"after one was answered":                  {outage, []bool{true}, false},
+		"after one was answered":                  {outage, []bool{true}, true},
+		"after two were answered":                 {outage, []bool{true, true}, false},
 		"after one failed, without an outage":     {v1alpha1.ProviderClusterStatus{}, []bool{false}, true},
 		"after one failed and one was answered":   {v1alpha1.ProviderClusterStatus{}, []bool{false, true}, false},
 		"after two failed: the outage is its own": {v1alpha1.ProviderClusterStatus{}, []bool{false, false}, true},
