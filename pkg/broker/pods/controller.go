@@ -153,7 +153,7 @@ func (c *Controller) step(ctx context.Context, name types.NamespacedName) (ctrl.
 	switch {
 	case placement.Terminal(&pod):
 		c.observeEnded(&pod)
-		return c.finalizeOrphan(ctx, &pod, virtualNode)
+		return c.reconcileEnded(ctx, &pod, virtualNode)
 	case virtualNode != "":
 		return c.reconcileAssigned(ctx, &pod, virtualNode)
 	}

@@ -56,3 +56,30 @@ func TestAPodThatEndsUnassignedHoldsNothing(t *testing.T) {
 	pod, _ := c.reconciled(t, "next")
 	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
 }
+
+// The provider has removed it with the VirtualNode. Another VirtualNode of that name has all that it is granted.
+func TestAPodThatHasEndedIsNotAssignedToAVirtualNodeThatIsGone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		nodes          []client.Object
+		unguarded      bool
+		keeps, retries bool
+	}{
+		"it is gone": {},
+		"it exists":  {nodes: []client.Object{virtualNodeOf("q", "q1")}, keeps: true},
+		"another one of the provider has not been asked yet": {nodes: []client.Object{virtualNodeOf("q", "q2")}, keeps: true, retries: true},
+		"the guard is not in force":                          {unguarded: true, keeps: true, retries: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := assignedPod(corev1.PodSucceeded, func(pod *corev1.Pod) { pod.Spec.Containers = cpus("1") })
+			c := newController(t, false, interceptor.Funcs{}, nil, append(tc.nodes, ended)...)
+			if tc.unguarded {
+				c.Guard = unknownGuard(t)
+			}
+			pod, result := c.reconciled(t, "pod")
+			require.Equal(t, tc.keeps, pod.Labels[v1alpha1.VirtualNodeLabel] == "q1")
+			require.Equal(t, tc.keeps, pod.Labels[v1alpha1.ProviderLabel] == "q")
+			require.Equal(t, tc.retries, result.RequeueAfter > 0)
+			require.Equal(t, corev1.PodSucceeded, pod.Status.Phase)
+		})
+	}
+}

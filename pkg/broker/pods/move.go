@@ -13,6 +13,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
+	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 )
@@ -216,20 +217,32 @@ func (c *Controller) finalize(ctx context.Context, pod *corev1.Pod) error {
 	return client.IgnoreNotFound(c.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
 }
 
-// finalizeOrphan ends a terminal pod that is being deleted and has no virtual kubelet that would do so.
-func (c *Controller) finalizeOrphan(ctx context.Context, pod *corev1.Pod, virtualNode string) (ctrl.Result, error) {
-	if pod.DeletionTimestamp == nil {
+// reconcileEnded ends a terminal pod that is being deleted and has no virtual kubelet that would do so. One that is kept holds
+// nothing at a VirtualNode that is gone.
+func (c *Controller) reconcileEnded(ctx context.Context, pod *corev1.Pod, virtualNode string) (ctrl.Result, error) {
+	deleting := pod.DeletionTimestamp != nil
+	if virtualNode == "" {
+		if deleting {
+			return ctrl.Result{}, c.finalize(ctx, pod)
+		}
 		return ctrl.Result{}, nil
 	}
-	if virtualNode != "" {
-		at, err := c.virtualNode(ctx, virtualNode)
-		if err != nil || at.Known {
-			return ctrl.Result{}, err
-		}
-		wait, err := c.releaseDelay(ctx, pod, virtualNode, pod.Labels[v1alpha1.ProviderLabel])
-		if err != nil || wait > 0 {
-			return ctrl.Result{RequeueAfter: wait}, err
-		}
+	at, err := c.virtualNode(ctx, virtualNode)
+	if err != nil || at.Known {
+		return ctrl.Result{}, err
+	}
+	if !deleting && c.Guard.Missing() != "" {
+		return ctrl.Result{RequeueAfter: guard.Recheck}, nil
+	}
+	wait, err := c.releaseDelay(ctx, pod, virtualNode, pod.Labels[v1alpha1.ProviderLabel])
+	if err != nil || wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, err
+	}
+	if !deleting {
+		// The quota of a later VirtualNode of that name does not count it.
+		return ctrl.Result{}, c.patchPod(ctx, pod, map[string]any{
+			"labels": map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
+		})
 	}
 	return ctrl.Result{}, c.finalize(ctx, pod)
 }
