@@ -1,6 +1,7 @@
 package belief
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -279,6 +280,36 @@ func TestTheNodeHasNoRoomForWhatEndedPodsHold(t *testing.T) {
 	cordoned.Cordoned = true
 	b.Schedule(cordoned)
 	require.Zero(t, free())
+}
+
+// For all assignments: what kube-scheduler takes for free, by the Node and its pods that have not ended, is what is granted by
+// providers that can be given pods and not assigned.
+func TestWhatKubeSchedulerTakesForFreeIsFree(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := withProviders("p", "q")
+		free := map[string]int64{"p1": 2000, "q1": 2000}
+		if rapid.Bool().Draw(t, "q is cordoned") {
+			cordoned := usable("q")
+			cordoned.Cordoned = true
+			b.Schedule(cordoned)
+			delete(free, "q1")
+		}
+		subtracted := int64(0)
+		for i, at := range rapid.SliceOf(rapid.SampledFrom([]string{"p1", "q1", "gone"})).Draw(t, "assigned") {
+			pod := newPod(fmt.Sprint(i), "700m")
+			if rapid.Bool().Draw(t, "has ended") {
+				pod.Status.Phase = corev1.PodSucceeded
+				b.ObserveEnded(pod, at)
+			} else {
+				b.ObserveAssigned(pod, at)
+				subtracted += 700
+			}
+			free[at] -= 700
+		}
+		want := max(0, free["p1"]) + max(0, free["q1"])
+		room, _, _ := b.Room()
+		require.Equal(t, want, room[corev1.ResourceCPU]-subtracted)
+	})
 }
 
 func TestSuspicious(t *testing.T) {
