@@ -17,8 +17,10 @@ import (
 
 // Pods and namespaces are read by two watches: the cache may show a pod first, and no event of the pod comes afterwards.
 func TestAPodThatIsSeenBeforeItsNamespaceIsRetried(t *testing.T) {
-	unassigned := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", UID: "uid"}, Spec: corev1.PodSpec{Containers: cpus("1")}}
-	for name, pod := range map[string]*corev1.Pod{"an unassigned one": unassigned, "an assigned one": assignedPod(corev1.PodRunning)} {
+	for name, pod := range map[string]*corev1.Pod{
+		"an unassigned one": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", UID: "uid"}, Spec: corev1.PodSpec{Containers: cpus("1")}},
+		"an assigned one":   assignedPod(corev1.PodRunning),
+	} {
 		t.Run(name, func(t *testing.T) {
 			seen := false
 			c := newController(t, true, interceptor.Funcs{
