@@ -162,7 +162,7 @@ func assemble(ctx context.Context, cfg Config, mgr manager.Manager) (*parts, err
 	identities := identitymanager.NewCertificateIdentityReader(ctx, mgr.GetClient(), kube, mgr.GetConfig(), "",
 		tenantnamespace.NewManager(kube, mgr.GetScheme()))
 	connections := remote.NewConnections(kube, identities, cfg.Home.UserAgent)
-	restorer := pods.NewRestorer(mgr.GetClient(), known, clock.RealClock{})
+	restorer := pods.NewRestorer(mgr.GetAPIReader(), mgr.GetClient(), cfg.NodeName, known, clock.RealClock{})
 	podQueue, providerQueue := &requeue.Queue{}, &requeue.Queue{}
 	b := &parts{
 		cfg: cfg, kube: kube, client: mgr.GetClient(), belief: known,

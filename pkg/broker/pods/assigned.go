@@ -119,7 +119,7 @@ func (c *Controller) virtualNode(ctx context.Context, name string) (belief.Virtu
 // assignedByThisLeader reports whether this leader assigned a pod. Starts under an earlier leader are not measured: that
 // such a pod is ready now does not mean that it was not before.
 func (c *Controller) assignedByThisLeader(pod *corev1.Pod) bool {
-	return !v1alpha1.AssignedAt(pod).Before(c.Restorer.leadsSince)
+	return !v1alpha1.AssignedAt(pod).Before(c.Restorer.leadsSince())
 }
 
 // measureStart takes in, once, how long a pod took to be ready.

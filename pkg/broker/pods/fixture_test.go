@@ -41,6 +41,7 @@ func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trac
 		ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"}},
 	})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithInterceptorFuncs(funcs).Build()
 	known := belief.New(belief.Config{Clock: clock.RealClock{}, MovesPerSecond: 1, MovesBurst: 1, SuspicionWindow: time.Minute})
 	if with {
@@ -56,7 +57,7 @@ func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trac
 	of := providers.New(providers.Config{Client: c, Selector: labels.Everything()})
 	return New(Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Live: c, Events: record.NewFakeRecorder(100), Tracer: tracer,
-		Metrics: NewMetrics(known), Belief: known, Restorer: NewRestorer(c, known, clock.RealClock{}),
+		Metrics: NewMetrics(known), Belief: known, Restorer: NewRestorer(c, c, "", known, clock.RealClock{}),
 		Leaving: leaving.New(leaving.Config{Log: testr.New(t), Connections: connections, Queue: queue, Timeout: time.Minute}),
 		Policies: &placement.Policies{
 			Client: c, Programs: criteria.NewCache(1 << 20), Defaults: placement.Rules{Failover: v1alpha1.FailoverMove},

@@ -90,7 +90,7 @@ func TestOnlyStartsOfPodsThatThisLeaderAssignedAreMeasured(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, registry := measured(t)
-			c.Restorer.leadsSince = noon
+			c.Restorer.began.Store(&noon)
 			pod := assignedPod(corev1.PodRunning)
 			pod.Annotations = map[string]string{v1alpha1.AssignedAtAnnotation: tc.assigned.Format(time.RFC3339Nano)}
 			pod.Status.Conditions = []corev1.PodCondition{{

@@ -2,10 +2,15 @@ package pods
 
 import (
 	"context"
-	"sync"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -13,44 +18,147 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
+const (
+	// restoreChunk is how many pods are read at once.
+	restoreChunk = 500
+	// restoreTimeout bounds one try to read all pods. Whoever calls Restore retries with backoff.
+	restoreTimeout = 30 * time.Second
+	// cacheDelay and longestCacheDelay are the backoff between two comparisons of the cache with the API.
+	cacheDelay        = 50 * time.Millisecond
+	longestCacheDelay = 2 * time.Second
+)
+
+// errCacheLags means that the cache does not show yet where the pods are assigned.
+var errCacheLags = errors.New("the cache does not show yet where all pods of the node are assigned")
+
 // Restorer counts, once, the room of all assigned pods when this process begins to lead, of those that have ended, too. It may
 // have been a standby for days. Nothing is decided, and no number of pods is shown, before.
+//
+// It reads the pods from the API server, since the cache may lag behind what an earlier leader wrote a moment ago: an
+// informer's first list has resourceVersion=0 (client-go's Reflector), which a watch cache answers that may be behind etcd,
+// and its watch may be late. A list without a resourceVersion is consistent. Then it waits until the cache shows the same
+// assignments: a pod that was not shown as assigned would be assigned again, whose conflict frees its room.
 type Restorer struct {
-	reader client.Reader
-	belief *belief.Belief
-	clock  clock.PassiveClock
+	live, cache client.Reader
+	node        string
+	belief      *belief.Belief
+	clock       clock.PassiveClock
 
-	mu sync.Mutex
-	// leadsSince is when this process began to lead; zero before. Guarded by mu until it is set.
-	leadsSince time.Time
+	// turn is held by who restores. It is a channel, so that the others wait no longer than their contexts.
+	turn chan struct{}
+	// began is when this process began to lead; nil before it is restored.
+	began atomic.Pointer[time.Time]
 }
 
-// NewRestorer returns a Restorer. The reader's cache holds the pods of the broker's node only.
-func NewRestorer(reader client.Reader, known *belief.Belief, passive clock.PassiveClock) *Restorer {
-	return &Restorer{reader: reader, belief: known, clock: passive}
+// NewRestorer returns a Restorer. The cache holds the pods of the broker's node only; live reads from the API server.
+func NewRestorer(live, cache client.Reader, node string, known *belief.Belief, passive clock.PassiveClock) *Restorer {
+	return &Restorer{live: live, cache: cache, node: node, belief: known, clock: passive, turn: make(chan struct{}, 1)}
 }
 
-// Restore returns once the room is counted.
+// Restore returns once the room is counted. After an error it is called again.
 func (r *Restorer) Restore(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.leadsSince.IsZero() {
+	if r.began.Load() != nil {
 		return nil
 	}
-	var pods corev1.PodList
-	if err := r.reader.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
-		return err
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		switch at := placement.PlaceOf(pod); {
-		case at == "":
-		case placement.Terminal(pod):
-			r.belief.ObserveEnded(pod, at)
-		default:
-			r.belief.ObserveAssigned(pod, at)
+	if r.began.Load() != nil {
+		return nil
+	}
+	assigned, err := r.assigned(ctx)
+	if err != nil {
+		return fmt.Errorf("assigned pods: %w", err)
+	}
+	for _, pod := range assigned {
+		if placement.Terminal(pod) {
+			r.belief.ObserveEnded(pod, placement.PlaceOf(pod))
+		} else {
+			r.belief.ObserveAssigned(pod, placement.PlaceOf(pod))
 		}
 	}
-	r.leadsSince = r.clock.Now()
+	now := r.clock.Now()
+	r.began.Store(&now)
 	return nil
+}
+
+// leadsSince returns when this process began to lead; zero before it is restored.
+func (r *Restorer) leadsSince() time.Time {
+	if began := r.began.Load(); began != nil {
+		return *began
+	}
+	return time.Time{}
+}
+
+// assigned returns the pods that take room, once the cache has shown every assignment that the API server shows. A pod
+// that the cache shows no more has ended, or left, since.
+func (r *Restorer) assigned(ctx context.Context) ([]*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
+	defer cancel()
+	shown := sets.New[assignment]()
+	for delay := cacheDelay; ; delay = min(2*delay, longestCacheDelay) {
+		live, err := r.list(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var cached corev1.PodList
+		if err := r.cache.List(ctx, &cached, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, err
+		}
+		now := sets.New[assignment]()
+		for _, pod := range assignedOf(&cached) {
+			now.Insert(assignmentOf(pod))
+		}
+		shown = shown.Union(now)
+		if !slices.ContainsFunc(live, func(pod *corev1.Pod) bool { return !shown.Has(assignmentOf(pod)) }) {
+			return slices.DeleteFunc(live, func(pod *corev1.Pod) bool { return !now.Has(assignmentOf(pod)) }), nil
+		}
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", errCacheLags, ctx.Err())
+		}
+	}
+}
+
+// list reads the assigned pods from the API server, in chunks of one consistent list. If that takes so long that the API
+// server has compacted it, the list is Expired, and the next try reads another one.
+func (r *Restorer) list(ctx context.Context) ([]*corev1.Pod, error) {
+	var assigned []*corev1.Pod
+	options := client.ListOptions{Limit: restoreChunk}
+	client.MatchingFields{"spec.nodeName": r.node}.ApplyToList(&options)
+	for {
+		var chunk corev1.PodList
+		if err := r.live.List(ctx, &chunk, &options); err != nil {
+			return nil, err
+		}
+		assigned = append(assigned, assignedOf(&chunk)...)
+		if options.Continue = chunk.Continue; options.Continue == "" {
+			return assigned, nil
+		}
+	}
+}
+
+// assignedOf returns the pods of a list that take room.
+func assignedOf(list *corev1.PodList) []*corev1.Pod {
+	var assigned []*corev1.Pod
+	for i := range list.Items {
+		if pod := &list.Items[i]; placement.PlaceOf(pod) != "" {
+			assigned = append(assigned, pod)
+		}
+	}
+	return assigned
+}
+
+// assignment is where a pod takes room.
+type assignment struct {
+	uid types.UID
+	at  string
+}
+
+func assignmentOf(pod *corev1.Pod) assignment {
+	return assignment{uid: pod.UID, at: placement.PlaceOf(pod)}
 }

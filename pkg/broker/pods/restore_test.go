@@ -1,0 +1,143 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+// lists is a reader whose lists it makes.
+type lists struct {
+	client.Reader
+	list func(*client.ListOptions) ([]corev1.Pod, string, error)
+}
+
+func (l lists) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var of client.ListOptions
+	of.ApplyOptions(options)
+	pods, next, err := l.list(&of)
+	list := into.(*corev1.PodList) //nolint:forcetypeassert // The Restorer lists nothing else.
+	list.Items, list.Continue = pods, next
+	return err
+}
+
+// showing lists pods.
+func showing(pods ...corev1.Pod) func(*client.ListOptions) ([]corev1.Pod, string, error) {
+	return func(*client.ListOptions) ([]corev1.Pod, string, error) { return pods, "", nil }
+}
+
+func named(name string, change ...func(*corev1.Pod)) corev1.Pod {
+	return *assignedPod(corev1.PodRunning, append(change, func(pod *corev1.Pod) { pod.Name, pod.UID = name, types.UID(name) })...)
+}
+
+func unassigned(pod *corev1.Pod) { pod.Labels = nil }
+
+// restored is a Restorer of the node pool, and how many pods it has counted at q1.
+func restored(live, cache *lists) (counted func() int, restore func(context.Context) error) {
+	known := belief.New(belief.Config{Clock: clock.RealClock{}})
+	known.SetProvider("q", belief.ProviderSpec{VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
+	known.Schedule(scheduler.Provider{ID: "q"})
+	return func() int { return known.Counts().Assigned }, NewRestorer(live, cache, "pool", known, clock.RealClock{}).Restore
+}
+
+// The former leader assigned a pod a moment ago. The cache shows it as unassigned.
+func TestWhatTheCacheDoesNotShowYetIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var current atomic.Bool
+		live, cache := &lists{list: showing(named("a"), named("b"))}, &lists{list: func(*client.ListOptions) ([]corev1.Pod, string, error) {
+			if current.Load() {
+				return []corev1.Pod{named("a"), named("b")}, "", nil
+			}
+			return []corev1.Pod{named("a"), named("b", unassigned)}, "", nil
+		}}
+		counted, restore := restored(live, cache)
+		done := make(chan error, 2)
+		for range cap(done) {
+			go func() { done <- restore(t.Context()) }()
+		}
+		synctest.Wait()
+		require.Empty(t, done, "b would be assigned again")
+		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, restore(impatient), context.DeadlineExceeded)
+		current.Store(true)
+		for range cap(done) {
+			require.NoError(t, <-done)
+		}
+		require.Equal(t, 2, counted())
+		live.list = nil
+		require.NoError(t, restore(t.Context()), "once")
+	})
+}
+
+func TestACacheThatStaysBehindIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		live, cache := &lists{list: showing(named("a"))}, &lists{list: showing()}
+		counted, restore := restored(live, cache)
+		require.ErrorIs(t, restore(t.Context()), errCacheLags)
+		require.Zero(t, counted())
+		live.list = func(*client.ListOptions) ([]corev1.Pod, string, error) { return nil, "", errors.New("no answer") }
+		require.ErrorContains(t, restore(t.Context()), "no answer")
+		live.list = showing(named("a"))
+		cache.list = showing(named("a"))
+		require.NoError(t, restore(t.Context()), "it is tried again")
+		require.Equal(t, 1, counted())
+	})
+}
+
+// Pods of a busy cluster end between two lists. That must not delay a new leader.
+func TestPodsThatEndMeanwhileAreNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := 0 // Every list shows one pod less.
+		from := func(first int) (pods []corev1.Pod) {
+			for i := first; i < 100; i++ {
+				pods = append(pods, named(strconv.Itoa(i)))
+			}
+			return pods
+		}
+		next := &lists{list: func(*client.ListOptions) ([]corev1.Pod, string, error) {
+			ended++
+			return from(ended), "", nil
+		}}
+		counted, restore := restored(next, next)
+		began := time.Now()
+		require.NoError(t, restore(t.Context()))
+		require.Less(t, time.Since(began), time.Second)
+		require.Equal(t, len(from(ended)), counted())
+	})
+}
+
+func TestThePodsOfTheNodeAreReadInChunksOfOneConsistentList(t *testing.T) {
+	gone := named("done")
+	gone.Status.Phase = corev1.PodSucceeded
+	live := &lists{list: func(o *client.ListOptions) ([]corev1.Pod, string, error) {
+		require.Equal(t, "spec.nodeName=pool", o.FieldSelector.String())
+		require.EqualValues(t, restoreChunk, o.Limit)
+		require.Nil(t, o.Raw, "a resourceVersion would allow an old list")
+		if o.Continue == "" {
+			return []corev1.Pod{named("a"), gone}, "more", nil
+		}
+		require.Equal(t, "more", o.Continue)
+		return []corev1.Pod{named("b"), named("c", unassigned)}, "", nil
+	}}
+	counted, restore := restored(live, &lists{list: showing(named("a"), named("b"), gone)})
+	require.NoError(t, restore(t.Context()))
+	require.Equal(t, 2, counted(), "one that has ended takes room, and is no pod of its provider")
+}
