@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -110,6 +112,33 @@ func TestAReleasedLeaseDoesNotLapse(t *testing.T) {
 		require.NoError(t, l.Create(t.Context(), record("this")))
 		require.NoError(t, l.Update(t.Context(), record("")))
 		time.Sleep(time.Hour)
+		require.NoError(t, l.Check())
+	})
+}
+
+func TestTheElectorHoldsRenewsAndReleasesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := of(kubefake.NewClientset().CoordinationV1(), name, "this", clock.RealClock{})
+		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+			Lock: l, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
+			Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
+		})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			elector.Run(ctx)
+		}()
+		time.Sleep(time.Minute)
+		require.True(t, elector.IsLeader())
+		require.NoError(t, l.Check())
+		cancel()
+		<-done
+		now, _, err := l.Get(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, now.HolderIdentity)
 		require.NoError(t, l.Check())
 	})
 }
