@@ -40,6 +40,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/providers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/restore"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
@@ -162,7 +163,7 @@ func assemble(ctx context.Context, cfg Config, mgr manager.Manager) (*parts, err
 	identities := identitymanager.NewCertificateIdentityReader(ctx, mgr.GetClient(), kube, mgr.GetConfig(), "",
 		tenantnamespace.NewManager(kube, mgr.GetScheme()))
 	connections := remote.NewConnections(kube, identities, cfg.Home.UserAgent)
-	restorer := pods.NewRestorer(mgr.GetAPIReader(), mgr.GetClient(), cfg.NodeName, known, clock.RealClock{})
+	restorer := restore.New(mgr.GetAPIReader(), mgr.GetClient(), cfg.NodeName, known, clock.RealClock{})
 	podQueue, providerQueue := &requeue.Queue{}, &requeue.Queue{}
 	b := &parts{
 		cfg: cfg, kube: kube, client: mgr.GetClient(), belief: known,

@@ -29,7 +29,7 @@ func (c podIPs) DeleteIP(ctx context.Context, ip *ipamv1alpha1.IP) error {
 }
 
 func (c podIPs) Annotate(ctx context.Context, pod *corev1.Pod, annotations map[string]any) error {
-	return c.patchPod(ctx, pod, map[string]any{"annotations": annotations})
+	return c.write.Patch(ctx, pod, map[string]any{"annotations": annotations})
 }
 
 // remapAddress has the address of a pod mapped again if Liqo has mapped another one.

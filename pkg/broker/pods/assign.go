@@ -50,7 +50,7 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	c.Metrics.decision.Observe(decided.Sub(began).Seconds())
 
 	// 3. The choice is written.
-	c.reports.drop(client.ObjectKeyFromObject(pod))
+	c.reports.Drop(client.ObjectKeyFromObject(pod))
 	ctx, span := c.startAssignSpan(ctx, &choice{pod, namespace, criteria.Policy, &d, began, decided})
 	err = c.writeAssignment(ctx, pod, &d)
 	tracing.End(span, err)
@@ -110,5 +110,23 @@ func (c *Controller) resolveUncertain(ctx context.Context, pod *corev1.Pod) erro
 	}
 	c.unreserve(pod)
 	c.Queue.Add(client.ObjectKeyFromObject(pod))
+	return nil
+}
+
+// waits has it written on a pod why no provider was chosen.
+func (c *Controller) waits(ctx context.Context, pod *corev1.Pod, reason, message string) error {
+	if pod.Annotations[v1alpha1.MovingFromAnnotation] != "" {
+		// It has left, and waits like any other pod: what becomes of its last provider does not concern it any more.
+		annotations := clearedByLeaving()
+		annotations[v1alpha1.DecisionAnnotation] = nil
+		if err := c.write.Patch(ctx, pod, map[string]any{"annotations": annotations}); err != nil {
+			return err
+		}
+	}
+	if before := placement.Condition(pod, v1alpha1.ConditionAssigned); before != nil && before.Reason == reason && before.Message == message {
+		c.reports.Drop(client.ObjectKeyFromObject(pod))
+		return nil
+	}
+	c.reports.Add(pod, reason, message)
 	return nil
 }

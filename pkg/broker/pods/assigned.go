@@ -14,6 +14,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
@@ -93,7 +94,7 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, virtualNo
 // end writes the status of a pod that has ended at its provider.
 func (c *Controller) end(ctx context.Context, pod *corev1.Pod, there *corev1.PodStatus) error {
 	c.Log.Info("A pod has ended at its provider", "pod", client.ObjectKeyFromObject(pod), "phase", there.Phase)
-	return c.patchStatus(ctx, pod, map[string]any{
+	return c.write.PatchStatus(ctx, pod, map[string]any{
 		"phase": there.Phase, "reason": there.Reason, "message": there.Message, "conditions": there.Conditions,
 		"containerStatuses": there.ContainerStatuses, "initContainerStatuses": there.InitContainerStatuses,
 	})
@@ -119,7 +120,7 @@ func (c *Controller) virtualNode(ctx context.Context, name string) (belief.Virtu
 // assignedByThisLeader reports whether this leader assigned a pod. Starts under an earlier leader are not measured: that
 // such a pod is ready now does not mean that it was not before.
 func (c *Controller) assignedByThisLeader(pod *corev1.Pod) bool {
-	return !v1alpha1.AssignedAt(pod).Before(c.Restorer.leadsSince())
+	return !v1alpha1.AssignedAt(pod).Before(c.Restorer.LeadsSince())
 }
 
 // measureStart takes in, once, how long a pod took to be ready.
@@ -147,9 +148,9 @@ func (c *Controller) markUnreachable(ctx context.Context, pod *corev1.Pod, at be
 	if unreachable {
 		since = at.UnreachableSince.UTC().Format(time.RFC3339)
 	}
-	err := c.patchPod(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.UnreachableAnnotation: since}})
+	err := c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.UnreachableAnnotation: since}})
 	if err == nil && unreachable && placement.Ready(pod) {
-		err = c.patchCondition(ctx, pod, notReady("ProviderUnreachable", "the provider cluster cannot be reached"))
+		err = c.write.PatchCondition(ctx, pod, podwrite.NotReady("ProviderUnreachable", "the provider cluster cannot be reached"))
 	}
 	return err
 }

@@ -20,14 +20,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/restore"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/waiting"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/remap"
@@ -48,7 +50,7 @@ type Config struct {
 	// Guard must be complete for a pod to be assigned or moved; nil is not required.
 	Guard    *guard.Guard
 	Belief   *belief.Belief
-	Restorer *Restorer
+	Restorer *restore.Restorer
 	Policies *placement.Policies
 	// Leaving asks providers about the pods that leave them.
 	Leaving *leaving.Checker
@@ -75,14 +77,19 @@ type Config struct {
 // Controller reconciles the pods of the broker's node.
 type Controller struct {
 	Config
+	write     *podwrite.Writer
 	remapper  *remap.Remapper
-	reports   *reports
+	reports   *waiting.Reports
 	conflicts workqueue.TypedRateLimiter[types.NamespacedName]
 }
 
 // New returns a Controller, which does nothing before SetUp.
 func New(cfg Config) *Controller {
-	c := &Controller{Config: cfg, reports: newReports(), conflicts: conflictBackoffs()}
+	write := &podwrite.Writer{Client: cfg.Client, Clock: cfg.Clock, Metrics: cfg.Metrics.writes}
+	c := &Controller{
+		Config: cfg, write: write, conflicts: requeue.Conflicts(),
+		reports: waiting.New(waiting.Config{Client: cfg.Client, Events: cfg.Events, Writer: write}),
+	}
 	c.remapper = remap.New(podIPs{c})
 	return c
 }
@@ -98,29 +105,14 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 	err := pods.
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: c.Workers,
-			RateLimiter:             backoffs(),
+			RateLimiter:             requeue.Failures(),
 			SkipNameValidation:      ptr.To(true),
 		}).
 		Complete(c)
 	if err != nil {
 		return fmt.Errorf("pods: %w", err)
 	}
-	return c.setUpReports(mgr)
-}
-
-// backoffs are those of pods whose reconciliation failed.
-func backoffs() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
-}
-
-// The backoff of a pod that another client has changed: the cache will show it, unless it lags behind.
-const (
-	firstConflict = 20 * time.Millisecond
-	lastConflict  = 5 * time.Second
-)
-
-func conflictBackoffs() workqueue.TypedRateLimiter[types.NamespacedName] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstConflict, lastConflict)
+	return c.reports.SetUp(mgr)
 }
 
 // Reconcile takes one pod a step further. It reads the state from the API, never from the event, so that it can be called
@@ -174,7 +166,7 @@ func (c *Controller) step(ctx context.Context, name types.NamespacedName) (ctrl.
 // observeGone frees the room of a pod that needs none any more, and has the unassigned pods tried.
 func (c *Controller) observeGone(name types.NamespacedName, uid types.UID) {
 	c.remapper.Forget(name)
-	c.reports.drop(name)
+	c.reports.Drop(name)
 	c.Leaving.Forget(name)
 	if c.Belief.ObserveGone(name, uid) {
 		c.Requeue.Unassigned()
@@ -189,7 +181,7 @@ func (c *Controller) observeEnded(pod *corev1.Pod) {
 		return
 	}
 	c.remapper.Forget(name)
-	c.reports.drop(name)
+	c.reports.Drop(name)
 	if c.Belief.ObserveEnded(pod, at) {
 		c.Requeue.Unassigned() // It is not counted as a pod any more.
 	}

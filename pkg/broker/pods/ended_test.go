@@ -28,10 +28,9 @@ func TestKeptPodsOfAJobFillTheirSlice(t *testing.T) {
 	for range 2 { // Once by the Restorer, once by what was observed since.
 		pod, _ := c.reconciled(t, "next")
 		require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
-		why, pending := c.reports.get(client.ObjectKeyFromObject(next))
-		require.True(t, pending)
-		require.Equal(t, "NoProviderFits", why.reason)
-		require.Contains(t, why.message, "insufficient cpu")
+		why := c.reported(t, "next")
+		require.Equal(t, "NoProviderFits", why.Reason)
+		require.Contains(t, why.Message, "insufficient cpu")
 		c.reconciled(t, "succeeded")
 		c.reconciled(t, "failed")
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -24,6 +25,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/providers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/restore"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
@@ -57,7 +59,7 @@ func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trac
 	of := providers.New(providers.Config{Client: c, Selector: labels.Everything()})
 	return New(Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Live: c, Events: record.NewFakeRecorder(100), Tracer: tracer,
-		Metrics: NewMetrics(known), Belief: known, Restorer: NewRestorer(c, c, "", known, clock.RealClock{}),
+		Metrics: NewMetrics(known), Belief: known, Restorer: restore.New(c, c, "", known, clock.RealClock{}),
 		Leaving: leaving.New(leaving.Config{Log: testr.New(t), Connections: connections, Queue: queue, Timeout: time.Minute}),
 		Policies: &placement.Policies{
 			Client: c, Programs: criteria.NewCache(1 << 20), Defaults: placement.Rules{Failover: v1alpha1.FailoverMove},
@@ -71,4 +73,11 @@ func cpus(amount string) []corev1.Container {
 	return []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)},
 	}}}
+}
+
+// leadsSince has the controller lead since then.
+func (c *Controller) leadsSince(t *testing.T, then time.Time) {
+	t.Helper()
+	c.Restorer = restore.New(c.Client, c.Client, "", c.Belief, clocktesting.NewFakePassiveClock(then))
+	require.NoError(t, c.Restorer.Restore(t.Context()))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -36,6 +37,19 @@ func (c *Controller) reconciled(t *testing.T, name string) (corev1.Pod, ctrl.Res
 	return pod, result
 }
 
+// reported is why a pod waits, once that is written.
+func (c *Controller) reported(t *testing.T, name string) *corev1.PodCondition {
+	t.Helper()
+	key := types.NamespacedName{Namespace: "ns", Name: name}
+	_, err := c.reports.Write(t.Context(), key)
+	require.NoError(t, err)
+	var pod corev1.Pod
+	require.NoError(t, c.Client.Get(t.Context(), key, &pod))
+	why := placement.Condition(&pod, v1alpha1.ConditionAssigned)
+	require.NotNil(t, why)
+	return why
+}
+
 func TestNoPodIsAssignedBeforeTheGuardIsKnown(t *testing.T) {
 	waiting := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", UID: "uid"}, Spec: corev1.PodSpec{Containers: cpus("1")}}
 	c := newController(t, true, interceptor.Funcs{}, nil, waiting)
@@ -43,9 +57,7 @@ func TestNoPodIsAssignedBeforeTheGuardIsKnown(t *testing.T) {
 	pod, result := c.reconciled(t, "pod")
 	require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
 	require.Positive(t, result.RequeueAfter)
-	why, pending := c.reports.get(types.NamespacedName{Namespace: "ns", Name: "pod"})
-	require.True(t, pending)
-	require.Equal(t, "Unguarded", why.reason)
+	require.Equal(t, "Unguarded", c.reported(t, "pod").Reason)
 
 	c.Guard = nil // Not required.
 	pod, _ = c.reconciled(t, "pod")

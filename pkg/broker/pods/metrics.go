@@ -6,10 +6,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
@@ -25,8 +24,7 @@ type Metrics struct {
 	move  prometheus.Histogram
 	start prometheus.Histogram
 
-	patches     *prometheus.HistogramVec
-	patchErrors *prometheus.CounterVec
+	writes *podwrite.Metrics
 }
 
 // NewMetrics returns Metrics that are not registered. What can happen begins with 0, so that the first time is an increase.
@@ -46,22 +44,13 @@ func NewMetrics(known *belief.Belief) *Metrics {
 			prometheus.ExponentialBuckets(0.05, 3, 10)),
 		start: histogram("pod_start_seconds",
 			"Time from the assignment of a pod to its being ready.", prometheus.ExponentialBuckets(0.25, 2, 12)),
-		patches: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "liqo_broker", Name: "api_patch_duration_seconds",
-			Help: "Time of the broker's patches, by resource.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
-		}, []string{"resource"}),
-		patchErrors: counter("api_patch_errors_total",
-			"Patches of the broker that failed, by resource and reason.", "resource", "reason"),
+		writes: podwrite.NewMetrics(),
 	}
 	for filter := verdict.Passed + 1; filter <= verdict.Failed; filter++ {
 		m.rejections.WithLabelValues(filter.String())
 	}
 	for _, r := range reasons() {
 		m.moves.WithLabelValues(string(r))
-	}
-	for _, resource := range []string{"pods", "pods/status"} {
-		m.patches.WithLabelValues(resource)
-		m.patchErrors.WithLabelValues(resource, "Conflict") // It is expected.
 	}
 	return m
 }
@@ -80,11 +69,11 @@ func histogram(name, help string, buckets []float64) prometheus.Histogram {
 func (m *Metrics) Register(registry prometheus.Registerer) error {
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		m.decisions, m.rejections, m.decision, m.wait, m.moves, m.move, m.start, m.patches, m.patchErrors,
+		m.decisions, m.rejections, m.decision, m.wait, m.moves, m.move, m.start,
 	} {
 		errs = append(errs, registry.Register(c))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.writes.Register(registry))...)
 }
 
 // decisions counts decisions by outcome. Those for a provider are shown as long as it is known.
@@ -129,27 +118,4 @@ func (m *Metrics) unassignable(took time.Duration, verdicts []verdict.Verdict) {
 func (m *Metrics) invalid(took time.Duration) {
 	m.decisions.invalid.Add(1)
 	m.decision.Observe(took.Seconds())
-}
-
-func (m *Metrics) patched(resource string, err error, took time.Duration) {
-	m.patches.WithLabelValues(resource).Observe(took.Seconds())
-	if err != nil {
-		m.patchErrors.WithLabelValues(resource, errorReason(err)).Inc()
-	}
-}
-
-// errorReason returns one of Kubernetes' reasons: admission webhooks may answer with a sentence about a pod.
-func errorReason(err error) string {
-	switch reason := kerrors.ReasonForError(err); reason {
-	case metav1.StatusReasonUnknown:
-		return "Unknown"
-	case metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound,
-		metav1.StatusReasonAlreadyExists, metav1.StatusReasonConflict, metav1.StatusReasonGone, metav1.StatusReasonInvalid,
-		metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout, metav1.StatusReasonTooManyRequests,
-		metav1.StatusReasonBadRequest, metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonInternalError,
-		metav1.StatusReasonServiceUnavailable:
-		return string(reason)
-	default:
-		return "Other"
-	}
 }

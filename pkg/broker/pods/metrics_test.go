@@ -1,7 +1,6 @@
 package pods
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -90,7 +88,7 @@ func TestOnlyStartsOfPodsThatThisLeaderAssignedAreMeasured(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, registry := measured(t)
-			c.Restorer.began.Store(&noon)
+			c.leadsSince(t, noon)
 			pod := assignedPod(corev1.PodRunning)
 			pod.Annotations = map[string]string{v1alpha1.AssignedAtAnnotation: tc.assigned.Format(time.RFC3339Nano)}
 			pod.Status.Conditions = []corev1.PodCondition{{
@@ -131,19 +129,4 @@ func TestAnEvictionForARefusalIsTakenIn(t *testing.T) {
 			require.Equal(t, tc.withheld, d.VirtualNode == "")
 		})
 	}
-}
-
-func TestPatchesThatFailAreCountedByReason(t *testing.T) {
-	c, registry := measured(t)
-	m := c.Metrics
-	m.patched("pods", nil, time.Millisecond)
-	m.patched("pods", errors.New("connection refused"), time.Millisecond)
-	m.patched("pods", kerrors.NewForbidden(corev1.Resource("pods"), "web", nil), time.Millisecond)
-	m.patched("pods", &kerrors.StatusError{ErrStatus: metav1.Status{Reason: "pod web is not nice"}}, time.Millisecond)
-	requireMetrics(t, registry, "liqo_broker_api_patch_errors_total",
-		`liqo_broker_api_patch_errors_total{reason="Conflict",resource="pods"} 0`,
-		`liqo_broker_api_patch_errors_total{reason="Conflict",resource="pods/status"} 0`,
-		`liqo_broker_api_patch_errors_total{reason="Forbidden",resource="pods"} 1`,
-		`liqo_broker_api_patch_errors_total{reason="Other",resource="pods"} 1`,
-		`liqo_broker_api_patch_errors_total{reason="Unknown",resource="pods"} 1`)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
@@ -35,11 +36,11 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode str
 	by, isRefused := refusal.Of(pod) // By the label, which is removed.
 	quotaExceeded := why == refused && isRefused && by.Reason == refusal.QuotaExceeded
 	if placement.Ready(pod) {
-		if err := c.patchCondition(ctx, pod, notReady("Moving", description)); err != nil {
+		if err := c.write.PatchCondition(ctx, pod, podwrite.NotReady("Moving", description)); err != nil {
 			return err
 		}
 	}
-	err := c.patchPod(ctx, pod, map[string]any{
+	err := c.write.Patch(ctx, pod, map[string]any{
 		"labels": map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
 		"annotations": map[string]any{
 			v1alpha1.MovingFromAnnotation: virtualNode, v1alpha1.DecisionAnnotation: "moving: " + description,
@@ -205,10 +206,10 @@ func (c *Controller) clearStatus(ctx context.Context, pod *corev1.Pod, from stri
 	}
 	// The API server accepts no running container that has terminated before, so their statuses go, too. A pod that does
 	// not start at the next provider is then Pending there.
-	return c.patchStatus(ctx, pod, map[string]any{
+	return c.write.PatchStatus(ctx, pod, map[string]any{
 		"phase": corev1.PodPending, "podIP": nil, "podIPs": nil,
 		"containerStatuses": nil, "initContainerStatuses": nil, "ephemeralContainerStatuses": nil,
-		"conditions": []corev1.PodCondition{c.timed(notReady("Moving", "leaving "+from))},
+		"conditions": []corev1.PodCondition{c.write.Timed(podwrite.NotReady("Moving", "leaving "+from))},
 	})
 }
 
@@ -240,7 +241,7 @@ func (c *Controller) reconcileEnded(ctx context.Context, pod *corev1.Pod, virtua
 	}
 	if !deleting {
 		// The quota of a later VirtualNode of that name does not count it.
-		return ctrl.Result{}, c.patchPod(ctx, pod, map[string]any{
+		return ctrl.Result{}, c.write.Patch(ctx, pod, map[string]any{
 			"labels": map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
@@ -34,7 +35,7 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 	}, nil, large, small)
 	report := func(name string) ctrl.Result {
 		t.Helper()
-		result, err := c.writeReport(t.Context(), types.NamespacedName{Namespace: "ns", Name: name})
+		result, err := c.reports.Write(t.Context(), types.NamespacedName{Namespace: "ns", Name: name})
 		require.NoError(t, err)
 		return result
 	}
@@ -46,8 +47,8 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 	require.Equal(t, "q1", assigned.Labels[v1alpha1.VirtualNodeLabel])
 
 	answer = kerrors.NewConflict(schema.GroupResource{Resource: "pods"}, "large", nil)
-	require.Equal(t, firstConflict, report("large").RequeueAfter)
-	require.Equal(t, 2*firstConflict, report("large").RequeueAfter)
+	require.Equal(t, requeue.FirstConflict, report("large").RequeueAfter)
+	require.Equal(t, 2*requeue.FirstConflict, report("large").RequeueAfter)
 	answer = nil
 	<-events // Of the assignment.
 	require.Empty(t, events, "nothing was written yet")
@@ -60,14 +61,14 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 	require.Equal(t, 3, writes, "it is written once")
 
 	// What is not true any more is not written.
-	c.reports.add(small, "NoProviderFits", "of before its assignment")
-	c.reports.add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "other"}}, "NoProviderFits", "of another pod")
-	c.reports.add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "gone", UID: "gone"}}, "NoProviderFits", "of a pod that is gone")
+	c.reports.Add(small, "NoProviderFits", "of before its assignment")
+	c.reports.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "other"}}, "NoProviderFits", "of another pod")
+	c.reports.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "gone", UID: "gone"}}, "NoProviderFits", "of a pod that is gone")
 	for _, name := range []string{"small", "large", "gone"} {
 		report(name)
 	}
 	require.Equal(t, 3, writes)
-	require.Empty(t, c.reports.pending)
 	c.reconciled(t, "large")
-	require.Empty(t, c.reports.pending, "the pod has that reason already")
+	report("large")
+	require.Equal(t, 3, writes, "the pod has that reason already")
 }

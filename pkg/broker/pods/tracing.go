@@ -94,7 +94,7 @@ func setTraceparent(ctx context.Context, pod *corev1.Pod, annotations map[string
 // patchPodTraced is patchPod with a span.
 func (c *Controller) patchPodTraced(ctx context.Context, pod *corev1.Pod, metadata map[string]any) error {
 	ctx, span := tracing.OrNone(c.Tracer).Start(ctx, spanPatch)
-	err := c.patchPod(ctx, pod, metadata)
+	err := c.write.Patch(ctx, pod, metadata)
 	tracing.End(span, err)
 	return err
 }

@@ -28,7 +28,7 @@ func traced(t *testing.T, sampling float64, funcs interceptor.Funcs, objects ...
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(sent), sdktrace.WithSampler(sdktrace.TraceIDRatioBased(sampling)))
 	policy := &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "gold"}}
 	c := newController(t, true, funcs, provider.Tracer(""), append(objects, policy)...)
-	c.Restorer.began.Store(&noon)
+	c.leadsSince(t, noon)
 	return c, sent
 }
 
@@ -98,8 +98,7 @@ func TestAnAssignmentIsOneTrace(t *testing.T) {
 	require.Empty(t, sent.GetSpans(), "it is Pending")
 	assigned.Status.Phase = corev1.PodRunning
 	next, _ := traced(t, 1, interceptor.Funcs{})
-	now := time.Now()
-	next.Restorer.began.Store(&now)
+	next.leadsSince(t, time.Now())
 	next.traceStart(t.Context(), assigned, "q1")
 	require.Empty(t, sent.GetSpans(), "it may have run long before another broker took over")
 	c.traceStart(t.Context(), assigned, "q1")

@@ -1,4 +1,4 @@
-package pods
+package restore
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,7 +45,13 @@ func showing(pods ...corev1.Pod) func(*client.ListOptions) ([]corev1.Pod, string
 }
 
 func named(name string, change ...func(*corev1.Pod)) corev1.Pod {
-	return *assignedPod(corev1.PodRunning, append(change, func(pod *corev1.Pod) { pod.Name, pod.UID = name, types.UID(name) })...)
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.VirtualNodeLabel: "q1"},
+	}}
+	for _, c := range change {
+		c(&pod)
+	}
+	return pod
 }
 
 func unassigned(pod *corev1.Pod) { pod.Labels = nil }
@@ -54,7 +61,7 @@ func restored(live, cache *lists) (counted func() int, restore func(context.Cont
 	known := belief.New(belief.Config{Clock: clock.RealClock{}})
 	known.SetProvider("q", belief.ProviderSpec{VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
 	known.Schedule(scheduler.Provider{ID: "q"})
-	return func() int { return known.Counts().Assigned }, NewRestorer(live, cache, "pool", known, clock.RealClock{}).Restore
+	return func() int { return known.Counts().Assigned }, New(live, cache, "pool", known, clock.RealClock{}).Restore
 }
 
 // The former leader assigned a pod a moment ago. The cache shows it as unassigned.

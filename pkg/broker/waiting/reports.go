@@ -1,4 +1,5 @@
-package pods
+// Package waiting writes on pods why they wait for a provider.
+package waiting
 
 import (
 	"context"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -18,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
@@ -31,9 +34,19 @@ const (
 	reportWorkers = 2
 )
 
-// reports are the reasons why pods wait that are not written yet, the last of each pod. They are written by workers of their
+// Config is everything that Reports need.
+type Config struct {
+	// Client reads from the cache.
+	Client client.Client
+	Events record.EventRecorder
+	Writer *podwrite.Writer
+}
+
+// Reports are the reasons why pods wait that are not written yet, the last of each pod. They are written by workers of their
 // own: many pods that no provider fits would otherwise take the workers and the requests of assignments.
-type reports struct {
+type Reports struct {
+	Config
+
 	queue     requeue.Queue
 	turns     flowcontrol.RateLimiter
 	conflicts workqueue.TypedRateLimiter[types.NamespacedName]
@@ -49,15 +62,18 @@ type report struct {
 	reason, message string
 }
 
-func newReports() *reports {
-	return &reports{
+// New returns Reports that write nothing before SetUp.
+func New(cfg Config) *Reports {
+	return &Reports{
+		Config:    cfg,
 		turns:     flowcontrol.NewTokenBucketRateLimiter(reportsPerSecond, reportsBurst),
-		conflicts: conflictBackoffs(),
+		conflicts: requeue.Conflicts(),
 		pending:   map[types.NamespacedName]report{},
 	}
 }
 
-func (r *reports) add(pod *corev1.Pod, reason, message string) {
+// Add has the reason written why a pod waits.
+func (r *Reports) Add(pod *corev1.Pod, reason, message string) {
 	name := client.ObjectKeyFromObject(pod)
 	r.mu.Lock()
 	r.pending[name] = report{uid: pod.UID, reason: reason, message: message}
@@ -65,14 +81,15 @@ func (r *reports) add(pod *corev1.Pod, reason, message string) {
 	r.queue.Add(name)
 }
 
-func (r *reports) drop(name types.NamespacedName) {
+// Drop forgets the reason of a pod that is not written yet.
+func (r *Reports) Drop(name types.NamespacedName) {
 	r.conflicts.Forget(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.pending, name)
 }
 
-func (r *reports) get(name types.NamespacedName) (report, bool) {
+func (r *Reports) get(name types.NamespacedName) (report, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found, ok := r.pending[name]
@@ -80,7 +97,7 @@ func (r *reports) get(name types.NamespacedName) (report, bool) {
 }
 
 // done drops a report, unless there is a newer one.
-func (r *reports) done(name types.NamespacedName, written report) {
+func (r *Reports) done(name types.NamespacedName, written report) {
 	r.conflicts.Forget(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,15 +106,15 @@ func (r *reports) done(name types.NamespacedName, written report) {
 	}
 }
 
-// setUpReports registers the controller that writes reports.
-func (c *Controller) setUpReports(mgr manager.Manager) error {
+// SetUp registers the controller that writes them with the manager; it runs on the leader.
+func (r *Reports) SetUp(mgr manager.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("pod-report").
-		WatchesRawSource(c.reports.queue.Source()).
+		WatchesRawSource(r.queue.Source()).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: reportWorkers, RateLimiter: backoffs(), SkipNameValidation: ptr.To(true),
+			MaxConcurrentReconciles: reportWorkers, RateLimiter: requeue.Failures(), SkipNameValidation: ptr.To(true),
 		}).
-		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
-			return c.writeReport(ctx, r.NamespacedName)
+		Complete(reconcile.Func(func(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+			return r.Write(ctx, request.NamespacedName)
 		}))
 	if err != nil {
 		return fmt.Errorf("reports of pods: %w", err)
@@ -105,55 +122,37 @@ func (c *Controller) setUpReports(mgr manager.Manager) error {
 	return nil
 }
 
-// waits has it written on a pod why no provider was chosen.
-func (c *Controller) waits(ctx context.Context, pod *corev1.Pod, reason, message string) error {
-	if pod.Annotations[v1alpha1.MovingFromAnnotation] != "" {
-		// It has left, and waits like any other pod: what becomes of its last provider does not concern it any more.
-		annotations := clearedByLeaving()
-		annotations[v1alpha1.DecisionAnnotation] = nil
-		if err := c.patchPod(ctx, pod, map[string]any{"annotations": annotations}); err != nil {
-			return err
-		}
-	}
-	if before := placement.Condition(pod, v1alpha1.ConditionAssigned); before != nil && before.Reason == reason && before.Message == message {
-		c.reports.drop(client.ObjectKeyFromObject(pod))
-		return nil
-	}
-	c.reports.add(pod, reason, message)
-	return nil
-}
-
-// writeReport writes on a pod why it waits, and an event when the reason has changed.
-func (c *Controller) writeReport(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
-	why, pending := c.reports.get(name)
+// Write writes on a pod why it waits, and an event when the reason has changed.
+func (r *Reports) Write(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
+	why, pending := r.get(name)
 	if !pending {
 		return ctrl.Result{}, nil
 	}
-	if err := c.reports.turns.Wait(ctx); err != nil {
+	if err := r.turns.Wait(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	var pod corev1.Pod
-	if err := c.Client.Get(ctx, name, &pod); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Get(ctx, name, &pod); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, err
 	}
 	if pod.UID != why.uid || pod.Labels[v1alpha1.VirtualNodeLabel] != "" || pod.DeletionTimestamp != nil {
-		c.reports.done(name, why)
+		r.done(name, why)
 		return ctrl.Result{}, nil
 	}
 	before := placement.Condition(&pod, v1alpha1.ConditionAssigned)
-	err := c.patchCondition(ctx, &pod, corev1.PodCondition{
+	err := r.Writer.PatchCondition(ctx, &pod, corev1.PodCondition{
 		Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Reason: why.reason, Message: why.message,
 	})
 	switch {
 	case kerrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: c.reports.conflicts.When(name)}, nil
+		return ctrl.Result{RequeueAfter: r.conflicts.When(name)}, nil
 	case client.IgnoreNotFound(err) != nil:
 		return ctrl.Result{}, err
 	}
-	c.reports.done(name, why)
+	r.done(name, why)
 	if before == nil || before.Reason != why.reason || before.Status != corev1.ConditionFalse || why.reason == "InvalidCriteria" {
 		// The counts in a message change with every pod that comes or goes.
-		c.Events.Event(&pod, corev1.EventTypeWarning, "FailedAssignment", why.message)
+		r.Events.Event(&pod, corev1.EventTypeWarning, "FailedAssignment", why.message)
 	}
 	return ctrl.Result{}, nil
 }

@@ -1,4 +1,5 @@
-package pods
+// Package restore counts what is assigned when a process begins to lead.
+package restore
 
 import (
 	"context"
@@ -50,8 +51,8 @@ type Restorer struct {
 	began atomic.Pointer[time.Time]
 }
 
-// NewRestorer returns a Restorer. The cache holds the pods of the broker's node only; live reads from the API server.
-func NewRestorer(live, cache client.Reader, node string, known *belief.Belief, passive clock.PassiveClock) *Restorer {
+// New returns a Restorer. The cache holds the pods of the broker's node only; live reads from the API server.
+func New(live, cache client.Reader, node string, known *belief.Belief, passive clock.PassiveClock) *Restorer {
 	return &Restorer{live: live, cache: cache, node: node, belief: known, clock: passive, turn: make(chan struct{}, 1)}
 }
 
@@ -85,8 +86,8 @@ func (r *Restorer) Restore(ctx context.Context) error {
 	return nil
 }
 
-// leadsSince returns when this process began to lead; zero before it is restored.
-func (r *Restorer) leadsSince() time.Time {
+// LeadsSince returns when this process began to lead; zero before it is restored.
+func (r *Restorer) LeadsSince() time.Time {
 	if began := r.began.Load(); began != nil {
 		return *began
 	}
