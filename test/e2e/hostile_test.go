@@ -29,6 +29,9 @@ var costlyFilters = map[string]string{
 	"loops":    "[1, 2, 3].all(a, pod.annotations['x'].split('').all(b, pod.annotations['x'].split('').all(c, b + c != '%d')))",
 }
 
+// slack is what a pod may take longer beside twice its time without an attack: other suites run on the machine.
+const slack = 3 * time.Second
+
 // timeToRun is the median of how long pods take to run that are created one after the other, bound to the node.
 func (b *brokered) timeToRun(t *testing.T, namespace, name string, adapt ...func(*corev1.Pod)) time.Duration {
 	t.Helper()
@@ -87,7 +90,7 @@ func (b *brokered) flood(t *testing.T) {
 
 	busy := b.timeToRun(t, ns, "busy")
 	t.Logf("a pod runs after %s, and after %s with %d pods that no provider fits", idle, busy, stuck)
-	assert.Less(t, busy, 2*idle+time.Second)
+	assert.Less(t, busy, 2*idle+slack)
 	eventually(t, patient, func(ctx context.Context) error {
 		list, err := pods(ctx, b.broker, theirs)
 		if err != nil {
@@ -124,7 +127,7 @@ func (b *brokered) costly(t *testing.T) {
 	}
 	busy := b.timeToRun(t, ns, "busy")
 	t.Logf("a pod runs after %s, and after %s with %d pods of costly filters", idle, busy, each*len(costlyFilters))
-	require.Less(t, busy, 2*idle+time.Second)
+	assert.Less(t, busy, 2*idle+slack)
 	for name := range costlyFilters {
 		for i := range each {
 			b.explained(t, ns, fmt.Sprintf("%s-%d", name, i), "InvalidCriteria")
