@@ -132,7 +132,7 @@ func newProvider(status *v1alpha1.ProviderClusterStatus, probeInterval time.Dura
 		case c.Type == v1alpha1.ProviderReachable && c.Reason == v1alpha1.ReasonNoAnswer:
 			// The outage is as old as the condition. The leader before may not have written that it moved pods away.
 			p.unreachableSince, p.firstFailed = c.LastTransitionTime.Time, c.LastTransitionTime.Time
-			p.failedProbes, p.unclean, p.last.Problem = failedProbesUntilUnreachable, true, c.Message
+			p.unclean, p.last.Problem = true, c.Message
 		}
 	}
 	return p
@@ -217,7 +217,7 @@ func (b *Belief) ObserveProbe(id string, probe Probe) (changed bool) {
 			p.unreachableSince = p.firstFailed
 		}
 	}
-	p.confirmed = p.confirmed || probe.Answered == p.unreachableSince.IsZero()
+	p.confirmed = p.confirmed || probe.Answered && p.unreachableSince.IsZero() || p.failedProbes >= failedProbesUntilUnreachable
 	if (suspected || b.suspicious()) && probe.Ended.After(b.suspectedAt) {
 		b.suspectedAt = probe.Ended
 	}

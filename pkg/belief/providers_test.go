@@ -106,6 +106,9 @@ func TestAnOutageGoesOnOverARestart(t *testing.T) {
 				require.False(t, b.VirtualNode("q1").Confirmed, "one answer ends no outage")
 				require.Zero(t, b.VirtualNode("q1").UnreachableSince, "nor does it speak for a move")
 				b.ObserveProbe("q", up(time.Second))
+			} else {
+				require.False(t, b.VirtualNode("q1").Confirmed, "it may have been back for an hour")
+				b.ObserveProbe("q", down(time.Second))
 			}
 			require.True(t, b.VirtualNode("q1").Confirmed)
 			if back {

@@ -206,7 +206,7 @@ func (c *Client) options() []grpc.DialOption {
 
 // newQueue creates the queue, with the addresses that were looked up before Run.
 func (c *Client) newQueue() workqueue.TypedDelayingInterface[string] {
-	queue := workqueue.TypedNewDelayingQueue[string]()
+	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue = queue

@@ -2,6 +2,7 @@ package leaving
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
@@ -42,18 +44,28 @@ type Pod struct {
 	Via string
 	// Orphan means that no virtual kubelet deletes its ShadowPod, so it is deleted here.
 	Orphan bool
+	// Settled means that no creation of its ShadowPod is on the way any more, which is final. What was answered before is asked
+	// again.
+	Settled bool
 }
 
 // Answer is what a provider says of a pod.
 type Answer struct {
-	// Known is false until a list that began after the question has been read; all else is zero then.
+	// Known is false until a list that began after the question has been read; Present and Status are zero then.
 	Known bool
 	// Present means that the provider has the pod or its ShadowPod.
 	Present bool
 	// Status is that of the pod; nil if there is none.
 	Status *corev1.PodStatus
-	// Asked is when the question was asked first.
+	// Asked is when the pod was asked about first, settled or not.
 	Asked time.Time
+	// Err is why the last list has no answer; nil if it has one, or if none has ended.
+	Err error
+}
+
+// Refused reports whether the provider answers, but not this question: the rights there are missing, or the namespace.
+func (a *Answer) Refused() bool {
+	return kerrors.IsForbidden(a.Err) || kerrors.IsUnauthorized(a.Err) || kerrors.IsNotFound(a.Err)
 }
 
 // question is a pod that is asked about, and the last answer.
@@ -108,8 +120,13 @@ func New(cfg Config) *Checker {
 
 // SetUp registers the controller that asks with the manager; it runs on the leader.
 func (c *Checker) SetUp(mgr manager.Manager) error {
+	// What was asked before the queue started is added then.
+	started := source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		defer c.addAll()
+		return c.queue.Source().Start(ctx, queue)
+	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("leaving").
-		WatchesRawSource(c.queue.Source()).
+		WatchesRawSource(started).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(true)}).
 		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
 			return ctrl.Result{RequeueAfter: c.Check(ctx, r.Name)}, nil
@@ -120,16 +137,16 @@ func (c *Checker) SetUp(mgr manager.Manager) error {
 	return nil
 }
 
-// Ask returns the last answer about a pod. The first time there is none: the provider is asked, again and again until the pod
-// is gone there, and the pod is requeued when the answer is known and when it changes.
+// Ask returns the last answer about a pod. The first time there is none: the provider is asked, again and again until Forget,
+// and the pod is requeued when the answer is known and when it changes.
 func (c *Checker) Ask(pod Pod) Answer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of := c.questions[pod.Via]
-	if known := of[pod.Name]; known != nil && known.pod == pod {
-		if !known.answer.Known {
-			c.queue.Add(types.NamespacedName{Name: pod.Via}) // The first time the queue may not have started.
-		}
+	known := of[pod.Name]
+	settled := pod
+	settled.Settled = true
+	if known != nil && (known.pod == pod || known.pod == settled) {
 		return known.answer
 	}
 	if of == nil {
@@ -137,10 +154,22 @@ func (c *Checker) Ask(pod Pod) Answer {
 		c.questions[pod.Via] = of
 	}
 	asked := &question{pod: pod, answer: Answer{Asked: time.Now()}}
+	if known != nil && known.pod.UID == pod.UID && known.pod.VirtualNode == pod.VirtualNode {
+		asked.answer.Asked = known.answer.Asked
+	}
 	of[pod.Name] = asked
 	c.interval.Forget(pod.Via)
 	c.queue.Add(types.NamespacedName{Name: pod.Via})
 	return asked.answer
+}
+
+// addAll asks all about which there are questions.
+func (c *Checker) addAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for via := range c.questions {
+		c.queue.Add(types.NamespacedName{Name: via})
+	}
 }
 
 // Forget drops the questions about a pod.
@@ -178,29 +207,44 @@ func (c *Checker) Check(ctx context.Context, via string) time.Duration {
 	connection := c.Connections.Get(via)
 	if connection == nil {
 		c.drop(via)
+		for _, questions := range groups {
+			c.fail(questions, errNoConnection)
+		}
 		return c.interval.When(via)
 	}
-	for where, pods := range groups {
-		c.checkGroup(ctx, connection, where, pods)
+	for where, questions := range groups {
+		if !c.checkGroup(ctx, connection, where, questions) {
+			break // The others would not be answered either.
+		}
 	}
 	return c.interval.When(via)
 }
 
-// pending returns the pods that are asked about and not gone, and what failed the last time, with no pods if need be.
-func (c *Checker) pending(via string) map[group][]Pod {
+// errNoConnection means that this leader has no kubeconfig of the provider.
+var errNoConnection = errors.New("no kubeconfig of the provider")
+
+// pending returns what is asked, and what failed the last time, with no questions if need be.
+func (c *Checker) pending(via string) map[group][]*question {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	groups := map[group][]Pod{}
+	groups := map[group][]*question{}
 	for _, q := range c.questions[via] {
-		if !q.answer.Known || q.answer.Present {
-			where := group{q.pod.VirtualNode, q.pod.RemoteNamespace}
-			groups[where] = append(groups[where], q.pod)
-		}
+		where := group{q.pod.VirtualNode, q.pod.RemoteNamespace}
+		groups[where] = append(groups[where], q)
 	}
 	if f := c.failed[via]; f != nil && groups[f.where] == nil {
-		groups[f.where] = []Pod{}
+		groups[f.where] = []*question{}
 	}
 	return groups
+}
+
+// fail takes in that questions have no answer.
+func (c *Checker) fail(questions []*question, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, q := range questions {
+		q.answer.Err = err
+	}
 }
 
 // drop forgets that a VirtualNode did not answer: it has no connection any more.
@@ -210,78 +254,77 @@ func (c *Checker) drop(via string) {
 	delete(c.failed, via)
 }
 
-// checkGroup asks about the pods of one remote namespace.
-func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection, where group, pods []Pod) {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+// checkGroup asks about the pods of one remote namespace. It reports whether the provider answered, be it a refusal.
+func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection, where group, questions []*question) bool {
+	names := make([]string, len(questions))
+	for i, q := range questions {
+		names[i] = q.pod.Name.Name
+	}
+	listing, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	names := make([]string, len(pods))
-	for i := range pods {
-		names[i] = pods[i].Name.Name
-	}
-	found, err := connection.Forwarded(ctx, where.virtualNode, where.remoteNamespace, names)
-	if err == nil {
-		err = deleteOrphans(ctx, connection, pods, found)
-	}
-	c.observe(connection.VirtualNode, where, err)
+	found, err := connection.Forwarded(listing, where.virtualNode, where.remoteNamespace, names)
+	answered := c.observe(connection.VirtualNode, where, err)
 	if err != nil {
-		if len(pods) > 0 {
+		c.fail(questions, err)
+		if len(questions) > 0 {
 			c.Log.Info("Cannot ask a provider about the pods that leave it", "virtualNode", connection.VirtualNode,
-				"namespace", where.remoteNamespace, "pods", len(pods), "error", err.Error())
+				"namespace", where.remoteNamespace, "pods", len(questions), "error", err.Error())
 		}
-		return
+		return answered
 	}
-	for _, name := range c.answer(connection.VirtualNode, pods, found) {
+	for _, name := range c.answer(questions, found) {
 		c.Queue.Add(name)
 	}
+	c.deleteOrphans(ctx, connection, questions, found)
+	return true
 }
 
 // deleteOrphans deletes the ShadowPods of pods whose virtual kubelet is gone.
-func deleteOrphans(ctx context.Context, connection *remote.Connection, pods []Pod, found map[string]remote.Forwarded) error {
-	for i := range pods {
-		f := found[pods[i].Name.Name]
-		if !pods[i].Orphan || f.ShadowPod == "" {
+func (c *Checker) deleteOrphans(ctx context.Context, connection *remote.Connection, questions []*question, found map[string]remote.Forwarded) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	for _, q := range questions {
+		shadow := found[q.pod.Name.Name].ShadowPod
+		if !q.pod.Orphan || shadow == "" {
 			continue
 		}
-		if err := connection.DeleteShadowPod(ctx, pods[i].RemoteNamespace, pods[i].Name.Name, f.ShadowPod); err != nil {
-			return err
+		if err := connection.DeleteShadowPod(ctx, q.pod.RemoteNamespace, q.pod.Name.Name, shadow); err != nil {
+			c.Log.Info("Cannot delete the ShadowPod of a pod whose virtual kubelet is gone", "pod", q.pod.Name,
+				"virtualNode", q.pod.VirtualNode, "error", err.Error())
+			return // The next check tries again.
 		}
 	}
-	return nil
 }
 
-// observe takes in whether a list had an answer; a refusal is one.
-func (c *Checker) observe(via string, where group, err error) {
+// observe takes in whether a list had an answer, which it reports; a refusal is one.
+func (c *Checker) observe(via string, where group, err error) (answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == nil || kerrors.IsForbidden(err) || kerrors.IsUnauthorized(err) || kerrors.IsNotFound(err) || kerrors.IsTooManyRequests(err) {
+	if err == nil || (&Answer{Err: err}).Refused() || kerrors.IsTooManyRequests(err) {
 		if f := c.failed[via]; f != nil && f.where == where {
 			delete(c.failed, via)
 		}
-		return
+		return true
 	}
 	f := c.failed[via]
 	if f == nil {
 		f = &failure{where: where}
 		c.failed[via] = f
 	}
-	if f.where == where {
-		f.times, f.err = f.times+1, err
-	}
+	f.times, f.err = f.times+1, err
+	return false
 }
 
-// answer takes in what a provider has, and returns the pods that are to be requeued.
-func (c *Checker) answer(via string, pods []Pod, found map[string]remote.Forwarded) []types.NamespacedName {
+// answer takes in what a provider has, and returns the pods that are to be requeued. A question that was replaced while the
+// list ran has no answer by it.
+func (c *Checker) answer(questions []*question, found map[string]remote.Forwarded) []types.NamespacedName {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var changed []types.NamespacedName
-	for i := range pods {
-		q := c.questions[via][pods[i].Name]
-		if q == nil || q.pod != pods[i] {
-			continue // It is not asked about any more.
-		}
-		f, present := found[pods[i].Name.Name]
-		if !q.answer.Known || !present {
-			changed = append(changed, pods[i].Name)
+	for _, q := range questions {
+		f, present := found[q.pod.Name.Name]
+		if !q.answer.Known || present != q.answer.Present {
+			changed = append(changed, q.pod.Name)
 		}
 		q.answer = Answer{Known: true, Present: present, Status: f.Status, Asked: q.answer.Asked}
 	}

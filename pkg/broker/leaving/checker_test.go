@@ -88,9 +88,20 @@ func TestAPodIsGoneWhenAListBegunLaterSaysSo(t *testing.T) {
 	require.True(t, c.Ask(podNamed("pod")).Present, "nobody has asked again")
 	require.Positive(t, c.Check(t.Context(), "q1"))
 	require.Equal(t, Answer{Known: true, Asked: answer.Asked}, c.Ask(podNamed("pod")))
-	require.Zero(t, c.Check(t.Context(), "q1"), "nothing to ask")
+
+	// A creation that was on the way.
+	settled := podNamed("pod")
+	settled.Settled = true
+	require.False(t, c.Ask(settled).Known, "it is asked anew")
+	require.Equal(t, answer.Asked, c.Ask(settled).Asked)
+	meta := metav1.ObjectMeta{Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"}}
+	require.NoError(t, p.liqo.Tracker().Add(&offloadingv1beta1.ShadowPod{ObjectMeta: meta}))
+	require.Positive(t, c.Check(t.Context(), "q1"))
+	require.True(t, c.Ask(settled).Present)
+	require.NoError(t, p.liqo.OffloadingV1beta1().ShadowPods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
 
 	c.Forget(podNamed("pod").Name)
+	require.Zero(t, c.Check(t.Context(), "q1"), "nothing to ask")
 	require.False(t, c.Ask(podNamed("pod")).Known, "it may be there again")
 	again := podNamed("pod")
 	require.Positive(t, c.Check(t.Context(), "q1"))
@@ -173,7 +184,9 @@ func TestARefusalIsAnAnswer(t *testing.T) {
 			require.Positive(t, c.Check(t.Context(), "q1"))
 		}
 		require.Empty(t, c.Problem("q1"), name)
-		require.False(t, c.Ask(podNamed("pod")).Known, "but not that the pod is gone")
+		answer := c.Ask(podNamed("pod"))
+		require.False(t, answer.Known, "but not that the pod is gone")
+		require.Equal(t, name == "forbidden", answer.Refused())
 	}
 }
 

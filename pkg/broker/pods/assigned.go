@@ -71,14 +71,16 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, virtualNo
 	if err != nil {
 		return true, 0, err
 	}
-	if at.mapped && at.pod.RemoteNamespace == "" {
-		return false, 0, nil // Nothing of it is there.
+	if !at.known.UnreachableSince.IsZero() || at.mapped && at.pod.RemoteNamespace == "" {
+		return false, 0, nil // It cannot be asked, or nothing of the pod is there.
 	}
 	answer := leaving.Answer{}
 	if at.mapped {
 		answer = c.Leaving.Ask(at.pod)
 	}
 	switch {
+	case at.lost(&answer):
+		return false, 0, nil
 	case !answer.Known:
 		return true, leavingRecheck, nil
 	case answer.Status == nil:

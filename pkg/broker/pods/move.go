@@ -111,6 +111,13 @@ type place struct {
 	known belief.VirtualNode
 	// mapped is false if it is not known whether the provider has the namespace of the pod.
 	mapped bool
+	// gone means that the VirtualNode is gone, alone that the provider has no other one: it is not probed any more.
+	gone, alone bool
+}
+
+// lost reports whether a provider will not answer about a pod: it refuses to, or it does not answer, and nobody probes it.
+func (at *place) lost(answer *leaving.Answer) bool {
+	return !answer.Known && answer.Err != nil && (at.alone || answer.Refused())
 }
 
 // placeOf returns where a pod is. If the VirtualNode is gone, another one of the same provider is used to ask. Without another
@@ -120,8 +127,11 @@ func (c *Controller) placeOf(ctx context.Context, pod *corev1.Pod, from, provide
 	if at.known, err = c.virtualNode(ctx, from); err != nil {
 		return at, err
 	}
-	at.pod = leaving.Pod{Name: client.ObjectKeyFromObject(pod), UID: pod.UID, VirtualNode: from, Via: from, Orphan: !at.known.Known}
+	at.pod = leaving.Pod{Name: client.ObjectKeyFromObject(pod), UID: pod.UID, VirtualNode: from, Via: from}
 	if !at.known.Known {
+		// Its ShadowPod is deleted once the pod is evicted, or has ended.
+		at.pod.Orphan = pod.Labels[v1alpha1.VirtualNodeLabel] == "" || placement.Terminal(pod)
+		at.gone = true
 		c.Belief.ObserveFormerProvider(from, provider)
 		sibling, err := c.siblingOf(ctx, from)
 		if err != nil {
@@ -129,7 +139,7 @@ func (c *Controller) placeOf(ctx context.Context, pod *corev1.Pod, from, provide
 		}
 		if sibling == "" {
 			at.pod.RemoteNamespace, err = c.RemoteNamespace(ctx, c.Belief.FormerProviderOf(from), pod.Namespace)
-			at.mapped = true
+			at.mapped, at.alone = true, true
 			return at, err
 		}
 		at.pod.Via, at.known = sibling, c.Belief.VirtualNode(sibling)
@@ -158,14 +168,10 @@ func (c *Controller) requeueUnclean(provider string) {
 // been unreachable for so long that the pod may run twice.
 func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at place) (time.Duration, error) {
 	if !at.known.UnreachableSince.IsZero() {
-		criteria, _, err := c.criteriaOf(ctx, pod)
-		if err != nil && !errors.Is(err, placement.ErrInvalid) {
-			return 0, err
-		}
-		if criteria.Rules.Failover == v1alpha1.FailoverNever || at.known.MovesSuspended {
+		if at.known.MovesSuspended {
 			return c.ProbeInterval, nil
 		}
-		return max(0, criteria.Rules.FailoverAfter-c.Clock.Since(at.known.FailoverFrom)), nil
+		return c.failoverDelay(ctx, pod, at.known.FailoverFrom)
 	}
 	switch {
 	case !at.mapped:
@@ -173,19 +179,48 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at place
 	case at.pod.RemoteNamespace == "":
 		return 0, nil // Liqo has removed the namespace with everything in it.
 	}
+	at.pod.Settled = c.settled(pod, &at)
 	answer := c.Leaving.Ask(at.pod)
+	if !at.pod.Settled && c.Clock.Since(answer.Asked) >= at.deadline() {
+		at.pod.Settled = true
+		answer = c.Leaving.Ask(at.pod)
+	}
 	switch {
-	case !answer.Known || answer.Present:
-		return leavingRecheck, nil
-	case placement.Terminal(pod), pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod):
+	case at.lost(&answer):
+		if at.alone && pod.DeletionTimestamp != nil {
+			return 0, nil // Nothing is left that could end it.
+		}
+		return c.failoverDelay(ctx, pod, answer.Asked)
+	case at.pod.Settled && answer.Known && !answer.Present:
 		return 0, nil
 	}
-	// Its virtual kubelet has not let it go: it does not run, or does not know what became of a creation.
-	deadline := releaseDeadline
-	if at.pod.Orphan {
-		deadline = orphanDeadline
+	return leavingRecheck, nil
+}
+
+// failoverDelay returns how long a pod must wait whose provider has not answered since then.
+func (c *Controller) failoverDelay(ctx context.Context, pod *corev1.Pod, since time.Time) (time.Duration, error) {
+	criteria, _, err := c.criteriaOf(ctx, pod)
+	if err != nil && !errors.Is(err, placement.ErrInvalid) {
+		return 0, err
 	}
-	return min(leavingRecheck, max(0, deadline-c.Clock.Since(answer.Asked))), nil
+	if criteria.Rules.Failover == v1alpha1.FailoverNever {
+		return c.ProbeInterval, nil
+	}
+	return max(0, criteria.Rules.FailoverAfter-c.Clock.Since(since)), nil
+}
+
+// settled reports whether no creation of a pod's ShadowPod is on the way: it has ended, or its virtual kubelet has let it go.
+func (c *Controller) settled(pod *corev1.Pod, at *place) bool {
+	return placement.Terminal(pod) || pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod)
+}
+
+// deadline is how long a creation may be on the way without a release: its virtual kubelet does not run, or does not know what
+// became of a creation.
+func (at *place) deadline() time.Duration {
+	if at.gone {
+		return orphanDeadline
+	}
+	return releaseDeadline
 }
 
 // clearedByLeaving removes the annotations that hold no more once a pod has left its provider. Where it ran stays written

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
@@ -79,7 +80,18 @@ func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
 	pod, _ = c.reconciled(t, "pod")
 	require.False(t, c.Belief.HasLeft("uid", "q1"), "its virtual kubelet may be creating its ShadowPod")
 	c.released(t, &pod, "q1/"+pod.Annotations[v1alpha1.AssignedAtAnnotation])
-	_, _ = c.reconciled(t, "pod")
+	c.reconciled(t, "pod")
+	require.False(t, c.Belief.HasLeft("uid", "q1"), "it may have been created after the provider had none")
+	_, err := there.CoreV1().Pods("ns-r").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	c.Leaving.Check(t.Context(), "q1")
+	c.reconciled(t, "pod")
+	require.False(t, c.Belief.HasLeft("uid", "q1"))
+	require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+	c.Leaving.Check(t.Context(), "q1")
+	c.reconciled(t, "pod")
 	require.True(t, c.Belief.HasLeft("uid", "q1"))
 }
 
@@ -110,7 +122,11 @@ func TestAPodThatIsNotReleasedWaitsForTheDeadline(t *testing.T) {
 			require.Positive(t, result.RequeueAfter)
 			time.Sleep(result.RequeueAfter)
 			waited += result.RequeueAfter
+			c.Leaving.Check(t.Context(), "q1")
 		}
+		c.reconciled(t, "pod")
+		require.False(t, c.Belief.HasLeft("uid", "q1"), "it is asked once more")
+		c.Leaving.Check(t.Context(), "q1")
 		c.reconciled(t, "pod")
 		require.True(t, c.Belief.HasLeft("uid", "q1"))
 	})
@@ -191,4 +207,44 @@ func TestAPodWaitsForTheNamespaceOfAVirtualNodeThatIsGone(t *testing.T) {
 		pod, _ = c.reconciled(t, "pod")
 		require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
 	})
+}
+
+// A VirtualNode of a provider that is down is deleted, and the provider has another one, or none any more.
+func TestAPodLeavesAProviderThatIsDownWithoutItsVirtualNode(t *testing.T) {
+	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-z", Labels: map[string]string{
+		"liqo.io/remote-cluster-id": "z", "liqo.io/tenant-namespace": "true",
+	}}}
+	leftBehind := &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-z", Name: "z", Labels: map[string]string{"liqo.io/remote-cluster-id": "z"}},
+		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
+			"ns": {RemoteNamespace: "ns-r", Phase: offloadingv1beta1.MappingTerminating},
+		}},
+	}
+	ofZ := func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "z1", v1alpha1.ProviderLabel: "z"}
+	}
+	for name, virtualNodes := range map[string][]string{"with another one": {"z2"}, "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{assignedPod(corev1.PodRunning, ofZ), tenant.DeepCopy(), leftBehind.DeepCopy()}
+			for _, other := range virtualNodes {
+				objects = append(objects, virtualNodeOf("z", other))
+			}
+			c := newController(t, true, interceptor.Funcs{}, nil, objects...)
+			c.Policies.Defaults.FailoverAfter = time.Nanosecond
+			if len(virtualNodes) > 0 {
+				c.Belief.SetProvider("z", belief.ProviderSpec{
+					Enabled: true, VirtualNodes: map[string]bool{"z2": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
+				}, &v1alpha1.ProviderClusterStatus{})
+				for range 2 {
+					c.Belief.ObserveProbe("z", belief.Probe{Began: time.Now(), Ended: time.Now()})
+				}
+			}
+			for range 5 {
+				c.reconciled(t, "pod")
+				c.Leaving.Check(t.Context(), "z1")
+			}
+			pod, _ := c.reconciled(t, "pod")
+			require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
+		})
+	}
 }

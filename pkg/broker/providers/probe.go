@@ -103,7 +103,7 @@ func (c *Controller) probeAPIServer(ctx context.Context, virtualNodes []*offload
 		}
 		took, err := connection.Probe(ctx)
 		if err == nil {
-			return took, distrust.Text(c.ListProblem(vn.Name))
+			return took, c.listProblem(virtualNodes)
 		}
 		problem = distrust.Text(err.Error())
 		if ctx.Err() != nil {
@@ -111,6 +111,16 @@ func (c *Controller) probeAPIServer(ctx context.Context, virtualNodes []*offload
 		}
 	}
 	return 0, problem
+}
+
+// listProblem returns why a provider that is ready does not count as reachable; "" if nothing speaks against it.
+func (c *Controller) listProblem(virtualNodes []*offloadingv1beta1.VirtualNode) string {
+	for _, vn := range virtualNodes {
+		if problem := c.ListProblem(vn.Name); problem != "" {
+			return distrust.Text(problem)
+		}
+	}
+	return ""
 }
 
 // kubeletLive reports whether the leader election lease of the virtual kubelets of a VirtualNode is live. Known is

@@ -2,6 +2,7 @@ package brokernode
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -60,7 +61,7 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 	}
 	pod, err := pods.Get(shadow.Name)
 	if err != nil {
-		return shadows.Create(ctx, shadow, opts) // The pod is no longer assigned to this VirtualNode.
+		return nil, fmt.Errorf("pod %s is no longer assigned to VirtualNode %s: %w", shadow.Name, f.View.VirtualNode, err)
 	}
 	ctx, end := f.trace(ctx, pod)
 	created, err := shadows.Create(ctx, shadow, opts)

@@ -85,12 +85,10 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 		h.releases.observe(local)
 	} else {
 		h.forget(name)
-		if err := h.releases.release(ctx, name); err != nil {
-			return err
-		}
 		if shadow != nil && !own(shadow) {
-			return nil
+			return h.releases.release(ctx, name)
 		}
+		return errors.Join(h.NamespacedReflector.Handle(ctx, name), h.releases.release(ctx, name))
 	}
 	if local != nil && local.DeletionTimestamp == nil && !placement.Terminal(local) && leftBehind(shadow, remote) {
 		return errPreviousExists

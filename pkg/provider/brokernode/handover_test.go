@@ -110,7 +110,7 @@ func TestHandover(t *testing.T) {
 			require.Equal(t, tc.forgets, forgotten)
 			switch tc.want {
 			case liqo:
-				require.Equal(t, below.err, err)
+				require.ErrorIs(t, err, below.err)
 				require.Equal(t, []string{"a"}, below.handled)
 			case waits:
 				require.ErrorIs(t, err, errPreviousExists)

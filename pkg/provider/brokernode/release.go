@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,9 +28,12 @@ type releases struct {
 	mu sync.Mutex
 	// assigned are the pods that this process may have forwarded, by name; guarded by mu.
 	assigned map[string]assignment
-	// uncertain are the names of pods whose last creation has no known result; guarded by mu.
-	uncertain map[string]bool
+	// uncertain is, by the name of the pod, since when a creation has no known result; guarded by mu.
+	uncertain map[string]time.Time
 }
+
+// uncertainFor is how long such a creation may still happen: the --request-timeout of API servers is 1 min by default.
+const uncertainFor = 65 * time.Second
 
 // assignment is one of a pod to the VirtualNode.
 type assignment struct {
@@ -48,7 +52,7 @@ func (f *Forwarder) releasesOf(namespace string) *releases {
 	}
 	if f.releases[namespace] == nil {
 		f.releases[namespace] = &releases{
-			virtualNode: f.View.VirtualNode, pods: f.Pods(namespace), assigned: map[string]assignment{}, uncertain: map[string]bool{},
+			virtualNode: f.View.VirtualNode, pods: f.Pods(namespace), assigned: map[string]assignment{}, uncertain: map[string]time.Time{},
 		}
 	}
 	return f.releases[namespace]
@@ -64,26 +68,28 @@ func (r *releases) observe(pod *corev1.Pod) {
 }
 
 // observeCreate takes in the result of the creation of a ShadowPod: an error that is no answer of the API server leaves open
-// whether it was created, and so does one by which the API server says that it took too long.
+// whether it was created, and so does one by which the API server says that it took too long. A later refusal says nothing of
+// that creation: its quota may have counted it already.
 func (r *releases) observeCreate(name string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil && (kerrors.ReasonForError(err) == metav1.StatusReasonUnknown || kerrors.IsTimeout(err) || kerrors.IsServerTimeout(err)) {
-		r.uncertain[name] = true
-		return
+	switch {
+	case err == nil || kerrors.IsAlreadyExists(err):
+		delete(r.uncertain, name)
+	case kerrors.ReasonForError(err) == metav1.StatusReasonUnknown, kerrors.IsTimeout(err), kerrors.IsServerTimeout(err):
+		r.uncertain[name] = time.Now()
 	}
-	delete(r.uncertain, name)
 }
 
 // release writes once that a pod was let go, if it has left while it lived.
 func (r *releases) release(ctx context.Context, name string) error {
 	r.mu.Lock()
 	left, assigned := r.assigned[name]
-	uncertain := r.uncertain[name]
+	since, uncertain := r.uncertain[name]
 	delete(r.assigned, name)
 	delete(r.uncertain, name)
 	r.mu.Unlock()
-	if !assigned || left.deleted || uncertain {
+	if !assigned || left.deleted || uncertain && time.Since(since) < uncertainFor {
 		return nil
 	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{

@@ -34,12 +34,15 @@ func TestAPodThatLeftIsReleasedOnce(t *testing.T) {
 		created []error
 		want    []string
 	}{
-		"it was forwarded":                         {[]*corev1.Pod{assigned, assigned}, []error{nil}, once},
-		"it was refused":                           {[]*corev1.Pod{assigned}, []error{kerrors.NewForbidden(schema.GroupResource{}, "a", errors.New("quota"))}, once},
-		"it was never seen":                        {nil, nil, none},
-		"it was deleted":                           {[]*corev1.Pod{assigned, deleted}, []error{nil}, none},
-		"its creation has no answer":               {[]*corev1.Pod{assigned}, []error{context.DeadlineExceeded}, none},
-		"the API server took too long for it":      {[]*corev1.Pod{assigned}, []error{kerrors.NewTimeoutError("slow", 1)}, none},
+		"it was forwarded":                    {[]*corev1.Pod{assigned, assigned}, []error{nil}, once},
+		"it was refused":                      {[]*corev1.Pod{assigned}, []error{kerrors.NewForbidden(schema.GroupResource{}, "a", errors.New("quota"))}, once},
+		"it was never seen":                   {nil, nil, none},
+		"it was deleted":                      {[]*corev1.Pod{assigned, deleted}, []error{nil}, none},
+		"its creation has no answer":          {[]*corev1.Pod{assigned}, []error{context.DeadlineExceeded}, none},
+		"the API server took too long for it": {[]*corev1.Pod{assigned}, []error{kerrors.NewTimeoutError("slow", 1)}, none},
+		"it had none, and was refused the next time": {
+			[]*corev1.Pod{assigned}, []error{context.DeadlineExceeded, kerrors.NewForbidden(schema.GroupResource{}, "a", errors.New("quota"))}, none,
+		},
 		"it had none, and was there the next time": {[]*corev1.Pod{assigned}, []error{context.DeadlineExceeded, taken}, once},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -50,8 +50,13 @@ func TestForwardingGoesOnWithTheTraceOfTheAssignment(t *testing.T) {
 			lens := forwarder.client(liqo, corev1listers.NewPodLister(indexed(t, pod)).Pods("ns"))
 			_, err := lens.OffloadingV1beta1().ShadowPods("ns-home").Create(t.Context(),
 				&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
-			require.Equal(t, tc.answer, err)
-			require.Equal(t, "create", liqo.Actions()[0].GetVerb())
+			if tc.pod == "b" {
+				require.Error(t, err)
+				require.Empty(t, liqo.Actions())
+			} else {
+				require.Equal(t, tc.answer, err)
+				require.Equal(t, "create", liqo.Actions()[0].GetVerb())
+			}
 
 			var got []codes.Code
 			for _, span := range sent.GetSpans() {
