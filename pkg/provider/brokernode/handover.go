@@ -81,16 +81,15 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 	remote, _ := h.remote.Get(name)
 	shadow, _ := h.shadows.Get(name)
 
-	if local != nil {
-		h.releases.observe(local)
-	} else {
+	if local == nil {
 		h.forget(name)
 		if shadow != nil && !own(shadow) {
 			return h.releases.release(ctx, name)
 		}
 		return errors.Join(h.NamespacedReflector.Handle(ctx, name), h.releases.release(ctx, name))
 	}
-	if local != nil && local.DeletionTimestamp == nil && !placement.Terminal(local) && leftBehind(shadow, remote) {
+	h.releases.observe(local)
+	if local.DeletionTimestamp == nil && !placement.Terminal(local) && leftBehind(shadow, remote) {
 		return errPreviousExists
 	}
 	return h.NamespacedReflector.Handle(ctx, name)
