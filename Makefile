@@ -11,8 +11,9 @@ PLATFORMS ?= linux/amd64,linux/arm64
 # Extra arguments of the end-to-end suites, for example E2E='-run TestParityOurs'. With STOCK=1 in the environment the stock
 # parity run is repeated.
 E2E ?=
-# How long make fuzz takes for each of its two parts.
+# How long make fuzz searches, for new paths and for the slowest filters each, and how many expressions it tries besides.
 FUZZ_TIME ?= 1h
+FUZZ_INPUTS ?= 10000000
 # The steps of make test. go vet is one of the linters.
 STEPS := fmt-check unit dashboard image-test e2e
 # gotestsum with the name of its results, which make test reports, and the arguments of go test.
@@ -59,13 +60,15 @@ fmt-check: ## Fail when a file is not gofmt's
 unit: ## Unit tests with -race, the remote IPAM against Liqo v0.9.4, the rules with Prometheus
 	$(TOOL) $(call gotestsum,unit,--format=pkgname --hide-summary=skipped) -- -race ./...
 	$(TOOL) $(call gotestsum,unit-slowest,--format=pkgname --hide-summary=skipped) -- -run '^TestSlowestFilters$$' ./pkg/scheduler/
+	GOGC=400 FUZZ_INPUTS=600000 $(TOOL) $(call gotestsum,unit-inputs,--format=pkgname --hide-summary=skipped) -- -run '^TestMutatedExpressions$$' ./pkg/criteria/
 	$(TEST) $(TOOL) $(call gotestsum,unit-test,--format=pkgname --hide-summary=skipped) -- -race ./audit/... ./collector/... ./passed/... ./sandbox/...
 	$(TEST) $(TOOL) $(call gotestsum,unit-deploy,--format=pkgname --hide-summary=skipped) -- -count=1 ./deploy/... ./exposition/...
 	$(INTEROP) $(TOOL) $(call gotestsum,unit-interop,--format=pkgname --hide-summary=skipped) -- -count=1 ./...
 	$(OBSERVABILITY) $(TOOL) $(call gotestsum,unit-observability,--format=pkgname --hide-summary=skipped) -- -count=1 ./...
 
-fuzz: ## Expressions at random, then a search for the slowest, FUZZ_TIME each (1h); what is found goes to testdata/
-	go test -run '^$$' -fuzz '^FuzzExpressions$$' -fuzztime=$(FUZZ_TIME) ./pkg/criteria/
+fuzz: ## FUZZ_INPUTS expressions at random (10^7), then searches for new paths and for the slowest, FUZZ_TIME each (1h); what is found goes to testdata/
+	GOGC=400 FUZZ_INPUTS=$(FUZZ_INPUTS) go test -v -count=1 -timeout=0 -run '^TestMutatedExpressions$$' ./pkg/criteria/
+	go test -run '^$$' -fuzz '^FuzzExpressions$$' -fuzztime=$(FUZZ_TIME) -fuzzminimizetime=100x ./pkg/criteria/
 	UPDATE=1 SLOWEST_TIME=$(FUZZ_TIME) go test -v -timeout=0 -run '^TestSlowestFilters$$' ./pkg/scheduler/
 
 image-test: ## Build the image twice from clones, compare, unpack it and run what is in it (minutes; as root)

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/criteriatest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
@@ -160,7 +161,7 @@ func (s *State) timeOf(pod *Pod, text string, tries int) (compiling, deciding ti
 
 type slowFilter struct {
 	text string
-	tree *node
+	tree *criteriatest.Node
 	took time.Duration
 }
 
@@ -173,12 +174,12 @@ func searchSlowest(s *State, pod *Pod, known []string, search time.Duration,
 		found = append(found, slowFilter{text: text, took: measure(s.timeOf(pod, text, 1))})
 	}
 	seed := uint64(time.Now().UnixNano())
-	random := generator{rand.New(rand.NewPCG(seed, seed))}
+	random := criteriatest.Generator{Rand: rand.New(rand.NewPCG(seed, seed))}
 	for began := time.Now(); time.Since(began) < search; {
-		tree := random.node('b', 6, nil)
+		tree := random.Filter(6)
 		if of := found[:min(len(found), kept)]; len(of) > 0 && random.IntN(4) > 0 {
 			if from := of[random.IntN(len(of))]; from.tree != nil {
-				tree = random.mutate(from.tree)
+				tree = random.Mutate(from.tree)
 			}
 		}
 		text := tree.String()
@@ -194,102 +195,4 @@ func searchSlowest(s *State, pod *Pod, known []string, search time.Duration,
 		}
 	}
 	return found
-}
-
-// node is a part of an expression: a text with a % for each of its parts.
-type node struct {
-	kind   byte
-	format string
-	parts  []*node
-	scope  []string
-}
-
-func (n *node) String() string {
-	pieces := strings.Split(n.format, "%")
-	var text strings.Builder
-	for i, piece := range pieces {
-		text.WriteString(piece)
-		if i < len(n.parts) {
-			text.WriteString(n.parts[i].String())
-		}
-	}
-	return text.String()
-}
-
-// generator makes expressions at random.
-type generator struct{ *rand.Rand }
-
-// grammar has, by kind of value (bool, string, number, list of strings, map), how to write one: %k is a part of kind k, @k
-// one in which a variable is in scope, which $ names.
-var grammar = map[byte][]string{
-	'b': {
-		"%s == %s", "%s < %s", "%n == %n", "%n < %n", "%s.contains(%s)", "%s.startsWith(%s)", "%s.endsWith(%s)",
-		"%s.matches(%p)", "%s in %l", "%s in %m", "%l == %l", "%m == %m", "%l.exists($, @b)", "%l.all($, @b)", "%m.exists($, @b)",
-		"%m.all($, @b)", "%l.exists_one($, @b)", "%l.filter($, @b) != %l", "%l.exists(i, $, @b)", "%m.all(i, $, @b)",
-		"(%b || %b)", "(%b && %b)", "!%b", "%b ? %b : %b", "isQuantity(%s)", "isSemver(%s)", "isIP(%s)", "isCIDR(%s)",
-		"quantity(%s).isLessThan(quantity(%s))", "semver(%s).isLessThan(semver(%s))", "cidr('10.0.0.0/8').containsIP(%s)",
-		"%l.isSorted()", "has(provider.kpis.uptime1h)", "bool(%s)", "provider.resources.free == provider.resources.granted",
-		"provider.resources.free.exists($, @b)", "%l[?0].hasValue()",
-	},
-	's': {
-		"pod.annotations['x']", "provider.labels['x']", "provider.id", "'a'", "pod.annotations['none']", "provider.attributes[%s]",
-		"(%s + %s)", "%s.substring(%n)", "%s.charAt(%n)", "%s.lowerAscii()", "%s.trim()", "%s.find(%p)", "%l.join(%s)", "%l.max()",
-		"%l[%n]", "string(%n)", "(%b ? %s : %s)", "%s.upperAscii()", "%l[?%n].orValue(%s)",
-	},
-	'n': {
-		"0", "1", "500", "%s.size()", "%l.size()", "%m.size()", "%s.indexOf(%s)", "%s.lastIndexOf(%s)", "%l.indexOf(%s)", "int(%s)",
-		"(%n + %n)", "(%n * %n)", "semver(%s).major()", "%l.map($, @n).sum()", "quantity(%s).asInteger()", "(%b ? %n : %n)",
-	},
-	'l': {
-		"%s.split(%s)", "%m.map($, @s)", "%l.map($, @s)", "%l.filter($, @b)", "[%s, %s, %s]", "%s.split('')",
-		"[%s, %s, %s, %s, %s, %s, %s, %s, %s, %s]", "%m.map($, @b, @s)",
-	},
-	'm': {"pod.annotations", "pod.labels", "provider.labels", "provider.attributes", "{%s: %s, 'b': 'c'}"},
-	'p': {"'a?a?a?a?b'", "'(a|aa)*$b'", "'[^b]*c'", "'(a?){60}b'", "'.*.*.*x'", "'(?i)[a-z]+1'", "'^(a|b|c)*d'", "'(a?){300}'"},
-}
-
-// leaves are how to write what has no parts.
-var leaves = map[byte]string{'b': "true", 's': "pod.annotations['x']", 'n': "1", 'l': "pod.annotations['x'].split('')", 'm': "pod.labels"}
-
-func (g generator) node(kind byte, depth int, scope []string) *node {
-	if kind == 's' && len(scope) > 0 && g.IntN(3) == 0 {
-		return &node{kind: kind, format: scope[g.IntN(len(scope))], scope: scope}
-	}
-	if depth == 0 && kind != 'p' {
-		return &node{kind: kind, format: leaves[kind], scope: scope}
-	}
-	rule := grammar[kind][g.IntN(len(grammar[kind]))]
-	n := &node{kind: kind, scope: scope}
-	variable := fmt.Sprintf("v%d", len(scope))
-	var format strings.Builder
-	for i := 0; i < len(rule); i++ {
-		switch rule[i] {
-		case '$':
-			format.WriteString(variable)
-		case '%', '@':
-			inner := scope
-			if rule[i] == '@' {
-				inner = append(slices.Clone(scope), variable)
-			}
-			i++
-			n.parts = append(n.parts, g.node(rule[i], depth-1, inner))
-			format.WriteByte('%')
-		default:
-			format.WriteByte(rule[i])
-		}
-	}
-	n.format = format.String()
-	return n
-}
-
-// mutate returns a copy in which one part is made anew.
-func (g generator) mutate(n *node) *node {
-	same := *n
-	if len(n.parts) == 0 || g.IntN(4) == 0 {
-		return g.node(n.kind, 1+g.IntN(4), n.scope)
-	}
-	same.parts = slices.Clone(n.parts)
-	i := g.IntN(len(same.parts))
-	same.parts[i] = g.mutate(same.parts[i])
-	return &same
 }
