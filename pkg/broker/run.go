@@ -78,11 +78,20 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("home cluster: %w", err)
 	}
 	lock.LockConfig.EventRecorder = mgr.GetEventRecorderFor(lock.Identity()) //nolint:staticcheck // The lock takes this kind only.
-	b, err := assemble(ctx, cfg, mgr)
+	// The reader of identities refreshes tokens of EKS, too.
+	kube, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return err
 	}
-	if err := b.setUp(ctx, mgr); err != nil {
+	b, err := New(cfg, mgr, identitymanager.NewCertificateIdentityReader(ctx, mgr.GetClient(), kube, mgr.GetConfig(), "",
+		tenantnamespace.NewManager(kube, mgr.GetScheme())))
+	if err != nil {
+		return err
+	}
+	if err := b.SetUpControllers(mgr); err != nil {
+		return err
+	}
+	if err := b.setUpServers(ctx, mgr); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -125,7 +134,8 @@ func managerOptions(cfg *Config, scheme *runtime.Scheme) ctrl.Options {
 	}
 }
 
-type parts struct {
+// Broker is all parts of the broker.
+type Broker struct {
 	cfg    Config
 	kube   kubernetes.Interface
 	client client.Client
@@ -145,8 +155,8 @@ type parts struct {
 	kubelet   kubeletapi.Config
 }
 
-// assemble makes all parts. None of them does anything yet.
-func assemble(ctx context.Context, cfg Config, mgr manager.Manager) (*parts, error) {
+// New makes all parts. None of them does anything yet. The identities are those with which providers are asked.
+func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityReader) (*Broker, error) {
 	kube, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, err
@@ -155,17 +165,15 @@ func assemble(ctx context.Context, cfg Config, mgr manager.Manager) (*parts, err
 	if err != nil {
 		return nil, fmt.Errorf("home cluster: %w", err)
 	}
-	// 1. What is known, and the ways to the providers. The reader of identities refreshes tokens of EKS, too.
+	// 1. What is known, and the ways to the providers.
 	known := belief.New(belief.Config{
 		Clock: clock.RealClock{}, MovesPerSecond: cfg.MovesPerSecond, MovesBurst: cfg.MovesBurst,
 		SuspicionWindow: cfg.Times.SuspicionWindow, ProbeInterval: cfg.Times.ProbeInterval,
 	})
-	identities := identitymanager.NewCertificateIdentityReader(ctx, mgr.GetClient(), kube, mgr.GetConfig(), "",
-		tenantnamespace.NewManager(kube, mgr.GetScheme()))
 	connections := remote.NewConnections(kube, identities, cfg.Home.UserAgent)
 	restorer := restore.New(mgr.GetAPIReader(), mgr.GetClient(), cfg.NodeName, known, clock.RealClock{})
 	podQueue, providerQueue := &requeue.Queue{}, &requeue.Queue{}
-	b := &parts{
+	b := &Broker{
 		cfg: cfg, kube: kube, client: mgr.GetClient(), belief: known,
 		requeue: requeue.NewPods(podQueue, mgr.GetClient(), known, cfg.Log),
 	}
@@ -224,24 +232,41 @@ func assemble(ctx context.Context, cfg Config, mgr manager.Manager) (*parts, err
 }
 
 // guardChanged requeues what waits for the guard.
-func (b *parts) guardChanged(ctx context.Context) {
+func (b *Broker) guardChanged(ctx context.Context) {
 	b.requeue.All(ctx)
 	b.node.Refresh()
 }
 
 // providerChanged requeues what a change of a provider may concern.
-func (b *parts) providerChanged(ctx context.Context, id string) {
+func (b *Broker) providerChanged(ctx context.Context, id string) {
 	b.requeue.OfProvider(ctx, id)
 	b.requeue.Unassigned()
 	b.node.Refresh()
 }
 
-// setUp registers what the leader does, which starts when the replica is elected and its caches are filled, and what
-// every replica does: its certificate, and the remote IPAM, which only reads and which a Service spreads over them all.
-func (b *parts) setUp(ctx context.Context, mgr manager.Manager) error {
+// SetUpControllers registers what assigns and moves pods, and probes providers. It starts when the replica is elected and its
+// caches are filled.
+func (b *Broker) SetUpControllers(mgr manager.Manager) error {
+	if err := mgr.Add(manager.RunnableFunc(b.requeue.Run)); err != nil {
+		return err
+	}
+	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, b.leaving, b.providers, b.policies}
+	if b.endpoints != nil {
+		controllers = append(controllers, b.endpoints)
+	}
+	for _, c := range controllers {
+		if err := c.SetUp(mgr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setUpServers registers the Node with its kubelet API, what the leader does for consumers, and what every replica does: its
+// certificate, and the remote IPAM, which only reads and which a Service spreads over them all.
+func (b *Broker) setUpServers(ctx context.Context, mgr manager.Manager) error {
 	runs := []manager.Runnable{
-		everyReplica(b.kubelet.Certificate.Run),
-		manager.RunnableFunc(b.node.Run), manager.RunnableFunc(b.requeue.Run),
+		everyReplica(b.kubelet.Certificate.Run), manager.RunnableFunc(b.node.Run),
 		manager.RunnableFunc(func(ctx context.Context) error { return kubeletapi.Run(ctx, b.kubelet) }),
 	}
 	if b.cfg.IPAM != nil {
@@ -262,15 +287,6 @@ func (b *parts) setUp(ctx context.Context, mgr manager.Manager) error {
 			return err
 		}
 	}
-	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, b.leaving, b.providers, b.policies}
-	if b.endpoints != nil {
-		controllers = append(controllers, b.endpoints)
-	}
-	for _, c := range controllers {
-		if err := c.SetUp(mgr); err != nil {
-			return err
-		}
-	}
 	if err := b.setUpForConsumers(mgr); err != nil {
 		return err
 	}
@@ -278,7 +294,7 @@ func (b *parts) setUp(ctx context.Context, mgr manager.Manager) error {
 }
 
 // setUpForConsumers registers what the leader does for consumers besides their pods.
-func (b *parts) setUpForConsumers(mgr manager.Manager) error {
+func (b *Broker) setUpForConsumers(mgr manager.Manager) error {
 	if b.cfg.Reoffload != nil {
 		if err := reoffload.SetUp(mgr, *b.cfg.Reoffload, b.metrics.namespaces); err != nil {
 			return fmt.Errorf("namespaces of consumers: %w", err)
@@ -313,7 +329,7 @@ func setUpHealth(mgr manager.Manager, address string) error {
 }
 
 // kubeletConfig returns the configuration of the kubelet API, with the certificate that the remote IPAM serves with, too.
-func (b *parts) kubeletConfig(local kubernetes.Interface, connections *remote.Connections) (kubeletapi.Config, error) {
+func (b *Broker) kubeletConfig(local kubernetes.Interface, connections *remote.Connections) (kubeletapi.Config, error) {
 	log := b.cfg.Log.WithName("kubelet-api")
 	cfg := kubeletapi.Config{
 		Log:             log,
