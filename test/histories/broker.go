@@ -1,0 +1,127 @@
+package histories
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/lease"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+)
+
+const (
+	brokerNode      = "liqo-broker"
+	brokerNamespace = "liqo-broker"
+)
+
+// times are those of the brokers of all histories: shorter than the defaults, in proportion.
+func times() broker.Times {
+	return broker.Times{
+		ProbeInterval: 5 * time.Second, ProbeTimeout: 2 * time.Second, FailoverAfter: 20 * time.Second, SuspicionWindow: 20 * time.Second,
+		PendingTimeout: 40 * time.Second, RefusalMemory: 20 * time.Second, StatusInterval: 5 * time.Second, RequestTimeout: 10 * time.Second,
+	}
+}
+
+func leaseTimes() broker.LeaseConfig {
+	return broker.LeaseConfig{Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
+}
+
+// simulated is what a broker runs with: controller-runtime's manager, but with clients in memory.
+type simulated struct {
+	manager.Manager // Nil: what is not implemented below is not used.
+
+	config    *rest.Config
+	client    *cachedClient
+	runnables []manager.Runnable
+}
+
+func (m *simulated) Add(r manager.Runnable) error { m.runnables = append(m.runnables, r); return nil }
+
+func (m *simulated) GetConfig() *rest.Config                       { return m.config }
+func (m *simulated) GetHTTPClient() *http.Client                   { return &http.Client{Transport: m.config.Transport} }
+func (m *simulated) GetClient() client.Client                      { return m.client }
+func (m *simulated) GetAPIReader() client.Reader                   { return m.client.live }
+func (m *simulated) GetCache() cache.Cache                         { return m.client.mirror }
+func (m *simulated) GetScheme() *runtime.Scheme                    { return m.client.scheme }
+func (m *simulated) GetRESTMapper() meta.RESTMapper                { return m.client.mapper }
+func (*simulated) GetLogger() logr.Logger                          { return logr.Discard() }
+func (*simulated) GetControllerOptions() config.Controller         { return config.Controller{} }
+func (*simulated) GetEventRecorderFor(string) record.EventRecorder { return &record.FakeRecorder{} }
+
+// identities connects to the providers of a world, whatever a Secret says. It implements identitymanager.IdentityReader.
+type identities struct {
+	identitymanager.IdentityReader // Nil: what is not implemented below is not used.
+
+	process *process
+	world   *world
+}
+
+func (i identities) GetConfigFromSecret(id liqov1beta1.ClusterID, _ *corev1.Secret) (*rest.Config, error) {
+	at := i.world.provider(string(id))
+	return &rest.Config{Host: "http://" + at.id, ContentConfig: rest.ContentConfig{ContentType: "application/json"}, Transport: transport{process: i.process, server: at.server, weather: at.weather}}, nil
+}
+
+// runBroker runs one replica of the broker until it ends, by itself or because its process was killed.
+func (w *world) runBroker(p *process) error {
+	home := &rest.Config{Host: "http://home", ContentConfig: rest.ContentConfig{ContentType: "application/json"}, Transport: transport{process: p, server: w.home, weather: w.weather}, QPS: -1}
+	lock, err := lease.New(home, types.NamespacedName{Namespace: brokerNamespace, Name: "liqo-broker"}, leaseTimes().RenewDeadline, clock.RealClock{})
+	if err != nil {
+		return err
+	}
+	home.Wrap(lock.Wrap)
+	m := &simulated{config: home, client: &cachedClient{
+		mirror: newMirror(p, w.home, w.weather), live: live{process: p, server: w.home, weather: w.weather},
+		scheme: w.scheme, mapper: meta.NewDefaultRESTMapper(nil), may: lock.Check,
+	}}
+	b, err := broker.New(broker.Config{
+		Log: logr.Discard(), Home: home, NodeName: brokerNode, Namespace: brokerNamespace, ProviderSelector: labels.Everything(),
+		NodeIP: "10.0.0.9", Kubelet: broker.KubeletConfig{Port: 10250, CertificateType: kubeletapi.CertificateSelfSigned}, Lease: leaseTimes(), Times: times(), MovesPerSecond: 10, MovesBurst: 10, Workers: 8,
+		QPS: -1,
+	}, m, identities{process: p, world: w})
+	if err != nil {
+		return err
+	}
+	if err := b.SetUpControllers(m); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(p.ctx)
+	group.Go(func() error { return lock.Run(ctx) })
+	group.Go(func() error {
+		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+			Lock: lock, LeaseDuration: leaseTimes().Duration, RenewDeadline: leaseTimes().RenewDeadline, RetryPeriod: leaseTimes().RetryPeriod,
+			ReleaseOnCancel: true,
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: func(ctx context.Context) {
+					p.leads.Store(true)
+					for _, r := range m.runnables {
+						group.Go(func() error { return r.Start(ctx) })
+					}
+				},
+				OnStoppedLeading: func() { p.leads.Store(false) },
+			},
+		})
+		return errors.New("the lease was lost") // As controller-runtime's manager ends.
+	})
+	return group.Wait()
+}

@@ -1,0 +1,305 @@
+package histories
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// mirror is the cache of one process of one server: an informer for each type that is asked for. Each lags behind for itself.
+type mirror struct {
+	process *process
+	server  *server
+	weather *weather
+
+	mu        sync.Mutex
+	informers map[reflect.Type]*informer
+}
+
+func newMirror(p *process, s *server, w *weather) *mirror {
+	return &mirror{process: p, server: s, weather: w, informers: map[reflect.Type]*informer{}}
+}
+
+// informer returns that of a type, which is started.
+func (m *mirror) informer(t reflect.Type) *informer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := m.informers[t]
+	if i == nil {
+		i = &informer{mirror: m, of: t, objects: map[types.NamespacedName]client.Object{}, synced: make(chan struct{})}
+		m.informers[t] = i
+		go i.run()
+	}
+	return i
+}
+
+// drop has all watches of the process lose their connection: they list again later.
+func (m *mirror) drop(until time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, i := range m.informers {
+		i.mu.Lock()
+		i.relist = until
+		i.mu.Unlock()
+	}
+}
+
+// Get implements client.Reader.
+func (m *mirror) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if err := m.process.gate(); err != nil {
+		return err
+	}
+	i := m.informer(reflect.TypeOf(into))
+	if err := i.waitSynced(ctx); err != nil {
+		return err
+	}
+	return assign(i.get(key), key, into)
+}
+
+// List implements client.Reader.
+func (m *mirror) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	if err := m.process.gate(); err != nil {
+		return err
+	}
+	i := m.informer(itemType(into))
+	if err := i.waitSynced(ctx); err != nil {
+		return err
+	}
+	return fill(into, i.list(), opts)
+}
+
+// GetInformer implements cache.Informers.
+func (m *mirror) GetInformer(_ context.Context, o client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	return m.informer(reflect.TypeOf(o)), nil
+}
+
+// GetInformerForKind implements cache.Informers.
+func (*mirror) GetInformerForKind(context.Context, schema.GroupVersionKind, ...cache.InformerGetOption) (cache.Informer, error) {
+	return nil, fmt.Errorf("informers are for types here")
+}
+
+// RemoveInformer implements cache.Informers.
+func (*mirror) RemoveInformer(context.Context, client.Object) error { return nil }
+
+// Start implements cache.Informers.
+func (m *mirror) Start(ctx context.Context) error { <-ctx.Done(); return nil }
+
+// WaitForCacheSync implements cache.Informers.
+func (m *mirror) WaitForCacheSync(ctx context.Context) bool {
+	m.mu.Lock()
+	informers := make([]*informer, 0, len(m.informers))
+	for _, i := range m.informers {
+		informers = append(informers, i)
+	}
+	m.mu.Unlock()
+	for _, i := range informers {
+		if i.waitSynced(ctx) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// IndexField implements client.FieldIndexer: all pods are of one node here.
+func (*mirror) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+	return nil
+}
+
+// informer mirrors the objects of one type. It implements cache.Informer.
+type informer struct {
+	mirror *mirror
+	of     reflect.Type
+	// synced is closed when the first list was read.
+	synced chan struct{}
+
+	mu       sync.Mutex
+	objects  map[types.NamespacedName]client.Object
+	handlers []toolscache.ResourceEventHandler
+	// seen is the time of the last change that is shown; relist is when a watch that has lost its connection lists again.
+	relist time.Time
+}
+
+func (i *informer) waitSynced(ctx context.Context) error {
+	select {
+	case <-i.synced:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-i.mirror.process.ctx.Done():
+		return errKilled
+	}
+}
+
+func (i *informer) get(key types.NamespacedName) client.Object {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.objects[key]
+}
+
+func (i *informer) list() []client.Object {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return sorted(i.objects)
+}
+
+// run shows what happened at the server, each change a while after it.
+func (i *informer) run() {
+	p, w, name := i.mirror.process, i.mirror.weather, i.mirror.process.name+" watches "+i.of.String()
+	number := 0
+	for {
+		// The first list, and each after a lost connection, may be answered by a watch cache that lags as well.
+		if w.accepted(p.ctx, p) != nil {
+			if !p.sleep(p.ctx, time.Second) {
+				return
+			}
+			continue
+		}
+		if !p.sleep(p.ctx, w.lagNow(name)) || p.gate() != nil {
+			return
+		}
+		number = i.catchUp(time.Now().Add(-w.lagNow(name)))
+		if lost := i.follow(name, &number); !lost {
+			return
+		}
+	}
+}
+
+// follow shows changes until the connection is lost, and the time to list again has come; false if the process has ended.
+func (i *informer) follow(name string, number *int) (lost bool) {
+	p, w := i.mirror.process, i.mirror.weather
+	for {
+		changes, more := i.mirror.server.since(i.of, *number)
+		for n := range changes {
+			if !p.sleep(p.ctx, time.Until(changes[n].at.Add(w.lagNow(name)))) || p.gate() != nil {
+				return false
+			}
+			if i.loses() {
+				return p.sleep(p.ctx, time.Until(i.relistAt())) && p.gate() == nil
+			}
+			i.show(keyOf(changes[n].object()), changes[n].after)
+			*number++
+		}
+		if len(changes) > 0 {
+			continue
+		}
+		select {
+		case <-more:
+		case <-p.ctx.Done():
+			return false
+		}
+	}
+}
+
+func (i *informer) relistAt() time.Time {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.relist
+}
+
+// loses reports whether the connection is lost.
+func (i *informer) loses() bool { return i.relistAt().After(time.Now()) }
+
+// catchUp shows the state of a moment, without what was between, and returns the number of the next change.
+func (i *informer) catchUp(moment time.Time) int {
+	changes, _ := i.mirror.server.since(i.of, 0)
+	then, number := map[types.NamespacedName]client.Object{}, 0
+	for ; number < len(changes) && !changes[number].at.After(moment); number++ {
+		if c := &changes[number]; c.after == nil {
+			delete(then, keyOf(c.before))
+		} else {
+			then[keyOf(c.after)] = c.after
+		}
+	}
+	i.mu.Lock()
+	var gone []types.NamespacedName
+	for key := range i.objects {
+		if then[key] == nil {
+			gone = append(gone, key)
+		}
+	}
+	i.mu.Unlock()
+	for _, key := range gone {
+		i.show(key, nil)
+	}
+	for _, o := range sorted(then) {
+		i.show(keyOf(o), o)
+	}
+	select {
+	case <-i.synced:
+	default:
+		close(i.synced)
+	}
+	return number
+}
+
+// show takes in what an object is now; nil is gone.
+func (i *informer) show(key types.NamespacedName, now client.Object) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	before := i.objects[key]
+	if now == nil {
+		delete(i.objects, key)
+	} else {
+		i.objects[key] = now
+	}
+	for _, handler := range i.handlers {
+		switch {
+		case now == nil && before != nil:
+			handler.OnDelete(before)
+		case now != nil && before == nil:
+			handler.OnAdd(now, false)
+		case now != nil && before != now:
+			handler.OnUpdate(before, now)
+		}
+	}
+}
+
+// AddEventHandler implements cache.Informer.
+func (i *informer) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, o := range sorted(i.objects) {
+		handler.OnAdd(o, true)
+	}
+	i.handlers = append(i.handlers, handler)
+	return i, nil
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.Informer.
+func (i *informer) AddEventHandlerWithResyncPeriod(handler toolscache.ResourceEventHandler, _ time.Duration,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandler(handler)
+}
+
+// AddEventHandlerWithOptions implements cache.Informer.
+func (i *informer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, _ toolscache.HandlerOptions,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandler(handler)
+}
+
+// RemoveEventHandler implements cache.Informer.
+func (*informer) RemoveEventHandler(toolscache.ResourceEventHandlerRegistration) error { return nil }
+
+// AddIndexers implements cache.Informer.
+func (*informer) AddIndexers(toolscache.Indexers) error { return nil }
+
+// HasSynced implements cache.Informer.
+func (i *informer) HasSynced() bool {
+	select {
+	case <-i.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// IsStopped implements cache.Informer.
+func (i *informer) IsStopped() bool { return i.mirror.process.ctx.Err() != nil }

@@ -1,0 +1,338 @@
+package histories
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+const (
+	// noticed is how long the broker may take to notice that what speaks for a move is over: a probe's interval and timeout
+	// twice, a lag of the watches, a pause shorter than the lease.
+	noticed = 40 * time.Second
+	// flap is how short an end of an outage is none.
+	flap = 16 * time.Second
+)
+
+// span is a time from one moment to another.
+type span struct{ from, to time.Time }
+
+// run is a time in which the container of a pod ran at a provider.
+type run struct {
+	span
+	provider  string
+	completed bool
+}
+
+// judge returns what the broker did that it must not have done, in words; nothing if all is well.
+func (o *outcome) judge() []string {
+	var faults []string
+	pods := o.localPods()
+	runs := o.runs()
+	for _, uid := range sortedKeys(pods) {
+		faults = append(faults, o.judgeRuns(pods[uid], runs[uid])...)
+		faults = append(faults, o.judgeMoves(pods[uid])...)
+	}
+	faults = append(faults, o.judgeGrants()...)
+	if o.unsettled != "" {
+		faults = append(faults, "not settled: "+o.unsettled)
+	}
+	return faults
+}
+
+// localPods are the changes of each pod in the broker's cluster.
+func (o *outcome) localPods() map[types.UID][]change {
+	pods := map[types.UID][]change{}
+	record, _ := o.world.home.since(typeOf[corev1.Pod](), 0)
+	for _, c := range record {
+		uid := c.object().GetUID()
+		pods[uid] = append(pods[uid], c)
+	}
+	return pods
+}
+
+// runs are the runs of each pod at all providers, by the UID in the broker's cluster.
+func (o *outcome) runs() map[types.UID][]run {
+	runs := map[types.UID][]run{}
+	for _, p := range o.world.providers {
+		began := map[types.UID]time.Time{}
+		record, _ := p.server.since(typeOf[corev1.Pod](), 0)
+		for _, c := range record {
+			pod := c.object().(*corev1.Pod)
+			of := types.UID(pod.Annotations[localUID])
+			runsNow := c.after != nil && pod.Status.Phase == corev1.PodRunning
+			from, ran := began[pod.UID]
+			switch {
+			case runsNow && !ran:
+				began[pod.UID] = c.at
+			case !runsNow && ran:
+				delete(began, pod.UID)
+				runs[of] = append(runs[of], run{span{from, c.at}, p.id, c.after != nil && pod.Status.Phase == corev1.PodSucceeded})
+			}
+		}
+		for uid, from := range began {
+			found := p.podOfUID(uid)
+			runs[types.UID(found.Annotations[localUID])] = append(runs[types.UID(found.Annotations[localUID])],
+				run{span{from, o.began.Add(time.Hour)}, p.id, false})
+		}
+	}
+	for _, of := range runs {
+		slices.SortFunc(of, func(a, b run) int { return a.from.Compare(b.from) })
+	}
+	return runs
+}
+
+func (p *provider) podOfUID(uid types.UID) *corev1.Pod {
+	for _, o := range p.server.all(typeOf[corev1.Pod]()) {
+		if o.GetUID() == uid {
+			return o.(*corev1.Pod)
+		}
+	}
+	return nil
+}
+
+// outages are the times in which a provider could not be reached, those that follow each other soon as one.
+func (o *outcome) outages(provider string) []span {
+	var all []span
+	for _, f := range o.history.Faults {
+		if o.world.providers[f.Provider].id == provider && (f.Kind == "provider refuses" || f.Kind == "provider hangs") {
+			all = append(all, span{o.began.Add(f.At), o.began.Add(f.until())})
+		}
+	}
+	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
+	var merged []span
+	for _, s := range all {
+		if n := len(merged); n > 0 && s.from.Before(merged[n-1].to.Add(flap)) {
+			if s.to.After(merged[n-1].to) {
+				merged[n-1].to = s.to
+			}
+			continue
+		}
+		merged = append(merged, s)
+	}
+	return merged
+}
+
+// mayFailOver reports whether pods of a provider may run elsewhere at a time, because it was unreachable for long enough.
+func (o *outcome) mayFailOver(provider string, at time.Time) bool {
+	return slices.ContainsFunc(o.outages(provider), func(s span) bool {
+		return at.After(s.from.Add(times().FailoverAfter-times().ProbeInterval)) && at.Before(s.to.Add(noticed))
+	})
+}
+
+// judgeRuns checks that a pod runs once, and does not run again after it has completed.
+func (o *outcome) judgeRuns(record []change, runs []run) (faults []string) {
+	pod := record[0].object().(*corev1.Pod)
+	never := pod.Annotations[v1alpha1.FailoverAnnotation] == string(v1alpha1.FailoverNever)
+	for i, first := range runs {
+		for _, second := range runs[i+1:] {
+			permitted := !never && o.mayFailOver(first.provider, second.from)
+			switch {
+			case permitted:
+			case second.from.Before(first.to):
+				faults = append(faults, fmt.Sprintf("%s runs at %s from %s to %s, and at %s from %s", pod.Name, first.provider,
+					o.at(first.from), o.at(first.to), second.provider, o.at(second.from)))
+			case first.completed:
+				faults = append(faults, fmt.Sprintf("%s completed at %s at %s, and runs again at %s from %s", pod.Name, first.provider,
+					o.at(first.to), second.provider, o.at(second.from)))
+			}
+		}
+	}
+	return faults
+}
+
+// at returns a time as of the beginning of the history.
+func (o *outcome) at(t time.Time) time.Duration { return t.Sub(o.began).Round(time.Millisecond) }
+
+// judgeMoves checks that a pod leaves its provider for a cause.
+func (o *outcome) judgeMoves(record []change) (faults []string) {
+	for _, c := range record {
+		if c.before == nil || c.after == nil {
+			continue
+		}
+		before, after := c.before.(*corev1.Pod), c.after.(*corev1.Pod)
+		from := before.Labels[v1alpha1.VirtualNodeLabel]
+		if from == "" || after.Labels[v1alpha1.VirtualNodeLabel] != "" || terminal(before) {
+			continue
+		}
+		if !o.mayMove(before, from, c.at) {
+			faults = append(faults, fmt.Sprintf("%s leaves %s at %s by %s without a cause: %s", before.Name, from, o.at(c.at), c.by,
+				after.Annotations[v1alpha1.DecisionAnnotation]))
+		}
+	}
+	return faults
+}
+
+func (o *outcome) mayMove(pod *corev1.Pod, from string, at time.Time) bool {
+	for _, p := range o.world.providers {
+		if p.virtualNode() != from {
+			continue
+		}
+		never := pod.Annotations[v1alpha1.FailoverAnnotation] == string(v1alpha1.FailoverNever)
+		if !never && o.mayFailOver(p.id, at) {
+			return true
+		}
+		for _, f := range o.history.Faults {
+			began, ended := o.began.Add(f.At), o.began.Add(f.until()+noticed)
+			if f.Provider < len(o.world.providers) && o.world.providers[f.Provider] == p && (f.Kind == "drain" || f.Kind == "part") &&
+				at.After(began) && at.Before(ended) {
+				return true
+			}
+		}
+	}
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if string(c.Type) == v1alpha1.ConditionRefusedPrefix+from && c.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	assigned, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AssignedAtAnnotation])
+	return err == nil && pod.Status.Phase == corev1.PodPending && at.Sub(assigned) >= times().PendingTimeout
+}
+
+func terminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// placeOf is where a pod takes room, by its labels and annotations.
+func placeOf(pod *corev1.Pod) string {
+	if at := pod.Labels[v1alpha1.VirtualNodeLabel]; at != "" || terminal(pod) {
+		return at
+	}
+	return pod.Annotations[v1alpha1.MovingFromAnnotation]
+}
+
+// judgeGrants checks that what is assigned to a VirtualNode never exceeds what it grants.
+func (o *outcome) judgeGrants() (faults []string) {
+	for _, p := range o.world.providers {
+		taken := map[types.UID]int{}
+		record, _ := o.world.home.since(typeOf[corev1.Pod](), 0)
+		for _, c := range record {
+			pod := c.object().(*corev1.Pod)
+			delete(taken, pod.UID)
+			if c.after != nil && placeOf(pod) == p.virtualNode() {
+				taken[pod.UID] = cpusOf(&pod.Spec)
+			}
+			sum := 0
+			for _, cpus := range taken {
+				sum += cpus
+			}
+			if sum > p.cpus && c.after != nil && placeOf(pod) == p.virtualNode() && (c.before == nil || placeOf(c.before.(*corev1.Pod)) != p.virtualNode()) {
+				faults = append(faults, fmt.Sprintf("%d CPUs are assigned to %s at %s with %s, which grants %d", sum, p.virtualNode(), o.at(c.at), pod.Name, p.cpus))
+			}
+		}
+	}
+	return faults
+}
+
+// judgeEnd returns what is not as it should be once nothing is wrong any more; "" if all is.
+func (o *outcome) judgeEnd() string {
+	var faults []string
+	w := o.world
+	locals := map[types.UID]*corev1.Pod{}
+	for _, obj := range w.home.all(typeOf[corev1.Pod]()) {
+		pod := obj.(*corev1.Pod)
+		locals[pod.UID] = pod
+		if fault := o.judgePod(pod); fault != "" {
+			faults = append(faults, pod.Name+" "+fault)
+		}
+	}
+	for _, p := range w.providers {
+		for _, obj := range p.server.all(typeOf[offloadingv1beta1.ShadowPod]()) {
+			local := locals[types.UID(obj.GetAnnotations()[localUID])]
+			if local == nil || local.Labels[v1alpha1.VirtualNodeLabel] != p.virtualNode() {
+				faults = append(faults, fmt.Sprintf("%s has a ShadowPod %s of a pod that is not there", p.id, obj.GetName()))
+			}
+		}
+		for _, obj := range p.server.all(typeOf[corev1.Pod]()) {
+			if _, err := p.server.find(typeOf[offloadingv1beta1.ShadowPod](), keyOf(obj)); err != nil {
+				faults = append(faults, fmt.Sprintf("%s has a pod %s without a ShadowPod", p.id, obj.GetName()))
+			}
+		}
+		faults = append(faults, o.judgeStatus(p)...)
+	}
+	return strings.Join(faults, "; ")
+}
+
+// judgePod returns what is wrong about one pod, at the end.
+func (o *outcome) judgePod(pod *corev1.Pod) string {
+	at := pod.Labels[v1alpha1.VirtualNodeLabel]
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return "is being deleted"
+	case terminal(pod):
+		return ""
+	case at == "" && pod.Annotations[v1alpha1.MovingFromAnnotation] != "":
+		return "is moving"
+	case at == "":
+		return o.judgeWaiting(pod)
+	}
+	for _, p := range o.world.providers {
+		if p.virtualNode() != at {
+			continue
+		}
+		found, err := p.server.find(typeOf[corev1.Pod](), types.NamespacedName{Namespace: p.namespace(), Name: pod.Name})
+		if err != nil || found.GetAnnotations()[localUID] != string(pod.UID) {
+			return "is not at " + p.id
+		}
+		there := found.(*corev1.Pod)
+		if there.Status.Phase != corev1.PodRunning || pod.Status.Phase != corev1.PodRunning || !isReady(pod) {
+			return fmt.Sprintf("is shown %s (ready: %t) and is %s at %s", pod.Status.Phase, isReady(pod), there.Status.Phase, p.id)
+		}
+		return ""
+	}
+	return "is at " + at
+}
+
+// judgeWaiting returns what is wrong about a pod that waits: there is room, or no reason is given.
+func (o *outcome) judgeWaiting(pod *corev1.Pod) string {
+	for _, p := range o.world.providers {
+		free := p.cpus
+		for _, obj := range o.world.home.all(typeOf[corev1.Pod]()) {
+			if other := obj.(*corev1.Pod); placeOf(other) == p.virtualNode() {
+				free -= cpusOf(&other.Spec)
+			}
+		}
+		if free >= cpusOf(&pod.Spec) {
+			return fmt.Sprintf("waits, and %s has %d CPUs free", p.id, free)
+		}
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.ConditionAssigned && c.Status == corev1.ConditionFalse && c.Message != "" {
+			return ""
+		}
+	}
+	return "waits without a reason"
+}
+
+// judgeStatus returns what is wrong about the status of a ProviderCluster, at the end.
+func (o *outcome) judgeStatus(p *provider) (faults []string) {
+	found, err := o.world.home.find(typeOf[v1alpha1.ProviderCluster](), types.NamespacedName{Name: p.id})
+	if err != nil {
+		return []string{"there is no ProviderCluster " + p.id}
+	}
+	pods := int32(0)
+	for _, obj := range o.world.home.all(typeOf[corev1.Pod]()) {
+		if pod := obj.(*corev1.Pod); placeOf(pod) == p.virtualNode() && !terminal(pod) {
+			pods++
+		}
+	}
+	status := &found.(*v1alpha1.ProviderCluster).Status
+	if status.Pods != pods {
+		faults = append(faults, fmt.Sprintf("ProviderCluster %s shows %d pods and has %d", p.id, status.Pods, pods))
+	}
+	for i := range status.Conditions {
+		if c := &status.Conditions[i]; c.Status != "True" && c.Type != v1alpha1.ProviderDrained {
+			faults = append(faults, fmt.Sprintf("ProviderCluster %s shows %s=%s: %s", p.id, c.Type, c.Status, c.Message))
+		}
+	}
+	return faults
+}

@@ -1,0 +1,201 @@
+package histories
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// itemType returns the type of a list's items.
+func itemType(list client.ObjectList) reflect.Type {
+	return reflect.PointerTo(reflect.TypeOf(list).Elem().FieldByIndex(itemsField(list)).Type.Elem())
+}
+
+func itemsField(list client.ObjectList) []int {
+	field, _ := reflect.TypeOf(list).Elem().FieldByName("Items")
+	return field.Index
+}
+
+// assign copies an object, which may be nil.
+func assign(from client.Object, key types.NamespacedName, into client.Object) error {
+	if from == nil {
+		return kerrors.NewNotFound(resourceOf(reflect.TypeOf(into)), key.Name)
+	}
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(from.DeepCopyObject()).Elem())
+	return nil
+}
+
+// fill copies the objects that match into a list.
+func fill(into client.ObjectList, objects []client.Object, opts []client.ListOption) error {
+	var options client.ListOptions
+	for _, o := range opts {
+		o.ApplyToList(&options)
+	}
+	items := reflect.ValueOf(into).Elem().FieldByIndex(itemsField(into))
+	items.SetLen(0)
+	for _, o := range objects {
+		if options.Namespace != "" && o.GetNamespace() != options.Namespace ||
+			options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(o.GetLabels())) {
+			continue
+		}
+		if options.UnsafeDisableDeepCopy == nil || !*options.UnsafeDisableDeepCopy {
+			o = copyOf(o)
+		}
+		items.Set(reflect.Append(items, reflect.ValueOf(o).Elem()))
+	}
+	return nil
+}
+
+// live reads from the server. It implements client.Reader.
+type live struct {
+	process *process
+	server  *server
+	weather *weather
+}
+
+func (l live) request(ctx context.Context, verb string, t reflect.Type, key types.NamespacedName, writes bool, do func() error) error {
+	return l.process.request(ctx, l.weather, verb+" "+t.String()+" "+key.String(), writes, do)
+}
+
+func (l live) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	t := reflect.TypeOf(into)
+	return l.request(ctx, "get", t, key, false, func() error {
+		found, err := l.server.find(t, key)
+		if err != nil {
+			return err
+		}
+		return assign(found, key, into)
+	})
+}
+
+func (l live) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	t := itemType(into)
+	return l.request(ctx, "list", t, types.NamespacedName{}, false, func() error { return fill(into, l.server.all(t), opts) })
+}
+
+// cachedClient reads from a mirror and writes to the server, if may allows it. It implements client.Client.
+type cachedClient struct {
+	*mirror
+	live
+	scheme *runtime.Scheme
+	mapper meta.RESTMapper
+	may    func() error
+}
+
+func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	return c.mirror.Get(ctx, key, into, opts...)
+}
+
+func (c *cachedClient) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	return c.mirror.List(ctx, into, opts...)
+}
+
+func (c *cachedClient) Scheme() *runtime.Scheme     { return c.scheme }
+func (c *cachedClient) RESTMapper() meta.RESTMapper { return c.mapper }
+
+func (c *cachedClient) GroupVersionKindFor(o runtime.Object) (schema.GroupVersionKind, error) {
+	kinds, _, err := c.scheme.ObjectKinds(o)
+	if err != nil {
+		return schema.GroupVersionKind{}, err
+	}
+	return kinds[0], nil
+}
+
+func (*cachedClient) IsObjectNamespaced(runtime.Object) (bool, error) { return true, nil }
+
+// write sends a write, if the process may, and has o be what is stored.
+func (c *cachedClient) write(ctx context.Context, verb string, o client.Object, do func() (client.Object, error)) error {
+	if err := c.live.process.gate(); err != nil {
+		return err
+	}
+	if err := c.may(); err != nil {
+		return err
+	}
+	return c.request(ctx, verb, reflect.TypeOf(o), keyOf(o), true, func() error {
+		stored, err := do()
+		if err != nil || stored == nil {
+			return err
+		}
+		return assign(stored, keyOf(o), o)
+	})
+}
+
+func (c *cachedClient) Create(ctx context.Context, o client.Object, _ ...client.CreateOption) error {
+	return c.write(ctx, "create", o, func() (client.Object, error) { return nil, c.live.server.create(c.live.process.name, o) })
+}
+
+func (c *cachedClient) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	var options client.DeleteOptions
+	for _, opt := range opts {
+		opt.ApplyToDelete(&options)
+	}
+	return c.write(ctx, "delete", o, func() (client.Object, error) {
+		return nil, c.live.server.remove(c.live.process.name, o, options.GracePeriodSeconds, options.Preconditions)
+	})
+}
+
+func (c *cachedClient) Update(ctx context.Context, o client.Object, _ ...client.UpdateOption) error {
+	return c.replace(ctx, o, false)
+}
+
+func (c *cachedClient) replace(ctx context.Context, o client.Object, status bool) error {
+	return c.write(ctx, "update", o, func() (client.Object, error) {
+		return c.live.server.update(c.live.process.name, o, status, func(fresh client.Object) error { return assign(o, keyOf(o), fresh) })
+	})
+}
+
+func (c *cachedClient) Patch(ctx context.Context, o client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	return c.patch(ctx, o, patch, false)
+}
+
+func (c *cachedClient) patch(ctx context.Context, o client.Object, patch client.Patch, status bool) error {
+	body, err := patch.Data(o)
+	if err != nil {
+		return err
+	}
+	return c.write(ctx, "patch", o, func() (client.Object, error) {
+		return c.live.server.patch(c.live.process.name, o, patch.Type(), body, status)
+	})
+}
+
+func (*cachedClient) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+	return fmt.Errorf("server-side apply is not simulated")
+}
+
+func (*cachedClient) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
+	return fmt.Errorf("deletion of a collection is not simulated")
+}
+
+func (c *cachedClient) Status() client.SubResourceWriter            { return statusWriter{c} }
+func (c *cachedClient) SubResource(string) client.SubResourceClient { return statusWriter{c} }
+
+// statusWriter writes the subresource status, the only one.
+type statusWriter struct{ *cachedClient }
+
+func (statusWriter) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {
+	return fmt.Errorf("a subresource is not read")
+}
+
+func (statusWriter) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+	return fmt.Errorf("a subresource is not created")
+}
+
+func (w statusWriter) Update(ctx context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
+	return w.replace(ctx, o, true)
+}
+
+func (w statusWriter) Patch(ctx context.Context, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	return w.patch(ctx, o, patch, true)
+}
+
+func (statusWriter) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+	return fmt.Errorf("server-side apply is not simulated")
+}

@@ -1,0 +1,260 @@
+package histories
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+const (
+	// faultsEnd is when the last fault is over, at the latest.
+	faultsEnd = 150 * time.Second
+	// settleWithin is how long everything may take to settle afterwards.
+	settleWithin = 180 * time.Second
+)
+
+// history is what happens to a world. All times are from its beginning.
+type history struct {
+	Seed uint64 `json:"seed"`
+	// Providers are how many CPUs each grants.
+	Providers []int     `json:"providers"`
+	Replicas  int       `json:"replicas"`
+	Pods      []podSpec `json:"pods"`
+	Faults    []fault   `json:"faults"`
+}
+
+// podSpec is a pod of a consumer.
+type podSpec struct {
+	Name string        `json:"name"`
+	CPUs int           `json:"cpus"`
+	At   time.Duration `json:"at"`
+	// Deleted is when it is deleted; 0 is never.
+	Deleted time.Duration `json:"deleted,omitempty"`
+	// Seconds is how long its container runs; 0 is as long as it is let.
+	Seconds int `json:"seconds,omitempty"`
+	// Never means that it must not run twice.
+	Never bool `json:"never,omitempty"`
+}
+
+// fault is one of kinds, at a provider if it concerns one.
+type fault struct {
+	Kind     string        `json:"kind"`
+	Provider int           `json:"provider"`
+	At       time.Duration `json:"at"`
+	For      time.Duration `json:"for"`
+}
+
+func (f fault) until() time.Duration { return f.At + f.For }
+
+func (h *history) String() string {
+	text, err := json.Marshal(h)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// faultKind is how a fault begins and ends, how long it may take, and how often it is drawn.
+type faultKind struct {
+	share      int
+	longest    time.Duration
+	begin, end func(w *world, p *provider, f fault)
+}
+
+// change returns how a fault changes the weather at a provider.
+func atProvider(change func(p *provider, w *weather)) func(*world, *provider, fault) {
+	return func(_ *world, p *provider, _ fault) { p.weather.change(func(w *weather) { change(p, w) }) }
+}
+
+func atHome(change func(w *weather)) func(*world, *provider, fault) {
+	return func(w *world, _ *provider, _ fault) { w.weather.change(change) }
+}
+
+func inSpec(change func(*v1alpha1.ProviderClusterSpec)) func(*world, *provider, fault) {
+	return func(w *world, p *provider, _ fault) { w.setSpec(p, change) }
+}
+
+func leaderOf(do func(*process)) func(*world, *provider, fault) {
+	return func(w *world, _ *provider, _ fault) {
+		if p := w.leader(); p != nil {
+			do(p)
+		}
+	}
+}
+
+func kubeletOf(do func(*virtualKubelet, fault)) func(*world, *provider, fault) {
+	return func(w *world, p *provider, f fault) {
+		w.mu.Lock()
+		k := w.kubelets[p.id]
+		w.mu.Unlock()
+		if k != nil {
+			do(k, f)
+		}
+	}
+}
+
+func nothing(*world, *provider, fault) {}
+
+// faultKinds are all faults, by name.
+func faultKinds() map[string]faultKind {
+	return map[string]faultKind{
+		"provider refuses": {8, 60 * time.Second,
+			atProvider(func(_ *provider, w *weather) { w.refuses++ }), atProvider(func(_ *provider, w *weather) { w.refuses-- })},
+		"provider hangs": {8, 60 * time.Second,
+			atProvider(func(_ *provider, w *weather) { w.hangs++ }), atProvider(func(_ *provider, w *weather) { w.hangs-- })},
+		"provider loses answers": {4, 30 * time.Second,
+			atProvider(func(_ *provider, w *weather) { w.answerLost = 40 }), atProvider(func(_ *provider, w *weather) { w.answerLost = 0 })},
+		"provider's watches lag": {4, 30 * time.Second,
+			atProvider(func(_ *provider, w *weather) { w.lag = 5 * time.Second }), atProvider(func(_ *provider, w *weather) { w.lag = 0 })},
+		"provider's webhook hangs": {8, 25 * time.Second,
+			atProvider(func(p *provider, _ *weather) { p.frozen++ }), atProvider(func(p *provider, _ *weather) { p.frozen-- })},
+		"provider starts slowly": {4, 60 * time.Second,
+			atProvider(func(p *provider, _ *weather) { p.slow = 30 * time.Second }), atProvider(func(p *provider, _ *weather) { p.slow = 0 })},
+		"home refuses":       {3, 30 * time.Second, atHome(func(w *weather) { w.refuses++ }), atHome(func(w *weather) { w.refuses-- })},
+		"home hangs":         {3, 30 * time.Second, atHome(func(w *weather) { w.hangs++ }), atHome(func(w *weather) { w.hangs-- })},
+		"home loses answers": {6, 30 * time.Second, atHome(func(w *weather) { w.answerLost = 30 }), atHome(func(w *weather) { w.answerLost = 0 })},
+		"home's watches lag": {6, 30 * time.Second, atHome(func(w *weather) { w.lag = 5 * time.Second }), atHome(func(w *weather) { w.lag = 0 })},
+		"leader is killed":   {6, 0, leaderOf(func(p *process) { p.kill(errKilled) }), nothing},
+		"leader stops": {8, 40 * time.Second, leaderOf((*process).pause), func(w *world, _ *provider, _ fault) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, p := range w.brokers {
+				p.resume()
+			}
+		}},
+		"virtual kubelet is killed": {6, 0, kubeletOf(func(k *virtualKubelet, _ fault) { k.process.kill(errKilled) }), nothing},
+		"virtual kubelet stops": {6, 50 * time.Second, kubeletOf(func(k *virtualKubelet, f fault) {
+			k.process.pause()
+			k.world.after(f.For, k.process.resume)
+		}), nothing},
+		"virtual kubelet lists again": {4, 10 * time.Second, kubeletOf(func(k *virtualKubelet, f fault) {
+			k.local.drop(time.Now().Add(f.For))
+			k.remote.drop(time.Now().Add(f.For))
+		}), nothing},
+		"drain": {10, 60 * time.Second,
+			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Drain = true }), inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Drain = false })},
+		"cordon": {3, 60 * time.Second,
+			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = true }), inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = false })},
+		"part": {6, 60 * time.Second,
+			func(w *world, p *provider, _ fault) { w.part(p) },
+			func(w *world, p *provider, _ fault) { w.spawn(func() { w.rejoin(p) }) }},
+	}
+}
+
+// rejoin makes the VirtualNode of a provider again, once Liqo has cleaned up.
+func (w *world) rejoin(p *provider) {
+	liqo := newProcess(w.ctx, "liqo")
+	for !w.join(p) {
+		if !liqo.sleep(w.ctx, 500*time.Millisecond) {
+			return
+		}
+	}
+}
+
+// generate makes a history from a seed.
+func generate(seed uint64) *history {
+	random := rand.New(rand.NewPCG(seed, 1))
+	h := &history{Seed: seed, Replicas: 1 + random.IntN(2)}
+	for range 2 + random.IntN(2) {
+		h.Providers = append(h.Providers, 2+random.IntN(6))
+	}
+	for i := range 3 + random.IntN(8) {
+		pod := podSpec{
+			Name: fmt.Sprintf("pod-%d", i), CPUs: 1 + random.IntN(2), At: upTo(random, 60*time.Second), Never: random.IntN(5) == 0,
+		}
+		if random.IntN(4) == 0 {
+			pod.Seconds = 5 + random.IntN(40)
+		}
+		if random.IntN(4) == 0 {
+			pod.Deleted = pod.At + upTo(random, 80*time.Second)
+		}
+		h.Pods = append(h.Pods, pod)
+	}
+	kinds, names := faultKinds(), faultNames()
+	for range 1 + random.IntN(8) {
+		f := fault{Kind: names[random.IntN(len(names))], Provider: random.IntN(len(h.Providers)), At: 10*time.Second + upTo(random, 80*time.Second)}
+		if longest := kinds[f.Kind].longest; longest > 0 {
+			f.For = time.Second + upTo(random, longest)
+		}
+		h.Faults = append(h.Faults, f)
+	}
+	return h
+}
+
+func upTo(random *rand.Rand, most time.Duration) time.Duration {
+	return time.Duration(random.Int64N(int64(most/time.Millisecond))) * time.Millisecond
+}
+
+// faultNames has each kind as often as its share.
+func faultNames() (names []string) {
+	for _, name := range sortedKeys(faultKinds()) {
+		for range faultKinds()[name].share {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// outcome is what a history led to.
+type outcome struct {
+	history *history
+	world   *world
+	began   time.Time
+	// settled is when everything was as it should be after the last fault, unsettled what is not; "" if it is.
+	settled   time.Time
+	unsettled string
+}
+
+// run lets a history happen. It is called in a bubble of testing/synctest.
+func (h *history) run(ctx context.Context, scheme *runtime.Scheme) *outcome {
+	ctx, cancel := context.WithCancel(ctx)
+	w := newWorld(ctx, scheme, h)
+	o := &outcome{history: h, world: w, began: time.Now()}
+	for range h.Replicas {
+		w.startBroker()
+	}
+	last := time.Duration(0)
+	for i := range h.Pods {
+		pod := &h.Pods[i]
+		w.after(pod.At, func() { w.createPod(pod) })
+		if pod.Deleted > 0 {
+			w.after(pod.Deleted, func() { w.deletePod(pod.Name) })
+		}
+		last = max(last, pod.At, pod.Deleted)
+	}
+	kinds := faultKinds()
+	for _, f := range h.Faults {
+		p := w.providers[f.Provider]
+		w.after(f.At, func() { kinds[f.Kind].begin(w, p, f) })
+		w.after(f.until(), func() { kinds[f.Kind].end(w, p, f) })
+		last = max(last, f.until())
+	}
+	time.Sleep(last + time.Second)
+	for deadline := time.Now().Add(settleWithin); ; time.Sleep(time.Second) {
+		if o.unsettled = o.judgeEnd(); o.unsettled == "" {
+			o.settled = time.Now()
+			break
+		}
+		if time.Now().After(deadline) {
+			break
+		}
+	}
+	cancel()
+	w.running.Wait()
+	return o
+}
+
+// recovery is how long everything took to settle after the last fault.
+func (o *outcome) recovery() time.Duration {
+	last := time.Duration(0)
+	for _, f := range o.history.Faults {
+		last = max(last, f.until())
+	}
+	return o.settled.Sub(o.began.Add(last))
+}

@@ -1,0 +1,190 @@
+package histories
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// errKilled is what a process that was killed gets from everything.
+var errKilled = errors.New("the process was killed")
+
+// process is a program that can be stopped, go on, and be killed. Its goroutines stop at the next thing that they ask for.
+type process struct {
+	name string
+	ctx  context.Context
+	kill context.CancelCauseFunc
+	// leads is true while a broker leads.
+	leads atomic.Bool
+
+	mu sync.Mutex
+	// resumed is closed when the process goes on; nil while it runs.
+	resumed chan struct{}
+}
+
+func newProcess(ctx context.Context, name string) *process {
+	p := &process{name: name}
+	p.ctx, p.kill = context.WithCancelCause(ctx)
+	return p
+}
+
+func (p *process) pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.resumed == nil {
+		p.resumed = make(chan struct{})
+	}
+}
+
+func (p *process) resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.resumed != nil {
+		close(p.resumed)
+		p.resumed = nil
+	}
+}
+
+// gate returns when the process runs, or an error when it was killed.
+func (p *process) gate() error {
+	for {
+		p.mu.Lock()
+		resumed := p.resumed
+		p.mu.Unlock()
+		if p.ctx.Err() != nil {
+			return errKilled
+		}
+		if resumed == nil {
+			return nil
+		}
+		select {
+		case <-resumed:
+		case <-p.ctx.Done():
+		}
+	}
+}
+
+// sleep returns false when ctx or the process ended before.
+func (p *process) sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-p.ctx.Done():
+	}
+	return false
+}
+
+// errRefused is that of a connection that nothing accepts.
+var errRefused = errors.New("connect: connection refused")
+
+// weather is what the network and the API server of a cluster are like at present.
+type weather struct {
+	seed uint64
+
+	mu sync.Mutex
+	// refuses and hangs are how many faults have the server accept no connection, or not answer. Guarded by mu, like all below.
+	refuses, hangs int
+	// answerLost is how many percent of the writes take effect and have no answer.
+	answerLost int
+	// lag is how much later watches show what happened.
+	lag time.Duration
+	// counts are how often each request was made, so that chance depends on nothing else that runs.
+	counts map[string]uint64
+	// changed is closed with the next change.
+	changed chan struct{}
+}
+
+func newWeather(seed uint64) *weather {
+	return &weather{seed: seed, counts: map[string]uint64{}, changed: make(chan struct{})}
+}
+
+// change changes the weather.
+func (w *weather) change(to func(*weather)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	to(w)
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// draw returns a number that depends on the seed, the request, and how often it was made.
+func (w *weather) draw(request string) uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts[request]++
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(request + strconv.FormatUint(w.counts[request]+w.seed<<20, 10)))
+	n := hash.Sum64()
+	n ^= n >> 33 // FNV's upper bits hardly depend on the last bytes.
+	n *= 0xff51afd7ed558ccd
+	return n ^ n>>33
+}
+
+// lagNow returns how much later a watch shows a change.
+func (w *weather) lagNow(request string) time.Duration {
+	n := w.draw(request)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lag + time.Duration(n%20_000_000) // Up to 20 ms, by the nanosecond.
+}
+
+// accepted waits until the server answers, or returns an error when it does not, or the time is over.
+func (w *weather) accepted(ctx context.Context, p *process) error {
+	for {
+		w.mu.Lock()
+		refuses, hangs, changed := w.refuses > 0, w.hangs > 0, w.changed
+		w.mu.Unlock()
+		switch {
+		case refuses:
+			p.sleep(ctx, time.Millisecond)
+			return errRefused
+		case !hangs:
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.ctx.Done():
+			return errKilled
+		}
+	}
+}
+
+// request is one from a process to a server: it takes a while, and may not arrive, or have no answer.
+func (p *process) request(ctx context.Context, w *weather, name string, writes bool, do func() error) error {
+	if err := p.gate(); err != nil {
+		return err
+	}
+	chance := w.draw(p.name + " " + name)
+	if !p.sleep(ctx, time.Duration(500_000+chance%4_000_000)) {
+		return context.Cause(ctx)
+	}
+	if err := w.accepted(ctx, p); err != nil {
+		return err
+	}
+	if p.ctx.Err() != nil {
+		return errKilled
+	}
+	err := do()
+	if !p.sleep(ctx, time.Duration(500_000+chance>>32%4_000_000)) && err == nil {
+		return context.DeadlineExceeded
+	}
+	if gone := p.gate(); gone != nil {
+		return gone
+	}
+	w.mu.Lock()
+	lost := writes && err == nil && int(chance>>20%100) < w.answerLost
+	w.mu.Unlock()
+	if lost {
+		return context.DeadlineExceeded
+	}
+	return err
+}

@@ -1,0 +1,234 @@
+package histories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+)
+
+type object = client.Object
+
+// localUID is an annotation of ShadowPods and their pods: the UID of the pod in the broker's cluster.
+const localUID = "histories/uid"
+
+// provider is a provider cluster: its API server, Liqo's webhook and controller of ShadowPods, and its nodes.
+type provider struct {
+	world   *world
+	id      string
+	cpus    int
+	server  *server
+	weather *weather
+
+	// The following is guarded by the weather's mu. slow delays the start of containers, frozen the answers of the webhook,
+	// closed refuses ShadowPods because the namespace is being removed.
+	slow   time.Duration
+	frozen int
+	closed bool
+}
+
+func newProvider(w *world, id string, cpus int, seed uint64) *provider {
+	return &provider{world: w, id: id, cpus: cpus, server: newServer(id), weather: newWeather(seed), closed: true}
+}
+
+func (p *provider) tenant() string      { return "liqo-tenant-" + p.id }
+func (p *provider) virtualNode() string { return p.id + "-a" }
+func (p *provider) namespace() string   { return podNamespace + "-" + p.id }
+
+// create is the request of a virtual kubelet for a ShadowPod: first the webhook, which may take its time, and counts what
+// there is in all phases (peeringInfo in Liqo's pkg/webhooks/shadowpod).
+func (p *provider) create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
+	for {
+		p.weather.mu.Lock()
+		frozen, closed, changed := p.frozen > 0, p.closed, p.weather.changed
+		p.weather.mu.Unlock()
+		if !frozen {
+			if closed {
+				return kerrors.NewForbidden(resourceOf(typeOf[offloadingv1beta1.ShadowPod]()), shadow.Name, errors.New("the namespace is being terminated"))
+			}
+			break
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err() // The API server cancels what its client does not wait for.
+		}
+	}
+	_, err := p.server.find(typeOf[offloadingv1beta1.ShadowPod](), keyOf(shadow))
+	if err == nil {
+		return kerrors.NewAlreadyExists(resourceOf(typeOf[offloadingv1beta1.ShadowPod]()), shadow.Name)
+	}
+	taken := cpusOf(&shadow.Spec.Pod)
+	for _, o := range p.server.all(typeOf[offloadingv1beta1.ShadowPod]()) {
+		taken += cpusOf(&o.(*offloadingv1beta1.ShadowPod).Spec.Pod)
+	}
+	if taken > p.cpus {
+		return kerrors.NewForbidden(resourceOf(typeOf[offloadingv1beta1.ShadowPod]()), shadow.Name,
+			fmt.Errorf("quota usage exceeded: cpu %d of %d", taken, p.cpus))
+	}
+	return p.server.create("kubelet", shadow)
+}
+
+func cpusOf(spec *corev1.PodSpec) (cpus int) {
+	for i := range spec.Containers {
+		cpus += int(spec.Containers[i].Resources.Requests.Cpu().Value())
+	}
+	return cpus
+}
+
+// run makes pods of ShadowPods, starts them, and ends them.
+func (p *provider) run() {
+	shadows, pods := typeOf[offloadingv1beta1.ShadowPod](), typeOf[corev1.Pod]()
+	seenShadows, seenPods := 0, 0
+	for {
+		changes, moreShadows := p.server.since(shadows, seenShadows)
+		seenShadows += len(changes)
+		for i := range changes {
+			key := keyOf(changes[i].object())
+			switch {
+			case changes[i].before == nil:
+				p.soon("make "+key.Name, 20, 300, func() { p.makePod(key) })
+			case changes[i].after == nil: // The garbage collector.
+				p.soon("collect "+key.Name, 10, 200, func() { _ = p.server.remove("gc", podOf(key), ptr.To(int64(2)), nil) })
+			}
+		}
+		changes, morePods := p.server.since(pods, seenPods)
+		seenPods += len(changes)
+		for i := range changes {
+			p.observe(&changes[i])
+		}
+		select {
+		case <-moreShadows:
+		case <-morePods:
+		case <-p.world.ctx.Done():
+			return
+		}
+	}
+}
+
+// soon does something after a while of so many milliseconds.
+func (p *provider) soon(what string, least, most uint64, do func()) {
+	p.world.after(time.Duration(1_000_000*least+p.weather.draw(what)%(1_000_000*(most-least))), do)
+}
+
+func podOf(key types.NamespacedName) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+}
+
+// makePod is Liqo's controller of ShadowPods.
+func (p *provider) makePod(key types.NamespacedName) {
+	found, err := p.server.find(typeOf[offloadingv1beta1.ShadowPod](), key)
+	if err != nil || found.GetDeletionTimestamp() != nil {
+		return
+	}
+	shadow := copyOf(found).(*offloadingv1beta1.ShadowPod)
+	pod := podOf(key)
+	pod.Labels, pod.Annotations, pod.Spec, pod.Status.Phase = shadow.Labels, shadow.Annotations, shadow.Spec.Pod, corev1.PodPending
+	pod.Spec.NodeName = "worker"
+	pod.Annotations["histories/shadow"] = string(shadow.UID)
+	if kerrors.IsAlreadyExists(p.server.create("shadowpod-controller", pod)) { // One that ends: the controller tries again.
+		p.soon("make again "+key.Name, 100, 500, func() { p.makePod(key) })
+	}
+}
+
+// observe is the kubelet of the provider's node.
+func (p *provider) observe(c *change) {
+	key := keyOf(c.object())
+	switch {
+	case c.after == nil:
+		return
+	case c.before == nil:
+		p.weather.mu.Lock()
+		slow := p.slow
+		p.weather.mu.Unlock()
+		p.soon("start "+key.Name, 100, 1000, func() { p.world.after(slow, func() { p.start(key, c.after.GetUID()) }) })
+	case c.before.GetDeletionTimestamp() == nil && c.after.GetDeletionTimestamp() != nil:
+		p.soon("end "+key.Name, 50, 2500, func() { _ = p.server.remove("kubelet", podOf(key), ptr.To(int64(0)), nil) })
+	}
+}
+
+func (p *provider) start(key types.NamespacedName, uid types.UID) {
+	_, err := p.server.update("kubelet", podOf(key), true, func(fresh object) error {
+		pod := fresh.(*corev1.Pod)
+		if pod.UID != uid || pod.DeletionTimestamp != nil {
+			return errors.New("it is another one, or is ending")
+		}
+		now := metav1.NewTime(time.Now())
+		pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, "10.0.0.1", []corev1.PodIP{{IP: "10.0.0.1"}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", Ready: true, State: corev1.ContainerState{
+			Running: &corev1.ContainerStateRunning{StartedAt: now},
+		}}}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}}
+		return nil
+	})
+	found, gone := p.server.find(typeOf[corev1.Pod](), key)
+	if err != nil || gone != nil {
+		return
+	}
+	if seconds, err := strconv.Atoi(found.GetAnnotations()[durationAnnotation]); err == nil {
+		p.world.after(time.Duration(seconds)*time.Second, func() { p.complete(key, uid) })
+	}
+}
+
+func (p *provider) complete(key types.NamespacedName, uid types.UID) {
+	_, _ = p.server.update("kubelet", podOf(key), true, func(fresh object) error {
+		pod := fresh.(*corev1.Pod)
+		if pod.UID != uid || pod.DeletionTimestamp != nil {
+			return errors.New("it is another one, or is ending")
+		}
+		pod.Status.Phase, pod.Status.Conditions = corev1.PodSucceeded, nil
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"},
+		}}}
+		return nil
+	})
+}
+
+func (p *provider) openNamespace() {
+	p.weather.change(func(*weather) { p.closed = false })
+}
+
+// closeNamespace removes the namespace with all that is in it, once the provider can be reached; false if the world ended.
+func (p *provider) closeNamespace(ctx context.Context) bool {
+	liqo := newProcess(ctx, "liqo")
+	for {
+		if p.weather.accepted(ctx, liqo) == nil {
+			break
+		}
+		if !liqo.sleep(ctx, time.Second) {
+			return false
+		}
+	}
+	p.weather.change(func(*weather) { p.closed = true })
+	for {
+		for _, o := range p.server.all(typeOf[offloadingv1beta1.ShadowPod]()) {
+			_ = p.server.remove("namespace-controller", o, nil, nil)
+		}
+		pods := p.server.all(typeOf[corev1.Pod]())
+		for _, o := range pods {
+			_ = p.server.remove("namespace-controller", o, ptr.To(int64(2)), nil)
+		}
+		if len(pods) == 0 {
+			return true
+		}
+		if !liqo.sleep(ctx, 300*time.Millisecond) {
+			return false
+		}
+	}
+}
+
+// labelsOf are those of a ShadowPod that a virtual kubelet makes.
+func labelsOf(virtualNode string) map[string]string {
+	return map[string]string{forge.LiqoOriginClusterNodeName: virtualNode}
+}

@@ -1,0 +1,150 @@
+package histories
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+)
+
+// transport is the way of HTTP requests from a process to a server. It implements http.RoundTripper.
+type transport struct {
+	process *process
+	server  *server
+	weather *weather
+}
+
+// RoundTrip answers what the broker asks for by client-go's own clients.
+func (t transport) RoundTrip(r *http.Request) (response *http.Response, err error) {
+	var body []byte
+	if r.Body != nil {
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+	}
+	err = t.process.request(r.Context(), t.weather, r.Method+" "+r.URL.Path, r.Method != http.MethodGet, func() error {
+		response = answer(r, func() (any, error) { return t.serve(r, body) })
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return response, nil
+}
+
+func answer(r *http.Request, serve func() (any, error)) *http.Response {
+	code := http.StatusOK
+	answer, err := serve()
+	if err != nil {
+		status := &kerrors.StatusError{}
+		if !errors.As(err, &status) {
+			status = kerrors.NewInternalError(err)
+		}
+		code, answer = int(status.ErrStatus.Code), status.ErrStatus
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		code, text = http.StatusInternalServerError, []byte(err.Error())
+	}
+	return &http.Response{
+		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)), ContentLength: int64(len(text)),
+	}
+}
+
+// newObject returns an empty object of a resource in a namespace.
+func newObject(resource, namespace, name string) (client.Object, error) {
+	var o client.Object
+	switch resource {
+	case "pods":
+		o = &corev1.Pod{}
+	case "secrets":
+		o = &corev1.Secret{}
+	case "leases":
+		o = &coordinationv1.Lease{}
+	case "shadowpods":
+		o = &offloadingv1beta1.ShadowPod{}
+	default:
+		return nil, fmt.Errorf("resource %s is not simulated", resource)
+	}
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o, nil
+}
+
+// serve answers one request.
+func (t transport) serve(r *http.Request, body []byte) (any, error) {
+	switch r.URL.Path {
+	case "/readyz":
+		return "ok", nil
+	case "/version":
+		return map[string]string{"gitVersion": "v1.34.0"}, nil
+	}
+	_, path, found := strings.Cut(r.URL.Path, "/namespaces/")
+	parts := append(strings.Split(path, "/"), "", "")
+	if !found || len(parts) > 5 {
+		return nil, fmt.Errorf("path %s is not simulated", r.URL.Path)
+	}
+	o, err := newObject(parts[1], parts[0], parts[2])
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case r.Method == http.MethodGet && parts[2] == "":
+		return t.list(r, reflect.TypeOf(o), parts[0])
+	case r.Method == http.MethodGet:
+		return t.server.find(reflect.TypeOf(o), keyOf(o))
+	case r.Method == http.MethodDelete:
+		var options metav1.DeleteOptions
+		if err := json.Unmarshal(body, &options); err != nil {
+			return nil, err
+		}
+		return metav1.Status{Status: metav1.StatusSuccess}, t.server.remove(t.process.name, o, options.GracePeriodSeconds, options.Preconditions)
+	case r.Method == http.MethodPost:
+		if err := json.Unmarshal(body, o); err != nil {
+			return nil, err
+		}
+		return o, t.server.create(t.process.name, o)
+	case r.Method == http.MethodPut:
+		return t.server.update(t.process.name, o, false, func(fresh client.Object) error {
+			reflect.ValueOf(fresh).Elem().SetZero()
+			return json.Unmarshal(body, fresh)
+		})
+	}
+	return nil, fmt.Errorf("method %s is not simulated", r.Method)
+}
+
+// list answers with the objects that match, in one chunk.
+func (t transport) list(r *http.Request, of reflect.Type, namespace string) (any, error) {
+	query := r.URL.Query()
+	byLabel, err := labels.Parse(query.Get("labelSelector"))
+	if err != nil {
+		return nil, err
+	}
+	byField, err := fields.ParseSelector(query.Get("fieldSelector"))
+	if err != nil {
+		return nil, err
+	}
+	items := []client.Object{}
+	for _, o := range t.server.all(of) {
+		if o.GetNamespace() == namespace && byLabel.Matches(labels.Set(o.GetLabels())) &&
+			byField.Matches(fields.Set{metav1.ObjectNameField: o.GetName()}) {
+			items = append(items, o)
+		}
+	}
+	return map[string]any{"items": items}, nil
+}

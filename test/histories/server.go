@@ -1,0 +1,248 @@
+package histories
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// change is one change of an object. Before is nil when it was created, after when it is gone. Both are never changed.
+type change struct {
+	at            time.Time
+	by            string
+	before, after client.Object
+}
+
+// object returns the object, as it was last.
+func (c *change) object() client.Object {
+	if c.after != nil {
+		return c.after
+	}
+	return c.before
+}
+
+// server is the API server of one cluster: objects by type and name, with the rules of Kubernetes for versions,
+// preconditions, finalizers, graceful deletion and the subresource status. It keeps all that ever happened.
+type server struct {
+	name string
+
+	mu      sync.Mutex
+	version int
+	kinds   map[reflect.Type]*kind
+}
+
+// kind are the objects of one type.
+type kind struct {
+	objects map[types.NamespacedName]client.Object
+	// record has all changes; changed is closed with the next one.
+	record  []change
+	changed chan struct{}
+}
+
+func newServer(name string) *server { return &server{name: name, kinds: map[reflect.Type]*kind{}} }
+
+func (s *server) kindOf(t reflect.Type) *kind {
+	k := s.kinds[t]
+	if k == nil {
+		k = &kind{objects: map[types.NamespacedName]client.Object{}, changed: make(chan struct{})}
+		s.kinds[t] = k
+	}
+	return k
+}
+
+func keyOf(o client.Object) types.NamespacedName { return client.ObjectKeyFromObject(o) }
+
+func resourceOf(t reflect.Type) schema.GroupResource {
+	return schema.GroupResource{Resource: t.Elem().Name()}
+}
+
+// find returns the object itself, which must not be changed.
+func (s *server) find(t reflect.Type, key types.NamespacedName) (client.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.kindOf(t).objects[key]; o != nil {
+		return o, nil
+	}
+	return nil, kerrors.NewNotFound(resourceOf(t), key.Name)
+}
+
+// all returns the objects of a type by name, which must not be changed.
+func (s *server) all(t reflect.Type) []client.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return sorted(s.kindOf(t).objects)
+}
+
+func sorted(objects map[types.NamespacedName]client.Object) []client.Object {
+	list := make([]client.Object, 0, len(objects))
+	for _, o := range objects {
+		list = append(list, o)
+	}
+	slices.SortFunc(list, func(a, b client.Object) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	return list
+}
+
+// since returns the changes of a type from number from on, and a channel that is closed with the next one.
+func (s *server) since(t reflect.Type, from int) ([]change, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.kindOf(t)
+	return k.record[from:], k.changed
+}
+
+func copyOf[T client.Object](o T) T { return o.DeepCopyObject().(T) }
+
+// set stores what an object is now; nil is gone. The caller holds mu.
+func (s *server) set(by string, t reflect.Type, key types.NamespacedName, after client.Object) {
+	k := s.kindOf(t)
+	before := k.objects[key]
+	s.version++
+	if after == nil {
+		delete(k.objects, key)
+	} else {
+		after.SetResourceVersion(strconv.Itoa(s.version))
+		k.objects[key] = after
+	}
+	k.record = append(k.record, change{at: time.Now(), by: by, before: before, after: after})
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
+
+// create stores a new object, and gives it a UID and a version.
+func (s *server) create(by string, o client.Object) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, key := reflect.TypeOf(o), keyOf(o)
+	if s.kindOf(t).objects[key] != nil {
+		return kerrors.NewAlreadyExists(resourceOf(t), key.Name)
+	}
+	o.SetUID(types.UID(fmt.Sprintf("%s-%d", s.name, s.version)))
+	o.SetCreationTimestamp(metav1.NewTime(time.Now()))
+	o.SetGeneration(1)
+	fresh := copyOf(o)
+	s.set(by, t, key, fresh)
+	o.SetResourceVersion(fresh.GetResourceVersion())
+	return nil
+}
+
+// update stores what change makes of an object, if that is something else. Its error is returned.
+func (s *server) update(by string, o client.Object, status bool, change func(fresh client.Object) error) (client.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, key := reflect.TypeOf(o), keyOf(o)
+	before := s.kindOf(t).objects[key]
+	if before == nil {
+		return nil, kerrors.NewNotFound(resourceOf(t), key.Name)
+	}
+	fresh := copyOf(before)
+	if err := change(fresh); err != nil {
+		return nil, err
+	}
+	if version := fresh.GetResourceVersion(); version != "" && version != before.GetResourceVersion() {
+		return nil, kerrors.NewConflict(resourceOf(t), key.Name, fmt.Errorf("version %s, not %s", before.GetResourceVersion(), version))
+	}
+	if fresh.GetUID() != before.GetUID() {
+		return nil, kerrors.NewConflict(resourceOf(t), key.Name, fmt.Errorf("UID %s, not %s", before.GetUID(), fresh.GetUID()))
+	}
+	fresh = separated(before, fresh, status)
+	fresh.SetResourceVersion(before.GetResourceVersion())
+	if equality.Semantic.DeepEqual(before, fresh) {
+		return before, nil
+	}
+	if fresh.GetDeletionTimestamp() != nil && len(fresh.GetFinalizers()) == 0 && len(before.GetFinalizers()) > 0 {
+		s.set(by, t, key, nil)
+		return fresh, nil
+	}
+	s.set(by, t, key, fresh)
+	return fresh, nil
+}
+
+// separated keeps the status of before, or all but the status.
+func separated(before, fresh client.Object, status bool) client.Object {
+	of := func(o client.Object, field string) reflect.Value { return reflect.ValueOf(o).Elem().FieldByName(field) }
+	if !of(before, "Status").IsValid() {
+		return fresh
+	}
+	if status {
+		kept := copyOf(before)
+		of(kept, "Status").Set(of(fresh, "Status"))
+		return kept
+	}
+	of(fresh, "Status").Set(of(copyOf(before), "Status"))
+	if spec := of(before, "Spec"); spec.IsValid() && !equality.Semantic.DeepEqual(spec.Interface(), of(fresh, "Spec").Interface()) {
+		fresh.SetGeneration(before.GetGeneration() + 1)
+	}
+	return fresh
+}
+
+// patch applies a merge patch, a strategic one for pods' status.
+func (s *server) patch(by string, o client.Object, kind types.PatchType, body []byte, status bool) (client.Object, error) {
+	return s.update(by, o, status, func(fresh client.Object) error {
+		fresh.SetResourceVersion("") // Only one in the patch is compared.
+		original, err := json.Marshal(fresh)
+		if err != nil {
+			return err
+		}
+		var merged []byte
+		if kind == types.StrategicMergePatchType {
+			merged, err = strategicpatch.StrategicMergePatch(original, body, fresh)
+		} else {
+			merged, err = jsonpatch.MergePatch(original, body)
+		}
+		if err != nil {
+			return kerrors.NewBadRequest(err.Error())
+		}
+		reflect.ValueOf(fresh).Elem().SetZero()
+		return json.Unmarshal(merged, fresh)
+	})
+}
+
+// remove deletes an object: a pod with a grace period, and what has finalizers later.
+func (s *server) remove(by string, o client.Object, grace *int64, only *metav1.Preconditions) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, key := reflect.TypeOf(o), keyOf(o)
+	before := s.kindOf(t).objects[key]
+	if before == nil {
+		return kerrors.NewNotFound(resourceOf(t), key.Name)
+	}
+	if only != nil && (only.UID != nil && *only.UID != before.GetUID() ||
+		only.ResourceVersion != nil && *only.ResourceVersion != before.GetResourceVersion()) {
+		return kerrors.NewConflict(resourceOf(t), key.Name, fmt.Errorf("precondition"))
+	}
+	seconds := int64(0)
+	if pod, is := before.(*corev1.Pod); is && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		if seconds = 30; grace != nil {
+			seconds = *grace
+		}
+	}
+	if seconds == 0 && len(before.GetFinalizers()) == 0 {
+		s.set(by, t, key, nil)
+		return nil
+	}
+	if before.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	fresh, at := copyOf(before), metav1.NewTime(time.Now().Add(time.Duration(seconds)*time.Second))
+	fresh.SetDeletionTimestamp(&at)
+	fresh.SetDeletionGracePeriodSeconds(&seconds)
+	s.set(by, t, key, fresh)
+	return nil
+}

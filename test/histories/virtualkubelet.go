@@ -1,0 +1,379 @@
+package histories
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+const (
+	// kubeletRequest is how long a virtual kubelet waits for an answer.
+	kubeletRequest = 30 * time.Second
+	leaseSeconds   = 15
+)
+
+// virtualKubelet is a process of Liqo's virtual kubelet with the changes of this project: it forwards the pods with the labels
+// of its VirtualNode, reports their status, and says which of those that left it has let go.
+type virtualKubelet struct {
+	world    *world
+	provider *provider
+	process  *process
+	local    *mirror
+	remote   *mirror
+
+	mu sync.Mutex
+	// busy are the pods that are handled; true means once more.
+	busy map[string]bool
+	// failures in a row, by pod.
+	failures map[string]int
+	// assigned are the assignments that this process may have forwarded, uncertain when a creation had no answer.
+	assigned  map[string]kubeletAssignment
+	uncertain map[string]time.Time
+}
+
+type kubeletAssignment struct {
+	uid     types.UID
+	id      string
+	deleted bool
+}
+
+// startKubelet starts the virtual kubelet of a provider, and again when it has ended, as long as there is the VirtualNode.
+func (w *world) startKubelet(p *provider) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.started++
+	k := &virtualKubelet{
+		world: w, provider: p, process: newProcess(w.ctx, fmt.Sprintf("kubelet-%s-%d", p.id, w.started)), busy: map[string]bool{},
+		failures: map[string]int{}, assigned: map[string]kubeletAssignment{}, uncertain: map[string]time.Time{},
+	}
+	k.local, k.remote = newMirror(k.process, w.home, w.weather), newMirror(k.process, p.server, p.weather)
+	w.kubelets[p.id] = k
+	w.spawn(func() {
+		k.run()
+		k.process.kill(errKilled)
+		w.after(2*time.Second, func() {
+			w.mu.Lock()
+			current := w.kubelets[p.id] == k
+			w.mu.Unlock()
+			if current {
+				w.startKubelet(p)
+			}
+		})
+	})
+}
+
+func (k *virtualKubelet) virtualNode() string { return k.provider.virtualNode() }
+
+// run serves once it has the lease, and as long as it can renew it.
+func (k *virtualKubelet) run() {
+	renewed := time.Time{}
+	for serving := false; ; {
+		if k.renew(serving || renewed.IsZero()) {
+			renewed = time.Now()
+			if !serving {
+				serving = true
+				k.serve()
+			}
+		}
+		if serving && time.Since(renewed) > 10*time.Second || !k.process.sleep(k.process.ctx, 3*time.Second) || k.process.gate() != nil {
+			return
+		}
+		if serving && time.Since(renewed) > leaseSeconds*time.Second {
+			return // It stood still.
+		}
+	}
+}
+
+// renew takes or renews the lease; false if another process has it, or the API server does not answer.
+func (k *virtualKubelet) renew(bool) bool {
+	ctx, cancel := context.WithTimeout(k.process.ctx, 5*time.Second)
+	defer cancel()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: k.provider.tenant(), Name: k.virtualNode()}}
+	return k.process.request(ctx, k.world.weather, "renew", true, func() error {
+		now := metav1.NewMicroTime(time.Now())
+		lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &k.process.name, RenewTime: &now, LeaseDurationSeconds: ptr.To(int32(leaseSeconds))}
+		if err := k.world.home.create(k.process.name, copyOf(lease)); !kerrors.IsAlreadyExists(err) {
+			return err
+		}
+		_, err := k.world.home.update(k.process.name, lease, false, func(fresh object) error {
+			spec := &fresh.(*coordinationv1.Lease).Spec
+			if *spec.HolderIdentity != k.process.name && time.Since(spec.RenewTime.Time) < leaseSeconds*time.Second {
+				return errors.New("another process holds it")
+			}
+			*spec = lease.Spec
+			return nil
+		})
+		return err
+	}) == nil
+}
+
+// serve begins to forward pods.
+func (k *virtualKubelet) serve() {
+	by := toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { k.add(o.(object).GetName()) },
+		UpdateFunc: func(_, o any) { k.add(o.(object).GetName()) },
+		DeleteFunc: func(o any) { k.add(o.(object).GetName()) },
+	}
+	remotePods, shadows := k.remote.informer(typeOf[corev1.Pod]()), k.remote.informer(typeOf[offloadingv1beta1.ShadowPod]())
+	pods := k.local.informer(typeOf[corev1.Pod]())
+	k.world.spawn(func() {
+		for _, i := range []*informer{remotePods, shadows, pods} {
+			if i.waitSynced(k.process.ctx) != nil {
+				return
+			}
+		}
+		for _, i := range []*informer{remotePods, shadows, pods} {
+			_, _ = i.AddEventHandler(by)
+		}
+	})
+}
+
+// add has a pod handled, one worker at a time.
+func (k *virtualKubelet) add(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, busy := k.busy[name]; busy {
+		k.busy[name] = true
+		return
+	}
+	k.busy[name] = true
+	k.world.spawn(func() { k.work(name) })
+}
+
+func (k *virtualKubelet) work(name string) {
+	for {
+		k.mu.Lock()
+		if !k.busy[name] {
+			delete(k.busy, name)
+			k.mu.Unlock()
+			return
+		}
+		k.busy[name] = false
+		k.mu.Unlock()
+		if k.process.gate() != nil {
+			return
+		}
+		err := k.handle(name)
+		k.mu.Lock()
+		if err == nil {
+			delete(k.failures, name)
+			k.mu.Unlock()
+			continue
+		}
+		k.failures[name]++
+		wait := min(5*time.Second, 50*time.Millisecond<<min(k.failures[name], 10))
+		k.busy[name] = true
+		k.mu.Unlock()
+		if !k.process.sleep(k.process.ctx, wait) {
+			return
+		}
+	}
+}
+
+// handle brings one pod a step further.
+func (k *virtualKubelet) handle(name string) error {
+	ctx, cancel := context.WithTimeout(k.process.ctx, kubeletRequest)
+	defer cancel()
+	remoteKey := types.NamespacedName{Namespace: k.provider.namespace(), Name: name}
+	found := k.local.informer(typeOf[corev1.Pod]()).get(types.NamespacedName{Namespace: podNamespace, Name: name})
+	shadowFound := k.remote.informer(typeOf[offloadingv1beta1.ShadowPod]()).get(remoteKey)
+	remoteFound := k.remote.informer(typeOf[corev1.Pod]()).get(remoteKey)
+	shadow, _ := shadowFound.(*offloadingv1beta1.ShadowPod)
+	remote, _ := remoteFound.(*corev1.Pod)
+	local, _ := found.(*corev1.Pod)
+	if local != nil && (local.Labels[v1alpha1.VirtualNodeLabel] != k.virtualNode() || local.Labels[v1alpha1.ProviderLabel] != k.provider.id) {
+		local = nil
+	}
+	if local == nil {
+		if err := k.deleteShadow(ctx, shadow); err != nil {
+			return err
+		}
+		return k.release(ctx, name)
+	}
+	k.observe(local)
+	terminal := local.Status.Phase == corev1.PodSucceeded || local.Status.Phase == corev1.PodFailed
+	switch {
+	case local.DeletionTimestamp != nil:
+		if err := k.deleteShadow(ctx, shadow); err != nil || shadow != nil || remote != nil {
+			return err
+		}
+		return k.process.request(ctx, k.world.weather, "finalize "+name, true, func() error {
+			err := k.world.home.remove(k.process.name, local, ptr.To(int64(0)), &metav1.Preconditions{UID: &local.UID})
+			return ignoreGone(err)
+		})
+	case terminal:
+		return nil
+	case shadow == nil && remote != nil || shadow != nil && shadow.DeletionTimestamp != nil:
+		return errors.New("what it had there before is not gone yet")
+	case shadow == nil:
+		return k.create(ctx, local)
+	case remote != nil && remote.Annotations[localUID] == string(local.UID):
+		return k.report(ctx, local, remote)
+	}
+	return nil
+}
+
+func ignoreGone(err error) error {
+	if kerrors.IsNotFound(err) || kerrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+func (k *virtualKubelet) deleteShadow(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
+	if shadow == nil || shadow.DeletionTimestamp != nil {
+		return nil
+	}
+	return k.process.request(ctx, k.provider.weather, "delete "+shadow.Name, true, func() error {
+		return ignoreGone(k.provider.server.remove(k.process.name, shadow, nil, &metav1.Preconditions{UID: &shadow.UID}))
+	})
+}
+
+func (k *virtualKubelet) create(ctx context.Context, local *corev1.Pod) error {
+	shadow := &offloadingv1beta1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: k.provider.namespace(), Name: local.Name, Labels: labelsOf(k.virtualNode()),
+			Annotations: map[string]string{localUID: string(local.UID)},
+		},
+		Spec: offloadingv1beta1.ShadowPodSpec{Pod: *local.Spec.DeepCopy()},
+	}
+	if seconds, completes := local.Annotations[durationAnnotation]; completes {
+		shadow.Annotations[durationAnnotation] = seconds
+	}
+	err := k.process.request(ctx, k.provider.weather, "create "+local.Name, true, func() error { return k.provider.create(ctx, shadow) })
+	k.mu.Lock()
+	switch {
+	case err == nil, kerrors.IsAlreadyExists(err):
+		delete(k.uncertain, local.Name)
+	case kerrors.ReasonForError(err) == metav1.StatusReasonUnknown:
+		k.uncertain[local.Name] = time.Now()
+	}
+	k.mu.Unlock()
+	if kerrors.IsForbidden(err) {
+		reason := "Forbidden"
+		if err.Error() != "" && containsQuota(err) {
+			reason = "QuotaExceeded"
+		}
+		return errors.Join(err, k.refuse(ctx, local, reason, err.Error()))
+	}
+	return err
+}
+
+// refuse writes the condition by which the broker knows that the provider did not take a pod.
+func (k *virtualKubelet) refuse(ctx context.Context, local *corev1.Pod, reason, message string) error {
+	return k.patchStatus(ctx, local, func(pod *corev1.Pod) error {
+		kept := pod.Status.Conditions[:0:0]
+		for i := range pod.Status.Conditions {
+			if t := string(pod.Status.Conditions[i].Type); len(t) < len(v1alpha1.ConditionRefusedPrefix) || t[:len(v1alpha1.ConditionRefusedPrefix)] != v1alpha1.ConditionRefusedPrefix {
+				kept = append(kept, pod.Status.Conditions[i])
+			}
+		}
+		pod.Status.Conditions = append(kept, corev1.PodCondition{
+			Type: corev1.PodConditionType(v1alpha1.ConditionRefusedPrefix + k.virtualNode()), Status: corev1.ConditionTrue,
+			LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second)), Reason: reason, Message: message,
+		})
+		return nil
+	})
+}
+
+func (k *virtualKubelet) patchStatus(ctx context.Context, local *corev1.Pod, change func(*corev1.Pod) error) error {
+	return k.process.request(ctx, k.world.weather, "status "+local.Name, true, func() error {
+		_, err := k.world.home.update(k.process.name, local, true, func(fresh object) error {
+			if fresh.GetUID() != local.UID {
+				return errors.New("it is another pod")
+			}
+			return change(fresh.(*corev1.Pod))
+		})
+		return err
+	})
+}
+
+// report writes the status of the remote pod, if it is not what the local pod shows.
+func (k *virtualKubelet) report(ctx context.Context, local, remote *corev1.Pod) error {
+	_, unreachable := local.Annotations[v1alpha1.UnreachableAnnotation]
+	ready := isReady(remote) && !unreachable
+	if local.Status.Phase == remote.Status.Phase && isReady(local) == ready && local.Status.PodIP == remote.Status.PodIP {
+		return nil
+	}
+	return k.patchStatus(ctx, local, func(pod *corev1.Pod) error {
+		if pod.ResourceVersion != local.ResourceVersion {
+			return kerrors.NewConflict(resourceOf(typeOf[corev1.Pod]()), pod.Name, errors.New("it has changed"))
+		}
+		conditions := pod.Status.Conditions
+		pod.Status = *remote.Status.DeepCopy()
+		status := corev1.ConditionFalse
+		if ready {
+			status = corev1.ConditionTrue
+		}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.NewTime(time.Now())}}
+		for i := range conditions {
+			if conditions[i].Type != corev1.PodReady {
+				pod.Status.Conditions = append(pod.Status.Conditions, conditions[i])
+			}
+		}
+		return nil
+	})
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodReady {
+			return pod.Status.Conditions[i].Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func (k *virtualKubelet) observe(local *corev1.Pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.assigned[local.Name] = kubeletAssignment{
+		uid: local.UID, id: k.virtualNode() + "/" + local.Annotations[v1alpha1.AssignedAtAnnotation], deleted: local.DeletionTimestamp != nil,
+	}
+}
+
+// release says that a pod was let go, unless a creation may be on the way.
+func (k *virtualKubelet) release(ctx context.Context, name string) error {
+	k.mu.Lock()
+	left, assigned := k.assigned[name]
+	since, uncertain := k.uncertain[name]
+	delete(k.assigned, name)
+	delete(k.uncertain, name)
+	k.mu.Unlock()
+	if !assigned || left.deleted || uncertain && time.Since(since) < 65*time.Second {
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": left.uid, "annotations": map[string]string{v1alpha1.ReleasedAnnotation: left.id},
+	}})
+	if err != nil {
+		return err
+	}
+	err = k.process.request(ctx, k.world.weather, "release "+name, true, func() error {
+		_, err := k.world.home.patch(k.process.name, podOf(types.NamespacedName{Namespace: podNamespace, Name: name}), types.MergePatchType, body, false)
+		return ignoreGone(err)
+	})
+	if err != nil {
+		k.mu.Lock()
+		if _, again := k.assigned[name]; !again {
+			k.assigned[name] = left
+		}
+		k.mu.Unlock()
+	}
+	return err
+}

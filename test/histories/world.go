@@ -1,0 +1,237 @@
+package histories
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+const (
+	podNamespace = "ns"
+	kubeconfig   = "kubeconfig"
+	// durationAnnotation is after how many seconds the container of a pod completes.
+	durationAnnotation = "histories/seconds"
+)
+
+// world is a broker's cluster with its providers.
+type world struct {
+	ctx    context.Context
+	scheme *runtime.Scheme
+	// home is the broker's cluster, and weather the way to it.
+	home      *server
+	weather   *weather
+	providers []*provider
+	running   sync.WaitGroup
+
+	mu sync.Mutex
+	// brokers are the replicas that run, kubelets the virtual kubelets by provider. Guarded by mu.
+	brokers  []*process
+	kubelets map[string]*virtualKubelet
+	started  int
+}
+
+func newWorld(ctx context.Context, scheme *runtime.Scheme, h *history) *world {
+	w := &world{ctx: ctx, scheme: scheme, home: newServer("home"), weather: newWeather(h.Seed), kubelets: map[string]*virtualKubelet{}}
+	w.mustCreate(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: podNamespace, Labels: map[string]string{consts.RemoteClusterID: "consumer"}}})
+	for i, cpus := range h.Providers {
+		p := newProvider(w, fmt.Sprintf("p%d", i), cpus, h.Seed+uint64(i+1))
+		w.providers = append(w.providers, p)
+		w.mustCreate(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.tenant(), Labels: map[string]string{
+			consts.RemoteClusterID: p.id, consts.TenantNamespaceLabel: "true",
+		}}})
+		w.mustCreate(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: kubeconfig}})
+		w.mustCreate(&liqov1beta1.ForeignCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: p.id}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(p.id)},
+		})
+		w.join(p)
+		w.spawn(p.run)
+	}
+	return w
+}
+
+// spawn runs do until the world ends, which waits for it.
+func (w *world) spawn(do func()) {
+	w.running.Add(1)
+	go func() {
+		defer w.running.Done()
+		do()
+	}()
+}
+
+// after runs do later, unless the world has ended.
+func (w *world) after(d time.Duration, do func()) {
+	w.spawn(func() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			do()
+		case <-w.ctx.Done():
+		}
+	})
+}
+
+func (w *world) mustCreate(o object) {
+	if err := w.home.create("liqo", o); err != nil {
+		panic(err)
+	}
+}
+
+func (w *world) provider(id string) *provider {
+	for _, p := range w.providers {
+		if p.id == id {
+			return p
+		}
+	}
+	panic("no provider " + id)
+}
+
+// startBroker starts a replica, which is started again when it ends.
+func (w *world) startBroker() {
+	w.mu.Lock()
+	w.started++
+	p := newProcess(w.ctx, fmt.Sprintf("broker-%d", w.started))
+	w.brokers = append(w.brokers, p)
+	w.mu.Unlock()
+	w.spawn(func() {
+		err := w.runBroker(p)
+		p.kill(err)
+		w.mu.Lock()
+		for i, other := range w.brokers {
+			if other == p {
+				w.brokers = append(w.brokers[:i:i], w.brokers[i+1:]...)
+			}
+		}
+		w.mu.Unlock()
+		w.after(2*time.Second, w.startBroker)
+	})
+}
+
+// leader returns the replica that leads; nil if none does.
+func (w *world) leader() *process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.brokers {
+		if p.leads.Load() {
+			return p
+		}
+	}
+	return nil
+}
+
+// join makes what Liqo makes for a granted ResourceSlice: the VirtualNode, and the NamespaceMap with the offloaded namespace; false if
+// those of before are still there.
+func (w *world) join(p *provider) bool {
+	m := &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.tenant(), Name: p.id, Labels: map[string]string{consts.RemoteClusterID: p.id}, Finalizers: []string{"liqo"},
+		},
+		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
+			podNamespace: {RemoteNamespace: p.namespace(), Phase: offloadingv1beta1.MappingAccepted},
+		}},
+	}
+	if w.home.create("liqo", m) != nil {
+		return false // It is still there.
+	}
+	p.openNamespace()
+	vn := &offloadingv1beta1.VirtualNode{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: p.virtualNode(), Finalizers: []string{"liqo"}},
+		Spec: offloadingv1beta1.VirtualNodeSpec{
+			ClusterID: liqov1beta1.ClusterID(p.id), KubeconfigSecretRef: &corev1.LocalObjectReference{Name: kubeconfig},
+			ResourceQuota: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
+				corev1.ResourceCPU: *resource.NewQuantity(int64(p.cpus), resource.DecimalSI), corev1.ResourcePods: resource.MustParse("100"),
+			}},
+		},
+	}
+	w.mustCreate(vn)
+	w.startKubelet(p)
+	return true
+}
+
+// part deletes the VirtualNode of a provider, and does what Liqo does then (virtualnode-controller, namespacemap-controller):
+// the virtual kubelet ends, the removal of the namespace is requested, and the VirtualNode is gone. The namespace at the
+// provider ends later, and only then the NamespaceMap.
+func (w *world) part(p *provider) {
+	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: p.virtualNode()}}
+	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: p.id}}
+	if w.home.remove("admin", vn, nil, nil) != nil {
+		return
+	}
+	chance := p.weather.draw("part")
+	w.after(time.Duration(chance%500)*time.Millisecond, func() {
+		w.mu.Lock()
+		kubelet := w.kubelets[p.id]
+		delete(w.kubelets, p.id)
+		w.mu.Unlock()
+		if kubelet != nil {
+			kubelet.process.kill(errKilled)
+		}
+		_ = w.home.remove("liqo", m, nil, nil)
+		_, _ = w.home.update("liqo", copyOf(m), true, func(fresh object) error {
+			of := fresh.(*offloadingv1beta1.NamespaceMap)
+			for name, at := range of.Status.CurrentMapping {
+				at.Phase = offloadingv1beta1.MappingTerminating
+				of.Status.CurrentMapping[name] = at
+			}
+			return nil
+		})
+	})
+	w.after(time.Duration(600+chance>>16%1400)*time.Millisecond, func() { w.unfinalize(vn) })
+	w.after(time.Duration(1000+chance>>32%3000)*time.Millisecond, func() {
+		if !p.closeNamespace(w.ctx) {
+			return
+		}
+		w.unfinalize(m)
+	})
+}
+
+func (w *world) unfinalize(o object) {
+	_, _ = w.home.update("liqo", o, false, func(fresh object) error { fresh.SetFinalizers(nil); return nil })
+}
+
+// setSpec changes the ProviderCluster of a provider, which is made if the broker has not done so.
+func (w *world) setSpec(p *provider, change func(*v1alpha1.ProviderClusterSpec)) {
+	pc := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: p.id}}
+	_ = w.home.create("admin", copyOf(pc))
+	_, _ = w.home.update("admin", pc, false, func(fresh object) error {
+		change(&fresh.(*v1alpha1.ProviderCluster).Spec)
+		return nil
+	})
+}
+
+// createPod makes a pod as a consumer does, which kube-scheduler has bound to the broker's node.
+func (w *world) createPod(of *podSpec) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: podNamespace, Name: of.Name, Annotations: map[string]string{}},
+		Spec: corev1.PodSpec{NodeName: brokerNode, Containers: []corev1.Container{{
+			Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: *resource.NewQuantity(int64(of.CPUs), resource.DecimalSI),
+			}},
+		}}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	if of.Never {
+		pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever)
+	}
+	if of.Seconds > 0 {
+		pod.Annotations[durationAnnotation] = fmt.Sprint(of.Seconds)
+	}
+	w.mustCreate(pod)
+}
+
+func (w *world) deletePod(name string) {
+	_ = w.home.remove("consumer", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: podNamespace, Name: name}}, ptr.To(int64(30)), nil)
+}
