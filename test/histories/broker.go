@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -66,8 +67,13 @@ func (m *simulated) GetCache() cache.Cache                         { return m.cl
 func (m *simulated) GetScheme() *runtime.Scheme                    { return m.client.scheme }
 func (m *simulated) GetRESTMapper() meta.RESTMapper                { return m.client.mapper }
 func (*simulated) GetLogger() logr.Logger                          { return logr.Discard() }
-func (*simulated) GetControllerOptions() config.Controller         { return config.Controller{} }
 func (*simulated) GetEventRecorderFor(string) record.EventRecorder { return &record.FakeRecorder{} }
+
+// GetControllerOptions implements manager.Manager. controller-runtime's priority queue may leave a goroutine behind when it is
+// shut down (handleReadyItems in v0.23.1), which a bubble does not end with.
+func (*simulated) GetControllerOptions() config.Controller {
+	return config.Controller{UsePriorityQueue: ptr.To(false)}
+}
 
 // identities connects to the providers of a world, whatever a Secret says. It implements identitymanager.IdentityReader.
 type identities struct {

@@ -134,19 +134,38 @@ func (o *outcome) judgeRuns(record []change, runs []run) (faults []string) {
 	never := pod.Annotations[v1alpha1.FailoverAnnotation] == string(v1alpha1.FailoverNever)
 	for i, first := range runs {
 		for _, second := range runs[i+1:] {
-			permitted := !never && o.mayFailOver(first.provider, second.from)
+			left := leftAt(record, first)
 			switch {
-			case permitted:
+			case !never && (o.mayFailOver(first.provider, second.from) || o.mayFailOver(first.provider, left)):
 			case second.from.Before(first.to):
 				faults = append(faults, fmt.Sprintf("%s runs at %s from %s to %s, and at %s from %s", pod.Name, first.provider,
 					o.at(first.from), o.at(first.to), second.provider, o.at(second.from)))
-			case first.completed:
+			case first.completed && !left.Before(first.to) && !o.parted(first.provider, first.to): // It may complete while it leaves.
 				faults = append(faults, fmt.Sprintf("%s completed at %s at %s, and runs again at %s from %s", pod.Name, first.provider,
 					o.at(first.to), second.provider, o.at(second.from)))
 			}
 		}
 	}
 	return faults
+}
+
+// parted reports whether the VirtualNode of a provider was deleted shortly before: Liqo deletes a pod that has completed with
+// all others, and its status may not have been read.
+func (o *outcome) parted(provider string, at time.Time) bool {
+	return slices.ContainsFunc(o.history.Faults, func(f fault) bool {
+		return f.Kind == "part" && o.world.providers[f.Provider].id == provider && at.After(o.began.Add(f.At)) && at.Before(o.began.Add(f.At+noticed))
+	})
+}
+
+// leftAt returns when the broker took a pod away from where it ran; a distant time if it did not.
+func leftAt(record []change, ran run) time.Time {
+	for _, c := range record {
+		if c.at.After(ran.from) && c.before != nil && c.before.GetLabels()[v1alpha1.ProviderLabel] == ran.provider &&
+			(c.after == nil || c.after.GetLabels()[v1alpha1.ProviderLabel] != ran.provider) {
+			return c.at
+		}
+	}
+	return record[0].at.Add(time.Hour)
 }
 
 // at returns a time as of the beginning of the history.
@@ -210,27 +229,63 @@ func placeOf(pod *corev1.Pod) string {
 	return pod.Annotations[v1alpha1.MovingFromAnnotation]
 }
 
-// judgeGrants checks that what is assigned to a VirtualNode never exceeds what it grants.
+// judgeGrants checks that what is assigned to a VirtualNode, and what is leaving it and still there, never exceeds the grant.
 func (o *outcome) judgeGrants() (faults []string) {
+	record, _ := o.world.home.since(typeOf[corev1.Pod](), 0)
 	for _, p := range o.world.providers {
-		taken := map[types.UID]int{}
-		record, _ := o.world.home.since(typeOf[corev1.Pod](), 0)
+		present := p.presence()
+		latest := map[types.UID]*corev1.Pod{}
 		for _, c := range record {
 			pod := c.object().(*corev1.Pod)
-			delete(taken, pod.UID)
-			if c.after != nil && placeOf(pod) == p.virtualNode() {
-				taken[pod.UID] = cpusOf(&pod.Spec)
+			if latest[pod.UID] = pod; c.after == nil {
+				delete(latest, pod.UID)
 			}
-			sum := 0
-			for _, cpus := range taken {
-				sum += cpus
+			if c.after == nil || pod.Labels[v1alpha1.VirtualNodeLabel] != p.virtualNode() ||
+				c.before != nil && c.before.GetLabels()[v1alpha1.VirtualNodeLabel] == p.virtualNode() {
+				continue // It was not assigned there just now.
 			}
-			if sum > p.cpus && c.after != nil && placeOf(pod) == p.virtualNode() && (c.before == nil || placeOf(c.before.(*corev1.Pod)) != p.virtualNode()) {
-				faults = append(faults, fmt.Sprintf("%d CPUs are assigned to %s at %s with %s, which grants %d", sum, p.virtualNode(), o.at(c.at), pod.Name, p.cpus))
+			sum, names := 0, []string{}
+			for uid, other := range latest {
+				assigned := other.Labels[v1alpha1.VirtualNodeLabel] == p.virtualNode()
+				if assigned || placeOf(other) == p.virtualNode() && present.at(uid, c.at) {
+					sum += cpusOf(&other.Spec)
+					names = append(names, other.Name)
+				}
+			}
+			if sum > p.cpus {
+				slices.Sort(names)
+				faults = append(faults, fmt.Sprintf("%s takes %s at %s to %d CPUs, which grants %d: %s ", pod.Name, p.virtualNode(),
+					o.at(c.at), sum, p.cpus, strings.Join(names, " ")))
 			}
 		}
 	}
 	return faults
+}
+
+// presence is when a provider had ShadowPods, by the UIDs in the broker's cluster.
+type presence map[types.UID][]span
+
+func (p *provider) presence() presence {
+	all, began := presence{}, map[types.UID]time.Time{}
+	record, _ := p.server.since(typeOf[offloadingv1beta1.ShadowPod](), 0)
+	for _, c := range record {
+		uid := types.UID(c.object().GetAnnotations()[localUID])
+		if c.before == nil {
+			began[uid] = c.at
+		}
+		if c.after == nil {
+			all[uid] = append(all[uid], span{began[uid], c.at})
+			delete(began, uid)
+		}
+	}
+	for uid, from := range began {
+		all[uid] = append(all[uid], span{from, from.Add(time.Hour)})
+	}
+	return all
+}
+
+func (p presence) at(uid types.UID, t time.Time) bool {
+	return slices.ContainsFunc(p[uid], func(s span) bool { return !t.Before(s.from) && t.Before(s.to) })
 }
 
 // judgeEnd returns what is not as it should be once nothing is wrong any more; "" if all is.

@@ -22,7 +22,9 @@ func (o *outcome) story(pod string) string {
 		text string
 	}
 	var lines []line
-	add := func(at time.Time, format string, args ...any) { lines = append(lines, line{at, fmt.Sprintf(format, args...)}) }
+	add := func(at time.Time, format string, args ...any) {
+		lines = append(lines, line{at, fmt.Sprintf(format, args...)})
+	}
 	for _, f := range o.history.Faults {
 		add(o.began.Add(f.At), "FAULT   p%d %s for %s", f.Provider, f.Kind, f.For)
 		add(o.began.Add(f.until()), "FAULT   p%d %s is over", f.Provider, f.Kind)
@@ -136,4 +138,3 @@ func (o *outcome) names() (names []string) {
 	}
 	return names
 }
-

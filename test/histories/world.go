@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
@@ -135,6 +136,9 @@ func (w *world) leader() *process {
 // join makes what Liqo makes for a granted ResourceSlice: the VirtualNode, and the NamespaceMap with the offloaded namespace; false if
 // those of before are still there.
 func (w *world) join(p *provider) bool {
+	if _, err := w.home.find(typeOf[offloadingv1beta1.VirtualNode](), types.NamespacedName{Namespace: p.tenant(), Name: p.virtualNode()}); err == nil {
+		return false
+	}
 	m := &offloadingv1beta1.NamespaceMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.tenant(), Name: p.id, Labels: map[string]string{consts.RemoteClusterID: p.id}, Finalizers: []string{"liqo"},
@@ -144,7 +148,7 @@ func (w *world) join(p *provider) bool {
 		}},
 	}
 	if w.home.create("liqo", m) != nil {
-		return false // It is still there.
+		return false
 	}
 	p.openNamespace()
 	vn := &offloadingv1beta1.VirtualNode{

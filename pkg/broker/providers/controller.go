@@ -341,7 +341,8 @@ func (c *Controller) remove(ctx context.Context, id string, in objects) error {
 		return client.IgnoreNotFound(err)
 	}
 	if !administered(&pc.Spec) {
-		return client.IgnoreNotFound(c.Client.Delete(ctx, &pc))
+		// The version: an administrator may have set something that the cache does not show yet.
+		return client.IgnoreNotFound(c.Client.Delete(ctx, &pc, client.Preconditions{UID: &pc.UID, ResourceVersion: &pc.ResourceVersion}))
 	}
 	updated := pc.DeepCopy()
 	updated.Status.ObservedGeneration = pc.Generation
