@@ -131,16 +131,14 @@ func (o *outcome) mayFailOver(provider string, at time.Time) bool {
 // judgeRuns checks that a pod runs once, and does not run again after it has completed.
 func (o *outcome) judgeRuns(record []change, runs []run) (faults []string) {
 	pod := record[0].object().(*corev1.Pod)
-	never := pod.Annotations[v1alpha1.FailoverAnnotation] == string(v1alpha1.FailoverNever)
 	for i, first := range runs {
 		for _, second := range runs[i+1:] {
-			left := leftAt(record, first)
 			switch {
-			case !never && (o.mayFailOver(first.provider, second.from) || o.mayFailOver(first.provider, left)):
+			case o.failedOver(record, first.provider, second.from) || o.failedOver(record, second.provider, second.from):
 			case second.from.Before(first.to):
 				faults = append(faults, fmt.Sprintf("%s runs at %s from %s to %s, and at %s from %s", pod.Name, first.provider,
 					o.at(first.from), o.at(first.to), second.provider, o.at(second.from)))
-			case first.completed && !left.Before(first.to) && !o.parted(first.provider, first.to): // It may complete while it leaves.
+			case first.completed && !o.maybeUnseen(record, first):
 				faults = append(faults, fmt.Sprintf("%s completed at %s at %s, and runs again at %s from %s", pod.Name, first.provider,
 					o.at(first.to), second.provider, o.at(second.from)))
 			}
@@ -149,23 +147,34 @@ func (o *outcome) judgeRuns(record []change, runs []run) (faults []string) {
 	return faults
 }
 
-// parted reports whether the VirtualNode of a provider was deleted shortly before: Liqo deletes a pod that has completed with
-// all others, and its status may not have been read.
-func (o *outcome) parted(provider string, at time.Time) bool {
-	return slices.ContainsFunc(o.history.Faults, func(f fault) bool {
-		return f.Kind == "part" && o.world.providers[f.Provider].id == provider && at.After(o.began.Add(f.At)) && at.Before(o.began.Add(f.At+noticed))
-	})
-}
-
-// leftAt returns when the broker took a pod away from where it ran; a distant time if it did not.
-func leftAt(record []change, ran run) time.Time {
+// evictions are when the broker took a pod away from a provider.
+func evictions(record []change, provider string) (times []time.Time) {
 	for _, c := range record {
-		if c.at.After(ran.from) && c.before != nil && c.before.GetLabels()[v1alpha1.ProviderLabel] == ran.provider &&
-			(c.after == nil || c.after.GetLabels()[v1alpha1.ProviderLabel] != ran.provider) {
-			return c.at
+		if c.before != nil && c.before.GetLabels()[v1alpha1.ProviderLabel] == provider &&
+			(c.after == nil || c.after.GetLabels()[v1alpha1.ProviderLabel] != provider) {
+			times = append(times, c.at)
 		}
 	}
-	return record[0].at.Add(time.Hour)
+	return times
+}
+
+// failedOver reports whether a pod had left a provider by then because that was unreachable for long enough: it may run twice.
+func (o *outcome) failedOver(record []change, provider string, then time.Time) bool {
+	if record[0].object().GetAnnotations()[v1alpha1.FailoverAnnotation] == string(v1alpha1.FailoverNever) {
+		return false
+	}
+	return slices.ContainsFunc(evictions(record, provider), func(at time.Time) bool { return !at.After(then) && o.mayFailOver(provider, at) })
+}
+
+// maybeUnseen reports whether a pod completed while it was leaving, or Liqo deleted it with its namespace before its status was
+// read, because an administrator deleted the VirtualNode.
+func (o *outcome) maybeUnseen(record []change, ran run) bool {
+	return slices.ContainsFunc(evictions(record, ran.provider), func(at time.Time) bool {
+		return at.After(ran.from) && at.Before(ran.to) || slices.ContainsFunc(o.history.Faults, func(f fault) bool {
+			return f.Kind == "part" && o.world.providers[f.Provider].id == ran.provider &&
+				at.After(o.began.Add(f.At)) && at.Before(o.began.Add(f.At+noticed))
+		})
+	})
 }
 
 // at returns a time as of the beginning of the history.
