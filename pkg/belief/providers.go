@@ -204,6 +204,9 @@ func (b *Belief) ObserveProbe(id string, probe Probe) (changed bool) {
 	if probe.Answered {
 		p.answered++
 		p.failedProbes, p.firstFailed = 0, time.Time{}
+		if !p.confirmed && !p.unreachableSince.IsZero() {
+			p.unreachableSince = probe.Ended // The outage that the leader before saw was over meanwhile.
+		}
 		if p.answeredProbes++; p.answeredProbes >= answeredProbesUntilReachable || p.unreachableSince.IsZero() {
 			p.answeredProbes, p.unreachableSince = 0, time.Time{}
 		}

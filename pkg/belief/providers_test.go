@@ -120,6 +120,23 @@ func TestAnOutageGoesOnOverARestart(t *testing.T) {
 	}
 }
 
+// A provider may be reachable while no broker leads, and not any more soon after: its pods move after the second outage has lasted
+// long enough, not after the sum.
+func TestAnOutageThatWasOverDoesNotCount(t *testing.T) {
+	b := none()
+	b.SetProvider("q", ProviderSpec{VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{
+		Conditions: []metav1.Condition{{
+			Type: v1alpha1.ProviderReachable, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoAnswer,
+			LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour)),
+		}},
+	})
+	b.ObserveProbe("q", up(0))
+	b.ObserveProbe("q", down(time.Second))
+	b.ObserveProbe("q", down(2*time.Second))
+	require.True(t, b.VirtualNode("q1").Confirmed)
+	require.False(t, b.VirtualNode("q1").UnreachableSince.Before(noon))
+}
+
 // The leader before may have ended before its own second probe failed. Only an answer shows that the provider can be reached.
 func TestOneFailedProbeOfANewLeaderConfirmsNothing(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -138,7 +138,7 @@ func (o *outcome) judgeRuns(record []change, runs []run) (faults []string) {
 			case second.from.Before(first.to):
 				faults = append(faults, fmt.Sprintf("%s runs at %s from %s to %s, and at %s from %s", pod.Name, first.provider,
 					o.at(first.from), o.at(first.to), second.provider, o.at(second.from)))
-			case first.completed && !o.maybeUnseen(record, first):
+			case first.completed && !o.maybeUnseen(record, first, second):
 				faults = append(faults, fmt.Sprintf("%s completed at %s at %s, and runs again at %s from %s", pod.Name, first.provider,
 					o.at(first.to), second.provider, o.at(second.from)))
 			}
@@ -150,30 +150,50 @@ func (o *outcome) judgeRuns(record []change, runs []run) (faults []string) {
 // evictions are when the broker took a pod away from a provider.
 func evictions(record []change, provider string) (times []time.Time) {
 	for _, c := range record {
-		if c.before != nil && c.before.GetLabels()[v1alpha1.ProviderLabel] == provider &&
-			(c.after == nil || c.after.GetLabels()[v1alpha1.ProviderLabel] != provider) {
+		if providerOf(c.before) == provider && providerOf(c.after) != provider {
 			times = append(times, c.at)
 		}
 	}
 	return times
 }
 
-// failedOver reports whether a pod had left a provider by then because that was unreachable for long enough: it may run twice.
+// failedOver reports whether a pod left a provider by then, or was assigned to another one, when that had been unreachable for
+// long enough: it may run twice.
 func (o *outcome) failedOver(record []change, provider string, then time.Time) bool {
 	if record[0].object().GetAnnotations()[v1alpha1.FailoverAnnotation] == string(v1alpha1.FailoverNever) {
 		return false
 	}
-	return slices.ContainsFunc(evictions(record, provider), func(at time.Time) bool { return !at.After(then) && o.mayFailOver(provider, at) })
+	for _, c := range record {
+		if before, after := providerOf(c.before), providerOf(c.after); before != after && !c.at.After(then) &&
+			(before == provider || before == "" && after != provider) && o.mayFailOver(provider, c.at) {
+			return true
+		}
+	}
+	return false
 }
 
-// maybeUnseen reports whether a pod completed while it was leaving, or Liqo deleted it with its namespace before its status was
-// read, because an administrator deleted the VirtualNode.
-func (o *outcome) maybeUnseen(record []change, ran run) bool {
-	return slices.ContainsFunc(evictions(record, ran.provider), func(at time.Time) bool {
-		return at.After(ran.from) && at.Before(ran.to) || slices.ContainsFunc(o.history.Faults, func(f fault) bool {
-			return f.Kind == "part" && o.world.providers[f.Provider].id == ran.provider &&
-				at.After(o.began.Add(f.At)) && at.Before(o.began.Add(f.At+noticed))
-		})
+// providerOf is the provider that a pod is assigned to; "" is none.
+func providerOf(pod object) string {
+	if pod == nil {
+		return ""
+	}
+	return pod.GetLabels()[v1alpha1.ProviderLabel]
+}
+
+// maybeUnseen reports whether it was not known, when a pod began to run again, that it had completed: it did so while it was
+// leaving, or Liqo deleted it with its namespace, because an administrator deleted the VirtualNode, before its status was read.
+func (o *outcome) maybeUnseen(record []change, ran, again run) bool {
+	for _, c := range record {
+		if c.at.Before(again.from) && c.after != nil && terminal(c.after.(*corev1.Pod)) {
+			return false
+		}
+	}
+	leaves := slices.ContainsFunc(evictions(record, ran.provider), func(at time.Time) bool {
+		return at.After(ran.from) && at.Before(ran.to)
+	})
+	return leaves || slices.ContainsFunc(o.history.Faults, func(f fault) bool {
+		at := o.began.Add(f.At)
+		return f.Kind == "part" && o.world.providers[f.Provider].id == ran.provider && at.After(ran.from) && at.Before(again.from)
 	})
 }
 

@@ -77,7 +77,7 @@ func atHome(change func(w *weather)) func(*world, *provider, fault) {
 }
 
 func inSpec(change func(*v1alpha1.ProviderClusterSpec)) func(*world, *provider, fault) {
-	return func(w *world, p *provider, _ fault) { w.setSpec(p, change) }
+	return func(w *world, p *provider, _ fault) { w.later(0, func() { w.setSpec(p, change) }) }
 }
 
 func leaderOf(do func(*process)) func(*world, *provider, fault) {
@@ -142,7 +142,7 @@ func faultKinds() map[string]faultKind {
 		"cordon": {3, 60 * time.Second,
 			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = true }), inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = false })},
 		"part": {6, 60 * time.Second,
-			func(w *world, p *provider, _ fault) { w.part(p) },
+			func(w *world, p *provider, _ fault) { w.later(0, func() { w.part(p) }) },
 			func(w *world, p *provider, _ fault) { w.spawn(func() { w.rejoin(p) }) }},
 	}
 }
@@ -150,7 +150,7 @@ func faultKinds() map[string]faultKind {
 // rejoin makes the VirtualNode of a provider again, once Liqo has cleaned up.
 func (w *world) rejoin(p *provider) {
 	liqo := newProcess(w.ctx, "liqo")
-	for !w.join(p) {
+	for w.weather.accepted(w.ctx, liqo) != nil || !w.join(p) {
 		if !liqo.sleep(w.ctx, 500*time.Millisecond) {
 			return
 		}
@@ -222,9 +222,9 @@ func (h *history) run(ctx context.Context, scheme *runtime.Scheme) *outcome {
 	last := time.Duration(0)
 	for i := range h.Pods {
 		pod := &h.Pods[i]
-		w.after(pod.At, func() { w.createPod(pod) })
+		w.later(pod.At, func() { w.createPod(pod) })
 		if pod.Deleted > 0 {
-			w.after(pod.Deleted, func() { w.deletePod(pod.Name) })
+			w.later(pod.Deleted, func() { w.deletePod(pod.Name) })
 		}
 		last = max(last, pod.At, pod.Deleted)
 	}

@@ -85,6 +85,19 @@ func (w *world) after(d time.Duration, do func()) {
 	})
 }
 
+// later does something in the broker's cluster after a while, once its API server answers.
+func (w *world) later(d time.Duration, do func()) {
+	w.after(d, func() {
+		client := newProcess(w.ctx, "client")
+		for w.weather.accepted(w.ctx, client) != nil {
+			if !client.sleep(w.ctx, 500*time.Millisecond) {
+				return
+			}
+		}
+		do()
+	})
+}
+
 func (w *world) mustCreate(o object) {
 	if err := w.home.create("liqo", o); err != nil {
 		panic(err)
@@ -175,7 +188,7 @@ func (w *world) part(p *provider) {
 		return
 	}
 	chance := p.weather.draw("part")
-	w.after(time.Duration(chance%500)*time.Millisecond, func() {
+	w.later(time.Duration(chance%500)*time.Millisecond, func() {
 		w.mu.Lock()
 		kubelet := w.kubelets[p.id]
 		delete(w.kubelets, p.id)
@@ -193,12 +206,12 @@ func (w *world) part(p *provider) {
 			return nil
 		})
 	})
-	w.after(time.Duration(600+chance>>16%1400)*time.Millisecond, func() { w.unfinalize(vn) })
+	w.later(time.Duration(600+chance>>16%1400)*time.Millisecond, func() { w.unfinalize(vn) })
 	w.after(time.Duration(1000+chance>>32%3000)*time.Millisecond, func() {
 		if !p.closeNamespace(w.ctx) {
 			return
 		}
-		w.unfinalize(m)
+		w.later(0, func() { w.unfinalize(m) })
 	})
 }
 
