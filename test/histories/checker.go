@@ -147,16 +147,6 @@ func (o *outcome) judgeRuns(record []change, runs []run) (faults []string) {
 	return faults
 }
 
-// evictions are when the broker took a pod away from a provider.
-func evictions(record []change, provider string) (times []time.Time) {
-	for _, c := range record {
-		if providerOf(c.before) == provider && providerOf(c.after) != provider {
-			times = append(times, c.at)
-		}
-	}
-	return times
-}
-
 // failedOver reports whether a pod left a provider by then, or was assigned to another one, when that had been unreachable for
 // long enough: it may run twice.
 func (o *outcome) failedOver(record []change, provider string, then time.Time) bool {
@@ -164,8 +154,10 @@ func (o *outcome) failedOver(record []change, provider string, then time.Time) b
 		return false
 	}
 	for _, c := range record {
-		if before, after := providerOf(c.before), providerOf(c.after); before != after && !c.at.After(then) &&
-			(before == provider || before == "" && after != provider) && o.mayFailOver(provider, c.at) {
+		before, after := providerOf(c.before), providerOf(c.after)
+		leaves := before == provider && after != provider
+		isGivenUp := leftFrom(c.before) == provider && leftFrom(c.after) == ""
+		if (leaves || isGivenUp || before == "" && after != "" && after != provider) && !c.at.After(then) && o.mayFailOver(provider, c.at) {
 			return true
 		}
 	}
@@ -180,17 +172,26 @@ func providerOf(pod object) string {
 	return pod.GetLabels()[v1alpha1.ProviderLabel]
 }
 
+// leftFrom is the provider that a pod is leaving; "" is none.
+func leftFrom(pod object) string {
+	if pod == nil {
+		return ""
+	}
+	return pod.GetAnnotations()[v1alpha1.MovingFromProviderAnnotation]
+}
+
 // maybeUnseen reports whether it was not known, when a pod began to run again, that it had completed: it did so while it was
 // leaving, or Liqo deleted it with its namespace, because an administrator deleted the VirtualNode, before its status was read.
 func (o *outcome) maybeUnseen(record []change, ran, again run) bool {
+	leaves := false
 	for _, c := range record {
 		if c.at.Before(again.from) && c.after != nil && terminal(c.after.(*corev1.Pod)) {
 			return false
 		}
+		if c.at.Before(ran.to) {
+			leaves = providerOf(c.after) != ran.provider
+		}
 	}
-	leaves := slices.ContainsFunc(evictions(record, ran.provider), func(at time.Time) bool {
-		return at.After(ran.from) && at.Before(ran.to)
-	})
 	return leaves || slices.ContainsFunc(o.history.Faults, func(f fault) bool {
 		at := o.began.Add(f.At)
 		return f.Kind == "part" && o.world.providers[f.Provider].id == ran.provider && at.After(ran.from) && at.Before(again.from)

@@ -77,7 +77,11 @@ func atHome(change func(w *weather)) func(*world, *provider, fault) {
 }
 
 func inSpec(change func(*v1alpha1.ProviderClusterSpec)) func(*world, *provider, fault) {
-	return func(w *world, p *provider, _ fault) { w.later(0, func() { w.setSpec(p, change) }) }
+	return func(w *world, p *provider, _ fault) {
+		if w.waitHome() {
+			w.setSpec(p, change)
+		}
+	}
 }
 
 func leaderOf(do func(*process)) func(*world, *provider, fault) {
@@ -142,15 +146,19 @@ func faultKinds() map[string]faultKind {
 		"cordon": {3, 60 * time.Second,
 			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = true }), inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = false })},
 		"part": {6, 60 * time.Second,
-			func(w *world, p *provider, _ fault) { w.later(0, func() { w.part(p) }) },
-			func(w *world, p *provider, _ fault) { w.spawn(func() { w.rejoin(p) }) }},
+			func(w *world, p *provider, _ fault) {
+				if w.waitHome() {
+					w.part(p)
+				}
+			},
+			func(w *world, p *provider, _ fault) { w.rejoin(p) }},
 	}
 }
 
 // rejoin makes the VirtualNode of a provider again, once Liqo has cleaned up.
 func (w *world) rejoin(p *provider) {
 	liqo := newProcess(w.ctx, "liqo")
-	for w.weather.accepted(w.ctx, liqo) != nil || !w.join(p) {
+	for w.waitHome() && !w.join(p) {
 		if !liqo.sleep(w.ctx, 500*time.Millisecond) {
 			return
 		}
@@ -231,8 +239,16 @@ func (h *history) run(ctx context.Context, scheme *runtime.Scheme) *outcome {
 	kinds := faultKinds()
 	for _, f := range h.Faults {
 		p := w.providers[f.Provider]
-		w.after(f.At, func() { kinds[f.Kind].begin(w, p, f) })
-		w.after(f.until(), func() { kinds[f.Kind].end(w, p, f) })
+		w.after(f.At, func() {
+			kinds[f.Kind].begin(w, p, f)
+			timer := time.NewTimer(time.Until(o.began.Add(f.until())))
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+				kinds[f.Kind].end(w, p, f)
+			case <-ctx.Done():
+			}
+		})
 		last = max(last, f.until())
 	}
 	time.Sleep(last + time.Second)

@@ -88,14 +88,21 @@ func (w *world) after(d time.Duration, do func()) {
 // later does something in the broker's cluster after a while, once its API server answers.
 func (w *world) later(d time.Duration, do func()) {
 	w.after(d, func() {
-		client := newProcess(w.ctx, "client")
-		for w.weather.accepted(w.ctx, client) != nil {
-			if !client.sleep(w.ctx, 500*time.Millisecond) {
-				return
-			}
+		if w.waitHome() {
+			do()
 		}
-		do()
 	})
+}
+
+// waitHome returns when the API server of the broker's cluster answers; false if the world ended before.
+func (w *world) waitHome() bool {
+	client := newProcess(w.ctx, "client")
+	for w.weather.accepted(w.ctx, client) != nil {
+		if !client.sleep(w.ctx, 500*time.Millisecond) {
+			return false
+		}
+	}
+	return true
 }
 
 func (w *world) mustCreate(o object) {
