@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -193,6 +194,26 @@ func generate(seed uint64) *history {
 		h.Faults = append(h.Faults, f)
 	}
 	return h
+}
+
+// shorter are all histories with one thing less.
+func (h *history) shorter() (all []*history) {
+	for i := range h.Faults {
+		less := *h
+		less.Faults = slices.Delete(slices.Clone(h.Faults), i, i+1)
+		all = append(all, &less)
+	}
+	for i := range h.Pods {
+		less := *h
+		less.Pods = slices.Delete(slices.Clone(h.Pods), i, i+1)
+		all = append(all, &less)
+	}
+	if h.Replicas > 1 {
+		less := *h
+		less.Replicas = 1
+		all = append(all, &less)
+	}
+	return all
 }
 
 func upTo(random *rand.Rand, most time.Duration) time.Duration {

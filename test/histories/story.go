@@ -121,20 +121,12 @@ func describe(c *change) string {
 	return strings.Join(text, " ")
 }
 
-// stories tells those of the pods with faults.
-func (o *outcome) stories(faults []string) string {
+// stories tells those of all pods.
+func (o *outcome) stories() string {
 	var text strings.Builder
-	for _, name := range o.names() {
-		if slices.ContainsFunc(faults, func(fault string) bool { return strings.Contains(fault, name+" ") }) {
-			fmt.Fprintf(&text, "%s:\n%s", name, o.story(name))
-		}
+	for i := range o.history.Pods {
+		name := o.history.Pods[i].Name
+		fmt.Fprintf(&text, "%s:\n%s", name, o.story(name))
 	}
 	return text.String()
-}
-
-func (o *outcome) names() (names []string) {
-	for i := range o.history.Pods {
-		names = append(names, o.history.Pods[i].Name)
-	}
-	return names
 }
