@@ -156,7 +156,7 @@ func (i *informer) run() {
 	number := 0
 	for {
 		// The first list, and each after a lost connection, may be answered by a watch cache that lags as well.
-		if w.accepted(p.ctx, p) != nil {
+		if w.accepted(p.ctx, p, true) != nil {
 			if !p.sleep(p.ctx, time.Second) {
 				return
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -39,7 +40,8 @@ func (o *outcome) judge() []string {
 	runs := o.runs()
 	for _, uid := range sortedKeys(pods) {
 		faults = append(faults, o.judgeRuns(pods[uid], runs[uid])...)
-		faults = append(faults, o.judgeMoves(pods[uid])...)
+		faults = append(faults, o.judgeMoves(pods[uid], runs[uid])...)
+		faults = append(faults, o.judgeAssignments(pods[uid])...)
 	}
 	faults = append(faults, o.judgeGrants()...)
 	if o.unsettled != "" {
@@ -99,11 +101,15 @@ func (p *provider) podOfUID(uid types.UID) *corev1.Pod {
 	return nil
 }
 
+func outageKinds() []string {
+	return []string{"provider refuses", "provider hangs", "provider lists nothing"}
+}
+
 // outages are the times in which a provider could not be reached, those that follow each other soon as one.
 func (o *outcome) outages(provider string) []span {
 	var all []span
 	for _, f := range o.history.Faults {
-		if o.world.providers[f.Provider].id == provider && (f.Kind == "provider refuses" || f.Kind == "provider hangs") {
+		if o.world.providers[f.Provider].id == provider && slices.Contains(outageKinds(), f.Kind) {
 			all = append(all, span{o.began.Add(f.At), o.began.Add(f.until())})
 		}
 	}
@@ -202,7 +208,7 @@ func (o *outcome) maybeUnseen(record []change, ran, again run) bool {
 func (o *outcome) at(t time.Time) time.Duration { return t.Sub(o.began).Round(time.Millisecond) }
 
 // judgeMoves checks that a pod leaves its provider for a cause.
-func (o *outcome) judgeMoves(record []change) (faults []string) {
+func (o *outcome) judgeMoves(record []change, runs []run) (faults []string) {
 	for _, c := range record {
 		if c.before == nil || c.after == nil {
 			continue
@@ -212,7 +218,7 @@ func (o *outcome) judgeMoves(record []change) (faults []string) {
 		if from == "" || after.Labels[v1alpha1.VirtualNodeLabel] != "" || terminal(before) {
 			continue
 		}
-		if !o.mayMove(before, from, c.at) {
+		if !o.mayMove(before, from, c.at, runs) {
 			faults = append(faults, fmt.Sprintf("%s leaves %s at %s by %s without a cause: %s", before.Name, from, o.at(c.at), c.by,
 				after.Annotations[v1alpha1.DecisionAnnotation]))
 		}
@@ -220,7 +226,7 @@ func (o *outcome) judgeMoves(record []change) (faults []string) {
 	return faults
 }
 
-func (o *outcome) mayMove(pod *corev1.Pod, from string, at time.Time) bool {
+func (o *outcome) mayMove(pod *corev1.Pod, from string, at time.Time, runs []run) bool {
 	for _, p := range o.world.providers {
 		if p.virtualNode() != from {
 			continue
@@ -244,7 +250,52 @@ func (o *outcome) mayMove(pod *corev1.Pod, from string, at time.Time) bool {
 		}
 	}
 	assigned, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AssignedAtAnnotation])
-	return err == nil && pod.Status.Phase == corev1.PodPending && at.Sub(assigned) >= times().PendingTimeout
+	starts := slices.ContainsFunc(runs, func(r run) bool {
+		return r.provider == providerOf(pod) && r.from.After(assigned) && r.from.Before(at.Add(-times().ProbeInterval)) && r.to.After(at)
+	})
+	return err == nil && pod.Status.Phase == corev1.PodPending && at.Sub(assigned) >= times().PendingTimeout && !starts
+}
+
+// judgeAssignments checks that no pod is assigned to a provider that has been unreachable for long, nor to one whose virtual
+// kubelet has only connected for long, and that no mark of an outage is taken away meanwhile.
+func (o *outcome) judgeAssignments(record []change) (faults []string) {
+	for _, c := range record {
+		if c.after == nil || providerOf(c.after) == "" {
+			continue
+		}
+		provider, name := providerOf(c.after), c.after.GetName()
+		assigned := providerOf(c.before) != provider
+		marked := c.before != nil && c.before.GetAnnotations()[v1alpha1.UnreachableAnnotation] != ""
+		unmarked := !assigned && marked && c.after.GetAnnotations()[v1alpha1.UnreachableAnnotation] == ""
+		out := slices.ContainsFunc(o.outages(provider), func(s span) bool { return c.at.After(s.from.Add(noticed)) && c.at.Before(s.to) })
+		if (assigned || unmarked) && out {
+			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, or its mark taken away, which has been unreachable for long", name,
+				provider, o.at(c.at)))
+		}
+		if assigned && o.connects(provider, c.at) {
+			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, whose virtual kubelet has only connected for long", name,
+				provider, o.at(c.at)))
+		}
+	}
+	return faults
+}
+
+// connects reports whether a virtual kubelet has had its lease for a while and said all the time that it only connects.
+func (o *outcome) connects(provider string, at time.Time) bool {
+	record, _ := o.world.home.since(typeOf[coordinationv1.Lease](), 0)
+	since, holder := time.Time{}, ""
+	for _, c := range record {
+		if c.object().GetName() != o.world.provider(provider).virtualNode() || c.after == nil || c.at.After(at) {
+			continue
+		}
+		switch now := c.after.GetAnnotations()[v1alpha1.ConnectingAnnotation]; {
+		case now == "":
+			since, holder = time.Time{}, ""
+		case now != holder:
+			since, holder = c.at, now
+		}
+	}
+	return !since.IsZero() && at.After(since.Add(2*times().ProbeInterval+times().ProbeTimeout))
 }
 
 func terminal(pod *corev1.Pod) bool {

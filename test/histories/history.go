@@ -24,10 +24,12 @@ const (
 type history struct {
 	Seed uint64 `json:"seed"`
 	// Providers are how many CPUs each grants.
-	Providers []int     `json:"providers"`
-	Replicas  int       `json:"replicas"`
-	Pods      []podSpec `json:"pods"`
-	Faults    []fault   `json:"faults"`
+	Providers []int `json:"providers"`
+	Replicas  int   `json:"replicas"`
+	// LateNamespace has the namespace be created with its first pod.
+	LateNamespace bool      `json:"lateNamespace,omitempty"`
+	Pods          []podSpec `json:"pods"`
+	Faults        []fault   `json:"faults"`
 }
 
 // podSpec is a pod of a consumer.
@@ -37,6 +39,8 @@ type podSpec struct {
 	At   time.Duration `json:"at"`
 	// Deleted is when it is deleted; 0 is never.
 	Deleted time.Duration `json:"deleted,omitempty"`
+	// Again has one of the same name be created once it is gone, as a StatefulSet does.
+	Again bool `json:"again,omitempty"`
 	// Seconds is how long its container runs; 0 is as long as it is let.
 	Seconds int `json:"seconds,omitempty"`
 	// Never means that it must not run twice.
@@ -119,6 +123,8 @@ func faultKinds() map[string]faultKind {
 			atProvider(func(_ *provider, w *weather) { w.lag = 5 * time.Second }), atProvider(func(_ *provider, w *weather) { w.lag = 0 })},
 		"provider's webhook hangs": {8, 25 * time.Second,
 			atProvider(func(p *provider, _ *weather) { p.frozen++ }), atProvider(func(p *provider, _ *weather) { p.frozen-- })},
+		"provider lists nothing": {4, 60 * time.Second,
+			atProvider(func(_ *provider, w *weather) { w.listless++ }), atProvider(func(_ *provider, w *weather) { w.listless-- })},
 		"provider starts slowly": {4, 60 * time.Second,
 			atProvider(func(p *provider, _ *weather) { p.slow = 30 * time.Second }), atProvider(func(p *provider, _ *weather) { p.slow = 0 })},
 		"home refuses":       {3, 30 * time.Second, atHome(func(w *weather) { w.refuses++ }), atHome(func(w *weather) { w.refuses-- })},
@@ -169,7 +175,7 @@ func (w *world) rejoin(p *provider) {
 // generate makes a history from a seed.
 func generate(seed uint64) *history {
 	random := rand.New(rand.NewPCG(seed, 1))
-	h := &history{Seed: seed, Replicas: 1 + random.IntN(2)}
+	h := &history{Seed: seed, Replicas: 1 + random.IntN(2), LateNamespace: random.IntN(8) == 0}
 	for range 2 + random.IntN(2) {
 		h.Providers = append(h.Providers, 2+random.IntN(6))
 	}
@@ -181,7 +187,7 @@ func generate(seed uint64) *history {
 			pod.Seconds = 5 + random.IntN(40)
 		}
 		if random.IntN(4) == 0 {
-			pod.Deleted = pod.At + upTo(random, 80*time.Second)
+			pod.Deleted, pod.Again = pod.At+upTo(random, 80*time.Second), random.IntN(2) == 0
 		}
 		h.Pods = append(h.Pods, pod)
 	}
@@ -253,7 +259,7 @@ func (h *history) run(ctx context.Context, scheme *runtime.Scheme) *outcome {
 		pod := &h.Pods[i]
 		w.later(pod.At, func() { w.createPod(pod) })
 		if pod.Deleted > 0 {
-			w.later(pod.Deleted, func() { w.deletePod(pod.Name) })
+			w.later(pod.Deleted, func() { w.deletePod(pod) })
 		}
 		last = max(last, pod.At, pod.Deleted)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,6 +92,8 @@ type weather struct {
 	mu sync.Mutex
 	// refuses and hangs are how many faults have the server accept no connection, or not answer. Guarded by mu, like all below.
 	refuses, hangs int
+	// listless is how many have it not answer lists.
+	listless int
 	// answerLost is how many percent of the writes take effect and have no answer.
 	answerLost int
 	// lag is how much later watches show what happened.
@@ -135,11 +138,11 @@ func (w *weather) lagNow(request string) time.Duration {
 	return w.lag + time.Duration(n%20_000_000) // Up to 20 ms, by the nanosecond.
 }
 
-// accepted waits until the server answers, or returns an error when it does not, or the time is over.
-func (w *weather) accepted(ctx context.Context, p *process) error {
+// accepted waits until the server answers, a list or another request, or returns an error when it does not, or the time is over.
+func (w *weather) accepted(ctx context.Context, p *process, lists bool) error {
 	for {
 		w.mu.Lock()
-		refuses, hangs, changed := w.refuses > 0, w.hangs > 0, w.changed
+		refuses, hangs, changed := w.refuses > 0, w.hangs > 0 || lists && w.listless > 0, w.changed
 		w.mu.Unlock()
 		switch {
 		case refuses:
@@ -167,7 +170,7 @@ func (p *process) request(ctx context.Context, w *weather, name string, writes b
 	if !p.sleep(ctx, time.Duration(500_000+chance%4_000_000)) {
 		return context.Cause(ctx)
 	}
-	if err := w.accepted(ctx, p); err != nil {
+	if err := w.accepted(ctx, p, strings.HasPrefix(name, "list ")); err != nil {
 		return err
 	}
 	if p.ctx.Err() != nil {

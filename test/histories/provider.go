@@ -203,7 +203,7 @@ func (p *provider) openNamespace() {
 func (p *provider) closeNamespace(ctx context.Context) bool {
 	liqo := newProcess(ctx, "liqo")
 	for {
-		if p.weather.accepted(ctx, liqo) == nil {
+		if p.weather.accepted(ctx, liqo, false) == nil {
 			break
 		}
 		if !liqo.sleep(ctx, time.Second) {

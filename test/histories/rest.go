@@ -36,7 +36,11 @@ func (t transport) RoundTrip(r *http.Request) (response *http.Response, err erro
 			return nil, err
 		}
 	}
-	err = t.process.request(r.Context(), t.weather, r.Method+" "+r.URL.Path, r.Method != http.MethodGet, func() error {
+	verb := r.Method
+	if strings.HasSuffix(r.URL.Path, "pods") {
+		verb = "list"
+	}
+	err = t.process.request(r.Context(), t.weather, verb+" "+r.URL.Path, r.Method != http.MethodGet, func() error {
 		response = answer(r, func() (any, error) { return t.serve(r, body) })
 		return nil
 	})

@@ -81,11 +81,19 @@ func (k *virtualKubelet) virtualNode() string { return k.provider.virtualNode() 
 
 // run serves once it has the lease, and as long as it can renew it.
 func (k *virtualKubelet) run() {
-	renewed := time.Time{}
+	renewed, connected := time.Time{}, time.Time{}
+	chance := k.provider.weather.draw("connect")
 	for serving := false; ; {
-		if k.renew(serving || renewed.IsZero()) {
+		if k.renew(!serving && !connected.IsZero() && time.Now().Before(connected)) {
 			renewed = time.Now()
-			if !serving {
+			if connected.IsZero() {
+				connected = renewed
+				if chance%3 == 0 {
+					connected = renewed.Add(time.Duration(chance>>8%30) * time.Second)
+				}
+				continue
+			}
+			if !serving && !renewed.Before(connected) {
 				serving = true
 				k.serve()
 			}
@@ -99,13 +107,18 @@ func (k *virtualKubelet) run() {
 	}
 }
 
-// renew takes or renews the lease; false if another process has it, or the API server does not answer.
-func (k *virtualKubelet) renew(bool) bool {
+// renew takes or renews the lease, and says in it whether the process only connects; false if another process has it, or the API
+// server does not answer.
+func (k *virtualKubelet) renew(connects bool) bool {
 	ctx, cancel := context.WithTimeout(k.process.ctx, 5*time.Second)
 	defer cancel()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: k.provider.tenant(), Name: k.virtualNode()}}
 	return k.process.request(ctx, k.world.weather, "renew", true, func() error {
 		now := metav1.NewMicroTime(time.Now())
+		lease.Annotations = map[string]string{}
+		if connects {
+			lease.Annotations[v1alpha1.ConnectingAnnotation] = k.process.name
+		}
 		lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &k.process.name, RenewTime: &now, LeaseDurationSeconds: ptr.To(int32(leaseSeconds))}
 		if err := k.world.home.create(k.process.name, copyOf(lease)); !kerrors.IsAlreadyExists(err) {
 			return err
@@ -116,6 +129,7 @@ func (k *virtualKubelet) renew(bool) bool {
 				return errors.New("another process holds it")
 			}
 			*spec = lease.Spec
+			fresh.SetAnnotations(lease.Annotations)
 			return nil
 		})
 		return err

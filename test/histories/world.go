@@ -46,7 +46,9 @@ type world struct {
 
 func newWorld(ctx context.Context, scheme *runtime.Scheme, h *history) *world {
 	w := &world{ctx: ctx, scheme: scheme, home: newServer("home"), weather: newWeather(h.Seed), kubelets: map[string]*virtualKubelet{}}
-	w.mustCreate(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: podNamespace, Labels: map[string]string{consts.RemoteClusterID: "consumer"}}})
+	if !h.LateNamespace {
+		w.createNamespace()
+	}
 	for i, cpus := range h.Providers {
 		p := newProvider(w, fmt.Sprintf("p%d", i), cpus, h.Seed+uint64(i+1))
 		w.providers = append(w.providers, p)
@@ -97,7 +99,7 @@ func (w *world) later(d time.Duration, do func()) {
 // waitHome returns when the API server of the broker's cluster answers; false if the world ended before.
 func (w *world) waitHome() bool {
 	client := newProcess(w.ctx, "client")
-	for w.weather.accepted(w.ctx, client) != nil {
+	for w.weather.accepted(w.ctx, client, false) != nil {
 		if !client.sleep(w.ctx, 500*time.Millisecond) {
 			return false
 		}
@@ -236,8 +238,16 @@ func (w *world) setSpec(p *provider, change func(*v1alpha1.ProviderClusterSpec))
 	})
 }
 
+// createNamespace makes the namespace of the consumer's pods, if there is none.
+func (w *world) createNamespace() {
+	_ = w.home.create("liqo", &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: podNamespace, Labels: map[string]string{consts.RemoteClusterID: "consumer"}},
+	})
+}
+
 // createPod makes a pod as a consumer does, which kube-scheduler has bound to the broker's node.
 func (w *world) createPod(of *podSpec) {
+	w.createNamespace()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: podNamespace, Name: of.Name, Annotations: map[string]string{}},
 		Spec: corev1.PodSpec{NodeName: brokerNode, Containers: []corev1.Container{{
@@ -256,6 +266,22 @@ func (w *world) createPod(of *podSpec) {
 	w.mustCreate(pod)
 }
 
-func (w *world) deletePod(name string) {
-	_ = w.home.remove("consumer", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: podNamespace, Name: name}}, ptr.To(int64(30)), nil)
+// deletePod deletes a pod as a consumer does.
+func (w *world) deletePod(of *podSpec) {
+	key := types.NamespacedName{Namespace: podNamespace, Name: of.Name}
+	_ = w.home.remove("consumer", podOf(key), ptr.To(int64(30)), nil)
+	if !of.Again {
+		return
+	}
+	again := *of
+	again.Again = false
+	w.spawn(func() {
+		consumer := newProcess(w.ctx, "consumer")
+		for consumer.sleep(w.ctx, 200*time.Millisecond) {
+			if _, err := w.home.find(typeOf[corev1.Pod](), key); err != nil && w.waitHome() {
+				w.createPod(&again)
+				return
+			}
+		}
+	})
 }
