@@ -47,6 +47,10 @@ const (
 // the value is that of Assignment, with the VirtualNode that it leaves. Only virtual kubelets and the broker write it.
 const ReleasedAnnotation = "brokering.liqo.io/released"
 
+// PodUIDAnnotation is on a ShadowPod, and so on its pod, that was made of a pod of the broker's node: the UID of that pod. A pod of
+// the same name may come after it.
+const PodUIDAnnotation = "brokering.liqo.io/pod-uid"
+
 // ConnectingAnnotation is on the lease of a virtual kubelet while the replica with this identity holds it and does not serve its
 // pods yet. A virtual kubelet that never writes it, such as Liqo's, serves them as soon as it has the lease.
 const ConnectingAnnotation = "brokering.liqo.io/connecting"
@@ -84,7 +88,7 @@ func AssignedAt(pod *corev1.Pod) time.Time {
 
 // RootAnnotations returns the annotations that only virtual kubelets and the broker write.
 func RootAnnotations() []string {
-	return []string{RootIPAnnotation, RootClusterAnnotation, RemoteIPAnnotation, InnerIPAnnotation, ReleasedAnnotation}
+	return []string{RootIPAnnotation, RootClusterAnnotation, RemoteIPAnnotation, InnerIPAnnotation, ReleasedAnnotation, PodUIDAnnotation}
 }
 
 // BrokerAnnotations returns the annotations of a pod that only the broker writes.

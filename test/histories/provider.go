@@ -16,12 +16,14 @@ import (
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
 type object = client.Object
 
 // localUID is an annotation of ShadowPods and their pods: the UID of the pod in the broker's cluster.
-const localUID = "histories/uid"
+const localUID = v1alpha1.PodUIDAnnotation
 
 // provider is a provider cluster: its API server, Liqo's webhook and controller of ShadowPods, and its nodes.
 type provider struct {

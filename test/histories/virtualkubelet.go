@@ -232,6 +232,11 @@ func (k *virtualKubelet) handle(name string) error {
 		})
 	case terminal:
 		return nil
+	case shadow != nil && shadow.Annotations[localUID] != string(local.UID):
+		if err := k.deleteShadow(ctx, shadow); err != nil {
+			return err
+		}
+		return errors.New("an earlier pod of the name is not gone yet")
 	case shadow == nil && remote != nil || shadow != nil && shadow.DeletionTimestamp != nil:
 		return errors.New("what it had there before is not gone yet")
 	case shadow == nil:

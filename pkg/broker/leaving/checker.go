@@ -322,7 +322,8 @@ func (c *Checker) answer(questions []*question, found map[string]remote.Forwarde
 	defer c.mu.Unlock()
 	var changed []types.NamespacedName
 	for _, q := range questions {
-		f, present := found[q.pod.Name.Name]
+		f := found[q.pod.Name.Name].Of(q.pod.UID)
+		present := f.ShadowPod != "" || f.Status != nil
 		if !q.answer.Known || present != q.answer.Present {
 			changed = append(changed, q.pod.Name)
 		}

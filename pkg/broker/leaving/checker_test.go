@@ -23,6 +23,7 @@ import (
 	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 )
@@ -94,7 +95,7 @@ func TestAPodIsGoneWhenAListBegunLaterSaysSo(t *testing.T) {
 	settled.Settled = true
 	require.False(t, c.Ask(settled).Known, "it is asked anew")
 	require.Equal(t, answer.Asked, c.Ask(settled).Asked)
-	meta := metav1.ObjectMeta{Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"}}
+	meta := metav1.ObjectMeta{Namespace: "ns-r", Name: "pod", UID: "1", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"}}
 	require.NoError(t, p.liqo.Tracker().Add(&offloadingv1beta1.ShadowPod{ObjectMeta: meta}))
 	require.Positive(t, c.Check(t.Context(), "q1"))
 	require.True(t, c.Ask(settled).Present)
@@ -107,6 +108,31 @@ func TestAPodIsGoneWhenAListBegunLaterSaysSo(t *testing.T) {
 	require.Positive(t, c.Check(t.Context(), "q1"))
 	again.UID = "another"
 	require.False(t, c.Ask(again).Known, "another pod of that name")
+}
+
+// An earlier pod of the name was deleted while no virtual kubelet was running. It has completed, and the new one has not.
+func TestAnEarlierPodOfTheNameIsNoAnswer(t *testing.T) {
+	p, c := newProvider(t)
+	meta := metav1.ObjectMeta{
+		Namespace: "ns-r", Name: "pod", UID: "0", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
+		Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "earlier"},
+	}
+	require.NoError(t, p.kube.Tracker().Add(&corev1.Pod{ObjectMeta: meta, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}))
+	require.NoError(t, p.liqo.Tracker().Add(&offloadingv1beta1.ShadowPod{ObjectMeta: meta}))
+	c.Ask(podNamed("pod"))
+	c.Check(t.Context(), "q1")
+	answer := c.Ask(podNamed("pod"))
+	require.True(t, answer.Known)
+	require.False(t, answer.Present)
+	require.Nil(t, answer.Status)
+
+	// Its own ShadowPod is there, and the pod of the earlier one is ending.
+	meta.Annotations = map[string]string{v1alpha1.PodUIDAnnotation: "uid"}
+	require.NoError(t, p.liqo.Tracker().Update(offloadingv1beta1.ShadowPodGroupVersionResource, &offloadingv1beta1.ShadowPod{ObjectMeta: meta}, "ns-r"))
+	c.Check(t.Context(), "q1")
+	answer = c.Ask(podNamed("pod"))
+	require.True(t, answer.Present)
+	require.Nil(t, answer.Status)
 }
 
 func TestAllPodsOfANamespaceAreOneQuestion(t *testing.T) {

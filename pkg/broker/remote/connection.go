@@ -23,6 +23,7 @@ import (
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 )
 
@@ -169,6 +170,20 @@ type Forwarded struct {
 	ShadowPod types.UID
 	// Status is that of the pod, as it may be shown; nil if there is no pod.
 	Status *corev1.PodStatus
+	// shadowOf and podOf are the UIDs of the pods here that both were made of; "" if that is not said, as by older virtual
+	// kubelets.
+	shadowOf, podOf types.UID
+}
+
+// Of returns what of it was made of a pod, and not of an earlier one of the same name.
+func (f Forwarded) Of(uid types.UID) Forwarded {
+	if f.shadowOf != "" && f.shadowOf != uid {
+		f.ShadowPod = ""
+	}
+	if f.podOf != "" && f.podOf != uid {
+		f.Status = nil
+	}
+	return f
 }
 
 // few is how many pods are asked for one by one. For more of them all pods of the VirtualNode are listed.
@@ -213,7 +228,7 @@ func (c *Connection) addShadowPods(ctx context.Context, namespace string, option
 		}
 		for i := range list.Items {
 			if name := list.Items[i].Name; asked.Has(name) {
-				found[name] = Forwarded{ShadowPod: list.Items[i].UID}
+				found[name] = Forwarded{ShadowPod: list.Items[i].UID, shadowOf: podUID(&list.Items[i])}
 			}
 		}
 		return list.Continue, nil
@@ -230,11 +245,17 @@ func (c *Connection) addPods(ctx context.Context, namespace string, options meta
 		}
 		for i := range list.Items {
 			if name := list.Items[i].Name; asked.Has(name) {
-				found[name] = Forwarded{ShadowPod: found[name].ShadowPod, Status: distrust.PodStatus(list.Items[i].Status.DeepCopy())}
+				f := found[name]
+				f.Status, f.podOf = distrust.PodStatus(list.Items[i].Status.DeepCopy()), podUID(&list.Items[i])
+				found[name] = f
 			}
 		}
 		return list.Continue, nil
 	})
+}
+
+func podUID(o metav1.Object) types.UID {
+	return types.UID(o.GetAnnotations()[v1alpha1.PodUIDAnnotation])
 }
 
 // DeleteShadowPod deletes a ShadowPod whose virtual kubelet is gone.

@@ -255,7 +255,7 @@ func TestPodsComeAndGo(t *testing.T) {
 	require.Equal(t, "a", shadow.Labels["app"])
 	require.NotContains(t, shadow.Labels, "brokering.liqo.io/virtual-node")
 	require.NotContains(t, shadow.Labels, "brokering.liqo.io/provider")
-	require.Equal(t, map[string]string{"brokering.liqo.io/filter": "true"}, shadow.Annotations)
+	require.Equal(t, map[string]string{"brokering.liqo.io/filter": "true", "brokering.liqo.io/pod-uid": "uid-own"}, shadow.Annotations)
 
 	// A pod leaves, and comes back.
 	for _, elsewhere := range []map[string]string{assignment("p1-cpu"), namesake()} {

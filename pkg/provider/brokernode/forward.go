@@ -22,6 +22,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
 	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
 )
 
@@ -64,7 +65,7 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 		return nil, fmt.Errorf("pod %s is no longer assigned to VirtualNode %s: %w", shadow.Name, f.View.VirtualNode, err)
 	}
 	ctx, end := f.trace(ctx, pod)
-	created, err := shadows.Create(ctx, shadow, opts)
+	created, err := shadows.Create(ctx, lens.WithPodUID(shadow, pod.UID), opts)
 	if kerrors.IsForbidden(err) && !mayHave(ctx, shadows, shadow.Name) {
 		if failed := f.report(ctx, pod, reasonOf(err), err.Error()); failed != nil {
 			f.Log.Error(failed, "Cannot report a refusal to the broker", "refusal", err.Error())
@@ -122,6 +123,17 @@ type forwardingShadowPods struct {
 	liqo forwarding
 }
 
+// Update implements offloadingclient.ShadowPodInterface: what Liqo makes of a ShadowPod lacks the UID of its pod.
+func (s forwardingShadowPods) Update(ctx context.Context, shadow *offloadingv1beta1.ShadowPod,
+	opts metav1.UpdateOptions,
+) (*offloadingv1beta1.ShadowPod, error) {
+	if uid := lens.PodUID(shadow); uid != "" {
+		shadow = lens.WithPodUID(shadow, uid)
+	}
+	return s.ShadowPodInterface.Update(ctx, shadow, opts)
+}
+
+// Create implements offloadingclient.ShadowPodInterface.
 func (s forwardingShadowPods) Create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod,
 	opts metav1.CreateOptions,
 ) (*offloadingv1beta1.ShadowPod, error) {

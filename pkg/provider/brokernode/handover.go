@@ -5,9 +5,12 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	offloadingclient "github.com/liqotech/liqo/pkg/client/clientset/versioned/typed/offloading/v1beta1"
 	offloadinglisters "github.com/liqotech/liqo/pkg/client/listers/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
@@ -31,6 +34,8 @@ var errPreviousExists = errors.New("waiting until the pod's previous ShadowPod a
 //   - A pod that comes (back) waits until its previous ShadowPod and the pod of that one are gone. Liqo would reuse the
 //     first, with the quota that it counts against; and Liqo's ShadowPod controller would take the end of the second for
 //     the end of the new one.
+//   - What was made of an earlier pod of the same name is deleted first, by the UID that its ShadowPod has. Liqo would take
+//     it for the new pod's, and report that it has run, if the earlier one was deleted while no virtual kubelet was running.
 //   - A pod that leaves is released: the broker is told that no ShadowPod of it is being created any more.
 //   - What Liqo remembers of a pod is forgotten when it leaves. Otherwise, if it left before its ShadowPod was in the
 //     cache, Liqo would never create another (PodInfo.PreventCreationUntilSeen).
@@ -47,6 +52,7 @@ func (f *Forwarder) Handover(local func(namespace string) corev1listers.PodNames
 			local:               local(opts.LocalNamespace),
 			remote:              opts.RemoteFactory.Core().V1().Pods().Lister().Pods(opts.RemoteNamespace),
 			shadows:             opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Lister().ShadowPods(opts.RemoteNamespace),
+			client:              opts.RemoteLiqoClient.OffloadingV1beta1().ShadowPods(opts.RemoteNamespace),
 		}
 	}
 }
@@ -62,6 +68,7 @@ type handover struct {
 	releases      *releases
 	local, remote corev1listers.PodNamespaceLister
 	shadows       offloadinglisters.ShadowPodNamespaceLister
+	client        offloadingclient.ShadowPodInterface
 }
 
 // requeueOnDelete makes opts enqueue a pod when a pod or ShadowPod of its name is deleted at the provider cluster,
@@ -89,10 +96,28 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 		return errors.Join(h.NamespacedReflector.Handle(ctx, name), h.releases.release(ctx, name))
 	}
 	h.releases.observe(local)
-	if local.DeletionTimestamp == nil && !placement.Terminal(local) && leftBehind(shadow, remote) {
-		return errPreviousExists
+	if local.DeletionTimestamp == nil && !placement.Terminal(local) {
+		if ofEarlierPod(shadow, local) && shadow.DeletionTimestamp == nil {
+			return errors.Join(errPreviousExists, h.remove(ctx, shadow))
+		}
+		if leftBehind(shadow, remote) {
+			return errPreviousExists
+		}
 	}
 	return h.NamespacedReflector.Handle(ctx, name)
+}
+
+// ofEarlierPod reports whether this virtual kubelet made a ShadowPod of another pod, which bore the name before.
+func ofEarlierPod(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod) bool {
+	return shadow != nil && own(shadow) && lens.PodUID(shadow) != "" && lens.PodUID(shadow) != local.UID
+}
+
+func (h *handover) remove(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
+	err := h.client.Delete(ctx, shadow.Name, *metav1.NewPreconditionDeleteOptions(string(shadow.UID)))
+	if kerrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // leftBehind reports whether what exists at the provider cluster was forwarded before: by another VirtualNode, or it is

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes/fake"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
 	offloadinglisters "github.com/liqotech/liqo/pkg/client/listers/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
@@ -56,7 +58,12 @@ func TestHandover(t *testing.T) {
 	remote := func(labels map[string]string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns-home", Name: "a", Labels: labels}}
 	}
-	assigned := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
+	ofPod := func(uid string, shadow *offloadingv1beta1.ShadowPod) *offloadingv1beta1.ShadowPod {
+		shadow = shadow.DeepCopy()
+		shadow.SelfLink = uid // As package lens trims it.
+		return shadow
+	}
+	assigned := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "uid"}}
 	deleted := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", DeletionTimestamp: &now}}
 	done := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded},
@@ -64,7 +71,7 @@ func TestHandover(t *testing.T) {
 	going := shadow(madeBy("p1-gpu"))
 	going.DeletionTimestamp = &now
 
-	const liqo, waits, nothing = "Liqo handles it", "it waits", "nothing happens"
+	const liqo, waits, deletes, nothing = "Liqo handles it", "it waits", "it waits, and the ShadowPod is deleted", "nothing happens"
 	for name, tc := range map[string]struct {
 		local   *corev1.Pod
 		shadow  *offloadingv1beta1.ShadowPod
@@ -78,6 +85,10 @@ func TestHandover(t *testing.T) {
 		"its ShadowPod there is gone, its pod is not yet":    {assigned, nil, remote(madeBy("p1-cpu")), waits, false},
 		"a pod comes back while its last stay is ending":     {assigned, nil, remote(madeBy("p1-gpu")), waits, false},
 		"a pod comes back while its ShadowPod is going":      {assigned, going, remote(madeBy("p1-gpu")), waits, false},
+		"an earlier pod had the name":                        {assigned, ofPod("earlier", shadow(madeBy("p1-gpu"))), remote(madeBy("p1-gpu")), deletes, false},
+		"an earlier pod had the name, and is ending":         {assigned, ofPod("earlier", going), remote(madeBy("p1-gpu")), waits, false},
+		"an earlier pod had the name, at another slice":      {assigned, ofPod("earlier", shadow(madeBy("p1-cpu"))), remote(madeBy("p1-cpu")), waits, false},
+		"a pod runs, and its ShadowPod says whose it is":     {assigned, ofPod("uid", shadow(madeBy("p1-gpu"))), remote(madeBy("p1-gpu")), liqo, false},
 		"a pod's name is taken by a stranger's ShadowPod":    {assigned, shadow(nil), nil, liqo, false},
 		"a pod's name is taken by a stranger's pod":          {assigned, nil, remote(nil), liqo, false},
 		"a pod has left":                                     {nil, shadow(madeBy("p1-gpu")), remote(madeBy("p1-gpu")), liqo, true},
@@ -98,11 +109,16 @@ func TestHandover(t *testing.T) {
 				require.NoError(t, shadows.Add(tc.shadow))
 			}
 			below, forgotten := &liqos{err: errors.New("Liqo's")}, false
+			provider := liqofake.NewSimpleClientset()
+			if tc.shadow != nil {
+				require.NoError(t, provider.Tracker().Add(tc.shadow))
+			}
 			err := (&handover{
 				NamespacedReflector: below,
 				local:               corev1listers.NewPodLister(locals).Pods("ns"),
 				remote:              corev1listers.NewPodLister(remotes).Pods("ns-home"),
 				shadows:             offloadinglisters.NewShadowPodLister(shadows).ShadowPods("ns-home"),
+				client:              provider.OffloadingV1beta1().ShadowPods("ns-home"),
 				forget:              func(string) { forgotten = true },
 				releases:            (&Forwarder{Pods: fake.NewClientset().CoreV1().Pods}).releasesOf("ns"),
 			}).Handle(t.Context(), "a")
@@ -112,9 +128,11 @@ func TestHandover(t *testing.T) {
 			case liqo:
 				require.ErrorIs(t, err, below.err)
 				require.Equal(t, []string{"a"}, below.handled)
-			case waits:
+			case waits, deletes:
 				require.ErrorIs(t, err, errPreviousExists)
 				require.Empty(t, below.handled)
+				_, err := provider.OffloadingV1beta1().ShadowPods("ns-home").Get(t.Context(), "a", metav1.GetOptions{})
+				require.Equal(t, tc.want == deletes || tc.shadow == nil, kerrors.IsNotFound(err))
 			default:
 				require.NoError(t, err)
 				require.Empty(t, below.handled)

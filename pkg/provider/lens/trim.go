@@ -5,6 +5,8 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
@@ -12,6 +14,8 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
 // Trimmed returns a reflector of pods whose caches are trimmed, whose remote pods have a bounded status, and that is ready
@@ -55,7 +59,7 @@ func trimPod(obj any) (any, error) {
 // trimShadowPod does the same for a ShadowPod, and hides the label by which the provider's webhook notes who made it
 // (pkg/webhooks/shadowpod). Liqo's pod reflector takes every label that is not the pod's own for one to remove: it
 // would update the ShadowPod, the webhook would put the label back, and so on each time the pod is reconciled, with the
-// conflicts that follow.
+// conflicts that follow. The annotation with the UID of the pod is hidden for the same reason.
 func trimShadowPod(obj any) (any, error) {
 	shadow, ok := obj.(*offloadingv1beta1.ShadowPod)
 	if !ok {
@@ -67,5 +71,23 @@ func trimShadowPod(obj any) (any, error) {
 		trimmed.Labels = maps.Clone(shadow.Labels)
 		delete(trimmed.Labels, consts.CreatorLabelKey)
 	}
+	if uid, ok := shadow.Annotations[v1alpha1.PodUIDAnnotation]; ok {
+		trimmed.Annotations = maps.Clone(shadow.Annotations)
+		delete(trimmed.Annotations, v1alpha1.PodUIDAnnotation)
+		trimmed.SelfLink = uid
+	}
 	return &trimmed, nil
+}
+
+// PodUID returns the UID of the pod that a trimmed ShadowPod was made of; "" if it does not say. It is kept in a field that
+// neither Liqo nor Kubernetes uses any more: what Liqo makes of a ShadowPod must pass WithPodUID.
+func PodUID(shadow *offloadingv1beta1.ShadowPod) types.UID { return types.UID(shadow.SelfLink) }
+
+// WithPodUID returns a ShadowPod as it is sent to the provider cluster.
+func WithPodUID(shadow *offloadingv1beta1.ShadowPod, uid types.UID) *offloadingv1beta1.ShadowPod {
+	sent := *shadow
+	sent.SelfLink = ""
+	sent.Annotations = maps.Clone(shadow.Annotations)
+	metav1.SetMetaDataAnnotation(&sent.ObjectMeta, v1alpha1.PodUIDAnnotation, string(uid))
+	return &sent
 }
