@@ -101,18 +101,19 @@ func (p *provider) podOfUID(uid types.UID) *corev1.Pod {
 	return nil
 }
 
-func outageKinds() []string {
-	return []string{"provider refuses", "provider hangs", "provider lists nothing"}
+// faultsAt are the times of faults of some kinds at a provider.
+func (o *outcome) faultsAt(provider string, kinds ...string) (all []span) {
+	for _, f := range o.history.Faults {
+		if o.world.providers[f.Provider].id == provider && slices.Contains(kinds, f.Kind) {
+			all = append(all, span{o.began.Add(f.At), o.began.Add(f.until())})
+		}
+	}
+	return all
 }
 
 // outages are the times in which a provider could not be reached, those that follow each other soon as one.
 func (o *outcome) outages(provider string) []span {
-	var all []span
-	for _, f := range o.history.Faults {
-		if o.world.providers[f.Provider].id == provider && slices.Contains(outageKinds(), f.Kind) {
-			all = append(all, span{o.began.Add(f.At), o.began.Add(f.until())})
-		}
-	}
+	all := o.faultsAt(provider, "provider refuses", "provider hangs", "provider lists nothing")
 	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
 	var merged []span
 	for _, s := range all {
@@ -267,7 +268,9 @@ func (o *outcome) judgeAssignments(record []change) (faults []string) {
 		assigned := providerOf(c.before) != provider
 		marked := c.before != nil && c.before.GetAnnotations()[v1alpha1.UnreachableAnnotation] != ""
 		unmarked := !assigned && marked && c.after.GetAnnotations()[v1alpha1.UnreachableAnnotation] == ""
-		out := slices.ContainsFunc(o.outages(provider), func(s span) bool { return c.at.After(s.from.Add(noticed)) && c.at.Before(s.to) })
+		out := slices.ContainsFunc(o.faultsAt(provider, "provider refuses", "provider hangs"), func(s span) bool {
+			return c.at.After(s.from.Add(noticed)) && c.at.Before(s.to)
+		})
 		if (assigned || unmarked) && out {
 			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, or its mark taken away, which has been unreachable for long", name,
 				provider, o.at(c.at)))
