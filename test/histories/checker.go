@@ -264,20 +264,24 @@ func (o *outcome) judgeAssignments(record []change) (faults []string) {
 		if c.after == nil || providerOf(c.after) == "" {
 			continue
 		}
-		provider, name := providerOf(c.after), c.after.GetName()
-		assigned := providerOf(c.before) != provider
+		at, name := providerOf(c.after), c.after.GetName()
+		assigned := providerOf(c.before) != at
 		marked := c.before != nil && c.before.GetAnnotations()[v1alpha1.UnreachableAnnotation] != ""
 		unmarked := !assigned && marked && c.after.GetAnnotations()[v1alpha1.UnreachableAnnotation] == ""
-		out := slices.ContainsFunc(o.faultsAt(provider, "provider refuses", "provider hangs"), func(s span) bool {
-			return c.at.After(s.from.Add(noticed)) && c.at.Before(s.to)
-		})
-		if (assigned || unmarked) && out {
-			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, or its mark taken away, which has been unreachable for long", name,
-				provider, o.at(c.at)))
+		out := func(provider string, noticed time.Duration) bool {
+			return slices.ContainsFunc(o.faultsAt(provider, "provider refuses", "provider hangs"), func(s span) bool {
+				return c.at.After(s.from.Add(noticed)) && c.at.Before(s.to)
+			})
 		}
-		if assigned && o.connects(provider, c.at) {
+		// While most providers cannot be reached, the broker takes itself for the cause.
+		suspects := slices.ContainsFunc(o.world.providers, func(p *provider) bool { return p.id != at && out(p.id, 0) })
+		if (assigned || unmarked && !suspects) && out(at, noticed) {
+			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, or its mark taken away, which has been unreachable for long", name,
+				at, o.at(c.at)))
+		}
+		if assigned && o.connects(at, c.at) {
 			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, whose virtual kubelet has only connected for long", name,
-				provider, o.at(c.at)))
+				at, o.at(c.at)))
 		}
 	}
 	return faults

@@ -263,7 +263,7 @@ func (w *world) createPod(of *podSpec) {
 	if of.Seconds > 0 {
 		pod.Annotations[durationAnnotation] = fmt.Sprint(of.Seconds)
 	}
-	w.mustCreate(pod)
+	_ = w.home.create("liqo", pod)
 }
 
 // deletePod deletes a pod as a consumer does.
