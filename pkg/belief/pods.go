@@ -175,6 +175,15 @@ func (b *Belief) ObserveUncertain(uid types.UID) {
 	}
 }
 
+// ObserveWritten takes in that the API server has a decision which was uncertain, or another one. The cache does not show it yet.
+func (b *Belief) ObserveWritten(of *corev1.Pod, virtualNode string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.recordOf(of)
+	p.pending, p.uncertain, p.evictedAt, p.unassigned = virtualNode, false, time.Time{}, false
+	b.state.Assign(placement.AssignmentOf(of, virtualNode))
+}
+
 // PendingAssignment reports whether a decision about the pod is not in the cache yet, and whether it is not known if it
 // was written.
 func (b *Belief) PendingAssignment(uid types.UID) (pending, uncertain bool) {

@@ -105,7 +105,7 @@ func (c *Controller) resolveUncertain(ctx context.Context, pod *corev1.Pod) erro
 	case err != nil && !kerrors.IsNotFound(err):
 		return err
 	case err == nil && live.UID == pod.UID && live.Labels[v1alpha1.VirtualNodeLabel] != "":
-		c.Belief.ObserveAssigned(&live, live.Labels[v1alpha1.VirtualNodeLabel])
+		c.Belief.ObserveWritten(&live, live.Labels[v1alpha1.VirtualNodeLabel])
 		return nil
 	}
 	c.unreserve(pod)

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
@@ -246,5 +248,44 @@ func TestAPodLeavesAProviderThatIsDownWithoutItsVirtualNode(t *testing.T) {
 			pod, _ := c.reconciled(t, "pod")
 			require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
 		})
+	}
+}
+
+// The answer of the API server to an assignment was lost, and the cache shows for a while that the pod is still leaving.
+func TestARoomStaysReservedUntilTheCacheShowsTheAssignment(t *testing.T) {
+	moving := assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
+		pod.Labels = nil
+		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "z1", "z"
+	})
+	var server client.Client
+	var cached *corev1.Pod
+	c := newController(t, true, interceptor.Funcs{
+		Get: func(ctx context.Context, at client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			if pod, is := into.(*corev1.Pod); is && cached != nil {
+				cached.DeepCopyInto(pod)
+				return nil
+			}
+			return at.Get(ctx, key, into, opts...)
+		},
+		Patch: func(ctx context.Context, at client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := at.Patch(ctx, o, patch, opts...); err != nil {
+				return err
+			}
+			server = at
+			return context.DeadlineExceeded
+		},
+	}, nil, moving)
+	var before corev1.Pod
+	require.NoError(t, c.Live.Get(t.Context(), client.ObjectKeyFromObject(moving), &before))
+	cached = &before
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(moving)}
+	_, err := c.Reconcile(t.Context(), request)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	c.Live = server
+	for range 3 {
+		_, err = c.Reconcile(t.Context(), request)
+		require.NoError(t, err)
+		q, _ := c.Belief.Provider("q")
+		require.Equal(t, 1, q.Assigned["q1"].Pods)
 	}
 }
