@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // PlacementPolicy sets which provider clusters are good for which pods. Of several that match a pod, the one with the
@@ -31,7 +32,7 @@ type PlacementPolicy struct {
 // PlacementPolicySpec is set by an administrator.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || (has(self.consumers) && size(self.consumers) > 0)",message="a selection needs consumers, whose choice it is"
-// +kubebuilder:validation:XValidation:rule="!has(self.selection) || !(has(self.priority) || has(self.namespaceSelector) || has(self.podSelector) || has(self.providers) || has(self.filter) || has(self.score) || has(self.weights) || has(self.uptimeWindow) || has(self.spread) || has(self.pendingTimeout))",message="a selection stands alone, with its consumers: put everything else into another policy"
+// +kubebuilder:validation:XValidation:rule="!has(self.selection) || !(has(self.priority) || has(self.namespaceSelector) || has(self.podSelector) || has(self.providers) || has(self.filter) || has(self.score) || has(self.weights) || has(self.uptimeWindow) || has(self.spread) || has(self.pendingTimeout) || has(self.maxUnavailable))",message="a selection stands alone, with its consumers: put everything else into another policy"
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || !has(self.failover) || !(has(self.failover.after) || (has(self.failover.mode) && self.failover.mode == 'Never'))",message="a selection stands alone, with its consumers: put failover into another policy"
 type PlacementPolicySpec struct {
 	// Priority decides between policies that match the same pod: the highest counts.
@@ -91,6 +92,14 @@ type PlacementPolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="pendingTimeout must not be negative"
 	PendingTimeout *metav1.Duration `json:"pendingTimeout,omitempty"`
+	// MaxUnavailable is how many replicas of a pod, the pod included, may be not Ready after the pod has left a provider that
+	// is drained: a number, or a percentage of the replicas, which is rounded down, but to one at least. 25% if absent.
+	// Replicas are the pods of one namespace with the same labels; labels of Liqo, and those by which Kubernetes tells
+	// replicas and revisions apart, do not count. A pod that is not Ready itself may always leave. Providers that cannot be
+	// reached, that refuse a pod, or that revoke a slice are left without this limit.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 1000000 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailable must be a number from 1 to 1000000, or a percentage from 1% to 100%"
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
 // Selection is a choice among the provider clusters.

@@ -37,6 +37,8 @@ type Belief struct {
 	// withheld are amounts that a provider turned out not to have, by the UID under which state holds them, and until when.
 	withheld map[types.UID]time.Time
 	moves    moveLimit
+	// waiting has the pods that wait for their replicas before they move, those that have waited longest first.
+	waiting map[replicasKey][]types.UID
 
 	// providers by cluster id.
 	providers map[string]*provider
@@ -51,7 +53,7 @@ func New(cfg Config) *Belief {
 	return &Belief{
 		cfg: cfg, state: scheduler.NewState(), moves: newMoveLimit(cfg.MovesPerSecond, cfg.MovesBurst),
 		pods: map[types.UID]*pod{}, byName: map[types.NamespacedName]types.UID{}, withheld: map[types.UID]time.Time{},
-		providers: map[string]*provider{}, providerOf: map[string]string{}, formerProviderOf: map[string]string{},
+		waiting: map[replicasKey][]types.UID{}, providers: map[string]*provider{}, providerOf: map[string]string{}, formerProviderOf: map[string]string{},
 	}
 }
 
@@ -59,8 +61,9 @@ func New(cfg Config) *Belief {
 type Counts struct {
 	// Assigned pods take room at a VirtualNode. Unassigned ones fitted no provider when they were tried last.
 	Assigned, Unassigned int
-	// Moving pods were evicted from a provider and have no other yet. Delayed ones wait for the rate limit of moves.
-	Moving, Delayed int
+	// Moving pods were evicted from a provider and have no other yet. Delayed ones wait for the rate limit of moves,
+	// Waiting ones for their replicas.
+	Moving, Delayed, Waiting int
 }
 
 // Counts returns how many pods are in which state.
@@ -71,6 +74,9 @@ func (b *Belief) Counts() Counts {
 	for virtualNode := range b.providerOf {
 		_, pods := b.state.Assigned(virtualNode)
 		counts.Assigned += pods
+	}
+	for _, uids := range b.waiting {
+		counts.Waiting += len(uids)
 	}
 	for _, p := range b.pods {
 		if p.unassigned {

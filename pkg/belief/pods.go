@@ -30,6 +30,12 @@ type pod struct {
 	// startedBefore is the latest start of a container when the pod was evicted, nil if it never was. A status with that
 	// start is from the old VirtualNode.
 	startedBefore *time.Time
+	// permitted is the assignment (v1alpha1.Assignment) that the pod may leave as planned; "" if there is none.
+	permitted string
+	// waitsBecause is why the pod waits for its replicas before it leaves the VirtualNode waitsAt; "" if it does not wait.
+	// waitsAmong is where b.waiting has it.
+	waitsBecause, waitsAt string
+	waitsAmong            replicasKey
 	// refusedUntil has, by VirtualNode, until when the pod is not sent there.
 	refusedUntil map[string]time.Time
 	// ended means that the pod has ended: it takes room, and that is all.
@@ -60,6 +66,7 @@ func (b *Belief) forget(uid types.UID) {
 	b.state.Release(uid)
 	b.moves.leave(uid)
 	if p := b.pods[uid]; p != nil {
+		b.stopWaiting(uid, p)
 		delete(b.byName, p.name)
 		delete(b.pods, uid)
 	}
@@ -84,6 +91,7 @@ func (b *Belief) ObserveEnded(of *corev1.Pod, virtualNode string) bool {
 	defer b.mu.Unlock()
 	p := b.recordOf(of)
 	known := p.ended
+	b.stopWaiting(of.UID, p)
 	*p = pod{name: p.name, ended: true}
 	b.moves.leave(of.UID)
 	b.state.Assign(placement.AssignmentOf(of, virtualNode))
@@ -213,11 +221,19 @@ func (b *Belief) MoveDelay(uid types.UID) time.Duration {
 	return b.moves.delay(uid, b.cfg.Clock.Now())
 }
 
-// ObserveStays takes in that a pod need not move; it no longer waits for the rate limit of moves.
+// ObserveStays takes in that a pod need not move; it no longer waits for the rate limit of moves, nor for its replicas.
 func (b *Belief) ObserveStays(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.moves.leave(uid)
+	p := b.pods[uid]
+	if p == nil {
+		return
+	}
+	b.stopWaiting(uid, p)
+	if p.evictedAt.IsZero() {
+		p.permitted = "" // Otherwise it moves, and was read before.
+	}
 }
 
 // ObserveEvicted takes in that a pod was taken away from a VirtualNode. If the provider cannot be reached, it may go on
@@ -228,6 +244,7 @@ func (b *Belief) ObserveEvicted(of *corev1.Pod, virtualNode string) (unclean str
 	p := b.recordOf(of)
 	started := lastStart(of)
 	p.left, p.evictedAt, p.startedBefore = "", b.cfg.Clock.Now(), &started
+	b.stopWaiting(of.UID, p)
 	id := b.providerOf[virtualNode]
 	from, ok := b.providers[id]
 	if !ok {

@@ -95,6 +95,8 @@ type Provider struct {
 	KPIs     v1alpha1.KPIs
 	// Assigned has what is assigned to each of its VirtualNodes, pods that are leaving it included.
 	Assigned map[string]Assigned
+	// MovesWaiting are the pods there that wait for their replicas before they leave.
+	MovesWaiting MovesWaiting
 	// ProbesAnswered, ProbesFailed, Assignments and Refusals (by reason) are counts of this leader.
 	ProbesAnswered, ProbesFailed, Assignments int
 	Refusals                                  map[RefusalReason]int
@@ -271,7 +273,7 @@ func (b *Belief) Provider(id string) (Provider, bool) {
 	out := Provider{
 		Probed: p.probed, Confirmed: p.confirmed, UnreachableSince: p.unreachableSince, LastProbe: p.last.Ended, Problem: p.last.Problem,
 		Kubelets: maps.Clone(p.last.Kubelets), Unclean: p.unclean, Draining: p.movesDependOn.draining,
-		KPIs: p.tracker.Status(), Assigned: map[string]Assigned{},
+		KPIs: p.tracker.Status(), Assigned: map[string]Assigned{}, MovesWaiting: b.movesWaiting(id),
 		ProbesAnswered: p.answered, ProbesFailed: p.failed, Assignments: p.assignments, Refusals: maps.Clone(p.refusals),
 	}
 	for virtualNode := range p.spec.VirtualNodes {

@@ -17,6 +17,8 @@ type VirtualNode struct {
 	MovesSuspended bool
 	// Draining means that the pods are to leave: the provider is drained, or the VirtualNode is being deleted.
 	Draining bool
+	// Terminating means that the VirtualNode is being deleted: Liqo ends what is there, whether it moves or not.
+	Terminating bool
 }
 
 // VirtualNode returns what is known of the provider of a VirtualNode.
@@ -27,7 +29,10 @@ func (b *Belief) VirtualNode(name string) VirtualNode {
 	if !ok {
 		return VirtualNode{}
 	}
-	vn := VirtualNode{Known: true, Confirmed: p.confirmed, Draining: p.spec.Draining || p.spec.VirtualNodes[name]}
+	vn := VirtualNode{
+		Known: true, Confirmed: p.confirmed,
+		Draining: p.spec.Draining || p.spec.VirtualNodes[name], Terminating: p.spec.VirtualNodes[name],
+	}
 	// What the leader before saw is not enough: a restart moves nothing.
 	if !p.confirmed || p.unreachableSince.IsZero() {
 		return vn

@@ -88,7 +88,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if err := b.SetUpControllers(mgr); err != nil {
+	if err := b.SetUpControllers(ctx, mgr); err != nil {
 		return err
 	}
 	if err := b.setUpServers(ctx, mgr); err != nil {
@@ -246,7 +246,10 @@ func (b *Broker) providerChanged(ctx context.Context, id string) {
 
 // SetUpControllers registers what assigns and moves pods, and probes providers. It starts when the replica is elected and its
 // caches are filled.
-func (b *Broker) SetUpControllers(mgr manager.Manager) error {
+func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) error {
+	if err := pods.IndexReplicas(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	if err := mgr.Add(manager.RunnableFunc(b.requeue.Run)); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,6 +40,8 @@ type Rules struct {
 	Failover       v1alpha1.FailoverMode
 	FailoverAfter  time.Duration
 	PendingTimeout time.Duration
+	// MaxUnavailable is how many replicas may be unavailable because of planned moves; nil is DefaultMaxUnavailable.
+	MaxUnavailable *intstr.IntOrString
 }
 
 // ErrInvalid means that the criteria of a pod or its policy are invalid. The pod stays unassigned.
@@ -130,6 +133,9 @@ func applyRules(r *Rules, spec *v1alpha1.PlacementPolicySpec) {
 	}
 	if spec.PendingTimeout != nil {
 		r.PendingTimeout = spec.PendingTimeout.Duration
+	}
+	if spec.MaxUnavailable != nil && ValidateMaxUnavailable(spec.MaxUnavailable) == nil {
+		r.MaxUnavailable = spec.MaxUnavailable
 	}
 }
 
@@ -227,7 +233,8 @@ func (p *Policies) Compile(policy *v1alpha1.PlacementPolicy) (*scheduler.Policy,
 		compiled.Weights = append(compiled.Weights, score.Weight{Plugin: w.Name, Weight: w.Weight})
 	}
 	errs = append(errs, named("spec.weights", score.ValidateWeights(compiled.Weights)),
-		named("spec.uptimeWindow", score.ValidateUptimeWindow(spec.UptimeWindow)))
+		named("spec.uptimeWindow", score.ValidateUptimeWindow(spec.UptimeWindow)),
+		named("spec.maxUnavailable", ValidateMaxUnavailable(spec.MaxUnavailable)))
 	if spec.Spread != nil {
 		compiled.TopologyKey = spec.Spread.TopologyKey
 	}

@@ -44,6 +44,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, vir
 	if reason == stays {
 		c.Belief.ObserveStays(pod.UID)
 		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+		c.requeueReplicas(pod)
 		if err := c.remapAddress(ctx, pod); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -51,6 +52,11 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, vir
 	}
 	if pod.DeletionTimestamp == nil && c.Guard.Missing() != "" {
 		return ctrl.Result{RequeueAfter: guard.Recheck}, nil
+	}
+	if reason == drained && !at.Terminating {
+		if wait, err := c.awaitReplicas(ctx, pod, virtualNode, &criteria.Rules); err != nil || wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, err
+		}
 	}
 	if at.UnreachableSince.IsZero() {
 		if done, wait, err := c.checkStatus(ctx, pod, virtualNode, reason); done || err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -81,6 +82,9 @@ type Controller struct {
 	remapper  *remap.Remapper
 	reports   *waiting.Reports
 	conflicts workqueue.TypedRateLimiter[types.NamespacedName]
+	// turns is held while replicas are read from the cache and one of them may begin to move. An older read would miss what
+	// began since.
+	turns sync.Mutex
 }
 
 // New returns a Controller, which does nothing before SetUp.
@@ -170,6 +174,7 @@ func (c *Controller) observeGone(name types.NamespacedName, uid types.UID) {
 	c.Leaving.Forget(name)
 	if c.Belief.ObserveGone(name, uid) {
 		c.Requeue.Unassigned()
+		c.requeueReplicasIn(name.Namespace)
 	}
 }
 
@@ -184,6 +189,7 @@ func (c *Controller) observeEnded(pod *corev1.Pod) {
 	c.reports.Drop(name)
 	if c.Belief.ObserveEnded(pod, at) {
 		c.Requeue.Unassigned() // It is not counted as a pod any more.
+		c.requeueReplicasIn(name.Namespace)
 	}
 }
 

@@ -44,7 +44,14 @@ func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trac
 	})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		WithIndex(&corev1.Pod{}, replicasIndex, indexReplicas).
 		WithInterceptorFuncs(funcs).Build()
+	return newControllerOf(t, c, with, tracer)
+}
+
+// newControllerOf is newController for a cluster that is there already: that of a broker that was restarted.
+func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Tracer) *Controller {
+	t.Helper()
 	known := belief.New(belief.Config{Clock: clock.RealClock{}, MovesPerSecond: 1, MovesBurst: 1, SuspicionWindow: time.Minute})
 	if with {
 		spec := belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}

@@ -155,14 +155,27 @@ func setDrained(status *v1alpha1.ProviderClusterStatus, pc *v1alpha1.ProviderClu
 		Type: v1alpha1.ProviderDrained, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonEmpty, ObservedGeneration: pc.Generation,
 	}
 	switch {
-	case status.Pods == 1:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonPodsLeft, "1 pod is left"
-	case status.Pods > 1 || !known.Draining:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonPodsLeft, fmt.Sprintf("%d pods are left", status.Pods)
+	case status.Pods > 0 || !known.Draining:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonPodsLeft, podsLeft(int(status.Pods), &known.MovesWaiting)
 	case known.Unclean:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonMovedPodsLeft, "pods that were moved away may still run there"
 	}
 	meta.SetStatusCondition(&status.Conditions, c)
+}
+
+// podsLeft describes the pods that have not left a provider, and why some of them do not leave it now.
+func podsLeft(pods int, waiting *belief.MovesWaiting) string {
+	message := fmt.Sprintf("%d pods are left", pods)
+	if pods == 1 {
+		message = "1 pod is left"
+	}
+	switch {
+	case waiting.Pods == 0:
+		return message
+	case waiting.Pods == 1:
+		return message + ", 1 waits for its replicas to be Ready (" + waiting.Example + ")"
+	}
+	return message + fmt.Sprintf(", %d wait for their replicas to be Ready, such as %s", waiting.Pods, waiting.Example)
 }
 
 // amounts returns what was granted, and what of it is assigned and free, as quantities.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
@@ -154,12 +155,14 @@ func assignedOf(list *corev1.PodList) []*corev1.Pod {
 	return assigned
 }
 
-// assignment is where a pod takes room.
+// assignment is where a pod takes room, and whether it is leaving: a cache that shows no leaving pod shows all of its replicas
+// available, and more of them would be moved.
 type assignment struct {
-	uid types.UID
-	at  string
+	uid     types.UID
+	at      string
+	leaving bool
 }
 
 func assignmentOf(pod *corev1.Pod) assignment {
-	return assignment{uid: pod.UID, at: placement.PlaceOf(pod)}
+	return assignment{uid: pod.UID, at: placement.PlaceOf(pod), leaving: pod.Labels[v1alpha1.VirtualNodeLabel] == ""}
 }

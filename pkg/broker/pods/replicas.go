@@ -1,0 +1,94 @@
+package pods
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+)
+
+const (
+	// replicasIndex is the index of the pods of the cache by placement.ReplicasOf.
+	replicasIndex = "brokering.liqo.io/replicas"
+	// replicasRetry is how often a pod asks again that waits for its replicas, with each of which it is requeued.
+	replicasRetry = time.Minute
+)
+
+// IndexReplicas lets the controller find the replicas of a pod; it must be called before the caches start.
+func IndexReplicas(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &corev1.Pod{}, replicasIndex, indexReplicas); err != nil {
+		return fmt.Errorf("index of pods by replicas: %w", err)
+	}
+	return nil
+}
+
+func indexReplicas(o client.Object) []string {
+	if pod, ok := o.(*corev1.Pod); ok {
+		return []string{placement.ReplicasOf(pod)}
+	}
+	return nil
+}
+
+// awaitReplicas returns how long a pod must wait until it asks again whether it may move as planned; 0 when it may.
+func (c *Controller) awaitReplicas(ctx context.Context, pod *corev1.Pod, virtualNode string, rules *placement.Rules) (time.Duration, error) {
+	turn, err := c.turnOf(ctx, pod, rules)
+	if err != nil {
+		return 0, err
+	}
+	if turn.Changed {
+		// The condition Drained names the pods that wait.
+		c.Providers.Add(types.NamespacedName{Name: c.Belief.ProviderOf(virtualNode)})
+	}
+	if turn.May {
+		c.requeue(c.Belief.NextToMove(pod))
+		return 0, nil
+	}
+	if turn.Began {
+		c.Events.Eventf(pod, corev1.EventTypeNormal, "MoveWaits", "Waits before it moves away from %s: %s", virtualNode, turn.Because)
+	}
+	return replicasRetry, nil
+}
+
+// turnOf counts the replicas of a pod as the cache shows them, and takes in if the pod may move.
+func (c *Controller) turnOf(ctx context.Context, pod *corev1.Pod, rules *placement.Rules) (belief.Turn, error) {
+	c.turns.Lock()
+	defer c.turns.Unlock()
+	key := placement.ReplicasOf(pod)
+	var list corev1.PodList
+	err := c.Client.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingFields{replicasIndex: key}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return belief.Turn{}, err
+	}
+	among, now := belief.Replicas{Namespace: pod.Namespace, Key: key}, c.Clock.Now()
+	for i := range list.Items {
+		if replica := &list.Items[i]; placement.Replicates(replica, now) {
+			among.Pods = append(among.Pods, replica)
+		}
+	}
+	among.MaxUnavailable = rules.Unavailable(len(among.Pods))
+	return c.Belief.MayMove(pod, among), nil
+}
+
+// requeueReplicas requeues the next replica that waits to move, as a pod is available or need not move any more.
+func (c *Controller) requeueReplicas(pod *corev1.Pod) {
+	if placement.Available(pod) {
+		c.requeue(c.Belief.NextToMove(pod))
+	}
+}
+
+// requeueReplicasIn does so for the replicas of a pod that is gone, or has ended.
+func (c *Controller) requeueReplicasIn(namespace string) {
+	c.requeue(c.Belief.NextToMoveIn(namespace))
+}
+
+func (c *Controller) requeue(names []types.NamespacedName) {
+	for _, name := range names {
+		c.Queue.Add(name)
+	}
+}
