@@ -138,6 +138,8 @@ func TestNothingIsLeftOfAPodThatIsGone(t *testing.T) {
 			b.ObserveRunning(pod)
 			b.MoveDelay(pod.UID)
 			b.ObserveEvicted(pod, "q1")
+			setReady(pod, corev1.ConditionTrue)
+			require.False(t, b.MayMove(pod, Replicas{Namespace: "ns", Key: "k", Pods: []*corev1.Pod{pod}}).May)
 			b.ObserveRefused(pod, Refusal{VirtualNode: "q1", Reason: Refused, Until: time.Now().Add(time.Minute)})
 			b.ObserveLeft(pod, "q1")
 		}
@@ -147,6 +149,7 @@ func TestNothingIsLeftOfAPodThatIsGone(t *testing.T) {
 		require.Zero(t, b.Counts())
 		require.Empty(t, b.pods)
 		require.Empty(t, b.byName)
+		require.Empty(t, b.waiting)
 		again := newPod("a", "2")
 		require.False(t, b.HasLeft(again.UID, "q1"))
 		require.Zero(t, b.EvictedAt(again.UID))

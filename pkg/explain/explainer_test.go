@@ -20,8 +20,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
@@ -259,6 +261,17 @@ func TestAPolicyIsCheckedAsTheCRDDoes(t *testing.T) {
 		"a failover too soon":           {spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{After: seconds(4)}}, at: "failover.after"},
 		"when to do what is never done": {spec: v1alpha1.PlacementPolicySpec{Failover: v1alpha1.Failover{Mode: "Never", After: seconds(5)}}, at: "failover"},
 		"a timeout in the past":         {spec: v1alpha1.PlacementPolicySpec{PendingTimeout: seconds(-1)}, at: "pendingTimeout"},
+		"half of the replicas":          {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("50%"))}},
+		"all replicas":                  {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("100%"))}},
+		"one replica":                   {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(1))}},
+		"no replica":                    {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(0))}, at: "maxUnavailable"},
+		"less than no replica":          {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(-1))}, at: "maxUnavailable"},
+		"more replicas than there are":  {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromInt32(1000001))}, at: "maxUnavailable"},
+		"no percentage of the replicas": {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("0%"))}, at: "maxUnavailable"},
+		"more than all replicas":        {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("101%"))}, at: "maxUnavailable"},
+		"a part of a percent":           {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("2.5%"))}, at: "maxUnavailable"},
+		"a percentage with a zero":      {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("05%"))}, at: "maxUnavailable"},
+		"a number in quotes":            {spec: v1alpha1.PlacementPolicySpec{MaxUnavailable: ptr.To(intstr.FromString("2"))}, at: "maxUnavailable"},
 		"a selection without consumers": {spec: v1alpha1.PlacementPolicySpec{Selection: &v1alpha1.Selection{Mode: "AllBut"}}, at: "selection"},
 		"a selection":                   {spec: v1alpha1.PlacementPolicySpec{Consumers: []string{"c1"}, Selection: &v1alpha1.Selection{Mode: "AllBut"}}, at: "selection", beyond: true},
 		"a filter that does not parse":  {spec: v1alpha1.PlacementPolicySpec{Filter: "provider."}, at: "filter", beyond: true},

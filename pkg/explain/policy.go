@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 )
 
@@ -64,6 +65,9 @@ func (e *Explainer) validate(spec *v1alpha1.PlacementPolicySpec) field.ErrorList
 	if spec.PendingTimeout != nil && spec.PendingTimeout.Duration < 0 {
 		faults = append(faults,
 			field.Invalid(at.Child("pendingTimeout"), spec.PendingTimeout.Duration.String(), "must not be negative"))
+	}
+	if err := placement.ValidateMaxUnavailable(spec.MaxUnavailable); err != nil {
+		faults = append(faults, field.Invalid(at.Child("maxUnavailable"), spec.MaxUnavailable.String(), err.Error()))
 	}
 	return faults
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -141,8 +142,11 @@ func TestAllFaultsOfAPolicyAreReported(t *testing.T) {
 		s.Filter, s.Score = "provider.id", "'x'"
 		s.Weights, s.UptimeWindow = []v1alpha1.Weight{{Name: "luck", Weight: 1}}, "2d"
 		s.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}
+		s.MaxUnavailable = ptr.To(intstr.FromString("0%"))
 	}))
-	for _, field := range []string{"spec.filter", "spec.score", "spec.weights", "spec.uptimeWindow", "spec.podSelector"} {
+	for _, field := range []string{
+		"spec.filter", "spec.score", "spec.weights", "spec.uptimeWindow", "spec.podSelector", "spec.maxUnavailable",
+	} {
 		require.ErrorContains(t, err, field)
 	}
 }

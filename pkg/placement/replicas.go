@@ -91,7 +91,7 @@ func ValidateMaxUnavailable(limit *intstr.IntOrString) error {
 		number, most = int32(percent), 100
 	}
 	if number < 1 || number > most {
-		return fmt.Errorf("%q: use a number from 1 to %d, or a percentage from 1%% to 100%%", limit.String(), maxMaxUnavailable)
+		return fmt.Errorf("must be a number from 1 to %d, or a percentage from 1%% to 100%%", maxMaxUnavailable)
 	}
 	return nil
 }

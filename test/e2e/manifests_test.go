@@ -20,6 +20,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -182,10 +183,12 @@ func (g *guarded) api(t *testing.T) {
 	}
 	minute, second := metav1.Duration{Duration: time.Minute}, metav1.Duration{Duration: time.Second}
 	negative := metav1.Duration{Duration: -time.Second}
+	none, half := intstr.FromInt32(0), intstr.FromString("50%")
 	for want, spec := range map[string]brokeringv1alpha1.PlacementPolicySpec{
 		"failover.after must be at least 5s":   {Failover: brokeringv1alpha1.Failover{After: &second}},
 		"after has no meaning with mode Never": {Failover: brokeringv1alpha1.Failover{Mode: brokeringv1alpha1.FailoverNever, After: &minute}},
 		"pendingTimeout must not be negative":  {PendingTimeout: &negative},
+		"maxUnavailable must be a number from": {MaxUnavailable: &none},
 		"Unsupported value: \"beauty\"":        {Weights: []brokeringv1alpha1.Weight{{Name: "beauty"}}},
 		"Duplicate value: {\"name\":\"free\"}": {Weights: []brokeringv1alpha1.Weight{{Name: "free"}, {Name: "free"}}},
 		"should be less than or equal to 1000": {Weights: []brokeringv1alpha1.Weight{{Name: "free", Weight: 1001}}},
@@ -202,7 +205,7 @@ func (g *guarded) api(t *testing.T) {
 		assert.ErrorContains(t, create(&brokeringv1alpha1.PlacementPolicy{ObjectMeta: meta, Spec: spec}), want)
 	}
 	good := brokeringv1alpha1.PlacementPolicySpec{
-		Failover: brokeringv1alpha1.Failover{After: &minute}, PendingTimeout: &metav1.Duration{},
+		Failover: brokeringv1alpha1.Failover{After: &minute}, PendingTimeout: &metav1.Duration{}, MaxUnavailable: &half,
 		Weights: []brokeringv1alpha1.Weight{{Name: "free", Weight: 1}, {Name: "price", Weight: 0}},
 	}
 	assert.NoError(t, create(&brokeringv1alpha1.PlacementPolicy{ObjectMeta: meta, Spec: good}))

@@ -94,6 +94,21 @@ func TestWhatTheCacheDoesNotShowYetIsCounted(t *testing.T) {
 	})
 }
 
+// The former leader began to move a pod a moment ago. The cache shows it at its provider, as one of its available replicas.
+func TestAMoveThatTheCacheDoesNotShowYetIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		moving := named("a", unassigned, func(pod *corev1.Pod) {
+			pod.Annotations = map[string]string{v1alpha1.MovingFromAnnotation: "q1"}
+		})
+		live, cache := &lists{list: showing(moving)}, &lists{list: showing(named("a"))}
+		counted, restore := restored(live, cache)
+		require.ErrorIs(t, restore(t.Context()), errCacheLags)
+		cache.list = showing(moving)
+		require.NoError(t, restore(t.Context()))
+		require.Equal(t, 1, counted())
+	})
+}
+
 func TestACacheThatStaysBehindIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		live, cache := &lists{list: showing(named("a"))}, &lists{list: showing()}

@@ -1,0 +1,168 @@
+package belief
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+)
+
+// readyPods are replicas of one application at q1.
+func readyPods(names ...string) (pods []*corev1.Pod) {
+	for _, name := range names {
+		pod := newPod(name, "1")
+		pod.Labels["app"] = "web"
+		pod.Annotations = map[string]string{v1alpha1.AssignedAtAnnotation: "2026-03-01T12:00:00Z"}
+		setReady(pod, corev1.ConditionTrue)
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+func setReady(pod *corev1.Pod, status corev1.ConditionStatus) {
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+}
+
+// among are replicas of which so many may be unavailable.
+func among(most int, pods ...*corev1.Pod) Replicas {
+	return Replicas{Namespace: "ns", Key: placement.ReplicasOf(pods[0]), Pods: pods, MaxUnavailable: most}
+}
+
+func TestWhichReplicasMayMove(t *testing.T) {
+	away := func(pods []*corev1.Pod) { setReady(pods[1], corev1.ConditionFalse) }
+	for name, tc := range map[string]struct {
+		most    int
+		change  func(pods []*corev1.Pod)
+		may     bool
+		because string
+	}{
+		"all are available":          {1, func([]*corev1.Pod) {}, true, ""},
+		"one is not":                 {1, away, false, "maxUnavailable is 1 of 3 replicas, and 1 are not Ready, such as b"},
+		"one is not, and two may be": {2, away, true, ""},
+		"one has left its provider":  {1, func(pods []*corev1.Pod) { delete(pods[2].Labels, v1alpha1.VirtualNodeLabel) }, false, "maxUnavailable is 1 of 3 replicas, and 1 are not Ready, such as c"},
+		"none of the others is": {1, func(pods []*corev1.Pod) {
+			setReady(pods[2], corev1.ConditionFalse)
+			setReady(pods[1], corev1.ConditionUnknown)
+		}, false, "maxUnavailable is 1 of 3 replicas, and 2 are not Ready, such as b"},
+		"it is not itself, nor is another": {1, func(pods []*corev1.Pod) {
+			away(pods)
+			setReady(pods[0], corev1.ConditionFalse)
+		}, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods := readyPods("a", "b", "c")
+			tc.change(pods)
+			turn := none().MayMove(pods[0], among(tc.most, pods...))
+			require.Equal(t, Turn{May: tc.may, Because: tc.because, Began: !tc.may, Changed: !tc.may}, turn)
+		})
+	}
+}
+
+// The API does not show yet what was begun a moment ago.
+func TestAReplicaThatMayMoveIsUnavailable(t *testing.T) {
+	b, pods := none(), readyPods("a", "b")
+	all := among(1, pods...)
+	require.True(t, b.MayMove(pods[0], all).May)
+	require.True(t, b.MayMove(pods[0], all).May, "still")
+	turn := b.MayMove(pods[1], all)
+	require.Equal(t, Turn{Because: "maxUnavailable is 1 of 2 replicas, and 1 are not Ready, such as a", Began: true, Changed: true}, turn)
+	turn = b.MayMove(pods[1], all)
+	require.False(t, turn.Began || turn.Changed, "that is not new")
+
+	// It is evicted, and the pod was read before that.
+	b.ObserveEvicted(pods[0], "q1")
+	b.ObserveStays(pods[0].UID)
+	require.False(t, b.MayMove(pods[1], all).May)
+
+	// It is Ready at its next provider.
+	pods[0].Labels[v1alpha1.VirtualNodeLabel] = "z1"
+	pods[0].Annotations[v1alpha1.AssignedAtAnnotation] = "2026-03-01T12:01:00Z"
+	turn = b.MayMove(pods[1], all)
+	require.True(t, turn.May && turn.Changed)
+}
+
+// A replica that is not Ready takes no turn, so it asks again when it has become Ready before it could be moved.
+func TestAReplicaThatBecomesReadyAsksAgain(t *testing.T) {
+	b, pods := none(), readyPods("a", "b")
+	setReady(pods[0], corev1.ConditionFalse)
+	require.True(t, b.MayMove(pods[0], among(1, pods...)).May)
+	setReady(pods[0], corev1.ConditionTrue)
+	require.True(t, b.MayMove(pods[1], among(1, pods...)).May)
+	require.False(t, b.MayMove(pods[0], among(1, pods...)).May)
+}
+
+func TestAReplicaThatStaysGivesItsTurnBack(t *testing.T) {
+	for name, gives := range map[string]func(b *Belief, pod *corev1.Pod){
+		"the drain has ended": func(b *Belief, pod *corev1.Pod) { b.ObserveStays(pod.UID) },
+		"it is gone":          func(b *Belief, pod *corev1.Pod) { b.ObserveGone(name(pod), pod.UID) },
+		"it has ended":        func(b *Belief, pod *corev1.Pod) { b.ObserveEnded(pod, "q1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, pods := none(), readyPods("a", "b")
+			require.True(t, b.MayMove(pods[0], among(1, pods...)).May)
+			gives(b, pods[0])
+			require.True(t, b.MayMove(pods[1], among(1, pods...)).May)
+		})
+	}
+}
+
+func TestWhoWaitedLongestIsNext(t *testing.T) {
+	b, pods := withProviders("q", "z"), readyPods("c", "b", "a", "d")
+	other := readyPods("other")[0]
+	other.Labels["app"] = "db"
+	all := among(1, pods...)
+	for _, pod := range pods {
+		b.MayMove(pod, all)
+	}
+	require.Equal(t, 3, b.Counts().Waiting)
+	next := func(names ...string) (want []types.NamespacedName) {
+		for _, name := range names {
+			want = append(want, types.NamespacedName{Namespace: "ns", Name: name})
+		}
+		return want
+	}
+	require.Equal(t, next("b"), b.NextToMove(pods[0]))
+	require.Empty(t, b.NextToMove(pods[1]), "a pod that waits does not requeue itself")
+	require.Empty(t, b.NextToMove(other), "they are not its replicas")
+	require.Equal(t, next("b"), b.NextToMoveIn("ns"))
+	require.Empty(t, b.NextToMoveIn("other"))
+	known, _ := b.Provider("q")
+	require.Equal(t, MovesWaiting{Pods: 3, Example: "ns/a: maxUnavailable is 1 of 4 replicas, and 1 are not Ready, such as c"}, known.MovesWaiting)
+	known, _ = b.Provider("z")
+	require.Zero(t, known.MovesWaiting)
+
+	b.ObserveEvicted(pods[1], "q1") // Its provider refuses it.
+	require.Equal(t, next("a"), b.NextToMove(pods[0]))
+	b.ObserveEnded(pods[2], "q1")
+	require.Equal(t, next("d"), b.NextToMove(pods[0]))
+	b.ObserveGone(name(pods[3]), "")
+	require.Empty(t, b.NextToMove(pods[0]))
+	require.Empty(t, b.waiting)
+}
+
+// A pod is relabelled while it waits.
+func TestAPodWaitsAmongItsPresentReplicas(t *testing.T) {
+	b, pods := none(), readyPods("a", "b", "c")
+	setReady(pods[0], corev1.ConditionFalse)
+	require.False(t, b.MayMove(pods[1], among(1, pods...)).May)
+	pods[1].Labels["app"], pods[2].Labels["app"] = "db", "db"
+	setReady(pods[2], corev1.ConditionFalse)
+	require.False(t, b.MayMove(pods[1], among(1, pods[1], pods[2])).May)
+	require.Empty(t, b.NextToMove(pods[0]))
+	setReady(pods[2], corev1.ConditionTrue)
+	require.Len(t, b.NextToMove(pods[2]), 1)
+	require.Equal(t, 1, b.Counts().Waiting)
+}
+
+func TestATerminatingVirtualNodeIsKnownAsOne(t *testing.T) {
+	b := none()
+	b.SetProvider("q", ProviderSpec{VirtualNodes: map[string]bool{"q1": true, "q2": false}}, &v1alpha1.ProviderClusterStatus{})
+	b.ObserveProbe("q", Probe{Began: time.Now(), Ended: time.Now(), Answered: true})
+	require.Equal(t, VirtualNode{Known: true, Confirmed: true, Draining: true, Terminating: true}, b.VirtualNode("q1"))
+	require.Equal(t, VirtualNode{Known: true, Confirmed: true}, b.VirtualNode("q2"))
+}
