@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
@@ -16,6 +18,7 @@ func TestAPolicyNamesNoOtherConsumer(t *testing.T) {
 	shared.Spec.Priority, shared.Spec.Filter, shared.Spec.Providers = 5, "true", []string{"p1"}
 	shared.Spec.Weights = []v1alpha1.Weight{{Name: "price", Weight: 3}}
 	shared.Spec.Failover.Mode = v1alpha1.FailoverNever
+	shared.Spec.MaxUnavailable = ptr.To(intstr.FromString("50%"))
 	shared.Status.Pods = 7
 	shared.Status.Conditions = []metav1.Condition{{Type: "Valid", Status: "True", LastTransitionTime: metav1.NewTime(noon)}}
 	choice := selectionOf("c1", "", "p2")
@@ -26,7 +29,7 @@ func TestAPolicyNamesNoOtherConsumer(t *testing.T) {
 	require.NoError(t, err)
 	want := api.Policy{
 		Name: "shared", Priority: 5, Consumers: []string{"c1"}, Providers: []string{"p1"}, Filter: "true",
-		Weights: []api.Weight{{Name: "price", Weight: 3}}, Failover: "Never", Pods: 7,
+		Weights: []api.Weight{{Name: "price", Weight: 3}}, Failover: "Never", MaxUnavailable: "50%", Pods: 7,
 		Conditions: []api.Condition{{Type: "Valid", Status: "True", Since: noon}},
 	}
 	require.Equal(t, api.PolicyList{Page: api.Page{Total: 3}, Items: []api.Policy{

@@ -39,17 +39,18 @@ type FlowList struct {
 
 // Policy is a PlacementPolicy.
 type Policy struct {
-	Name       string      `json:"name"`
-	Priority   int32       `json:"priority"`
-	Consumers  []string    `json:"consumers,omitempty" doc:"The consumers whose pods it is for; absent for all"`
-	Providers  []string    `json:"providers,omitempty" doc:"The providers that may be used; absent for all"`
-	Filter     string      `json:"filter,omitempty" doc:"CEL"`
-	Score      string      `json:"score,omitempty" doc:"CEL"`
-	Weights    []Weight    `json:"weights,omitempty"`
-	Selection  *Selection  `json:"selection,omitempty" doc:"Set if it is the selection of a consumer"`
-	Failover   string      `json:"failover,omitempty" enum:"Move,Never"`
-	Pods       int32       `json:"pods" doc:"The number of assigned pods that it is for"`
-	Conditions []Condition `json:"conditions,omitempty"`
+	Name           string      `json:"name"`
+	Priority       int32       `json:"priority"`
+	Consumers      []string    `json:"consumers,omitempty" doc:"The consumers whose pods it is for; absent for all"`
+	Providers      []string    `json:"providers,omitempty" doc:"The providers that may be used; absent for all"`
+	Filter         string      `json:"filter,omitempty" doc:"CEL"`
+	Score          string      `json:"score,omitempty" doc:"CEL"`
+	Weights        []Weight    `json:"weights,omitempty"`
+	Selection      *Selection  `json:"selection,omitempty" doc:"Set if it is the selection of a consumer"`
+	Failover       string      `json:"failover,omitempty" enum:"Move,Never"`
+	MaxUnavailable string      `json:"maxUnavailable,omitempty" doc:"How many replicas of a pod may be unavailable because of a drain: a number or a percentage; absent for 25%"`
+	Pods           int32       `json:"pods" doc:"The number of assigned pods that it is for"`
+	Conditions     []Condition `json:"conditions,omitempty"`
 }
 
 // Weight is how much one score counts.

@@ -156,5 +156,8 @@ func PolicyOf(p *v1alpha1.PlacementPolicy) Policy {
 		// The API's default sets it in a selection as well, where it has no meaning.
 		out.Failover = string(p.Spec.Failover.Mode)
 	}
+	if p.Spec.MaxUnavailable != nil {
+		out.MaxUnavailable = p.Spec.MaxUnavailable.String()
+	}
 	return out
 }

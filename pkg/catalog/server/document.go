@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
@@ -45,11 +46,20 @@ func shared[T any](ctx context.Context, body T) *answer[T] {
 	return &answer[T]{CacheControl: "no-cache", Body: body}
 }
 
+// intOrString has the schema of an intstr.IntOrString, whose fields are not those of its JSON.
+type intOrString struct{}
+
+// Schema implements huma.SchemaProvider.
+func (intOrString) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{OneOf: []*huma.Schema{{Type: huma.TypeInteger}, {Type: huma.TypeString}}}
+}
+
 func documentConfig(version string) huma.Config {
 	schemas := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	for _, t := range []reflect.Type{reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.Duration]()} {
 		schemas.RegisterTypeAlias(t, reflect.TypeFor[string]())
 	}
+	schemas.RegisterTypeAlias(reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[intOrString]())
 	return huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
