@@ -55,8 +55,12 @@ func (b *Belief) MayMove(of *corev1.Pod, among Replicas) Turn {
 		}
 		return Turn{May: true, Changed: b.stopWaiting(of.UID, p)}
 	}
-	turn := Turn{Because: fmt.Sprintf("maxUnavailable is %d of %d replicas, and %d are not Ready, such as %s",
+	turn := Turn{Because: fmt.Sprintf("maxUnavailable is %d of %d replicas, and %d are unavailable, such as %s",
 		among.MaxUnavailable, len(among.Pods), unavailable, example)}
+	if unavailable == 1 {
+		turn.Because = fmt.Sprintf("maxUnavailable is %d of %d replicas, and 1 is unavailable: %s",
+			among.MaxUnavailable, len(among.Pods), example)
+	}
 	turn.Began, turn.Changed = p.waitsBecause == "", p.waitsBecause != turn.Because
 	p.waitsBecause, p.waitsAt = turn.Because, of.Labels[v1alpha1.VirtualNodeLabel]
 	if key := (replicasKey{among.Namespace, among.Key}); p.waitsAmong != key {

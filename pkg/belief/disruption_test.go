@@ -42,13 +42,13 @@ func TestWhichReplicasMayMove(t *testing.T) {
 		because string
 	}{
 		"all are available":          {1, func([]*corev1.Pod) {}, true, ""},
-		"one is not":                 {1, away, false, "maxUnavailable is 1 of 3 replicas, and 1 are not Ready, such as b"},
+		"one is not":                 {1, away, false, "maxUnavailable is 1 of 3 replicas, and 1 is unavailable: b"},
 		"one is not, and two may be": {2, away, true, ""},
-		"one has left its provider":  {1, func(pods []*corev1.Pod) { delete(pods[2].Labels, v1alpha1.VirtualNodeLabel) }, false, "maxUnavailable is 1 of 3 replicas, and 1 are not Ready, such as c"},
+		"one has left its provider":  {1, func(pods []*corev1.Pod) { delete(pods[2].Labels, v1alpha1.VirtualNodeLabel) }, false, "maxUnavailable is 1 of 3 replicas, and 1 is unavailable: c"},
 		"none of the others is": {1, func(pods []*corev1.Pod) {
 			setReady(pods[2], corev1.ConditionFalse)
 			setReady(pods[1], corev1.ConditionUnknown)
-		}, false, "maxUnavailable is 1 of 3 replicas, and 2 are not Ready, such as b"},
+		}, false, "maxUnavailable is 1 of 3 replicas, and 2 are unavailable, such as b"},
 		"it is not itself, nor is another": {1, func(pods []*corev1.Pod) {
 			away(pods)
 			setReady(pods[0], corev1.ConditionFalse)
@@ -70,7 +70,7 @@ func TestAReplicaThatMayMoveIsUnavailable(t *testing.T) {
 	require.True(t, b.MayMove(pods[0], all).May)
 	require.True(t, b.MayMove(pods[0], all).May, "still")
 	turn := b.MayMove(pods[1], all)
-	require.Equal(t, Turn{Because: "maxUnavailable is 1 of 2 replicas, and 1 are not Ready, such as a", Began: true, Changed: true}, turn)
+	require.Equal(t, Turn{Because: "maxUnavailable is 1 of 2 replicas, and 1 is unavailable: a", Began: true, Changed: true}, turn)
 	turn = b.MayMove(pods[1], all)
 	require.False(t, turn.Began || turn.Changed, "that is not new")
 
@@ -132,7 +132,9 @@ func TestWhoWaitedLongestIsNext(t *testing.T) {
 	require.Equal(t, next("b"), b.NextToMoveIn("ns"))
 	require.Empty(t, b.NextToMoveIn("other"))
 	known, _ := b.Provider("q")
-	require.Equal(t, MovesWaiting{Pods: 3, Example: "ns/a: maxUnavailable is 1 of 4 replicas, and 1 are not Ready, such as c"}, known.MovesWaiting)
+	require.Equal(t, MovesWaiting{
+		Pods: 3, Example: "ns/a: maxUnavailable is 1 of 4 replicas, and 1 is unavailable: c",
+	}, known.MovesWaiting)
 	known, _ = b.Provider("z")
 	require.Zero(t, known.MovesWaiting)
 

@@ -36,7 +36,8 @@ func indexReplicas(o client.Object) []string {
 }
 
 // awaitReplicas returns how long a pod must wait until it asks again whether it may move as planned; 0 when it may.
-func (c *Controller) awaitReplicas(ctx context.Context, pod *corev1.Pod, virtualNode string, rules *placement.Rules) (time.Duration, error) {
+func (c *Controller) awaitReplicas(ctx context.Context, pod *corev1.Pod, virtualNode string, rules *placement.Rules,
+) (time.Duration, error) {
 	turn, err := c.turnOf(ctx, pod, rules)
 	if err != nil {
 		return 0, err
@@ -61,18 +62,18 @@ func (c *Controller) turnOf(ctx context.Context, pod *corev1.Pod, rules *placeme
 	defer c.turns.Unlock()
 	key := placement.ReplicasOf(pod)
 	var list corev1.PodList
-	err := c.Client.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingFields{replicasIndex: key}, client.UnsafeDisableDeepCopy)
-	if err != nil {
+	here, among := client.InNamespace(pod.Namespace), client.MatchingFields{replicasIndex: key}
+	if err := c.Client.List(ctx, &list, here, among, client.UnsafeDisableDeepCopy); err != nil {
 		return belief.Turn{}, err
 	}
-	among, now := belief.Replicas{Namespace: pod.Namespace, Key: key}, c.Clock.Now()
+	replicas, now := belief.Replicas{Namespace: pod.Namespace, Key: key}, c.Clock.Now()
 	for i := range list.Items {
 		if replica := &list.Items[i]; placement.Replicates(replica, now) {
-			among.Pods = append(among.Pods, replica)
+			replicas.Pods = append(replicas.Pods, replica)
 		}
 	}
-	among.MaxUnavailable = rules.Unavailable(len(among.Pods))
-	return c.Belief.MayMove(pod, among), nil
+	replicas.MaxUnavailable = rules.Unavailable(len(replicas.Pods))
+	return c.Belief.MayMove(pod, replicas), nil
 }
 
 // requeueReplicas requeues the next replica that waits to move, as a pod is available or need not move any more.

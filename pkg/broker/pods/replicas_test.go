@@ -119,11 +119,13 @@ func (d *drainage) second(t *testing.T) {
 		d.Leaving.Check(t.Context(), "q1")
 	}
 	for _, pod := range d.pods(t) {
-		if from := pod.Annotations[v1alpha1.MovingFromAnnotation]; from == "q1" && pod.Annotations[v1alpha1.ReleasedAnnotation] == "" {
+		from, released := pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.ReleasedAnnotation]
+		if from == "q1" && released == "" {
 			_ = d.there.CoreV1().Pods("ns-r").Delete(t.Context(), pod.Name, metav1.DeleteOptions{})
 			d.released(t, &pod, v1alpha1.Assignment("q1", &pod))
 		}
-		if pod.Labels[v1alpha1.VirtualNodeLabel] == "z1" && time.Since(v1alpha1.AssignedAt(&pod)) >= startTime && !d.broken(pod.Name) {
+		started := time.Since(v1alpha1.AssignedAt(&pod)) >= startTime && !d.broken(pod.Name)
+		if pod.Labels[v1alpha1.VirtualNodeLabel] == "z1" && started {
 			d.becomes(t, pod.Name, corev1.ConditionTrue)
 		}
 	}
@@ -339,11 +341,11 @@ func TestADrainStopsWhileMovedReplicasAreNotReady(t *testing.T) {
 		require.Less(t, d.reconciles-before, 6*20+20, "a pod that waits is not reconciled each second")
 		known, _ := d.Belief.Provider("q")
 		require.Equal(t, belief.MovesWaiting{
-			Pods: 6, Example: "ns/web-2: maxUnavailable is 2 of 8 replicas, and 2 are not Ready, such as web-0",
+			Pods: 6, Example: "ns/web-2: maxUnavailable is 2 of 8 replicas, and 2 are unavailable, such as web-0",
 		}, known.MovesWaiting)
 		require.Equal(t, 6, d.Belief.Counts().Waiting)
 		require.Contains(t, d.told(), "Normal MoveWaits Waits before it moves away from q1: maxUnavailable is 2 of 8 replicas, and "+
-			"2 are not Ready, such as web-0")
+			"2 are unavailable, such as web-0")
 
 		// They become Ready after all.
 		d.broken = func(string) bool { return false }

@@ -156,7 +156,8 @@ func setDrained(status *v1alpha1.ProviderClusterStatus, pc *v1alpha1.ProviderClu
 	}
 	switch {
 	case status.Pods > 0 || !known.Draining:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonPodsLeft, podsLeft(int(status.Pods), &known.MovesWaiting)
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonPodsLeft
+		c.Message = podsLeft(int(status.Pods), &known.MovesWaiting)
 	case known.Unclean:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonMovedPodsLeft, "pods that were moved away may still run there"
 	}
