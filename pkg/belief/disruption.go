@@ -36,8 +36,8 @@ type Turn struct {
 	// May is false while the pod waits; Because is why, for people.
 	May     bool
 	Because string
-	// Began means that the pod did not wait before. Changed means that, that it waits no more, or for another reason.
-	Began, Changed bool
+	// Began means that the pod did not wait before.
+	Began bool
 }
 
 // MayMove returns whether a pod may be moved as planned: it may if fewer of its replicas than MaxUnavailable are unavailable.
@@ -53,7 +53,8 @@ func (b *Belief) MayMove(of *corev1.Pod, among Replicas) Turn {
 		if available {
 			p.permitted = v1alpha1.Assignment(of.Labels[v1alpha1.VirtualNodeLabel], of)
 		}
-		return Turn{May: true, Changed: b.stopWaiting(of.UID, p)}
+		b.stopWaiting(of.UID, p)
+		return Turn{May: true}
 	}
 	turn := Turn{Because: fmt.Sprintf("maxUnavailable is %d of %d replicas, and %d are unavailable, such as %s",
 		among.MaxUnavailable, len(among.Pods), unavailable, example)}
@@ -61,7 +62,7 @@ func (b *Belief) MayMove(of *corev1.Pod, among Replicas) Turn {
 		turn.Because = fmt.Sprintf("maxUnavailable is %d of %d replicas, and 1 is unavailable: %s",
 			among.MaxUnavailable, len(among.Pods), example)
 	}
-	turn.Began, turn.Changed = p.waitsBecause == "", p.waitsBecause != turn.Because
+	turn.Began = p.waitsBecause == ""
 	p.waitsBecause, p.waitsAt = turn.Because, of.Labels[v1alpha1.VirtualNodeLabel]
 	if key := (replicasKey{among.Namespace, among.Key}); p.waitsAmong != key {
 		b.removeWaiting(of.UID, p)
@@ -91,12 +92,10 @@ func (p *pod) permits(of *corev1.Pod) bool {
 	return p.permitted != "" && p.permitted == v1alpha1.Assignment(of.Labels[v1alpha1.VirtualNodeLabel], of)
 }
 
-// stopWaiting reports whether a pod waited for its replicas, which it does no more.
-func (b *Belief) stopWaiting(uid types.UID, p *pod) bool {
-	waited := p.waitsBecause != ""
+// stopWaiting has a pod wait for its replicas no more.
+func (b *Belief) stopWaiting(uid types.UID, p *pod) {
 	b.removeWaiting(uid, p)
 	p.waitsBecause, p.waitsAt, p.waitsAmong = "", "", replicasKey{}
-	return waited
 }
 
 func (b *Belief) removeWaiting(uid types.UID, p *pod) {

@@ -58,7 +58,7 @@ func TestWhichReplicasMayMove(t *testing.T) {
 			pods := readyPods("a", "b", "c")
 			tc.change(pods)
 			turn := none().MayMove(pods[0], among(tc.most, pods...))
-			require.Equal(t, Turn{May: tc.may, Because: tc.because, Began: !tc.may, Changed: !tc.may}, turn)
+			require.Equal(t, Turn{May: tc.may, Because: tc.because, Began: !tc.may}, turn)
 		})
 	}
 }
@@ -70,9 +70,9 @@ func TestAReplicaThatMayMoveIsUnavailable(t *testing.T) {
 	require.True(t, b.MayMove(pods[0], all).May)
 	require.True(t, b.MayMove(pods[0], all).May, "still")
 	turn := b.MayMove(pods[1], all)
-	require.Equal(t, Turn{Because: "maxUnavailable is 1 of 2 replicas, and 1 is unavailable: a", Began: true, Changed: true}, turn)
+	require.Equal(t, Turn{Because: "maxUnavailable is 1 of 2 replicas, and 1 is unavailable: a", Began: true}, turn)
 	turn = b.MayMove(pods[1], all)
-	require.False(t, turn.Began || turn.Changed, "that is not new")
+	require.False(t, turn.Began, "that is not new")
 
 	// It is evicted, and the pod was read before that.
 	b.ObserveEvicted(pods[0], "q1")
@@ -82,8 +82,8 @@ func TestAReplicaThatMayMoveIsUnavailable(t *testing.T) {
 	// It is Ready at its next provider.
 	pods[0].Labels[v1alpha1.VirtualNodeLabel] = "z1"
 	pods[0].Annotations[v1alpha1.AssignedAtAnnotation] = "2026-03-01T12:01:00Z"
-	turn = b.MayMove(pods[1], all)
-	require.True(t, turn.May && turn.Changed)
+	require.True(t, b.MayMove(pods[1], all).May)
+	require.Zero(t, b.Counts().Waiting)
 }
 
 // A replica that is not Ready takes no turn, so it asks again when it has become Ready before it could be moved.

@@ -42,10 +42,6 @@ func (c *Controller) awaitReplicas(ctx context.Context, pod *corev1.Pod, virtual
 	if err != nil {
 		return 0, err
 	}
-	if turn.Changed {
-		// The condition Drained names the pods that wait.
-		c.Providers.Add(types.NamespacedName{Name: c.Belief.ProviderOf(virtualNode)})
-	}
 	if turn.May {
 		c.requeue(c.Belief.NextToMove(pod))
 		return 0, nil

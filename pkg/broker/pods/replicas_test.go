@@ -173,8 +173,8 @@ func (d *drainage) reconcileAll(t *testing.T) {
 		if result.RequeueAfter > 0 {
 			d.due[name] = time.Now().Add(result.RequeueAfter)
 		}
-		d.count(t)
 	}
+	d.count(t) // The broker makes no pod Ready, so those are the most.
 }
 
 // count counts the pods that are not Ready.
@@ -334,11 +334,11 @@ func TestADrainStopsWhileMovedReplicasAreNotReady(t *testing.T) {
 			d.second(t)
 		}
 		before := d.reconciles
-		for range 20 * 60 {
+		for range 5 * 60 {
 			d.second(t)
 		}
 		require.Equal(t, 6, d.at(t, "q1"))
-		require.Less(t, d.reconciles-before, 6*20+20, "a pod that waits is not reconciled each second")
+		require.Less(t, d.reconciles-before, 6*5+20, "a pod that waits is not reconciled each second")
 		known, _ := d.Belief.Provider("q")
 		require.Equal(t, belief.MovesWaiting{
 			Pods: 6, Example: "ns/web-2: maxUnavailable is 2 of 8 replicas, and 2 are unavailable, such as web-0",
