@@ -135,7 +135,7 @@ func (o *brokerOptions) installTimes(f *pflag.FlagSet) {
 	f.DurationVar(&o.times.PendingTimeout, "pending-timeout", o.times.PendingTimeout,
 		"How long a pod may be Pending at a provider before it is moved, unless a PlacementPolicy sets it; 0 for no limit")
 	f.DurationVar(&o.times.RefusalMemory, "refusal-memory", o.times.RefusalMemory,
-		"How long a pod is not assigned again to a slice that refused it")
+		"How long a pod is not assigned again to a slice that refused or did not start it; doubles with each try, up to six times")
 	f.DurationVar(&o.times.StatusInterval, "status-interval", o.times.StatusInterval,
 		"The least time between two writes of one ProviderCluster's status")
 	f.DurationVar(&o.times.RequestTimeout, "request-timeout", o.times.RequestTimeout, "The deadline of a request to a provider that is not a stream")

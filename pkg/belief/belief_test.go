@@ -21,6 +21,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
 )
 
 // none is a Belief without providers, whose clock is that of the synctest bubble.
@@ -204,7 +205,7 @@ func TestAMovingPodKeepsItsRefusals(t *testing.T) {
 		require.Equal(t, "q1", b.decide(pod))
 		b.ObserveAssigned(pod, "q1")
 		b.ObserveEvicted(pod, "q1")
-		b.ObserveRefused(pod, Refusal{VirtualNode: "q1", Until: time.Now().Add(time.Minute)})
+		triedAt(pod, "q1", time.Minute)
 		b.ObserveAssigned(pod, "q1")
 		require.False(t, b.HasLeft(pod.UID, "q1"))
 		b.ObserveLeft(pod, "q1")
@@ -214,7 +215,26 @@ func TestAMovingPodKeepsItsRefusals(t *testing.T) {
 		b.ObserveLeft(pod, "q1")
 		require.Empty(t, b.decide(pod))
 		require.Equal(t, "q1", b.decide(newPod("other", "2")), "it takes no room there any more")
+		require.False(t, b.ExpireRefusals())
+		time.Sleep(time.Minute)
+		require.True(t, b.ExpireRefusals(), "it is tried again")
 	})
+}
+
+// triedAt has it written on a pod that it is not sent to a VirtualNode for so long.
+func triedAt(pod *corev1.Pod, virtualNode string, long time.Duration) {
+	pod.Annotations = map[string]string{v1alpha1.TriesAnnotation: tries.Tries{virtualNode: {Count: 1, Until: time.Now().Add(long)}}.Annotation()}
+}
+
+// One pod that starts nowhere would spoil the failure rate of all providers.
+func TestAPodIsOneFailureOfAProvider(t *testing.T) {
+	b, pod := withProviders("q"), newPod("pod", "1")
+	for i := range 5 {
+		b.ObserveRefused(pod, Refusal{VirtualNode: "q1", Reason: PendingTooLong, Again: i > 0})
+	}
+	q, _ := b.Provider("q")
+	require.Equal(t, int64(1), q.KPIs.Failed)
+	require.Equal(t, 5, q.Refusals[PendingTooLong])
 }
 
 func TestARefusalIsRememberedAndWithholdsTheAmount(t *testing.T) {
@@ -224,6 +244,7 @@ func TestARefusalIsRememberedAndWithholdsTheAmount(t *testing.T) {
 		require.Equal(t, "q1", b.decide(pod))
 		b.Unreserve(pod.UID)
 		b.ObserveRefused(pod, Refusal{VirtualNode: "q1", Reason: Refused, Until: time.Now().Add(time.Minute), LacksRoom: true})
+		triedAt(pod, "q1", time.Minute)
 		require.Empty(t, b.decide(pod))
 		require.Empty(t, b.decide(other), "the provider lacks for one pod what it lacks for the other")
 		require.Equal(t, "q1", b.decide(newPod("small", "500m")))

@@ -36,7 +36,7 @@ type pod struct {
 	// waitsAmong is where b.waiting has it.
 	waitsBecause, waitsAt string
 	waitsAmong            replicasKey
-	// refusedUntil has, by VirtualNode, until when the pod is not sent there.
+	// refusedUntil has, by VirtualNode, until when the pod is not sent there, as it was decided last.
 	refusedUntil map[string]time.Time
 	// ended means that the pod has ended: it takes room, and that is all.
 	ended bool
@@ -133,9 +133,8 @@ func (b *Belief) Decide(of *scheduler.Pod, policy *scheduler.Policy, into *sched
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
-	of.Refused = p.refusedUntil
+	p.refusedUntil = maps.Clone(of.Refused)
 	if scheduler.Evaluates(of, policy) {
-		of.Refused = maps.Clone(p.refusedUntil)
 		p.unassigned = true // What changes meanwhile concerns the pod: Unassigned returns it.
 		b.decideUnlocked(b.state.Snapshot(of), of, policy, into)
 		if b.pods[of.UID] != p {
@@ -308,23 +307,21 @@ const (
 type Refusal struct {
 	VirtualNode string
 	Reason      RefusalReason
-	// Until is when the pod may be sent there again.
-	Until time.Time
-	// LacksRoom means that the provider does not have what the pod requests: the amount is withheld until then.
+	// LacksRoom means that the provider does not have what the pod requests: the amount is withheld until Until.
 	LacksRoom bool
+	Until     time.Time
+	// Again means that it has not taken the pod before: the pod counts as one failure of the provider.
+	Again bool
 }
 
-// ObserveRefused takes in a refusal.
+// ObserveRefused takes in a refusal. That the pod is not sent there is in what Decide is given.
 func (b *Belief) ObserveRefused(of *corev1.Pod, r Refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := b.recordOf(of)
-	if p.refusedUntil == nil {
-		p.refusedUntil = map[string]time.Time{}
-	}
-	p.refusedUntil[r.VirtualNode] = r.Until
 	if by, ok := b.providers[b.providerOf[r.VirtualNode]]; ok {
-		by.tracker.PodFailed()
+		if !r.Again {
+			by.tracker.PodFailed()
+		}
 		by.refusals[r.Reason]++
 	}
 	if !r.LacksRoom {

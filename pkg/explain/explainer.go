@@ -14,6 +14,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
 	"github.com/capacitorset/liqo-broker-vk/pkg/view/state"
 )
 
@@ -62,8 +63,7 @@ func Pod(ctx context.Context, c client.Reader, node string, name types.Namespace
 	return newExplainer(c, node, read, func() time.Time { return now }).Pod(ctx, name)
 }
 
-// Pod explains a pod of the node, as if its own requests did not count yet. A refusal of the last minutes, which only the
-// broker knows, does not count either. Nothing is changed.
+// Pod explains a pod of the node, as if its own requests did not count yet. Nothing is changed.
 //
 // It returns the API's error if there is no such pod, an ErrOtherNode if it is not bound to the node, and an ErrBusy.
 func (e *Explainer) Pod(ctx context.Context, name types.NamespacedName) (*Explanation, error) {
@@ -114,5 +114,8 @@ func (e *Explainer) explain(ctx context.Context, out *Explanation, pod *corev1.P
 	}
 	decision, providers := s.Decide(e.now(), asked.Pod(pod, namespace), asked.Policy)
 	out.fill(&decision, providers, asked.Policy)
+	if tried := tries.Of(pod).Describe(e.now()); tried != "" {
+		out.Message += "; " + tried
+	}
 	return out, nil
 }

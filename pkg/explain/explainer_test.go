@@ -32,6 +32,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
+	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
 	"github.com/capacitorset/liqo-broker-vk/pkg/view/state"
 )
 
@@ -91,6 +92,17 @@ func TestAPodIsExplainedAsIfItTookNoRoom(t *testing.T) {
 	got, err := e.Suppose(t.Context(), &Hypothesis{Namespace: "ns", Requests: corev1.ResourceList{"cpu": resource.MustParse("2")}})
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"cheap": "insufficient cpu", "dear": "", "unpriced": ""}, choices(got))
+}
+
+func TestWhereAPodWasTriedIsExplained(t *testing.T) {
+	tried := onBroker(cpuPod("web", "1"), "")
+	tried.Annotations = map[string]string{
+		v1alpha1.TriesAnnotation: tries.Tries(nil).After("cheap-1", "not started within 2m", time.Now(), 5*time.Minute).Annotation(),
+	}
+	got, err := explainerOf(t, federationOf(t, tried)).Pod(t.Context(), types.NamespacedName{Namespace: "ns", Name: "web"})
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"cheap": "refused lately", "dear": "", "unpriced": ""}, choices(got))
+	require.Contains(t, got.Message, "; was tried at cheap-1: not started within 2m; next try not before ")
 }
 
 // The quota of the slice counts it until its ShadowPod is deleted.

@@ -45,7 +45,8 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 		return ctrl.Result{}, c.waits(ctx, pod, "InvalidCriteria", d.Err.Error())
 	case d.VirtualNode == "":
 		c.Metrics.unassignable(decided.Sub(began), d.Verdicts)
-		return ctrl.Result{}, c.waits(ctx, pod, "NoProviderFits", d.Unschedulable())
+		reason, message := c.unassignable(pod, &d)
+		return ctrl.Result{}, c.waits(ctx, pod, reason, message)
 	}
 	c.Metrics.decision.Observe(decided.Sub(began).Seconds())
 

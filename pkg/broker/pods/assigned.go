@@ -45,7 +45,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, vir
 		c.Belief.ObserveStays(pod.UID)
 		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
 		c.requeueReplicas(pod)
-		if err := c.remapAddress(ctx, pod); err != nil {
+		if err := errors.Join(c.forgetTries(ctx, pod), c.remapAddress(ctx, pod)); err != nil {
 			return ctrl.Result{}, err
 		}
 		return ctrl.Result{RequeueAfter: recheck}, nil

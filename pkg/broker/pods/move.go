@@ -35,17 +35,25 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode str
 	description := why.describe(virtualNode)
 	by, isRefused := refusal.Of(pod) // By the label, which is removed.
 	quotaExceeded := why == refused && isRefused && by.Reason == refusal.QuotaExceeded
+	tried, err := c.triesAfter(ctx, pod, virtualNode, why)
+	if err != nil {
+		return err
+	}
 	if placement.Ready(pod) {
 		if err := c.write.PatchCondition(ctx, pod, podwrite.NotReady("Moving", description)); err != nil {
 			return err
 		}
 	}
-	err := c.write.Patch(ctx, pod, map[string]any{
-		"labels": map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
-		"annotations": map[string]any{
-			v1alpha1.MovingFromAnnotation: virtualNode, v1alpha1.DecisionAnnotation: "moving: " + description,
-			v1alpha1.MovingFromProviderAnnotation: pod.Labels[v1alpha1.ProviderLabel],
-		},
+	annotations := map[string]any{
+		v1alpha1.MovingFromAnnotation: virtualNode, v1alpha1.DecisionAnnotation: "moving: " + description,
+		v1alpha1.MovingFromProviderAnnotation: pod.Labels[v1alpha1.ProviderLabel],
+	}
+	if tried != nil {
+		annotations[v1alpha1.TriesAnnotation] = tried.Annotation()
+	}
+	err = c.write.Patch(ctx, pod, map[string]any{
+		"labels":      map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
+		"annotations": annotations,
 	})
 	if err != nil {
 		return err
@@ -55,10 +63,10 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode str
 	c.Events.Eventf(pod, corev1.EventTypeWarning, "Moving", "Moving away from %s: %s", virtualNode, description)
 	c.Metrics.moves.WithLabelValues(string(why)).Inc()
 	c.requeueUnclean(c.Belief.ObserveEvicted(pod, virtualNode))
-	if why == refused || why == pendingTooLong {
+	if tried != nil {
 		c.Belief.ObserveRefused(pod, belief.Refusal{
 			VirtualNode: virtualNode, Reason: belief.RefusalReason(why), Until: c.Clock.Now().Add(c.RefusalMemory),
-			LacksRoom: quotaExceeded,
+			LacksRoom: quotaExceeded, Again: tried[virtualNode].Count > 1,
 		})
 	}
 	return nil

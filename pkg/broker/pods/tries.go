@@ -1,0 +1,66 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
+	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
+)
+
+// triesAfter returns the tries of a pod that is evicted from a VirtualNode; nil if that was no try in vain.
+func (c *Controller) triesAfter(ctx context.Context, pod *corev1.Pod, virtualNode string, why reason) (tries.Tries, error) {
+	text := ""
+	switch why {
+	case refused:
+		by, _ := refusal.Of(pod)
+		text = "refused: " + by.Reason
+	case pendingTooLong:
+		criteria, _, err := c.criteriaOf(ctx, pod)
+		if err != nil && !errors.Is(err, placement.ErrInvalid) {
+			return nil, err
+		}
+		text = "not started within " + duration.HumanDuration(criteria.Rules.PendingTimeout)
+	default:
+		return nil, nil //nolint:nilnil // None is an answer.
+	}
+	return tries.Of(pod).After(virtualNode, text, c.Clock.Now(), c.RefusalMemory), nil
+}
+
+// forgetTries removes the tries of a pod when one of its containers was started.
+func (c *Controller) forgetTries(ctx context.Context, pod *corev1.Pod) error {
+	if _, tried := pod.Annotations[v1alpha1.TriesAnnotation]; !tried || !started(&pod.Status) {
+		return nil
+	}
+	c.Log.V(1).Info("A pod that was tried elsewhere has started", "pod", client.ObjectKeyFromObject(pod))
+	return c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.TriesAnnotation: nil}})
+}
+
+// started reports whether a container of a pod was started.
+func started(status *corev1.PodStatus) bool {
+	return status.Phase == corev1.PodRunning ||
+		slices.ContainsFunc(slices.Concat(status.InitContainerStatuses, status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
+			return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
+		})
+}
+
+// unassignable returns why no provider was chosen: with BackOff, one may be again when the delay of a try is over.
+func (c *Controller) unassignable(pod *corev1.Pod, d *scheduler.Decision) (reason, message string) {
+	reason, message = "NoProviderFits", d.Unschedulable()
+	if slices.ContainsFunc(d.Verdicts, func(v verdict.Verdict) bool { return v.Filter == verdict.RefusedLately }) {
+		reason = "BackOff"
+	}
+	if tried := tries.Of(pod).Describe(c.Clock.Now()); tried != "" {
+		message += "; " + tried
+	}
+	return reason, message
+}

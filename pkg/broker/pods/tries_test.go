@@ -1,0 +1,117 @@
+package pods
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
+)
+
+// impatient is a controller whose pods may be Pending for two minutes. Nothing of a pod is at provider q.
+func impatient(t *testing.T, objects ...client.Object) *Controller {
+	t.Helper()
+	c := newController(t, true, interceptor.Funcs{}, nil, objects...)
+	c.Policies.Defaults.PendingTimeout, c.RefusalMemory = 2*time.Minute, 5*time.Minute
+	c.Belief.SetProvider("q", belief.ProviderSpec{
+		Enabled: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{},
+	}, &v1alpha1.ProviderClusterStatus{})
+	return c
+}
+
+// current is the pod as the API has it.
+func (c *Controller) current(t *testing.T) *corev1.Pod {
+	t.Helper()
+	var pod corev1.Pod
+	require.NoError(t, c.Client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "pod"}, &pod))
+	return &pod
+}
+
+// after reconciles a pod every five seconds for so long, and returns how often it was assigned.
+func (c *Controller) after(t *testing.T, long time.Duration) (assignments int) {
+	t.Helper()
+	last := ""
+	for began := time.Now(); time.Since(began) < long; time.Sleep(5 * time.Second) {
+		pod, _ := c.reconciled(t, "pod")
+		if at := pod.Annotations[v1alpha1.AssignedAtAnnotation]; at != last && pod.Labels[v1alpha1.VirtualNodeLabel] != "" {
+			last = at
+			assignments++
+		}
+	}
+	return assignments
+}
+
+// Its image does not exist, for example: it would start nowhere.
+func TestAPodThatStartsNowhereIsTriedLessAndLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := assignedPod(corev1.PodPending)
+		pod.Labels, pod.Annotations, pod.Spec.Containers = nil, nil, cpus("1")
+		c := impatient(t, pod)
+		require.Equal(t, 1, c.after(t, 6*time.Minute))
+		why := c.reported(t, "pod")
+		require.Equal(t, "BackOff", why.Reason)
+		until := tries.Of(c.current(t))["q1"].Until
+		require.Contains(t, why.Message, "was tried at q1: not started within 2m; next try not before "+until.Format(time.RFC3339))
+
+		tried := c.after(t, 24*time.Hour)
+		require.Less(t, tried, 50, "every seven minutes it would be 205")
+		require.Greater(t, tried, 40, "but it is not given up")
+		q, _ := c.Belief.Provider("q")
+		require.Equal(t, int64(1), q.KPIs.Failed, "one pod counts as one failure of a provider")
+		require.Greater(t, q.Refusals[belief.PendingTooLong], 40)
+	})
+}
+
+func TestANextLeaderKnowsWhereAPodWasTried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := assignedPod(corev1.PodPending)
+		pod.Labels, pod.Annotations, pod.Spec.Containers = nil, nil, cpus("1")
+		c := impatient(t, pod)
+		require.Equal(t, 1, c.after(t, 3*time.Minute))
+		waiting := c.current(t)
+		waiting.ResourceVersion = ""
+		next := impatient(t, waiting)
+		require.Zero(t, next.after(t, 3*time.Minute))
+		require.Equal(t, 1, next.after(t, 3*time.Minute))
+
+		// An administrator may remove the annotation.
+		require.Zero(t, next.after(t, 4*time.Minute))
+		waiting = next.current(t)
+		delete(waiting.Annotations, v1alpha1.TriesAnnotation)
+		require.NoError(t, next.Client.Update(t.Context(), waiting))
+		require.Equal(t, 1, next.after(t, time.Minute))
+	})
+}
+
+func TestTriesAreForgottenWhenAPodStarts(t *testing.T) {
+	pod := assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
+		pod.Annotations[v1alpha1.AssignedAtAnnotation] = time.Now().Format(time.RFC3339Nano)
+		pod.Annotations[v1alpha1.TriesAnnotation] = tries.Tries(nil).After("r1", "refused", time.Now(), time.Minute).Annotation()
+	}, sandboxReady, waits("ContainerCreating"))
+	c := impatient(t, pod)
+	now, _ := c.reconciled(t, "pod")
+	require.Contains(t, now.Annotations, v1alpha1.TriesAnnotation, "its image is being pulled")
+	initContainer(&now)
+	require.NoError(t, c.Client.Status().Update(t.Context(), &now))
+	now, _ = c.reconciled(t, "pod")
+	require.NotContains(t, now.Annotations, v1alpha1.TriesAnnotation)
+	require.Equal(t, "q1", now.Labels[v1alpha1.VirtualNodeLabel])
+}
+
+func TestTheReasonOfARefusalIsKept(t *testing.T) {
+	pod := assignedPod(corev1.PodPending, refusedBy("q1", noon))
+	c := impatient(t, pod)
+	require.NoError(t, c.evict(t.Context(), pod, "q1", refused))
+	require.Equal(t, "refused: QuotaExceeded", tries.Of(c.current(t))["q1"].Reason)
+	pod = assignedPod(corev1.PodPending)
+	c = impatient(t, pod)
+	require.NoError(t, c.evict(t.Context(), pod, "q1", drained))
+	require.Empty(t, tries.Of(c.current(t)), "that was no try")
+}

@@ -1,0 +1,65 @@
+package tries
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // A constant, were there any of time.
+
+func annotated(value string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.TriesAnnotation: value}}}
+}
+
+func TestTheDelayGrowsAndIsBounded(t *testing.T) {
+	var tries Tries
+	for i, minutes := range []int{5, 10, 20, 30, 30, 30} {
+		tries = Of(annotated(tries.After("p1", "not started within 2m", noon, 5*time.Minute).Annotation()))
+		require.Equal(t, Tries{"p1": {
+			Count: i + 1, Reason: "not started within 2m", Until: noon.Add(time.Duration(minutes) * time.Minute),
+		}}, tries)
+	}
+	tries["p1"] = Try{Count: 1 << 60, Until: noon}
+	require.Equal(t, noon.Add(30*time.Minute), tries.After("p1", "", noon, 5*time.Minute)["p1"].Until)
+	tries["p1"] = Try{Count: -1}
+	require.Equal(t, 1, tries.After("p1", "", noon, 5*time.Minute)["p1"].Count)
+}
+
+func TestTheAnnotationIsBounded(t *testing.T) {
+	var tries Tries
+	for i := range 3 * maxEntries {
+		name := fmt.Sprintf("%s-%03d", strings.Repeat("p", 59), i)
+		tries = tries.After(name, "refused: NamespaceNotOffloaded", noon.Add(time.Duration(i)*time.Second), time.Hour)
+	}
+	require.Len(t, tries, maxEntries)
+	require.Contains(t, tries, strings.Repeat("p", 59)+"-191", "the last ones are kept")
+	require.Less(t, len(tries.Annotation()), maxLength)
+	require.Len(t, Of(annotated(tries.Annotation())), maxEntries)
+}
+
+func TestAnAnnotationThatCannotBeReadIsNone(t *testing.T) {
+	for _, value := range []string{"", "p1", `{"p1":1}`, `[]`, "{" + strings.Repeat(" ", maxLength) + "}"} {
+		require.Empty(t, Of(annotated(value)), value)
+	}
+	require.Nil(t, Of(&corev1.Pod{}).Until())
+	require.Empty(t, Of(&corev1.Pod{}).Describe(noon))
+}
+
+func TestTriesAreDescribed(t *testing.T) {
+	tries := Tries(nil).
+		After("p2", "not started within 2m", noon, 5*time.Minute).
+		After("p1", "not started within 2m", noon.Add(-time.Minute), 5*time.Minute).
+		After("p3", "refused: QuotaExceeded", noon.Add(-time.Hour), 5*time.Minute)
+	require.Equal(t, "was tried at p1, p2: not started within 2m; at p3: refused: QuotaExceeded; next try not before 2026-03-01T12:04:00Z",
+		tries.Describe(noon))
+	require.Equal(t, "was tried at p1, p2: not started within 2m; at p3: refused: QuotaExceeded", tries.Describe(noon.Add(time.Hour)))
+	require.Equal(t, noon.Add(4*time.Minute), tries.Until()["p1"])
+}
