@@ -45,16 +45,23 @@ func Of(pod *corev1.Pod) Tries {
 	return tries
 }
 
-// After returns the tries with one more, which ended at now. The delay until the next one there doubles from the first on.
+// After returns the tries with one more, which ended at now. The delay until the next one there doubles from the first on. Once a
+// pod was tried at one of them again, the delay is for all of them: otherwise the pod would go from one to the other for ever.
 func (t Tries) After(virtualNode, reason string, now time.Time, first time.Duration) Tries {
 	count := max(0, t[virtualNode].Count) + 1
 	delay := first
 	for i := 1; i < count && delay < longest*first; i++ {
 		delay *= 2
 	}
+	until := now.Add(min(delay, longest*first)).UTC().Truncate(time.Second)
 	all := Tries{}
-	maps.Copy(all, t)
-	all[virtualNode] = Try{Count: count, Reason: reason, Until: now.Add(min(delay, longest*first)).UTC().Truncate(time.Second)}
+	for other, try := range t {
+		if count > 1 && try.Until.Before(until) {
+			try.Until = until
+		}
+		all[other] = try
+	}
+	all[virtualNode] = Try{Count: count, Reason: reason, Until: until}
 	for len(all) > maxEntries {
 		soonest := slices.MinFunc(slices.Sorted(maps.Keys(all)), func(a, b string) int { return all[a].Until.Compare(all[b].Until) })
 		delete(all, soonest)

@@ -33,6 +33,23 @@ func TestTheDelayGrowsAndIsBounded(t *testing.T) {
 	require.Equal(t, 1, tries.After("p1", "", noon, 5*time.Minute)["p1"].Count)
 }
 
+// With many providers the first one could be tried again as soon as the last one was: the pod would be tried without a pause.
+func TestAPodWaitsOnceItWasTriedEverywhere(t *testing.T) {
+	var tries Tries
+	now := noon
+	for _, at := range []string{"p1", "p2", "p3", "p4"} {
+		tries = tries.After(at, "", now, 5*time.Minute)
+		require.Equal(t, now.Add(5*time.Minute), tries[at].Until)
+		now = now.Add(2 * time.Minute)
+	}
+	require.True(t, tries["p1"].Until.Before(now))
+	tries = tries.After("p1", "", now, 5*time.Minute)
+	for at, try := range tries {
+		require.Equal(t, now.Add(10*time.Minute), try.Until, at)
+	}
+	require.Equal(t, 1, tries["p2"].Count)
+}
+
 func TestTheAnnotationIsBounded(t *testing.T) {
 	var tries Tries
 	for i := range 3 * maxEntries {
