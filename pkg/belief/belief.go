@@ -39,6 +39,11 @@ type Belief struct {
 	moves    moveLimit
 	// waiting has the pods that wait for their replicas before they move, those that have waited longest first.
 	waiting map[replicasKey][]types.UID
+	// openings are the VirtualNodes that may take more pods than when the unassigned pods were woken last, with the number of the
+	// last change there; changes is the last number. decidedOn are the ids of the providers of the last decision.
+	openings  map[string]uint64
+	changes   uint64
+	decidedOn []string
 
 	// providers by cluster id.
 	providers map[string]*provider
@@ -53,7 +58,8 @@ func New(cfg Config) *Belief {
 	return &Belief{
 		cfg: cfg, state: scheduler.NewState(), moves: newMoveLimit(cfg.MovesPerSecond, cfg.MovesBurst),
 		pods: map[types.UID]*pod{}, byName: map[types.NamespacedName]types.UID{}, withheld: map[types.UID]time.Time{},
-		waiting: map[replicasKey][]types.UID{}, providers: map[string]*provider{}, providerOf: map[string]string{}, formerProviderOf: map[string]string{},
+		waiting: map[replicasKey][]types.UID{}, openings: map[string]uint64{},
+		providers: map[string]*provider{}, providerOf: map[string]string{}, formerProviderOf: map[string]string{},
 	}
 }
 

@@ -21,8 +21,9 @@ type pod struct {
 	// it is not known whether that decision was written.
 	pending   string
 	uncertain bool
-	// unassigned means that no provider fitted when the pod was tried last.
+	// unassigned means that no provider fitted when the pod was tried last; waits is what is known of that.
 	unassigned bool
+	waits      waiting
 	// left is the VirtualNode that the pod, which is moving, has left: nothing of it is there any more.
 	left string
 	// evictedAt is when this leader took the pod away from its provider; zero once it is assigned again.
@@ -63,7 +64,7 @@ func (b *Belief) recordOf(of *corev1.Pod) *pod {
 }
 
 func (b *Belief) forget(uid types.UID) {
-	b.state.Release(uid)
+	b.release(uid)
 	b.moves.leave(uid)
 	if p := b.pods[uid]; p != nil {
 		b.stopWaiting(uid, p)
@@ -81,7 +82,7 @@ func (b *Belief) ObserveAssigned(of *corev1.Pod, virtualNode string) {
 		p.evictedAt = time.Time{} // The decision was written after all.
 	}
 	p.pending, p.uncertain, p.left, p.unassigned, p.ended = "", false, "", false, false
-	b.state.Assign(placement.AssignmentOf(of, virtualNode))
+	b.assign(placement.AssignmentOf(of, virtualNode))
 }
 
 // ObserveEnded takes in that a pod which is assigned to a VirtualNode is terminal. Its room there is taken until the pod is
@@ -92,9 +93,12 @@ func (b *Belief) ObserveEnded(of *corev1.Pod, virtualNode string) bool {
 	p := b.recordOf(of)
 	known := p.ended
 	b.stopWaiting(of.UID, p)
+	if !known {
+		b.open(virtualNode) // It is not counted as a pod any more.
+	}
 	*p = pod{name: p.name, ended: true}
 	b.moves.leave(of.UID)
-	b.state.Assign(placement.AssignmentOf(of, virtualNode))
+	b.assign(placement.AssignmentOf(of, virtualNode))
 	return !known
 }
 
@@ -116,7 +120,7 @@ func (b *Belief) ObserveLeft(of *corev1.Pod, virtualNode string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.recordOf(of).left = virtualNode
-	b.state.Release(of.UID)
+	b.release(of.UID)
 }
 
 // HasLeft reports whether nothing of a moving pod is at a VirtualNode any more.
@@ -134,8 +138,9 @@ func (b *Belief) Decide(of *scheduler.Pod, policy *scheduler.Policy, into *sched
 	defer b.mu.Unlock()
 	p := b.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
 	p.refusedUntil = maps.Clone(of.Refused)
+	b.beginTry(p, of, policy)
 	if scheduler.Evaluates(of, policy) {
-		p.unassigned = true // What changes meanwhile concerns the pod: Unassigned returns it.
+		p.unassigned = true // What changes meanwhile may concern the pod.
 		b.decideUnlocked(b.state.Snapshot(of), of, policy, into)
 		if b.pods[of.UID] != p {
 			into.Provider, into.VirtualNode = "", "" // The pod was deleted meanwhile.
@@ -147,10 +152,12 @@ func (b *Belief) Decide(of *scheduler.Pod, policy *scheduler.Policy, into *sched
 	}
 	p.unassigned = into.VirtualNode == ""
 	if p.unassigned {
+		b.endTry(p, into.Verdicts)
 		return
 	}
+	p.waits = waiting{}
 	p.pending, p.startCounted, p.runningSeen = into.VirtualNode, false, false
-	b.state.Assign(scheduler.Assignment{UID: of.UID, VirtualNode: into.VirtualNode, App: of.App, Requests: of.Requests})
+	b.assign(scheduler.Assignment{UID: of.UID, VirtualNode: into.VirtualNode, App: of.App, Requests: of.Requests})
 	if chosen := b.providers[into.Provider]; chosen != nil {
 		chosen.assignments++
 	}
@@ -167,7 +174,7 @@ func (b *Belief) decideUnlocked(snapshot *scheduler.State, of *scheduler.Pod, po
 func (b *Belief) Unreserve(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.state.Release(uid)
+	b.release(uid)
 	if p := b.pods[uid]; p != nil {
 		p.pending, p.uncertain = "", false
 	}
@@ -198,19 +205,6 @@ func (b *Belief) PendingAssignment(uid types.UID) (pending, uncertain bool) {
 	defer b.mu.Unlock()
 	p := b.pods[uid]
 	return p != nil && p.pending != "", p != nil && p.uncertain
-}
-
-// Unassigned returns the pods for which no provider fitted.
-func (b *Belief) Unassigned() []types.NamespacedName {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var names []types.NamespacedName
-	for _, p := range b.pods {
-		if p.unassigned {
-			names = append(names, p.name)
-		}
-	}
-	return names
 }
 
 // MoveDelay returns how long a pod must wait before it asks again to be moved; 0, once, when it may be.
@@ -331,7 +325,7 @@ func (b *Belief) ObserveRefused(of *corev1.Pod, r Refusal) {
 	delete(requests, corev1.ResourcePods)
 	id := types.UID("refused/" + r.VirtualNode + "/" + string(of.UID))
 	b.withheld[id] = r.Until
-	b.state.Assign(scheduler.Assignment{UID: id, VirtualNode: r.VirtualNode, Requests: requests})
+	b.assign(scheduler.Assignment{UID: id, VirtualNode: r.VirtualNode, Requests: requests})
 }
 
 // ExpireRefusals forgets refusals whose time is over. It reports whether there were any.
@@ -343,14 +337,14 @@ func (b *Belief) ExpireRefusals() bool {
 		for virtualNode, until := range p.refusedUntil {
 			if !until.After(now) {
 				delete(p.refusedUntil, virtualNode)
-				expired = true
+				p.waits.again, expired = true, true
 			}
 		}
 	}
 	for id, until := range b.withheld {
 		if !until.After(now) {
 			delete(b.withheld, id)
-			b.state.Release(id)
+			b.release(id)
 			expired = true
 		}
 	}

@@ -51,6 +51,8 @@ type provider struct {
 	// decides about the pods there.
 	scheduled     scheduler.Provider
 	movesDependOn moveInputs
+	// changed is the number of the last change of scheduled or movesDependOn.
+	changed uint64
 }
 
 // moveInputs are what decides whether pods must leave a provider.
@@ -181,6 +183,9 @@ func (b *Belief) Schedule(fresh scheduler.Provider) (changed bool) {
 	inputs := moveInputs{confirmed: p.confirmed, unreachable: !p.unreachableSince.IsZero(), draining: p.spec.Draining}
 	changed = inputs != p.movesDependOn || !equality.Semantic.DeepEqual(p.scheduled, fresh)
 	p.scheduled, p.movesDependOn = fresh, inputs
+	if changed {
+		b.openAll(p)
+	}
 	return changed
 }
 

@@ -155,6 +155,14 @@ func (s *State) Release(uid types.UID) {
 	s.drop(from)
 }
 
+// PlaceOf returns the VirtualNode that a pod is counted at; "" if it is not.
+func (s *State) PlaceOf(uid types.UID) string {
+	if kept, exists := s.assignments[uid]; exists {
+		return kept.load.virtualNode
+	}
+	return ""
+}
+
 // Assigned returns what is assigned to a VirtualNode, and how many pods that is: their amount in it.
 func (s *State) Assigned(virtualNode string) (resources.Amounts, int) {
 	l := s.loads[virtualNode]

@@ -71,8 +71,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (ctrl.Result, e
 		Type: v1alpha1.PolicyValid, Status: valid, Reason: reason, Message: message, ObservedGeneration: policy.Generation,
 	})
 	if updated.Status.ObservedGeneration != policy.Generation {
-		c.pods.Unassigned()
-		// Assigned pods follow the new rules of moving.
+		// Which pods it applied to before is not known; assigned pods follow the new rules of moving.
 		c.pods.All(ctx)
 	}
 	updated.Status.ObservedGeneration = policy.Generation

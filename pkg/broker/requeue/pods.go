@@ -13,12 +13,11 @@ import (
 )
 
 const (
-	// unassignedInterval is the least time between two tries of all unassigned pods.
+	// unassignedInterval is the least time between two times that unassigned pods are woken.
 	unassignedInterval = 200 * time.Millisecond
-	// refusalsInterval is how often refusals are checked for those that have expired.
-	refusalsInterval = time.Second
-	// retryInterval is how often unassigned pods are tried although no change is known: criteria may read KPIs and labels.
-	retryInterval = 30 * time.Second
+	// dueInterval is how often it is checked which refusals have expired, and which unassigned pods are to be tried without a
+	// change.
+	dueInterval = time.Second
 )
 
 // Pods requeues pods of the broker's node.
@@ -27,7 +26,7 @@ type Pods struct {
 	reader client.Reader
 	belief *belief.Belief
 	log    logr.Logger
-	// unassigned has an element when the unassigned pods must be requeued.
+	// unassigned has an element when something has changed that may concern unassigned pods.
 	unassigned chan struct{}
 }
 
@@ -60,7 +59,7 @@ func (p *Pods) each(ctx context.Context, concerns func(*corev1.Pod) bool) {
 	}
 }
 
-// Unassigned requeues the unassigned pods soon. Many calls become one.
+// Unassigned requeues soon those unassigned pods that the changes concern which belief has taken in. Many calls become one.
 func (p *Pods) Unassigned() {
 	select {
 	case p.unassigned <- struct{}{}:
@@ -68,25 +67,25 @@ func (p *Pods) Unassigned() {
 	}
 }
 
-// Run requeues unassigned pods until ctx ends: when Unassigned was called, when refusals have expired, and now and then.
+// Run requeues unassigned pods until ctx ends: when Unassigned was called, when refusals have expired, and each pod now and
+// then (belief.Belief.Wake).
 func (p *Pods) Run(ctx context.Context) error {
-	refusals := time.NewTicker(refusalsInterval)
-	defer refusals.Stop()
-	retry := time.NewTicker(retryInterval)
-	defer retry.Stop()
+	due := time.NewTicker(dueInterval)
+	defer due.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-p.unassigned:
-		case <-retry.C:
-		case <-refusals.C:
-			if !p.belief.ExpireRefusals() {
-				continue
-			}
+		case <-due.C:
+			p.belief.ExpireRefusals()
 		}
-		for _, name := range p.belief.Unassigned() {
+		names, more := p.belief.Wake()
+		for _, name := range names {
 			p.queue.Add(name)
+		}
+		if more {
+			p.Unassigned()
 		}
 		select {
 		case <-ctx.Done():

@@ -2,60 +2,118 @@ package requeue
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// Unassigned pods are tried soon after a change, not once for every change, and not at all without one.
-func TestManyChangesAreOneTry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		known := belief.New(belief.Config{Clock: clock.RealClock{}})
-		unassigned := types.NamespacedName{Namespace: "ns", Name: "unassigned"}
-		known.Decide(&scheduler.Pod{UID: "uid", Namespace: "ns", Name: "unassigned"}, nil, &scheduler.Decision{})
-		queue := &Queue{}
-		work := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		require.NoError(t, queue.Source().Start(t.Context(), work))
-		pods := NewPods(queue, nil, known, logr.Discard())
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- pods.Run(ctx) }()
-		tried := func() (count int) {
-			synctest.Wait()
-			for ; queue.Len() > 0; count++ {
-				request, _ := work.Get()
-				require.Equal(t, unassigned, request.NamespacedName)
-				work.Done(request)
-			}
-			return count
-		}
-
-		time.Sleep(retryInterval - time.Second)
-		require.Zero(t, tried(), "nothing changed")
-		for range 1000 {
-			pods.Unassigned()
-		}
-		require.Equal(t, 1, tried())
-		pods.Unassigned()
-		require.Zero(t, tried(), "not yet")
-		time.Sleep(2 * unassignedInterval)
-		require.Equal(t, 1, tried(), "but soon")
-		time.Sleep(retryInterval)
-		require.Equal(t, 1, tried(), "a change that is not seen is found now and then")
-
+// running runs Pods for a provider q of two CPUs, which is known once join is called. drain takes the pods that were requeued.
+func running(t *testing.T) (known *belief.Belief, pods *Pods, join func(), drain func() []string) {
+	t.Helper()
+	known = belief.New(belief.Config{Clock: clock.RealClock{}})
+	queue := &Queue{}
+	work := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	require.NoError(t, queue.Source().Start(t.Context(), work))
+	pods = NewPods(queue, nil, known, logr.Discard())
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- pods.Run(ctx) }()
+	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-done)
 		work.ShutDown()
+	})
+	join = func() {
+		known.SetProvider("q", belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
+		known.Schedule(scheduler.Provider{
+			ID: "q", Enabled: true, Ready: true, Namespaces: sets.New("ns"),
+			Slices: []scheduler.Slice{{VirtualNode: "q1", Granted: resources.Amounts{corev1.ResourceCPU: 2000}}},
+		})
+	}
+	return known, pods, join, func() (names []string) {
+		synctest.Wait()
+		for queue.Len() > 0 {
+			request, _ := work.Get()
+			names = append(names, request.Name)
+			work.Done(request)
+		}
+		return names
+	}
+}
+
+// Unassigned pods are tried soon after a change that concerns them, and seldom without one.
+func TestManyChangesAreOneTry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known, pods, join, tried := running(t)
+		known.Decide(cpus("unassigned", 1), nil, &scheduler.Decision{})
+		time.Sleep(29 * time.Second)
+		require.Empty(t, tried(), "nothing changed")
+		join()
+		for range 1000 {
+			pods.Unassigned()
+		}
+		time.Sleep(2 * unassignedInterval)
+		require.Equal(t, []string{"unassigned"}, tried())
+		pods.Unassigned()
+		time.Sleep(2 * unassignedInterval)
+		require.Empty(t, tried(), "nothing has changed since")
+		time.Sleep(29 * time.Second)
+		require.Empty(t, tried())
+		time.Sleep(17 * time.Second)
+		require.Equal(t, []string{"unassigned"}, tried(), "a change that is not seen is found now and then")
+	})
+}
+
+// cpus is a pod that requests so many.
+func cpus(name string, cpus int64) *scheduler.Pod {
+	return &scheduler.Pod{
+		UID: types.UID(name), Namespace: "ns", Name: name,
+		Requests: resources.Amounts{corev1.ResourceCPU: 1000 * cpus, corev1.ResourcePods: 1},
+	}
+}
+
+// Pods that fit nowhere are not tried again with each pod that ends.
+func TestPodsThatFitNowhereAreNotTriedWithEachPodThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const waiting, long = 3000, time.Minute
+		known, pods, join, drain := running(t)
+		join()
+		var d scheduler.Decision
+		known.Decide(cpus("short", 1), nil, &d)
+		for i := range waiting {
+			known.Decide(cpus(strconv.Itoa(i), 3), nil, &d)
+			require.Empty(t, d.Provider)
+		}
+		decisions, tried := 0, sets.New[string]()
+		for began := time.Now(); time.Since(began) < long; time.Sleep(unassignedInterval) {
+			known.ObserveGone(types.NamespacedName{Namespace: "ns", Name: "short"}, "short")
+			pods.Unassigned()
+			known.Decide(cpus("short", 1), nil, &d)
+			require.Equal(t, "q1", d.VirtualNode)
+			for _, name := range drain() {
+				known.Decide(cpus(name, 3), nil, &d)
+				tried.Insert(name)
+				decisions++
+			}
+		}
+		t.Logf("%d decisions about %d waiting pods within %s", decisions, waiting, long)
+		require.LessOrEqual(t, decisions, 2*waiting)
+		require.Len(t, tried, waiting, "none is forgotten")
 	})
 }
 

@@ -1,0 +1,76 @@
+package scheduler
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
+)
+
+// Room is what one slice has free. It is a copy.
+type Room struct {
+	table *table
+	free  amounts
+}
+
+// Demand is what a pod requests, as a Room of the same State compares it.
+type Demand []request
+
+// Room returns what a slice of a provider has free; false if it takes no pod at all.
+func (s *State) Room(provider, virtualNode string) (Room, bool) {
+	i, exists := s.find(provider)
+	if !exists || s.providers[i].filter != verdict.Passed {
+		return Room{}, false
+	}
+	of := s.providers[i].slices
+	k := slices.IndexFunc(of, func(candidate slice) bool { return candidate.virtualNode == virtualNode })
+	if k < 0 || of[k].filter != verdict.Passed {
+		return Room{}, false
+	}
+	room := Room{table: &s.table, free: slices.Clone(of[k].granted)}
+	for number, granted := range room.free {
+		if granted != unlimited {
+			room.free[number] = granted - of[k].load.assigned.of(number)
+		}
+	}
+	return room, true
+}
+
+// Demand returns what a pod with these requests takes.
+func (s *State) Demand(requests resources.Amounts) Demand { return s.table.flatten(nil, requests) }
+
+// Fits reports whether there is room for a pod.
+func (r *Room) Fits(d Demand) bool {
+	return !slices.ContainsFunc(d, func(wanted request) bool {
+		number, known := r.number(wanted)
+		return !known || r.free.of(number) < wanted.amount
+	})
+}
+
+// Take takes the room of a pod that fits.
+func (r *Room) Take(d Demand) {
+	for _, wanted := range d {
+		if number, known := r.number(wanted); known && r.free.of(number) != unlimited {
+			r.free = r.free.add(number, -wanted.amount)
+		}
+	}
+}
+
+// number returns the number of a resource, which may have become known since the Demand was made.
+func (r *Room) number(wanted request) (int, bool) {
+	if wanted.number != unknown {
+		return wanted.number, true
+	}
+	number, known := r.table.number[corev1.ResourceName(wanted.name)]
+	return number, known
+}
+
+// ReadsResources reports whether an expression that filters for the pod may read what providers have assigned and free.
+func ReadsResources(pod *Pod, policy *Policy) bool {
+	reads := func(p *criteria.Program) bool { return p != nil && strings.Contains(p.Text(), "resources") }
+	return reads(pod.Expression) || policy != nil && (reads(policy.Filter) || reads(policy.Score))
+}
