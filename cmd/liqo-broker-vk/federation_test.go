@@ -176,7 +176,7 @@ func (f *federation) waiting(namespace, name string) *corev1.Pod {
 	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("9")}
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
 		Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Reason: "NoProviderFits",
-		Message: "0/3 provider clusters fit: 2 insufficient cpu, 1 not ready",
+		Message: "no provider cluster fits: insufficient cpu, not ready",
 	}}}
 	return pod
 }

@@ -130,9 +130,9 @@ func (b *Belief) concerned(w *waiting, provider string, change uint64) bool {
 	return changed
 }
 
-// Wake returns the unassigned pods to try now, those that wait longest first: those of whose tries too much time has passed, and
-// those that a change concerns and for which there is room. For what becomes free no more pods are woken than fit into it: more
-// means that others may follow, if these do not take it.
+// Wake returns the unassigned pods to try now, those that wait longest first: those that were not tried for too long, and those
+// that a change concerns and for which there is room. For what becomes free no more pods are woken than fit into it: more means
+// that others may follow, if these do not take it.
 func (b *Belief) Wake() (names []types.NamespacedName, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

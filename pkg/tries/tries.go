@@ -45,8 +45,8 @@ func Of(pod *corev1.Pod) Tries {
 	return tries
 }
 
-// After returns the tries with one more, which ended at now. The delay until the next one there doubles from the first on. Once a
-// pod was tried at one of them again, the delay is for all of them: otherwise the pod would go from one to the other for ever.
+// After returns the tries with one more, which ended at now. The delay until the next one there doubles from the first on. Once
+// a pod was tried at one of them again, the delay is for all: otherwise it would go from one to the other without a pause.
 func (t Tries) After(virtualNode, reason string, now time.Time, first time.Duration) Tries {
 	count := max(0, t[virtualNode].Count) + 1
 	delay := first

@@ -50,7 +50,7 @@ func (b *brokered) burst(t *testing.T) {
 			switch {
 			case list[i].Status.Phase == corev1.PodRunning && podReady(&list[i]):
 				running++
-			case c != nil && containsAll(c.Message, []string{"0/3 provider clusters fit: 3 insufficient cpu"}):
+			case c != nil && containsAll(c.Message, []string{"no provider cluster fits: insufficient cpu"}):
 				explained++
 			}
 		}

@@ -176,7 +176,7 @@ func (b *brokered) failover(t *testing.T) {
 	b.moved(t, ns, b.movedPod(t, ns, before), "unreachable for too long")
 
 	b.create(t, ns, "patient", 1, only("provider2"))
-	b.explained(t, ns, "patient-0", "NoProviderFits", "0/3 provider clusters fit", "1 not ready")
+	b.explained(t, ns, "patient-0", "NoProviderFits", "no provider cluster fits", "not ready")
 	// It gets no pods before the moved pods are removed. Afterwards it has only the pods assigned to it.
 	cleaned := b.watchCleaning(t, ns, "provider2", "patient-0")
 	require.NoError(t, b.Resume(server))

@@ -91,7 +91,7 @@ func (b *brokered) badCriteria(t *testing.T) {
 	b.explained(t, ns, "typo-0", "InvalidCriteria", brokeringv1alpha1.FilterAnnotation, "Syntax error")
 	b.explained(t, ns, "stranger-0", "InvalidCriteria", brokeringv1alpha1.FilterAnnotation, "cluster")
 	b.explained(t, ns, "lost-0", "InvalidCriteria", `there is no PlacementPolicy "none-such"`)
-	b.explained(t, ns, "picky-0", "NoProviderFits", "0/3 provider clusters fit: 3 pod filter")
+	b.explained(t, ns, "picky-0", "NoProviderFits", "no provider cluster fits: pod filter")
 
 	mended := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "typo-0"}}
 	mended.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
@@ -139,7 +139,7 @@ func (b *brokered) disabled(t *testing.T) {
 	b.decide(t, "provider1", func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Enabled = ptr.To(false) })
 	b.create(t, ns, "after", 9, nil)
 	b.create(t, ns, "nowhere", 1, only("provider1"))
-	b.explained(t, ns, "nowhere-0", "NoProviderFits", "0/3 provider clusters fit", "1 disabled")
+	b.explained(t, ns, "nowhere-0", "NoProviderFits", "no provider cluster fits", "disabled")
 	require.NoError(t, b.broker.Client.Delete(t.Context(), newPod(ns, "nowhere-0")))
 	b.settle(t, ns, 18)
 	assert.Equal(t, there, b.count(t, ns, brokeringv1alpha1.ProviderLabel)["provider1"], "new pods went to a disabled provider, or old ones left it")
@@ -214,7 +214,7 @@ func (b *brokered) drained(t *testing.T) {
 	assert.Equal(t, here, uids(t, b.broker, ns), "the pods moved, they were not made anew")
 
 	// One may run nowhere else: it has left, and waits like any other.
-	b.explained(t, ns, "loyal-0", "NoProviderFits", "0/3 provider clusters fit", "1 draining")
+	b.explained(t, ns, "loyal-0", "NoProviderFits", "no provider cluster fits", "draining")
 	eventually(t, 5*time.Second, func(ctx context.Context) error {
 		var loyal corev1.Pod
 		err := b.broker.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "loyal-0"}, &loyal)
@@ -265,7 +265,7 @@ func (b *brokered) unassigned(t *testing.T) {
 		p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(30))
 	})
 	for i := range 3 {
-		b.explained(t, ns, fmt.Sprintf("homeless-%d", i), "NoProviderFits", "0/3 provider clusters fit")
+		b.explained(t, ns, fmt.Sprintf("homeless-%d", i), "NoProviderFits", "no provider cluster fits")
 	}
 	for i := range 3 {
 		require.NoError(t, b.broker.Client.Delete(t.Context(), newPod(ns, fmt.Sprintf("homeless-%d", i))))

@@ -63,7 +63,7 @@ func (b *brokered) stray(t *testing.T) {
 		return conditionIs(&pc, brokeringv1alpha1.ProviderKubeletReady, "ServesAnotherNode")
 	})
 	b.create(t, ns, "waits", 1, only("provider3"))
-	b.explained(t, ns, "waits-0", "NoProviderFits", "0/3 provider clusters fit", "1 not ready")
+	b.explained(t, ns, "waits-0", "NoProviderFits", "no provider cluster fits", "not ready")
 
 	restore()
 	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "waits-0", "provider3") })

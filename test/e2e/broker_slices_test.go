@@ -42,7 +42,7 @@ func (b *brokered) grows(t *testing.T) {
 	t.Cleanup(func() { b.grant(t, "provider2", "16") })
 	ns := b.namespace(t)
 	b.create(t, ns, "large", 1, requests(corev1.ResourceCPU, "20"))
-	b.explained(t, ns, "large-0", "NoProviderFits", "0/3 provider clusters fit: 3 insufficient cpu")
+	b.explained(t, ns, "large-0", "NoProviderFits", "no provider cluster fits: insufficient cpu")
 	began := time.Now()
 	b.grant(t, "provider2", "24")
 	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "large-0", "provider2") })
@@ -124,7 +124,7 @@ func (b *brokered) slices(t *testing.T) {
 	b.settle(t, ns, 15)
 	assert.Equal(t, map[string]int{"provider1": 8, gpuSlice: 4 + 3}, b.count(t, ns, brokeringv1alpha1.VirtualNodeLabel))
 	b.create(t, ns, "late", 1, both(only("provider1"), requests(corev1.ResourceCPU, "2")))
-	b.explained(t, ns, "late-0", "NoProviderFits", "0/3 provider clusters fit", "1 insufficient cpu")
+	b.explained(t, ns, "late-0", "NoProviderFits", "no provider cluster fits", "insufficient cpu")
 	require.NoError(t, b.broker.Client.Delete(t.Context(), newPod(ns, "web-0")))
 	b.settle(t, ns, 15)
 }
@@ -276,7 +276,7 @@ func (b *brokered) refused(t *testing.T) {
 		if err := b.broker.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "loyal-0"}, &loyal); err != nil {
 			return err
 		}
-		if c := podCondition(&loyal, brokeringv1alpha1.ConditionAssigned); c == nil || !containsAll(c.Message, []string{"0/3 provider clusters fit", "1 refused lately"}) {
+		if c := podCondition(&loyal, brokeringv1alpha1.ConditionAssigned); c == nil || !containsAll(c.Message, []string{"no provider cluster fits", "refused lately"}) {
 			return fmt.Errorf("pod %s is at %q, condition %+v", loyal.Name, loyal.Labels[brokeringv1alpha1.ProviderLabel], c)
 		}
 		return nil

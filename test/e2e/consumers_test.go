@@ -68,7 +68,7 @@ func (c *chain) selections(t *testing.T) {
 			return err
 		})
 	}
-	c.explained(t, first.RemoteNamespace(mine), "stubborn", "NoProviderFits", "0/3 provider clusters fit", "1 not selected by its consumer")
+	c.explained(t, first.RemoteNamespace(mine), "stubborn", "NoProviderFits", "no provider cluster fits", "not selected by its consumer")
 
 	require.NoError(t, selection.Set(t.Context(), c.broker.Client, first.Name, "provider2", true))
 	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, first, mine, 7) })

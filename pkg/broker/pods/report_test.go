@@ -3,6 +3,8 @@ package pods
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -10,14 +12,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // Pods that wait, however many and however slow their reports are written, leave the workers to the pods that can be assigned.
@@ -71,4 +77,64 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 	c.reconciled(t, "large")
 	report("large")
 	require.Equal(t, 3, writes, "the pod has that reason already")
+}
+
+// With thousands of pods that wait, each flap of a provider would be thousands of writes.
+func TestAFlapIsNotWrittenOnPodsThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "large"}, Spec: corev1.PodSpec{Containers: cpus("3")}}
+		writes := 0
+		c := newController(t, true, interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				writes++
+				return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			},
+		}, nil, large)
+		provider := func(id string, ready bool, milli int64) {
+			c.Belief.SetProvider(id, belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{id + "1": false}}, &v1alpha1.ProviderClusterStatus{})
+			c.Belief.Schedule(scheduler.Provider{
+				ID: id, Enabled: true, Ready: ready, Namespaces: sets.New("ns"),
+				Slices: []scheduler.Slice{{VirtualNode: id + "1", Granted: resources.Amounts{corev1.ResourceCPU: milli}}},
+			})
+		}
+		message := func() string { return c.reported(t, "large").Message }
+		provider("r", true, 1000)
+		c.reconciled(t, "large")
+		require.Equal(t, "no provider cluster fits: insufficient cpu", message())
+		require.Equal(t, 1, writes)
+
+		// Another provider of the same kind is no news, nor is one that comes and goes.
+		provider("s", true, 1000)
+		for range 20 {
+			for _, ready := range []bool{false, true} {
+				provider("r", ready, 1000)
+				c.reconciled(t, "large")
+				message()
+				time.Sleep(40 * time.Second)
+			}
+		}
+		require.Equal(t, 1, writes)
+
+		provider("r", false, 1000)
+		c.reconciled(t, "large")
+		require.Equal(t, "no provider cluster fits: insufficient cpu", message())
+		time.Sleep(40 * time.Second)
+		provider("s", false, 1000)
+		c.reconciled(t, "large")
+		time.Sleep(40 * time.Second)
+		require.Equal(t, "no provider cluster fits: insufficient cpu, not ready", message(), "it has been so for more than a minute")
+		require.Equal(t, 2, writes)
+
+		// What was written before an assignment says nothing about the pod now.
+		moved := c.current(t, "large")
+		moved.Annotations = map[string]string{v1alpha1.AssignedAtAnnotation: time.Now().Add(time.Second).Format(time.RFC3339Nano)}
+		require.NoError(t, c.Client.Update(t.Context(), moved))
+		time.Sleep(2 * time.Second)
+		for _, id := range []string{"r", "s"} {
+			provider(id, true, 1000)
+		}
+		c.reconciled(t, "large")
+		require.Equal(t, "no provider cluster fits: insufficient cpu", message())
+		require.Equal(t, 3, writes)
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/waiting"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -55,9 +56,9 @@ func started(status *corev1.PodStatus) bool {
 
 // unassignable returns why no provider was chosen: with BackOff, one may be again when the delay of a try is over.
 func (c *Controller) unassignable(pod *corev1.Pod, d *scheduler.Decision) (reason, message string) {
-	reason, message = "NoProviderFits", d.Unschedulable()
+	reason, message = waiting.NoProviderFits, d.Waiting()
 	if slices.ContainsFunc(d.Verdicts, func(v verdict.Verdict) bool { return v.Filter == verdict.RefusedLately }) {
-		reason = "BackOff"
+		reason = waiting.BackOff
 	}
 	if tried := tries.Of(pod).Describe(c.Clock.Now()); tried != "" {
 		message += "; " + tried

@@ -26,11 +26,11 @@ func impatient(t *testing.T, objects ...client.Object) *Controller {
 	return c
 }
 
-// current is the pod as the API has it.
-func (c *Controller) current(t *testing.T) *corev1.Pod {
+// current is a pod as the API has it.
+func (c *Controller) current(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	var pod corev1.Pod
-	require.NoError(t, c.Client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "pod"}, &pod))
+	require.NoError(t, c.Client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, &pod))
 	return &pod
 }
 
@@ -57,7 +57,7 @@ func TestAPodThatStartsNowhereIsTriedLessAndLess(t *testing.T) {
 		require.Equal(t, 1, c.after(t, 6*time.Minute))
 		why := c.reported(t, "pod")
 		require.Equal(t, "BackOff", why.Reason)
-		until := tries.Of(c.current(t))["q1"].Until
+		until := tries.Of(c.current(t, "pod"))["q1"].Until
 		require.Contains(t, why.Message, "was tried at q1: not started within 2m; next try not before "+until.Format(time.RFC3339))
 
 		tried := c.after(t, 24*time.Hour)
@@ -75,7 +75,7 @@ func TestANextLeaderKnowsWhereAPodWasTried(t *testing.T) {
 		pod.Labels, pod.Annotations, pod.Spec.Containers = nil, nil, cpus("1")
 		c := impatient(t, pod)
 		require.Equal(t, 1, c.after(t, 3*time.Minute))
-		waiting := c.current(t)
+		waiting := c.current(t, "pod")
 		waiting.ResourceVersion = ""
 		next := impatient(t, waiting)
 		require.Zero(t, next.after(t, 3*time.Minute))
@@ -83,7 +83,7 @@ func TestANextLeaderKnowsWhereAPodWasTried(t *testing.T) {
 
 		// An administrator may remove the annotation.
 		require.Zero(t, next.after(t, 4*time.Minute))
-		waiting = next.current(t)
+		waiting = next.current(t, "pod")
 		delete(waiting.Annotations, v1alpha1.TriesAnnotation)
 		require.NoError(t, next.Client.Update(t.Context(), waiting))
 		require.Equal(t, 1, next.after(t, time.Minute))
@@ -109,9 +109,9 @@ func TestTheReasonOfARefusalIsKept(t *testing.T) {
 	pod := assignedPod(corev1.PodPending, refusedBy("q1", noon))
 	c := impatient(t, pod)
 	require.NoError(t, c.evict(t.Context(), pod, "q1", refused))
-	require.Equal(t, "refused: QuotaExceeded", tries.Of(c.current(t))["q1"].Reason)
+	require.Equal(t, "refused: QuotaExceeded", tries.Of(c.current(t, "pod"))["q1"].Reason)
 	pod = assignedPod(corev1.PodPending)
 	c = impatient(t, pod)
 	require.NoError(t, c.evict(t.Context(), pod, "q1", drained))
-	require.Empty(t, tries.Of(c.current(t)), "that was no try")
+	require.Empty(t, tries.Of(c.current(t, "pod")), "that was no try")
 }

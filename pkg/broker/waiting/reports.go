@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,11 +28,20 @@ import (
 
 const (
 	// reportsPerSecond and reportsBurst limit the writes of reports, well below --client-qps: the messages of all pods that wait
-	// change with each pod that comes or goes.
+	// may change at once.
 	reportsPerSecond = 20
 	reportsBurst     = 100
 	// reportWorkers is how many reports are written in parallel.
 	reportWorkers = 2
+	// settleTime is how long another message of the same reason must hold until it is written: longer than a pod waits until it
+	// is tried without a change (pkg/belief). A provider that is away for a moment is no news.
+	settleTime = time.Minute
+)
+
+// The reasons of pods that fit nowhere now. BackOff means that one fits again when the delay of a try is over (pkg/tries).
+const (
+	NoProviderFits = "NoProviderFits"
+	BackOff        = "BackOff"
 )
 
 // Config is everything that Reports need.
@@ -60,6 +70,8 @@ type Reports struct {
 type report struct {
 	uid             types.UID
 	reason, message string
+	// since is when the first report was added that is not written yet.
+	since time.Time
 }
 
 // New returns Reports that write nothing before SetUp.
@@ -76,7 +88,11 @@ func New(cfg Config) *Reports {
 func (r *Reports) Add(pod *corev1.Pod, reason, message string) {
 	name := client.ObjectKeyFromObject(pod)
 	r.mu.Lock()
-	r.pending[name] = report{uid: pod.UID, reason: reason, message: message}
+	added := report{uid: pod.UID, reason: reason, message: message, since: r.Writer.Clock.Now()}
+	if before, pending := r.pending[name]; pending && before.uid == added.uid {
+		added.since = before.since
+	}
+	r.pending[name] = added
 	r.mu.Unlock()
 	r.queue.Add(name)
 }
@@ -128,10 +144,16 @@ func (r *Reports) Write(ctx context.Context, name types.NamespacedName) (ctrl.Re
 	if !pending {
 		return ctrl.Result{}, nil
 	}
+	var pod corev1.Pod
+	if err := r.Client.Get(ctx, name, &pod); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, err
+	}
+	if left := settleTime - r.Writer.Clock.Since(why.since); left > 0 && rewords(&pod, &why) {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
 	if err := r.turns.Wait(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	var pod corev1.Pod
 	if err := r.Client.Get(ctx, name, &pod); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, err
 	}
@@ -139,7 +161,7 @@ func (r *Reports) Write(ctx context.Context, name types.NamespacedName) (ctrl.Re
 		r.done(name, why)
 		return ctrl.Result{}, nil
 	}
-	before := placement.Condition(&pod, v1alpha1.ConditionAssigned)
+	before := written(&pod)
 	err := r.Writer.PatchCondition(ctx, &pod, corev1.PodCondition{
 		Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Reason: why.reason, Message: why.message,
 	})
@@ -151,8 +173,23 @@ func (r *Reports) Write(ctx context.Context, name types.NamespacedName) (ctrl.Re
 	}
 	r.done(name, why)
 	if before == nil || before.Reason != why.reason || before.Status != corev1.ConditionFalse || why.reason == "InvalidCriteria" {
-		// The counts in a message change with every pod that comes or goes.
 		r.Events.Event(&pod, corev1.EventTypeWarning, "FailedAssignment", why.message)
 	}
 	return ctrl.Result{}, nil
+}
+
+// written returns the report that a pod has; nil if it has none of after its last assignment.
+func written(pod *corev1.Pod) *corev1.PodCondition {
+	condition := placement.Condition(pod, v1alpha1.ConditionAssigned)
+	if condition == nil || condition.LastTransitionTime.Time.Before(v1alpha1.AssignedAt(pod).Truncate(time.Second)) {
+		return nil
+	}
+	return condition
+}
+
+// rewords reports whether a report says in other words of a pod that it fits nowhere now.
+func rewords(pod *corev1.Pod, why *report) bool {
+	before := written(pod)
+	return before != nil && before.Status == corev1.ConditionFalse && before.Reason == why.reason &&
+		(why.reason == NoProviderFits || why.reason == BackOff)
 }

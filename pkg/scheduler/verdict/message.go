@@ -102,6 +102,21 @@ func (d *Result) Unschedulable() string {
 	return line
 }
 
+// Waiting is Unschedulable for the condition of a pod that waits: "no provider cluster fits: disabled, insufficient cpu". It has no
+// counts, which change with each provider that comes or goes.
+func (d *Result) Waiting() string {
+	reasons, _ := d.reasons()
+	if len(reasons) == 0 {
+		return "no provider cluster fits: there is none"
+	}
+	texts := make([]string, len(reasons))
+	for i := range reasons {
+		texts[i] = reasons[i].text
+	}
+	slices.Sort(texts)
+	return "no provider cluster fits: " + strings.Join(texts, ", ")
+}
+
 // Short returns the decision in few characters, for an annotation: "q1 87: uptime 40, free 30, price 17". It leaves
 // out plugins that brought nothing, and is "" when nothing fits.
 func (d *Result) Short() string {
