@@ -195,6 +195,17 @@ func (r Ranking) selectionsOf(consumer string) []scheduler.Selection {
 	return selections
 }
 
+// MayApply reports whether a policy applies to a pod if no other one does, or is a selection of its consumer.
+func MayApply(policy *v1alpha1.PlacementPolicy, pod *corev1.Pod, namespace *corev1.Namespace) bool {
+	if policy.Spec.Selection != nil {
+		return slices.Contains(policy.Spec.Consumers, ConsumerOf(namespace))
+	}
+	if named := pod.Annotations[v1alpha1.PolicyAnnotation]; named != "" {
+		return named == policy.Name
+	}
+	return matches(&policy.Spec, pod, namespace)
+}
+
 func matches(spec *v1alpha1.PlacementPolicySpec, pod *corev1.Pod, namespace *corev1.Namespace) bool {
 	return spec.Selection == nil && forConsumer(spec, ConsumerOf(namespace)) &&
 		selects(spec.NamespaceSelector, namespace.Labels) && selects(spec.PodSelector, pod.Labels)

@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,18 +32,22 @@ type Controller struct {
 	clock    clock.PassiveClock
 	counts   podCounts
 	metrics  *Metrics
+	// known are the policies as they were reconciled last; of one worker.
+	known map[string]*v1alpha1.PlacementPolicy
 }
 
 // New returns a Controller, which does nothing before SetUp.
 func New(c client.Client, policies *placement.Policies, pods *requeue.Pods, now clock.PassiveClock, metrics *Metrics) *Controller {
-	return &Controller{client: c, policies: policies, pods: pods, clock: now, metrics: metrics}
+	return &Controller{
+		client: c, policies: policies, pods: pods, clock: now, metrics: metrics, known: map[string]*v1alpha1.PlacementPolicy{},
+	}
 }
 
 // SetUp registers the controller with the manager; it runs on the leader.
 func (c *Controller) SetUp(mgr manager.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("policy").
 		For(&v1alpha1.PlacementPolicy{}).
-		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 1}).
 		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
 			return c.reconcile(ctx, r.Name)
 		}))
@@ -56,10 +61,10 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 func (c *Controller) reconcile(ctx context.Context, name string) (ctrl.Result, error) {
 	var policy v1alpha1.PlacementPolicy
 	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, &policy); err != nil {
-		// Its pods follow another policy now, or none. Those that it left unassigned because it was not valid do not
-		// wait for room, so all pods are requeued.
+		// Its pods follow another policy now, or none.
 		c.metrics.remove(name)
-		c.pods.All(ctx)
+		c.requeuePods(ctx, c.known[name])
+		delete(c.known, name)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	updated := policy.DeepCopy()
@@ -71,9 +76,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) (ctrl.Result, e
 		Type: v1alpha1.PolicyValid, Status: valid, Reason: reason, Message: message, ObservedGeneration: policy.Generation,
 	})
 	if updated.Status.ObservedGeneration != policy.Generation {
-		// Which pods it applied to before is not known; assigned pods follow the new rules of moving.
-		c.pods.All(ctx)
+		// Assigned pods follow the new rules of moving. Those that it left unassigned because it was not valid do not wait for
+		// room.
+		c.requeuePods(ctx, c.known[name], &policy)
 	}
+	c.known[name] = updated
 	updated.Status.ObservedGeneration = policy.Generation
 	counts, err := c.counts.read(c.clock.Now(), func() (map[string]int32, error) { return c.countPods(ctx) })
 	if err != nil {
@@ -85,6 +92,31 @@ func (c *Controller) reconcile(ctx context.Context, name string) (ctrl.Result, e
 		return ctrl.Result{}, fmt.Errorf("status of PlacementPolicy %s: %w", name, err)
 	}
 	return ctrl.Result{RequeueAfter: countInterval}, nil
+}
+
+// requeuePods requeues the pods that one of these states of a policy may apply to: all pods, if one is not known, or the
+// namespace of the pod is not.
+func (c *Controller) requeuePods(ctx context.Context, states ...*v1alpha1.PlacementPolicy) {
+	var list corev1.NamespaceList
+	if slices.Contains(states, nil) || c.client.List(ctx, &list, client.UnsafeDisableDeepCopy) != nil {
+		c.pods.All(ctx)
+		return
+	}
+	namespaces := byName(&list)
+	c.pods.Each(ctx, func(pod *corev1.Pod) bool {
+		namespace, known := namespaces[pod.Namespace]
+		return !known || slices.ContainsFunc(states, func(policy *v1alpha1.PlacementPolicy) bool {
+			return placement.MayApply(policy, pod, namespace)
+		})
+	})
+}
+
+func byName(list *corev1.NamespaceList) map[string]*corev1.Namespace {
+	namespaces := make(map[string]*corev1.Namespace, len(list.Items))
+	for i := range list.Items {
+		namespaces[list.Items[i].Name] = &list.Items[i]
+	}
+	return namespaces
 }
 
 const (
@@ -129,15 +161,12 @@ func (c *Controller) countPods(ctx context.Context) (map[string]int32, error) {
 	if err := c.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	byName := make(map[string]*corev1.Namespace, len(namespaces.Items))
-	for i := range namespaces.Items {
-		byName[namespaces.Items[i].Name] = &namespaces.Items[i]
-	}
+	known := byName(&namespaces)
 	counts, perConsumer := map[string]int32{}, map[string]int32{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		namespace, known := byName[pod.Namespace]
-		if !known || pod.Labels[v1alpha1.VirtualNodeLabel] == "" || placement.Terminal(pod) {
+		namespace, found := known[pod.Namespace]
+		if !found || pod.Labels[v1alpha1.VirtualNodeLabel] == "" || placement.Terminal(pod) {
 			continue
 		}
 		perConsumer[placement.ConsumerOf(namespace)]++

@@ -37,16 +37,17 @@ func NewPods(queue *Queue, reader client.Reader, known *belief.Belief, log logr.
 
 // OfProvider requeues the pods that are assigned to a provider, and all that are moving.
 func (p *Pods) OfProvider(ctx context.Context, provider string) {
-	p.each(ctx, func(pod *corev1.Pod) bool {
+	p.Each(ctx, func(pod *corev1.Pod) bool {
 		// A moving pod has lost its label.
 		return pod.Labels[v1alpha1.ProviderLabel] == provider || pod.Annotations[v1alpha1.MovingFromAnnotation] != ""
 	})
 }
 
 // All requeues all pods.
-func (p *Pods) All(ctx context.Context) { p.each(ctx, func(*corev1.Pod) bool { return true }) }
+func (p *Pods) All(ctx context.Context) { p.Each(ctx, func(*corev1.Pod) bool { return true }) }
 
-func (p *Pods) each(ctx context.Context, concerns func(*corev1.Pod) bool) {
+// Each requeues the pods that something concerns.
+func (p *Pods) Each(ctx context.Context, concerns func(*corev1.Pod) bool) {
 	var pods corev1.PodList
 	if err := p.reader.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		p.log.Error(err, "Cannot list the pods to requeue")
