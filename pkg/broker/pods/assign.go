@@ -19,6 +19,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
 )
 
+// invalidRecheck is how often a pod is tried whose criteria cannot be read. A change of it or of its policy requeues it; one of its
+// namespace does not.
+const invalidRecheck = 5 * time.Minute
+
 // assign chooses a provider for a pod and writes the choice.
 func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
 	if missing := c.Guard.Missing(); missing != "" {
@@ -29,7 +33,7 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	criteria, namespace, err := c.criteriaOf(ctx, pod)
 	if errors.Is(err, placement.ErrInvalid) {
 		c.Metrics.invalid(time.Since(began))
-		return ctrl.Result{}, c.waits(ctx, pod, "InvalidCriteria", err.Error())
+		return ctrl.Result{RequeueAfter: invalidRecheck}, c.waits(ctx, pod, "InvalidCriteria", err.Error())
 	}
 	if err != nil {
 		return ctrl.Result{}, err

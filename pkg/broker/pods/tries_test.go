@@ -105,6 +105,14 @@ func TestTriesAreForgottenWhenAPodStarts(t *testing.T) {
 	require.Equal(t, "q1", now.Labels[v1alpha1.VirtualNodeLabel])
 }
 
+// No change of the pod or of a policy may be seen that makes it valid: of its namespace, for example.
+func TestAPodWhoseCriteriaAreInvalidIsTriedNowAndThen(t *testing.T) {
+	pod := assignedPod(corev1.PodPending)
+	pod.Labels, pod.Annotations = nil, map[string]string{v1alpha1.PolicyAnnotation: "none-such"}
+	_, result := impatient(t, pod).reconciled(t, "pod")
+	require.Equal(t, invalidRecheck, result.RequeueAfter)
+}
+
 func TestTheReasonOfARefusalIsKept(t *testing.T) {
 	pod := assignedPod(corev1.PodPending, refusedBy("q1", noon))
 	c := impatient(t, pod)
