@@ -18,9 +18,10 @@ const (
 	// KPIs. Up to retryJitter is added, by the UID, so that pods that began to wait together are not tried together.
 	retryInterval = 30 * time.Second
 	retryJitter   = 15 * time.Second
-	// maxWoken is how many pods are tried at once because of changes, and maxOpenings of how many slices: the next ones follow.
-	maxWoken    = 200
-	maxOpenings = 16
+	// maxWoken is how many pods are tried at once because of changes, and maxChecks how many pairs of a pod and a slice are
+	// compared while nothing else is decided: the next ones follow.
+	maxWoken  = 200
+	maxChecks = 50_000
 )
 
 // waiting is what is known of a pod that fitted no provider when it was tried last.
@@ -166,7 +167,7 @@ func (b *Belief) wakeForOpenings(unassigned, woken []*pod) (_ []*pod, more bool)
 	// The oldest changes first.
 	slices.SortFunc(opened, func(x, y string) int { return cmp.Compare(b.openings[x], b.openings[y]) })
 	for i, virtualNode := range opened {
-		if i == maxOpenings || len(chosen) >= maxWoken {
+		if i > 0 && (i+1)*len(unassigned) > maxChecks || len(chosen) >= maxWoken {
 			return woken, true
 		}
 		provider := b.providerOf[virtualNode]

@@ -148,6 +148,39 @@ func TestAPodIsTriedNowAndThenWithoutAChange(t *testing.T) {
 	})
 }
 
+// The others follow: a decision does not wait for long, and no pod is forgotten.
+func TestManyPodsAreWokenInBatches(t *testing.T) {
+	var names []string
+	for i := range 40 {
+		names = append(names, fmt.Sprintf("p%02d", i))
+	}
+	b := withProviders(names...)
+	for _, id := range names {
+		down := usable(id)
+		down.Ready = false
+		b.Schedule(down)
+	}
+	const pods = 3000
+	for i := range pods {
+		require.Empty(t, b.try(fmt.Sprint(i), 1, nil))
+	}
+	for _, id := range names {
+		b.Schedule(usable(id))
+	}
+	tried, more := 0, true
+	for batches := 0; more; batches++ {
+		var now []types.NamespacedName
+		now, more = b.Wake()
+		require.LessOrEqual(t, len(now), maxWoken)
+		require.Less(t, batches, 100)
+		for _, pod := range now {
+			require.NotEmpty(t, b.try(pod.Name, 1, nil))
+			tried++
+		}
+	}
+	require.Equal(t, pods, tried)
+}
+
 // Whatever changes in whatever order: no pod waits that could be assigned.
 func TestNoPodWaitsThatFits(t *testing.T) {
 	reads, err := criteria.NewFilter("provider.resources.free['cpu'] >= 1.2 || provider.id == 'p0'")
