@@ -195,7 +195,7 @@ func (b *Belief) ObserveWritten(of *corev1.Pod, virtualNode string) {
 	defer b.mu.Unlock()
 	p := b.recordOf(of)
 	p.pending, p.uncertain, p.evictedAt, p.unassigned = virtualNode, false, time.Time{}, false
-	b.state.Assign(placement.AssignmentOf(of, virtualNode))
+	b.assign(placement.AssignmentOf(of, virtualNode))
 }
 
 // PendingAssignment reports whether a decision about the pod is not in the cache yet, and whether it is not known if it

@@ -63,6 +63,7 @@ func (m *simulated) GetConfig() *rest.Config                       { return m.co
 func (m *simulated) GetHTTPClient() *http.Client                   { return &http.Client{Transport: m.config.Transport} }
 func (m *simulated) GetClient() client.Client                      { return m.client }
 func (m *simulated) GetAPIReader() client.Reader                   { return m.client.live }
+func (m *simulated) GetFieldIndexer() client.FieldIndexer          { return m.client.mirror }
 func (m *simulated) GetCache() cache.Cache                         { return m.client.mirror }
 func (m *simulated) GetScheme() *runtime.Scheme                    { return m.client.scheme }
 func (m *simulated) GetRESTMapper() meta.RESTMapper                { return m.client.mapper }
@@ -108,7 +109,7 @@ func (w *world) runBroker(p *process) error {
 	if err != nil {
 		return err
 	}
-	if err := b.SetUpControllers(m); err != nil {
+	if err := b.SetUpControllers(p.ctx, m); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(p.ctx)

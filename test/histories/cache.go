@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -22,10 +24,12 @@ type mirror struct {
 
 	mu        sync.Mutex
 	informers map[reflect.Type]*informer
+	// indexes by field.
+	indexes map[string]client.IndexerFunc
 }
 
 func newMirror(p *process, s *server, w *weather) *mirror {
-	return &mirror{process: p, server: s, weather: w, informers: map[reflect.Type]*informer{}}
+	return &mirror{process: p, server: s, weather: w, informers: map[reflect.Type]*informer{}, indexes: map[string]client.IndexerFunc{}}
 }
 
 // informer returns that of a type, which is started.
@@ -73,7 +77,15 @@ func (m *mirror) List(ctx context.Context, into client.ObjectList, opts ...clien
 	if err := i.waitSynced(ctx); err != nil {
 		return err
 	}
-	return fill(into, i.list(), opts)
+	var options client.ListOptions
+	for _, o := range opts {
+		o.ApplyToList(&options)
+	}
+	objects := i.list()
+	if options.FieldSelector != nil {
+		objects = slices.DeleteFunc(objects, func(o client.Object) bool { return !m.matches(o, options.FieldSelector) })
+	}
+	return fill(into, objects, opts)
 }
 
 // GetInformer implements cache.Informers.
@@ -108,9 +120,25 @@ func (m *mirror) WaitForCacheSync(ctx context.Context) bool {
 	return true
 }
 
-// IndexField implements client.FieldIndexer: all pods are of one node here.
-func (*mirror) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+// IndexField implements client.FieldIndexer.
+func (m *mirror) IndexField(_ context.Context, _ client.Object, field string, values client.IndexerFunc) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.indexes[field] = values
 	return nil
+}
+
+// matches reports whether an object has the values of the fields that a selector requires. All pods are of one node here.
+func (m *mirror) matches(o client.Object, selector fields.Selector) bool {
+	for _, required := range selector.Requirements() {
+		m.mu.Lock()
+		values := m.indexes[required.Field]
+		m.mu.Unlock()
+		if values != nil && !slices.Contains(values(o), required.Value) {
+			return false
+		}
+	}
+	return true
 }
 
 // informer mirrors the objects of one type. It implements cache.Informer.
