@@ -50,6 +50,14 @@ const (
 // the value is that of Assignment, with the VirtualNode that it leaves. Only virtual kubelets and the broker write it.
 const ReleasedAnnotation = "brokering.liqo.io/released"
 
+// CreationTimeout is how long a virtual kubelet lets the creation of a ShadowPod take, by its own clock and by that of the provider's
+// API server, which ends the request then (the parameter timeout, WithRequestDeadline in k8s.io/apiserver). Liqo's webhook has 10 s.
+// CreationDeadline is when it has taken effect or never will, its last write to etcd included.
+const (
+	CreationTimeout  = 15 * time.Second
+	CreationDeadline = CreationTimeout + 5*time.Second
+)
+
 // PodUIDAnnotation is on a ShadowPod, and so on its pod, that was made of a pod of the broker's node: the UID of that pod. A pod of
 // the same name may come after it.
 const PodUIDAnnotation = "brokering.liqo.io/pod-uid"

@@ -23,7 +23,7 @@ import (
 
 const (
 	// kubeletRequest is how long a virtual kubelet waits for an answer.
-	kubeletRequest = 30 * time.Second
+	kubeletRequest = v1alpha1.CreationTimeout
 	leaseSeconds   = 15
 )
 
@@ -89,7 +89,7 @@ func (k *virtualKubelet) run() {
 			if connected.IsZero() {
 				connected = renewed
 				if chance%3 == 0 {
-					connected = renewed.Add(time.Duration(chance>>8%30) * time.Second)
+					connected = renewed.Add(time.Duration(chance>>8%20) * time.Second)
 				}
 				continue
 			}
@@ -274,7 +274,7 @@ func (k *virtualKubelet) create(ctx context.Context, local *corev1.Pod) error {
 	if seconds, completes := local.Annotations[durationAnnotation]; completes {
 		shadow.Annotations[durationAnnotation] = seconds
 	}
-	err := k.process.request(ctx, k.provider.weather, "create "+local.Name, true, func() error { return k.provider.create(ctx, shadow) })
+	err := k.process.request(ctx, k.provider.weather, "create "+local.Name, true, func() error { return k.createThere(ctx, shadow) })
 	k.mu.Lock()
 	switch {
 	case err == nil, kerrors.IsAlreadyExists(err):
@@ -291,6 +291,25 @@ func (k *virtualKubelet) create(ctx context.Context, local *corev1.Pod) error {
 		return errors.Join(err, k.refuse(ctx, local, reason, err.Error()))
 	}
 	return err
+}
+
+// createThere is the request at the API server, which goes on until its timeout if it does not notice that its client is gone.
+func (k *virtualKubelet) createThere(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
+	there, cancel := context.WithTimeout(k.world.ctx, v1alpha1.CreationTimeout)
+	answer := make(chan error, 1)
+	k.world.spawn(func() {
+		defer cancel()
+		answer <- k.provider.create(there, shadow)
+	})
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		if k.provider.weather.draw("notices "+shadow.Name)%2 == 0 {
+			cancel()
+		}
+		return ctx.Err()
+	}
 }
 
 // refuse writes the condition by which the broker knows that the provider did not take a pod.
@@ -374,7 +393,7 @@ func (k *virtualKubelet) release(ctx context.Context, name string) error {
 	delete(k.assigned, name)
 	delete(k.uncertain, name)
 	k.mu.Unlock()
-	if !assigned || left.deleted || uncertain && time.Since(since) < 65*time.Second {
+	if !assigned || left.deleted || uncertain && time.Since(since) < v1alpha1.CreationDeadline {
 		return nil
 	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{

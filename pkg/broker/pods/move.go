@@ -19,16 +19,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 )
 
-const (
-	// leavingRecheck is how often a pod is checked that waits for its provider's answer, with which it is requeued.
-	leavingRecheck = 5 * time.Second
-	// releaseDeadline is how long the creation of a ShadowPod may be on the way: the virtual kubelet's --request-timeout, and
-	// the --request-timeout of API servers, are 1 min by default.
-	releaseDeadline = 65 * time.Second
-	// orphanDeadline is that for a virtual kubelet that ends, because its VirtualNode is gone: API servers cancel the requests
-	// of clients that disconnect.
-	orphanDeadline = 15 * time.Second
-)
+// leavingRecheck is how often a pod is checked that waits for its provider's answer, with which it is requeued.
+const leavingRecheck = 5 * time.Second
 
 // evict begins a move: the pod leaves its Services, and loses the label by which its virtual kubelet selects it.
 func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode string, why reason) error {
@@ -119,8 +111,8 @@ type place struct {
 	known belief.VirtualNode
 	// mapped is false if it is not known whether the provider has the namespace of the pod.
 	mapped bool
-	// gone means that the VirtualNode is gone, alone that the provider has no other one: it is not probed any more.
-	gone, alone bool
+	// alone means that the VirtualNode is gone, and the provider has no other one: it is not probed any more.
+	alone bool
 }
 
 // lost reports whether a provider will not answer about a pod: it refuses to, or it does not answer, and nobody probes it.
@@ -139,7 +131,6 @@ func (c *Controller) placeOf(ctx context.Context, pod *corev1.Pod, from, provide
 	if !at.known.Known {
 		// Its ShadowPod is deleted once the pod is evicted, or has ended.
 		at.pod.Orphan = pod.Labels[v1alpha1.VirtualNodeLabel] == "" || placement.Terminal(pod)
-		at.gone = true
 		c.Belief.ObserveFormerProvider(from, provider)
 		sibling, err := c.siblingOf(ctx, from)
 		if err != nil {
@@ -189,7 +180,7 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at place
 	}
 	at.pod.Settled = c.settled(pod, &at)
 	answer := c.Leaving.Ask(at.pod)
-	if !at.pod.Settled && c.Clock.Since(answer.Asked) >= at.deadline() {
+	if !at.pod.Settled && c.Clock.Since(answer.Asked) >= v1alpha1.CreationDeadline {
 		at.pod.Settled = true
 		answer = c.Leaving.Ask(at.pod)
 	}
@@ -220,15 +211,6 @@ func (c *Controller) failoverDelay(ctx context.Context, pod *corev1.Pod, since t
 // settled reports whether no creation of a pod's ShadowPod is on the way: it has ended, or its virtual kubelet has let it go.
 func (c *Controller) settled(pod *corev1.Pod, at *place) bool {
 	return placement.Terminal(pod) || pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod)
-}
-
-// deadline is how long a creation may be on the way without a release: its virtual kubelet does not run, or does not know what
-// became of a creation.
-func (at *place) deadline() time.Duration {
-	if at.gone {
-		return orphanDeadline
-	}
-	return releaseDeadline
 }
 
 // clearedByLeaving removes the annotations that hold no more once a pod has left its provider. Where it ran stays written

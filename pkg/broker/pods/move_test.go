@@ -118,7 +118,7 @@ func TestAPodThatIsNotReleasedWaitsForTheDeadline(t *testing.T) {
 		require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
 		c.reconciled(t, "pod")
 		c.Leaving.Check(t.Context(), "q1")
-		for waited := time.Duration(0); waited < releaseDeadline; {
+		for waited := time.Duration(0); waited < v1alpha1.CreationDeadline; {
 			_, result := c.reconciled(t, "pod")
 			require.False(t, c.Belief.HasLeft("uid", "q1"), "after %s", waited)
 			require.Positive(t, result.RequeueAfter)

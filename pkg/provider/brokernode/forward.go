@@ -12,10 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
+	"github.com/liqotech/liqo/pkg/client/clientset/versioned/scheme"
 	offloadingclient "github.com/liqotech/liqo/pkg/client/clientset/versioned/typed/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
@@ -137,5 +139,24 @@ func (s forwardingShadowPods) Update(ctx context.Context, shadow *offloadingv1be
 func (s forwardingShadowPods) Create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod,
 	opts metav1.CreateOptions,
 ) (*offloadingv1beta1.ShadowPod, error) {
-	return s.liqo.forwarder.create(ctx, s.liqo.pods, s.ShadowPodInterface, shadow, opts)
+	return s.liqo.forwarder.create(ctx, s.liqo.pods, timely{s.ShadowPodInterface, s.liqo.OffloadingV1beta1().RESTClient()}, shadow, opts)
+}
+
+// timely creates ShadowPods within v1alpha1.CreationTimeout.
+type timely struct {
+	offloadingclient.ShadowPodInterface
+	rest rest.Interface
+}
+
+// Create implements offloadingclient.ShadowPodInterface. Liqo's client cannot tell the API server how long it has.
+func (t timely) Create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, opts metav1.CreateOptions,
+) (*offloadingv1beta1.ShadowPod, error) {
+	client, is := t.rest.(*rest.RESTClient)
+	if !is || client == nil { // A fake.
+		return t.ShadowPodInterface.Create(ctx, shadow, opts)
+	}
+	created := &offloadingv1beta1.ShadowPod{}
+	err := client.Post().Namespace(shadow.Namespace).Resource("shadowpods").VersionedParams(&opts, scheme.ParameterCodec).
+		Timeout(v1alpha1.CreationTimeout).Body(shadow).Do(ctx).Into(created)
+	return created, err
 }

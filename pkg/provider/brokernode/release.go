@@ -32,9 +32,6 @@ type releases struct {
 	uncertain map[string]time.Time
 }
 
-// uncertainFor is how long such a creation may still happen: the --request-timeout of API servers is 1 min by default.
-const uncertainFor = 65 * time.Second
-
 // assignment is one of a pod to the VirtualNode.
 type assignment struct {
 	uid types.UID
@@ -89,7 +86,7 @@ func (r *releases) release(ctx context.Context, name string) error {
 	delete(r.assigned, name)
 	delete(r.uncertain, name)
 	r.mu.Unlock()
-	if !assigned || left.deleted || uncertain && time.Since(since) < uncertainFor {
+	if !assigned || left.deleted || uncertain && time.Since(since) < v1alpha1.CreationDeadline {
 		return nil
 	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
