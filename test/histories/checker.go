@@ -44,6 +44,7 @@ func (o *outcome) judge() []string {
 		faults = append(faults, o.judgeAssignments(pods[uid])...)
 	}
 	faults = append(faults, o.judgeGrants()...)
+	faults = append(faults, o.judgeDrains()...)
 	if o.unsettled != "" {
 		faults = append(faults, "not settled: "+o.unsettled)
 	}
@@ -348,6 +349,51 @@ func (o *outcome) judgeGrants() (faults []string) {
 		}
 	}
 	return faults
+}
+
+// judgeDrains checks that planned moves take at most a quarter of an application at a time, at least one pod. It is not judged
+// when other faults make pods not Ready: the broker notices that later.
+func (o *outcome) judgeDrains() (faults []string) {
+	for _, f := range o.history.Faults {
+		if !slices.Contains(calmFaults(), f.Kind) {
+			return nil
+		}
+	}
+	record, _ := o.world.home.since(typeOf[corev1.Pod](), 0)
+	latest := map[types.UID]*corev1.Pod{}
+	for _, c := range record {
+		pod := c.object().(*corev1.Pod)
+		if c.after != nil && providerOf(c.before) != "" && providerOf(c.after) == "" && isReadyBefore(record, c) && pod.Labels["app"] != "" {
+			replicas, away := 1, 1
+			for uid, other := range latest {
+				if uid == pod.UID || other.Labels["app"] != pod.Labels["app"] || terminal(other) || other.DeletionTimestamp != nil {
+					continue
+				}
+				replicas++
+				if !isReady(other) && other.Annotations[v1alpha1.MovingFromAnnotation] != "" {
+					away++
+				}
+			}
+			if away > max(1, replicas/4) {
+				faults = append(faults, fmt.Sprintf("%s is drained at %s while %d of %d replicas are away", pod.Name, o.at(c.at), away-1, replicas))
+			}
+		}
+		if latest[pod.UID] = pod; c.after == nil {
+			delete(latest, pod.UID)
+		}
+	}
+	return faults
+}
+
+// isReadyBefore reports whether a pod was Ready before the broker made it not Ready to move it.
+func isReadyBefore(record []change, move change) bool {
+	ready := false
+	for _, c := range record {
+		if c.object().GetUID() == move.object().GetUID() && c.before != nil && c.at.Before(move.at.Add(-time.Second)) && c.after != nil {
+			ready = isReady(c.after.(*corev1.Pod))
+		}
+	}
+	return ready
 }
 
 // presence is when a provider had ShadowPods, by the UIDs in the broker's cluster.

@@ -43,6 +43,8 @@ type podSpec struct {
 	Again bool `json:"again,omitempty"`
 	// Seconds is how long its container runs; 0 is as long as it is let.
 	Seconds int `json:"seconds,omitempty"`
+	// App is the value of its label app; pods without it are no replicas of each other.
+	App string `json:"app,omitempty"`
 	// Never means that it must not run twice.
 	Never bool `json:"never,omitempty"`
 }
@@ -179,9 +181,13 @@ func generate(seed uint64) *history {
 	for range 2 + random.IntN(2) {
 		h.Providers = append(h.Providers, 2+random.IntN(6))
 	}
+	app := ""
+	if random.IntN(2) == 0 {
+		app = "a"
+	}
 	for i := range 3 + random.IntN(8) {
 		pod := podSpec{
-			Name: fmt.Sprintf("pod-%d", i), CPUs: 1 + random.IntN(2), At: upTo(random, 60*time.Second), Never: random.IntN(5) == 0,
+			Name: fmt.Sprintf("pod-%d", i), CPUs: 1 + random.IntN(2), At: upTo(random, 60*time.Second), Never: random.IntN(5) == 0, App: app,
 		}
 		if random.IntN(4) == 0 {
 			pod.Seconds = 5 + random.IntN(40)
@@ -192,6 +198,9 @@ func generate(seed uint64) *history {
 		h.Pods = append(h.Pods, pod)
 	}
 	kinds, names := faultKinds(), faultNames()
+	if random.IntN(5) == 0 {
+		names = calmFaults()
+	}
 	for range 1 + random.IntN(8) {
 		f := fault{Kind: names[random.IntN(len(names))], Provider: random.IntN(len(h.Providers)), At: 10*time.Second + upTo(random, 80*time.Second)}
 		if longest := kinds[f.Kind].longest; longest > 0 {
@@ -221,6 +230,9 @@ func (h *history) shorter() (all []*history) {
 	}
 	return all
 }
+
+// calmFaults are those in which the broker knows of each pod whether it is Ready.
+func calmFaults() []string { return []string{"drain", "drain", "cordon", "leader is killed", "provider starts slowly"} }
 
 func upTo(random *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(random.Int64N(int64(most/time.Millisecond))) * time.Millisecond

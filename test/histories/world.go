@@ -257,6 +257,9 @@ func (w *world) createPod(of *podSpec) {
 		}}},
 		Status: corev1.PodStatus{Phase: corev1.PodPending},
 	}
+	if of.App != "" {
+		pod.Labels = map[string]string{"app": of.App}
+	}
 	if of.Never {
 		pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever)
 	}

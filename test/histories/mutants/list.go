@@ -1,0 +1,68 @@
+package main
+
+// mutants are all faults: those that were there once, and others of the same kinds.
+func mutants() []mutant {
+	const (
+		controller = "pkg/broker/pods/controller.go"
+		move       = "pkg/broker/pods/move.go"
+		assigned   = "pkg/broker/pods/assigned.go"
+		assign     = "pkg/broker/pods/assign.go"
+		evict      = "pkg/broker/pods/evict.go"
+		providers  = "pkg/broker/providers/controller.go"
+		probe      = "pkg/broker/providers/probe.go"
+		status     = "pkg/broker/providers/status.go"
+		belief     = "pkg/belief/providers.go"
+		pods       = "pkg/belief/pods.go"
+		leaving    = "pkg/broker/leaving/checker.go"
+	)
+	return []mutant{
+		{"ended pods give back their room", controller, `if at == "" {`, `if true {`},
+		{"the namespace of a deleted VirtualNode is not waited for", move,
+			`at.pod.RemoteNamespace, err = c.RemoteNamespace(ctx, c.Belief.FormerProviderOf(from), pod.Namespace)`, ``},
+		{"a new leader confirms an outage by one failed probe", belief,
+			`p.confirmed = p.confirmed || probe.Answered && p.unreachableSince.IsZero() || p.failedProbes >= failedProbesUntilUnreachable`,
+			`p.confirmed = true`},
+		{"a pod that runs is moved for being shown Pending", assigned,
+			`case why == pendingTooLong && taken(answer.Status):`, `case false:`},
+		{"no release is waited for", move, `at.pod.Settled = c.settled(pod, &at)`, `at.pod.Settled = true`},
+		{"a pod that is seen before its namespace is forgotten", controller,
+			`return nil, fmt.Errorf("%w: %s", errNamespaceUnknown, pod.Namespace)`, `return nil, err`},
+		{"a new leader does not count before it decides", "pkg/broker/restore/restorer.go",
+			`live, err := r.list(ctx)`, `live, err := []*corev1.Pod(nil), error(nil)`},
+		{"a virtual kubelet that connects counts as one that serves", probe,
+			`if lease.Annotations[v1alpha1.ConnectingAnnotation] == *s.HolderIdentity {`, `if false {`},
+		{"no provider is asked whether a pod has ended", assigned,
+			`case answer.Status.Phase == corev1.PodSucceeded || answer.Status.Phase == corev1.PodFailed:`, `case false:`},
+		{"a leader whose lease lapsed goes on", "pkg/broker/lease/lease.go", `l.lapsed = true`, ``},
+		{"an outage counts that was over when a leader began", belief,
+			`p.unreachableSince = probe.Ended // The outage that the leader before saw was over meanwhile.`, ``},
+		{"what was made of an earlier pod of the name counts", leaving, `found[q.pod.Name.Name].Of(q.pod.UID)`, `found[q.pod.Name.Name]`},
+		{"the room of an assignment whose answer was lost is lost", assign, `c.Belief.ObserveWritten(&live,`, `c.Belief.ObserveAssigned(&live,`},
+
+		{"pods are written without their version", "pkg/broker/podwrite/writer.go", `metadata["resourceVersion"] = pod.ResourceVersion`, ``},
+		{"no creation is waited for", move, `c.Clock.Since(answer.Asked) >= v1alpha1.CreationDeadline`, `true`},
+		{"a release of any assignment counts", move,
+			`pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod)`,
+			`pod.Annotations[v1alpha1.ReleasedAnnotation] != ""`},
+		{"pods that must not run twice are given up", move, `if criteria.Rules.Failover == v1alpha1.FailoverNever {`, `if false {`},
+		{"pods that must not run twice fail over", evict, `if rules.Failover == v1alpha1.FailoverNever {`, `if false {`},
+		{"pods fail over at once", evict, `left := rules.FailoverAfter - now.Sub(at.FailoverFrom)`, `left := time.Duration(0)`},
+		{"pods are given up at once", move, `return c.failoverDelay(ctx, pod, at.known.FailoverFrom)`, `return 0, nil`},
+		{"the room of a decision that was not written is kept", assign, `c.Belief.Unreserve(pod.UID)`, ``},
+		{"the room of a decision that may be written is freed", assign, `c.Belief.ObserveUncertain(pod.UID) // It may have been written.`, `c.unreserve(pod)`},
+		{"an answer of before the move counts", move, `c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew.`, ``},
+		{"ShadowPods without a virtual kubelet stay", leaving, `if !q.pod.Orphan || shadow == "" {`, `if true {`},
+		{"a pod that is gone keeps its room", pods, "\tb.forget(known)\n\treturn true", "\treturn true"},
+		{"a pod that leaves takes no room", move, `c.Belief.ObserveAssigned(pod, from) // It takes room there until it has left.`, ``},
+		{"a deleted pod that is nowhere is not ended", controller, "case pod.DeletionTimestamp != nil:\n\t\treturn ctrl.Result{}, c.finalize(ctx, &pod)",
+			"case pod.DeletionTimestamp != nil:\n\t\treturn ctrl.Result{}, nil"},
+		{"a namespace that is not known counts as removed", move, "case !at.mapped:\n\t\treturn leavingRecheck, nil", "case !at.mapped:\n\t\treturn 0, nil"},
+		{"what the last provider reported stays on a pod that leaves", move, `if pod.Status.Phase == corev1.PodPending && pod.Status.PodIP == "" {`, `if true {`},
+		{"an unanswered pod that is deleted is not waited for", move, `case at.pod.Settled && answer.Known && !answer.Present:`, `case !answer.Present:`},
+		{"a list that began before the question counts", leaving, `if known != nil && (known.pod == pod || known.pod == settled) {`,
+			`if known != nil && known.pod.UID == pod.UID {`},
+		{"a drain takes all replicas at once", assigned, `if reason == drained && !at.Terminating {`, `if false {`},
+		{"a slice that is being deleted takes pods", status, `case vn.DeletionTimestamp != nil:`, `case false:`},
+		{"pods are moved while nothing speaks for it", evict, `case !at.Confirmed:`, `case false:`},
+	}
+}

@@ -1,0 +1,18 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAllMutantsCanBeMade(t *testing.T) {
+	root, err := filepath.Abs("../../..")
+	require.NoError(t, err)
+	for _, m := range mutants() {
+		_, err := m.mutated(root)
+		require.NoError(t, err, m.name)
+		require.NotEqual(t, m.old, m.new, m.name)
+	}
+}
