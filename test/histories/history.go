@@ -232,7 +232,9 @@ func (h *history) shorter() (all []*history) {
 }
 
 // calmFaults are those in which the broker knows of each pod whether it is Ready.
-func calmFaults() []string { return []string{"drain", "drain", "cordon", "leader is killed", "provider starts slowly"} }
+func calmFaults() []string {
+	return []string{"drain", "drain", "cordon", "leader is killed", "provider starts slowly"}
+}
 
 func upTo(random *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(random.Int64N(int64(most/time.Millisecond))) * time.Millisecond
