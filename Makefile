@@ -14,6 +14,9 @@ E2E ?=
 # How long make fuzz searches, for new paths and for the slowest filters each, and how many expressions it tries besides.
 FUZZ_TIME ?= 1h
 FUZZ_INPUTS ?= 10000000
+# How many histories make histories lets happen, and the first seed.
+N ?= 100000
+SEED ?= 0
 # The steps of make test. go vet is one of the linters.
 STEPS := fmt-check unit dashboard image-test e2e
 # gotestsum with the name of its results, which make test reports, and the arguments of go test.
@@ -22,7 +25,7 @@ gotestsum = gotestsum --jsonfile='$(CURDIR)/dist/durations/$(1).jsonl' $(2)
 # A line for a module that go list -u has found a newer version of. A replaced one is what its replacement is.
 newer = {{if and .Update (not .Replace)}}  {{.Path}} {{.Version}} → {{.Update.Version}}{{if .Indirect}} (indirect){{end}}{{end}}
 
-.PHONY: help build generate image check test durations unit fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e lint outdated demo bench clean
+.PHONY: help build generate image check test durations unit histories mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e lint outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,10 +64,17 @@ unit: ## Unit tests with -race, the remote IPAM against Liqo v0.9.4, the rules w
 	$(TOOL) $(call gotestsum,unit,--format=pkgname --hide-summary=skipped) -- -race ./...
 	$(TOOL) $(call gotestsum,unit-slowest,--format=pkgname --hide-summary=skipped) -- -run '^TestSlowestFilters$$' ./pkg/scheduler/
 	GOGC=400 FUZZ_INPUTS=600000 $(TOOL) $(call gotestsum,unit-inputs,--format=pkgname --hide-summary=skipped) -- -run '^TestMutatedExpressions$$' ./pkg/criteria/
+	$(TEST) HISTORIES=10000 $(TOOL) $(call gotestsum,unit-histories,--format=pkgname --hide-summary=skipped) -- -timeout=30m ./histories/...
 	$(TEST) $(TOOL) $(call gotestsum,unit-test,--format=pkgname --hide-summary=skipped) -- -race ./audit/... ./collector/... ./passed/... ./sandbox/...
 	$(TEST) $(TOOL) $(call gotestsum,unit-deploy,--format=pkgname --hide-summary=skipped) -- -count=1 ./deploy/... ./exposition/...
 	$(INTEROP) $(TOOL) $(call gotestsum,unit-interop,--format=pkgname --hide-summary=skipped) -- -count=1 ./...
 	$(OBSERVABILITY) $(TOOL) $(call gotestsum,unit-observability,--format=pkgname --hide-summary=skipped) -- -count=1 ./...
+
+histories: ## Let N (100000) histories of the broker happen in virtual time, from SEED (0) on, and judge them
+	$(TEST) go test -v -count=1 -timeout=0 -run '^TestHistories$$' ./histories -histories=$(N) -seed=$(SEED)
+
+mutants: ## Bring known faults back into the broker, one after the other, and show which the histories find
+	$(TEST) go run ./histories/mutants
 
 fuzz: ## FUZZ_INPUTS expressions at random (10^7), then searches for new paths and for the slowest, FUZZ_TIME each (1h); what is found goes to testdata/
 	GOGC=400 FUZZ_INPUTS=$(FUZZ_INPUTS) go test -v -count=1 -timeout=0 -run '^TestMutatedExpressions$$' ./pkg/criteria/

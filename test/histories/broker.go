@@ -40,7 +40,7 @@ const (
 func times() broker.Times {
 	return broker.Times{
 		ProbeInterval: 5 * time.Second, ProbeTimeout: 2 * time.Second, FailoverAfter: 20 * time.Second, SuspicionWindow: 20 * time.Second,
-		PendingTimeout: 40 * time.Second, RefusalMemory: 20 * time.Second, StatusInterval: 5 * time.Second, RequestTimeout: 10 * time.Second,
+		PendingTimeout: 40 * time.Second, RefusalMemory: 20 * time.Second, StatusInterval: 10 * time.Second, RequestTimeout: 10 * time.Second,
 	}
 }
 

@@ -3,8 +3,10 @@ package histories
 import (
 	"flag"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,8 +18,9 @@ import (
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
+// The number of histories is in the environment in make test: go test keeps no results of runs with flags of their own.
 var (
-	count = flag.Uint64("histories", 500, "how many histories happen")
+	count = flag.Uint64("histories", numberOr(os.Getenv("HISTORIES"), 500), "how many histories happen")
 	first = flag.Uint64("seed", 0, "the seed of the first history")
 	story = flag.Bool("story", false, "tell what happened to all pods, not only of histories with faults")
 	short = flag.Bool("shorten", true, "make histories with faults shorter")
@@ -29,6 +32,13 @@ const (
 	// reports is how many histories with faults are told.
 	reports = 3
 )
+
+func numberOr(text string, otherwise uint64) uint64 {
+	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+		return n
+	}
+	return otherwise
+}
 
 // happened is what became of a history.
 type happened struct {

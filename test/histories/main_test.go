@@ -2,6 +2,7 @@ package histories
 
 import (
 	"os"
+	"runtime/debug"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -11,6 +12,7 @@ import (
 
 // TestMain has client-go and controller-runtime log nothing: their faults are made on purpose.
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
