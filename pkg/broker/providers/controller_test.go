@@ -1,19 +1,25 @@
 package providers
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
@@ -50,4 +56,34 @@ func TestNamespaceMapsOfOthersDoNotCount(t *testing.T) {
 	require.Equal(t, map[string]string{"shop": "shop-broker", "going": "shop-broker"}, in.spec(&v1alpha1.ProviderCluster{}).RemoteNamespaces)
 	translated := placement.Provider(&v1alpha1.ProviderCluster{}, nil, maps)
 	require.Equal(t, sets.New("shop"), translated.Namespaces)
+}
+
+// The last VirtualNode of a provider is deleted just after an administrator has set its drain, which the cache does not show yet.
+func TestADrainThatTheCacheDoesNotShowYetIsKept(t *testing.T) {
+	scheme, err := apischeme.New()
+	require.NoError(t, err)
+	var cached *v1alpha1.ProviderCluster
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "p1"}}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(ctx context.Context, at client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+				if pc, is := into.(*v1alpha1.ProviderCluster); is && cached != nil {
+					cached.DeepCopyInto(pc)
+					return nil
+				}
+				return at.Get(ctx, key, into, opts...)
+			},
+		}).Build()
+	var pc v1alpha1.ProviderCluster
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "p1"}, &pc))
+	cached = pc.DeepCopy()
+	pc.Spec.Drain = true
+	require.NoError(t, c.Update(t.Context(), &pc))
+	controller := New(Config{
+		Client: c, Belief: belief.New(belief.Config{Clock: clock.RealClock{}}), Connections: remote.NewConnections(nil, nil, ""),
+		Changed: func(context.Context, string) {},
+	})
+	require.True(t, kerrors.IsConflict(controller.remove(t.Context(), "p1", objects{})))
+	cached = nil
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "p1"}, &pc))
+	require.True(t, pc.Spec.Drain)
 }
