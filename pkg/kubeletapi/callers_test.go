@@ -108,7 +108,7 @@ func TestOneCallerDoesNotTakeAllStreams(t *testing.T) {
 }
 
 func TestStrangersDoNotKeepCallersOut(t *testing.T) {
-	server := serveStreams(t, strangers, ofCaller)
+	server := serveStreams(t, strangers, OfCaller)
 	client := clientOf(t, false)
 	code, _ := follow(t, client, server, "good")
 	require.Equal(t, http.StatusOK, code)

@@ -41,10 +41,10 @@ type gate struct {
 const (
 	// strangers is how many connections there may be without an authorised request.
 	strangers = 128
-	// ofCaller is how many connections, and how many requests, each authorised caller may have open. It is half of the 1,024
+	// OfCaller is how many connections, and how many requests, each authorised caller may have open. It is half of the 1,024
 	// connections without those of strangers: beside any other caller at its limit, the API server has as many for all
 	// users of kubectl together.
-	ofCaller = 448
+	OfCaller = 448
 )
 
 // The limits of requests with a token of one host, and how many hosts are remembered.
@@ -65,7 +65,7 @@ func newGate(cfg Config) (*gate, error) {
 		authenticator: access.NewAuthenticator(ca, cfg.Local, remedy),
 		authorizer:    access.NewReviewer(cfg.Local, remedy),
 		tokens:        access.NewLimiter(tokensPerSecond, tokensBurst, tokenHosts),
-		callers:       httpserve.NewCallers(strangers, ofCaller), requests: httpserve.NewShares(ofCaller),
+		callers:       httpserve.NewCallers(strangers, OfCaller), requests: httpserve.NewShares(OfCaller),
 	}
 	if cfg.AuthorizationMode == AuthorizationAlwaysAllow {
 		g.authorizer = alwaysAllow{}
@@ -169,7 +169,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, caller string, next
 	if !ok {
 		g.log.V(1).Info("Too many requests", "user", caller, "path", r.URL.Path)
 		w.Header().Set("Connection", "close") // It is open too long already.
-		http.Error(w, fmt.Sprintf("Too many requests at once (user=%s, at most %d connections and requests)", caller, ofCaller),
+		http.Error(w, fmt.Sprintf("Too many requests at once (user=%s, at most %d connections and requests)", caller, OfCaller),
 			http.StatusTooManyRequests)
 		return
 	}

@@ -25,6 +25,8 @@ func failuref(code int, format string, args ...any) error {
 		status.Reason = metav1.StatusReasonNotFound
 	case http.StatusBadRequest:
 		status.Reason = metav1.StatusReasonBadRequest
+	case http.StatusTooManyRequests:
+		status.Reason = metav1.StatusReasonTooManyRequests
 	case http.StatusInternalServerError:
 		status.Reason = metav1.StatusReasonInternalError
 	}

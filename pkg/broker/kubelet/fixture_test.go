@@ -157,14 +157,14 @@ func (p *apiServer) last(t *testing.T) *http.Request {
 	return p.seen[len(p.seen)-1]
 }
 
-// providers is a provider whose VirtualNode is q1, and which has namespace "ns" as "remote".
+// providers are q and r, whose VirtualNodes are q1 and r1. One API server, with namespace "ns" as "remote", is both.
 type providers struct {
 	place    Place
 	scrapers []Scraper
 }
 
 func (p *providers) Place(virtualNode, namespace string) (Place, bool) {
-	return p.place, virtualNode == "q1" && namespace == "ns"
+	return p.place, (virtualNode == "q1" || virtualNode == "r1") && namespace == "ns"
 }
 
 // ProviderOf has provider q with the VirtualNodes q1, q2 and so on.
@@ -185,14 +185,14 @@ func handler(t *testing.T, within time.Duration, config *rest.Config, metrics me
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
-	return (&server{answerWithin: within, Config: Config{
+	return newServer(Config{
 		Log: logr.Discard(), NodeName: "broker",
 		Pods: fake.NewClientBuilder().
 			WithObjects(pod("pod", "q1"), pod("waiting", ""), pod("astray", "q2"), pod("third", "r1")).Build(),
 		Providers: &providers{
 			place: Place{Namespace: "remote", Config: config, Kube: kube, Metrics: metrics}, scrapers: scrapers,
 		},
-	}}).routes()
+	}, within).routes()
 }
 
 // serve starts the kubelet API before one provider; its requests end with ctx.

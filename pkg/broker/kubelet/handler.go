@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 )
 
@@ -51,14 +52,24 @@ type server struct {
 	Config
 	// answerWithin is how long a provider may take to begin its answer to logs, exec, attach and port-forward.
 	answerWithin time.Duration
+	// streams limits the open requests to each provider, by its id.
+	streams *httpserve.Shares
 }
+
+// ofProvider is how many logs, execs, attaches and port-forwards may be open to each provider: a quarter of what the API
+// server may have open here, so that those to three slow providers leave as many for the others.
+const ofProvider = kubeletapi.OfCaller / 4
 
 // answerWithin is as long as client-go waits for a connection.
 const answerWithin = 30 * time.Second
 
 // NewHandler returns the routes of the kubelet API. It serves every caller: authentication and authorisation come first.
 func NewHandler(cfg Config) http.Handler {
-	return (&server{Config: cfg, answerWithin: answerWithin}).routes()
+	return newServer(cfg, answerWithin).routes()
+}
+
+func newServer(cfg Config, answerWithin time.Duration) *server {
+	return &server{Config: cfg, answerWithin: answerWithin, streams: httpserve.NewShares(ofProvider)}
 }
 
 func (s *server) routes() http.Handler {
@@ -93,23 +104,23 @@ func (s *server) list(ctx context.Context) ([]*corev1.Pod, error) {
 	return list, nil
 }
 
-// locate returns where a pod of this node runs.
-func (s *server) locate(ctx context.Context, namespace, name string) (Place, error) {
+// locate returns where a pod of this node runs, and the id of that provider.
+func (s *server) locate(ctx context.Context, namespace, name string) (place Place, provider string, err error) {
 	var pod corev1.Pod
-	err := s.Pods.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &pod)
+	err = s.Pods.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &pod)
 	if kerrors.IsNotFound(err) {
-		return Place{}, failuref(http.StatusNotFound, "pod %s/%s is not one of node %s", namespace, name, s.NodeName)
+		return Place{}, "", failuref(http.StatusNotFound, "pod %s/%s is not one of node %s", namespace, name, s.NodeName)
 	}
 	if err != nil {
-		return Place{}, err
+		return Place{}, "", err
 	}
 	virtualNode := pod.Labels[v1alpha1.VirtualNodeLabel]
 	if virtualNode == "" {
-		return Place{}, failuref(http.StatusBadRequest, "pod %s/%s is not assigned to a provider yet", namespace, name)
+		return Place{}, "", failuref(http.StatusBadRequest, "pod %s/%s is not assigned to a provider yet", namespace, name)
 	}
 	place, ok := s.Providers.Place(virtualNode, namespace)
 	if !ok {
-		return Place{}, failuref(http.StatusInternalServerError, "the provider of VirtualNode %s is not connected", virtualNode)
+		return Place{}, "", failuref(http.StatusInternalServerError, "the provider of VirtualNode %s is not connected", virtualNode)
 	}
-	return place, nil
+	return place, s.Providers.ProviderOf(virtualNode), nil
 }

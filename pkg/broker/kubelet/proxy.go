@@ -38,7 +38,7 @@ func (s *server) proxied(what subresource) http.HandlerFunc {
 
 // proxy returns an error before it has answered, or nil.
 func (s *server) proxy(w http.ResponseWriter, r *http.Request, what subresource) error {
-	place, err := s.locate(r.Context(), r.PathValue("namespace"), r.PathValue("pod"))
+	place, provider, err := s.locate(r.Context(), r.PathValue("namespace"), r.PathValue("pod"))
 	if err != nil {
 		return err
 	}
@@ -50,6 +50,12 @@ func (s *server) proxy(w http.ResponseWriter, r *http.Request, what subresource)
 		}
 		expected = http.StatusSwitchingProtocols
 	}
+	release, ok := s.streams.Take(provider)
+	if !ok {
+		return failuref(http.StatusTooManyRequests,
+			"too many requests at once to the provider %s (at most %d logs, execs, attaches and port-forwards)", provider, ofProvider)
+	}
+	defer release()
 	transport, err := s.transportFor(place.Config, expected)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
@@ -463,4 +464,46 @@ func TestFailures(t *testing.T) {
 	code, body = get(t, server, execPath)
 	require.Equal(t, http.StatusBadRequest, code)
 	require.Contains(t, body, "exec needs a request to upgrade the connection")
+}
+
+func TestOneProviderDoesNotTakeAllStreams(t *testing.T) {
+	slow := newAPIServer(t)
+	slow.instead = func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "line\n")
+		if r.URL.Query().Has("follow") {
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+	}
+	server := serve(t, t.Context(), slow.config(), nil)
+	follow := func() (code int, body io.ReadCloser) {
+		response, err := server.Client().Get(server.URL + logsPath + "?follow=true")
+		require.NoError(t, err)
+		t.Cleanup(func() { response.Body.Close() })
+		return response.StatusCode, response.Body
+	}
+	var streams []io.ReadCloser
+	for range ofProvider {
+		code, body := follow()
+		require.Equal(t, http.StatusOK, code)
+		streams = append(streams, body)
+	}
+	const message = "too many requests at once to the provider q (at most 112 logs, execs, attaches and port-forwards)"
+	for path := range requests {
+		code, body := ask(t, server, path)
+		require.Equal(t, http.StatusTooManyRequests, code, path)
+		require.Contains(t, body, message, path)
+	}
+	for by, executor := range executors(t, server, execPath) {
+		err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader(""), Stdout: io.Discard})
+		require.ErrorContains(t, err, message, by)
+	}
+	code, _ := get(t, server, "/containerLogs/ns/third/main")
+	require.Equal(t, http.StatusOK, code, "another provider has its own")
+
+	require.NoError(t, streams[0].Close())
+	require.Eventually(t, func() bool {
+		code, _ := get(t, server, logsPath)
+		return code == http.StatusOK
+	}, 20*time.Second, 20*time.Millisecond)
 }
