@@ -132,6 +132,8 @@ func (o *brokerOptions) installTimes(f *pflag.FlagSet) {
 		"How long a provider must have been unreachable before its pods are moved, unless a PlacementPolicy sets it")
 	f.DurationVar(&o.times.SuspicionWindow, "suspicion-window", o.times.SuspicionWindow,
 		"The time within which most providers must become unreachable for the broker to suspend moves")
+	f.DurationVar(&o.times.SuspicionLimit, "suspicion-limit", o.times.SuspicionLimit,
+		"How long providers that became unreachable together suspend moves while another one answers; 0 for no limit")
 	f.DurationVar(&o.times.PendingTimeout, "pending-timeout", o.times.PendingTimeout,
 		"How long a pod may be Pending at a provider before it is moved, unless a PlacementPolicy sets it; 0 for no limit")
 	f.DurationVar(&o.times.RefusalMemory, "refusal-memory", o.times.RefusalMemory,
@@ -174,6 +176,8 @@ func (o *brokerOptions) validateTimes(f *faults) {
 	f.positive("--probe-timeout", t.ProbeTimeout)
 	f.positive("--failover-after", t.FailoverAfter)
 	f.positive("--suspicion-window", t.SuspicionWindow)
+	f.when(t.SuspicionLimit != 0 && t.SuspicionLimit <= t.SuspicionWindow, fmt.Sprintf("--suspicion-limit=%s", t.SuspicionLimit),
+		"use a duration above --suspicion-window, or 0 for no limit")
 	f.positive("--refusal-memory", t.RefusalMemory)
 	f.positive("--status-interval", t.StatusInterval)
 	f.positive("--request-timeout", t.RequestTimeout)

@@ -55,6 +55,7 @@ func TestBrokerOptionsAreValidated(t *testing.T) {
 		"--probe-timeout":                  func(o *brokerOptions) { o.times.ProbeTimeout = -time.Second },
 		"--failover-after":                 func(o *brokerOptions) { o.times.FailoverAfter = 0 },
 		"--suspicion-window":               func(o *brokerOptions) { o.times.SuspicionWindow = 0 },
+		"--suspicion-limit":                func(o *brokerOptions) { o.times.SuspicionLimit = time.Minute },
 		"--pending-timeout":                func(o *brokerOptions) { o.times.PendingTimeout = -1 },
 		"--refusal-memory":                 func(o *brokerOptions) { o.times.RefusalMemory = 0 },
 		"--status-interval":                func(o *brokerOptions) { o.times.StatusInterval = 0 },

@@ -19,6 +19,9 @@ type Config struct {
 	MovesBurst     int
 	// SuspicionWindow is the time within which most providers must become unreachable for the broker to suspect itself.
 	SuspicionWindow time.Duration
+	// SuspicionLimit is how long after it became unreachable a provider counts for that. Later it does not count, like a
+	// disabled one, as long as another provider answers. 0 is no limit.
+	SuspicionLimit time.Duration
 	// ProbeInterval is the time between two probes of a provider.
 	ProbeInterval time.Duration
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -382,3 +383,62 @@ func TestASuspicionDoesNotExpire(t *testing.T) {
 		}
 	})
 }
+
+// Two of three providers that became unreachable together do not come back.
+func TestASuspicionEndsWhenProvidersAreGoneForGood(t *testing.T) {
+	spec := func(enabled bool, name string) ProviderSpec {
+		return ProviderSpec{Enabled: enabled, VirtualNodes: map[string]bool{name + "1": false}}
+	}
+	for name, tc := range map[string]struct {
+		limit   time.Duration
+		lost    []string
+		meet    func(b *Belief)
+		forgets bool
+	}{
+		"nothing is done": {lost: []string{"p", "q"}},
+		"one of them is disabled": {
+			lost: []string{"p", "q"}, meet: func(b *Belief) { b.SetProvider("p", spec(false, "p"), nil) }, forgets: true,
+		},
+		"one of them is deleted":    {lost: []string{"p", "q"}, meet: func(b *Belief) { b.RemoveProvider("p") }, forgets: true},
+		"the limit has passed":      {lost: []string{"p", "q"}, limit: 30 * time.Minute, forgets: true},
+		"the limit has not passed":  {lost: []string{"p", "q"}, limit: 2 * time.Hour},
+		"no other provider is left": {lost: []string{"p", "q", "r"}, limit: 30 * time.Minute},
+		"the third does not answer, either": {
+			lost: []string{"p", "q"}, limit: 30 * time.Minute, meet: func(b *Belief) { fail(b, "r", noon.Add(59*time.Minute)) },
+		},
+		"the third was not probed yet": {lost: []string{"p", "q"}, limit: 30 * time.Minute, meet: func(b *Belief) {
+			b.RemoveProvider("r")
+			b.SetProvider("r", spec(true, "r"), &v1alpha1.ProviderClusterStatus{})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := withProviders("p", "q", "r")
+			now := clocktesting.NewFakePassiveClock(noon)
+			b.cfg.Clock, b.cfg.SuspicionLimit = now, tc.limit
+			answer(b, "r", noon)
+			for _, id := range tc.lost {
+				fail(b, id, noon)
+				fail(b, id, noon.Add(5*time.Second))
+			}
+			require.True(t, b.SuspectsItself())
+			now.SetTime(noon.Add(time.Hour))
+			if tc.meet != nil {
+				tc.meet(b)
+			}
+			fail(b, "q", noon.Add(time.Hour))
+			fail(b, "q", noon.Add(time.Hour+5*time.Second))
+			require.Equal(t, !tc.forgets, b.SuspectsItself())
+			vn := b.VirtualNode("q1")
+			require.Equal(t, !tc.forgets, vn.MovesSuspended)
+			if tc.forgets {
+				require.Equal(t, noon, vn.UnreachableSince)
+			}
+		})
+	}
+}
+
+func answer(b *Belief, id string, at time.Time) {
+	b.ObserveProbe(id, Probe{Began: at, Ended: at, Answered: true})
+}
+
+func fail(b *Belief, id string, at time.Time) { b.ObserveProbe(id, Probe{Began: at, Ended: at}) }

@@ -15,15 +15,23 @@ func (b *Belief) SuspectsItself() bool {
 
 func (b *Belief) suspicious() bool {
 	var outages []time.Time
-	total := 0
+	total, answers := 0, false
 	for _, p := range b.providers {
 		if !p.spec.Enabled {
 			continue
 		}
 		total++
-		if !p.unreachableSince.IsZero() {
+		switch {
+		case !p.unreachableSince.IsZero():
 			outages = append(outages, p.unreachableSince)
+		case p.confirmed && p.last.Answered:
+			answers = true
 		}
+	}
+	if limit := b.cfg.SuspicionLimit; limit > 0 && answers {
+		now, all := b.cfg.Clock.Now(), len(outages)
+		outages = slices.DeleteFunc(outages, func(since time.Time) bool { return now.Sub(since) >= limit })
+		total -= all - len(outages)
 	}
 	return suspicious(outages, total, b.cfg.SuspicionWindow)
 }

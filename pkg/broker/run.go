@@ -168,7 +168,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	// 1. What is known, and the ways to the providers.
 	known := belief.New(belief.Config{
 		Clock: clock.RealClock{}, MovesPerSecond: cfg.MovesPerSecond, MovesBurst: cfg.MovesBurst,
-		SuspicionWindow: cfg.Times.SuspicionWindow, ProbeInterval: cfg.Times.ProbeInterval,
+		SuspicionWindow: cfg.Times.SuspicionWindow, SuspicionLimit: cfg.Times.SuspicionLimit, ProbeInterval: cfg.Times.ProbeInterval,
 	})
 	connections := remote.NewConnections(kube, identities, cfg.Home.UserAgent)
 	restorer := restore.New(mgr.GetAPIReader(), mgr.GetClient(), cfg.NodeName, known, clock.RealClock{})
