@@ -142,14 +142,24 @@ func newProvider(status *v1alpha1.ProviderClusterStatus, probeInterval time.Dura
 	return p
 }
 
-// setVirtualNodes notes which VirtualNodes a provider has now. Those that it has no more are returned, and remembered.
+// setVirtualNodes notes which VirtualNodes a provider has now. Those that it has no more are returned, and remembered as long
+// as a pod may have to leave them.
 func (b *Belief) setVirtualNodes(id string, now map[string]bool) (gone []string) {
 	for virtualNode, of := range b.providerOf {
 		if _, has := now[virtualNode]; of == id && !has {
 			delete(b.providerOf, virtualNode)
-			b.formerProviderOf[virtualNode] = id
 			gone = append(gone, virtualNode)
 		}
+	}
+	if len(gone) > 0 {
+		loads := b.state.Loads()
+		maps.DeleteFunc(b.formerProviderOf, func(virtualNode, _ string) bool {
+			_, hasPods := loads[virtualNode]
+			return !hasPods
+		})
+	}
+	for _, virtualNode := range gone {
+		b.formerProviderOf[virtualNode] = id
 	}
 	for virtualNode := range now {
 		b.providerOf[virtualNode] = id

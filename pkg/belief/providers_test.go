@@ -442,3 +442,22 @@ func answer(b *Belief, id string, at time.Time) {
 }
 
 func fail(b *Belief, id string, at time.Time) { b.ObserveProbe(id, Probe{Began: at, Ended: at}) }
+
+func TestVirtualNodesThatNoPodIsAtAreForgotten(t *testing.T) {
+	b := none()
+	slice := func(i int) string { return fmt.Sprintf("q%d", i) }
+	for i := range 100 {
+		b.SetProvider("q", ProviderSpec{VirtualNodes: map[string]bool{slice(i): false}}, &v1alpha1.ProviderClusterStatus{})
+		if i == 5 || i == 6 {
+			b.ObserveAssigned(newPod(slice(i), "1"), slice(i))
+		}
+	}
+	require.Equal(t, "q", b.FormerProviderOf("q5"), "a pod has not left it")
+	require.Equal(t, "q", b.FormerProviderOf("q98"), "it has just gone")
+	require.Len(t, b.formerProviderOf, 3)
+
+	b.ObserveGone(types.NamespacedName{Namespace: "ns", Name: "q5"}, "q5")
+	b.ObserveLeft(newPod("q6", "1"), "q6")
+	b.RemoveProvider("q")
+	require.Equal(t, map[string]string{"q99": "q"}, b.formerProviderOf)
+}

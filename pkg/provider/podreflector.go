@@ -24,6 +24,8 @@ import (
 type podReflector struct {
 	*workload.PodReflector
 	addresses *addresses.Addresses
+	// forwarder is nil without a broker's node.
+	forwarder *brokernode.Forwarder
 
 	localPods corev1listers.PodLister
 	// started is true when Liqo's manager has started. Liqo's own readiness function is not used: the manager reads and
@@ -37,7 +39,7 @@ var _ manager.Reflector = (*podReflector)(nil)
 func newPodReflector(cfg *Config, clients connect.Clients, sources addresses.Sources, b *brokernode.Forwarder,
 	support forge.APIServerSupportType,
 ) *podReflector {
-	pr := &podReflector{PodReflector: workload.NewPodReflector(clients.RemoteConfig, clients.RemoteMetrics,
+	pr := &podReflector{forwarder: b, PodReflector: workload.NewPodReflector(clients.RemoteConfig, clients.RemoteMetrics,
 		&workload.PodReflectorConfig{
 			APIServerSupport:          support,
 			DisableIPReflection:       cfg.Reflection.DisableIPReflection,
@@ -71,6 +73,9 @@ func (pr *podReflector) Start(ctx context.Context, opts *options.ReflectorOpts) 
 func (pr *podReflector) StopNamespace(local, remote string) {
 	pr.PodReflector.StopNamespace(local, remote)
 	pr.addresses.StopNamespace(local)
+	if pr.forwarder != nil {
+		pr.forwarder.StopNamespace(local)
+	}
 }
 
 // local lists the local pods of a namespace, once the reflector has started.

@@ -48,7 +48,7 @@ func (f *Forwarder) Handover(local func(namespace string) corev1listers.PodNames
 		return &handover{
 			NamespacedReflector: reflector,
 			forget:              reflector.(forgetter).ForgetPodInfo,
-			releases:            f.releasesOf(opts.LocalNamespace),
+			releases:            f.startNamespace(opts.LocalNamespace),
 			local:               local(opts.LocalNamespace),
 			remote:              opts.RemoteFactory.Core().V1().Pods().Lister().Pods(opts.RemoteNamespace),
 			shadows:             opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Lister().ShadowPods(opts.RemoteNamespace),

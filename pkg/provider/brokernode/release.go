@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -24,6 +25,8 @@ import (
 type releases struct {
 	virtualNode string
 	pods        corev1client.PodInterface
+	// reflected is false once the namespace is not reflected any more; guarded by the mu of the Forwarder.
+	reflected bool
 
 	mu sync.Mutex
 	// assigned are the pods that this process may have forwarded, by name; guarded by mu.
@@ -53,6 +56,38 @@ func (f *Forwarder) releasesOf(namespace string) *releases {
 		}
 	}
 	return f.releases[namespace]
+}
+
+// startNamespace returns those of a namespace that is reflected from now on.
+func (f *Forwarder) startNamespace(namespace string) *releases {
+	r := f.releasesOf(namespace)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.reflected = true
+	return r
+}
+
+// StopNamespace is called when a namespace is no longer reflected. What is known of it is forgotten once no creation may
+// still happen there, at this call or a later one.
+func (f *Forwarder) StopNamespace(namespace string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if stopped := f.releases[namespace]; stopped != nil {
+		stopped.reflected = false
+	}
+	maps.DeleteFunc(f.releases, func(_ string, r *releases) bool { return !r.reflected && r.certain() })
+}
+
+// certain reports whether the result of every creation is known, or none of them may still happen.
+func (r *releases) certain() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, since := range r.uncertain {
+		if time.Since(since) < uncertainFor {
+			return false
+		}
+	}
+	return true
 }
 
 // observe takes in a pod that is assigned to the VirtualNode.

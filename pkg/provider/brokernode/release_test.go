@@ -3,7 +3,10 @@ package brokernode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -85,4 +88,27 @@ func TestAReleaseThatFailsIsTriedAgain(t *testing.T) {
 	r.observe(pod)
 	answer = kerrors.NewConflict(schema.GroupResource{}, "a", errors.New("another UID"))
 	require.NoError(t, r.release(t.Context(), "a"), "another pod of its name")
+}
+
+func TestNamespacesThatAreNotReflectedAnyMoreAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &Forwarder{View: View{VirtualNode: "q1"}, Pods: fake.NewClientset().CoreV1().Pods}
+		for i := range 100 {
+			name := fmt.Sprintf("ns-%d", i)
+			f.releasesOf(name).observe(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "a", UID: "uid"}})
+			f.StopNamespace(name)
+		}
+		require.Empty(t, f.releases)
+
+		// A ShadowPod may still be created there: that is known when the namespace is reflected again.
+		f.releasesOf("uncertain").observeCreate("a", context.DeadlineExceeded)
+		f.StopNamespace("uncertain")
+		require.Contains(t, f.releasesOf("uncertain").uncertain, "a")
+		f.StopNamespace("uncertain")
+		time.Sleep(uncertainFor)
+		f.startNamespace("reflected")
+		f.StopNamespace("another")
+		require.Len(t, f.releases, 1)
+		require.Contains(t, f.releases, "reflected")
+	})
 }

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 )
 
 // scripted is a reflector with scripted results.
@@ -68,4 +70,16 @@ func TestPodsWithoutANamespaceAreRetriedToo(t *testing.T) {
 	orphans.ready = true
 	require.NoError(t, fallback.Handle(t.Context(), podName{Namespace: "ns", Name: "a"}))
 	require.Equal(t, 1, orphans.handled)
+}
+
+func TestTheBackOffsOfANamespaceEndWithIt(t *testing.T) {
+	broken := &scripted{ready: true, err: errors.New("conflict")}
+	start := New().Namespaced(func(*options.NamespacedOpts) manager.NamespacedReflector { return scriptedNamespace{broken} })
+	first := start(&options.NamespacedOpts{LocalNamespace: "ns"})
+	for range 20 {
+		_ = first.Handle(t.Context(), "unlucky")
+	}
+	require.Equal(t, generic.EnqueueAfter(lastRetry), first.Handle(t.Context(), "unlucky"))
+	again := start(&options.NamespacedOpts{LocalNamespace: "ns"})
+	require.Equal(t, generic.EnqueueAfter(firstRetry), again.Handle(t.Context(), "unlucky"))
 }
