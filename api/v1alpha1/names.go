@@ -59,7 +59,7 @@ const (
 )
 
 // PodUIDAnnotation is on a ShadowPod, and so on its pod, that was made of a pod of the broker's node: the UID of that pod. A pod of
-// the same name may come after it.
+// the same name may come after it. In a chain of brokers each writes its own.
 const PodUIDAnnotation = "brokering.liqo.io/pod-uid"
 
 // ConnectingAnnotation is on the lease of a virtual kubelet while the replica with this identity holds it and does not serve its
@@ -99,7 +99,7 @@ func AssignedAt(pod *corev1.Pod) time.Time {
 
 // RootAnnotations returns the annotations that only virtual kubelets and the broker write.
 func RootAnnotations() []string {
-	return []string{RootIPAnnotation, RootClusterAnnotation, RemoteIPAnnotation, InnerIPAnnotation, ReleasedAnnotation, PodUIDAnnotation}
+	return []string{RootIPAnnotation, RootClusterAnnotation, RemoteIPAnnotation, InnerIPAnnotation, ReleasedAnnotation}
 }
 
 // BrokerAnnotations returns the annotations of a pod that only the broker writes.
