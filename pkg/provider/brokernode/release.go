@@ -83,7 +83,7 @@ func (r *releases) certain() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, since := range r.uncertain {
-		if time.Since(since) < uncertainFor {
+		if time.Since(since) < v1alpha1.CreationDeadline {
 			return false
 		}
 	}

@@ -105,7 +105,7 @@ func TestNamespacesThatAreNotReflectedAnyMoreAreForgotten(t *testing.T) {
 		f.StopNamespace("uncertain")
 		require.Contains(t, f.releasesOf("uncertain").uncertain, "a")
 		f.StopNamespace("uncertain")
-		time.Sleep(uncertainFor)
+		time.Sleep(v1alpha1.CreationDeadline)
 		f.startNamespace("reflected")
 		f.StopNamespace("another")
 		require.Len(t, f.releases, 1)
