@@ -50,12 +50,13 @@ const (
 // the value is that of Assignment, with the VirtualNode that it leaves. Only virtual kubelets and the broker write it.
 const ReleasedAnnotation = "brokering.liqo.io/released"
 
-// CreationTimeout is how long a virtual kubelet lets the creation of a ShadowPod take, by its own clock and by that of the provider's
-// API server, which ends the request then (the parameter timeout, WithRequestDeadline in k8s.io/apiserver). Liqo's webhook has 10 s.
-// CreationDeadline is when it has taken effect or never will, its last write to etcd included.
+// CreationTimeout is how long a virtual kubelet lets the creation of a ShadowPod take, after it has read that the pod is still
+// assigned to it. The API server of the provider ends the request then as well: it is told how much of the time is left
+// (parameter timeout, WithRequestDeadline in k8s.io/apiserver). Liqo's webhook has 10 s of it. CreationDeadline allows for the way
+// there, and for a write to etcd that was under way, which has 7 s.
 const (
 	CreationTimeout  = 15 * time.Second
-	CreationDeadline = CreationTimeout + 5*time.Second
+	CreationDeadline = CreationTimeout + 10*time.Second
 )
 
 // PodUIDAnnotation is on a ShadowPod, and so on its pod, that was made of a pod of the broker's node: the UID of that pod. A pod of

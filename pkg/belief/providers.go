@@ -20,6 +20,8 @@ const (
 	// answered: a provider that answers now and then cannot be reached.
 	failedProbesUntilUnreachable = 2
 	answeredProbesUntilReachable = 2
+	// probesUntilConfirmed is how many probes of a leader show the state of a provider that answers every other one.
+	probesUntilConfirmed = 4
 	// staleProbes is how many probes may be missing before the time counts as unobserved.
 	staleProbes = 6
 )
@@ -221,7 +223,7 @@ func (b *Belief) ObserveProbe(id string, probe Probe) (changed bool) {
 	if probe.Answered {
 		p.answered++
 		p.failedProbes, p.firstFailed = 0, time.Time{}
-		if !p.confirmed && !p.unreachableSince.IsZero() {
+		if first && !p.unreachableSince.IsZero() {
 			p.unreachableSince = probe.Ended // The outage that the leader before saw was over meanwhile.
 		}
 		if p.answeredProbes++; p.answeredProbes >= answeredProbesUntilReachable || p.unreachableSince.IsZero() {
@@ -237,7 +239,8 @@ func (b *Belief) ObserveProbe(id string, probe Probe) (changed bool) {
 			p.unreachableSince = p.firstFailed
 		}
 	}
-	p.confirmed = p.confirmed || probe.Answered && p.unreachableSince.IsZero() || p.failedProbes >= failedProbesUntilUnreachable
+	p.confirmed = p.confirmed || probe.Answered && p.unreachableSince.IsZero() || p.failedProbes >= failedProbesUntilUnreachable ||
+		p.answered+p.failed >= probesUntilConfirmed
 	if (suspected || b.suspicious()) && probe.Ended.After(b.suspectedAt) {
 		b.suspectedAt = probe.Ended
 	}

@@ -40,7 +40,7 @@ type Rules struct {
 	Failover       v1alpha1.FailoverMode
 	FailoverAfter  time.Duration
 	PendingTimeout time.Duration
-	// MaxUnavailable is how many replicas may be unavailable because of planned moves; nil is DefaultMaxUnavailable.
+	// MaxUnavailable is how many replicas may be unavailable because of planned moves; nil is defaultMaxUnavailable.
 	MaxUnavailable *intstr.IntOrString
 }
 

@@ -361,22 +361,29 @@ func (o *outcome) judgeDrains() (faults []string) {
 	}
 	record, _ := o.world.home.since(typeOf[corev1.Pod](), 0)
 	latest := map[types.UID]*corev1.Pod{}
+	left := map[types.UID]bool{} // Those that were moved, and have not been Ready since.
 	for _, c := range record {
 		pod := c.object().(*corev1.Pod)
-		if c.after != nil && providerOf(c.before) != "" && providerOf(c.after) == "" && isReadyBefore(record, c) && pod.Labels["app"] != "" {
+		if providerOf(pod) != "" && isReady(pod) {
+			delete(left, pod.UID)
+		}
+		moves := c.after != nil && providerOf(c.before) != "" && providerOf(c.after) == ""
+		if moves && isReadyBefore(record, c) && pod.Labels["app"] != "" {
 			replicas, away := 1, 1
 			for uid, other := range latest {
 				if uid == pod.UID || other.Labels["app"] != pod.Labels["app"] || terminal(other) || other.DeletionTimestamp != nil {
 					continue
 				}
-				replicas++
-				if !isReady(other) && other.Annotations[v1alpha1.MovingFromAnnotation] != "" {
+				if replicas++; left[uid] {
 					away++
 				}
 			}
 			if away > max(1, replicas/4) {
 				faults = append(faults, fmt.Sprintf("%s is drained at %s while %d of %d replicas are away", pod.Name, o.at(c.at), away-1, replicas))
 			}
+		}
+		if moves {
+			left[pod.UID] = true
 		}
 		if latest[pod.UID] = pod; c.after == nil {
 			delete(latest, pod.UID)

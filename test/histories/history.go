@@ -13,12 +13,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-const (
-	// faultsEnd is when the last fault is over, at the latest.
-	faultsEnd = 150 * time.Second
-	// settleWithin is how long everything may take to settle afterwards.
-	settleWithin = 180 * time.Second
-)
+// settleWithin is how long everything may take to settle after the last fault.
+const settleWithin = 180 * time.Second
 
 // history is what happens to a world. All times are from its beginning.
 type history struct {
@@ -115,20 +111,34 @@ func nothing(*world, *provider, fault) {}
 // faultKinds are all faults, by name.
 func faultKinds() map[string]faultKind {
 	return map[string]faultKind{
-		"provider refuses": {8, 60 * time.Second,
-			atProvider(func(_ *provider, w *weather) { w.refuses++ }), atProvider(func(_ *provider, w *weather) { w.refuses-- })},
-		"provider hangs": {8, 60 * time.Second,
-			atProvider(func(_ *provider, w *weather) { w.hangs++ }), atProvider(func(_ *provider, w *weather) { w.hangs-- })},
-		"provider loses answers": {4, 30 * time.Second,
-			atProvider(func(_ *provider, w *weather) { w.answerLost = 40 }), atProvider(func(_ *provider, w *weather) { w.answerLost = 0 })},
-		"provider's watches lag": {4, 30 * time.Second,
-			atProvider(func(_ *provider, w *weather) { w.lag = 5 * time.Second }), atProvider(func(_ *provider, w *weather) { w.lag = 0 })},
-		"provider's webhook hangs": {8, 25 * time.Second,
-			atProvider(func(p *provider, _ *weather) { p.frozen++ }), atProvider(func(p *provider, _ *weather) { p.frozen-- })},
-		"provider lists nothing": {4, 60 * time.Second,
-			atProvider(func(_ *provider, w *weather) { w.listless++ }), atProvider(func(_ *provider, w *weather) { w.listless-- })},
-		"provider starts slowly": {4, 60 * time.Second,
-			atProvider(func(p *provider, _ *weather) { p.slow = 30 * time.Second }), atProvider(func(p *provider, _ *weather) { p.slow = 0 })},
+		"provider refuses": {
+			8, 60 * time.Second,
+			atProvider(func(_ *provider, w *weather) { w.refuses++ }), atProvider(func(_ *provider, w *weather) { w.refuses-- }),
+		},
+		"provider hangs": {
+			8, 60 * time.Second,
+			atProvider(func(_ *provider, w *weather) { w.hangs++ }), atProvider(func(_ *provider, w *weather) { w.hangs-- }),
+		},
+		"provider loses answers": {
+			4, 30 * time.Second,
+			atProvider(func(_ *provider, w *weather) { w.answerLost = 40 }), atProvider(func(_ *provider, w *weather) { w.answerLost = 0 }),
+		},
+		"provider's watches lag": {
+			4, 30 * time.Second,
+			atProvider(func(_ *provider, w *weather) { w.lag = 5 * time.Second }), atProvider(func(_ *provider, w *weather) { w.lag = 0 }),
+		},
+		"provider's webhook hangs": {
+			8, 25 * time.Second,
+			atProvider(func(p *provider, _ *weather) { p.frozen++ }), atProvider(func(p *provider, _ *weather) { p.frozen-- }),
+		},
+		"provider lists nothing": {
+			4, 60 * time.Second,
+			atProvider(func(_ *provider, w *weather) { w.listless++ }), atProvider(func(_ *provider, w *weather) { w.listless-- }),
+		},
+		"provider starts slowly": {
+			4, 60 * time.Second,
+			atProvider(func(p *provider, _ *weather) { p.slow = 30 * time.Second }), atProvider(func(p *provider, _ *weather) { p.slow = 0 }),
+		},
 		"home refuses":       {3, 30 * time.Second, atHome(func(w *weather) { w.refuses++ }), atHome(func(w *weather) { w.refuses-- })},
 		"home hangs":         {3, 30 * time.Second, atHome(func(w *weather) { w.hangs++ }), atHome(func(w *weather) { w.hangs-- })},
 		"home loses answers": {6, 30 * time.Second, atHome(func(w *weather) { w.answerLost = 30 }), atHome(func(w *weather) { w.answerLost = 0 })},
@@ -150,17 +160,23 @@ func faultKinds() map[string]faultKind {
 			k.local.drop(time.Now().Add(f.For))
 			k.remote.drop(time.Now().Add(f.For))
 		}), nothing},
-		"drain": {10, 60 * time.Second,
-			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Drain = true }), inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Drain = false })},
-		"cordon": {3, 60 * time.Second,
-			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = true }), inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = false })},
-		"part": {6, 60 * time.Second,
+		"drain": {
+			10, 60 * time.Second,
+			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Drain = true }), inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Drain = false }),
+		},
+		"cordon": {
+			3, 60 * time.Second,
+			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = true }), inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = false }),
+		},
+		"part": {
+			6, 60 * time.Second,
 			func(w *world, p *provider, _ fault) {
 				if w.waitHome() {
 					w.part(p)
 				}
 			},
-			func(w *world, p *provider, _ fault) { w.rejoin(p) }},
+			func(w *world, p *provider, _ fault) { w.rejoin(p) },
+		},
 	}
 }
 

@@ -204,10 +204,7 @@ func (p *provider) openNamespace() {
 // closeNamespace removes the namespace with all that is in it, once the provider can be reached; false if the world ended.
 func (p *provider) closeNamespace(ctx context.Context) bool {
 	liqo := newProcess(ctx, "liqo")
-	for {
-		if p.weather.accepted(ctx, liqo, false) == nil {
-			break
-		}
+	for p.weather.accepted(ctx, liqo, false) != nil {
 		if !liqo.sleep(ctx, time.Second) {
 			return false
 		}

@@ -61,6 +61,9 @@ func answer(r *http.Request, serve func() (any, error)) *http.Response {
 		code, answer = int(status.ErrStatus.Code), status.ErrStatus
 	}
 	text, err := json.Marshal(answer)
+	if plain, is := answer.(string); is {
+		text = []byte(plain)
+	}
 	if err != nil {
 		code, text = http.StatusInternalServerError, []byte(err.Error())
 	}

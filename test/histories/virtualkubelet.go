@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +25,7 @@ import (
 
 const (
 	// kubeletRequest is how long a virtual kubelet waits for an answer.
-	kubeletRequest = v1alpha1.CreationTimeout
+	kubeletRequest = 15 * time.Second
 	leaseSeconds   = 15
 )
 
@@ -201,8 +203,6 @@ func (k *virtualKubelet) work(name string) {
 
 // handle brings one pod a step further.
 func (k *virtualKubelet) handle(name string) error {
-	ctx, cancel := context.WithTimeout(k.process.ctx, kubeletRequest)
-	defer cancel()
 	remoteKey := types.NamespacedName{Namespace: k.provider.namespace(), Name: name}
 	found := k.local.informer(typeOf[corev1.Pod]()).get(types.NamespacedName{Namespace: podNamespace, Name: name})
 	shadowFound := k.remote.informer(typeOf[offloadingv1beta1.ShadowPod]()).get(remoteKey)
@@ -213,6 +213,11 @@ func (k *virtualKubelet) handle(name string) error {
 	if local != nil && (local.Labels[v1alpha1.VirtualNodeLabel] != k.virtualNode() || local.Labels[v1alpha1.ProviderLabel] != k.provider.id) {
 		local = nil
 	}
+	if k.process.gate() != nil { // It may have stood still.
+		return errKilled
+	}
+	ctx, cancel := context.WithTimeout(k.process.ctx, kubeletRequest)
+	defer cancel()
 	if local == nil {
 		if err := k.deleteShadow(ctx, shadow); err != nil {
 			return err
@@ -274,6 +279,9 @@ func (k *virtualKubelet) create(ctx context.Context, local *corev1.Pod) error {
 	if seconds, completes := local.Annotations[durationAnnotation]; completes {
 		shadow.Annotations[durationAnnotation] = seconds
 	}
+	if err := k.stillAssigned(ctx, local); err != nil {
+		return err
+	}
 	err := k.process.request(ctx, k.provider.weather, "create "+local.Name, true, func() error { return k.createThere(ctx, shadow) })
 	k.mu.Lock()
 	switch {
@@ -293,9 +301,25 @@ func (k *virtualKubelet) create(ctx context.Context, local *corev1.Pod) error {
 	return err
 }
 
+// stillAssigned asks the API server, since the cache may lag.
+func (k *virtualKubelet) stillAssigned(ctx context.Context, local *corev1.Pod) error {
+	return k.process.request(ctx, k.world.weather, "get "+local.Name, false, func() error {
+		found, err := k.world.home.find(typeOf[corev1.Pod](), keyOf(local))
+		if err != nil {
+			return err
+		}
+		if found.GetUID() != local.UID || providerOf(found) != k.provider.id ||
+			found.GetAnnotations()[v1alpha1.AssignedAtAnnotation] != local.Annotations[v1alpha1.AssignedAtAnnotation] {
+			return errors.New("it has been assigned elsewhere, or deleted")
+		}
+		return nil
+	})
+}
+
 // createThere is the request at the API server, which goes on until its timeout if it does not notice that its client is gone.
 func (k *virtualKubelet) createThere(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
-	there, cancel := context.WithTimeout(k.world.ctx, v1alpha1.CreationTimeout)
+	deadline, _ := ctx.Deadline()
+	there, cancel := context.WithDeadline(k.world.ctx, deadline)
 	answer := make(chan error, 1)
 	k.world.spawn(func() {
 		defer cancel()
@@ -315,13 +339,10 @@ func (k *virtualKubelet) createThere(ctx context.Context, shadow *offloadingv1be
 // refuse writes the condition by which the broker knows that the provider did not take a pod.
 func (k *virtualKubelet) refuse(ctx context.Context, local *corev1.Pod, reason, message string) error {
 	return k.patchStatus(ctx, local, func(pod *corev1.Pod) error {
-		kept := pod.Status.Conditions[:0:0]
-		for i := range pod.Status.Conditions {
-			if t := string(pod.Status.Conditions[i].Type); len(t) < len(v1alpha1.ConditionRefusedPrefix) || t[:len(v1alpha1.ConditionRefusedPrefix)] != v1alpha1.ConditionRefusedPrefix {
-				kept = append(kept, pod.Status.Conditions[i])
-			}
-		}
-		pod.Status.Conditions = append(kept, corev1.PodCondition{
+		pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return strings.HasPrefix(string(c.Type), v1alpha1.ConditionRefusedPrefix)
+		})
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 			Type: corev1.PodConditionType(v1alpha1.ConditionRefusedPrefix + k.virtualNode()), Status: corev1.ConditionTrue,
 			LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second)), Reason: reason, Message: message,
 		})
@@ -393,7 +414,7 @@ func (k *virtualKubelet) release(ctx context.Context, name string) error {
 	delete(k.assigned, name)
 	delete(k.uncertain, name)
 	k.mu.Unlock()
-	if !assigned || left.deleted || uncertain && time.Since(since) < v1alpha1.CreationDeadline {
+	if !assigned || left.deleted || uncertain && time.Since(since) < 25*time.Second {
 		return nil
 	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{

@@ -43,6 +43,7 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode str
 	if tried != nil {
 		annotations[v1alpha1.TriesAnnotation] = tried.Annotation()
 	}
+	c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew, also if this has no answer.
 	err = c.write.Patch(ctx, pod, map[string]any{
 		"labels":      map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
 		"annotations": annotations,
@@ -50,7 +51,6 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode str
 	if err != nil {
 		return err
 	}
-	c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew.
 	c.Log.Info("Moving a pod", "pod", client.ObjectKeyFromObject(pod), "from", virtualNode, "reason", description)
 	c.Events.Eventf(pod, corev1.EventTypeWarning, "Moving", "Moving away from %s: %s", virtualNode, description)
 	c.Metrics.moves.WithLabelValues(string(why)).Inc()

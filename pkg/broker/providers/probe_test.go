@@ -48,6 +48,7 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 		if r.URL.Path != "/readyz" {
 			w.WriteHeader(http.StatusNotFound)
 		}
+		_, _ = w.Write([]byte("ok"))
 	}))
 	defer answering.Close()
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -157,10 +157,14 @@ func (c *Connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.
 	return fresh, nil
 }
 
-// Probe asks the provider's API server whether it is ready, its etcd included, and returns the round trip.
+// Probe asks the provider's API server whether it is ready, its etcd included, and returns the round trip. What answers anything
+// else than kube-apiserver does, a proxy with a page of its own for example, is not ready.
 func (c *Connection) Probe(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
-	_, err := c.Probes.Get().AbsPath("/readyz").DoRaw(ctx)
+	body, err := c.Probes.Get().AbsPath("/readyz").DoRaw(ctx)
+	if err == nil && string(body) != "ok" {
+		err = fmt.Errorf("/readyz answers %q, not ok", body[:min(len(body), 100)])
+	}
 	return time.Since(began), err
 }
 

@@ -122,10 +122,11 @@ func TestAProbeEndsInTimeAndMemory(t *testing.T) {
 // A provider that answers is not taken for unreachable because many others ask it, too.
 func TestProbesWaitForNoOtherRequests(t *testing.T) {
 	release := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" {
 			<-release
 		}
+		_, _ = w.Write([]byte("ok"))
 	}))
 	defer server.Close()
 	provider := connected(t, server.URL)
@@ -180,4 +181,17 @@ func TestShadowPodsAreReadInChunks(t *testing.T) {
 	delete(answer, "b")
 	_, err = provider.ShadowPods(t.Context(), "ns")
 	require.ErrorContains(t, err, "more than 200 chunks")
+}
+
+// A proxy with a page of its own, or what answers everything, is no API server that is ready.
+func TestOnlyOKIsReady(t *testing.T) {
+	body := "<html>sign in</html>"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
+	defer server.Close()
+	provider := connected(t, server.URL)
+	_, err := provider.Probe(t.Context())
+	require.ErrorContains(t, err, `/readyz answers "<html>sign in</html>", not ok`)
+	body = "ok"
+	_, err = provider.Probe(t.Context())
+	require.NoError(t, err)
 }

@@ -2,8 +2,10 @@ package brokernode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel/trace"
@@ -13,6 +15,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
@@ -66,6 +69,12 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 	if err != nil {
 		return nil, fmt.Errorf("pod %s is no longer assigned to VirtualNode %s: %w", shadow.Name, f.View.VirtualNode, err)
 	}
+	// From here on the broker's deadline counts, if it takes the pod away.
+	ctx, cancel := context.WithTimeout(ctx, v1alpha1.CreationTimeout)
+	defer cancel()
+	if err := f.stillAssigned(ctx, pod); err != nil {
+		return nil, err
+	}
 	ctx, end := f.trace(ctx, pod)
 	created, err := shadows.Create(ctx, lens.WithPodUID(shadow, pod.UID), opts)
 	if kerrors.IsForbidden(err) && !mayHave(ctx, shadows, shadow.Name) {
@@ -76,6 +85,22 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 	end(err)
 	f.releasesOf(pod.Namespace).observeCreate(pod.Name, err)
 	return created, err
+}
+
+// errMoved means that the cache of local pods lags: Liqo handles the pod again when it shows more.
+var errMoved = errors.New("it has been assigned elsewhere, or deleted")
+
+// stillAssigned asks the API server whether a pod is assigned as the cache shows it. The cache may lag by any time.
+func (f *Forwarder) stillAssigned(ctx context.Context, cached *corev1.Pod) error {
+	live, err := f.Pods(cached.Namespace).Get(ctx, cached.Name, metav1.GetOptions{})
+	if err == nil && (live.UID != cached.UID || live.Labels[v1alpha1.VirtualNodeLabel] != f.View.VirtualNode ||
+		v1alpha1.Assignment(f.View.VirtualNode, live) != v1alpha1.Assignment(f.View.VirtualNode, cached)) {
+		err = errMoved
+	}
+	if err != nil {
+		return fmt.Errorf("pod %s at VirtualNode %s: %w", cached.Name, f.View.VirtualNode, err)
+	}
+	return nil
 }
 
 // spanForward is one attempt to create the ShadowPod of a pod.
@@ -142,21 +167,29 @@ func (s forwardingShadowPods) Create(ctx context.Context, shadow *offloadingv1be
 	return s.liqo.forwarder.create(ctx, s.liqo.pods, timely{s.ShadowPodInterface, s.liqo.OffloadingV1beta1().RESTClient()}, shadow, opts)
 }
 
-// timely creates ShadowPods within v1alpha1.CreationTimeout.
+// timely creates ShadowPods before a deadline.
 type timely struct {
 	offloadingclient.ShadowPodInterface
 	rest rest.Interface
 }
 
-// Create implements offloadingclient.ShadowPodInterface. Liqo's client cannot tell the API server how long it has.
+// Create implements offloadingclient.ShadowPodInterface. ctx has a deadline, which Liqo's client cannot tell the API server. It
+// waits for the limit of requests first, and sends one request: another one could be refused because of the first, whose
+// result would not be known.
 func (t timely) Create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, opts metav1.CreateOptions,
 ) (*offloadingv1beta1.ShadowPod, error) {
 	client, is := t.rest.(*rest.RESTClient)
 	if !is || client == nil { // A fake.
 		return t.ShadowPodInterface.Create(ctx, shadow, opts)
 	}
+	if limiter := client.GetRateLimiter(); limiter != nil {
+		if err := limiter.Wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+	deadline, _ := ctx.Deadline()
 	created := &offloadingv1beta1.ShadowPod{}
 	err := client.Post().Namespace(shadow.Namespace).Resource("shadowpods").VersionedParams(&opts, scheme.ParameterCodec).
-		Timeout(v1alpha1.CreationTimeout).Body(shadow).Do(ctx).Into(created)
+		Timeout(time.Until(deadline)).MaxRetries(0).Throttle(flowcontrol.NewFakeAlwaysRateLimiter()).Body(shadow).Do(ctx).Into(created)
 	return created, err
 }

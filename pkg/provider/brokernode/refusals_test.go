@@ -33,6 +33,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 	"github.com/liqotech/liqo/pkg/webhooks/shadowpod"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 )
 
@@ -178,7 +179,10 @@ func TestAnExceededQuotaIsRecognisedByTheTextOfLiqosWebhook(t *testing.T) {
 }
 
 func TestAFailureToReportIsNoFailureOfTheRequest(t *testing.T) {
-	client, liqo := fake.NewClientset(), liqofake.NewSimpleClientset()
+	client, liqo := fake.NewClientset(assignedPod()), liqofake.NewSimpleClientset()
+	client.PrependReactor("patch", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("the API server is away")
+	})
 	liqo.PrependReactor("create", "shadowpods", func(k8stesting.Action) (bool, runtime.Object, error) {
 		return true, nil, exceeded()
 	})
@@ -188,8 +192,11 @@ func TestAFailureToReportIsNoFailureOfTheRequest(t *testing.T) {
 			&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 		return err
 	}
-	require.Equal(t, exceeded(), create(assignedPod()), "the API server has no such pod any more")
+	require.Equal(t, exceeded(), create(assignedPod()))
 	require.ErrorContains(t, create(), "is no longer assigned", "nothing is created that would not be reported")
+	earlier := assignedPod()
+	metav1.SetMetaDataAnnotation(&earlier.ObjectMeta, v1alpha1.AssignedAtAnnotation, "2026-01-01T00:00:00Z")
+	require.ErrorIs(t, create(earlier), errMoved, "the cache lags: the broker may have been told already that nothing is there")
 }
 
 type rejecting struct {

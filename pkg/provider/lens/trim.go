@@ -71,10 +71,10 @@ func trimShadowPod(obj any) (any, error) {
 		trimmed.Labels = maps.Clone(shadow.Labels)
 		delete(trimmed.Labels, consts.CreatorLabelKey)
 	}
-	if uid, ok := shadow.Annotations[v1alpha1.PodUIDAnnotation]; ok {
+	trimmed.SelfLink = shadow.Annotations[v1alpha1.PodUIDAnnotation]
+	if trimmed.SelfLink != "" {
 		trimmed.Annotations = maps.Clone(shadow.Annotations)
 		delete(trimmed.Annotations, v1alpha1.PodUIDAnnotation)
-		trimmed.SelfLink = uid
 	}
 	return &trimmed, nil
 }

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
 func TestTrimmedObjectsLeaveTheOriginalAlone(t *testing.T) {
@@ -28,4 +30,20 @@ func TestTrimmedObjectsLeaveTheOriginalAlone(t *testing.T) {
 	require.Empty(t, got.(*offloadingv1beta1.ShadowPod).ManagedFields)
 	require.Equal(t, map[string]string{"app": "a"}, got.(*offloadingv1beta1.ShadowPod).Labels)
 	require.Equal(t, meta, shadow.ObjectMeta)
+	require.Empty(t, PodUID(got.(*offloadingv1beta1.ShadowPod)))
+
+	// The UID of the pod is hidden from Liqo, and is sent again with each update.
+	shadow.Annotations, shadow.SelfLink = map[string]string{"a": "b", v1alpha1.PodUIDAnnotation: "uid"}, "/apis/of/a/proxy"
+	got, err = trimShadowPod(shadow)
+	require.NoError(t, err)
+	hidden := got.(*offloadingv1beta1.ShadowPod)
+	require.Equal(t, map[string]string{"a": "b"}, hidden.Annotations)
+	require.EqualValues(t, "uid", PodUID(hidden))
+	sent := WithPodUID(hidden, PodUID(hidden))
+	require.Equal(t, shadow.Annotations, sent.Annotations)
+	require.Empty(t, sent.SelfLink)
+	shadow.Annotations = nil
+	got, err = trimShadowPod(shadow)
+	require.NoError(t, err)
+	require.Empty(t, PodUID(got.(*offloadingv1beta1.ShadowPod)), "a selfLink is no UID")
 }
