@@ -189,7 +189,7 @@ func TestNoPodWaitsThatFits(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // Of a test.
+				random := rand.New(rand.NewPCG(seed, 1))
 				b := withProviders("p0", "p1", "p2")
 				milli := func(i int) int64 { return int64(200 + 300*(i%5)) }
 				for range 300 {

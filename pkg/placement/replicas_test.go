@@ -36,11 +36,13 @@ func TestWhichPodsAreReplicas(t *testing.T) {
 		},
 		"pods of an indexed Job": {
 			map[string]string{"job-name": "x", "batch.kubernetes.io/job-completion-index": "0"},
-			map[string]string{"job-name": "x", "batch.kubernetes.io/job-completion-index": "1"}, true,
+			map[string]string{"job-name": "x", "batch.kubernetes.io/job-completion-index": "1"},
+			true,
 		},
 		"pods of two virtual nodes, one of which is assigned": {
 			map[string]string{"app": "web", "offloading.liqo.io/nodename": "a", "liqo.io/shadowPod": "true", v1alpha1.VirtualNodeLabel: "q1"},
-			map[string]string{"app": "web", "offloading.liqo.io/nodename": "b", "liqo.io/managed-by": "shadowpod"}, true,
+			map[string]string{"app": "web", "offloading.liqo.io/nodename": "b", "liqo.io/managed-by": "shadowpod"},
+			true,
 		},
 		"pods whose domain only ends alike": {map[string]string{"app": "web", "notliqo.io/x": "1"}, map[string]string{"app": "web", "notliqo.io/x": "2"}, false},
 		"labels that read alike":            {map[string]string{"a": "b"}, map[string]string{"a": "", "b": ""}, false},

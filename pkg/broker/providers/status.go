@@ -170,10 +170,10 @@ func podsLeft(pods int, waiting *belief.MovesWaiting) string {
 	if pods == 1 {
 		message = "1 pod is left"
 	}
-	switch {
-	case waiting.Pods == 0:
+	switch waiting.Pods {
+	case 0:
 		return message
-	case waiting.Pods == 1:
+	case 1:
 		return message + ", 1 waits for its replicas to be Ready (" + waiting.Example + ")"
 	}
 	return message + fmt.Sprintf(", %d wait for their replicas to be Ready, such as %s", waiting.Pods, waiting.Example)

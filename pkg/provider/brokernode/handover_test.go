@@ -60,7 +60,7 @@ func TestHandover(t *testing.T) {
 	}
 	ofPod := func(uid string, shadow *offloadingv1beta1.ShadowPod) *offloadingv1beta1.ShadowPod {
 		shadow = shadow.DeepCopy()
-		shadow.SelfLink = uid // As package lens trims it.
+		shadow.GenerateName = uid // As package lens trims it.
 		return shadow
 	}
 	assigned := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "uid"}}

@@ -71,8 +71,8 @@ func trimShadowPod(obj any) (any, error) {
 		trimmed.Labels = maps.Clone(shadow.Labels)
 		delete(trimmed.Labels, consts.CreatorLabelKey)
 	}
-	trimmed.SelfLink = shadow.Annotations[v1alpha1.PodUIDAnnotation]
-	if trimmed.SelfLink != "" {
+	trimmed.GenerateName = shadow.Annotations[v1alpha1.PodUIDAnnotation]
+	if trimmed.GenerateName != "" {
 		trimmed.Annotations = maps.Clone(shadow.Annotations)
 		delete(trimmed.Annotations, v1alpha1.PodUIDAnnotation)
 	}
@@ -80,13 +80,13 @@ func trimShadowPod(obj any) (any, error) {
 }
 
 // PodUID returns the UID of the pod that a trimmed ShadowPod was made of; "" if it does not say. It is kept in a field that
-// neither Liqo nor Kubernetes uses any more: what Liqo makes of a ShadowPod must pass WithPodUID.
-func PodUID(shadow *offloadingv1beta1.ShadowPod) types.UID { return types.UID(shadow.SelfLink) }
+// no ShadowPod of a virtual kubelet has: what Liqo makes of a ShadowPod must pass WithPodUID.
+func PodUID(shadow *offloadingv1beta1.ShadowPod) types.UID { return types.UID(shadow.GenerateName) }
 
 // WithPodUID returns a ShadowPod as it is sent to the provider cluster.
 func WithPodUID(shadow *offloadingv1beta1.ShadowPod, uid types.UID) *offloadingv1beta1.ShadowPod {
 	sent := *shadow
-	sent.SelfLink = ""
+	sent.GenerateName = ""
 	sent.Annotations = maps.Clone(shadow.Annotations)
 	metav1.SetMetaDataAnnotation(&sent.ObjectMeta, v1alpha1.PodUIDAnnotation, string(uid))
 	return &sent

@@ -33,7 +33,7 @@ func TestTrimmedObjectsLeaveTheOriginalAlone(t *testing.T) {
 	require.Empty(t, PodUID(got.(*offloadingv1beta1.ShadowPod)))
 
 	// The UID of the pod is hidden from Liqo, and is sent again with each update.
-	shadow.Annotations, shadow.SelfLink = map[string]string{"a": "b", v1alpha1.PodUIDAnnotation: "uid"}, "/apis/of/a/proxy"
+	shadow.Annotations, shadow.GenerateName = map[string]string{"a": "b", v1alpha1.PodUIDAnnotation: "uid"}, "of-a-provider"
 	got, err = trimShadowPod(shadow)
 	require.NoError(t, err)
 	hidden := got.(*offloadingv1beta1.ShadowPod)
@@ -41,9 +41,9 @@ func TestTrimmedObjectsLeaveTheOriginalAlone(t *testing.T) {
 	require.EqualValues(t, "uid", PodUID(hidden))
 	sent := WithPodUID(hidden, PodUID(hidden))
 	require.Equal(t, shadow.Annotations, sent.Annotations)
-	require.Empty(t, sent.SelfLink)
+	require.Empty(t, sent.GenerateName)
 	shadow.Annotations = nil
 	got, err = trimShadowPod(shadow)
 	require.NoError(t, err)
-	require.Empty(t, PodUID(got.(*offloadingv1beta1.ShadowPod)), "a selfLink is no UID")
+	require.Empty(t, PodUID(got.(*offloadingv1beta1.ShadowPod)), "what a provider writes there is no UID")
 }
