@@ -261,6 +261,25 @@ func TestARefusalIsRememberedAndWithholdsTheAmount(t *testing.T) {
 	})
 }
 
+// What is withheld is of the resource that the provider names, if the pod requests it.
+func TestOnlyTheResourceThatIsLackingIsWithheld(t *testing.T) {
+	for lacks, want := range map[corev1.ResourceName]resources.Amounts{
+		"memory":         {corev1.ResourceMemory: 1 << 30},
+		"cpu":            {corev1.ResourceCPU: 1500},
+		"nvidia.com/gpu": {corev1.ResourceCPU: 1500, corev1.ResourceMemory: 1 << 30},
+		"":               {corev1.ResourceCPU: 1500, corev1.ResourceMemory: 1 << 30},
+	} {
+		t.Run(string(lacks), func(t *testing.T) {
+			b := withProviders("q")
+			pod := newPod("pod", "1500m")
+			pod.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("1Gi")
+			b.ObserveRefused(pod, Refusal{VirtualNode: "q1", Reason: Refused, Until: noon, LacksRoom: true, Lacks: lacks})
+			withheld, _ := b.state.Assigned("q1")
+			require.Equal(t, want, withheld)
+		})
+	}
+}
+
 // A refusal of a VirtualNode whose provider is gone counts for no provider.
 func TestARefusalOfAnUnknownProviderIsNotCounted(t *testing.T) {
 	b := withProviders("q")

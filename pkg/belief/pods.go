@@ -301,9 +301,12 @@ const (
 type Refusal struct {
 	VirtualNode string
 	Reason      RefusalReason
-	// LacksRoom means that the provider does not have what the pod requests: the amount is withheld until Until.
+	// Until is when the pod may be sent there again.
+	Until time.Time
+	// LacksRoom means that the provider does not have what the pod requests: the amount is withheld until then. Lacks is the
+	// resource that it does not have; what the pod requests of others is withheld only if it requests none of that one.
 	LacksRoom bool
-	Until     time.Time
+	Lacks     corev1.ResourceName
 	// Again means that it has not taken the pod before: the pod counts as one failure of the provider.
 	Again bool
 }
@@ -323,6 +326,9 @@ func (b *Belief) ObserveRefused(of *corev1.Pod, r Refusal) {
 	}
 	requests := resources.PodRequests(&of.Spec)
 	delete(requests, corev1.ResourcePods)
+	if amount := requests[r.Lacks]; amount > 0 {
+		requests = resources.Amounts{r.Lacks: amount}
+	}
 	id := types.UID("refused/" + r.VirtualNode + "/" + string(of.UID))
 	b.withheld[id] = r.Until
 	b.assign(scheduler.Assignment{UID: id, VirtualNode: r.VirtualNode, Requests: requests})

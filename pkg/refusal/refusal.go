@@ -41,6 +41,20 @@ type Refusal struct {
 	At time.Time
 }
 
+// Exceeded returns the resource of which a quota was exceeded; "" if the message does not name it. Liqo names one, even if more
+// are exceeded (checkResources in pkg/webhooks/shadowpod/peeringinfo.go).
+func (r Refusal) Exceeded() corev1.ResourceName {
+	if r.Reason != QuotaExceeded {
+		return ""
+	}
+	before, _, found := strings.Cut(r.Message, " quota usage exceeded")
+	_, name, named := strings.Cut(before[max(0, strings.LastIndex(before, "peering ")):], "peering ")
+	if !found || !named {
+		return ""
+	}
+	return corev1.ResourceName(name)
+}
+
 // Of returns the refusal of the pod by the VirtualNode that it is assigned to, if it was reported since the pod was
 // assigned. Both times are compared by the second, the precision of a condition's time.
 func Of(pod *corev1.Pod) (Refusal, bool) {

@@ -140,3 +140,24 @@ func TestTheTypeOfTheConditionIsAQualifiedName(t *testing.T) {
 	require.Len(t, longest, validation.LabelValueMaxLength)
 	require.Empty(t, validation.IsQualifiedName(string(conditionType(longest))))
 }
+
+func TestTheResourceThatWasExceeded(t *testing.T) {
+	const denied = `admission webhook "shadowpod.validate.liqo.io" denied the request: `
+	for name, tc := range map[string]struct {
+		reason, message string
+		want            corev1.ResourceName
+	}{
+		"cpu":                  {QuotaExceeded, denied + "peering cpu quota usage exceeded - free 200m / requested 500m", "cpu"},
+		"an extended resource": {QuotaExceeded, denied + "peering nvidia.com/gpu quota usage exceeded - free 0 / requested 1", "nvidia.com/gpu"},
+		"the text is not Liqo's": {
+			QuotaExceeded, "quota usage exceeded", "",
+		},
+		"the text names none":    {QuotaExceeded, "peering  quota usage exceeded", ""},
+		"it was no quota":        {Forbidden, denied + "peering cpu quota usage exceeded - free 200m / requested 500m", ""},
+		"cut after the resource": {QuotaExceeded, denied + "peering memory quota usage exceeded - fr", "memory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tc.want, Refusal{Reason: tc.reason, Message: tc.message}.Exceeded())
+		})
+	}
+}
