@@ -280,6 +280,35 @@ func TestOnlyTheResourceThatIsLackingIsWithheld(t *testing.T) {
 	}
 }
 
+// Liqo forwards what a pod requested when its ShadowPod was made, and no resize.
+func TestAResizedPodTakesWhatWasForwarded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := withProviders("q")
+		pod := newPod("pod", "1500m")
+		require.Equal(t, "q1", b.decide(pod))
+		taken := func() int64 {
+			amounts, _ := b.state.Assigned("q1")
+			return amounts[corev1.ResourceCPU]
+		}
+		smaller, larger := newPod("pod", "500m"), newPod("pod", "1800m")
+		b.ObserveAssigned(smaller, "q1")
+		require.EqualValues(t, 1500, taken())
+		require.Empty(t, b.decide(newPod("other", "1")), "the quota of the provider counts 1500m")
+		b.ObserveAssigned(larger, "q1")
+		require.EqualValues(t, 1800, taken(), "it may have been resized before it was forwarded")
+		smaller.Status.Phase = corev1.PodSucceeded
+		b.ObserveEnded(smaller, "q1")
+		amounts, pods := b.state.Assigned("q1")
+		require.EqualValues(t, 1800, amounts[corev1.ResourceCPU])
+		require.Zero(t, pods)
+
+		b.ObserveLeft(smaller, "q1")
+		smaller.Status.Phase = corev1.PodPending
+		b.ObserveAssigned(smaller, "q1")
+		require.EqualValues(t, 500, taken(), "it is forwarded anew")
+	})
+}
+
 // A refusal of a VirtualNode whose provider is gone counts for no provider.
 func TestARefusalOfAnUnknownProviderIsNotCounted(t *testing.T) {
 	b := withProviders("q")

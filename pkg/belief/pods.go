@@ -82,7 +82,22 @@ func (b *Belief) ObserveAssigned(of *corev1.Pod, virtualNode string) {
 		p.evictedAt = time.Time{} // The decision was written after all.
 	}
 	p.pending, p.uncertain, p.left, p.unassigned, p.ended = "", false, "", false, false
-	b.assign(placement.AssignmentOf(of, virtualNode))
+	b.assignPod(of, virtualNode)
+}
+
+// assignPod counts a pod at a VirtualNode, with the most that it requested since it came there: Liqo's virtual kubelet forwards what
+// it requested when its ShadowPod was made, and no change of that (RemotePodSpec in Liqo's pkg/virtualKubelet/forge/pods.go). A
+// resize to less frees nothing there, and one to more may have been before the ShadowPod was made.
+func (b *Belief) assignPod(of *corev1.Pod, virtualNode string) {
+	a := placement.AssignmentOf(of, virtualNode)
+	if at, counted := b.state.Counted(of.UID); at == virtualNode {
+		for name, amount := range counted {
+			if name != corev1.ResourcePods {
+				a.Requests[name] = max(a.Requests[name], amount)
+			}
+		}
+	}
+	b.assign(a)
 }
 
 // ObserveEnded takes in that a pod which is assigned to a VirtualNode is terminal. Its room there is taken until the pod is
@@ -98,7 +113,7 @@ func (b *Belief) ObserveEnded(of *corev1.Pod, virtualNode string) bool {
 	}
 	*p = pod{name: p.name, ended: true}
 	b.moves.leave(of.UID)
-	b.assign(placement.AssignmentOf(of, virtualNode))
+	b.assignPod(of, virtualNode)
 	return !known
 }
 
@@ -195,7 +210,7 @@ func (b *Belief) ObserveWritten(of *corev1.Pod, virtualNode string) {
 	defer b.mu.Unlock()
 	p := b.recordOf(of)
 	p.pending, p.uncertain, p.evictedAt, p.unassigned = virtualNode, false, time.Time{}, false
-	b.assign(placement.AssignmentOf(of, virtualNode))
+	b.assignPod(of, virtualNode)
 }
 
 // PendingAssignment reports whether a decision about the pod is not in the cache yet, and whether it is not known if it

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
@@ -161,6 +162,19 @@ func (s *State) PlaceOf(uid types.UID) string {
 		return kept.load.virtualNode
 	}
 	return ""
+}
+
+// Counted returns what is counted for a pod, and at which VirtualNode; "" if it is not counted.
+func (s *State) Counted(uid types.UID) (virtualNode string, requests resources.Amounts) {
+	kept, exists := s.assignments[uid]
+	if !exists {
+		return "", nil
+	}
+	requests = make(resources.Amounts, len(kept.requests))
+	for i := range kept.requests {
+		requests[corev1.ResourceName(kept.requests[i].name)] = kept.requests[i].amount
+	}
+	return kept.load.virtualNode, requests
 }
 
 // Assigned returns what is assigned to a VirtualNode, and how many pods that is: their amount in it.
