@@ -131,13 +131,13 @@ func (c *Controller) assignedByThisLeader(pod *corev1.Pod) bool {
 	return !v1alpha1.AssignedAt(pod).Before(c.Restorer.LeadsSince())
 }
 
-// measureStart takes in, once, how long a pod took to be ready.
+// measureStart takes in, once, how long a pod took to be ready: from its assignment until the broker sees it, both by the clock
+// of the broker. The time in the condition is by that of the provider.
 func (c *Controller) measureStart(pod *corev1.Pod) {
 	if !placement.Ready(pod) || !c.assignedByThisLeader(pod) {
 		return
 	}
-	ready := placement.Condition(pod, corev1.PodReady)
-	took := max(0, ready.LastTransitionTime.Sub(v1alpha1.AssignedAt(pod).Truncate(time.Second)))
+	took := max(0, c.Clock.Since(v1alpha1.AssignedAt(pod)))
 	if c.Belief.ObserveReady(pod, took) {
 		c.Metrics.start.Observe(took.Seconds())
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -94,12 +95,17 @@ func TestOnlyStartsOfPodsThatThisLeaderAssignedAreMeasured(t *testing.T) {
 			pod.Status.Conditions = []corev1.PodCondition{{
 				Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(time.Hour)),
 			}}
+			c.Clock = clocktesting.NewFakePassiveClock(noon.Add(3 * time.Second))
 			c.measureStart(pod)
 			c.measureStart(pod)
 			families, err := registry.Gather()
 			require.NoError(t, err)
 			i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "liqo_broker_pod_start_seconds" })
-			require.Equal(t, tc.starts, families[i].GetMetric()[0].GetHistogram().GetSampleCount())
+			measured := families[i].GetMetric()[0].GetHistogram()
+			require.Equal(t, tc.starts, measured.GetSampleCount())
+			if tc.starts > 0 {
+				require.Equal(t, 3., measured.GetSampleSum(), "by the broker's clock alone")
+			}
 		})
 	}
 }

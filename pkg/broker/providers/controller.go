@@ -87,11 +87,13 @@ type Controller struct {
 	latest map[string]*v1alpha1.ProviderCluster
 	// written has, by id, when the status was last written. Guarded by mu.
 	written map[string]time.Time
+	// leases are those of the virtual kubelets as they were seen last; guarded by mu.
+	leases map[leaseKey]observedLease
 }
 
 // New returns a Controller, which does nothing before SetUp.
 func New(cfg Config) *Controller {
-	return &Controller{Config: cfg, latest: map[string]*v1alpha1.ProviderCluster{}, written: map[string]time.Time{}}
+	return &Controller{Config: cfg, latest: map[string]*v1alpha1.ProviderCluster{}, written: map[string]time.Time{}, leases: map[leaseKey]observedLease{}}
 }
 
 // SetUp registers the controllers of providers and of their probes with the manager; they run on the leader.

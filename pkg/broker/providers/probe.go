@@ -3,6 +3,8 @@ package providers
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,6 +57,7 @@ func (c *Controller) reconcileProbe(ctx context.Context, id string) (ctrl.Result
 	var pc v1alpha1.ProviderCluster
 	if err := c.Client.Get(ctx, types.NamespacedName{Name: id}, &pc); err != nil {
 		if kerrors.IsNotFound(err) {
+			c.forgetLeases(id, nil)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, err
@@ -64,9 +67,11 @@ func (c *Controller) reconcileProbe(ctx context.Context, id string) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	if !c.Belief.Known(id) {
+		c.forgetLeases(id, nil)
 		return ctrl.Result{}, nil // It is requeued once it is known.
 	}
-	probe := c.probe(ctx, virtualNodes)
+	probe := c.probe(ctx, id, virtualNodes)
+	c.forgetLeases(id, virtualNodes)
 	if ctx.Err() == nil && c.Belief.ObserveProbe(id, probe) {
 		c.Queue.Add(types.NamespacedName{Name: id})
 	}
@@ -75,12 +80,12 @@ func (c *Controller) reconcileProbe(ctx context.Context, id string) (ctrl.Result
 
 // probe probes the provider's API server and reads the leases of its virtual kubelets in parallel, so that a provider that
 // does not answer does not delay the state of its virtual kubelets.
-func (c *Controller) probe(ctx context.Context, virtualNodes []*offloadingv1beta1.VirtualNode) belief.Probe {
+func (c *Controller) probe(ctx context.Context, id string, virtualNodes []*offloadingv1beta1.VirtualNode) belief.Probe {
 	probe := belief.Probe{Began: c.Clock.Now(), Kubelets: make(map[string]bool, len(virtualNodes))}
 	var leases sync.WaitGroup
 	leases.Go(func() {
 		for _, vn := range virtualNodes {
-			if live, known := c.kubeletLive(ctx, vn.Namespace, vn.Name); known {
+			if live, known := c.kubeletLive(ctx, id, vn.Namespace, vn.Name); known {
 				probe.Kubelets[vn.Name] = live
 			}
 		}
@@ -125,19 +130,57 @@ func (c *Controller) listProblem(virtualNodes []*offloadingv1beta1.VirtualNode) 
 
 // kubeletLive reports whether the leader election lease of the virtual kubelets of a VirtualNode is live. Known is
 // false if the API server did not answer.
-func (c *Controller) kubeletLive(ctx context.Context, namespace, name string) (live, known bool) {
+func (c *Controller) kubeletLive(ctx context.Context, id, namespace, name string) (live, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, c.ProbeTimeout)
 	defer cancel()
 	lease, err := c.Home.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return false, kerrors.IsNotFound(err)
 	}
-	return leaseIsLive(lease, c.Clock.Now()), true
+	now := c.Clock.Now()
+	return leaseIsLive(lease, c.renewedAt(leaseKey{id, namespace, name}, lease, now), now), true
 }
 
-// leaseIsLive allows for twice the duration, since the holder's clock may differ. A holder that only connects is none: pods
-// that it was given would wait for as long.
-func leaseIsLive(lease *coordinationv1.Lease, now time.Time) bool {
+// leaseKey is a lease of a virtual kubelet, and the id of its provider.
+type leaseKey struct{ provider, namespace, name string }
+
+// observedLease is when the broker first saw a renewal, by its own clock, as client-go's elector does: the clock of the holder
+// may differ.
+type observedLease struct{ renewal, at time.Time }
+
+// renewedAt returns when a lease was renewed, by the clock of the broker. The first look at a lease has nothing but the holder's
+// clock to tell a live lease from an old one; the next renewal corrects it.
+func (c *Controller) renewedAt(key leaseKey, lease *coordinationv1.Lease, now time.Time) time.Time {
+	if lease.Spec.RenewTime == nil {
+		return time.Time{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen, known := c.leases[key]
+	switch renewal := lease.Spec.RenewTime.Time; {
+	case !known && renewal.Before(now):
+		seen = observedLease{renewal: renewal, at: renewal}
+	case !known, !seen.renewal.Equal(renewal):
+		seen = observedLease{renewal: renewal, at: now}
+	}
+	c.leases[key] = seen
+	return seen.at
+}
+
+// forgetLeases drops what was seen of the leases of a provider, but those of the VirtualNodes that it has.
+func (c *Controller) forgetLeases(id string, virtualNodes []*offloadingv1beta1.VirtualNode) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.leases, func(key leaseKey, _ observedLease) bool {
+		return key.provider == id && !slices.ContainsFunc(virtualNodes, func(vn *offloadingv1beta1.VirtualNode) bool {
+			return vn.Namespace == key.namespace && vn.Name == key.name
+		})
+	})
+}
+
+// leaseIsLive reports whether a lease was renewed at most twice its duration ago: so long another replica of the virtual kubelet
+// may take to acquire it. A holder that only connects is none: pods that it was given would wait for as long.
+func leaseIsLive(lease *coordinationv1.Lease, renewed, now time.Time) bool {
 	s := lease.Spec
 	if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
 		return false
@@ -145,5 +188,5 @@ func leaseIsLive(lease *coordinationv1.Lease, now time.Time) bool {
 	if lease.Annotations[v1alpha1.ConnectingAnnotation] == *s.HolderIdentity {
 		return false
 	}
-	return now.Sub(s.RenewTime.Time) <= 2*time.Duration(*s.LeaseDurationSeconds)*time.Second
+	return now.Sub(renewed) <= 2*time.Duration(*s.LeaseDurationSeconds)*time.Second
 }

@@ -11,12 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -121,4 +123,49 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 	result, err = c.reconcileProbe(t.Context(), "gone")
 	require.NoError(t, err)
 	require.Zero(t, result, "its probes end with its object")
+}
+
+// The clock of the holder of a lease may differ by hours. Only the first look at a lease compares the two.
+func TestALeaseIsLiveWhileItIsSeenToBeRenewed(t *testing.T) {
+	type look struct {
+		after, renewed time.Duration // Since noon: of the broker's clock, and in the lease.
+		live           bool
+	}
+	for name, looks := range map[string][]look{
+		"the holder's clock is right": {{0, 0, true}, {10 * time.Second, 10 * time.Second, true}, {40 * time.Second, 10 * time.Second, true}},
+		"the holder's clock is an hour slow": {
+			{0, -time.Hour, false}, {5 * time.Second, -time.Hour + 5*time.Second, true}, {30 * time.Second, -time.Hour + 30*time.Second, true},
+		},
+		"the holder's clock is an hour fast, and the holder is gone": {
+			{0, time.Hour, true}, {30 * time.Second, time.Hour, true}, {31 * time.Second, time.Hour, false},
+		},
+		"it is renewed no more": {{0, 0, true}, {5 * time.Second, 5 * time.Second, true}, {36 * time.Second, 5 * time.Second, false}},
+		"it was renewed long ago": {
+			{0, -time.Minute, false}, {5 * time.Second, -time.Minute, false}, {10 * time.Second, 10 * time.Second, true},
+		},
+		"the holder's clock is set back": {{0, 0, true}, {31 * time.Second, -time.Hour, true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home, now := kubefake.NewClientset(), clocktesting.NewFakePassiveClock(noon)
+			c := New(Config{Home: home, Clock: now, ProbeTimeout: time.Second})
+			leases := home.CoordinationV1().Leases("tenant")
+			for i, look := range looks {
+				now.SetTime(noon.Add(look.after))
+				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "q1"}, Spec: coordinationv1.LeaseSpec{
+					HolderIdentity: ptr.To("vk"), LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: &metav1.MicroTime{Time: noon.Add(look.renewed)},
+				}}
+				_, err := leases.Create(t.Context(), lease, metav1.CreateOptions{})
+				if kerrors.IsAlreadyExists(err) {
+					_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+				}
+				require.NoError(t, err)
+				live, known := c.kubeletLive(t.Context(), "q", "tenant", "q1")
+				require.True(t, known)
+				require.Equal(t, look.live, live, "look %d", i)
+			}
+			require.Len(t, c.leases, 1)
+			c.forgetLeases("q", nil)
+			require.Empty(t, c.leases, "the provider is gone")
+		})
+	}
 }
