@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -35,6 +36,9 @@ const (
 	reconcileTimeout = time.Minute
 	// afterConflict is the time after which a slice that changed during the decision is retried.
 	afterConflict = time.Second
+	// statusRecheck is how often a missing status of a provider is checked for, statusGrace how long it is waited for.
+	statusRecheck = time.Second
+	statusGrace   = time.Minute
 )
 
 // Config of the offers.
@@ -62,6 +66,8 @@ type reconciler struct {
 	now     func() time.Time
 	// requested is the request of each slice at the last decision. Only the one worker of the controller uses it.
 	requested map[types.NamespacedName]resources.Amounts
+	// unknownSince is since when a provider has no status; zero if all have. Only that worker uses it.
+	unknownSince time.Time
 }
 
 // SetUp registers the controller with the manager; it runs on the leader, and counts in metrics.
@@ -108,6 +114,9 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	var providers v1alpha1.ProviderClusterList
 	if err := r.client.List(ctx, &providers); err != nil {
 		return ctrl.Result{}, fmt.Errorf("ProviderClusters: %w", err)
+	}
+	if r.awaitsStatus(providers.Items) {
+		return ctrl.Result{RequeueAfter: statusRecheck}, nil
 	}
 	available := supplyOf(providers.Items)
 	rules := r.cfg.Rules
@@ -169,6 +178,20 @@ func grantsPerConsumer(requests []Slice, offers map[types.NamespacedName]Offer) 
 		out[requests[i].Consumer].Add(offers[requests[i].Name].Granted)
 	}
 	return out
+}
+
+// awaitsStatus reports whether the sum is not known because a provider has no status: it was restored from a backup, or is new.
+// The broker writes one when it reconciles the provider, whether or not a probe was answered. One that is missing for longer
+// counts as nothing.
+func (r *reconciler) awaitsStatus(providers []v1alpha1.ProviderCluster) bool {
+	if !slices.ContainsFunc(providers, withoutStatus) {
+		r.unknownSince = time.Time{}
+		return false
+	}
+	if r.unknownSince.IsZero() {
+		r.unknownSince = r.now()
+	}
+	return r.now().Sub(r.unknownSince) < statusGrace
 }
 
 // limits reads the limits of the consumers that have some.

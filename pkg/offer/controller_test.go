@@ -519,3 +519,45 @@ func TestTheLimitOfAConsumerCountsWhatIsWritten(t *testing.T) {
 	require.Nil(t, w.read(t, "grows").Status.Resources, "the limit has room for 2 until the other releases 7")
 	require.Equal(t, "2", w.read(t, "small").Status.Resources.Cpu().String())
 }
+
+// A backup has no status, so that the providers of a restored cluster grant nothing until the broker has filled it in.
+func TestNoOfferShrinksBeforeTheStatusOfAllProvidersIsThere(t *testing.T) {
+	restored := func(pc *v1alpha1.ProviderCluster) { pc.Status = v1alpha1.ProviderClusterStatus{} }
+	disabled := func(pc *v1alpha1.ProviderCluster) { restored(pc); pc.Spec.Enabled = ptr.To(false) }
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "8", restored), provider("p2", "2"),
+		provider("p3", "1", disabled), newSlice("old", "10", withGrant("10", dayOne)), newSlice("new", "1"))
+	require.Equal(t, statusRecheck, w.pass(t).RequeueAfter)
+	require.Equal(t, "10", w.read(t, "old").Status.Resources.Cpu().String())
+	require.Empty(t, resourcesOf(w.read(t, "new")), "it is neither granted nor denied")
+
+	var p1 v1alpha1.ProviderCluster
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Name: "p1"}, &p1))
+	p1.Status.Resources.Granted = list("9")
+	require.NoError(t, w.client.Status().Update(t.Context(), &p1))
+	w.pass(t)
+	require.Equal(t, "10", w.read(t, "old").Status.Resources.Cpu().String())
+	require.Equal(t, authv1beta1.ResourceSliceConditionAccepted, resourcesOf(w.read(t, "new")).Status)
+}
+
+// What a provider that is not peered any more grants is nothing, and what nobody writes is not waited for without end.
+func TestAStatusThatIsMissingIsWaitedForSomeTime(t *testing.T) {
+	empty := func(pc *v1alpha1.ProviderCluster) { pc.Status = v1alpha1.ProviderClusterStatus{} }
+	notPeered := func(pc *v1alpha1.ProviderCluster) {
+		empty(pc)
+		pc.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ProviderReady, Status: metav1.ConditionFalse}}
+	}
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "8", notPeered), provider("p2", "2"),
+		newSlice("old", "10", withGrant("10", dayOne)))
+	w.pass(t)
+	require.Equal(t, "2", w.read(t, "old").Status.Resources.Cpu().String())
+
+	w = newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "8", empty), provider("p2", "2"),
+		newSlice("old", "10", withGrant("10", dayOne)))
+	w.pass(t)
+	w.now = w.now.Add(statusGrace - time.Second)
+	w.pass(t)
+	require.Equal(t, "10", w.read(t, "old").Status.Resources.Cpu().String())
+	w.now = w.now.Add(time.Second)
+	w.pass(t)
+	require.Equal(t, "2", w.read(t, "old").Status.Resources.Cpu().String())
+}

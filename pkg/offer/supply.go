@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -37,6 +38,13 @@ func supplyOf(providers []v1alpha1.ProviderCluster) supply {
 	}
 	s.regions = sets.List(regions.Delete(""))
 	return s
+}
+
+// withoutStatus reports whether a provider may get new pods and its status was never written.
+func withoutStatus(pc v1alpha1.ProviderCluster) bool {
+	p := placement.Provider(&pc, nil, nil)
+	return p.Schedulable() && len(pc.Status.Resources.Granted) == 0 &&
+		meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ProviderReady) == nil
 }
 
 // labels returns the labels of the consumer's virtual node.
