@@ -60,8 +60,8 @@ func newBrokerOptions() *brokerOptions {
 		namespaceMapping: string(offloadingv1beta1.DefaultNameMappingStrategyType), offers: newOfferOptions(),
 		kubeletOptions: newKubeletOptions(), listenPort: 10250, certificateType: string(kubeletapi.CertificateKubelet),
 		ipam:          newIPAMOptions(),
-		leaseDuration: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second,
-		nodeLeaseDuration: 40 * time.Second,
+		leaseDuration: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: time.Second,
+		nodeLeaseDuration: 20 * time.Second,
 		times: broker.Times{
 			ProbeInterval: 5 * time.Second, ProbeTimeout: 3 * time.Second,
 			FailoverAfter: time.Minute, SuspicionWindow: time.Minute, PendingTimeout: 2 * time.Minute,
@@ -124,7 +124,7 @@ func (o *brokerOptions) installTimes(f *pflag.FlagSet) {
 	f.DurationVar(&o.leaseDuration, "leader-election-lease-duration", o.leaseDuration, "The time without a renewal after which another replica may lead")
 	f.DurationVar(&o.renewDeadline, "leader-election-renew-deadline", o.renewDeadline, "How long the leader tries to renew its lease")
 	f.DurationVar(&o.retryPeriod, "leader-election-retry-period", o.retryPeriod, "How often replicas try to lead")
-	f.DurationVar(&o.nodeLeaseDuration, "node-lease-duration", o.nodeLeaseDuration, "The duration of the Node's lease")
+	f.DurationVar(&o.nodeLeaseDuration, "node-lease-duration", o.nodeLeaseDuration, "The duration of the Node's lease; it is renewed after a quarter of that")
 
 	f.DurationVar(&o.times.ProbeInterval, "probe-interval", o.times.ProbeInterval, "How often each provider is probed")
 	f.DurationVar(&o.times.ProbeTimeout, "probe-timeout", o.times.ProbeTimeout, "How long a provider may take to answer a probe")

@@ -9,6 +9,8 @@ import (
 	"github.com/liqotech/liqo/pkg/utils/args"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"k8s.io/client-go/tools/leaderelection"
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 
@@ -149,4 +151,26 @@ func TestWhichServicesLookAfterConsumers(t *testing.T) {
 	cfg, err := o.reoffload()
 	require.NoError(t, err)
 	require.Nil(t, cfg, "which leaves namespaces alone")
+}
+
+// When the leader crashes, the next one has to renew the lease of the Node long before Kubernetes takes the Node for lost: 50 s
+// after the last renewal in v1.35, 40 s in older versions (NodeMonitorGracePeriod in kube-controller-manager's
+// pkg/controller/nodelifecycle/config/v1alpha1/defaults.go).
+func TestTheNodeOutlivesACrashOfTheLeader(t *testing.T) {
+	const (
+		gracePeriod = 40 * time.Second
+		// start is for the first requests of a new leader, until it renews the lease.
+		start = 5 * time.Second
+		// margin is for a slow API server.
+		margin = 10 * time.Second
+	)
+	o := newBrokerOptions()
+	// virtual-kubelet renews a Node's lease after a quarter of its duration.
+	renewal := time.Duration(node.DefaultRenewIntervalFraction * float64(o.nodeLeaseDuration))
+	// A replica tries to lead after the retry period and up to 1.2 times that more (wait.JitterUntil in client-go's elector): so
+	// late it sees the last renewal of the leader's lease, and that the lease has expired.
+	attempt := time.Duration((1 + leaderelection.JitterFactor) * float64(o.retryPeriod))
+	worst := renewal + attempt + o.leaseDuration + attempt + start
+	require.Equal(t, 29400*time.Millisecond, worst, "the figure in docs/broker.md")
+	require.GreaterOrEqual(t, gracePeriod-worst, margin)
 }
