@@ -305,7 +305,7 @@ func (b *Broker) setUpForConsumers(mgr manager.Manager) error {
 	}
 	if b.cfg.Offers != nil {
 		offers := *b.cfg.Offers
-		offers.Guard = b.guard
+		offers.Guard, offers.Providers = b.guard, b.cfg.ProviderSelector
 		if err := offer.SetUp(mgr, offers, b.metrics.offers); err != nil {
 			return fmt.Errorf("offers: %w", err)
 		}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -24,6 +24,7 @@ import (
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -36,7 +37,7 @@ const (
 	reconcileTimeout = time.Minute
 	// afterConflict is the time after which a slice that changed during the decision is retried.
 	afterConflict = time.Second
-	// statusRecheck is how often a missing status of a provider is checked for, statusGrace how long it is waited for.
+	// statusRecheck is how often a provider whose status is missing is checked, statusGrace how long it is waited for.
 	statusRecheck = time.Second
 	statusGrace   = time.Minute
 )
@@ -46,6 +47,8 @@ type Config struct {
 	// Class is the class of the ResourceSlices that are decided here.
 	Class authv1beta1.ResourceSliceClass
 	Rules Rules
+	// Providers selects the VirtualNodes of the providers by their labels.
+	Providers labels.Selector
 	// Interval is the least time between an offer and the next, larger one to the same slice.
 	Interval time.Duration
 	// Guard must be complete for a grant to be made or raised; nil is not required.
@@ -66,7 +69,7 @@ type reconciler struct {
 	now     func() time.Time
 	// requested is the request of each slice at the last decision. Only the one worker of the controller uses it.
 	requested map[types.NamespacedName]resources.Amounts
-	// unknownSince is since when a provider has no status; zero if all have. Only that worker uses it.
+	// unknownSince is since when not all providers are known; zero if they are. Only that worker uses it.
 	unknownSince time.Time
 }
 
@@ -115,7 +118,10 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err := r.client.List(ctx, &providers); err != nil {
 		return ctrl.Result{}, fmt.Errorf("ProviderClusters: %w", err)
 	}
-	if r.awaitsStatus(providers.Items) {
+	switch wait, err := r.awaitsProviders(ctx, providers.Items); {
+	case err != nil:
+		return ctrl.Result{}, err
+	case wait:
 		return ctrl.Result{RequeueAfter: statusRecheck}, nil
 	}
 	available := supplyOf(providers.Items)
@@ -180,18 +186,22 @@ func grantsPerConsumer(requests []Slice, offers map[types.NamespacedName]Offer) 
 	return out
 }
 
-// awaitsStatus reports whether the sum is not known because a provider has no status: it was restored from a backup, or is new.
-// The broker writes one when it reconciles the provider, whether or not a probe was answered. One that is missing for longer
-// counts as nothing.
-func (r *reconciler) awaitsStatus(providers []v1alpha1.ProviderCluster) bool {
-	if !slices.ContainsFunc(providers, withoutStatus) {
+// awaitsProviders reports whether the sum is not known because a VirtualNode has no ProviderCluster, or one that was restored from
+// a backup or is new has no status. The broker makes the object and writes its status when it reconciles the provider, whether or
+// not a probe was answered. What is missing for longer counts as nothing.
+func (r *reconciler) awaitsProviders(ctx context.Context, providers []v1alpha1.ProviderCluster) (bool, error) {
+	var virtualNodes offloadingv1beta1.VirtualNodeList
+	if err := r.client.List(ctx, &virtualNodes, client.MatchingLabelsSelector{Selector: r.cfg.Providers}); err != nil {
+		return false, fmt.Errorf("VirtualNodes: %w", err)
+	}
+	if allKnown(providers, virtualNodes.Items) {
 		r.unknownSince = time.Time{}
-		return false
+		return false, nil
 	}
 	if r.unknownSince.IsZero() {
 		r.unknownSince = r.now()
 	}
-	return r.now().Sub(r.unknownSince) < statusGrace
+	return r.now().Sub(r.unknownSince) < statusGrace, nil
 }
 
 // limits reads the limits of the consumers that have some.

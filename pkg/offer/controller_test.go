@@ -14,6 +14,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubefake "k8s.io/client-go/kubernetes/fake"
@@ -27,6 +28,7 @@ import (
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
@@ -105,12 +107,13 @@ func newWorld(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *
 	scheme := runtime.NewScheme()
 	require.NoError(t, authv1beta1.AddToScheme(scheme))
 	require.NoError(t, v1alpha1.AddToScheme(scheme))
+	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).
 		WithStatusSubresource(&authv1beta1.ResourceSlice{}, &v1alpha1.ProviderCluster{}).Build()
 	w := &world{now: dayOne.Add(time.Hour), events: record.NewFakeRecorder(100)}
 	w.reconciler = &reconciler{
 		cfg: Config{
-			Class: "broker", Rules: Rules{Overcommit: 1, Hysteresis: 0.05}, Interval: 30 * time.Second,
+			Class: "broker", Providers: labels.Everything(), Rules: Rules{Overcommit: 1, Hysteresis: 0.05}, Interval: 30 * time.Second,
 			IngressClasses: []liqov1beta1.IngressType{{IngressClassName: "nginx", Default: true}},
 		},
 		client: c, live: c, events: w.events, metrics: NewMetrics(), now: func() time.Time { return w.now },
@@ -537,6 +540,31 @@ func TestNoOfferShrinksBeforeTheStatusOfAllProvidersIsThere(t *testing.T) {
 	w.pass(t)
 	require.Equal(t, "10", w.read(t, "old").Status.Resources.Cpu().String())
 	require.Equal(t, authv1beta1.ResourceSliceConditionAccepted, resourcesOf(w.read(t, "new")).Status)
+}
+
+// ProviderClusters that are not restored are made again one after the other.
+func TestNoOfferShrinksBeforeAllProvidersAreThere(t *testing.T) {
+	of := func(name, provider string, with map[string]string) *offloadingv1beta1.VirtualNode {
+		return &offloadingv1beta1.VirtualNode{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + provider, Name: name, Labels: with},
+			Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(provider)},
+		}
+	}
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p2", "2"), newSlice("old", "10", withGrant("10", dayOne)),
+		of("p1", "p1", nil), of("p2", "p2", nil), of("other", "p3", map[string]string{"broker": "another"}))
+	var err error
+	w.cfg.Providers, err = labels.Parse("broker!=another")
+	require.NoError(t, err)
+	require.Equal(t, statusRecheck, w.pass(t).RequeueAfter)
+	require.Equal(t, "10", w.read(t, "old").Status.Resources.Cpu().String())
+
+	require.NoError(t, w.client.Create(t.Context(), provider("p1", "8")))
+	var p1 v1alpha1.ProviderCluster
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Name: "p1"}, &p1))
+	p1.Status.Resources.Granted = list("7")
+	require.NoError(t, w.client.Status().Update(t.Context(), &p1))
+	w.pass(t)
+	require.Equal(t, "9", w.read(t, "old").Status.Resources.Cpu().String(), "p3 is another broker's")
 }
 
 // What a provider that is not peered any more grants is nothing, and what nobody writes is not waited for without end.

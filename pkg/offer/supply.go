@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
@@ -40,9 +42,21 @@ func supplyOf(providers []v1alpha1.ProviderCluster) supply {
 	return s
 }
 
+// allKnown reports whether each VirtualNode has the ProviderCluster of its provider, and each of these a status.
+func allKnown(providers []v1alpha1.ProviderCluster, virtualNodes []offloadingv1beta1.VirtualNode) bool {
+	names := sets.New[string]()
+	for i := range providers {
+		names.Insert(providers[i].Name)
+		if withoutStatus(&providers[i]) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(virtualNodes, func(vn offloadingv1beta1.VirtualNode) bool { return !names.Has(string(vn.Spec.ClusterID)) })
+}
+
 // withoutStatus reports whether a provider may get new pods and its status was never written.
-func withoutStatus(pc v1alpha1.ProviderCluster) bool {
-	p := placement.Provider(&pc, nil, nil)
+func withoutStatus(pc *v1alpha1.ProviderCluster) bool {
+	p := placement.Provider(pc, nil, nil)
 	return p.Schedulable() && len(pc.Status.Resources.Granted) == 0 &&
 		meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ProviderReady) == nil
 }
