@@ -348,7 +348,7 @@ func (b *Broker) kubeletConfig(local kubernetes.Interface, connections *remote.C
 		AuthorizationMode:  b.cfg.Kubelet.AuthorizationMode,
 		Local:              local,
 		Handler: kubelet.NewHandler(kubelet.Config{
-			Log: log, NodeName: b.cfg.NodeName, Pods: b.client,
+			Log: log, NodeName: b.cfg.NodeName, Reader: b.client,
 			Providers: kubeletProviders{reader: b.client, belief: b.belief, connections: connections},
 		}),
 	}

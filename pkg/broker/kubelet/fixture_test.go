@@ -24,6 +24,8 @@ import (
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/liqotech/liqo/pkg/consts"
+
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 )
@@ -164,7 +166,7 @@ type providers struct {
 }
 
 func (p *providers) Place(virtualNode, namespace string) (Place, bool) {
-	return p.place, (virtualNode == "q1" || virtualNode == "r1") && namespace == "ns"
+	return p.place, (virtualNode == "q1" || virtualNode == "r1") && namespace != "elsewhere"
 }
 
 // ProviderOf has provider q with the VirtualNodes q1, q2 and so on.
@@ -180,6 +182,15 @@ func pod(name, virtualNode string) *corev1.Pod {
 	}}
 }
 
+func namespace(name, consumer string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{consts.RemoteClusterID: consumer}}}
+}
+
+func in(namespace string, pod *corev1.Pod) *corev1.Pod {
+	pod.Namespace = namespace
+	return pod
+}
+
 // handler is the kubelet API before one provider.
 func handler(t *testing.T, within time.Duration, config *rest.Config, metrics metricsclient.Interface, scrapers ...Scraper) http.Handler {
 	t.Helper()
@@ -187,8 +198,11 @@ func handler(t *testing.T, within time.Duration, config *rest.Config, metrics me
 	require.NoError(t, err)
 	return newServer(Config{
 		Log: logr.Discard(), NodeName: "broker",
-		Pods: fake.NewClientBuilder().
-			WithObjects(pod("pod", "q1"), pod("waiting", ""), pod("astray", "q2"), pod("third", "r1")).Build(),
+		Reader: fake.NewClientBuilder().WithObjects(
+			pod("pod", "q1"), pod("waiting", ""), pod("astray", "q2"), pod("third", "r1"), namespace("ns", "consumer1"),
+			in("consumer2", pod("theirs", "q1")), namespace("consumer2", "consumer2"),
+			in("consumer3", pod("theirs", "q1")), namespace("consumer3", "consumer3"),
+		).Build(),
 		Providers: &providers{
 			place: Place{Namespace: "remote", Config: config, Kube: kube, Metrics: metrics}, scrapers: scrapers,
 		},

@@ -24,8 +24,8 @@ import (
 type Config struct {
 	Log      logr.Logger
 	NodeName string
-	// Pods reads the pods of the node, and no others.
-	Pods      client.Reader
+	// Reader reads the pods of the node, and no others, and their namespaces.
+	Reader    client.Reader
 	Providers Providers
 }
 
@@ -52,13 +52,17 @@ type server struct {
 	Config
 	// answerWithin is how long a provider may take to begin its answer to logs, exec, attach and port-forward.
 	answerWithin time.Duration
-	// streams limits the open requests to each provider, by its id.
-	streams *httpserve.Shares
+	// streams limits the open requests to each provider, by its id, and consumers those for the pods of a consumer to each.
+	streams, consumers *httpserve.Shares
 }
 
 // ofProvider is how many logs, execs, attaches and port-forwards may be open to each provider: a quarter of what the API
 // server may have open here, so that those to three slow providers leave as many for the others.
 const ofProvider = kubeletapi.OfCaller / 4
+
+// ofConsumer is how many of them may be for the pods of one consumer. All callers are the API server here: whose the pods are
+// tells who asks.
+const ofConsumer = ofProvider / 2
 
 // answerWithin is as long as client-go waits for a connection.
 const answerWithin = 30 * time.Second
@@ -69,7 +73,10 @@ func NewHandler(cfg Config) http.Handler {
 }
 
 func newServer(cfg Config, answerWithin time.Duration) *server {
-	return &server{Config: cfg, answerWithin: answerWithin, streams: httpserve.NewShares(ofProvider)}
+	return &server{
+		Config: cfg, answerWithin: answerWithin,
+		streams: httpserve.NewShares(ofProvider), consumers: httpserve.NewShares(ofConsumer),
+	}
 }
 
 func (s *server) routes() http.Handler {
@@ -94,7 +101,7 @@ func (s *server) routes() http.Handler {
 // list returns the pods of the node.
 func (s *server) list(ctx context.Context) ([]*corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := s.Pods.List(ctx, &pods); err != nil {
+	if err := s.Reader.List(ctx, &pods); err != nil {
 		return nil, err
 	}
 	list := make([]*corev1.Pod, 0, len(pods.Items))
@@ -107,7 +114,7 @@ func (s *server) list(ctx context.Context) ([]*corev1.Pod, error) {
 // locate returns where a pod of this node runs, and the id of that provider.
 func (s *server) locate(ctx context.Context, namespace, name string) (place Place, provider string, err error) {
 	var pod corev1.Pod
-	err = s.Pods.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &pod)
+	err = s.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &pod)
 	if kerrors.IsNotFound(err) {
 		return Place{}, "", failuref(http.StatusNotFound, "pod %s/%s is not one of node %s", namespace, name, s.NodeName)
 	}

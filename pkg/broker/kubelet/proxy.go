@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -14,7 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/util/httpstream/wsstream"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // subresource is one of those of pods.
@@ -50,10 +54,9 @@ func (s *server) proxy(w http.ResponseWriter, r *http.Request, what subresource)
 		}
 		expected = http.StatusSwitchingProtocols
 	}
-	release, ok := s.streams.Take(provider)
-	if !ok {
-		return failuref(http.StatusTooManyRequests,
-			"too many requests at once to the provider %s (at most %d logs, execs, attaches and port-forwards)", provider, ofProvider)
+	release, err := s.take(r.Context(), provider, r.PathValue("namespace"))
+	if err != nil {
+		return err
 	}
 	defer release()
 	transport, err := s.transportFor(place.Config, expected)
@@ -82,6 +85,31 @@ func (s *server) proxy(w http.ResponseWriter, r *http.Request, what subresource)
 	}
 	proxy.ServeHTTP(w, r)
 	return nil
+}
+
+// take counts a request to a provider for a pod of a namespace until release is called.
+func (s *server) take(ctx context.Context, provider, namespace string) (release func(), err error) {
+	var of corev1.Namespace
+	if err := s.Reader.Get(ctx, types.NamespacedName{Name: namespace}, &of); err != nil {
+		return nil, err
+	}
+	consumer := placement.ConsumerOf(&of)
+	releaseConsumer, ok := s.consumers.Take(consumer + " " + provider)
+	if !ok {
+		return nil, failuref(http.StatusTooManyRequests,
+			"too many requests at once for pods of the consumer %q to the provider %s (at most %d logs, execs, attaches and port-forwards)",
+			consumer, provider, ofConsumer)
+	}
+	releaseProvider, ok := s.streams.Take(provider)
+	if !ok {
+		releaseConsumer()
+		return nil, failuref(http.StatusTooManyRequests,
+			"too many requests at once to the provider %s (at most %d logs, execs, attaches and port-forwards)", provider, ofProvider)
+	}
+	return func() {
+		releaseProvider()
+		releaseConsumer()
+	}, nil
 }
 
 // transportFor is that of the config, without HTTP/2, which has no upgrades. An answer of another status than expected has

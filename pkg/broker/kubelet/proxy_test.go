@@ -476,19 +476,38 @@ func TestOneProviderDoesNotTakeAllStreams(t *testing.T) {
 		}
 	}
 	server := serve(t, t.Context(), slow.config(), nil)
-	follow := func() (code int, body io.ReadCloser) {
-		response, err := server.Client().Get(server.URL + logsPath + "?follow=true")
+	const othersPath = "/containerLogs/consumer2/theirs/main"
+	follow := func(path string) (code int, body io.ReadCloser) {
+		response, err := server.Client().Get(server.URL + path + "?follow=true")
 		require.NoError(t, err)
 		t.Cleanup(func() { response.Body.Close() })
 		return response.StatusCode, response.Body
 	}
 	var streams []io.ReadCloser
-	for range ofProvider {
-		code, body := follow()
-		require.Equal(t, http.StatusOK, code)
-		streams = append(streams, body)
+	followed := func(path string) {
+		for range ofConsumer {
+			code, body := follow(path)
+			require.Equal(t, http.StatusOK, code)
+			streams = append(streams, body)
+		}
 	}
-	const message = "too many requests at once to the provider q (at most 112 logs, execs, attaches and port-forwards)"
+	followed(logsPath)
+	code, body := get(t, server, logsPath)
+	require.Equal(t, http.StatusTooManyRequests, code)
+	require.Contains(t, body, `too many requests at once for pods of the consumer "consumer1" to the provider q (at most 56 logs`)
+	code, _ = get(t, server, "/containerLogs/ns/third/main")
+	require.Equal(t, http.StatusOK, code, "that of another provider")
+	followed(othersPath)
+	require.NoError(t, streams[0].Close()) // The consumer has one again, and takes it.
+	require.Eventually(t, func() bool {
+		code, body := follow(logsPath)
+		streams[0] = body
+		return code == http.StatusOK
+	}, 20*time.Second, 20*time.Millisecond)
+	code, body = get(t, server, "/containerLogs/consumer3/theirs/main")
+	require.Equal(t, http.StatusTooManyRequests, code)
+	require.Contains(t, body, "too many requests at once to the provider q (at most 112 logs, execs, attaches and port-forwards)")
+	const message = "too many requests at once for pods of the consumer"
 	for path := range requests {
 		code, body := ask(t, server, path)
 		require.Equal(t, http.StatusTooManyRequests, code, path)
@@ -498,9 +517,6 @@ func TestOneProviderDoesNotTakeAllStreams(t *testing.T) {
 		err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader(""), Stdout: io.Discard})
 		require.ErrorContains(t, err, message, by)
 	}
-	code, _ := get(t, server, "/containerLogs/ns/third/main")
-	require.Equal(t, http.StatusOK, code, "another provider has its own")
-
 	require.NoError(t, streams[0].Close())
 	require.Eventually(t, func() bool {
 		code, _ := get(t, server, logsPath)
