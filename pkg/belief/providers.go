@@ -58,7 +58,7 @@ type provider struct {
 }
 
 // moveInputs are what decides whether pods must leave a provider.
-type moveInputs struct{ confirmed, unreachable, draining bool }
+type moveInputs struct{ confirmed, unreachable, suspended, draining bool }
 
 // ProviderSpec is the state of a provider in the API.
 type ProviderSpec struct {
@@ -192,7 +192,10 @@ func (b *Belief) Schedule(fresh scheduler.Provider) (changed bool) {
 	}
 	b.state.SetProvider(fresh)
 	fresh.KPIs, fresh.NotReady = nil, ""
-	inputs := moveInputs{confirmed: p.confirmed, unreachable: !p.unreachableSince.IsZero(), draining: p.spec.Draining}
+	inputs := moveInputs{
+		confirmed: p.confirmed, unreachable: !p.unreachableSince.IsZero(), suspended: b.movesSuspended(p, b.suspicious()),
+		draining: p.spec.Draining,
+	}
 	changed = inputs != p.movesDependOn || !equality.Semantic.DeepEqual(p.scheduled, fresh)
 	p.scheduled, p.movesDependOn = fresh, inputs
 	if changed {
@@ -201,14 +204,15 @@ func (b *Belief) Schedule(fresh scheduler.Provider) (changed bool) {
 	return changed
 }
 
-// ObserveProbe takes in the result of a probe. It reports whether the provider's reachability or its virtual kubelets
-// changed by it.
-func (b *Belief) ObserveProbe(id string, probe Probe) (changed bool) {
+// ObserveProbe takes in the result of a probe. It returns the providers of which something else is believed since: that one, if
+// its reachability or its virtual kubelets changed, and those whose pods are not moved any more, or are again, because the
+// broker suspects itself.
+func (b *Belief) ObserveProbe(id string, probe Probe) (changed []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p, known := b.providers[id]
 	if !known {
-		return false
+		return nil
 	}
 	kubelets := make(map[string]bool, len(p.spec.VirtualNodes))
 	for virtualNode := range p.spec.VirtualNodes {
@@ -217,7 +221,10 @@ func (b *Belief) ObserveProbe(id string, probe Probe) (changed bool) {
 	}
 	probe.Kubelets = kubelets
 	before, unreachableBefore, first := p.last, !p.unreachableSince.IsZero(), !p.probed
-	suspected := b.suspicious()
+	suspected, suspended := b.suspicious(), map[string]bool{}
+	for other, q := range b.providers {
+		suspended[other] = b.movesSuspended(q, suspected)
+	}
 	p.probed, p.last = true, probe
 	p.tracker.Probe(probe.Ended, probe.Answered, probe.Took)
 	if probe.Answered {
@@ -241,11 +248,17 @@ func (b *Belief) ObserveProbe(id string, probe Probe) (changed bool) {
 	}
 	p.confirmed = p.confirmed || probe.Answered && p.unreachableSince.IsZero() || p.failedProbes >= failedProbesUntilUnreachable ||
 		p.answered+p.failed >= probesUntilConfirmed
-	if (suspected || b.suspicious()) && probe.Ended.After(b.suspectedAt) {
+	suspects := b.suspicious()
+	if (suspected || suspects) && probe.Ended.After(b.suspectedAt) {
 		b.suspectedAt = probe.Ended
 	}
-	return first || unreachableBefore != !p.unreachableSince.IsZero() || before.Answered != probe.Answered ||
-		!maps.Equal(before.Kubelets, kubelets)
+	for other, q := range b.providers {
+		if suspended[other] != b.movesSuspended(q, suspects) || other == id && (first ||
+			unreachableBefore != !p.unreachableSince.IsZero() || before.Answered != probe.Answered || !maps.Equal(before.Kubelets, kubelets)) {
+			changed = append(changed, other)
+		}
+	}
+	return changed
 }
 
 // markUnclean returns the provider's id if it was not unclean before.

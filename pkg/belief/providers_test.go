@@ -2,6 +2,7 @@ package belief
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -32,11 +33,11 @@ func down(after time.Duration) Probe {
 
 func TestAProviderIsUnreachableAfterTwoFailedProbesInARow(t *testing.T) {
 	b := withProviders("q")
-	require.True(t, b.ObserveProbe("q", up(0)), "the first probe changes what is known")
-	require.False(t, b.ObserveProbe("q", up(time.Second)))
+	require.Equal(t, []string{"q"}, b.ObserveProbe("q", up(0)), "the first probe changes what is known")
+	require.Empty(t, b.ObserveProbe("q", up(time.Second)))
 	b.ObserveProbe("q", down(2*time.Second))
 	require.Zero(t, b.VirtualNode("q1").UnreachableSince, "one failure may be an accident")
-	require.True(t, b.ObserveProbe("q", down(3*time.Second)))
+	require.Equal(t, []string{"q"}, b.ObserveProbe("q", down(3*time.Second)))
 	require.Equal(t, noon.Add(2*time.Second), b.VirtualNode("q1").UnreachableSince, "since the first probe that failed")
 	_, _, check := b.Uncleaned("q")
 	require.False(t, check, "it cannot be asked")
@@ -50,7 +51,7 @@ func TestAProviderIsUnreachableAfterTwoFailedProbesInARow(t *testing.T) {
 	b.ObserveProbe("q", down(5*time.Second))
 	b.ObserveProbe("q", up(6*time.Second))
 	require.Equal(t, noon.Add(2*time.Second), b.VirtualNode("q1").UnreachableSince, "it answers now and then")
-	require.True(t, b.ObserveProbe("q", up(7*time.Second)))
+	require.Equal(t, []string{"q"}, b.ObserveProbe("q", up(7*time.Second)))
 	require.Zero(t, b.VirtualNode("q1").UnreachableSince)
 	q, _ := b.Provider("q")
 	require.True(t, q.Unclean)
@@ -65,7 +66,7 @@ func TestAProviderIsUnreachableAfterTwoFailedProbesInARow(t *testing.T) {
 	b.ObserveClean("q", moved)
 	_, _, check = b.Uncleaned("q")
 	require.False(t, check)
-	require.False(t, b.ObserveProbe("unknown", up(0)))
+	require.Empty(t, b.ObserveProbe("unknown", up(0)))
 }
 
 // A lease that cannot be read stays as it was; a VirtualNode that is gone has none.
@@ -74,12 +75,12 @@ func TestAVirtualKubeletIsReadyByItsLease(t *testing.T) {
 	b.ObserveProbe("q", up(0))
 	unread := up(time.Second)
 	unread.Kubelets = map[string]bool{"gone": true}
-	require.False(t, b.ObserveProbe("q", unread))
+	require.Empty(t, b.ObserveProbe("q", unread))
 	q, _ := b.Provider("q")
 	require.Equal(t, map[string]bool{"q1": true}, q.Kubelets)
 	lost := up(2 * time.Second)
 	lost.Kubelets = map[string]bool{"q1": false}
-	require.True(t, b.ObserveProbe("q", lost))
+	require.NotEmpty(t, b.ObserveProbe("q", lost))
 }
 
 // A new leader counts an outage from its beginning, but moves nothing before its own probe has failed.
@@ -159,7 +160,7 @@ func TestOneFailedProbeOfANewLeaderConfirmsNothing(t *testing.T) {
 			b.ObserveProbe("q", down(0))
 			require.False(t, confirmed())
 			require.False(t, b.Schedule(usable("q")), "it concerns no pod yet")
-			require.True(t, b.ObserveProbe("q", tc.then))
+			require.NotEmpty(t, b.ObserveProbe("q", tc.then))
 			require.True(t, confirmed())
 			require.True(t, b.Schedule(usable("q")), "its pods are reconciled")
 			require.Equal(t, tc.reachable, b.VirtualNode("q1").UnreachableSince.IsZero())
@@ -199,6 +200,28 @@ func TestASuspicionEndsForEachProviderByItself(t *testing.T) {
 	probe("q", 10*time.Minute+12*time.Second, true)
 	probe("q", 10*time.Minute+13*time.Second, true)
 	require.Equal(t, VirtualNode{Known: true, Confirmed: true}, b.VirtualNode("q1"))
+}
+
+// Pods of a provider that was lost first are marked. With the second provider the broker suspects itself: the pods of the
+// first have to be looked at again, or they would stay out of their Services.
+func TestASuspicionIsAChangeOfAllThatItConcerns(t *testing.T) {
+	b := withProviders("p", "q", "r")
+	probe := func(id string, after time.Duration, answered bool) []string {
+		changed := b.ObserveProbe(id, Probe{Began: noon.Add(after), Ended: noon.Add(after), Answered: answered})
+		slices.Sort(changed)
+		return changed
+	}
+	for _, id := range []string{"p", "q", "r"} {
+		probe(id, 0, true)
+	}
+	probe("p", 5*time.Second, false)
+	require.Equal(t, []string{"p"}, probe("p", 10*time.Second, false))
+	probe("q", 11*time.Second, false)
+	require.Equal(t, []string{"p", "q"}, probe("q", 16*time.Second, false), "the suspicion begins")
+	require.Empty(t, probe("p", 17*time.Second, false))
+	require.Equal(t, []string{"q"}, probe("q", 21*time.Second, true))
+	require.Equal(t, []string{"q"}, probe("q", 26*time.Second, true), "it ends; p is not known to be unreachable since")
+	require.Equal(t, []string{"p"}, probe("p", 27*time.Second, false), "it is now")
 }
 
 func TestTheProviderOfAVirtualNodeThatIsGoneIsRemembered(t *testing.T) {

@@ -41,9 +41,14 @@ func (b *Belief) VirtualNode(name string) VirtualNode {
 	if vn.FailoverFrom.Before(b.suspectedAt) {
 		vn.FailoverFrom = b.suspectedAt
 	}
-	// The suspicion ends with the answer of one provider. The others have to be probed again before their pods move.
-	vn.MovesSuspended = b.suspicious() || !p.last.Began.After(b.suspectedAt)
+	vn.MovesSuspended = b.movesSuspended(p, b.suspicious())
 	return vn
+}
+
+// movesSuspended reports whether no pod is moved away from an unreachable provider. A suspicion ends with the answer of one
+// provider. The others have to be probed again before their pods move.
+func (b *Belief) movesSuspended(p *provider, suspects bool) bool {
+	return !p.unreachableSince.IsZero() && (suspects || !p.last.Began.After(b.suspectedAt))
 }
 
 // ProviderOf returns the provider of a VirtualNode; "" if it is not known.

@@ -72,8 +72,10 @@ func (c *Controller) reconcileProbe(ctx context.Context, id string) (ctrl.Result
 	}
 	probe := c.probe(ctx, id, virtualNodes)
 	c.forgetLeases(id, virtualNodes)
-	if ctx.Err() == nil && c.Belief.ObserveProbe(id, probe) {
-		c.Queue.Add(types.NamespacedName{Name: id})
+	if ctx.Err() == nil {
+		for _, changed := range c.Belief.ObserveProbe(id, probe) {
+			c.Queue.Add(types.NamespacedName{Name: changed})
+		}
 	}
 	return ctrl.Result{RequeueAfter: wait.Jitter(c.ProbeInterval, 0.2)}, nil
 }
