@@ -25,7 +25,7 @@ gotestsum = gotestsum --jsonfile='$(CURDIR)/dist/durations/$(1).jsonl' $(2)
 # A line for a module that go list -u has found a newer version of. A replaced one is what its replacement is.
 newer = {{if and .Update (not .Replace)}}  {{.Path}} {{.Version}} → {{.Update.Version}}{{if .Indirect}} (indirect){{end}}{{end}}
 
-.PHONY: help build generate image check test durations unit histories mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e lint outdated demo bench clean
+.PHONY: help build generate image check test durations unit random histories mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e lint outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,12 +63,16 @@ fmt-check: ## Fail when a file is not gofmt's
 unit: ## Unit tests with -race, the remote IPAM against Liqo v0.9.4, the rules with Prometheus
 	$(TOOL) $(call gotestsum,unit,--format=pkgname --hide-summary=skipped) -- -race ./...
 	$(TOOL) $(call gotestsum,unit-slowest,--format=pkgname --hide-summary=skipped) -- -run '^TestSlowestFilters$$' ./pkg/scheduler/
-	GOGC=400 FUZZ_INPUTS=600000 $(TOOL) $(call gotestsum,unit-inputs,--format=pkgname --hide-summary=skipped) -- -run '^TestMutatedExpressions$$' ./pkg/criteria/
-	$(TEST) HISTORIES=10000 $(TOOL) $(call gotestsum,unit-histories,--format=pkgname --hide-summary=skipped) -- -timeout=30m ./histories/...
+	GOGC=400 FUZZ_INPUTS=100000 $(TOOL) $(call gotestsum,unit-inputs,--format=pkgname --hide-summary=skipped) -- -run '^TestMutatedExpressions$$' ./pkg/criteria/
+	$(TEST) HISTORIES=1000 $(TOOL) $(call gotestsum,unit-histories,--format=pkgname --hide-summary=skipped) -- -timeout=30m ./histories/...
 	$(TEST) $(TOOL) $(call gotestsum,unit-test,--format=pkgname --hide-summary=skipped) -- -race ./audit/... ./collector/... ./passed/... ./sandbox/...
 	$(TEST) $(TOOL) $(call gotestsum,unit-deploy,--format=pkgname --hide-summary=skipped) -- -count=1 ./deploy/... ./exposition/...
 	$(INTEROP) $(TOOL) $(call gotestsum,unit-interop,--format=pkgname --hide-summary=skipped) -- -count=1 ./...
 	$(OBSERVABILITY) $(TOOL) $(call gotestsum,unit-observability,--format=pkgname --hide-summary=skipped) -- -count=1 ./...
+
+random: ## What .ci/run does after make test: 10,000 histories of the broker, and 600,000 expressions at random
+	$(MAKE) histories N=10000 SEED=1000
+	GOGC=400 FUZZ_FROM=100000 FUZZ_INPUTS=600000 go test -count=1 -timeout=0 -run '^TestMutatedExpressions$$' ./pkg/criteria/
 
 histories: ## Let N (100000) histories of the broker happen in virtual time, from SEED (0) on, and judge them
 	$(TEST) go test -v -count=1 -timeout=0 -run '^TestHistories$$' ./histories -histories=$(N) -seed=$(SEED)
