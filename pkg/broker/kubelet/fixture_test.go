@@ -105,6 +105,8 @@ func (p *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		r.URL.Path = "/" + path + "/remote/pod/" + in.Get("container")
 	}
 	api.PodHandler(api.PodHandlerConfig{
+		StreamCreationTimeout: 10 * time.Second, // A connection that was closed before it had a stream is kept for so long.
+
 		RunInContainer: p.exec, AttachToContainer: func(ctx context.Context, ns, pod, container string, attach api.AttachIO) error {
 			return p.exec(ctx, ns, pod, container, []string{"attached"}, attach)
 		},

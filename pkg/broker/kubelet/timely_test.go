@@ -213,7 +213,7 @@ func TestAbortedStreamsLeaveNothingBehind(t *testing.T) {
 	require.Greater(t, begun.Load(), int32(streams*9/10), "all but those that took too long on a busy machine")
 	const slack = 5 // Those of one connection, as it is accepted or closed.
 	after := runtime.NumGoroutine()
-	// client-go waits 30 s for a stream on a connection that was closed meanwhile.
+	// The provider waits for a stream on a connection that was closed meanwhile.
 	for began := time.Now(); after > before+slack && time.Since(began) < time.Minute; after = runtime.NumGoroutine() {
 		time.Sleep(50 * time.Millisecond)
 	}
