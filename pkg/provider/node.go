@@ -14,6 +14,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	nodeprovider "github.com/liqotech/liqo/pkg/virtualKubelet/liqoNodeProvider"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/interrupted"
 )
 
 // fallbackVersion is the kubelet version shown when the API server's cannot be read, as Liqo's own shows it.
@@ -45,7 +47,7 @@ func runNode(ctx context.Context, cfg *Config, p *peering, local kubernetes.Inte
 	})
 	startInformers := source.StartProvider(ctx)
 
-	nodes := local.CoreV1().Nodes()
+	nodes := interrupted.Nodes(local.CoreV1().Nodes())
 	leases := local.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	controller, err := node.NewNodeController(source, source.GetNode(), nodes,
 		node.WithNodeEnableLeaseV1(leases, int32(cfg.Node.LeaseDuration.Seconds())),

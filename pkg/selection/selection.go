@@ -19,6 +19,7 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/interrupted"
 )
 
 // timeout bounds all the requests of one call.
@@ -60,7 +61,7 @@ func Set(ctx context.Context, c client.Client, consumer, provider string, enable
 		return err
 	}
 	raced := func(err error) bool { return kerrors.IsConflict(err) || kerrors.IsAlreadyExists(err) }
-	err := retry.OnError(retry.DefaultBackoff, raced, func() error {
+	err := interrupted.OnError(retry.DefaultBackoff, raced, func() error {
 		policy, err := read(ctx, c, consumer)
 		if err != nil {
 			return err

@@ -95,6 +95,14 @@ func TestAConflictThatLastsIsAnError(t *testing.T) {
 	require.Greater(t, tries, 1)
 }
 
+// client-go's retry takes the error of a context for none.
+func TestAWriteWithoutAnAnswerIsAnError(t *testing.T) {
+	c := api(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+		return context.DeadlineExceeded
+	}})
+	require.ErrorIs(t, Set(t.Context(), c, "c1", "p1", false), context.DeadlineExceeded)
+}
+
 func TestNothingIsWrittenWithoutNeed(t *testing.T) {
 	c := api(t, interceptor.Funcs{})
 	require.NoError(t, Set(t.Context(), c, "c1", "p1", true))

@@ -22,6 +22,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/interrupted"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
@@ -139,7 +140,7 @@ func (n *Node) Run(ctx context.Context) error {
 	n.last = first.DeepCopy()
 	n.mu.Unlock()
 	n.Refresh()
-	controller, err := node.NewNodeController(n, first, n.Kube.CoreV1().Nodes(),
+	controller, err := node.NewNodeController(n, first, interrupted.Nodes(n.Kube.CoreV1().Nodes()),
 		node.WithNodeEnableLeaseV1(n.Kube.CoordinationV1().Leases(corev1.NamespaceNodeLease),
 			int32(n.LeaseDuration.Seconds())),
 		node.WithNodeStatusUpdateErrorHandler(func(ctx context.Context, cause error) error {
@@ -194,7 +195,7 @@ func (n *Node) claim(ctx context.Context, wanted *corev1.Node) error {
 	if !kerrors.IsAlreadyExists(err) {
 		return err
 	}
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	return interrupted.OnError(retry.DefaultBackoff, kerrors.IsConflict, func() error {
 		existing, err := nodes.Get(ctx, wanted.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -248,7 +249,7 @@ func (n *Node) cordon(ctx context.Context) error {
 		return nil
 	}
 	nodes := n.Kube.CoreV1().Nodes()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := interrupted.OnError(retry.DefaultBackoff, kerrors.IsConflict, func() error {
 		current, err := nodes.Get(ctx, n.Name, metav1.GetOptions{})
 		if err != nil {
 			return err

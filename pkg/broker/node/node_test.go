@@ -1,15 +1,21 @@
 package node
 
 import (
+	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/testr"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -120,4 +126,43 @@ func TestTheBrokerUncordonsItsNodeOnlyIfItCordonedIt(t *testing.T) {
 	for _, usable := range []bool{false, true} {
 		require.True(t, cordon(usable).Spec.Unschedulable, "an administrator has cordoned it")
 	}
+}
+
+// client-go's retry takes the error of a context for none: the Node would stay as it is, and not be cordoned later either.
+func TestACordonWithoutAnAnswerIsNotDone(t *testing.T) {
+	kube := fake.NewClientset()
+	n := newNode(t, kube)
+	require.NoError(t, n.claim(t.Context(), n.forge(nil)))
+	unanswered := true
+	kube.PrependReactor("update", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return unanswered, nil, context.DeadlineExceeded
+	})
+	n.schedule(false)
+	require.ErrorIs(t, n.cordon(t.Context()), context.DeadlineExceeded)
+	unanswered = false
+	require.NoError(t, n.cordon(t.Context()))
+	node, err := kube.CoreV1().Nodes().Get(t.Context(), "broker", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.True(t, node.Spec.Unschedulable)
+}
+
+// virtual-kubelet's node controller would use the Node that it did not get.
+func TestAStatusWithoutAnAnswerIsWrittenLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kube := fake.NewClientset()
+		n := newNode(t, kube)
+		n.LeaseDuration = 40 * time.Second
+		var gets atomic.Int32
+		kube.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			n := gets.Add(1)
+			return n == 5 || n == 6, nil, fmt.Errorf("no answer: %w", context.DeadlineExceeded)
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- n.Run(ctx) }()
+		time.Sleep(10 * time.Minute)
+		require.Greater(t, gets.Load(), int32(6))
+		stop()
+		require.NoError(t, <-ended)
+	})
 }
