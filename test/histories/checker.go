@@ -45,6 +45,7 @@ func (o *outcome) judge() []string {
 	}
 	faults = append(faults, o.judgeGrants()...)
 	faults = append(faults, o.judgeDrains()...)
+	faults = append(faults, o.judgeNode()...)
 	if o.unsettled != "" {
 		faults = append(faults, "not settled: "+o.unsettled)
 	}
@@ -454,6 +455,9 @@ func (o *outcome) judgeEnd() string {
 			}
 		}
 		faults = append(faults, o.judgeStatus(p)...)
+	}
+	if fault := o.judgeRoom(); fault != "" {
+		faults = append(faults, fault)
 	}
 	return strings.Join(faults, "; ")
 }

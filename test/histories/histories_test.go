@@ -24,14 +24,12 @@ var (
 	first = flag.Uint64("seed", 0, "the seed of the first history")
 	story = flag.Bool("story", false, "tell what happened to all pods, not only of histories with faults")
 	short = flag.Bool("shorten", true, "make histories with faults shorter")
+
+	reports = flag.Int("reports", 3, "after how many histories with faults to end")
 )
 
-const (
-	// tries is how often a shorter history may happen until it shows a fault: what Go's scheduler decides is not in the seed.
-	tries = 4
-	// reports is how many histories with faults are told.
-	reports = 3
-)
+// tries is how often a shorter history may happen until it shows a fault: what Go's scheduler decides is not in the seed.
+const tries = 4
 
 func numberOr(text string, otherwise uint64) uint64 {
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
@@ -71,7 +69,7 @@ func TestHistories(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		next++
-		return next - 1, next-1 < *first+*count && failed < reports
+		return next - 1, next-1 < *first+*count && failed < *reports
 	}
 	began := time.Now()
 	t.Run("in parallel", func(t *testing.T) {

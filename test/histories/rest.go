@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
@@ -85,6 +86,8 @@ func newObject(resource, namespace, name string) (client.Object, error) {
 		o = &coordinationv1.Lease{}
 	case "shadowpods":
 		o = &offloadingv1beta1.ShadowPod{}
+	case "nodes":
+		o = &corev1.Node{}
 	default:
 		return nil, fmt.Errorf("resource %s is not simulated", resource)
 	}
@@ -101,18 +104,19 @@ func (t transport) serve(r *http.Request, body []byte) (any, error) {
 	case "/version":
 		return map[string]string{"gitVersion": "v1.34.0"}, nil
 	}
-	_, path, found := strings.Cut(r.URL.Path, "/namespaces/")
-	parts := append(strings.Split(path, "/"), "", "")
-	if !found || len(parts) > 5 {
-		return nil, fmt.Errorf("path %s is not simulated", r.URL.Path)
+	namespace, path := "", strings.TrimPrefix(r.URL.Path, "/api/v1/")
+	if _, inNamespace, found := strings.Cut(r.URL.Path, "/namespaces/"); found {
+		namespace, path, _ = strings.Cut(inNamespace, "/")
 	}
-	o, err := newObject(parts[1], parts[0], parts[2])
+	parts := append(strings.Split(path, "/"), "", "")
+	resource, name, subresource := parts[0], parts[1], parts[2]
+	o, err := newObject(resource, namespace, name)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case r.Method == http.MethodGet && parts[2] == "":
-		return t.list(r, reflect.TypeOf(o), parts[0])
+	case r.Method == http.MethodGet && name == "":
+		return t.list(r, reflect.TypeOf(o), namespace)
 	case r.Method == http.MethodGet:
 		return t.server.find(reflect.TypeOf(o), keyOf(o))
 	case r.Method == http.MethodDelete:
@@ -126,8 +130,10 @@ func (t transport) serve(r *http.Request, body []byte) (any, error) {
 			return nil, err
 		}
 		return o, t.server.create(t.process.name, o)
+	case r.Method == http.MethodPatch:
+		return t.server.patch(t.process.name, o, types.PatchType(r.Header.Get("Content-Type")), body, subresource == "status")
 	case r.Method == http.MethodPut:
-		return t.server.update(t.process.name, o, false, func(fresh client.Object) error {
+		return t.server.update(t.process.name, o, subresource == "status", func(fresh client.Object) error {
 			reflect.ValueOf(fresh).Elem().SetZero()
 			return json.Unmarshal(body, fresh)
 		})

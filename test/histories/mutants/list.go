@@ -14,6 +14,7 @@ func mutants() []mutant {
 		belief     = "pkg/belief/providers.go"
 		pods       = "pkg/belief/pods.go"
 		leaving    = "pkg/broker/leaving/checker.go"
+		node       = "pkg/broker/node/node.go"
 	)
 	return []mutant{
 		{"ended pods give back their room", controller, `if at == "" {`, `if true {`},
@@ -85,6 +86,23 @@ func mutants() []mutant {
 		},
 		{"a drain takes all replicas at once", assigned, `if reason == drained && !at.Terminating {`, `if false {`},
 		{"a slice that is being deleted takes pods", status, `case vn.DeletionTimestamp != nil:`, `case false:`},
+		{
+			"the Node is not Ready when no provider takes pods", node, `Type: corev1.NodeReady, Status: corev1.ConditionTrue,`,
+			`Type: corev1.NodeReady, Status: map[bool]corev1.ConditionStatus{true: "True", false: "False"}[usable > 0],`,
+		},
+		{"the Node hides the room of pods at providers that are not usable", belief, `room.Add(roomAt(nil, load))`, `_ = load`},
+		{"the Node does not show the room of ended pods as taken", belief, `room.Sub(load.Ended)`, ``},
+		{"an error of a context counts as done", "pkg/interrupted/interrupted.go", `return node, opaque(err)
+}
+
+func (n nodes) Patch(`, `return node, err
+}
+
+func (n nodes) Patch(`},
+		{
+			"the pods of a provider are not looked at again when a suspicion begins", belief,
+			`if suspended[other] != b.movesSuspended(q, suspects) ||`, `if q == nil ||`,
+		},
 		{"pods are moved while nothing speaks for it", evict, `case !at.Confirmed:`, `case false:`},
 	}
 }

@@ -86,7 +86,7 @@ func (m *mutant) mutated(root string) ([]byte, error) {
 }
 
 // violation is what a failed test says first.
-var violation = regexp.MustCompile(`seed \d+: .*`)
+var violation = regexp.MustCompile(`seed \d+: .*|panic: .*`)
 
 // try runs histories with the fault, and returns what they found; "" is nothing.
 func (m *mutant) try(ctx context.Context, root, dir string, histories uint64) (string, error) {
@@ -106,7 +106,7 @@ func (m *mutant) try(ctx context.Context, root, dir string, histories uint64) (s
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, output)
 	}
-	output, err := exec.CommandContext(ctx, binary, "-test.run=^TestHistories$", "-test.timeout=0", "-shorten=false",
+	output, err := exec.CommandContext(ctx, binary, "-test.run=^TestHistories$", "-test.timeout=0", "-shorten=false", "-reports=1",
 		fmt.Sprint("-histories=", histories)).CombinedOutput()
 	switch found := violation.Find(output); {
 	case err == nil:
