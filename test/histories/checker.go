@@ -46,6 +46,7 @@ func (o *outcome) judge() []string {
 	faults = append(faults, o.judgeGrants()...)
 	faults = append(faults, o.judgeDrains()...)
 	faults = append(faults, o.judgeNode()...)
+	faults = append(faults, o.judgeRequests()...)
 	if o.unsettled != "" {
 		faults = append(faults, "not settled: "+o.unsettled)
 	}

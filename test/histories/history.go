@@ -270,7 +270,8 @@ func faultNames() (names []string) {
 type outcome struct {
 	history *history
 	world   *world
-	began   time.Time
+	// began and ended are the times of the first and of the last event.
+	began, ended time.Time
 	// settled is when everything was as it should be after the last fault, unsettled what is not; "" if it is.
 	settled   time.Time
 	unsettled string
@@ -318,6 +319,7 @@ func (h *history) run(ctx context.Context, scheme *runtime.Scheme) *outcome {
 			break
 		}
 	}
+	o.ended = time.Now()
 	cancel()
 	w.running.Wait()
 	return o

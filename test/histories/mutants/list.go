@@ -103,6 +103,7 @@ func (n nodes) Patch(`},
 			"the pods of a provider are not looked at again when a suspicion begins", belief,
 			`if suspended[other] != b.movesSuspended(q, suspects) ||`, `if q == nil ||`,
 		},
+		{"a write that met a conflict is tried again at once", "pkg/broker/requeue/backoff.go", `(FirstConflict, lastConflict)`, `(FirstConflict, FirstConflict)`},
 		{"pods are moved while nothing speaks for it", evict, `case !at.Confirmed:`, `case false:`},
 	}
 }
