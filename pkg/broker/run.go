@@ -244,16 +244,17 @@ func (b *Broker) providerChanged(ctx context.Context, id string) {
 	b.node.Refresh()
 }
 
-// SetUpControllers registers what assigns and moves pods, probes providers, and keeps the Node. It starts when the replica is elected and its
+// Node is what the broker shows as its Node.
+func (b *Broker) Node() *node.Node { return b.node }
+
+// SetUpControllers registers what assigns and moves pods, and probes providers. It starts when the replica is elected and its
 // caches are filled.
 func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) error {
 	if err := pods.IndexReplicas(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	for _, run := range []manager.RunnableFunc{b.requeue.Run, b.node.Run} {
-		if err := mgr.Add(run); err != nil {
-			return err
-		}
+	if err := mgr.Add(manager.RunnableFunc(b.requeue.Run)); err != nil {
+		return err
 	}
 	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, b.leaving, b.providers, b.policies}
 	if b.endpoints != nil {
@@ -267,11 +268,11 @@ func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) erro
 	return nil
 }
 
-// setUpServers registers the kubelet API, what the leader does for consumers, and what every replica does: its
+// setUpServers registers the Node with its kubelet API, what the leader does for consumers, and what every replica does: its
 // certificate, and the remote IPAM, which only reads and which a Service spreads over them all.
 func (b *Broker) setUpServers(ctx context.Context, mgr manager.Manager) error {
 	runs := []manager.Runnable{
-		everyReplica(b.kubelet.Certificate.Run),
+		everyReplica(b.kubelet.Certificate.Run), manager.RunnableFunc(b.node.Run),
 		manager.RunnableFunc(func(ctx context.Context) error { return kubeletapi.Run(ctx, b.kubelet) }),
 	}
 	if b.cfg.IPAM != nil {

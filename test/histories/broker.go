@@ -112,6 +112,9 @@ func (w *world) runBroker(p *process) error {
 	if err := b.SetUpControllers(p.ctx, m); err != nil {
 		return err
 	}
+	m.runnables = append(m.runnables, manager.RunnableFunc(func(ctx context.Context) error {
+		return runNode(ctx, b.Node(), m.client)
+	}))
 	group, ctx := errgroup.WithContext(p.ctx)
 	group.Go(func() error { return lock.Run(ctx) })
 	group.Go(func() error {

@@ -81,6 +81,7 @@ func (*Node) Ping(ctx context.Context) error { return ctx.Err() }
 // NotifyNodeStatus implements node.NodeProvider: it reports every change until ctx ends. The report blocks while the node
 // controller is writing.
 func (n *Node) NotifyNodeStatus(ctx context.Context, changes func(*corev1.Node)) {
+	n.settled = time.Now().Add(2*n.ProbeTimeout + probesGrace)
 	go func() {
 		tick := time.NewTicker(refreshInterval)
 		defer tick.Stop()
@@ -117,7 +118,7 @@ func (n *Node) next() *corev1.Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	fresh := n.forge(n.last)
-	if sameStatus(&n.last.Status, &fresh.Status) {
+	if n.last != nil && sameStatus(&n.last.Status, &fresh.Status) {
 		return nil
 	}
 	n.last = fresh
@@ -130,7 +131,6 @@ func (n *Node) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.settled = time.Now().Add(2*n.ProbeTimeout + probesGrace)
 	first := n.forge(nil)
 	first.OwnerReferences = owners
 	if err := n.claim(ctx, first); err != nil {

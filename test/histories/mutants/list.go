@@ -92,13 +92,6 @@ func mutants() []mutant {
 		},
 		{"the Node hides the room of pods at providers that are not usable", belief, `room.Add(roomAt(nil, load))`, `_ = load`},
 		{"the Node does not show the room of ended pods as taken", belief, `room.Sub(load.Ended)`, ``},
-		{"an error of a context counts as done", "pkg/interrupted/interrupted.go", `return node, opaque(err)
-}
-
-func (n nodes) Patch(`, `return node, err
-}
-
-func (n nodes) Patch(`},
 		{
 			"the pods of a provider are not looked at again when a suspicion begins", belief,
 			`if suspended[other] != b.movesSuspended(q, suspects) ||`, `if q == nil ||`,
