@@ -66,8 +66,9 @@ type Node struct {
 
 	mu   sync.Mutex
 	last *corev1.Node // Guarded by mu.
-	// settled is when the capacity is what is known, whether or not all providers were probed. It is set before the Node is used.
-	settled time.Time
+	// unsettled is for how many ticks the capacity of before is kept while not all providers were probed: ticks, because time also
+	// passes while the process stands still. It is set before the Node is used.
+	unsettled int
 	// cordoned is what was last written of the Node; used by one goroutine.
 	cordoned *bool
 }
@@ -81,7 +82,7 @@ func (*Node) Ping(ctx context.Context) error { return ctx.Err() }
 // NotifyNodeStatus implements node.NodeProvider: it reports every change until ctx ends. The report blocks while the node
 // controller is writing.
 func (n *Node) NotifyNodeStatus(ctx context.Context, changes func(*corev1.Node)) {
-	n.settled = time.Now().Add(2*n.ProbeTimeout + probesGrace)
+	n.unsettled = int((2*n.ProbeTimeout + probesGrace) / refreshInterval)
 	go func() {
 		tick := time.NewTicker(refreshInterval)
 		defer tick.Stop()
@@ -91,6 +92,7 @@ func (n *Node) NotifyNodeStatus(ctx context.Context, changes func(*corev1.Node))
 				return
 			case <-n.changed:
 			case <-tick.C: // Pods have left providers that cannot be given others.
+				n.unsettled--
 			}
 			if !n.isSettled(ctx) {
 				continue
@@ -166,7 +168,7 @@ func (n *Node) Run(ctx context.Context) error {
 // isSettled reports whether the probes show of every provider whether it can be reached, or had the time to. Until then the
 // Node has the capacity that the leader before wrote.
 func (n *Node) isSettled(ctx context.Context) bool {
-	if time.Now().After(n.settled) {
+	if n.unsettled <= 0 {
 		return true
 	}
 	var list v1alpha1.ProviderClusterList

@@ -45,7 +45,7 @@ func newNode(t *testing.T, kube kubernetes.Interface) *Node {
 		Log: testr.New(t), Client: ctrlfake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
 		Kube: kube, Belief: known, Name: "broker", IP: "10.0.0.2", Version: "v1",
 	})
-	n.settled = time.Now().Add(time.Hour)
+	n.unsettled = 1
 	return n
 }
 
@@ -89,11 +89,28 @@ func TestANewLeaderKeepsTheCapacityUntilItHasProbed(t *testing.T) {
 	require.True(t, n.isSettled(t.Context()))
 
 	hanging := newNode(t, nil)
-	hanging.settled = time.Now()
+	hanging.unsettled = 0
 	require.True(t, hanging.isSettled(t.Context()), "a provider that does not answer holds up nothing for long")
 
 	delete(there.Labels, v1alpha1.BrokerNodeLabel)
 	require.ErrorContains(t, newNode(t, fake.NewClientset(there)).claim(t.Context(), first), "choose another --broker-node")
+}
+
+// A process that stood still finds much time gone, in which no provider was probed.
+func TestTheCapacityIsKeptForSoManyTicks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, fake.NewClientset())
+		n.ProbeTimeout = 3 * time.Second
+		ctx, stop := context.WithCancel(t.Context())
+		var at []time.Duration
+		began := time.Now()
+		n.NotifyNodeStatus(ctx, func(*corev1.Node) { at = append(at, time.Since(began)) })
+		n.Refresh()
+		time.Sleep(time.Minute)
+		stop()
+		synctest.Wait()
+		require.Equal(t, []time.Duration{10 * time.Second}, at)
+	})
 }
 
 func TestTheBrokerUncordonsItsNodeOnlyIfItCordonedIt(t *testing.T) {
