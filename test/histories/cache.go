@@ -206,13 +206,13 @@ func (i *informer) follow(name string, number *int) (lost bool) {
 	for {
 		changes, more := i.mirror.server.since(i.of, *number)
 		for n := range changes {
-			if !p.sleep(p.ctx, time.Until(changes[n].at.Add(w.lagNow(name)))) || p.gate() != nil {
+			if !p.sleep(p.ctx, time.Until(changes[n].At.Add(w.lagNow(name)))) || p.gate() != nil {
 				return false
 			}
 			if i.loses() {
 				return p.sleep(p.ctx, time.Until(i.relistAt())) && p.gate() == nil
 			}
-			i.show(keyOf(changes[n].object()), changes[n].after)
+			i.show(keyOf(changes[n].Object()), changes[n].After)
 			*number++
 		}
 		if len(changes) > 0 {
@@ -239,11 +239,11 @@ func (i *informer) loses() bool { return i.relistAt().After(time.Now()) }
 func (i *informer) catchUp(moment time.Time) int {
 	changes, _ := i.mirror.server.since(i.of, 0)
 	then, number := map[types.NamespacedName]client.Object{}, 0
-	for ; number < len(changes) && !changes[number].at.After(moment); number++ {
-		if c := &changes[number]; c.after == nil {
-			delete(then, keyOf(c.before))
+	for ; number < len(changes) && !changes[number].At.After(moment); number++ {
+		if c := &changes[number]; c.After == nil {
+			delete(then, keyOf(c.Before))
 		} else {
-			then[keyOf(c.after)] = c.after
+			then[keyOf(c.After)] = c.After
 		}
 	}
 	i.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
 
 // settleWithin is how long everything may take to settle after the last fault.
@@ -215,7 +216,7 @@ func generate(seed uint64) *history {
 	}
 	kinds, names := faultKinds(), faultNames()
 	if random.IntN(5) == 0 {
-		names = calmFaults()
+		names = append(judge.Calm(), "drain") // Twice as often.
 	}
 	for range 1 + random.IntN(8) {
 		f := fault{Kind: names[random.IntN(len(names))], Provider: random.IntN(len(h.Providers)), At: 10*time.Second + upTo(random, 80*time.Second)}
@@ -245,11 +246,6 @@ func (h *history) shorter() (all []*history) {
 		all = append(all, &less)
 	}
 	return all
-}
-
-// calmFaults are those in which the broker knows of each pod whether it is Ready.
-func calmFaults() []string {
-	return []string{"drain", "drain", "cordon", "leader is killed", "provider starts slowly"}
 }
 
 func upTo(random *rand.Rand, most time.Duration) time.Duration {
@@ -311,7 +307,7 @@ func (h *history) run(ctx context.Context, scheme *runtime.Scheme) *outcome {
 	}
 	time.Sleep(last + time.Second)
 	for deadline := time.Now().Add(settleWithin); ; time.Sleep(time.Second) {
-		if o.unsettled = o.judgeEnd(); o.unsettled == "" {
+		if o.unsettled = o.record().Unsettled(); o.unsettled == "" {
 			o.settled = time.Now()
 			break
 		}

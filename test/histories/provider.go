@@ -97,11 +97,11 @@ func (p *provider) run() {
 		changes, moreShadows := p.server.since(shadows, seenShadows)
 		seenShadows += len(changes)
 		for i := range changes {
-			key := keyOf(changes[i].object())
+			key := keyOf(changes[i].Object())
 			switch {
-			case changes[i].before == nil:
+			case changes[i].Before == nil:
 				p.soon("make "+key.Name, 20, 300, func() { p.makePod(key) })
-			case changes[i].after == nil: // The garbage collector.
+			case changes[i].After == nil: // The garbage collector.
 				p.soon("collect "+key.Name, 10, 200, func() { _ = p.server.remove("gc", podOf(key), ptr.To(int64(2)), nil) })
 			}
 		}
@@ -146,16 +146,16 @@ func (p *provider) makePod(key types.NamespacedName) {
 
 // observe is the kubelet of the provider's node.
 func (p *provider) observe(c *change) {
-	key := keyOf(c.object())
+	key := keyOf(c.Object())
 	switch {
-	case c.after == nil:
+	case c.After == nil:
 		return
-	case c.before == nil:
+	case c.Before == nil:
 		p.weather.mu.Lock()
 		slow := p.slow
 		p.weather.mu.Unlock()
-		p.soon("start "+key.Name, 100, 1000, func() { p.world.after(slow, func() { p.start(key, c.after.GetUID()) }) })
-	case c.before.GetDeletionTimestamp() == nil && c.after.GetDeletionTimestamp() != nil:
+		p.soon("start "+key.Name, 100, 1000, func() { p.world.after(slow, func() { p.start(key, c.After.GetUID()) }) })
+	case c.Before.GetDeletionTimestamp() == nil && c.After.GetDeletionTimestamp() != nil:
 		p.soon("end "+key.Name, 50, 2500, func() { _ = p.server.remove("kubelet", podOf(key), ptr.To(int64(0)), nil) })
 	}
 }

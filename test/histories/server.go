@@ -19,22 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
 
-// change is one change of an object. Before is nil when it was created, after when it is gone. Both are never changed.
-type change struct {
-	at            time.Time
-	by            string
-	before, after client.Object
-}
-
-// object returns the object, as it was last.
-func (c *change) object() client.Object {
-	if c.after != nil {
-		return c.after
-	}
-	return c.before
-}
+// change is one change of an object.
+type change = judge.Change
 
 // server is the API server of one cluster: objects by type and name, with the rules of Kubernetes for versions,
 // preconditions, finalizers, graceful deletion and the subresource status. It keeps all that ever happened.
@@ -120,7 +110,7 @@ func (s *server) set(by string, t reflect.Type, key types.NamespacedName, after 
 		after.SetResourceVersion(strconv.Itoa(s.version))
 		k.objects[key] = after
 	}
-	k.record = append(k.record, change{at: time.Now(), by: by, before: before, after: after})
+	k.record = append(k.record, change{At: time.Now(), By: by, Before: before, After: after})
 	close(k.changed)
 	k.changed = make(chan struct{})
 }

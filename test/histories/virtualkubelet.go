@@ -308,7 +308,7 @@ func (k *virtualKubelet) stillAssigned(ctx context.Context, local *corev1.Pod) e
 		if err != nil {
 			return err
 		}
-		if found.GetUID() != local.UID || providerOf(found) != k.provider.id ||
+		if found.GetUID() != local.UID || found.GetLabels()[v1alpha1.ProviderLabel] != k.provider.id ||
 			found.GetAnnotations()[v1alpha1.AssignedAtAnnotation] != local.Annotations[v1alpha1.AssignedAtAnnotation] {
 			return errors.New("it has been assigned elsewhere, or deleted")
 		}

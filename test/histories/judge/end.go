@@ -1,0 +1,144 @@
+package judge
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// Unsettled returns what is not as it should be once nothing is wrong any more; "" if all is.
+func (r *Record) Unsettled() string {
+	var faults []string
+	pods := latestPods(r.Home.Pods)
+	locals := map[types.UID]*corev1.Pod{}
+	there := map[types.UID]*corev1.Pod{}
+	for _, pod := range pods {
+		locals[pod.UID] = pod
+	}
+	for _, p := range r.Providers {
+		shadows := map[types.NamespacedName]bool{}
+		for _, o := range latest(p.ShadowPods) {
+			shadows[client.ObjectKeyFromObject(o)] = true
+			local := locals[types.UID(o.GetAnnotations()[PodUID])]
+			if local == nil || local.Labels[v1alpha1.VirtualNodeLabel] != p.VirtualNode {
+				faults = append(faults, fmt.Sprintf("%s has a ShadowPod %s of a pod that is not there", p.ID, o.GetName()))
+			}
+		}
+		for _, pod := range latestPods(p.Pods) {
+			local := types.UID(pod.Annotations[PodUID])
+			if !shadows[client.ObjectKeyFromObject(pod)] {
+				faults = append(faults, fmt.Sprintf("%s has a pod %s without a ShadowPod", p.ID, pod.Name))
+			} else if of := locals[local]; of != nil && of.Labels[v1alpha1.VirtualNodeLabel] == p.VirtualNode {
+				there[local] = pod
+			}
+		}
+		faults = append(faults, r.judgeStatus(p, pods)...)
+	}
+	for _, pod := range pods {
+		if fault := r.judgePod(pod, there[pod.UID], pods); fault != "" {
+			faults = append(faults, pod.Name+" "+fault)
+		}
+	}
+	if fault := r.judgeRoom(pods); fault != "" {
+		faults = append(faults, fault)
+	}
+	return strings.Join(faults, "; ")
+}
+
+// judgePod returns what is wrong about one pod, at the end. There is the one at its provider.
+func (r *Record) judgePod(pod, there *corev1.Pod, pods []*corev1.Pod) string {
+	at := pod.Labels[v1alpha1.VirtualNodeLabel]
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return "is being deleted"
+	case terminal(pod):
+		return ""
+	case at == "" && pod.Annotations[v1alpha1.MovingFromAnnotation] != "":
+		return "is moving"
+	case at == "":
+		return r.judgeWaiting(pod, pods)
+	case there == nil:
+		return "is not at " + at
+	case there.Status.Phase != corev1.PodRunning || pod.Status.Phase != corev1.PodRunning || !isReady(pod):
+		return fmt.Sprintf("is shown %s (ready: %t) and is %s at %s", pod.Status.Phase, isReady(pod), there.Status.Phase, at)
+	}
+	return ""
+}
+
+// judgeWaiting returns what is wrong about a pod that waits: there is room, or no reason is given.
+func (r *Record) judgeWaiting(pod *corev1.Pod, pods []*corev1.Pod) string {
+	for _, p := range r.Providers {
+		free := p.Millis
+		for _, other := range pods {
+			if placeOf(other) == p.VirtualNode {
+				free -= millisOf(&other.Spec)
+			}
+		}
+		if free >= millisOf(&pod.Spec) {
+			return fmt.Sprintf("waits, and %s has %s CPUs free", p.ID, cpus(free))
+		}
+	}
+	why := corev1.PodConditionType(v1alpha1.ConditionAssigned)
+	if pod.Spec.NodeName == "" {
+		why = corev1.PodScheduled
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == why && c.Status == corev1.ConditionFalse && c.Message != "" {
+			return ""
+		}
+	}
+	return "waits without a reason"
+}
+
+// judgeStatus returns what is wrong about the status of a ProviderCluster, at the end.
+func (r *Record) judgeStatus(p *Provider, pods []*corev1.Pod) (faults []string) {
+	var status *v1alpha1.ProviderClusterStatus
+	for _, o := range latest(r.Home.ProviderClusters) {
+		if o.GetName() == p.ID {
+			status = &o.(*v1alpha1.ProviderCluster).Status
+		}
+	}
+	if status == nil {
+		return []string{"there is no ProviderCluster " + p.ID}
+	}
+	there := int32(0)
+	for _, pod := range pods {
+		if placeOf(pod) == p.VirtualNode && !terminal(pod) {
+			there++
+		}
+	}
+	if status.Pods != there {
+		faults = append(faults, fmt.Sprintf("ProviderCluster %s shows %d pods and has %d", p.ID, status.Pods, there))
+	}
+	for i := range status.Conditions {
+		if c := &status.Conditions[i]; c.Status != "True" && c.Type != v1alpha1.ProviderDrained {
+			faults = append(faults, fmt.Sprintf("ProviderCluster %s shows %s=%s: %s", p.ID, c.Type, c.Status, c.Message))
+		}
+	}
+	return faults
+}
+
+// judgeRoom returns what is wrong about the room that the Node shows at the end; "" if nothing is.
+func (r *Record) judgeRoom(pods []*corev1.Pod) string {
+	granted := int64(0)
+	for _, p := range r.Providers {
+		granted += p.Millis
+	}
+	for _, pod := range pods {
+		if terminal(pod) && placeOf(pod) != "" {
+			granted -= millisOf(&pod.Spec) // kube-scheduler does not count it, the quota does.
+		}
+	}
+	for _, o := range latest(r.Home.Nodes) {
+		node := o.(*corev1.Node)
+		if shown := node.Status.Allocatable.Cpu().MilliValue(); node.Name == r.Node && shown != granted {
+			return fmt.Sprintf("the Node shows %s CPUs of %s", cpus(shown), cpus(granted))
+		}
+	}
+	return ""
+}

@@ -1,0 +1,105 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// judgeMoves checks that a pod leaves its provider for a cause.
+func (r *Record) judgeMoves(record []Change, runs []run) (faults []string) {
+	for _, c := range record {
+		if c.Before == nil || c.After == nil {
+			continue
+		}
+		before, after := c.Before.(*corev1.Pod), c.After.(*corev1.Pod)
+		from := before.Labels[v1alpha1.VirtualNodeLabel]
+		if from == "" || after.Labels[v1alpha1.VirtualNodeLabel] != "" || terminal(before) {
+			continue
+		}
+		if !r.mayMove(before, from, c.At, runs) {
+			faults = append(faults, fmt.Sprintf("%s leaves %s at %s by %s without a cause: %s", before.Name, from, r.at(c.At), c.By,
+				after.Annotations[v1alpha1.DecisionAnnotation]))
+		}
+	}
+	return faults
+}
+
+func (r *Record) mayMove(pod *corev1.Pod, from string, at time.Time, runs []run) bool {
+	for _, p := range r.Providers {
+		if p.VirtualNode != from {
+			continue
+		}
+		never := pod.Annotations[v1alpha1.FailoverAnnotation] == string(v1alpha1.FailoverNever)
+		if !never && r.mayFailOver(p.ID, at) {
+			return true
+		}
+		if slices.ContainsFunc(r.faultsAt(p.ID, "drain", "part"), func(s span) bool {
+			return at.After(s.from) && at.Before(s.to.Add(r.Times.Noticed))
+		}) {
+			return true
+		}
+	}
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if string(c.Type) == v1alpha1.ConditionRefusedPrefix+from && c.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	assigned, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AssignedAtAnnotation])
+	starts := slices.ContainsFunc(runs, func(one run) bool {
+		return one.provider == providerOf(pod) && one.from.After(assigned) && one.from.Before(at.Add(-r.Times.ProbeInterval)) && one.to.After(at)
+	})
+	return err == nil && pod.Status.Phase == corev1.PodPending && at.Sub(assigned) >= r.Times.PendingTimeout && !starts
+}
+
+// judgeAssignments checks that no pod is assigned to a provider that has been unreachable for long, nor to one whose virtual
+// kubelet has only connected for long, and that no mark of an outage is taken away meanwhile.
+func (r *Record) judgeAssignments(record []Change) (faults []string) {
+	for _, c := range record {
+		if c.After == nil || providerOf(c.After) == "" {
+			continue
+		}
+		at, name := providerOf(c.After), c.After.GetName()
+		assigned := providerOf(c.Before) != at
+		marked := c.Before != nil && c.Before.GetAnnotations()[v1alpha1.UnreachableAnnotation] != ""
+		unmarked := !assigned && marked && c.After.GetAnnotations()[v1alpha1.UnreachableAnnotation] == ""
+		out := func(provider string, noticed time.Duration) bool {
+			return slices.ContainsFunc(r.faultsAt(provider, "provider refuses", "provider hangs", "provider's etcd hangs"), func(s span) bool {
+				return c.At.After(s.from.Add(noticed)) && c.At.Before(s.to)
+			})
+		}
+		// While most providers cannot be reached, the broker takes itself for the cause.
+		suspects := slices.ContainsFunc(r.Providers, func(p *Provider) bool { return p.ID != at && out(p.ID, 0) })
+		if (assigned || unmarked && !suspects) && out(at, r.Times.Noticed) {
+			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, or its mark taken away, which has been unreachable for long", name,
+				at, r.at(c.At)))
+		}
+		if assigned && r.connects(at, c.At) {
+			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, whose virtual kubelet has only connected for long", name,
+				at, r.at(c.At)))
+		}
+	}
+	return faults
+}
+
+// connects reports whether a virtual kubelet has had its lease for a while and said all the time that it only connects.
+func (r *Record) connects(provider string, at time.Time) bool {
+	since, holder := time.Time{}, ""
+	for _, c := range r.Home.Leases {
+		if c.Object().GetName() != r.provider(provider).VirtualNode || c.After == nil || c.At.After(at) {
+			continue
+		}
+		switch now := c.After.GetAnnotations()[v1alpha1.ConnectingAnnotation]; {
+		case now == "":
+			since, holder = time.Time{}, ""
+		case now != holder:
+			since, holder = c.At, now
+		}
+	}
+	return !since.IsZero() && at.After(since.Add(2*r.Times.ProbeInterval+r.Times.ProbeTimeout))
+}

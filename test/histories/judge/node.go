@@ -1,0 +1,51 @@
+package judge
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// judgeNode checks that the broker's Node is Ready whatever providers do, and that kube-scheduler never finds less on it than what
+// is assigned: what is free elsewhere would be hidden.
+func (r *Record) judgeNode() (faults []string) {
+	pods := r.localPods()
+	for _, c := range r.Home.Nodes {
+		if c.After == nil || c.After.GetName() != r.Node {
+			continue
+		}
+		node := c.After.(*corev1.Node)
+		for i := range node.Status.Conditions {
+			if ready := &node.Status.Conditions[i]; ready.Type == corev1.NodeReady && ready.Status != corev1.ConditionTrue {
+				faults = append(faults, fmt.Sprintf("the Node is not Ready at %s: %s", r.at(c.At), ready.Message))
+			}
+		}
+		assigned := int64(0)
+		for _, uid := range sortedKeys(pods) {
+			assigned += r.assignedFor(pods[uid], c)
+		}
+		if allocatable := node.Status.Allocatable.Cpu().MilliValue(); allocatable < assigned {
+			faults = append(faults, fmt.Sprintf("the Node shows %s CPUs at %s, of which %s are assigned", cpus(allocatable), r.at(c.At), cpus(assigned)))
+		}
+	}
+	return faults
+}
+
+// assignedFor returns what a pod requests that was assigned when the Node was written, and had been for longer than the broker takes
+// to notice; 0 if it was not.
+func (r *Record) assignedFor(record []Change, written Change) (millis int64) {
+	for _, c := range record {
+		if c.At.After(written.At) {
+			break
+		}
+		switch pod := c.Object().(*corev1.Pod); {
+		case c.After == nil || terminal(pod) || pod.DeletionTimestamp != nil || pod.Labels[v1alpha1.VirtualNodeLabel] == "":
+			millis = 0
+		case c.At.Before(written.At.Add(-r.Times.Noticed)):
+			millis = millisOf(&pod.Spec)
+		}
+	}
+	return millis
+}

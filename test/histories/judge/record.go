@@ -1,0 +1,194 @@
+// Package judge judges what a broker did, by the record of what happened at all API servers. It shares no code with the broker.
+// Histories in virtual time and chaos in the sandbox use it.
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// Change is one change of an object. Before is nil when it was created, After when it is gone. Both are never changed.
+type Change struct {
+	At time.Time
+	// By is who made it; "" if that is not known.
+	By            string
+	Before, After client.Object
+}
+
+// Object returns the object, as it was last.
+func (c *Change) Object() client.Object {
+	if c.After != nil {
+		return c.After
+	}
+	return c.Before
+}
+
+// Cluster is what happened at one API server, by kind and in order.
+type Cluster struct {
+	Pods, ShadowPods, Leases, Nodes, ProviderClusters []Change
+}
+
+// Provider is a provider cluster with its VirtualNode.
+type Provider struct {
+	ID, VirtualNode string
+	// Millis is how many thousandths of a CPU it grants.
+	Millis int64
+	Cluster
+}
+
+// Fault is something that went wrong, or an administrator did, from one time to another.
+type Fault struct {
+	Kind string
+	// Provider is the id of the one concerned; any if none is.
+	Provider    string
+	From, Until time.Time
+}
+
+// Times are those of the brokers, and of what judges them.
+type Times struct {
+	ProbeInterval, ProbeTimeout, FailoverAfter, PendingTimeout time.Duration
+	// Noticed is how long the broker may take to notice that what speaks for a move is over: a probe's interval and timeout
+	// twice, a lag of the watches, a pause shorter than the lease.
+	Noticed time.Duration
+	// Flap is how short an end of an outage is none.
+	Flap time.Duration
+	// Overlap is how long a pod that was deleted may run beside the next one.
+	Overlap time.Duration
+}
+
+// Record is what happened, and what was done to the clusters.
+type Record struct {
+	Began, Ended time.Time
+	// Home is the broker's cluster, and Node the name of its Node.
+	Home      Cluster
+	Node      string
+	Providers []*Provider
+	Faults    []Fault
+	Times     Times
+}
+
+// PodUID is an annotation of ShadowPods and their pods: the UID of the pod in the broker's cluster.
+const PodUID = v1alpha1.PodUIDAnnotation
+
+// Violations returns what the broker did that it must not have done, in words; nothing if all is well.
+func (r *Record) Violations() []string {
+	var faults []string
+	pods := r.localPods()
+	runs := r.runs()
+	for _, uid := range sortedKeys(pods) {
+		faults = append(faults, r.judgeRuns(pods[uid], runs[uid])...)
+		faults = append(faults, r.judgeMoves(pods[uid], runs[uid])...)
+		faults = append(faults, r.judgeAssignments(pods[uid])...)
+	}
+	faults = append(faults, r.judgeGrants()...)
+	faults = append(faults, r.judgeDrains()...)
+	return append(faults, r.judgeNode()...)
+}
+
+// span is a time from one moment to another.
+type span struct{ from, to time.Time }
+
+// localPods are the changes of each pod in the broker's cluster.
+func (r *Record) localPods() map[types.UID][]Change {
+	pods := map[types.UID][]Change{}
+	for _, c := range r.Home.Pods {
+		uid := c.Object().GetUID()
+		pods[uid] = append(pods[uid], c)
+	}
+	return pods
+}
+
+// latest are the objects that there are at the end of a record, by namespace and name.
+func latest(record []Change) []client.Object {
+	all := map[types.NamespacedName]client.Object{}
+	for i := range record {
+		if key := client.ObjectKeyFromObject(record[i].Object()); record[i].After == nil {
+			delete(all, key)
+		} else {
+			all[key] = record[i].After
+		}
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b client.Object) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+}
+
+// latestPods are the pods that there are at the end of a record.
+func latestPods(record []Change) (pods []*corev1.Pod) {
+	for _, o := range latest(record) {
+		pods = append(pods, o.(*corev1.Pod))
+	}
+	return pods
+}
+
+// at returns a time as of the beginning.
+func (r *Record) at(t time.Time) time.Duration { return t.Sub(r.Began).Round(time.Millisecond) }
+
+func (r *Record) provider(id string) *Provider {
+	for _, p := range r.Providers {
+		if p.ID == id {
+			return p
+		}
+	}
+	panic(fmt.Sprintf("no provider %q", id))
+}
+
+// sortedKeys are the keys of a map in order.
+func sortedKeys[K cmp.Ordered, V any](of map[K]V) []K { return slices.Sorted(maps.Keys(of)) }
+
+// providerOf is the provider that a pod is assigned to; "" is none.
+func providerOf(pod client.Object) string {
+	if pod == nil {
+		return ""
+	}
+	return pod.GetLabels()[v1alpha1.ProviderLabel]
+}
+
+// leftFrom is the provider that a pod is leaving; "" is none.
+func leftFrom(pod client.Object) string {
+	if pod == nil {
+		return ""
+	}
+	return pod.GetAnnotations()[v1alpha1.MovingFromProviderAnnotation]
+}
+
+// placeOf is where a pod takes room, by its labels and annotations.
+func placeOf(pod *corev1.Pod) string {
+	if at := pod.Labels[v1alpha1.VirtualNodeLabel]; at != "" || terminal(pod) {
+		return at
+	}
+	return pod.Annotations[v1alpha1.MovingFromAnnotation]
+}
+
+func terminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodReady {
+			return pod.Status.Conditions[i].Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// millisOf is how many thousandths of a CPU a pod requests.
+func millisOf(spec *corev1.PodSpec) (millis int64) {
+	for i := range spec.Containers {
+		millis += spec.Containers[i].Resources.Requests.Cpu().MilliValue()
+	}
+	return millis
+}
+
+// cpus tells an amount.
+func cpus(millis int64) string { return fmt.Sprintf("%g", float64(millis)/1000) }

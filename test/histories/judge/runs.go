@@ -1,0 +1,135 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// run is a time in which the container of a pod ran at a provider.
+type run struct {
+	span
+	provider  string
+	completed bool
+}
+
+// runs are the runs of each pod at all providers, by the UID in the broker's cluster.
+func (r *Record) runs() map[types.UID][]run {
+	runs := map[types.UID][]run{}
+	for _, p := range r.Providers {
+		began, ofs := map[types.UID]time.Time{}, map[types.UID]types.UID{}
+		for i := range p.Pods {
+			c := &p.Pods[i]
+			pod := c.Object().(*corev1.Pod)
+			of := types.UID(pod.Annotations[PodUID])
+			runsNow := of != "" && c.After != nil && pod.Status.Phase == corev1.PodRunning
+			from, ran := began[pod.UID]
+			switch {
+			case runsNow && !ran:
+				began[pod.UID], ofs[pod.UID] = c.At, of
+			case !runsNow && ran:
+				delete(began, pod.UID)
+				runs[of] = append(runs[of], run{span{from, c.At}, p.ID, c.After != nil && pod.Status.Phase == corev1.PodSucceeded})
+			}
+		}
+		for uid, from := range began {
+			runs[ofs[uid]] = append(runs[ofs[uid]], run{span{from, from.Add(time.Hour)}, p.ID, false})
+		}
+	}
+	for _, of := range runs {
+		slices.SortFunc(of, func(a, b run) int { return a.from.Compare(b.from) })
+	}
+	return runs
+}
+
+// faultsAt are the times of faults of some kinds at a provider.
+func (r *Record) faultsAt(provider string, kinds ...string) (all []span) {
+	for i := range r.Faults {
+		if f := &r.Faults[i]; f.Provider == provider && slices.Contains(kinds, f.Kind) {
+			all = append(all, span{f.From, f.Until})
+		}
+	}
+	return all
+}
+
+// outages are the times in which a provider could not be reached, those that follow each other soon as one.
+func (r *Record) outages(provider string) []span {
+	all := r.faultsAt(provider, "provider refuses", "provider hangs", "provider's etcd hangs", "provider lists nothing")
+	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
+	var merged []span
+	for _, s := range all {
+		if n := len(merged); n > 0 && s.from.Before(merged[n-1].to.Add(r.Times.Flap)) {
+			if s.to.After(merged[n-1].to) {
+				merged[n-1].to = s.to
+			}
+			continue
+		}
+		merged = append(merged, s)
+	}
+	return merged
+}
+
+// mayFailOver reports whether pods of a provider may run elsewhere at a time, because it was unreachable for long enough.
+func (r *Record) mayFailOver(provider string, at time.Time) bool {
+	return slices.ContainsFunc(r.outages(provider), func(s span) bool {
+		return at.After(s.from.Add(r.Times.FailoverAfter-r.Times.ProbeInterval)) && at.Before(s.to.Add(r.Times.Noticed))
+	})
+}
+
+// judgeRuns checks that a pod runs once, and does not run again after it has completed.
+func (r *Record) judgeRuns(record []Change, runs []run) (faults []string) {
+	pod := record[0].Object().(*corev1.Pod)
+	for i, first := range runs {
+		for _, second := range runs[i+1:] {
+			switch {
+			case r.failedOver(record, first.provider, second.from) || r.failedOver(record, second.provider, second.from):
+			case second.from.Add(r.Times.Overlap).Before(first.to) && second.to.Sub(second.from) > r.Times.Overlap:
+				faults = append(faults, fmt.Sprintf("%s runs at %s from %s to %s, and at %s from %s", pod.Name, first.provider,
+					r.at(first.from), r.at(first.to), second.provider, r.at(second.from)))
+			case first.completed && !r.maybeUnseen(record, first, second):
+				faults = append(faults, fmt.Sprintf("%s completed at %s at %s, and runs again at %s from %s", pod.Name, first.provider,
+					r.at(first.to), second.provider, r.at(second.from)))
+			}
+		}
+	}
+	return faults
+}
+
+// failedOver reports whether a pod left a provider by then, or was assigned to another one, when that had been unreachable for
+// long enough: it may run twice.
+func (r *Record) failedOver(record []Change, provider string, then time.Time) bool {
+	if record[0].Object().GetAnnotations()[v1alpha1.FailoverAnnotation] == string(v1alpha1.FailoverNever) {
+		return false
+	}
+	for _, c := range record {
+		before, after := providerOf(c.Before), providerOf(c.After)
+		leaves := before == provider && after != provider
+		isGivenUp := leftFrom(c.Before) == provider && leftFrom(c.After) == ""
+		if (leaves || isGivenUp || before == "" && after != "" && after != provider) && !c.At.After(then) && r.mayFailOver(provider, c.At) {
+			return true
+		}
+	}
+	return false
+}
+
+// maybeUnseen reports whether it was not known, when a pod began to run again, that it had completed: it did so while it was
+// leaving, or Liqo deleted it with its namespace, because an administrator deleted the VirtualNode, before its status was read.
+func (r *Record) maybeUnseen(record []Change, ran, again run) bool {
+	leaves := false
+	for _, c := range record {
+		if c.At.Before(again.from) && c.After != nil && terminal(c.After.(*corev1.Pod)) {
+			return false
+		}
+		if c.At.Before(ran.to) {
+			leaves = providerOf(c.After) != ran.provider
+		}
+	}
+	return leaves || slices.ContainsFunc(r.faultsAt(ran.provider, "part"), func(s span) bool {
+		return s.from.After(ran.from) && s.from.Before(again.from)
+	})
+}

@@ -1,0 +1,73 @@
+package histories
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
+)
+
+// judgedTimes are those of the brokers, as the judge needs them.
+func judgedTimes() judge.Times {
+	t := times()
+	return judge.Times{
+		ProbeInterval: t.ProbeInterval, ProbeTimeout: t.ProbeTimeout, FailoverAfter: t.FailoverAfter, PendingTimeout: t.PendingTimeout,
+		Noticed: 40 * time.Second, Flap: 16 * time.Second,
+	}
+}
+
+// record is what has happened so far.
+func (o *outcome) record() *judge.Record {
+	r := &judge.Record{Began: o.began, Ended: time.Now(), Home: o.world.home.cluster(), Node: brokerNode, Times: judgedTimes()}
+	for _, p := range o.world.providers {
+		r.Providers = append(r.Providers, &judge.Provider{
+			ID: p.id, VirtualNode: p.virtualNode(), Millis: int64(p.cpus) * 1000, Cluster: p.server.cluster(),
+		})
+	}
+	for _, f := range o.history.Faults {
+		r.Faults = append(r.Faults, judge.Fault{
+			Kind: f.Kind, Provider: o.world.providers[f.Provider].id, From: o.began.Add(f.At), Until: o.began.Add(f.until()),
+		})
+	}
+	return r
+}
+
+func (s *server) cluster() judge.Cluster {
+	of := func(t reflect.Type) []change {
+		record, _ := s.since(t, 0)
+		return record
+	}
+	return judge.Cluster{
+		Pods: of(typeOf[corev1.Pod]()), ShadowPods: of(typeOf[offloadingv1beta1.ShadowPod]()), Leases: of(typeOf[coordinationv1.Lease]()),
+		Nodes: of(typeOf[corev1.Node]()), ProviderClusters: of(typeOf[v1alpha1.ProviderCluster]()),
+	}
+}
+
+// judge returns what the broker did that it must not have done, in words; nothing if all is well.
+func (o *outcome) judge() []string {
+	faults := slices.Concat(o.record().Violations(), o.judgeRequests())
+	if o.unsettled != "" {
+		faults = append(faults, "not settled: "+o.unsettled)
+	}
+	return faults
+}
+
+// stories tells what happened to each pod.
+func (o *outcome) stories() string {
+	var text strings.Builder
+	r := o.record()
+	for i := range o.history.Pods {
+		name := o.history.Pods[i].Name
+		fmt.Fprintf(&text, "%s:\n%s", name, r.Story(name))
+	}
+	return text.String()
+}
