@@ -43,6 +43,8 @@ type Config struct {
 	Client client.Client
 	Kube   kubernetes.Interface
 	Belief *belief.Belief
+	// Restore returns once the room of all assigned pods is counted; the Node stays as it is before.
+	Restore func(context.Context) error
 	// Guard is nil if it is not required.
 	Guard *guard.Guard
 
@@ -165,9 +167,12 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// isSettled reports whether the probes show of every provider whether it can be reached, or had the time to. Until then the
-// Node has the capacity that the leader before wrote.
+// isSettled reports whether what is assigned is counted, and the probes show of every provider whether it can be reached, or had
+// the time to. Until then the Node has the capacity that the leader before wrote.
 func (n *Node) isSettled(ctx context.Context) bool {
+	if err := n.Restore(ctx); err != nil {
+		return false // It is tried again, by the controllers as well, which report it.
+	}
 	if n.unsettled <= 0 {
 		return true
 	}

@@ -43,7 +43,7 @@ func newNode(t *testing.T, kube kubernetes.Interface) *Node {
 	objects := []client.Object{&v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "p"}}}
 	n := New(Config{
 		Log: testr.New(t), Client: ctrlfake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
-		Kube: kube, Belief: known, Name: "broker", IP: "10.0.0.2", Version: "v1",
+		Kube: kube, Belief: known, Restore: func(context.Context) error { return nil }, Name: "broker", IP: "10.0.0.2", Version: "v1",
 	})
 	n.unsettled = 1
 	return n
@@ -110,6 +110,27 @@ func TestTheCapacityIsKeptForSoManyTicks(t *testing.T) {
 		stop()
 		synctest.Wait()
 		require.Equal(t, []time.Duration{10 * time.Second}, at)
+	})
+}
+
+// Without the pods that are assigned, the Node would show no room for them.
+func TestTheCapacityIsKeptUntilAllPodsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, fake.NewClientset())
+		began := time.Now()
+		n.Restore = func(context.Context) error {
+			if time.Since(began) < 15*time.Second {
+				return context.DeadlineExceeded
+			}
+			return nil
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var at []time.Duration
+		n.NotifyNodeStatus(ctx, func(*corev1.Node) { at = append(at, time.Since(began)) })
+		time.Sleep(time.Minute)
+		stop()
+		synctest.Wait()
+		require.Equal(t, []time.Duration{15 * time.Second}, at)
 	})
 }
 
