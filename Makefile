@@ -17,6 +17,10 @@ FUZZ_INPUTS ?= 10000000
 # How many histories make histories lets happen, and the first seed.
 N ?= 100000
 SEED ?= 0
+# Which histories make chaos lets happen, until how many minutes have passed (0 is no limit); or which fault by itself.
+SEEDS ?= 0-4
+MINUTES ?= 0
+FAULT ?=
 # The steps of make test. go vet is one of the linters.
 STEPS := fmt-check unit dashboard image-test e2e
 # gotestsum with the name of its results, which make test reports, and the arguments of go test.
@@ -25,7 +29,7 @@ gotestsum = gotestsum --jsonfile='$(CURDIR)/dist/durations/$(1).jsonl' $(2)
 # A line for a module that go list -u has found a newer version of. A replaced one is what its replacement is.
 newer = {{if and .Update (not .Replace)}}  {{.Path}} {{.Version}} → {{.Update.Version}}{{if .Indirect}} (indirect){{end}}{{end}}
 
-.PHONY: help build generate image check test durations unit random histories mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e lint outdated demo bench clean
+.PHONY: help build generate image check test durations unit random histories chaos mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e lint outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +80,9 @@ random: ## What .ci/run does after make test: 10,000 histories of the broker, an
 
 histories: ## Let N (100000) histories of the broker happen in virtual time, from SEED (0) on, and judge them
 	$(TEST) go test -v -count=1 -timeout=0 -run '^TestHistories$$' ./histories -histories=$(N) -seed=$(SEED)
+
+chaos: ## Let random histories happen to a federation of real clusters, and judge them (SEEDS=0-4 MINUTES=60, or FAULT='provider hangs', or FAULT=all)
+	$(TEST) go run ./chaos -seeds='$(SEEDS)' -minutes='$(MINUTES)' -fault='$(FAULT)' -output='$(CURDIR)/dist/chaos.json'
 
 mutants: ## Bring known faults back into the broker, one after the other, and show which the histories find
 	$(TEST) go run ./histories/mutants

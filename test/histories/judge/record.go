@@ -86,6 +86,7 @@ func (r *Record) Violations() []string {
 	runs := r.runs()
 	for _, uid := range sortedKeys(pods) {
 		faults = append(faults, r.judgeRuns(pods[uid], runs[uid])...)
+		faults = append(faults, r.judgePresence(pods[uid])...)
 		faults = append(faults, r.judgeMoves(pods[uid], runs[uid])...)
 		faults = append(faults, r.judgeAssignments(pods[uid])...)
 	}

@@ -133,3 +133,36 @@ func (r *Record) maybeUnseen(record []Change, ran, again run) bool {
 		return s.from.After(ran.from) && s.from.Before(again.from)
 	})
 }
+
+// judgePresence checks that one provider has a ShadowPod of a pod at a time: what has one will run.
+func (r *Record) judgePresence(record []Change) (faults []string) {
+	pod := record[0].Object()
+	for i, first := range r.Providers {
+		for _, second := range r.Providers[i+1:] {
+			for _, a := range first.presence()[pod.GetUID()] {
+				for _, b := range second.presence()[pod.GetUID()] {
+					begins, ends := latestOf(a.from, b.from), earliestOf(a.to, b.to)
+					if begins.Add(r.Times.Overlap).Before(ends) && !r.failedOver(record, first.ID, begins) && !r.failedOver(record, second.ID, begins) {
+						faults = append(faults, fmt.Sprintf("%s has a ShadowPod at %s and at %s from %s to %s", pod.GetName(), first.ID, second.ID,
+							r.at(begins), r.at(ends)))
+					}
+				}
+			}
+		}
+	}
+	return faults
+}
+
+func latestOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earliestOf(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

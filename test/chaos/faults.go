@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// kind is a kind of fault.
+type kind struct {
+	// on is what has one fault at a time: a process, or a cluster.
+	on func(provider string) string
+	// share is how often it is drawn, longest how long it may take.
+	share   int
+	longest time.Duration
+	// begin has it happen at a provider, and returns what ends it.
+	begin func(ctx context.Context, s *sandbox.Sandbox, provider string) (end func(context.Context) error, err error)
+}
+
+type undo = func(context.Context) error
+
+// frozen stops processes for a while, without ending them. %s is the provider.
+func frozen(components ...string) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
+	return func(_ context.Context, s *sandbox.Sandbox, provider string) (undo, error) {
+		each := func(do func(string) error) (err error) {
+			for _, component := range components {
+				err = errors.Join(err, do(named(component, provider)))
+			}
+			return err
+		}
+		return func(context.Context) error { return each(s.Resume) }, each(s.Freeze)
+	}
+}
+
+// killed ends a process, and starts it again after a while.
+func killed(component string) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
+	return func(_ context.Context, s *sandbox.Sandbox, provider string) (undo, error) {
+		name := named(component, provider)
+		return func(ctx context.Context) error { return s.Restart(ctx, name) }, s.Kill(name)
+	}
+}
+
+func named(component, provider string) string {
+	if component[0] == '/' {
+		return provider + component
+	}
+	if component == "vk" {
+		return sandbox.Broker + "/vk-" + provider
+	}
+	return component
+}
+
+// leader does something with the leader of the broker.
+func leader(do func(*sandbox.Sandbox, string) error, over func(context.Context, *sandbox.Sandbox, string) error) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
+	return func(ctx context.Context, s *sandbox.Sandbox, _ string) (undo, error) {
+		name, err := s.BrokerLeader(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error { return over(ctx, s, name) }, do(s, name)
+	}
+}
+
+// specified changes the ProviderCluster of a provider, and back.
+func specified(change func(spec *v1alpha1.ProviderClusterSpec, on bool)) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
+	return func(ctx context.Context, s *sandbox.Sandbox, provider string) (undo, error) {
+		write := func(ctx context.Context, on bool) error {
+			return retried(ctx, func(ctx context.Context) error {
+				c := s.Cluster(sandbox.Broker).Client
+				var pc v1alpha1.ProviderCluster
+				if err := c.Get(ctx, client.ObjectKey{Name: provider}, &pc); err != nil {
+					return err
+				}
+				change(&pc.Spec, on)
+				return c.Update(ctx, &pc)
+			})
+		}
+		return func(ctx context.Context) error { return write(ctx, false) }, write(ctx, true)
+	}
+}
+
+// parted deletes the slice of a provider with its VirtualNode, and makes it again.
+func parted(ctx context.Context, s *sandbox.Sandbox, provider string) (undo, error) {
+	home := s.Cluster(sandbox.Broker)
+	meta := metav1.ObjectMeta{Namespace: "liqo-tenant-" + provider, Name: provider}
+	slice, virtualNode := &authv1beta1.ResourceSlice{ObjectMeta: meta}, &offloadingv1beta1.VirtualNode{ObjectMeta: meta}
+	again := func(ctx context.Context) error {
+		err := retried(ctx, func(ctx context.Context) error {
+			for _, o := range []client.Object{slice, virtualNode} {
+				if err := home.Client.Get(ctx, client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+					return fmt.Errorf("%T %s is still there (%w)", o, o.GetName(), err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return errors.Join(home.CreateSlice(ctx, provider, provider, granted(), nil), home.WaitVirtualKubelet(ctx, provider, provider))
+	}
+	return again, retried(ctx, func(ctx context.Context) error {
+		return errors.Join(client.IgnoreNotFound(home.Client.Delete(ctx, slice)), client.IgnoreNotFound(home.Client.Delete(ctx, virtualNode)))
+	})
+}
+
+// deleted deletes all ProviderClusters, which the broker makes again, as after a backup without them was restored.
+func deleted(ctx context.Context, s *sandbox.Sandbox, _ string) (undo, error) {
+	return func(context.Context) error { return nil }, retried(ctx, func(ctx context.Context) error {
+		return s.Cluster(sandbox.Broker).Client.DeleteAllOf(ctx, &v1alpha1.ProviderCluster{})
+	})
+}
+
+// retried tries until it succeeds, or ctx ends: the API server may be away.
+func retried(ctx context.Context, do func(context.Context) error) error {
+	for {
+		bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := do(bounded)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, 300*time.Millisecond)
+		if ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// kinds are all kinds of faults, by name. Those whose names test/histories has too are the same.
+func kinds() map[string]kind {
+	plane := func(provider string) string { return provider }
+	home := func(string) string { return sandbox.Broker }
+	brokers := func(string) string { return "leader" }
+	kubelet := func(provider string) string { return "vk-" + provider }
+	spec := func(provider string) string { return "spec of " + provider }
+	const (
+		broker = sandbox.Broker + "/" + sandbox.BrokerComponent
+		pc     = 40 * time.Second
+	)
+	return map[string]kind{
+		"provider hangs":              {plane, 8, 45 * time.Second, frozen("/kube-apiserver")},
+		"provider refuses":            {plane, 6, 45 * time.Second, killed("/kube-apiserver")},
+		"provider's etcd hangs":       {plane, 4, 45 * time.Second, frozen("/etcd")},
+		"provider's controllers stop": {plane, 4, 30 * time.Second, frozen("/kube-controller-manager", "/liqo-controller-manager")},
+		"provider's webhook hangs":    {plane, 6, 25 * time.Second, frozen("/liqo-webhook")},
+		"home hangs":                  {home, 3, 25 * time.Second, frozen(sandbox.Broker + "/kube-apiserver")},
+		"home's etcd hangs":           {home, 2, 20 * time.Second, frozen(sandbox.Broker + "/etcd")},
+		"home's controllers stop":     {home, 3, 30 * time.Second, frozen(sandbox.Broker+"/kube-controller-manager", sandbox.Broker+"/liqo-controller-manager")},
+		"leader is killed": {brokers, 6, 20 * time.Second, leader((*sandbox.Sandbox).Kill, func(ctx context.Context, s *sandbox.Sandbox, name string) error {
+			return s.Restart(ctx, name)
+		})},
+		"leader stops": {brokers, 8, 40 * time.Second, leader((*sandbox.Sandbox).Freeze, func(_ context.Context, s *sandbox.Sandbox, name string) error {
+			return s.Resume(name)
+		})},
+		"all brokers are killed":       {brokers, 2, 25 * time.Second, killed(broker)},
+		"virtual kubelet is killed":    {kubelet, 6, 30 * time.Second, killed("vk")},
+		"virtual kubelet stops":        {kubelet, 6, 40 * time.Second, frozen("vk")},
+		"drain":                        {spec, 8, pc, specified(func(s *v1alpha1.ProviderClusterSpec, on bool) { s.Drain = on })},
+		"cordon":                       {spec, 3, pc, specified(func(s *v1alpha1.ProviderClusterSpec, on bool) { s.Cordoned = on })},
+		"ProviderClusters are deleted": {home, 2, time.Second, deleted},
+		"part":                         {plane, 4, 30 * time.Second, parted},
+	}
+}
+
+// kindNames has each kind as often as its share, in order.
+func kindNames() (names []string) {
+	all := kinds()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		for range all[name].share {
+			names = append(names, name)
+		}
+	}
+	return names
+}

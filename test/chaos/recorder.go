@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// relistAfter is how long to wait before an API server is asked again that did not answer.
+const relistAfter = 200 * time.Millisecond
+
+// recorder records what happens at the API servers of a sandbox.
+type recorder struct {
+	sandbox *sandbox.Sandbox
+	// namespace is that of the pods in the broker's cluster, and providers what each grants, by cluster.
+	namespace string
+	providers []*judge.Provider
+	watching  sync.WaitGroup
+
+	mu sync.Mutex
+	// clusters have the changes of each cluster, by name; gaps counts how often a watch could not go on where it had ended.
+	clusters     map[string]*judge.Cluster
+	events, gaps int
+	faults       []judge.Fault
+}
+
+func newRecorder(s *sandbox.Sandbox, namespace string, providers []*judge.Provider) *recorder {
+	r := &recorder{sandbox: s, namespace: namespace, providers: providers, clusters: map[string]*judge.Cluster{}}
+	for _, c := range s.Clusters {
+		r.clusters[c.Name] = &judge.Cluster{}
+	}
+	return r
+}
+
+// start records until ctx ends. It returns when everything is watched that there is.
+func (r *recorder) start(ctx context.Context) error {
+	home := r.sandbox.Cluster(sandbox.Broker)
+	of := r.clusters[sandbox.Broker]
+	streams := []stream{
+		{home, &corev1.PodList{}, r.namespace, &of.Pods}, {home, &coordinationv1.LeaseList{}, "", &of.Leases},
+		{home, &corev1.NodeList{}, "", &of.Nodes}, {home, &v1alpha1.ProviderClusterList{}, "", &of.ProviderClusters},
+	}
+	for _, p := range r.providers {
+		at, of, namespace := r.sandbox.Cluster(p.ID), r.clusters[p.ID], home.RemoteNamespace(r.namespace)
+		streams = append(streams, stream{at, &corev1.PodList{}, namespace, &of.Pods},
+			stream{at, &offloadingv1beta1.ShadowPodList{}, namespace, &of.ShadowPods})
+	}
+	for i := range streams {
+		first := make(chan error, 1)
+		r.watching.Go(func() { r.follow(ctx, &streams[i], first) })
+		if err := <-first; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stream is one kind of objects of one cluster, in a namespace; "" is all.
+type stream struct {
+	cluster   *sandbox.Cluster
+	list      client.ObjectList
+	namespace string
+	into      *[]judge.Change
+}
+
+// follow records a stream until ctx ends. It goes on where a watch ended, also when the API server was restarted; what cannot be
+// gone on with is listed again, and counted as a gap.
+func (r *recorder) follow(ctx context.Context, s *stream, first chan<- error) {
+	watcher, err := client.NewWithWatch(s.cluster.Config, client.Options{Scheme: s.cluster.Client.Scheme(), Mapper: s.cluster.Client.RESTMapper()})
+	if err != nil {
+		first <- err
+		return
+	}
+	known := map[types.NamespacedName]client.Object{}
+	for lists := 0; ctx.Err() == nil; {
+		list, ok := s.list.DeepCopyObject().(client.ObjectList)
+		if !ok {
+			return
+		}
+		if err := watcher.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
+			if lists == 0 {
+				first <- err
+				return
+			}
+			pause(ctx, relistAfter)
+			continue
+		}
+		r.relist(s, known, list, lists > 0)
+		if lists++; lists == 1 {
+			first <- nil
+		}
+		r.watch(ctx, s, watcher, known, list)
+	}
+}
+
+// relist takes in a list: at the beginning, or after a gap.
+func (r *recorder) relist(s *stream, known map[types.NamespacedName]client.Object, list client.ObjectList, gap bool) {
+	there := map[types.NamespacedName]bool{}
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
+		object := o.(client.Object) //nolint:forcetypeassert // All items are.
+		there[client.ObjectKeyFromObject(object)] = true
+		r.observe(s, known, object, false)
+		return nil
+	})
+	for key, object := range known {
+		if !there[key] {
+			r.observe(s, known, object, true)
+		}
+	}
+	if gap {
+		r.mu.Lock()
+		r.gaps++
+		r.mu.Unlock()
+	}
+}
+
+// watch records until ctx or the watch ends for good.
+func (r *recorder) watch(ctx context.Context, s *stream, watcher client.WithWatch, known map[types.NamespacedName]client.Object, list client.ObjectList) {
+	stream, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
+			return watcher.Watch(ctx, list, &client.ListOptions{Namespace: s.namespace, Raw: &raw})
+		},
+	})
+	if err != nil {
+		pause(ctx, relistAfter)
+		return
+	}
+	defer stream.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event, open := <-stream.ResultChan():
+			if !open || event.Type == watch.Error {
+				return
+			}
+			if object, is := event.Object.(client.Object); is && event.Type != watch.Bookmark {
+				r.observe(s, known, object, event.Type == watch.Deleted)
+			}
+		}
+	}
+}
+
+// observe records what an object is now, or that it is gone.
+func (r *recorder) observe(s *stream, known map[types.NamespacedName]client.Object, object client.Object, gone bool) {
+	key := client.ObjectKeyFromObject(object)
+	change := judge.Change{At: time.Now(), Before: known[key], After: object}
+	if gone {
+		change.After = nil
+		delete(known, key)
+	} else {
+		known[key] = object
+	}
+	if change.Before == nil && change.After == nil ||
+		change.Before != nil && change.After != nil && change.Before.GetResourceVersion() == change.After.GetResourceVersion() {
+		return
+	}
+	if change.Before != nil && change.After != nil && change.Before.GetUID() != change.After.GetUID() { // It was made again in a gap.
+		r.add(s.into, judge.Change{At: change.At, Before: change.Before})
+		change.Before = nil
+	}
+	r.add(s.into, change)
+}
+
+func (r *recorder) add(into *[]judge.Change, change judge.Change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events++
+	*into = append(*into, change)
+}
+
+// begin records that a fault begins; the returned function that it is over.
+func (r *recorder) begin(kind, provider string) (end func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.faults)
+	r.faults = append(r.faults, judge.Fault{Kind: kind, Provider: provider, From: time.Now(), Until: time.Now().Add(time.Hour)})
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.faults[n].Until = time.Now()
+	}
+}
+
+// record is what has happened so far.
+func (r *recorder) record(began time.Time) *judge.Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clip := func(c *judge.Cluster) judge.Cluster {
+		return judge.Cluster{
+			Pods: c.Pods[:len(c.Pods):len(c.Pods)], ShadowPods: c.ShadowPods[:len(c.ShadowPods):len(c.ShadowPods)],
+			Leases: c.Leases[:len(c.Leases):len(c.Leases)], Nodes: c.Nodes[:len(c.Nodes):len(c.Nodes)],
+			ProviderClusters: c.ProviderClusters[:len(c.ProviderClusters):len(c.ProviderClusters)],
+		}
+	}
+	record := &judge.Record{
+		Began: began, Ended: time.Now(), Home: clip(r.clusters[sandbox.Broker]), Node: brokerNode, Times: judgedTimes(),
+		Faults: append([]judge.Fault(nil), r.faults...),
+	}
+	for _, p := range r.providers {
+		one := *p
+		one.Cluster = clip(r.clusters[p.ID])
+		record.Providers = append(record.Providers, &one)
+	}
+	return record
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
