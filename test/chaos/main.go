@@ -116,7 +116,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	results.print(out)
 	if o.output != "" {
 		text, marshalErr := json.MarshalIndent(results, "", "  ")
-		err = errors.Join(err, marshalErr, os.WriteFile(o.output, append(text, '\n'), 0o644)) //nolint:gosec // Figures for everyone.
+		err = errors.Join(err, marshalErr, os.WriteFile(o.output, append(text, '\n'), 0o644))
 	}
 	if err != nil {
 		fmt.Fprintln(out, "the logs are kept in", s.Dir())

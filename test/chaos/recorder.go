@@ -54,8 +54,10 @@ func (r *recorder) start(ctx context.Context) error {
 	home := r.sandbox.Cluster(sandbox.Broker)
 	of := r.clusters[sandbox.Broker]
 	streams := []stream{
-		{home, &corev1.PodList{}, r.namespace, &of.Pods}, {home, &coordinationv1.LeaseList{}, "", &of.Leases},
-		{home, &corev1.NodeList{}, "", &of.Nodes}, {home, &v1alpha1.ProviderClusterList{}, "", &of.ProviderClusters},
+		{home, &corev1.PodList{}, r.namespace, &of.Pods},
+		{home, &coordinationv1.LeaseList{}, "", &of.Leases},
+		{home, &corev1.NodeList{}, "", &of.Nodes},
+		{home, &v1alpha1.ProviderClusterList{}, "", &of.ProviderClusters},
 	}
 	for _, p := range r.providers {
 		at, of, namespace := r.sandbox.Cluster(p.ID), r.clusters[p.ID], home.RemoteNamespace(r.namespace)
