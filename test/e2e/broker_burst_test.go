@@ -23,7 +23,7 @@ import (
 // burst creates pods that together want more than all providers grant. They are bound to the node by name:
 // kube-scheduler would hold back what does not fit.
 func (b *brokered) burst(t *testing.T) {
-	const count, each = 300, 200 // Of each that many millicores.
+	const count, each = 150, 400 // Of each that many millicores.
 	b.withGPUs(t)
 	ns := b.namespace(t)
 	watch, grants := b.watchGrants(t)

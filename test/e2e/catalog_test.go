@@ -119,7 +119,7 @@ func (c *catalogued) dashboard(t *testing.T) {
 			_, err := c.CatalogAddresses(ctx)
 			require.NoError(t, err)
 		},
-		Screenshots: screenshots,
+		Screenshots: screenshots, WithoutLooks: true,
 	})
 }
 

@@ -85,7 +85,7 @@ func TestFederation(t *testing.T) {
 		{"a flood of one tenant does not delay others", b.flood},
 	})
 	oneByOne(t, "faults", []scenario{
-		{"300 pods at once exceed no grant", b.burst},
+		{"150 pods at once exceed no grant", b.burst},
 		{"a restart moves nothing", b.restarts},
 		{"pods leave an unreachable provider", b.failover},
 		{"an outage of most providers moves nothing", b.suspicion},
