@@ -21,6 +21,7 @@ SEED ?= 0
 SEEDS ?= 0-4
 MINUTES ?= 0
 FAULT ?=
+KUBELETS ?=
 # The steps of make test. go vet is one of the linters.
 STEPS := fmt-check unit dashboard image-test e2e
 # gotestsum with the name of its results, which make test reports, and the arguments of go test.
@@ -81,8 +82,12 @@ random: ## What .ci/run does after make test: 10,000 histories of the broker, an
 histories: ## Let N (100000) histories of the broker happen in virtual time, from SEED (0) on, and judge them
 	$(TEST) go test -v -count=1 -timeout=0 -run '^TestHistories$$' ./histories -histories=$(N) -seed=$(SEED)
 
-chaos: ## Let random histories happen to a federation of real clusters, and judge them (SEEDS=0-4 MINUTES=60, or FAULT='provider hangs', or FAULT=all)
-	$(TEST) go run ./chaos -seeds='$(SEEDS)' -minutes='$(MINUTES)' -fault='$(FAULT)' -output='$(CURDIR)/dist/chaos.json'
+chaos: ## Let random histories happen to a federation of real clusters, and judge them (SEEDS=0-4 MINUTES=60, or FAULT='provider hangs', or FAULT=all; KUBELETS=commit has the virtual kubelets be of another version)
+	$(if $(KUBELETS),rm -rf dist/other && mkdir -p dist/other && git archive '$(KUBELETS)' | tar -x -C dist/other && \
+		cd dist/other && CGO_ENABLED=0 go build -o ../virtual-kubelet ./cmd/liqo-broker-vk && rm -r ../other)
+	mkdir -p dist
+	$(TEST) go run ./chaos -seeds='$(SEEDS)' -minutes='$(MINUTES)' -fault='$(FAULT)' -output='$(CURDIR)/dist/chaos.json' \
+		$(if $(KUBELETS),-kubelet='$(CURDIR)/dist/virtual-kubelet')
 
 mutants: ## Bring known faults back into the broker, one after the other, and show which the histories find
 	$(TEST) go run ./histories/mutants

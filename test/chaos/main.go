@@ -72,6 +72,7 @@ type options struct {
 	repeat  int
 	takes   time.Duration
 	output  string
+	kubelet string
 }
 
 func main() {
@@ -93,6 +94,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.IntVar(&o.repeat, "repeat", 3, "how often each fault happens by itself")
 	flags.DurationVar(&o.takes, "takes", 30*time.Second, "how long each fault takes by itself")
 	flags.StringVar(&o.output, "output", "", "a file for the results, as JSON")
+	flags.StringVar(&o.kubelet, "kubelet", "", "the binary of the virtual kubelets, such as one of another version")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -107,7 +109,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	s, err := sandbox.Up(ctx, sandbox.Options{
 		Name: "chaos", Consumers: 1, Providers: providers, BrokerNode: brokerNode, ProviderSlices: slices, BrokerArgs: brokerArgs(),
-		Progress: func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) },
+		BrokerKubelet: o.kubelet,
+		Progress:      func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) },
 	})
 	if err != nil {
 		return err

@@ -182,6 +182,11 @@ func (c *Cluster) adaptManifest(o *unstructured.Unstructured) error {
 		renameNode(o.Object, node)
 	}
 	if o.GetKind() == "VkOptionsTemplate" {
+		if c.sandbox.opts.BrokerKubelet != "" {
+			if err := unstructured.SetNestedField(o.Object, imageOther, "spec", "containerImage"); err != nil {
+				return err
+			}
+		}
 		args, _, err := unstructured.NestedStringSlice(o.Object, "spec", "extraArgs")
 		if err != nil {
 			return err

@@ -13,6 +13,8 @@ import (
 const (
 	// ImageOurs is this repository's virtual kubelet.
 	ImageOurs = "liqo-broker-vk:dev"
+	// imageOther is that of Options.BrokerKubelet.
+	imageOther = "liqo-broker-vk:other"
 	// ImageStock is Liqo's own, under the name that Liqo's chart gives it.
 	ImageStock = "ghcr.io/liqotech/virtual-kubelet:v1.2.0"
 )
@@ -68,6 +70,9 @@ type Options struct {
 	// RemoteIPAM has the broker serve its remote IPAM, and the consumers' virtual
 	// kubelets ask it.
 	RemoteIPAM bool
+	// BrokerKubelet is the binary of the virtual kubelets of the broker's Node, such as
+	// one of another version; default this repository's.
+	BrokerKubelet string
 	// BrokerKubeletArgs are further arguments of the virtual kubelets of the
 	// broker's Node.
 	BrokerKubeletArgs []string

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -216,9 +217,11 @@ func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
 	stock := liqo(binaries.LiqoVirtualKubelet)
 	stock.Ports = func([]string) []nodeagent.Port { return []nodeagent.Port{kubeletPort} }
 	registry, tag := "ghcr.io/liqotech/", ":"+binaries.LiqoVersion
+	other := cmp.Or(s.opts.BrokerKubelet, ours)
 	return map[string]nodeagent.Image{
 		ImageStock: stock,
 		ImageOurs:  {Binary: ours, Ports: ownPorts},
+		imageOther: {Binary: other, Ports: ownPorts},
 		registry + "liqo-controller-manager" + tag: liqo(binaries.LiqoControllerManager),
 		registry + "crd-replicator" + tag:          liqo(binaries.LiqoCRDReplicator),
 		registry + "webhook" + tag:                 liqo(binaries.LiqoWebhook),
