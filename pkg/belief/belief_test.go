@@ -296,6 +296,11 @@ func TestAResizedPodTakesWhatWasForwarded(t *testing.T) {
 		require.Empty(t, b.decide(newPod("other", "1")), "the quota of the provider counts 1500m")
 		b.ObserveAssigned(larger, "q1")
 		require.EqualValues(t, 1800, taken(), "it may have been resized before it was forwarded")
+
+		huge := newPod("pod", "1000")
+		huge.Status.Phase = corev1.PodRunning
+		b.ObserveAssigned(huge, "q1")
+		require.EqualValues(t, 1800, taken(), "it runs with what was forwarded")
 		smaller.Status.Phase = corev1.PodSucceeded
 		b.ObserveEnded(smaller, "q1")
 		amounts, pods := b.state.Assigned("q1")

@@ -85,16 +85,25 @@ func (b *Belief) ObserveAssigned(of *corev1.Pod, virtualNode string) {
 	b.assignPod(of, virtualNode)
 }
 
-// assignPod counts a pod at a VirtualNode, with the most that it requested since it came there: Liqo's virtual kubelet forwards what
-// it requested when its ShadowPod was made, and no change of that (RemotePodSpec in Liqo's pkg/virtualKubelet/forge/pods.go). A
-// resize to less frees nothing there, and one to more may have been before the ShadowPod was made.
+// assignPod counts a pod at a VirtualNode with what is forwarded: Liqo's virtual kubelet forwards what the pod requested when its
+// ShadowPod was made, and no change of that (RemotePodSpec in Liqo's pkg/virtualKubelet/forge/pods.go). Until its status shows
+// that there is one it counts with the most that it requested since it came there. After that a resize changes nothing.
 func (b *Belief) assignPod(of *corev1.Pod, virtualNode string) {
 	a := placement.AssignmentOf(of, virtualNode)
-	if at, counted := b.state.Counted(of.UID); at == virtualNode {
-		for name, amount := range counted {
-			if name != corev1.ResourcePods {
-				a.Requests[name] = max(a.Requests[name], amount)
-			}
+	at, counted := b.state.Counted(of.UID)
+	if at != virtualNode {
+		b.assign(a)
+		return
+	}
+	pending := of.Status.Phase == "" || of.Status.Phase == corev1.PodPending
+	forwarded := !pending || len(of.Status.ContainerStatuses) > 0
+	for name, amount := range a.Requests {
+		switch {
+		case name == corev1.ResourcePods:
+		case forwarded:
+			a.Requests[name] = counted[name]
+		default:
+			a.Requests[name] = max(amount, counted[name])
 		}
 	}
 	b.assign(a)
