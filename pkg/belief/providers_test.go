@@ -203,7 +203,7 @@ func TestASuspicionEndsForEachProviderByItself(t *testing.T) {
 }
 
 // Pods of a provider that was lost first are marked. With the second provider the broker suspects itself: the pods of the
-// first have to be looked at again, or they would stay out of their Services.
+// first have to be reconciled, or they would stay out of their Services.
 func TestASuspicionIsAChangeOfAllThatItConcerns(t *testing.T) {
 	b := withProviders("p", "q", "r")
 	probe := func(id string, after time.Duration, answered bool) []string {

@@ -186,9 +186,10 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 
 	// 2. The node, and the providers behind it.
 	b.node = node.New(node.Config{
-		Log: cfg.Log, Client: b.client, Kube: kube, Belief: known, Restore: restorer.Restore, Guard: b.guard, Name: cfg.NodeName, IP: cfg.NodeIP, Port: cfg.Kubelet.Port,
+		Log: cfg.Log, Client: b.client, Kube: kube, Belief: known, Guard: b.guard, Name: cfg.NodeName, IP: cfg.NodeIP, Port: cfg.Kubelet.Port,
 		Version: version.GitVersion, OwnerClusterRole: cfg.OwnerClusterRole,
 		LeaseDuration: cfg.Lease.NodeDuration, ProbeTimeout: cfg.Times.ProbeTimeout,
+		Restored: func() bool { return !restorer.LeadsSince().IsZero() },
 	})
 	b.leaving = leaving.New(leaving.Config{
 		Log: cfg.Log, Connections: connections, Queue: podQueue, Timeout: cfg.Times.RequestTimeout,

@@ -69,8 +69,8 @@ type reconciler struct {
 	now     func() time.Time
 	// requested is the request of each slice at the last decision. Only the one worker of the controller uses it.
 	requested map[types.NamespacedName]resources.Amounts
-	// unknownSince is since when not all providers are known; zero if they are. Only that worker uses it.
-	unknownSince time.Time
+	// unknownSince is since when providers are not known, by their ids. Only that worker uses it.
+	unknownSince map[string]time.Time
 }
 
 // SetUp registers the controller with the manager; it runs on the leader, and counts in metrics.
@@ -194,14 +194,18 @@ func (r *reconciler) awaitsProviders(ctx context.Context, providers []v1alpha1.P
 	if err := r.client.List(ctx, &virtualNodes, client.MatchingLabelsSelector{Selector: r.cfg.Providers}); err != nil {
 		return false, fmt.Errorf("VirtualNodes: %w", err)
 	}
-	if allKnown(providers, virtualNodes.Items) {
-		r.unknownSince = time.Time{}
-		return false, nil
+	missing, before := unknown(providers, virtualNodes.Items), r.unknownSince
+	awaits := false
+	r.unknownSince = make(map[string]time.Time, missing.Len())
+	for id := range missing {
+		since, was := before[id]
+		if !was {
+			since = r.now()
+		}
+		r.unknownSince[id] = since
+		awaits = awaits || r.now().Sub(since) < statusGrace
 	}
-	if r.unknownSince.IsZero() {
-		r.unknownSince = r.now()
-	}
-	return r.now().Sub(r.unknownSince) < statusGrace, nil
+	return awaits, nil
 }
 
 // limits reads the limits of the consumers that have some.

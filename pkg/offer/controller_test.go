@@ -567,7 +567,7 @@ func TestNoOfferShrinksBeforeAllProvidersAreThere(t *testing.T) {
 	require.Equal(t, "9", w.read(t, "old").Status.Resources.Cpu().String(), "p3 is another broker's")
 }
 
-// What a provider that is not peered any more grants is nothing, and what nobody writes is not waited for without end.
+// What a provider that is not peered any more grants is nothing, and a status that is never written is given up.
 func TestAStatusThatIsMissingIsWaitedForSomeTime(t *testing.T) {
 	empty := func(pc *v1alpha1.ProviderCluster) { pc.Status = v1alpha1.ProviderClusterStatus{} }
 	notPeered := func(pc *v1alpha1.ProviderCluster) {
@@ -588,4 +588,12 @@ func TestAStatusThatIsMissingIsWaitedForSomeTime(t *testing.T) {
 	w.now = w.now.Add(time.Second)
 	w.pass(t)
 	require.Equal(t, "2", w.read(t, "old").Status.Resources.Cpu().String())
+
+	var p2 v1alpha1.ProviderCluster
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Name: "p2"}, &p2))
+	p2.Status = v1alpha1.ProviderClusterStatus{}
+	require.NoError(t, w.client.Status().Update(t.Context(), &p2))
+	w.now = w.now.Add(time.Hour)
+	w.pass(t)
+	require.Equal(t, "2", w.read(t, "old").Status.Resources.Cpu().String(), "that of another provider has a time of its own")
 }

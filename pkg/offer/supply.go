@@ -42,16 +42,18 @@ func supplyOf(providers []v1alpha1.ProviderCluster) supply {
 	return s
 }
 
-// allKnown reports whether each VirtualNode has the ProviderCluster of its provider, and each of these a status.
-func allKnown(providers []v1alpha1.ProviderCluster, virtualNodes []offloadingv1beta1.VirtualNode) bool {
-	names := sets.New[string]()
+// unknown returns the providers that have a VirtualNode and no ProviderCluster, or one without a status.
+func unknown(providers []v1alpha1.ProviderCluster, virtualNodes []offloadingv1beta1.VirtualNode) sets.Set[string] {
+	missing := sets.New[string]()
+	for i := range virtualNodes {
+		missing.Insert(string(virtualNodes[i].Spec.ClusterID))
+	}
 	for i := range providers {
-		names.Insert(providers[i].Name)
-		if withoutStatus(&providers[i]) {
-			return false
+		if missing.Delete(providers[i].Name); withoutStatus(&providers[i]) {
+			missing.Insert(providers[i].Name)
 		}
 	}
-	return !slices.ContainsFunc(virtualNodes, func(vn offloadingv1beta1.VirtualNode) bool { return !names.Has(string(vn.Spec.ClusterID)) })
+	return missing
 }
 
 // withoutStatus reports whether a provider may get new pods and its status was never written.

@@ -21,8 +21,8 @@ import (
 
 // kind is a kind of fault.
 type kind struct {
-	// on is what has one fault at a time: a process, or a cluster.
-	on func(provider string) string
+	// on is what has one fault at a time: processes, or a cluster.
+	on func(provider string) []string
 	// share is how often it is drawn, longest how long it may take.
 	share   int
 	longest time.Duration
@@ -66,7 +66,11 @@ func named(component, provider string) string {
 // leader does something with the leader of the broker.
 func leader(do func(*sandbox.Sandbox, string) error, over func(context.Context, *sandbox.Sandbox, string) error) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
 	return func(ctx context.Context, s *sandbox.Sandbox, _ string) (undo, error) {
-		name, err := s.BrokerLeader(ctx)
+		name := ""
+		err := retried(ctx, func(ctx context.Context) (err error) {
+			name, err = s.BrokerLeader(ctx)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -141,11 +145,12 @@ func retried(ctx context.Context, do func(context.Context) error) error {
 
 // kinds are all kinds of faults, by name. Those whose names test/histories has too are the same.
 func kinds() map[string]kind {
-	plane := func(provider string) string { return provider }
-	home := func(string) string { return sandbox.Broker }
-	brokers := func(string) string { return "leader" }
-	kubelet := func(provider string) string { return "vk-" + provider }
-	spec := func(provider string) string { return "spec of " + provider }
+	plane := func(provider string) []string { return []string{provider} }
+	home := func(string) []string { return []string{sandbox.Broker} }
+	brokers := func(string) []string { return []string{"leader"} }
+	kubelet := func(provider string) []string { return []string{"vk-" + provider} }
+	spec := func(provider string) []string { return []string{"spec of " + provider} }
+	both := func(provider string) []string { return slices.Concat(plane(provider), kubelet(provider)) }
 	const (
 		broker = sandbox.Broker + "/" + sandbox.BrokerComponent
 		pc     = 40 * time.Second
@@ -171,7 +176,7 @@ func kinds() map[string]kind {
 		"drain":                        {spec, 8, pc, specified(func(s *v1alpha1.ProviderClusterSpec, on bool) { s.Drain = on })},
 		"cordon":                       {spec, 3, pc, specified(func(s *v1alpha1.ProviderClusterSpec, on bool) { s.Cordoned = on })},
 		"ProviderClusters are deleted": {home, 2, time.Second, deleted},
-		"part":                         {plane, 4, 30 * time.Second, parted},
+		"part":                         {both, 4, 30 * time.Second, parted},
 	}
 }
 

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -57,10 +59,14 @@ func generate(seed uint64) *history {
 		k := all[f.kind]
 		f.at, f.takes = calm+time.Duration(random.Int64N(int64(storm))), time.Second+time.Duration(random.Int64N(int64(k.longest)))
 		// Two faults of one process would end each other.
-		if on := k.on(f.provider); f.at > busy[on] && (busy[on] == 0 || f.at > busy[on]+5*time.Second) {
-			busy[on] = f.at + f.takes
-			h.faults = append(h.faults, f)
+		free := !slices.ContainsFunc(k.on(f.provider), func(on string) bool { return busy[on] != 0 && f.at < busy[on]+5*time.Second })
+		if !free {
+			continue
 		}
+		for _, on := range k.on(f.provider) {
+			busy[on] = f.at + f.takes
+		}
+		h.faults = append(h.faults, f)
 	}
 	return h
 }
@@ -176,7 +182,7 @@ func (h *history) change(ctx context.Context, c *sandbox.Cluster) error {
 	}
 }
 
-// complete is what the kubelets of the providers do with pods that complete, which the simulated ones run for ever.
+// complete is what the kubelets of the providers do with pods that complete, which the simulated ones do not end.
 func (h *history) complete(ctx context.Context, p *sandbox.Cluster, namespace string) {
 	ran := map[string]time.Time{}
 	for ctx.Err() == nil {
@@ -220,14 +226,16 @@ func (h *history) happen(ctx context.Context, s *sandbox.Sandbox, r *recorder, b
 			over := r.begin(f.kind, f.provider)
 			defer over()
 			end, err := all[f.kind].begin(ctx, s, f.provider)
+			if err == nil {
+				pause(ctx, f.takes)
+			}
+			if end != nil {
+				ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+				defer cancel()
+				err = errors.Join(err, end(ending))
+			}
 			if err != nil {
 				return fmt.Errorf("%s at %s: %w", f.kind, f.provider, err)
-			}
-			pause(ctx, f.takes)
-			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
-			defer cancel()
-			if err := end(ending); err != nil {
-				return fmt.Errorf("the end of %s at %s: %w", f.kind, f.provider, err)
 			}
 			return nil
 		})

@@ -35,6 +35,8 @@ const (
 	brokerNode = "liqo-broker"
 	// settleWithin is how long everything may take to settle after the last fault.
 	settleWithin = 4 * time.Minute
+	// stays is for how long it must stay so: a process that goes on may do what is late.
+	stays = 15 * time.Second
 	// millis is what each provider grants.
 	millis = 6000
 )
@@ -212,18 +214,18 @@ func (h *history) run(ctx context.Context, s *sandbox.Sandbox, out io.Writer) (r
 		return result{}, err
 	}
 	over := time.Now()
+	well := over
 	unsettled, last := "", ""
-	for time.Since(over) < settleWithin && ctx.Err() == nil {
-		if unsettled = r.record(began).Unsettled(); unsettled == "" {
-			break
+	for time.Since(over) < settleWithin && time.Since(well) < stays && ctx.Err() == nil {
+		if unsettled = r.record(began).Unsettled(); unsettled != "" {
+			last, well = unsettled, time.Now()
 		}
-		last = unsettled
 		pause(ctx, 200*time.Millisecond)
 	}
 	record := r.record(began)
 	result := result{
 		Name: h.name, Faults: len(h.faults), Events: r.events, Gaps: r.gaps, Violations: record.Violations(),
-		RecoverySeconds: time.Since(over).Seconds(), Last: last, Pods: pods(record), h: h,
+		RecoverySeconds: well.Sub(over).Seconds(), Last: last, Pods: pods(record), h: h,
 	}
 	if len(h.faults) == 1 {
 		result.Kind, result.AgainSeconds = h.faults[0].kind, again(record)

@@ -14,8 +14,12 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
 
-// settleWithin is how long everything may take to settle after the last fault.
-const settleWithin = 180 * time.Second
+const (
+	// settleWithin is how long everything may take to settle after the last fault.
+	settleWithin = 180 * time.Second
+	// stays is for how long it must stay so: a process that goes on may do what is late.
+	stays = 20 * time.Second
+)
 
 // history is what happens to a world. All times are from its beginning.
 type history struct {
@@ -306,13 +310,10 @@ func (h *history) run(ctx context.Context, scheme *runtime.Scheme) *outcome {
 		last = max(last, f.until())
 	}
 	time.Sleep(last + time.Second)
-	for deadline := time.Now().Add(settleWithin); ; time.Sleep(time.Second) {
-		if o.unsettled = o.record().Unsettled(); o.unsettled == "" {
+	o.settled = time.Now()
+	for deadline := time.Now().Add(settleWithin); time.Now().Before(deadline) && time.Since(o.settled) < stays; time.Sleep(time.Second) {
+		if o.unsettled = o.record().Unsettled(); o.unsettled != "" {
 			o.settled = time.Now()
-			break
-		}
-		if time.Now().After(deadline) {
-			break
 		}
 	}
 	o.ended = time.Now()

@@ -60,8 +60,7 @@ type server struct {
 // server may have open here, so that those to three slow providers leave as many for the others.
 const ofProvider = kubeletapi.OfCaller / 4
 
-// ofConsumer is how many of them may be for the pods of one consumer. All callers are the API server here: whose the pods are
-// tells who asks.
+// ofConsumer is how many of them may be for the pods of one consumer. The caller is always the API server.
 const ofConsumer = ofProvider / 2
 
 // answerWithin is as long as client-go waits for a connection.

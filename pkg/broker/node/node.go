@@ -43,8 +43,8 @@ type Config struct {
 	Client client.Client
 	Kube   kubernetes.Interface
 	Belief *belief.Belief
-	// Restore returns once the room of all assigned pods is counted; the Node stays as it is before.
-	Restore func(context.Context) error
+	// Restored reports whether the room of all assigned pods is counted; the capacity stays as it is before.
+	Restored func() bool
 	// Guard is nil if it is not required.
 	Guard *guard.Guard
 
@@ -69,7 +69,7 @@ type Node struct {
 	mu   sync.Mutex
 	last *corev1.Node // Guarded by mu.
 	// unsettled is for how many ticks the capacity of before is kept while not all providers were probed: ticks, because time also
-	// passes while the process stands still. It is set before the Node is used.
+	// passes while the process stands still. Used by one goroutine.
 	unsettled int
 	// cordoned is what was last written of the Node; used by one goroutine.
 	cordoned *bool
@@ -96,11 +96,12 @@ func (n *Node) NotifyNodeStatus(ctx context.Context, changes func(*corev1.Node))
 			case <-tick.C: // Pods have left providers that cannot be given others.
 				n.unsettled--
 			}
-			if !n.isSettled(ctx) {
-				continue
-			}
-			if fresh := n.next(); fresh != nil {
+			settled := n.isSettled(ctx)
+			if fresh := n.next(settled); fresh != nil {
 				changes(fresh)
+			}
+			if !settled {
+				continue
 			}
 			if err := n.cordon(ctx); err != nil {
 				n.Log.Error(err, "Cannot write whether pods can be scheduled to the node", "node", n.Name)
@@ -117,11 +118,17 @@ func (n *Node) Refresh() {
 	}
 }
 
-// next returns the Node as it is now; nil if nothing has changed.
-func (n *Node) next() *corev1.Node {
+// next returns the Node as it is now, with the capacity of before until it is settled; nil if nothing has changed.
+func (n *Node) next(settled bool) *corev1.Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	fresh := n.forge(n.last)
+	if !settled {
+		if n.last == nil {
+			return nil
+		}
+		fresh.Status.Capacity, fresh.Status.Allocatable = n.last.Status.Capacity, n.last.Status.Allocatable
+	}
 	if n.last != nil && sameStatus(&n.last.Status, &fresh.Status) {
 		return nil
 	}
@@ -170,8 +177,8 @@ func (n *Node) Run(ctx context.Context) error {
 // isSettled reports whether what is assigned is counted, and the probes show of every provider whether it can be reached, or had
 // the time to. Until then the Node has the capacity that the leader before wrote.
 func (n *Node) isSettled(ctx context.Context) bool {
-	if err := n.Restore(ctx); err != nil {
-		return false // It is tried again, by the controllers as well, which report it.
+	if !n.Restored() {
+		return false // The controllers count, and tell why they cannot.
 	}
 	if n.unsettled <= 0 {
 		return true

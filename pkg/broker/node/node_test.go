@@ -43,7 +43,7 @@ func newNode(t *testing.T, kube kubernetes.Interface) *Node {
 	objects := []client.Object{&v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "p"}}}
 	n := New(Config{
 		Log: testr.New(t), Client: ctrlfake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
-		Kube: kube, Belief: known, Restore: func(context.Context) error { return nil }, Name: "broker", IP: "10.0.0.2", Version: "v1",
+		Kube: kube, Belief: known, Restored: func() bool { return true }, Name: "broker", IP: "10.0.0.2", Version: "v1",
 	})
 	n.unsettled = 1
 	return n
@@ -62,10 +62,10 @@ func TestTheNodeIsReadyWhateverItsProvidersAre(t *testing.T) {
 	n.schedule(true)
 	n.last = n.forge(nil)
 	require.EqualValues(t, 8, n.last.Status.Allocatable.Cpu().Value())
-	require.Nil(t, n.next(), "nothing has changed")
+	require.Nil(t, n.next(true), "nothing has changed")
 
 	n.schedule(false)
-	cordoned := n.next()
+	cordoned := n.next(true)
 	require.NotNil(t, cordoned)
 	ready := cordoned.Status.Conditions[0]
 	require.Equal(t, corev1.NodeReady, ready.Type)
@@ -101,16 +101,38 @@ func TestTheCapacityIsKeptForSoManyTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, fake.NewClientset())
 		n.ProbeTimeout = 3 * time.Second
+		stands := true
+		n.Restored = func() bool {
+			if stands {
+				stands = false
+				time.Sleep(time.Minute)
+			}
+			return true
+		}
 		ctx, stop := context.WithCancel(t.Context())
 		var at []time.Duration
 		began := time.Now()
 		n.NotifyNodeStatus(ctx, func(*corev1.Node) { at = append(at, time.Since(began)) })
 		n.Refresh()
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Minute)
 		stop()
 		synctest.Wait()
-		require.Equal(t, []time.Duration{10 * time.Second}, at)
+		require.Len(t, at, 1)
+		require.InDelta(t, 70, at[0].Seconds(), 1, "ten seconds of work, whenever that is")
 	})
+}
+
+// What has nothing to do with providers is shown at once.
+func TestConditionsAreShownBeforeTheCapacityIsKnown(t *testing.T) {
+	n := newNode(t, nil)
+	n.schedule(true)
+	n.last = n.forge(nil)
+	n.schedule(false)
+	now := n.next(false)
+	require.NotNil(t, now)
+	require.Equal(t, "0 provider clusters take new pods", now.Status.Conditions[0].Message)
+	require.EqualValues(t, 8, now.Status.Allocatable.Cpu().Value())
+	require.EqualValues(t, 1, n.next(true).Status.Allocatable.Cpu().Value())
 }
 
 // Without the pods that are assigned, the Node would show no room for them.
@@ -118,12 +140,7 @@ func TestTheCapacityIsKeptUntilAllPodsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, fake.NewClientset())
 		began := time.Now()
-		n.Restore = func(context.Context) error {
-			if time.Since(began) < 15*time.Second {
-				return context.DeadlineExceeded
-			}
-			return nil
-		}
+		n.Restored = func() bool { return time.Since(began) >= 15*time.Second }
 		ctx, stop := context.WithCancel(t.Context())
 		var at []time.Duration
 		n.NotifyNodeStatus(ctx, func(*corev1.Node) { at = append(at, time.Since(began)) })

@@ -93,7 +93,7 @@ func mutants() []mutant {
 		{"the Node hides the room of pods at providers that are not usable", belief, `room.Add(roomAt(nil, load))`, `_ = load`},
 		{"the Node does not show the room of ended pods as taken", belief, `room.Sub(load.Ended)`, ``},
 		{
-			"the pods of a provider are not looked at again when a suspicion begins", belief,
+			"the pods of a provider are not requeued when a suspicion begins", belief,
 			`if suspended[other] != b.movesSuspended(q, suspects) ||`, `if q == nil ||`,
 		},
 		{"a write that met a conflict is tried again at once", "pkg/broker/requeue/backoff.go", `(FirstConflict, lastConflict)`, `(FirstConflict, FirstConflict)`},

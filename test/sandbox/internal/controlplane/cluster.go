@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/x509/pkix"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -192,10 +194,19 @@ const plenty = 16 << 30
 func processEnv() []string {
 	gogc := "50"
 	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err == nil && uint64(info.Totalram)*uint64(info.Unit) >= plenty {
+	if err := unix.Sysinfo(&info); err == nil && min(uint64(info.Totalram)*uint64(info.Unit), limit()) >= plenty {
 		gogc = "300"
 	}
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GOGC=" + gogc}
+}
+
+// limit is the memory that the container has, in bytes.
+func limit() uint64 {
+	text, err := os.ReadFile("/sys/fs/cgroup/memory.max") // "max" if there is no limit.
+	if n, notANumber := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil && notANumber == nil {
+		return n
+	}
+	return math.MaxUint64
 }
 
 // allowKubeletCalls lets the API server's client certificate use the kubelet
