@@ -194,7 +194,7 @@ const plenty = 16 << 30
 func processEnv() []string {
 	gogc := "50"
 	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err == nil && min(uint64(info.Totalram)*uint64(info.Unit), limit()) >= plenty {
+	if err := unix.Sysinfo(&info); err == nil && min(info.Totalram*uint64(info.Unit), limit()) >= plenty {
 		gogc = "300"
 	}
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GOGC=" + gogc}
