@@ -2,14 +2,18 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
@@ -55,12 +59,16 @@ func (b *brokered) stray(t *testing.T) {
 			restore()
 		}
 	})
-	eventually(t, patient, func(ctx context.Context) error {
+	eventually(t, 2*patient, func(ctx context.Context) error {
 		var pc brokeringv1alpha1.ProviderCluster
 		if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: "provider3"}, &pc); err != nil {
 			return err
 		}
-		return conditionIs(&pc, brokeringv1alpha1.ProviderKubeletReady, "ServesAnotherNode")
+		err := conditionIs(&pc, brokeringv1alpha1.ProviderKubeletReady, "ServesAnotherNode")
+		if err == nil {
+			return nil
+		}
+		return fmt.Errorf("%w; %s", err, b.kubelets(ctx, "provider3"))
 	})
 	b.create(t, ns, "waits", 1, only("provider3"))
 	b.explained(t, ns, "waits-0", "NoProviderFits", "no provider cluster fits", "not ready")
@@ -85,6 +93,19 @@ func (b *brokered) changeKubelet(t *testing.T, provider string, change func(*cor
 		return b.broker.Client.Update(ctx, &vn)
 	}))
 	return before
+}
+
+// kubelets describes the virtual kubelets of a provider, how their containers ended included, and who holds their lease.
+func (b *brokered) kubelets(ctx context.Context, provider string) string {
+	var text strings.Builder
+	all, err := pods(ctx, b.broker, "liqo-tenant-"+provider)
+	for i := range all {
+		fmt.Fprintf(&text, "pod %s: %s, %+v; ", all[i].Name, all[i].Status.Phase, all[i].Status.ContainerStatuses)
+	}
+	var lease coordinationv1.Lease
+	err = errors.Join(err, b.broker.Client.Get(ctx, client.ObjectKey{Namespace: "liqo-tenant-" + provider, Name: provider}, &lease))
+	fmt.Fprintf(&text, "lease of %q, renewed %s; %v", ptr.Deref(lease.Spec.HolderIdentity, ""), lease.Spec.RenewTime, err)
+	return text.String()
 }
 
 // conditionIs checks the reason of a provider's condition.
