@@ -75,6 +75,7 @@ type options struct {
 	takes   time.Duration
 	output  string
 	kubelet string
+	name    string
 }
 
 func main() {
@@ -97,6 +98,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.DurationVar(&o.takes, "takes", 30*time.Second, "how long each fault takes by itself")
 	flags.StringVar(&o.output, "output", "", "a file for the results, as JSON")
 	flags.StringVar(&o.kubelet, "kubelet", "", "the binary of the virtual kubelets, such as one of another version")
+	flags.StringVar(&o.name, "name", "chaos", "the name of the sandbox")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -110,7 +112,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		slices[sandbox.Provider(i+1)] = granted()
 	}
 	s, err := sandbox.Up(ctx, sandbox.Options{
-		Name: "chaos", Consumers: 1, Providers: providers, BrokerNode: brokerNode, ProviderSlices: slices, BrokerArgs: brokerArgs(),
+		Name: o.name, Consumers: 1, Providers: providers, BrokerNode: brokerNode, ProviderSlices: slices, BrokerArgs: brokerArgs(),
 		BrokerKubelet: o.kubelet,
 		Progress:      func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) },
 	})
