@@ -17,7 +17,8 @@ FUZZ_INPUTS ?= 10000000
 # How many histories make histories lets happen, and the first seed.
 N ?= 100000
 SEED ?= 0
-# Which histories make chaos lets happen, until how many minutes have passed (0 is no limit); or which fault by itself.
+# Which histories make chaos lets happen, until how many minutes have passed (0 is no limit); or which faults by themselves, N (3)
+# times each.
 SEEDS ?= 0-4
 MINUTES ?= 0
 FAULT ?=
@@ -82,11 +83,12 @@ random: ## What .ci/run does after make test: 10,000 histories of the broker, an
 histories: ## Let N (100000) histories of the broker happen in virtual time, from SEED (0) on, and judge them
 	$(TEST) go test -v -count=1 -timeout=0 -run '^TestHistories$$' ./histories -histories=$(N) -seed=$(SEED)
 
-chaos: ## Let random histories happen to a federation of real clusters, and judge them (SEEDS=0-4 MINUTES=60, or FAULT='provider hangs', or FAULT=all; KUBELETS=commit has the virtual kubelets be of another version)
+chaos: ## Let random histories happen to a federation of real clusters, and judge them (SEEDS=0-4 MINUTES=60, or FAULT='provider hangs' N=3, or FAULT=all; KUBELETS=commit has the virtual kubelets be of another version)
 	$(if $(KUBELETS),rm -rf dist/other && mkdir -p dist/other && git archive '$(KUBELETS)' | tar -x -C dist/other && \
 		cd dist/other && CGO_ENABLED=0 go build -o ../virtual-kubelet ./cmd/liqo-broker-vk && rm -r ../other)
 	mkdir -p dist
-	$(TEST) go run ./chaos -seeds='$(SEEDS)' -minutes='$(MINUTES)' -fault='$(FAULT)' -output='$(CURDIR)/dist/chaos.json' \
+	$(TEST) go run ./chaos/cmd -seeds='$(SEEDS)' -minutes='$(MINUTES)' -fault="$(FAULT)" \
+		-repeat=$(if $(filter command,$(origin N)),$(N),3) -output='$(CURDIR)/dist/chaos.json' \
 		$(if $(KUBELETS),-kubelet='$(CURDIR)/dist/virtual-kubelet')
 
 mutants: ## Bring known faults back into the broker, one after the other, and show which the histories find

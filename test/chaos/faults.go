@@ -1,4 +1,4 @@
-package main
+package chaos
 
 import (
 	"context"
@@ -10,12 +10,14 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
@@ -45,11 +47,18 @@ func frozen(components ...string) func(context.Context, *sandbox.Sandbox, string
 	}
 }
 
-// killed ends a process, and starts it again after a while.
-func killed(component string) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
+// killed ends processes, and starts them again after a while.
+func killed(components ...string) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
 	return func(_ context.Context, s *sandbox.Sandbox, provider string) (undo, error) {
-		name := named(component, provider)
-		return func(ctx context.Context) error { return s.Restart(ctx, name) }, s.Kill(name)
+		each := func(do func(string) error) (err error) {
+			for _, component := range components {
+				err = errors.Join(err, do(named(component, provider)))
+			}
+			return err
+		}
+		return func(ctx context.Context) error {
+			return each(func(name string) error { return s.Restart(ctx, name) })
+		}, each(s.Kill)
 	}
 }
 
@@ -78,6 +87,26 @@ func leader(do func(*sandbox.Sandbox, string) error, over func(context.Context, 
 	}
 }
 
+// follower stops the replica of the broker that does not lead.
+func follower(ctx context.Context, s *sandbox.Sandbox, _ string) (undo, error) {
+	name := ""
+	err := retried(ctx, func(ctx context.Context) error {
+		leader, err := s.BrokerLeader(ctx)
+		if err != nil {
+			return err
+		}
+		replicas, err := s.Replicas(sandbox.Broker + "/" + sandbox.BrokerComponent)
+		if i := slices.IndexFunc(replicas, func(replica string) bool { return replica != leader }); i >= 0 {
+			name = replicas[i]
+		}
+		return err
+	})
+	if err != nil || name == "" {
+		return nil, errors.Join(err, errors.New("no replica of the broker follows its leader"))
+	}
+	return func(context.Context) error { return s.Resume(name) }, s.Freeze(name)
+}
+
 // specified changes the ProviderCluster of a provider, and back.
 func specified(change func(spec *v1alpha1.ProviderClusterSpec, on bool)) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
 	return func(ctx context.Context, s *sandbox.Sandbox, provider string) (undo, error) {
@@ -101,6 +130,7 @@ func parted(ctx context.Context, s *sandbox.Sandbox, provider string) (undo, err
 	home := s.Cluster(sandbox.Broker)
 	meta := metav1.ObjectMeta{Namespace: "liqo-tenant-" + provider, Name: provider}
 	slice, virtualNode := &authv1beta1.ResourceSlice{ObjectMeta: meta}, &offloadingv1beta1.VirtualNode{ObjectMeta: meta}
+	var asked sandbox.Slice
 	again := func(ctx context.Context) error {
 		err := retried(ctx, func(ctx context.Context) error {
 			for _, o := range []client.Object{slice, virtualNode} {
@@ -113,9 +143,16 @@ func parted(ctx context.Context, s *sandbox.Sandbox, provider string) (undo, err
 		if err != nil {
 			return err
 		}
-		return errors.Join(home.CreateSlice(ctx, provider, provider, granted(), nil), home.WaitVirtualKubelet(ctx, provider, provider))
+		return errors.Join(home.CreateSlice(ctx, provider, provider, asked, nil), home.WaitVirtualKubelet(ctx, provider, provider))
 	}
 	return again, retried(ctx, func(ctx context.Context) error {
+		if asked.CPU == "" {
+			if err := home.Client.Get(ctx, client.ObjectKeyFromObject(slice), slice); err != nil {
+				return err
+			}
+			r := slice.Spec.Resources
+			asked = sandbox.Slice{CPU: r.Cpu().String(), Memory: r.Memory().String(), Pods: r.Pods().String()}
+		}
 		return errors.Join(client.IgnoreNotFound(home.Client.Delete(ctx, slice)), client.IgnoreNotFound(home.Client.Delete(ctx, virtualNode)))
 	})
 }
@@ -148,35 +185,66 @@ func kinds() map[string]kind {
 	plane := func(provider string) []string { return []string{provider} }
 	home := func(string) []string { return []string{sandbox.Broker} }
 	brokers := func(string) []string { return []string{"leader"} }
+	consumer := func(string) []string { return []string{sandbox.Consumer(1)} }
 	kubelet := func(provider string) []string { return []string{"vk-" + provider} }
 	spec := func(provider string) []string { return []string{"spec of " + provider} }
 	both := func(provider string) []string { return slices.Concat(plane(provider), kubelet(provider)) }
 	const (
 		broker = sandbox.Broker + "/" + sandbox.BrokerComponent
-		pc     = 40 * time.Second
+		// atConsumer is the cluster of a consumer, and its virtual kubelet.
+		atConsumer = "consumer1"
+		pc         = 40 * time.Second
 	)
 	return map[string]kind{
-		"provider hangs":              {plane, 8, 45 * time.Second, frozen("/kube-apiserver")},
-		"provider refuses":            {plane, 6, 45 * time.Second, killed("/kube-apiserver")},
-		"provider's etcd hangs":       {plane, 4, 45 * time.Second, frozen("/etcd")},
-		"provider's controllers stop": {plane, 4, 30 * time.Second, frozen("/kube-controller-manager", "/liqo-controller-manager")},
-		"provider's webhook hangs":    {plane, 6, 25 * time.Second, frozen("/liqo-webhook")},
-		"home hangs":                  {home, 3, 25 * time.Second, frozen(sandbox.Broker + "/kube-apiserver")},
-		"home's etcd hangs":           {home, 2, 20 * time.Second, frozen(sandbox.Broker + "/etcd")},
-		"home's controllers stop":     {home, 3, 30 * time.Second, frozen(sandbox.Broker+"/kube-controller-manager", sandbox.Broker+"/liqo-controller-manager")},
+		"provider hangs":                    {plane, 8, 45 * time.Second, frozen("/kube-apiserver")},
+		"provider refuses":                  {plane, 6, 45 * time.Second, killed("/kube-apiserver")},
+		"provider's etcd hangs":             {plane, 4, 45 * time.Second, frozen("/etcd")},
+		"provider's etcd is killed":         {plane, 3, 30 * time.Second, killed("/etcd")},
+		"provider's controllers stop":       {plane, 4, 30 * time.Second, frozen("/kube-controller-manager", "/liqo-controller-manager")},
+		"provider's controllers are killed": {plane, 3, 30 * time.Second, killed("/kube-controller-manager", "/liqo-controller-manager")},
+		"provider's webhook hangs":          {plane, 6, 25 * time.Second, frozen("/liqo-webhook")},
+		"home hangs":                        {home, 3, 25 * time.Second, frozen(sandbox.Broker + "/kube-apiserver")},
+		"home refuses":                      {home, 3, 20 * time.Second, killed(sandbox.Broker + "/kube-apiserver")},
+		"home's etcd is killed":             {home, 2, 15 * time.Second, killed(sandbox.Broker + "/etcd")},
+		"home's etcd hangs":                 {home, 2, 20 * time.Second, frozen(sandbox.Broker + "/etcd")},
+		"home's controllers stop":           {home, 3, 30 * time.Second, frozen(sandbox.Broker+"/kube-controller-manager", sandbox.Broker+"/liqo-controller-manager")},
 		"leader is killed": {brokers, 6, 20 * time.Second, leader((*sandbox.Sandbox).Kill, func(ctx context.Context, s *sandbox.Sandbox, name string) error {
 			return s.Restart(ctx, name)
 		})},
 		"leader stops": {brokers, 8, 40 * time.Second, leader((*sandbox.Sandbox).Freeze, func(_ context.Context, s *sandbox.Sandbox, name string) error {
 			return s.Resume(name)
 		})},
-		"all brokers are killed":       {brokers, 2, 25 * time.Second, killed(broker)},
-		"virtual kubelet is killed":    {kubelet, 6, 30 * time.Second, killed("vk")},
-		"virtual kubelet stops":        {kubelet, 6, 40 * time.Second, frozen("vk")},
-		"drain":                        {spec, 8, pc, specified(func(s *v1alpha1.ProviderClusterSpec, on bool) { s.Drain = on })},
-		"cordon":                       {spec, 3, pc, specified(func(s *v1alpha1.ProviderClusterSpec, on bool) { s.Cordoned = on })},
-		"ProviderClusters are deleted": {home, 2, time.Second, deleted},
-		"part":                         {both, 4, 30 * time.Second, parted},
+		"follower stops":                       {brokers, 3, 40 * time.Second, follower},
+		"consumer hangs":                       {consumer, 3, 40 * time.Second, frozen(atConsumer + "/kube-apiserver")},
+		"consumer refuses":                     {consumer, 3, 30 * time.Second, killed(atConsumer + "/kube-apiserver")},
+		"consumer's virtual kubelet stops":     {consumer, 3, 40 * time.Second, frozen(atConsumer + "/vk-broker")},
+		"consumer's virtual kubelet is killed": {consumer, 3, 30 * time.Second, killed(atConsumer + "/vk-broker")},
+		"all brokers are killed":               {brokers, 2, 25 * time.Second, killed(broker)},
+		awayForLong:                            {brokers, 0, time.Minute, killed(broker)},
+		"virtual kubelet is killed":            {kubelet, 6, 30 * time.Second, killed("vk")},
+		"virtual kubelet stops":                {kubelet, 6, 40 * time.Second, frozen("vk")},
+		"drain":                                {spec, 8, pc, specified(func(s *v1alpha1.ProviderClusterSpec, on bool) { s.Drain = on })},
+		"cordon":                               {spec, 3, pc, specified(func(s *v1alpha1.ProviderClusterSpec, on bool) { s.Cordoned = on })},
+		"disable":                              {spec, 3, pc, specified(func(s *v1alpha1.ProviderClusterSpec, on bool) { s.Enabled = ptr.To(!on) })},
+		"ProviderClusters are deleted":         {home, 2, time.Second, deleted},
+		"part":                                 {both, 4, 30 * time.Second, parted},
+	}
+}
+
+// awayForLong is longer than the time after which Kubernetes evicts pods, but for those that tolerate it. It never happens at random.
+const awayForLong = "all brokers are away for long"
+
+// Kinds are the names of all kinds of faults, in order.
+func Kinds() []string { return slices.Sorted(maps.Keys(kinds())) }
+
+// Tolerance are the times that the judge adds to what the brokers were given, with a lease of 12 s.
+func Tolerance() judge.Times {
+	return judge.Times{
+		// A lease, in which a leader may stand still, and the next one's beginning.
+		Noticed: 30 * time.Second, Flap: 8 * time.Second,
+		// Liqo's controller makes a pod again from a cache that still has its ShadowPod (CreateOrUpdate in
+		// shadowpod-ctrl/shadowpod_controller.go): 0.2 to 0.4 s were seen. Events of two API servers are seen at different times.
+		Overlap: 2 * time.Second,
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package chaos
 
 import (
 	"context"
@@ -31,14 +31,19 @@ type planned struct {
 	at, takes      time.Duration
 }
 
-// history is what happens to the federation.
-type history struct {
-	name   string
+// History is what happens to a federation.
+type History struct {
+	// Name is that of its namespaces.
+	Name   string
 	random *rand.Rand
 	faults []planned
 	// replicas are those of each Deployment, of which there are two; churn is whether pods come and go.
 	replicas int
 	churn    bool
+	// tolerated is how long pods stay on a Node that is not Ready; nil is for ever.
+	tolerated *int64
+	// stays is for how long all must be well in the end: a process that goes on may do what is late.
+	stays time.Duration
 }
 
 const (
@@ -46,12 +51,14 @@ const (
 	calm, storm = 15 * time.Second, 60 * time.Second
 	// atOnce is how many faults a history has at most.
 	atOnce = 8
+	// late is what processes that went on may do in the end.
+	late = 15 * time.Second
 )
 
-// generate makes a history from a seed.
-func generate(seed uint64) *history {
+// Random makes a history from a seed.
+func Random(seed uint64, providers int) *History {
 	random := rand.New(rand.NewPCG(seed, 2))
-	h := &history{name: fmt.Sprintf("chaos-%d", seed), random: random, replicas: 10 + random.IntN(20), churn: true}
+	h := &History{Name: fmt.Sprintf("chaos-%d", seed), random: random, replicas: 10 + random.IntN(20), churn: true, stays: late}
 	names, all := kindNames(), kinds()
 	busy := map[string]time.Duration{}
 	for range 2 + random.IntN(atOnce-1) {
@@ -71,14 +78,42 @@ func generate(seed uint64) *history {
 	return h
 }
 
-// directed is a history with one fault, and pods that stay.
-func directed(kind string, n int, takes time.Duration) *history {
-	f := planned{kind: kind, provider: sandbox.Provider(1 + n%providers), at: calm, takes: takes}
-	return &history{name: fmt.Sprintf("chaos-directed-%d", n), random: rand.New(rand.NewPCG(uint64(n), 3)), replicas: 30, faults: []planned{f}}
+// Single is a history with one fault, and pods that stay.
+func Single(name, kind, provider string, takes time.Duration) *History {
+	h := &History{
+		Name: name, random: rand.New(rand.NewPCG(uint64(takes), 3)), replicas: 30, stays: late,
+		faults: []planned{{kind: kind, provider: provider, at: calm, takes: takes}},
+	}
+	if kind == awayForLong {
+		h.tolerated, h.faults[0].takes = ptr.To(int64(10)), max(takes, 80*time.Second)
+	}
+	return h
+}
+
+// Short is a history with a fault of each important kind, most of them at once, in less than a minute: for the end-to-end suite.
+func Short(name string) *History {
+	at := func(provider int, kind string, at, takes time.Duration) planned {
+		return planned{kind: kind, provider: sandbox.Provider(provider), at: at * time.Second, takes: takes * time.Second}
+	}
+	return &History{
+		Name: name, random: rand.New(rand.NewPCG(1, 4)), replicas: 15, churn: true, stays: 5 * time.Second,
+		faults: []planned{
+			at(1, "provider hangs", 12, 26), // Longer than failover.after.
+			at(2, "provider's webhook hangs", 13, 10),
+			at(3, "drain", 14, 20),
+			at(1, "leader is killed", 16, 10),
+			at(2, "virtual kubelet is killed", 26, 8),
+			at(3, "virtual kubelet stops", 30, 15),
+			at(2, "provider's controllers stop", 32, 12),
+			at(1, "leader stops", 35, 16), // Longer than its lease.
+			at(1, "home hangs", 40, 4),
+			at(1, "consumer refuses", 20, 12),
+		},
+	}
 }
 
 // last is when the last fault is over.
-func (h *history) last() (last time.Duration) {
+func (h *History) last() (last time.Duration) {
 	for _, f := range h.faults {
 		last = max(last, f.at+f.takes)
 	}
@@ -86,7 +121,7 @@ func (h *history) last() (last time.Duration) {
 }
 
 // template is a pod that requests a tenth of a CPU, or two.
-func (h *history) template(app string, completes int) corev1.PodTemplateSpec {
+func (h *History) template(app string, completes int) corev1.PodTemplateSpec {
 	labels := map[string]string{"app": app}
 	if completes > 0 {
 		labels[seconds] = fmt.Sprint(completes)
@@ -95,9 +130,9 @@ func (h *history) template(app string, completes int) corev1.PodTemplateSpec {
 		ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{}},
 		Spec: corev1.PodSpec{
 			TerminationGracePeriodSeconds: ptr.To(int64(2)),
-			Tolerations: []corev1.Toleration{ // A history is shorter than the time after which Kubernetes evicts.
-				{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
-				{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+			Tolerations: []corev1.Toleration{
+				{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: h.tolerated},
+				{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: h.tolerated},
 			},
 			Containers: []corev1.Container{{
 				Name: "main", Image: "registry.k8s.io/pause:3.10",
@@ -111,8 +146,8 @@ func (h *history) template(app string, completes int) corev1.PodTemplateSpec {
 }
 
 // workloads are what a consumer has in a namespace.
-func (h *history) workloads() (all []client.Object) {
-	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: h.name, Name: name} }
+func (h *History) workloads() (all []client.Object) {
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: h.Name, Name: name} }
 	selects := func(name string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
 	}
@@ -146,44 +181,66 @@ func (h *history) workloads() (all []client.Object) {
 	return all
 }
 
+// throughConsumer are the workloads that a consumer has in its own cluster, whose pods come to the broker's by Liqo.
+func (h *History) throughConsumer() (all []client.Object) {
+	meta := metav1.ObjectMeta{Namespace: h.Name, Name: "shop"}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}}
+	all = append(all, &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
+		Replicas: ptr.To(int32(5 + h.random.IntN(6))), Selector: selector, Template: h.template("shop", 0),
+	}})
+	for i := range 3 {
+		name := fmt.Sprintf("cart-%d", i)
+		all = append(all, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: h.Name, Name: name}, Spec: h.template(name, 0).Spec})
+	}
+	return all
+}
+
 // comeAndGo scales and deletes what there is, at random times until the last fault is over.
-func (h *history) comeAndGo(ctx context.Context, c *sandbox.Cluster) error {
+func (h *History) comeAndGo(ctx context.Context, s *sandbox.Sandbox) error {
 	end := time.Now().Add(max(h.last(), calm))
 	for h.churn && time.Until(end) > 0 && ctx.Err() == nil {
 		pause(ctx, time.Duration(2+h.random.IntN(6))*time.Second)
-		err := h.change(ctx, c)
-		if err != nil && ctx.Err() == nil {
-			continue // Its API server is away.
-		}
+		_ = h.change(ctx, s) // The API server may be away.
 	}
 	return ctx.Err()
 }
 
-func (h *history) change(ctx context.Context, c *sandbox.Cluster) error {
+// change scales or deletes something, in the broker's cluster or in that of a consumer.
+func (h *History) change(ctx context.Context, s *sandbox.Sandbox) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	switch h.random.IntN(3) {
+	c := s.Cluster(sandbox.Broker)
+	switch h.random.IntN(5) {
 	case 0:
-		var web appsv1.Deployment
-		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: h.name, Name: "web"}, &web); err != nil {
-			return err
-		}
-		web.Spec.Replicas = ptr.To(int32(5 + h.random.IntN(25)))
-		return c.Client.Update(ctx, &web)
+		return h.scale(ctx, c, "web", 5+h.random.IntN(25))
+	case 3:
+		return h.scale(ctx, s.Cluster(sandbox.Consumer(1)), "shop", 2+h.random.IntN(10))
+	case 4:
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: h.Name, Name: fmt.Sprintf("cart-%d", h.random.IntN(3))}}
+		return client.IgnoreNotFound(s.Cluster(sandbox.Consumer(1)).Client.Delete(ctx, pod))
 	case 1:
 		name := fmt.Sprintf("%s-%d", []string{"db", "never", "bare"}[h.random.IntN(3)], h.random.IntN(4))
-		return client.IgnoreNotFound(c.Client.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: h.name, Name: name}}))
+		return client.IgnoreNotFound(c.Client.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: h.Name, Name: name}}))
 	default:
 		var pods corev1.PodList
-		if err := c.Client.List(ctx, &pods, client.InNamespace(h.name), client.MatchingLabels{"app": "api"}); err != nil || len(pods.Items) == 0 {
+		if err := c.Client.List(ctx, &pods, client.InNamespace(h.Name), client.MatchingLabels{"app": "api"}); err != nil || len(pods.Items) == 0 {
 			return err
 		}
 		return client.IgnoreNotFound(c.Client.Delete(ctx, &pods.Items[h.random.IntN(len(pods.Items))]))
 	}
 }
 
+func (h *History) scale(ctx context.Context, c *sandbox.Cluster, name string, replicas int) error {
+	var deployment appsv1.Deployment
+	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: h.Name, Name: name}, &deployment); err != nil {
+		return err
+	}
+	deployment.Spec.Replicas = ptr.To(int32(replicas))
+	return c.Client.Update(ctx, &deployment)
+}
+
 // complete is what the kubelets of the providers do with pods that complete, which the simulated ones do not end.
-func (h *history) complete(ctx context.Context, p *sandbox.Cluster, namespace string) {
+func (h *History) complete(ctx context.Context, p *sandbox.Cluster, namespace string) {
 	ran := map[string]time.Time{}
 	for ctx.Err() == nil {
 		pause(ctx, time.Second)
@@ -214,7 +271,7 @@ func (h *history) complete(ctx context.Context, p *sandbox.Cluster, namespace st
 }
 
 // happen lets the faults happen at their times, and ends all of them whatever happens.
-func (h *history) happen(ctx context.Context, s *sandbox.Sandbox, r *recorder, began time.Time) error {
+func (h *History) happen(ctx context.Context, s *sandbox.Sandbox, r *recorder, began time.Time) error {
 	all := kinds()
 	var faults errgroup.Group
 	for _, f := range h.faults {
@@ -243,19 +300,25 @@ func (h *history) happen(ctx context.Context, s *sandbox.Sandbox, r *recorder, b
 	return faults.Wait()
 }
 
-// clear deletes the namespace of the history, and waits until its pods are gone.
-func (h *history) clear(ctx context.Context, s *sandbox.Sandbox) error {
-	home := s.Cluster(sandbox.Broker)
+// clear deletes the namespaces of the history, and waits until they are gone.
+func (h *History) clear(ctx context.Context, s *sandbox.Sandbox) error {
+	home, consumer := s.Cluster(sandbox.Broker), s.Cluster(sandbox.Consumer(1))
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: h.name}}
-	return retried(ctx, func(ctx context.Context) error {
-		if err := client.IgnoreNotFound(home.Client.Delete(ctx, ns)); err != nil && !apierrors.IsConflict(err) {
-			return err
-		}
-		if err := home.Client.Get(ctx, client.ObjectKeyFromObject(ns), ns); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("namespace %s is still there (%w)", h.name, err)
-		}
-		return nil
-	})
+	gone := func(c *sandbox.Cluster, name string, ends bool) error {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		return retried(ctx, func(ctx context.Context) error {
+			if ends {
+				if err := client.IgnoreNotFound(c.Client.Delete(ctx, ns)); err != nil && !apierrors.IsConflict(err) {
+					return err
+				}
+			}
+			if err := c.Client.Get(ctx, client.ObjectKeyFromObject(ns), ns); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("namespace %s of %s is still there (%w)", name, c.Name, err)
+			}
+			return nil
+		})
+	}
+	// Liqo deletes the namespace in the broker's cluster that the consumer's is offloaded to.
+	return errors.Join(gone(home, h.Name, true), gone(consumer, h.Name, true), gone(home, consumer.RemoteNamespace(h.Name), false))
 }

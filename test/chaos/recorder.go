@@ -1,7 +1,8 @@
-package main
+package chaos
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,10 +29,10 @@ const relistAfter = 200 * time.Millisecond
 
 // recorder records what happens at the API servers of a sandbox.
 type recorder struct {
-	sandbox *sandbox.Sandbox
-	// namespace is that of the pods in the broker's cluster, and providers what each grants, by cluster.
+	*Federation
+	// namespace is that of pods in the broker's cluster, and of others in the consumer's.
 	namespace string
-	providers []*judge.Provider
+	at        []*judge.Provider
 	watching  sync.WaitGroup
 
 	mu sync.Mutex
@@ -39,11 +40,13 @@ type recorder struct {
 	clusters     map[string]*judge.Cluster
 	events, gaps int
 	faults       []judge.Fault
+	// slowest is how long the broker's API server took to answer at most, but for its faults.
+	slowest time.Duration
 }
 
-func newRecorder(s *sandbox.Sandbox, namespace string, providers []*judge.Provider) *recorder {
-	r := &recorder{sandbox: s, namespace: namespace, providers: providers, clusters: map[string]*judge.Cluster{}}
-	for _, c := range s.Clusters {
+func newRecorder(f *Federation, namespace string, at []*judge.Provider) *recorder {
+	r := &recorder{Federation: f, namespace: namespace, at: at, clusters: map[string]*judge.Cluster{}}
+	for _, c := range f.Clusters {
 		r.clusters[c.Name] = &judge.Cluster{}
 	}
 	return r
@@ -51,18 +54,23 @@ func newRecorder(s *sandbox.Sandbox, namespace string, providers []*judge.Provid
 
 // start records until ctx ends. It returns when everything is watched that there is.
 func (r *recorder) start(ctx context.Context) error {
-	home := r.sandbox.Cluster(sandbox.Broker)
+	home := r.Cluster(sandbox.Broker)
 	of := r.clusters[sandbox.Broker]
+	consumer := r.Cluster(sandbox.Consumer(1))
+	namespaces := []string{r.namespace, consumer.RemoteNamespace(r.namespace)}
 	streams := []stream{
-		{home, &corev1.PodList{}, r.namespace, &of.Pods},
+		{consumer, &corev1.PodList{}, r.namespace, &r.clusters[consumer.Name].Pods},
 		{home, &coordinationv1.LeaseList{}, "", &of.Leases},
 		{home, &corev1.NodeList{}, "", &of.Nodes},
 		{home, &v1alpha1.ProviderClusterList{}, "", &of.ProviderClusters},
 	}
-	for _, p := range r.providers {
-		at, of, namespace := r.sandbox.Cluster(p.ID), r.clusters[p.ID], home.RemoteNamespace(r.namespace)
-		streams = append(streams, stream{at, &corev1.PodList{}, namespace, &of.Pods},
-			stream{at, &offloadingv1beta1.ShadowPodList{}, namespace, &of.ShadowPods})
+	for _, namespace := range namespaces {
+		streams = append(streams, stream{home, &corev1.PodList{}, namespace, &of.Pods})
+		for _, p := range r.at {
+			there, of, namespace := r.Cluster(p.ID), r.clusters[p.ID], home.RemoteNamespace(namespace)
+			streams = append(streams, stream{there, &corev1.PodList{}, namespace, &of.Pods},
+				stream{there, &offloadingv1beta1.ShadowPodList{}, namespace, &of.ShadowPods})
+		}
 	}
 	for i := range streams {
 		first := make(chan error, 1)
@@ -71,7 +79,35 @@ func (r *recorder) start(ctx context.Context) error {
 			return err
 		}
 	}
+	r.watching.Go(func() { r.timed(ctx) })
 	return nil
+}
+
+// timed notes how long the broker's API server takes to answer while it has no fault, until ctx ends.
+func (r *recorder) timed(ctx context.Context) {
+	home := r.Cluster(sandbox.Broker)
+	for ctx.Err() == nil {
+		began := time.Now()
+		bounded, cancel := context.WithTimeout(ctx, time.Minute)
+		err := home.Client.Get(bounded, client.ObjectKey{Name: metav1.NamespaceSystem}, &corev1.Namespace{})
+		cancel()
+		if took := time.Since(began); err == nil {
+			r.note(began, took)
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+}
+
+func (r *recorder) note(began time.Time, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.faults {
+		f := &r.faults[i]
+		if slices.Contains(kinds()[f.Kind].on(""), sandbox.Broker) && began.Before(f.Until.Add(tooSlow)) && began.Add(took).After(f.From) {
+			return // It has to answer what it could not for a while.
+		}
+	}
+	r.slowest = max(r.slowest, took)
 }
 
 // stream is one kind of objects of one cluster, in a namespace; "" is all.
@@ -213,10 +249,11 @@ func (r *recorder) record(began time.Time) *judge.Record {
 		}
 	}
 	record := &judge.Record{
-		Began: began, Ended: time.Now(), Home: clip(r.clusters[sandbox.Broker]), Node: brokerNode, Times: judgedTimes(),
-		Faults: append([]judge.Fault(nil), r.faults...),
+		Began: began, Ended: time.Now(), Home: clip(r.clusters[sandbox.Broker]), Node: r.Node, Times: r.Times,
+		Consumers: []*judge.Consumer{{ID: sandbox.Consumer(1), Cluster: clip(r.clusters[sandbox.Consumer(1)])}},
+		Faults:    append([]judge.Fault(nil), r.faults...),
 	}
-	for _, p := range r.providers {
+	for _, p := range r.at {
 		one := *p
 		one.Cluster = clip(r.clusters[p.ID])
 		record.Providers = append(record.Providers, &one)

@@ -1,4 +1,4 @@
-package main
+package chaos
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"text/tabwriter"
 )
 
-// result is what became of a history.
-type result struct {
+// Result is what became of a history.
+type Result struct {
 	Name string `json:"name"`
 	// Kind is the fault of a history with one.
 	Kind       string   `json:"kind,omitempty"`
@@ -19,6 +19,10 @@ type result struct {
 	Events     int      `json:"events"`
 	Gaps       int      `json:"gaps"`
 	Violations []string `json:"violations"`
+	// SlowestSeconds is how long the broker's API server took to answer at most, but for its faults. If that was TooSlow, the machine
+	// had a fault of its own, and the violations say nothing about the broker.
+	SlowestSeconds float64 `json:"slowestSeconds"`
+	TooSlow        bool    `json:"tooSlow,omitempty"`
 	// RecoverySeconds is how long everything took to settle after the last fault, AgainSeconds how long after the beginning of the only
 	// one all pods were Ready again, for good.
 	RecoverySeconds float64 `json:"recoverySeconds"`
@@ -26,10 +30,13 @@ type result struct {
 	Last         string  `json:"last,omitempty"`
 	AgainSeconds float64 `json:"againSeconds,omitempty"`
 
-	h *history
+	h *History
 }
 
-func (r result) String() string {
+// Violated reports whether a rule was broken, and not because the machine was too slow.
+func (r Result) Violated() bool { return len(r.Violations) > 0 && !r.TooSlow }
+
+func (r Result) String() string {
 	var faults []string
 	for _, f := range r.h.faults {
 		faults = append(faults, fmt.Sprintf("%s %s for %.0fs at %.0fs", f.provider, f.kind, f.takes.Seconds(), f.at.Seconds()))
@@ -39,46 +46,102 @@ func (r result) String() string {
 	if r.Last != "" {
 		text += fmt.Sprintf("\n  at last %.200s", r.Last)
 	}
+	if r.TooSlow {
+		text += fmt.Sprintf("\n  not judged: the broker's API server took %.1fs to answer, without a fault", r.SlowestSeconds)
+	}
 	for _, violation := range r.Violations {
 		text += "\n  VIOLATION " + violation
 	}
 	return text
 }
 
-type results []result
+// Results are those of several histories.
+type Results []Result
 
-// quantile is what that share of the values is at most; 0 of none.
-func quantile(values []float64, share float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	slices.Sort(values)
-	return values[int(share*float64(len(values)-1))]
+// Summary is what they have in common, with all of them.
+type Summary struct {
+	Histories  int `json:"histories"`
+	Faults     int `json:"faults"`
+	Pods       int `json:"pods"`
+	Events     int `json:"events"`
+	Gaps       int `json:"gaps"`
+	Violations int `json:"violations"`
+	// NotJudged are the histories in which the machine was too slow. Nothing else counts them.
+	NotJudged int `json:"notJudged"`
+	// RecoverySeconds are how long everything took to settle after the last fault.
+	RecoverySeconds Quantiles `json:"recoverySeconds"`
+	// Alone are the faults that happened by themselves.
+	Alone   map[string]Alone `json:"alone,omitempty"`
+	Results Results          `json:"results"`
 }
 
-// print prints figures of all histories, and those of each fault that happened by itself.
-func (all results) print(out io.Writer) {
+// Alone is what became of a fault that happened by itself, so many times.
+type Alone struct {
+	Times int `json:"times"`
+	// AgainSeconds are those from its beginning until all pods were Ready, RecoverySeconds those from its end until all was well.
+	AgainSeconds    Quantiles `json:"againSeconds"`
+	RecoverySeconds Quantiles `json:"recoverySeconds"`
+}
+
+// Quantiles of some values; 0 of none.
+type Quantiles struct {
+	P50 float64 `json:"p50"`
+	P90 float64 `json:"p90"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+func quantiles(values []float64) Quantiles {
+	if len(values) == 0 {
+		return Quantiles{}
+	}
+	slices.Sort(values)
+	at := func(share float64) float64 { return values[int(share*float64(len(values)-1)+0.5)] }
+	return Quantiles{at(0.5), at(0.9), at(0.99), at(1)}
+}
+
+// Summary sums up.
+func (all Results) Summary() Summary {
+	s := Summary{Results: all, Alone: map[string]Alone{}}
 	var recoveries []float64
-	var faults, pods, events, gaps, violations int
-	byKind, again := map[string][]float64{}, map[string][]float64{}
+	settled, again := map[string][]float64{}, map[string][]float64{}
 	for i := range all {
 		r := &all[i]
+		if r.TooSlow {
+			s.NotJudged++
+			continue
+		}
+		s.Histories++
+		s.Faults, s.Pods, s.Events, s.Gaps = s.Faults+r.Faults, s.Pods+r.Pods, s.Events+r.Events, s.Gaps+r.Gaps
+		s.Violations += len(r.Violations)
 		recoveries = append(recoveries, r.RecoverySeconds)
-		faults, pods, events, gaps, violations = faults+r.Faults, pods+r.Pods, events+r.Events, gaps+r.Gaps, violations+len(r.Violations)
 		if r.Kind != "" {
-			byKind[r.Kind], again[r.Kind] = append(byKind[r.Kind], r.RecoverySeconds), append(again[r.Kind], r.AgainSeconds)
+			settled[r.Kind], again[r.Kind] = append(settled[r.Kind], r.RecoverySeconds), append(again[r.Kind], r.AgainSeconds)
 		}
 	}
+	s.RecoverySeconds = quantiles(recoveries)
+	for kind := range settled {
+		s.Alone[kind] = Alone{len(settled[kind]), quantiles(again[kind]), quantiles(settled[kind])}
+	}
+	return s
+}
+
+// Print prints figures of all histories, and those of each fault that happened by itself.
+func (all Results) Print(out io.Writer) {
+	s := all.Summary()
 	fmt.Fprintf(out, "%d histories with %d faults and %d pods, %d events (%d gaps): %d violations. All was well %.0fs (median), %.0fs (p90), %.0fs (most) after the last fault\n",
-		len(all), faults, pods, events, gaps, violations, quantile(recoveries, 0.5), quantile(recoveries, 0.9), quantile(recoveries, 1))
-	if len(byKind) == 0 {
+		s.Histories, s.Faults, s.Pods, s.Events, s.Gaps, s.Violations, s.RecoverySeconds.P50, s.RecoverySeconds.P90, s.RecoverySeconds.Max)
+	if s.NotJudged > 0 {
+		fmt.Fprintf(out, "%d more were not judged: the machine was too slow\n", s.NotJudged)
+	}
+	if len(s.Alone) == 0 {
 		return
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "fault\ttimes\tall Ready again after its beginning, median (most)\tall well after its end, median (most)")
-	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
-		fmt.Fprintf(w, "%s\t%d\t%.0fs (%.0fs)\t%.0fs (%.0fs)\n", kind, len(byKind[kind]), quantile(again[kind], 0.5), quantile(again[kind], 1),
-			quantile(byKind[kind], 0.5), quantile(byKind[kind], 1))
+	for _, kind := range slices.Sorted(maps.Keys(s.Alone)) {
+		a := s.Alone[kind]
+		fmt.Fprintf(w, "%s\t%d\t%.0fs (%.0fs)\t%.0fs (%.0fs)\n", kind, a.Times, a.AgainSeconds.P50, a.AgainSeconds.Max, a.RecoverySeconds.P50, a.RecoverySeconds.Max)
 	}
 	_ = w.Flush()
 }

@@ -91,6 +91,7 @@ func TestFederation(t *testing.T) {
 		{"an outage of most providers moves nothing", b.suspicion},
 		{"pods wait while the guard is missing", b.unguarded},
 		{"a hostile provider harms no other", b.hostileProvider},
+		{"faults of all kinds at once break no rule", b.chaos},
 	})
 }
 

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +44,9 @@ func (r *Record) Unsettled() string {
 		if fault := r.judgePod(pod, there[pod.UID], pods); fault != "" {
 			faults = append(faults, pod.Name+" "+fault)
 		}
+	}
+	for _, c := range r.Consumers {
+		faults = append(faults, c.judgeShown(pods)...)
 	}
 	if fault := r.judgeRoom(pods); fault != "" {
 		faults = append(faults, fault)
@@ -93,6 +97,36 @@ func (r *Record) judgeWaiting(pod *corev1.Pod, pods []*corev1.Pod) string {
 		}
 	}
 	return "waits without a reason"
+}
+
+// judgeShown returns which pods of a consumer are not shown as they are in the broker's cluster, or are not there, at the end.
+func (c *Consumer) judgeShown(home []*corev1.Pod) (faults []string) {
+	type at struct{ namespace, name string }
+	copies := map[at]*corev1.Pod{}
+	for _, pod := range home {
+		copies[at{pod.Namespace, pod.Name}] = pod
+	}
+	own := map[at]bool{}
+	for _, pod := range latestPods(c.Pods) {
+		key := at{pod.Namespace + "-" + c.ID, pod.Name} // As Liqo names namespaces by default.
+		own[key] = true
+		switch there := copies[key]; {
+		case pod.DeletionTimestamp != nil:
+			faults = append(faults, fmt.Sprintf("%s is being deleted in %s", pod.Name, c.ID))
+		case there == nil && !terminal(pod):
+			faults = append(faults, fmt.Sprintf("%s of %s is not in the broker's cluster", pod.Name, c.ID))
+		case there != nil && (there.Status.Phase != pod.Status.Phase || isReady(there) != isReady(pod)):
+			faults = append(faults, fmt.Sprintf("%s is shown %s (ready: %t) in %s and is %s (ready: %t)", pod.Name, pod.Status.Phase, isReady(pod),
+				c.ID, there.Status.Phase, isReady(there)))
+		}
+	}
+	for key := range copies {
+		if strings.HasSuffix(key.namespace, "-"+c.ID) && !own[key] {
+			faults = append(faults, fmt.Sprintf("the broker's cluster has a pod %s that is not in %s", key.name, c.ID))
+		}
+	}
+	slices.Sort(faults)
+	return faults
 }
 
 // judgeStatus returns what is wrong about the status of a ProviderCluster, at the end.

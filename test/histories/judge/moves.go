@@ -69,7 +69,7 @@ func (r *Record) judgeAssignments(record []Change) (faults []string) {
 		marked := c.Before != nil && c.Before.GetAnnotations()[v1alpha1.UnreachableAnnotation] != ""
 		unmarked := !assigned && marked && c.After.GetAnnotations()[v1alpha1.UnreachableAnnotation] == ""
 		out := func(provider string, noticed time.Duration) bool {
-			return slices.ContainsFunc(r.faultsAt(provider, "provider refuses", "provider hangs", "provider's etcd hangs"), func(s span) bool {
+			return slices.ContainsFunc(r.faultsAt(provider, unreachable()...), func(s span) bool {
 				return c.At.After(s.from.Add(noticed)) && c.At.Before(s.to)
 			})
 		}

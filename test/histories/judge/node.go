@@ -2,13 +2,19 @@ package judge
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// judgeNode checks that the broker's Node is Ready whatever providers do, and that kube-scheduler never finds less on it than what
+// nodeGrace is how long Kubernetes waits until a Node is not Ready that no broker writes: at least 40 s, 50 s since 1.32
+// (--node-monitor-grace-period of kube-controller-manager).
+const nodeGrace = 40 * time.Second
+
+// judgeNode checks that the broker's Node is Ready whatever providers do, as long as there is a broker, and that kube-scheduler never finds less on it than what
 // is assigned: what is free elsewhere would be hidden.
 func (r *Record) judgeNode() (faults []string) {
 	pods := r.localPods()
@@ -18,7 +24,7 @@ func (r *Record) judgeNode() (faults []string) {
 		}
 		node := c.After.(*corev1.Node)
 		for i := range node.Status.Conditions {
-			if ready := &node.Status.Conditions[i]; ready.Type == corev1.NodeReady && ready.Status != corev1.ConditionTrue {
+			if ready := &node.Status.Conditions[i]; ready.Type == corev1.NodeReady && ready.Status != corev1.ConditionTrue && !r.unattended(c.At) {
 				faults = append(faults, fmt.Sprintf("the Node is not Ready at %s: %s", r.at(c.At), ready.Message))
 			}
 		}
@@ -31,6 +37,13 @@ func (r *Record) judgeNode() (faults []string) {
 		}
 	}
 	return faults
+}
+
+// unattended reports whether there was no broker for so long that Kubernetes could take the Node for lost.
+func (r *Record) unattended(at time.Time) bool {
+	return slices.ContainsFunc(r.Faults, func(f Fault) bool {
+		return f.Kind == "all brokers are away for long" && at.After(f.From.Add(nodeGrace)) && at.Before(f.Until.Add(r.Times.Noticed))
+	})
 }
 
 // assignedFor returns what a pod requests that was assigned when the Node was written, and had been for longer than the broker takes

@@ -45,6 +45,12 @@ type Provider struct {
 	Cluster
 }
 
+// Consumer is a consumer cluster, whose pods come to the broker's cluster by Liqo.
+type Consumer struct {
+	ID string
+	Cluster
+}
+
 // Fault is something that went wrong, or an administrator did, from one time to another.
 type Fault struct {
 	Kind string
@@ -72,6 +78,7 @@ type Record struct {
 	Home      Cluster
 	Node      string
 	Providers []*Provider
+	Consumers []*Consumer
 	Faults    []Fault
 	Times     Times
 }

@@ -57,9 +57,14 @@ func (r *Record) faultsAt(provider string, kinds ...string) (all []span) {
 	return all
 }
 
+// unreachable are the kinds of faults in which a provider does not report that it is ready.
+func unreachable() []string {
+	return []string{"provider refuses", "provider hangs", "provider's etcd hangs", "provider's etcd is killed"}
+}
+
 // outages are the times in which a provider could not be reached, those that follow each other soon as one.
 func (r *Record) outages(provider string) []span {
-	all := r.faultsAt(provider, "provider refuses", "provider hangs", "provider's etcd hangs", "provider lists nothing")
+	all := r.faultsAt(provider, append(unreachable(), "provider lists nothing")...)
 	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
 	var merged []span
 	for _, s := range all {
