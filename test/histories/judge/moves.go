@@ -39,7 +39,7 @@ func (r *Record) mayMove(pod *corev1.Pod, from string, at time.Time, runs []run)
 			return true
 		}
 		if slices.ContainsFunc(r.faultsAt(p.ID, "drain", "part"), func(s span) bool {
-			return at.After(s.from) && at.Before(s.to.Add(r.Times.Noticed))
+			return at.After(s.from) && at.Before(r.noticedBy(s.to))
 		}) {
 			return true
 		}
@@ -55,6 +55,26 @@ func (r *Record) mayMove(pod *corev1.Pod, from string, at time.Time, runs []run)
 		return one.provider == providerOf(pod) && one.from.After(assigned) && one.from.Before(at.Add(-r.Times.ProbeInterval)) && one.to.After(at)
 	})
 	return err == nil && pod.Status.Phase == corev1.PodPending && at.Sub(assigned) >= r.Times.PendingTimeout && !starts
+}
+
+// noticedBy returns when a broker has noticed at last that a drain or a deletion is over, of which its own API server tells it. While
+// that cannot be reached nothing is noticed, nor done.
+func (r *Record) noticedBy(over time.Time) time.Time {
+	by := over.Add(r.Times.Noticed)
+	faults := slices.Clone(r.Faults)
+	slices.SortFunc(faults, func(a, b Fault) int { return a.From.Compare(b.From) })
+	for i := range faults {
+		f := &faults[i]
+		if slices.Contains(homeAway(), f.Kind) && f.From.Before(by) && f.Until.After(over) {
+			by = by.Add(f.Until.Sub(latestOf(f.From, over)))
+		}
+	}
+	return by
+}
+
+// homeAway are the kinds of faults in which the API server of the broker's cluster answers nothing.
+func homeAway() []string {
+	return []string{"home refuses", "home hangs", "home's etcd hangs", "home's etcd is killed"}
 }
 
 // judgeAssignments checks that no pod is assigned to a provider that has been unreachable for long, nor to one whose virtual
