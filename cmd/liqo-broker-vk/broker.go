@@ -46,8 +46,7 @@ type brokerOptions struct {
 	nodeLeaseDuration                         time.Duration
 
 	times          broker.Times
-	movesPerSecond float64
-	movesBurst     int
+	movesAtOnce    int
 	workers        int
 
 	tracing tracingOptions
@@ -67,7 +66,7 @@ func newBrokerOptions() *brokerOptions {
 			FailoverAfter: time.Minute, SuspicionWindow: time.Minute, PendingTimeout: 2 * time.Minute,
 			RefusalMemory: 5 * time.Minute, StatusInterval: 5 * time.Second, RequestTimeout: 10 * time.Second,
 		},
-		requireGuard: true, movesPerSecond: 10, movesBurst: 20, workers: 16,
+		requireGuard: true, movesAtOnce: 500, workers: 16,
 		tracing: newTracingOptions(),
 	}
 }
@@ -113,8 +112,8 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 	o.kubeletOptions.install(f, " and the remote IPAM")
 	o.ipam.install(f)
 	o.installTimes(f)
-	f.Float64Var(&o.movesPerSecond, "moves-per-second", o.movesPerSecond, "The limit of moved pods per second")
-	f.IntVar(&o.movesBurst, "moves-burst", o.movesBurst, "The limit of pods moved at once")
+	f.IntVar(&o.movesAtOnce, "moves-at-once", o.movesAtOnce,
+		"How many pods may have left their provider and not run elsewhere yet; one that does not run for 10 s no longer counts")
 	f.IntVar(&o.workers, "workers", o.workers, "How many pods are reconciled in parallel")
 	o.tracing.install(f)
 	o.tracing.installSampling(f)
@@ -163,8 +162,7 @@ func (o *brokerOptions) validate() error {
 	o.offers.validate(&f)
 	o.ipam.validate(&f, o.aggregator && o.certificateType == string(kubeletapi.CertificateSelfSigned))
 	o.validateTimes(&f)
-	f.limit("--moves-per-second", o.movesPerSecond)
-	f.limit("--moves-burst", float64(o.movesBurst))
+	f.limit("--moves-at-once", float64(o.movesAtOnce))
 	f.limit("--workers", float64(o.workers))
 	o.tracing.validate(&f)
 	return f.err()
@@ -224,7 +222,7 @@ func (o *brokerOptions) config() (broker.Config, error) {
 		Lease: broker.LeaseConfig{
 			Duration: o.leaseDuration, RenewDeadline: o.renewDeadline, RetryPeriod: o.retryPeriod, NodeDuration: o.nodeLeaseDuration,
 		},
-		Times: o.times, MovesPerSecond: o.movesPerSecond, MovesBurst: o.movesBurst, Workers: o.workers, QPS: o.qps, Burst: o.burst,
+		Times: o.times, MovesAtOnce: o.movesAtOnce, Workers: o.workers, QPS: o.qps, Burst: o.burst,
 		MetricsAddress: served(o.metricsAddress), HealthAddress: served(o.healthProbeAddress),
 	}
 	if o.aggregator {

@@ -14,9 +14,8 @@ import (
 type Config struct {
 	// Clock is read for the time of observations that carry none.
 	Clock clock.PassiveClock
-	// MovesPerSecond and MovesBurst limit how fast pods are moved away from their providers.
-	MovesPerSecond float64
-	MovesBurst     int
+	// MovesAtOnce limits how many pods have left their provider and do not run elsewhere yet.
+	MovesAtOnce int
 	// SuspicionWindow is the time within which most providers must become unreachable for the broker to suspect itself.
 	SuspicionWindow time.Duration
 	// SuspicionLimit is how long after it became unreachable a provider counts for that. Later it does not count, like a
@@ -59,7 +58,7 @@ type Belief struct {
 // New returns a Belief without pods and providers.
 func New(cfg Config) *Belief {
 	return &Belief{
-		cfg: cfg, state: scheduler.NewState(), moves: newMoveLimit(cfg.MovesPerSecond, cfg.MovesBurst),
+		cfg: cfg, state: scheduler.NewState(), moves: newMoveLimit(cfg.MovesAtOnce),
 		pods: map[types.UID]*pod{}, byName: map[types.NamespacedName]types.UID{}, withheld: map[types.UID]time.Time{},
 		waiting: map[replicasKey][]types.UID{}, openings: map[string]uint64{},
 		providers: map[string]*provider{}, providerOf: map[string]string{}, formerProviderOf: map[string]string{},

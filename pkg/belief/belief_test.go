@@ -27,7 +27,7 @@ import (
 // none is a Belief without providers, whose clock is that of the synctest bubble.
 func none() *Belief {
 	return New(Config{
-		Clock: clock.RealClock{}, MovesPerSecond: 10, MovesBurst: 2, SuspicionWindow: time.Minute, ProbeInterval: 5 * time.Second,
+		Clock: clock.RealClock{}, MovesAtOnce: 2, SuspicionWindow: time.Minute, ProbeInterval: 5 * time.Second,
 	})
 }
 
@@ -181,10 +181,9 @@ func TestNothingButItsRoomIsKeptOfAPodThatHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := withProviders("q")
 		first, pod := newPod("first", "1"), newPod("pod", "1")
-		for b.MoveDelay(first.UID) == 0 {
-			continue // Until the moves of this moment are used up.
+		for _, uid := range []types.UID{first.UID, "another"} {
+			require.Zero(t, b.MoveDelay(uid))
 		}
-		b.ObserveStays(first.UID)
 		b.ObserveAssigned(pod, "q1")
 		require.Positive(t, b.MoveDelay(pod.UID))
 		b.ObserveRefused(pod, Refusal{VirtualNode: "q1", Reason: Refused, Until: time.Now().Add(time.Minute)})
@@ -360,8 +359,10 @@ func TestDelayedMovesAreCounted(t *testing.T) {
 		require.NotZero(t, b.MoveDelay("third"))
 		require.NotZero(t, b.MoveDelay("stays"))
 		require.Equal(t, 2, b.Counts().Delayed)
-		b.ObserveStays("stays")
-		time.Sleep(time.Second)
+		b.ObserveStays("stays", false)
+		b.ObserveStays("first", false)
+		require.NotZero(t, b.MoveDelay("third"), "the first is assigned anew, but does not run")
+		b.ObserveStays("first", true)
 		require.Zero(t, b.MoveDelay("third"))
 		require.Zero(t, b.Counts().Delayed)
 	})

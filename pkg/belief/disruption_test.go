@@ -76,7 +76,7 @@ func TestAReplicaThatMayMoveIsUnavailable(t *testing.T) {
 
 	// It is evicted, and the pod was read before that.
 	b.ObserveEvicted(pods[0], "q1")
-	b.ObserveStays(pods[0].UID)
+	b.ObserveStays(pods[0].UID, true)
 	require.False(t, b.MayMove(pods[1], all).May)
 
 	// It is Ready at its next provider.
@@ -98,7 +98,7 @@ func TestAReplicaThatBecomesReadyAsksAgain(t *testing.T) {
 
 func TestAReplicaThatStaysGivesItsTurnBack(t *testing.T) {
 	for name, gives := range map[string]func(b *Belief, pod *corev1.Pod){
-		"the drain has ended": func(b *Belief, pod *corev1.Pod) { b.ObserveStays(pod.UID) },
+		"the drain has ended": func(b *Belief, pod *corev1.Pod) { b.ObserveStays(pod.UID, true) },
 		"it is gone":          func(b *Belief, pod *corev1.Pod) { b.ObserveGone(name(pod), pod.UID) },
 		"it has ended":        func(b *Belief, pod *corev1.Pod) { b.ObserveEnded(pod, "q1") },
 	} {

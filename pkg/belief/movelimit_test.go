@@ -11,71 +11,84 @@ import (
 )
 
 func TestMoveLimit(t *testing.T) {
-	limit := newMoveLimit(10, 2)
+	limit := newMoveLimit(10)
 	after := func(milliseconds int) time.Time { return noon.Add(time.Duration(milliseconds) * time.Millisecond) }
 	wait := func(want int, uid types.UID, now time.Time, why ...any) {
 		t.Helper()
-		got := limit.delay(uid, now)
-		require.InDelta(t, float64(want), float64(got)/float64(time.Millisecond), 1, why...)
-		require.Equal(t, want == 0, got == 0, why...)
+		require.Equal(t, time.Duration(want)*time.Millisecond, limit.delay(uid, now), why...)
+	}
+	for i := range 8 {
+		wait(0, types.UID(fmt.Sprint("first ", i)), noon)
 	}
 	wait(0, "a", noon)
-	wait(0, "b", noon)
-	wait(100, "c", noon)
-	wait(200, "d", noon)
-	wait(300, "e", noon)
-	wait(50, "c", after(50), "asking again costs nothing")
-	wait(100, "d", after(101), "c is before it, though it has not asked yet")
-	wait(0, "c", after(102))
-	wait(97, "d", after(103))
+	wait(0, "b", after(2))
+	wait(0, "b", after(3), "it moves already, which the cache does not show yet")
+	wait(1000, "c", after(3))
+	wait(2000, "d", after(3))
+	wait(1000, "c", after(4), "asking again costs nothing")
+	limit.leave("b")
+	wait(1000, "d", after(5), "b runs, but c is before it, though it has not asked yet")
+	wait(0, "c", after(6))
+	wait(1000, "d", after(6))
+	wait(2000, "e", after(6))
 
 	for i := range 1000 {
-		limit.delay(types.UID(fmt.Sprint("lost ", i)), after(103))
+		limit.delay(types.UID(fmt.Sprint("lost ", i)), after(7))
 	}
-	wait(5000, "last", after(103), "but it asks again meanwhile")
+	wait(2000, "last", after(7), "but it asks again meanwhile")
 	for i := range 1000 {
-		limit.leave(types.UID(fmt.Sprint("lost ", i)))
+		limit.stays(types.UID(fmt.Sprint("lost ", i)))
 	}
 	limit.leave("unknown")
-	wait(296, "last", after(104), "the pods that stay hold up no other; d and e are still there")
-	limit.leave("d")
-	limit.leave("e")
-	later := noon.Add(time.Hour)
-	wait(0, "last", later)
-	wait(0, "d", later, "a pod that stayed may move later")
-	wait(100, "e", later, "and waits like all others")
+	limit.stays("d")
+	limit.stays("e")
+	wait(1000, "last", after(8), "the pods that stay hold up no other")
+	wait(1000, "last", noon.Add(slowStart-time.Nanosecond))
+	wait(0, "last", noon.Add(slowStart), "the first start slowly, and are not waited for")
+	require.Len(t, limit.moving, 2, "c and last")
 }
 
-// However pods ask, ask again and stay, no more of them move than the rate allows; and a pod that keeps asking moves.
-func TestMovesKeepTheRate(t *testing.T) {
+// However pods ask, ask again, run and stay, no more of them move at once than the limit allows, and a pod that keeps asking moves.
+func TestMovesKeepTheLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		const perSecond, burst, pods = 10, 3, 20
-		limit, now := newMoveLimit(perSecond, burst), noon
-		moved := 0
+		const most, pods = 3, 20
+		limit, now := newMoveLimit(most), noon
+		moving := map[types.UID]time.Time{}
 		step := func() {
 			uid := types.UID(fmt.Sprint(rapid.IntRange(0, pods-1).Draw(t, "pod")))
-			if rapid.IntRange(0, 3).Draw(t, "stays") == 0 {
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0:
+				limit.stays(uid)
+			case 1:
 				limit.leave(uid)
-			} else if limit.delay(uid, now) == 0 {
-				moved++
+				delete(moving, uid)
+			default:
+				if limit.delay(uid, now) == 0 && moving[uid].IsZero() {
+					moving[uid] = now
+				}
 			}
-			now = now.Add(time.Duration(rapid.IntRange(0, 200).Draw(t, "milliseconds")) * time.Millisecond)
+			now = now.Add(time.Duration(rapid.IntRange(0, 2000).Draw(t, "milliseconds")) * time.Millisecond)
+			for other, left := range moving {
+				if now.Sub(left) >= slowStart {
+					delete(moving, other)
+				}
+			}
 		}
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			step()
-			require.LessOrEqual(t, float64(moved), burst+perSecond*now.Sub(noon).Seconds()+1e-6)
+			require.LessOrEqual(t, len(moving), most)
 		}
 		waiting := map[types.UID]bool{}
 		for i := range pods {
 			waiting[types.UID(fmt.Sprint(i))], waiting[types.UID(fmt.Sprint("last ", i))] = true, true
 		}
-		for began := now; len(waiting) > 0; now = now.Add(time.Second / perSecond) {
+		for began := now; len(waiting) > 0; now = now.Add(slowStart / most) {
 			for uid := range waiting {
 				if limit.delay(uid, now) == 0 {
 					delete(waiting, uid)
 				}
 			}
-			require.Less(t, now.Sub(began), time.Minute)
+			require.Less(t, now.Sub(began), 3*pods*slowStart)
 		}
 	})
 }

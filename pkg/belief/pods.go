@@ -231,18 +231,23 @@ func (b *Belief) PendingAssignment(uid types.UID) (pending, uncertain bool) {
 	return p != nil && p.pending != "", p != nil && p.uncertain
 }
 
-// MoveDelay returns how long a pod must wait before it asks again to be moved; 0, once, when it may be.
+// MoveDelay returns how long a pod must wait before it asks again to be moved; 0 when it may be.
 func (b *Belief) MoveDelay(uid types.UID) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.moves.delay(uid, b.cfg.Clock.Now())
 }
 
-// ObserveStays takes in that a pod need not move; it no longer waits for the rate limit of moves, nor for its replicas.
-func (b *Belief) ObserveStays(uid types.UID) {
+// ObserveStays takes in that an assigned pod need not move, and whether it has started: it no longer waits for the limit of moves,
+// nor for its replicas. Once it has started its last move is over.
+func (b *Belief) ObserveStays(uid types.UID, started bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.moves.leave(uid)
+	if started {
+		b.moves.leave(uid)
+	} else {
+		b.moves.stays(uid)
+	}
 	p := b.pods[uid]
 	if p == nil {
 		return

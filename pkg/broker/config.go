@@ -44,9 +44,8 @@ type Config struct {
 	Lease LeaseConfig
 	Times Times
 
-	// MovesPerSecond and MovesBurst limit how fast pods are moved away from their providers.
-	MovesPerSecond float64
-	MovesBurst     int
+	// MovesAtOnce limits how many pods have left their provider and do not run elsewhere yet.
+	MovesAtOnce int
 	// Workers is how many pods are reconciled in parallel.
 	Workers int
 	// QPS and Burst are client-go's limits of the requests to the home cluster.

@@ -71,7 +71,7 @@ func (g gauges) Collect(metrics chan<- prometheus.Metric) {
 		{"pods_assigned", "Pods of the node that are assigned to a provider and have not ended.", counts.Assigned},
 		{"pods_unassigned", "Pods of the node for which no provider was found.", counts.Unassigned},
 		{"pods_moving", "Pods that were evicted from a provider and have no other one yet.", counts.Moving},
-		{"moves_delayed", "Pods that must leave their provider and wait for the rate limit of moves.", counts.Delayed},
+		{"moves_delayed", "Pods that must leave their provider and wait for the limit of moves.", counts.Delayed},
 		{"moves_waiting", "Pods that must leave a drained provider and wait until their replicas are Ready.", counts.Waiting},
 		{"moves_suspended", "Whether moves from unreachable providers are suspended, because the broker suspects that it is disconnected itself (1), or not (0).", suspended},
 		{"guard_policies_missing", "Policies of the guard that are not in force in the broker's cluster, 0 with --require-guard=false.", g.guard.Count()},

@@ -167,7 +167,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	}
 	// 1. What is known, and the ways to the providers.
 	known := belief.New(belief.Config{
-		Clock: clock.RealClock{}, MovesPerSecond: cfg.MovesPerSecond, MovesBurst: cfg.MovesBurst,
+		Clock: clock.RealClock{}, MovesAtOnce: cfg.MovesAtOnce,
 		SuspicionWindow: cfg.Times.SuspicionWindow, SuspicionLimit: cfg.Times.SuspicionLimit, ProbeInterval: cfg.Times.ProbeInterval,
 	})
 	connections := remote.NewConnections(kube, identities, cfg.Home.UserAgent)

@@ -103,7 +103,7 @@ func (w *world) runBroker(p *process) error {
 	}}
 	b, err := broker.New(broker.Config{
 		Log: logr.Discard(), Home: home, NodeName: brokerNode, Namespace: brokerNamespace, ProviderSelector: labels.Everything(),
-		NodeIP: "10.0.0.9", Kubelet: broker.KubeletConfig{Port: 10250, CertificateType: kubeletapi.CertificateSelfSigned}, Lease: leaseTimes(), Times: times(), MovesPerSecond: 10, MovesBurst: 10, Workers: 8,
+		NodeIP: "10.0.0.9", Kubelet: broker.KubeletConfig{Port: 10250, CertificateType: kubeletapi.CertificateSelfSigned}, Lease: leaseTimes(), Times: times(), MovesAtOnce: 5, Workers: 8,
 		QPS: -1,
 	}, m, identities{process: p, world: w})
 	if err != nil {

@@ -42,7 +42,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, vir
 	// 3. Must it leave?
 	reason, recheck := evictionReason(pod, at, criteria.Rules, c.Clock.Now())
 	if reason == stays {
-		c.Belief.ObserveStays(pod.UID)
+		c.Belief.ObserveStays(pod.UID, pod.Status.Phase == corev1.PodRunning)
 		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
 		c.requeueReplicas(pod)
 		if err := errors.Join(c.forgetTries(ctx, pod), c.remapAddress(ctx, pod)); err != nil {

@@ -33,6 +33,9 @@ import (
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
+// movesAtOnce is so many that only the test of this limit meets it.
+const movesAtOnce = 20
+
 // newController is the controller of a broker that just began to lead, in a cluster of these objects and the namespace ns of
 // consumer c1. It knows the provider q, which can be reached, with the VirtualNode q1 of two CPUs, unless with is false.
 func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trace.Tracer, objects ...client.Object) *Controller {
@@ -52,7 +55,7 @@ func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trac
 // newControllerOf is newController for a cluster that is there already: that of a broker that was restarted.
 func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Tracer) *Controller {
 	t.Helper()
-	known := belief.New(belief.Config{Clock: clock.RealClock{}, MovesPerSecond: 1, MovesBurst: 1, SuspicionWindow: time.Minute})
+	known := belief.New(belief.Config{Clock: clock.RealClock{}, MovesAtOnce: movesAtOnce, SuspicionWindow: time.Minute})
 	if with {
 		spec := belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}
 		known.SetProvider("q", spec, &v1alpha1.ProviderClusterStatus{})

@@ -292,6 +292,18 @@ func TestPodsWithoutLabelsAreNoReplicas(t *testing.T) {
 	})
 }
 
+// Those that nothing else limits are limited by --moves-at-once.
+func TestSoManyPodsMoveAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := drain(t, replicas("", movesAtOnce+5, func(pod *corev1.Pod) { delete(pod.Labels, "app") })...)
+		for range 3 {
+			d.second(t)
+		}
+		require.Equal(t, map[string]int{"": movesAtOnce}, d.mostAway)
+		d.emptied(t)
+	})
+}
+
 func TestAPolicySetsHowManyReplicasMove(t *testing.T) {
 	for limit, away := range map[string]int{"100%": 8, "50%": 4, "3": 3, "1%": 1} {
 		t.Run(limit, func(t *testing.T) {
