@@ -286,8 +286,17 @@ func (b *brokered) refused(t *testing.T) {
 	b.settle(t, ns, 6)
 }
 
-// block takes CPUs of the grant of provider3 behind the broker's back, with the credentials of its virtual kubelet.
+// block takes CPUs of the grant of provider3 behind the broker's back.
 func (b *brokered) block(t *testing.T, namespace, into, cpus string) *offloadingv1beta1.ShadowPod {
+	t.Helper()
+	kubelet, blocker := b.asKubelet(t, namespace, into, cpus)
+	require.NoError(t, kubelet.Create(t.Context(), blocker))
+	return blocker
+}
+
+// asKubelet returns a client with the credentials of the virtual kubelet of provider3, and a ShadowPod for another namespace with
+// the labels of those of a namespace.
+func (b *brokered) asKubelet(t *testing.T, namespace, into, cpus string) (client.Client, *offloadingv1beta1.ShadowPod) {
 	t.Helper()
 	var vn offloadingv1beta1.VirtualNode
 	require.NoError(t, b.broker.Client.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-provider3", Name: "provider3"}, &vn))
@@ -303,7 +312,7 @@ func (b *brokered) block(t *testing.T, namespace, into, cpus string) *offloading
 	require.NotEmpty(t, virtual.Items)
 	pod := newPod(b.broker.RemoteNamespace(into), "blocker")
 	requests(corev1.ResourceCPU, cpus)(pod)
-	blocker := &offloadingv1beta1.ShadowPod{
+	return direct, &offloadingv1beta1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pod.Name, Namespace: pod.Namespace,
 			// Liqo's webhook wants these labels; a virtual kubelet removes what bears its name and is not known to it.
@@ -311,6 +320,4 @@ func (b *brokered) block(t *testing.T, namespace, into, cpus string) *offloading
 		},
 		Spec: offloadingv1beta1.ShadowPodSpec{Pod: pod.Spec},
 	}
-	require.NoError(t, direct.Create(t.Context(), blocker))
-	return blocker
 }

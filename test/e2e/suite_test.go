@@ -74,6 +74,7 @@ func TestFederation(t *testing.T) {
 		{"a pod moves from slice to slice", b.betweenSlices},
 		{"a pod Pending too long is moved", b.pending},
 		{"a pod refused by the quota is moved", b.refused},
+		{"Liqo does what the histories assume", b.models},
 		{"a disabled provider gets no new pod", b.disabled},
 		{"providers that are all cordoned keep their pods", b.cordonedAll},
 		{"a drained provider is emptied", b.drained},

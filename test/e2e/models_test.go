@@ -1,0 +1,161 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// models: Liqo and Kubernetes do what the models of test/histories do (docs/designs/0015).
+func (b *brokered) models(t *testing.T) {
+	ns := b.namespace(t)
+	other := ns + "-x"
+	require.NoError(t, b.broker.Offload(t.Context(), other))
+	t.Cleanup(func() { b.remove(t, other) })
+	b.policy(t, ns, prefer("provider3"))
+	b.create(t, ns, "web", 2, requests(corev1.ResourceCPU, "2"))
+	b.settle(t, ns, 2)
+	require.Equal(t, map[string]int{"provider3": 2}, b.count(t, ns, brokeringv1alpha1.ProviderLabel))
+	t.Run("the quota counts what has ended", func(t *testing.T) { b.quotaCountsEnded(t, ns, other) })
+	t.Run("a creation whose client is gone is cancelled", func(t *testing.T) { b.cancelled(t, ns, other) })
+	t.Run("a VirtualNode is gone before its pods are", func(t *testing.T) { b.goneBeforeItsPods(t, ns) })
+}
+
+// quotaCountsEnded: Liqo's webhook counts the ShadowPod of a pod that has ended until it is deleted. 16 CPUs are granted, two pods
+// request two each, of which one has ended.
+func (b *brokered) quotaCountsEnded(t *testing.T, ns, other string) {
+	provider := b.providers[2]
+	key := client.ObjectKey{Namespace: b.broker.RemoteNamespace(ns), Name: "web-1"}
+	eventually(t, 10*time.Second, func(ctx context.Context) error {
+		var remote corev1.Pod
+		if err := provider.Client.Get(ctx, key, &remote); err != nil {
+			return err
+		}
+		exit(&remote.Status, corev1.PodSucceeded, 0)
+		return provider.Client.Status().Update(ctx, &remote)
+	})
+	throughout(t, time.Second, func(ctx context.Context) error {
+		return provider.Client.Get(ctx, key, &offloadingv1beta1.ShadowPod{})
+	})
+	kubelet, tooMuch := b.asKubelet(t, ns, other, "13")
+	err := kubelet.Create(t.Context(), tooMuch)
+	require.True(t, kerrors.IsForbidden(err), "%v", err)
+	assert.Contains(t, err.Error(), "quota usage exceeded")
+	_, fits := b.asKubelet(t, ns, other, "12")
+	require.NoError(t, kubelet.Create(t.Context(), fits))
+	require.NoError(t, kubelet.Delete(t.Context(), fits))
+	eventually(t, 20*time.Second, func(ctx context.Context) error {
+		return stillThere(provider.Client.Get(ctx, client.ObjectKeyFromObject(fits), &corev1.Pod{}))
+	})
+}
+
+// cancelled: while the webhook does not answer, a client gives up. The API server then gives up as well, and creates nothing when the
+// webhook answers again.
+func (b *brokered) cancelled(t *testing.T, ns, other string) {
+	kubelet, shadow := b.asKubelet(t, ns, other, "1")
+	name := "provider3/liqo-webhook"
+	require.NoError(t, b.Freeze(name))
+	t.Cleanup(func() { assert.NoError(t, b.Resume(name)) })
+	ctx, giveUp := context.WithTimeout(t.Context(), 2*time.Second)
+	defer giveUp()
+	require.ErrorIs(t, kubelet.Create(ctx, shadow), context.DeadlineExceeded)
+	require.NoError(t, b.Resume(name))
+	throughout(t, 3*time.Second, func(ctx context.Context) error {
+		return stillThere(b.providers[2].Client.Get(ctx, client.ObjectKeyFromObject(shadow), &offloadingv1beta1.ShadowPod{}))
+	})
+}
+
+// goneBeforeItsPods: Liqo deletes the virtual kubelet with a VirtualNode, requests the removal of the namespaces, and does not wait for
+// it. The NamespaceMap stays as long as a namespace at the provider, which a pod with a finalizer keeps. No provider gets the
+// pod meanwhile.
+func (b *brokered) goneBeforeItsPods(t *testing.T, ns string) {
+	home, provider := b.broker.Client, b.providers[2]
+	remote := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.broker.RemoteNamespace(ns), Name: "web-0"}}
+	finalizers := func(body string) error {
+		return client.IgnoreNotFound(provider.Client.Patch(context.Background(), remote, client.RawPatch("application/merge-patch+json", []byte(body))))
+	}
+	require.NoError(t, finalizers(`{"metadata":{"finalizers":["example.com/stays"]}}`))
+	t.Cleanup(func() { assert.NoError(t, finalizers(`{"metadata":{"finalizers":null}}`)) })
+
+	meta := metav1.ObjectMeta{Namespace: "liqo-tenant-provider3", Name: "provider3"}
+	slice, virtualNode := &authv1beta1.ResourceSlice{ObjectMeta: meta}, &offloadingv1beta1.VirtualNode{ObjectMeta: meta}
+	require.NoError(t, home.Get(t.Context(), client.ObjectKeyFromObject(slice), slice))
+	require.NoError(t, home.Delete(t.Context(), slice))
+	require.NoError(t, client.IgnoreNotFound(home.Delete(t.Context(), virtualNode)))
+	t.Cleanup(func() {
+		asked := slice.Spec.Resources
+		ctx := context.Background()
+		require.NoError(t, b.broker.CreateSlice(ctx, "provider3", "provider3",
+			sandbox.Slice{CPU: asked.Cpu().String(), Memory: asked.Memory().String(), Pods: asked.Pods().String()}, nil))
+		require.NoError(t, b.broker.WaitVirtualKubelet(ctx, "provider3", "provider3"))
+	})
+	eventually(t, patient, func(ctx context.Context) error {
+		return stillThere(home.Get(ctx, client.ObjectKeyFromObject(virtualNode), virtualNode))
+	})
+	deployment := client.ObjectKey{Namespace: meta.Namespace, Name: "vk-provider3"}
+	require.NoError(t, stillThere(home.Get(t.Context(), deployment, &appsv1.Deployment{})), "the virtual kubelet goes first")
+	throughout(t, 3*time.Second, func(ctx context.Context) error {
+		var pod corev1.Pod
+		err := errors.Join(home.Get(ctx, client.ObjectKey{Namespace: ns, Name: "web-0"}, &pod),
+			provider.Client.Get(ctx, client.ObjectKeyFromObject(remote), remote))
+		if err != nil {
+			return err
+		}
+		for _, elsewhere := range b.providers[:2] {
+			if err := stillThere(elsewhere.Client.Get(ctx, client.ObjectKeyFromObject(remote), &corev1.Pod{})); err != nil {
+				return fmt.Errorf("%s: %w", elsewhere.Name, err)
+			}
+		}
+		if phase := b.mapped(ctx, ns, "provider3"); phase != offloadingv1beta1.MappingTerminating && phase != offloadingv1beta1.MappingAccepted {
+			return fmt.Errorf("the NamespaceMap has %q for the namespace, in which a pod is left", phase)
+		}
+		return nil
+	})
+	require.NoError(t, finalizers(`{"metadata":{"finalizers":null}}`))
+	eventually(t, patient, func(ctx context.Context) error {
+		if phase := b.mapped(ctx, ns, "provider3"); phase != "" {
+			return fmt.Errorf("the NamespaceMap has %q for the namespace", phase)
+		}
+		return nil
+	})
+	require.NoError(t, stillThere(provider.Client.Get(t.Context(), client.ObjectKeyFromObject(remote), remote)))
+	eventually(t, patient, func(ctx context.Context) error {
+		if b.runsAt(ctx, ns, "web-0", "provider1") == nil {
+			return nil
+		}
+		return b.runsAt(ctx, ns, "web-0", "provider2")
+	})
+}
+
+// mapped is what the NamespaceMap of a provider has for a namespace; "" for nothing.
+func (b *brokered) mapped(ctx context.Context, ns, provider string) offloadingv1beta1.MappingPhase {
+	var m offloadingv1beta1.NamespaceMap
+	if b.broker.Client.Get(ctx, client.ObjectKey{Namespace: "liqo-tenant-" + provider, Name: provider}, &m) != nil {
+		return ""
+	}
+	return m.Status.CurrentMapping[ns].Phase
+}
+
+// stillThere is nil when err says that an object is not there.
+func stillThere(err error) error {
+	if err == nil {
+		return errors.New("the object is there")
+	}
+	return client.IgnoreNotFound(err)
+}
