@@ -45,9 +45,9 @@ type brokerOptions struct {
 	leaseDuration, renewDeadline, retryPeriod time.Duration
 	nodeLeaseDuration                         time.Duration
 
-	times          broker.Times
-	movesAtOnce    int
-	workers        int
+	times       broker.Times
+	movesAtOnce int
+	workers     int
 
 	tracing tracingOptions
 }
