@@ -82,16 +82,14 @@ func (b *brokered) cancelled(t *testing.T, ns, other string) {
 }
 
 // goneBeforeItsPods: Liqo deletes the virtual kubelet with a VirtualNode, requests the removal of the namespaces, and does not wait for
-// it. The NamespaceMap stays as long as a namespace at the provider, which a pod with a finalizer keeps. No provider gets the
-// pod meanwhile.
+// it. The NamespaceMap has a namespace as long as the provider has it, which a pod keeps that its kubelet does not end. No other
+// provider gets the pod meanwhile.
 func (b *brokered) goneBeforeItsPods(t *testing.T, ns string) {
 	home, provider := b.broker.Client, b.providers[2]
-	remote := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.broker.RemoteNamespace(ns), Name: "web-0"}}
-	finalizers := func(body string) error {
-		return client.IgnoreNotFound(provider.Client.Patch(context.Background(), remote, client.RawPatch("application/merge-patch+json", []byte(body))))
-	}
-	require.NoError(t, finalizers(`{"metadata":{"finalizers":["example.com/stays"]}}`))
-	t.Cleanup(func() { assert.NoError(t, finalizers(`{"metadata":{"finalizers":null}}`)) })
+	remote := client.ObjectKey{Namespace: b.broker.RemoteNamespace(ns), Name: "web-0"}
+	kubelet := provider.Name + "/kwok"
+	require.NoError(t, b.Freeze(kubelet))
+	t.Cleanup(func() { assert.NoError(t, b.Resume(kubelet)) })
 
 	meta := metav1.ObjectMeta{Namespace: "liqo-tenant-provider3", Name: "provider3"}
 	slice, virtualNode := &authv1beta1.ResourceSlice{ObjectMeta: meta}, &offloadingv1beta1.VirtualNode{ObjectMeta: meta}
@@ -111,14 +109,14 @@ func (b *brokered) goneBeforeItsPods(t *testing.T, ns string) {
 	deployment := client.ObjectKey{Namespace: meta.Namespace, Name: "vk-provider3"}
 	require.NoError(t, stillThere(home.Get(t.Context(), deployment, &appsv1.Deployment{})), "the virtual kubelet goes first")
 	throughout(t, 3*time.Second, func(ctx context.Context) error {
-		var pod corev1.Pod
-		err := errors.Join(home.Get(ctx, client.ObjectKey{Namespace: ns, Name: "web-0"}, &pod),
-			provider.Client.Get(ctx, client.ObjectKeyFromObject(remote), remote))
-		if err != nil {
-			return err
+		if err := home.Get(ctx, client.ObjectKey{Namespace: ns, Name: "web-0"}, &corev1.Pod{}); err != nil {
+			return fmt.Errorf("the pod in the broker's cluster: %w", err)
+		}
+		if err := provider.Client.Get(ctx, remote, &corev1.Pod{}); err != nil {
+			return fmt.Errorf("the pod at the provider: %w", err)
 		}
 		for _, elsewhere := range b.providers[:2] {
-			if err := stillThere(elsewhere.Client.Get(ctx, client.ObjectKeyFromObject(remote), &corev1.Pod{})); err != nil {
+			if err := stillThere(elsewhere.Client.Get(ctx, remote, &corev1.Pod{})); err != nil {
 				return fmt.Errorf("%s: %w", elsewhere.Name, err)
 			}
 		}
@@ -127,14 +125,14 @@ func (b *brokered) goneBeforeItsPods(t *testing.T, ns string) {
 		}
 		return nil
 	})
-	require.NoError(t, finalizers(`{"metadata":{"finalizers":null}}`))
+	require.NoError(t, b.Resume(kubelet))
 	eventually(t, patient, func(ctx context.Context) error {
 		if phase := b.mapped(ctx, ns, "provider3"); phase != "" {
 			return fmt.Errorf("the NamespaceMap has %q for the namespace", phase)
 		}
 		return nil
 	})
-	require.NoError(t, stillThere(provider.Client.Get(t.Context(), client.ObjectKeyFromObject(remote), remote)))
+	require.NoError(t, stillThere(provider.Client.Get(t.Context(), remote, &corev1.Pod{})))
 	eventually(t, patient, func(ctx context.Context) error {
 		if b.runsAt(ctx, ns, "web-0", "provider1") == nil {
 			return nil
