@@ -133,11 +133,8 @@ outdated: ## List the modules that have a newer version (asks the module proxy a
 demo: ## Show a federation at work; stays up until Ctrl-C (ONCE=1 ends by itself)
 	$(TEST) go run ./demo --once=$(if $(ONCE),true,false)
 
-bench: ## Compare our virtual kubelet with Liqo's, side by side; load the catalog; time the scheduler
-	$(TEST) go run ./bench
-	go test -run '^$$' -bench . -benchtime=2s ./pkg/scheduler/
-	go test -run '^$$' -bench Load -benchtime=6000x ./pkg/catalog/
-	$(TEST) go run ./load
+bench: ## Measure virtual kubelet and broker beside Liqo's own, the scheduler and the catalog; B=pod,nodes for some parts (go run ./bench -list in test/), ARGS for flags
+	$(TEST) go run ./bench -parts='$(B)' $(ARGS)
 
 clean: ## Remove what was built here (not the cache of sandbox binaries)
 	rm -rf bin dist

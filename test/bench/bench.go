@@ -4,305 +4,211 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"io"
+	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
 const (
-	// stepTimeout bounds every step of the comparison.
-	stepTimeout = 5 * time.Minute
-	// settle is how long a virtual kubelet is left alone after its start.
+	// maxPods is what the simulated nodes of one provider can take.
+	maxPods = 20000
+	// podsOfNode is what one simulated node takes.
+	podsOfNode = 2000
+	// settle is how long everything is left alone after a change of sides: what a process does at its start is not to be measured.
 	settle = 15 * time.Second
+	// latency of the parts that have one.
+	latency = 100 * time.Millisecond
+	// poolNode is the broker's node.
+	poolNode = "liqo-broker"
 )
 
-// bench runs the comparison and holds what was measured, by image.
-type bench struct {
-	*sandbox.Sandbox
-	options
-	say     func(format string, args ...any)
-	results map[string]*results
+// part is one thing that is measured.
+type part struct {
+	name, about string
+	federation  federation
+	measure     func(*bench, context.Context, *report) error
 }
 
-// results of one image, in the order measured.
-type results struct {
-	oneHop, twoHops               []float64 // ms
-	burst, cpu                    []float64 // s
-	memory                        []float64 // MB
-	localRequests, remoteRequests []float64 // per pod
-}
-
-func (r *results) add(o *results) {
-	r.oneHop, r.twoHops = append(r.oneHop, o.oneHop...), append(r.twoHops, o.twoHops...)
-	r.burst, r.cpu, r.memory = append(r.burst, o.burst...), append(r.cpu, o.cpu...), append(r.memory, o.memory...)
-	r.localRequests = append(r.localRequests, o.localRequests...)
-	r.remoteRequests = append(r.remoteRequests, o.remoteRequests...)
-}
-
-func median(v []float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	if len(s)%2 == 1 {
-		return s[len(s)/2]
-	}
-	return (s[len(s)/2-1] + s[len(s)/2]) / 2
-}
+// federation is what a part needs. Parts that follow each other and need the same share it.
+type federation int
 
 const (
-	oneHop  = "one-hop"
-	twoHops = "two-hops"
+	none federation = iota
+	// pair is one provider, with virtual kubelets of either side.
+	pair
+	// distant is a pair with latency between the clusters.
+	distant
+	// pool is three providers behind the broker's node, or behind three nodes of Liqo's own virtual kubelets.
+	pool
 )
 
-func (b *bench) run(ctx context.Context) error {
-	consumer, broker := b.Cluster(sandbox.Consumer(1)), b.Cluster(sandbox.Broker)
-	if err := broker.Offload(ctx, oneHop); err != nil {
+var parts = []part{
+	{"pod", "one pod at a time, over one hop and two", pair, (*bench).pod},
+	{"deployment", "a Deployment of 10 to 10,000 pods on one virtual node", pair, (*bench).deployment},
+	{"latency", "the same with 100 ms between the clusters", distant, (*bench).deployment},
+	{"nodes", "1,000 and 5,000 pods at once: one node for three providers, and three virtual nodes of Liqo", pool, (*bench).nodes},
+	{"chain", "1,000 pods of a consumer through the broker, and through two hops of Liqo", pool, (*bench).chain},
+	{"failover", "a provider of 500 and of 2,000 pods is lost", pool, (*bench).failover},
+	{"drain", "a provider of 500 pods is drained", pool, (*bench).drain},
+	{"decisions", "how fast the scheduler decides", none, command("go", "test", "-C", "..", "-run=^$", "-bench=.", "-benchtime=2s", "./pkg/scheduler/")},
+	{"answers", "how fast the catalog answers one request", none, command("go", "test", "-C", "..", "-run=^$", "-bench=Load", "-benchtime=6000x", "./pkg/catalog/")},
+	{"catalog", "the catalog of 1,000 providers and 10,000 pods under load", none, command("go", "run", "./load")},
+}
+
+// bench is a run.
+type bench struct {
+	options
+	say func(format string, args ...any)
+
+	*sandbox.Sandbox
+	is federation
+}
+
+// run measures the parts one after the other. A part that fails is reported, and the rest goes on.
+func (b *bench) run(ctx context.Context, chosen []part, out io.Writer) error {
+	result := newResult(b.file)
+	var failed []string
+	for _, p := range chosen {
+		r := &report{Name: p.name}
+		result.Parts = append(result.Parts, r)
+		b.say("%s: %s", p.name, p.about)
+		began := time.Now()
+		err := b.need(ctx, p.federation)
+		if err == nil {
+			err = p.measure(b, ctx, r)
+		}
+		r.Seconds = time.Since(began).Seconds()
+		if err != nil {
+			r.Error = err.Error()
+			failed = append(failed, p.name)
+			// What a failure left behind is no place to measure.
+			_ = b.end()
+		}
+		r.judge()
+		if err := errors.Join(r.print(out), result.write()); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	fmt.Fprintf(out, "\nmedians of all values, which are in %s\n", b.file)
+	if err := b.end(); err != nil {
 		return err
 	}
-	if err := consumer.Offload(ctx, twoHops); err != nil {
+	if len(failed) > 0 {
+		return fmt.Errorf("failed: %s", strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// need has the federation up that a part needs, and no other.
+func (b *bench) need(ctx context.Context, f federation) error {
+	if f == b.is {
+		return nil
+	}
+	if err := b.end(); err != nil || f == none {
 		return err
 	}
-	if err := broker.Offload(ctx, consumer.RemoteNamespace(twoHops)); err != nil {
+	many := sandbox.Slice{CPU: "60", Memory: "240Gi", Pods: strconv.Itoa(maxPods)}
+	options := sandbox.Options{
+		Name: "bench", Consumers: 1, Providers: 1, Image: sandbox.ImageStock, ProviderSlice: many, ConsumerSlice: many, Progress: b.say,
+	}
+	switch f {
+	case distant:
+		options.Latency = latency
+	case pool:
+		options.Providers, options.BrokerNode, options.Image = 3, poolNode, sandbox.ImageOurs
+	}
+	s, err := sandbox.Up(ctx, options)
+	if err != nil {
 		return err
 	}
-	// The first turn of all finds empty API servers, which no later one does: it
-	// is not counted.
-	b.say("warming up")
-	if err := b.turn(ctx, sandbox.ImageStock, &results{}); err != nil {
-		return err
-	}
-	for round := range b.rounds {
-		for _, image := range []string{sandbox.ImageStock, sandbox.ImageOurs} {
-			b.say("round %d of %d: %s", round+1, b.rounds, image)
-			var r results
-			if err := b.turn(ctx, image, &r); err != nil {
-				return fmt.Errorf("%s: %w", image, err)
+	b.Sandbox, b.is = s, f
+	for i := range options.Providers {
+		provider := s.Cluster(sandbox.Provider(i + 1))
+		for j := range maxPods/podsOfNode/options.Providers + 1 {
+			if err := provider.AddNode(ctx, fmt.Sprintf("bench-%d", j), corev1.ResourceList{}, nil); err != nil {
+				return err
 			}
-			for _, row := range b.rows() {
-				b.say("  %8.4g %-2s %s", row.value(&r), row.unit, row.name)
-			}
-			if b.results[image] == nil {
-				b.results[image] = &results{}
-			}
-			b.results[image].add(&r)
 		}
 	}
 	return nil
 }
 
-// turn measures one image once.
-func (b *bench) turn(ctx context.Context, image string, r *results) error {
-	consumer, broker := b.Cluster(sandbox.Consumer(1)), b.Cluster(sandbox.Broker)
-	for _, c := range []*sandbox.Cluster{consumer, broker} {
-		if err := c.UseImage(ctx, image); err != nil {
-			return err
+func (b *bench) end() error {
+	if b.is == none {
+		return nil
+	}
+	err := b.Down()
+	b.Sandbox, b.is = nil, none
+	return err
+}
+
+// turns gives each side its turn, as often as the run has rounds, after one that is not counted: the first of all finds empty API
+// servers, which no later one does.
+func (b *bench) turns(ctx context.Context, use func(context.Context, side) error, r *report, turn func(context.Context, side, *report) error) error {
+	for round := range b.rounds + 1 {
+		for _, of := range []side{stock, ours} {
+			into := r
+			if round == 0 {
+				if of == ours {
+					continue
+				}
+				into = &report{}
+			}
+			b.say("  round %d of %d: %s", round, b.rounds, of)
+			if err := use(ctx, of); err != nil {
+				return fmt.Errorf("change to %s: %w", of, err)
+			}
+			if err := pause(ctx, settle); err != nil {
+				return err
+			}
+			if err := turn(ctx, of, into); err != nil {
+				return fmt.Errorf("%s: %w", of, err)
+			}
 		}
 	}
-	// What a virtual kubelet does at its start is not to be measured.
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(settle):
+	case <-time.After(d):
+		return nil
 	}
-	for _, hops := range []struct {
-		cluster   *sandbox.Cluster
-		namespace string
-		into      *[]float64
-	}{{broker, oneHop, &r.oneHop}, {consumer, twoHops, &r.twoHops}} {
-		for i := range b.single + 1 {
-			took, err := b.onePod(ctx, hops.cluster, hops.namespace, fmt.Sprintf("single-%d", i))
-			if err != nil {
-				return err
-			}
-			if i > 0 { // the first one warms caches up
-				*hops.into = append(*hops.into, float64(took.Milliseconds()))
-			}
-		}
-	}
-	return b.burstOnce(ctx, r)
 }
 
-// onePod creates a pod, waits until it runs, and removes it.
-func (b *bench) onePod(ctx context.Context, c *sandbox.Cluster, namespace, name string) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	w, err := c.Kube.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
-	if err != nil {
-		return 0, err
+// useImage has the virtual kubelets of a pair be those of a side.
+func (b *bench) useImage(ctx context.Context, of side) error {
+	image := sandbox.ImageOurs
+	if of == stock {
+		image = sandbox.ImageStock
 	}
-	defer w.Stop()
-	began := time.Now()
-	if _, err := c.Kube.CoreV1().Pods(namespace).Create(ctx, newPod(namespace, name), metav1.CreateOptions{}); err != nil {
-		return 0, err
-	}
-	var took time.Duration
-	for e := range w.ResultChan() {
-		pod, ok := e.Object.(*corev1.Pod)
-		switch {
-		case !ok:
-			return 0, fmt.Errorf("watch: %v", e.Object)
-		case e.Type == watch.Deleted:
-			return took, nil
-		case took == 0 && pod.Status.Phase == corev1.PodRunning:
-			took = time.Since(began)
-			if err := c.Kube.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-				return 0, err
-			}
-		}
-	}
-	return 0, errors.Join(fmt.Errorf("pod %s did not come and go", name), ctx.Err())
-}
-
-// burstOnce creates all pods at once and measures until all run.
-func (b *bench) burstOnce(ctx context.Context, r *results) error {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-	defer cancel()
-	broker, provider := b.Cluster(sandbox.Broker), b.Cluster(sandbox.Provider(1))
-	before, err := b.read(ctx)
-	if err != nil {
-		return err
-	}
-
-	began := time.Now()
-	for i := range b.burst {
-		if err := broker.Client.Create(ctx, newPod(oneHop, fmt.Sprintf("burst-%d", i))); err != nil {
+	for _, name := range []string{sandbox.Consumer(1), sandbox.Broker} {
+		if err := b.Cluster(name).UseImage(ctx, image); err != nil {
 			return err
 		}
 	}
-	if err := b.waitPods(ctx, broker, oneHop, b.burst); err != nil {
-		return err
-	}
-	r.burst = append(r.burst, time.Since(began).Seconds())
-
-	after, err := b.read(ctx)
-	if err != nil {
-		return err
-	}
-	r.memory = append(r.memory, float64(after.kubelet.ResidentMemory)/1e6)
-	r.cpu = append(r.cpu, (after.kubelet.CPU - before.kubelet.CPU).Seconds())
-	r.localRequests = append(r.localRequests, (after.local-before.local)/float64(b.burst))
-	r.remoteRequests = append(r.remoteRequests, (after.remote-before.remote)/float64(b.burst))
-
-	if err := broker.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(oneHop)); err != nil {
-		return err
-	}
-	if err := b.waitPods(ctx, broker, oneHop, 0); err != nil {
-		return err
-	}
-	if err := b.waitPods(ctx, provider, broker.RemoteNamespace(oneHop), 0); err != nil {
-		return err
-	}
-	// Events outlive their pods, and every virtual kubelet keeps those of its
-	// namespaces: left alone, each turn would have more of them than the last.
-	for _, c := range b.Clusters {
-		for _, namespace := range []string{oneHop, broker.RemoteNamespace(oneHop)} {
-			if err := c.Client.DeleteAllOf(ctx, &corev1.Event{}, client.InNamespace(namespace)); err != nil {
-				return err
-			}
-		}
-	}
 	return nil
 }
 
-// counters are what is read before and after a burst.
-type counters struct {
-	kubelet sandbox.ProcessStatus
-	// local and remote are the requests that the API servers have answered.
-	local, remote float64
-}
-
-func (b *bench) read(ctx context.Context) (c counters, err error) {
-	if c.kubelet, err = b.kubelet(); err != nil {
-		return c, err
+// useNodes has a pool be that of a side: the broker's node, or one node for each provider.
+func (b *bench) useNodes(ctx context.Context, of side) error {
+	consumer, broker := b.Cluster(sandbox.Consumer(1)), b.Cluster(sandbox.Broker)
+	image, use := sandbox.ImageOurs, broker.UseBroker
+	if of == stock {
+		image, use = sandbox.ImageStock, broker.UseStockNodes
 	}
-	if c.local, err = requests(ctx, b.Cluster(sandbox.Broker)); err != nil {
-		return c, err
-	}
-	c.remote, err = requests(ctx, b.Cluster(sandbox.Provider(1)))
-	return c, err
-}
-
-// kubelet is the process that serves the broker's virtual node.
-func (b *bench) kubelet() (sandbox.ProcessStatus, error) {
-	status := b.Status()
-	for i := range status.Processes {
-		if p := &status.Processes[i]; p.Cluster == sandbox.Broker && strings.HasPrefix(p.Component, "vk-") {
-			return *p, nil
-		}
-	}
-	return sandbox.ProcessStatus{}, fmt.Errorf("no virtual kubelet runs in %s", sandbox.Broker)
-}
-
-// waitPods waits until exactly n pods exist in the namespace and all of them
-// run. It counts with a watch: polling 500 pods would load the API
-// server that is being measured.
-func (b *bench) waitPods(ctx context.Context, c *sandbox.Cluster, namespace string, n int) error {
-	list, err := c.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
+	if err := use(ctx); err != nil {
 		return err
 	}
-	running := map[string]bool{}
-	for i := range list.Items {
-		running[list.Items[i].Name] = list.Items[i].Status.Phase == corev1.PodRunning
-	}
-	w, err := c.Kube.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	for !complete(running, n) {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%d pods, want %d Running: %w", len(running), n, ctx.Err())
-		case e, ok := <-w.ResultChan():
-			if !ok {
-				return errors.New("the watch of pods ended")
-			}
-			pod, isPod := e.Object.(*corev1.Pod)
-			if !isPod {
-				return fmt.Errorf("watch: %w", apierrors.FromObject(e.Object))
-			}
-			if e.Type == watch.Deleted {
-				delete(running, pod.Name)
-			} else {
-				running[pod.Name] = pod.Status.Phase == corev1.PodRunning
-			}
-		}
-	}
-	return nil
-}
-
-func complete(running map[string]bool, n int) bool {
-	if len(running) != n {
-		return false
-	}
-	for _, ok := range running {
-		if !ok {
-			return false
-		}
-	}
-	return true
-}
-
-func newPod(namespace, name string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
-		Spec: corev1.PodSpec{
-			TerminationGracePeriodSeconds: ptr.To(int64(1)),
-			Containers: []corev1.Container{{
-				Name: "main", Image: "registry.k8s.io/pause:3.10",
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-					corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("8Mi"),
-				}},
-			}},
-		},
-	}
+	return consumer.UseImage(ctx, image)
 }

@@ -1,5 +1,9 @@
-// Command bench compares this repository's virtual kubelet with Liqo's own, in
-// turn in one sandbox, and prints a table of medians and ratios.
+// Command bench measures this repository's virtual kubelet and broker, beside Liqo's own virtual kubelet in turns in one sandbox where
+// Liqo has such a thing. It prints a table of medians and ratios, and writes every value into a file.
+//
+//	go run ./bench                      all parts; hours on a small machine
+//	go run ./bench -parts=pod,nodes     some of them
+//	go run ./bench -list                what there is
 package main
 
 import (
@@ -9,15 +13,48 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
-	"text/tabwriter"
-
-	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+	"time"
 )
 
 // options of a run.
 type options struct {
-	rounds, single, burst int
+	parts, file string
+	list        bool
+	rounds      int
+	sizes       sizes
+	timeout     time.Duration
+}
+
+// sizes are numbers of pods, separated by commas; empty for those of each part.
+type sizes []int
+
+func (s *sizes) String() string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint([]int(*s)), " ", ","), "[]")
+}
+
+// Set parses the value of a flag.
+func (s *sizes) Set(text string) error {
+	*s = nil
+	for _, word := range strings.Split(text, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 || n > maxPods {
+			return fmt.Errorf("%q is no number of pods from 1 to %d", word, maxPods)
+		}
+		*s = append(*s, n)
+	}
+	return nil
+}
+
+// or returns the sizes, or those of the part.
+func (s sizes) or(ofPart ...int) []int {
+	if len(s) > 0 {
+		return s
+	}
+	return ofPart
 }
 
 func main() {
@@ -34,62 +71,48 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.IntVar(&o.rounds, "rounds", 2, "how often each binary has its turn")
-	flags.IntVar(&o.single, "single", 10, "single pods a turn, for each number of hops")
-	flags.IntVar(&o.burst, "burst", 500, "pods created at once, up to 600")
+	flags.StringVar(&o.parts, "parts", "", "the parts to measure, separated by commas; default all")
+	flags.BoolVar(&o.list, "list", false, "list the parts and end")
+	flags.IntVar(&o.rounds, "rounds", 2, "how often each side has its turn, where there are two")
+	flags.Var(&o.sizes, "sizes", "numbers of pods instead of those of the parts, separated by commas")
+	flags.DurationVar(&o.timeout, "timeout", 30*time.Minute, "how long one step of a part may take")
+	flags.StringVar(&o.file, "json", "../dist/bench.json", "the file that gets every value")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if o.rounds < 1 || o.single < 1 || o.burst < 1 || o.burst > 600 {
-		return fmt.Errorf("--rounds and --single must be at least 1, --burst 1 to 600")
+	if o.rounds < 1 {
+		return fmt.Errorf("-rounds=%d: use at least 1", o.rounds)
 	}
-	say := func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }
-	s, err := sandbox.Up(ctx, sandbox.Options{Name: "bench", Consumers: 1, Providers: 1, Image: sandbox.ImageStock, Progress: say})
+	chosen, err := choose(o.parts)
 	if err != nil {
 		return err
 	}
-	b := &bench{Sandbox: s, options: o, say: say, results: map[string]*results{}}
-	err = b.run(ctx)
-	if downErr := s.Down(); err == nil {
-		err = downErr
+	if o.list {
+		for _, p := range chosen {
+			fmt.Fprintf(stdout, "%-12s %s\n", p.name, p.about)
+		}
+		return nil
 	}
-	if err != nil {
-		return err
-	}
-	return b.print(stdout)
+	b := &bench{options: o, say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }}
+	return b.run(ctx, chosen, stdout)
 }
 
-// row is one line of the table; value reads the median from the results.
-type row struct {
-	name  string
-	unit  string
-	value func(*results) float64
-}
-
-func (b *bench) rows() []row {
-	return []row{
-		{"one pod, created to Running, one hop", "ms", func(r *results) float64 { return median(r.oneHop) }},
-		{"one pod, created to Running, two hops", "ms", func(r *results) float64 { return median(r.twoHops) }},
-		{fmt.Sprintf("%d pods at once, all Running", b.burst), "s", func(r *results) float64 { return median(r.burst) }},
-		{fmt.Sprintf("memory of the virtual kubelet at %d pods (RSS)", b.burst), "MB", func(r *results) float64 { return median(r.memory) }},
-		{fmt.Sprintf("CPU of the virtual kubelet for %d pods", b.burst), "s", func(r *results) float64 { return median(r.cpu) }},
-		{"API requests per pod, local API server", "", func(r *results) float64 { return median(r.localRequests) }},
-		{"API requests per pod, remote API server", "", func(r *results) float64 { return median(r.remoteRequests) }},
+// choose finds parts by their names; all for none.
+func choose(names string) ([]part, error) {
+	if names == "" {
+		return parts, nil
 	}
-}
-
-func (b *bench) print(out io.Writer) error {
-	stock, ours := b.results[sandbox.ImageStock], b.results[sandbox.ImageOurs]
-	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "stock\tours\tours/stock\t\t")
-	for _, r := range b.rows() {
-		s, o := r.value(stock), r.value(ours)
-		fmt.Fprintf(w, "%.4g %s\t%.4g %s\t%.2f\t%s\t\n", s, r.unit, o, r.unit, o/s, r.name)
+	var chosen []part
+	for _, name := range strings.Split(names, ",") {
+		i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
+		if i < 0 {
+			var known []string
+			for _, p := range parts {
+				known = append(known, p.name)
+			}
+			return nil, fmt.Errorf("no part %q; there are %s", name, strings.Join(known, ", "))
+		}
+		chosen = append(chosen, parts[i])
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(out, "medians of %d single pods and %d bursts each, in turn in one sandbox; API requests are those of all clients, without watches and leases\n",
-		b.rounds*b.single, b.rounds)
-	return err
+	return chosen, nil
 }

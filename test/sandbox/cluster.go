@@ -67,6 +67,8 @@ type Cluster struct {
 	agent   *nodeagent.Agent
 	kwok    *proc.Process
 	ports   liqochart.HostPorts
+	// distance is nil without latency.
+	distance *distance
 }
 
 func newScheme() *runtime.Scheme {
@@ -122,8 +124,10 @@ func (c *Cluster) startPlane(ctx context.Context) error {
 	if c.Config, err = plane.RESTConfig(); err != nil {
 		return err
 	}
-	c.Kube, err = kubernetes.NewForConfig(c.Config)
-	return err
+	if c.Kube, err = kubernetes.NewForConfig(c.Config); err != nil {
+		return err
+	}
+	return c.keepAway()
 }
 
 // installLiqo applies the CRDs and the chart.

@@ -3,12 +3,15 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +23,13 @@ import (
 
 // DefaultTemplate is the VkOptionsTemplate that Liqo's webhook uses.
 var DefaultTemplate = client.ObjectKey{Namespace: liqochart.Namespace, Name: "virtual-kubelet-default"}
+
+const (
+	// switchTimeout bounds a change between the broker and stock Liqo.
+	switchTimeout = 3 * time.Minute
+	// brokerReplicas are those of deploy/.
+	brokerReplicas = 2
+)
 
 // measured has virtual kubelets serve metrics, where deploy/observability looks for
 // them. The chart's own value would have all of Liqo do so.
@@ -60,13 +70,8 @@ func (c *Cluster) UseImage(ctx context.Context, image string) error {
 	}
 	for _, provider := range c.sandbox.providersOf(c) {
 		key := client.ObjectKey{Namespace: tenantNamespace(provider), Name: provider}
-		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			var vn offloadingv1beta1.VirtualNode
-			if err := c.Client.Get(ctx, key, &vn); err != nil {
-				return err
-			}
+		err := c.updateVirtualNode(ctx, key, func(vn *offloadingv1beta1.VirtualNode) {
 			vn.Spec.Template.Spec.Template.Spec.Containers[0].Image = image
-			return c.Client.Update(ctx, &vn)
 		})
 		if err != nil {
 			return err
@@ -82,6 +87,113 @@ func (c *Cluster) UseImage(ctx context.Context, image string) error {
 		}
 	}
 	return nil
+}
+
+// UseStockNodes ends the broker, and has Liqo's own virtual kubelets serve a Node for each provider.
+func (c *Cluster) UseStockNodes(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
+	defer cancel()
+	if err := c.scaleBroker(ctx, 0); err != nil {
+		return err
+	}
+	// Not NotReady after a while, but gone: kube-scheduler would still bind pods to it.
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.sandbox.opts.BrokerNode}}
+	if err := client.IgnoreNotFound(c.Client.Delete(ctx, node)); err != nil {
+		return err
+	}
+	return c.switchKubelets(ctx, ImageStock, func(vn *offloadingv1beta1.VirtualNode, own []string) {
+		container := &vn.Spec.Template.Spec.Template.Spec.Containers[0]
+		container.Args = slices.DeleteFunc(container.Args, func(arg string) bool { return slices.Contains(own, arg) })
+		vn.Spec.CreateNode = ptr.To(true)
+	}, func(ctx context.Context, provider string) error { return c.WaitNodeReady(ctx, provider) })
+}
+
+// UseBroker undoes UseStockNodes: the broker runs, and one Node stands for all providers.
+func (c *Cluster) UseBroker(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
+	defer cancel()
+	err := c.switchKubelets(ctx, ImageOurs, func(vn *offloadingv1beta1.VirtualNode, own []string) {
+		container := &vn.Spec.Template.Spec.Template.Spec.Containers[0]
+		for _, arg := range own {
+			if !slices.Contains(container.Args, arg) {
+				container.Args = append(container.Args, arg)
+			}
+		}
+		vn.Spec.CreateNode = ptr.To(false)
+	}, func(ctx context.Context, provider string) error {
+		return poll(ctx, func(ctx context.Context) error {
+			err := c.Client.Get(ctx, client.ObjectKey{Name: provider}, &corev1.Node{})
+			if err == nil {
+				return fmt.Errorf("node %s is still there", provider)
+			}
+			return client.IgnoreNotFound(err)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.scaleBroker(ctx, brokerReplicas); err != nil {
+		return err
+	}
+	return c.WaitNodeReady(ctx, c.sandbox.opts.BrokerNode)
+}
+
+// switchKubelets changes the VirtualNodes of a cluster with a broker; change also gets the arguments that only ours knows. Liqo's webhook
+// writes --create-node itself (pkg/webhooks/virtualnode/mutate.go), and its controller removes the Node of a VirtualNode
+// that has none (pkg/liqo-controller-manager/offloading/virtualnode-controller).
+func (c *Cluster) switchKubelets(
+	ctx context.Context, image string, change func(*offloadingv1beta1.VirtualNode, []string), then func(context.Context, string) error,
+) error {
+	own := append([]string{"--broker-node=" + c.sandbox.opts.BrokerNode}, c.sandbox.opts.BrokerKubeletArgs...)
+	for _, provider := range c.sandbox.providersOf(c) {
+		key := client.ObjectKey{Namespace: tenantNamespace(provider), Name: provider}
+		err := c.updateVirtualNode(ctx, key, func(vn *offloadingv1beta1.VirtualNode) {
+			change(vn, own)
+			vn.Spec.Template.Spec.Template.Spec.Containers[0].Image = image
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, provider := range c.sandbox.providersOf(c) {
+		key := client.ObjectKey{Namespace: tenantNamespace(provider), Name: provider}
+		if err := poll(ctx, func(ctx context.Context) error { return c.takenOver(ctx, key, image) }); err != nil {
+			return err
+		}
+		if err := then(ctx, provider); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) updateVirtualNode(ctx context.Context, key client.ObjectKey, change func(*offloadingv1beta1.VirtualNode)) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var vn offloadingv1beta1.VirtualNode
+		if err := c.Client.Get(ctx, key, &vn); err != nil {
+			return err
+		}
+		change(&vn)
+		return c.Client.Update(ctx, &vn)
+	})
+}
+
+// scaleBroker sets the number of the broker's replicas, and waits until that many run.
+func (c *Cluster) scaleBroker(ctx context.Context, replicas int32) error {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: BrokerComponent, Name: BrokerComponent}}
+	body := fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)
+	if err := c.Client.Patch(ctx, d, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
+		return err
+	}
+	return poll(ctx, func(ctx context.Context) error {
+		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(d), d); err != nil {
+			return err
+		}
+		if d.Status.ObservedGeneration < d.Generation || d.Status.Replicas != replicas || d.Status.AvailableReplicas != replicas {
+			return fmt.Errorf("%d replicas of the broker, %d available; want %d", d.Status.Replicas, d.Status.AvailableReplicas, replicas)
+		}
+		return nil
+	})
 }
 
 // takenOver answers nil once the only pods of a virtual kubelet run the image

@@ -76,7 +76,7 @@ func (c *Cluster) chartValues() map[string]any {
 	return map[string]any{
 		"tag":         binaries.LiqoVersion,
 		"common":      onHost,
-		"apiServer":   map[string]any{"address": c.plane.URL()},
+		"apiServer":   map[string]any{"address": c.url()},
 		"networking":  map[string]any{"enabled": c.sandbox.opts.Networking},
 		"proxy":       map[string]any{"enabled": c.sandbox.opts.Networking, "replicas": 0},
 		"telemetry":   off,

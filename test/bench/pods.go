@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// creators is how many pods are created at once.
+const creators = 16
+
+// podsOf lists and watches the pods of a namespace.
+type podsOf struct {
+	kube      kubernetes.Interface
+	namespace string
+}
+
+func (p podsOf) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	return p.kube.CoreV1().Pods(p.namespace).Watch(ctx, o)
+}
+
+// follow calls see with every pod of the namespace, as it is and whenever it changes, gone when it is deleted, until see reports
+// that it has seen enough. It watches: lists of thousands of pods would load the API server that is measured.
+func follow(ctx context.Context, c *sandbox.Cluster, namespace string, see func(pod *corev1.Pod, gone bool) (enough bool)) error {
+	pods := podsOf{c.Kube, namespace}
+	list, err := c.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if see(&list.Items[i], false) {
+			return nil
+		}
+	}
+	w, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, pods)
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				return fmt.Errorf("the watch of the pods in %s of %s ended", namespace, c.Name)
+			}
+			pod, isPod := e.Object.(*corev1.Pod)
+			if !isPod {
+				return fmt.Errorf("watch: %w", apierrors.FromObject(e.Object))
+			}
+			if see(pod, e.Type == watch.Deleted) {
+				return nil
+			}
+		}
+	}
+}
+
+// set counts the pods that satisfy something, by name.
+type set map[string]bool
+
+func (s set) put(name string, in bool) {
+	if in {
+		s[name] = true
+	} else {
+		delete(s, name)
+	}
+}
+
+// gone waits until a namespace has no pods.
+func gone(ctx context.Context, c *sandbox.Cluster, namespace string) error {
+	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		list, err := c.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{Limit: 1})
+		return err == nil && len(list.Items) == 0, ctx.Err()
+	})
+	if err != nil {
+		return fmt.Errorf("pods are left in %s of %s: %w", namespace, c.Name, err)
+	}
+	return nil
+}
+
+// timed calls create and returns for n pods of the namespace when each was first seen Ready, in seconds after that, in order.
+func timed(ctx context.Context, c *sandbox.Cluster, namespace string, n int, create func(context.Context) error) ([]float64, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ready := set{}
+	var took []float64
+	began := time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		err := follow(ctx, c, namespace, func(pod *corev1.Pod, gone bool) bool {
+			if gone || ready[pod.Name] || !isReady(pod) {
+				return false
+			}
+			ready.put(pod.Name, true)
+			took = append(took, time.Since(began).Seconds())
+			return len(took) == n
+		})
+		if err != nil {
+			return fmt.Errorf("%d of %d pods in %s of %s are Ready: %w", len(took), n, namespace, c.Name, err)
+		}
+		return nil
+	})
+	group.Go(func() error { return create(ctx) })
+	return took, group.Wait()
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// createAll creates n pods as fast as the API server takes them.
+func createAll(ctx context.Context, c *sandbox.Cluster, namespace string, n int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(creators)
+	for i := range n {
+		group.Go(func() error {
+			_, err := c.Kube.CoreV1().Pods(namespace).Create(ctx, newPod(namespace, fmt.Sprintf("pod-%05d", i)), metav1.CreateOptions{})
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// clear deletes the pods of a namespace and waits until they are gone wherever they were, and their events with them: every virtual
+// kubelet keeps the events of its namespaces, and each turn would have more of them than the last.
+func (b *bench) clear(ctx context.Context, namespaces map[*sandbox.Cluster]string, first *sandbox.Cluster) error {
+	err := first.Kube.CoreV1().Pods(namespaces[first]).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for c, namespace := range namespaces {
+		if err := gone(ctx, c, namespace); err != nil {
+			return err
+		}
+	}
+	for c, namespace := range namespaces {
+		if err := c.Client.DeleteAllOf(ctx, &corev1.Event{}, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func podSpec() corev1.PodSpec {
+	return corev1.PodSpec{
+		TerminationGracePeriodSeconds: ptr.To(int64(1)),
+		Containers: []corev1.Container{{
+			Name: "main", Image: "registry.k8s.io/pause:3.10",
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("1Mi"),
+			}},
+		}},
+	}
+}
+
+func newPod(namespace, name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: podSpec()}
+}
