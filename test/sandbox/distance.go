@@ -105,7 +105,6 @@ func (d *distance) carry(to, from net.Conn) error {
 		}
 	})
 	both.Go(func() error {
-		defer to.Close()
 		var failed error
 		for l := range way { // Read to the end, so that the reader is never stuck.
 			if failed != nil {
@@ -115,6 +114,9 @@ func (d *distance) carry(to, from net.Conn) error {
 			if _, failed = to.Write(l.data); failed != nil {
 				_ = from.Close()
 			}
+		}
+		if half, ok := to.(*net.TCPConn); ok && failed == nil {
+			return half.CloseWrite() // The answer may still be on its way.
 		}
 		return failed
 	})

@@ -143,6 +143,9 @@ func (o *Options) validate() error {
 	if o.Image != ImageOurs && o.Image != ImageStock {
 		errs = append(errs, fmt.Errorf("--image=%q: use %s or %s", o.Image, ImageOurs, ImageStock))
 	}
+	if o.Latency < 0 {
+		errs = append(errs, fmt.Errorf("--latency=%s: use 0 or more", o.Latency))
+	}
 	if o.BrokerNode != "" {
 		for _, fault := range validation.IsDNS1123Label(o.BrokerNode) {
 			errs = append(errs, fmt.Errorf("--broker-node=%q: %s", o.BrokerNode, fault))

@@ -17,6 +17,7 @@ func TestOptionsValidate(t *testing.T) {
 		"an unknown image":               {Options{Image: "nginx:1", Consumers: 1, Providers: 1}, []string{`--image="nginx:1"`, ImageOurs}},
 		"a node that cannot be":          {Options{Consumers: 1, Providers: 1, BrokerNode: "No_Node"}, []string{`--broker-node="No_Node"`}},
 		"arguments of no broker":         {Options{Consumers: 1, Providers: 1, BrokerArgs: []string{"--x"}}, []string{"--broker-arg=--x"}},
+		"an answer before its request":   {Options{Consumers: 1, Providers: 1, Latency: -1}, []string{"--latency=-1ns"}},
 		"all faults are reported at once": {
 			Options{Name: "A", Consumers: 99}, []string{`--name="A"`, "--consumers=99", "--providers=0"},
 		},

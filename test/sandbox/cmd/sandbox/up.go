@@ -47,6 +47,7 @@ func upCommand(name *string) *cobra.Command {
 	flags.StringArrayVar(&opts.ConsumerArgs, "consumer-arg", nil, "an argument for the consumers' virtual kubelets, such as --consumer-arg=--direct-traffic=true; may be repeated")
 	flags.StringArrayVar(&opts.DirectNetworks, "direct-network", nil, "CONSUMER:PROVIDER: connect the networks of the two; may be repeated")
 	flags.StringArrayVar(&opts.BrokerArgs, "broker-arg", nil, "an argument for the broker, such as --broker-arg=--failover-after=20s; may be repeated")
+	flags.DurationVar(&opts.Latency, "latency", 0, "how much longer a request to another cluster and its answer take, such as 100ms")
 	flags.BoolVar(&detach, "detach", false, "return once the federation is up; end it with sandbox down")
 	return cmd
 }
