@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/capacitorset/liqo-broker-vk/test/collector"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
@@ -45,6 +46,8 @@ const (
 	distant
 	// pool is three providers behind the broker's node, or behind three nodes of Liqo's own virtual kubelets.
 	pool
+	// traced is a pool whose processes send traces.
+	traced
 )
 
 var parts = []part{
@@ -53,6 +56,7 @@ var parts = []part{
 	{"latency", "the same with 100 ms between the clusters", distant, (*bench).deployment},
 	{"nodes", "1,000 and 5,000 pods at once: one node for three providers, and three virtual nodes of Liqo", pool, (*bench).nodes},
 	{"chain", "1,000 pods of a consumer through the broker, and through two hops of Liqo", pool, (*bench).chain},
+	{"steps", "where the time of one pod goes, over two hops", traced, (*bench).steps},
 	{"failover", "a provider of 500 and of 2,000 pods is lost", pool, (*bench).failover},
 	{"drain", "a provider of 500 pods is drained", pool, (*bench).drain},
 	{"decisions", "how fast the scheduler decides", none, command("go", "test", "-C", "..", "-run=^$", "-bench=.", "-benchtime=2s", "./pkg/scheduler/")},
@@ -66,7 +70,9 @@ type bench struct {
 	say func(format string, args ...any)
 
 	*sandbox.Sandbox
-	is federation
+	is    federation
+	warm  bool
+	spans *collector.Collector
 }
 
 // run measures the parts one after the other. A part that fails is reported, and the rest goes on.
@@ -122,8 +128,17 @@ func (b *bench) need(ctx context.Context, f federation) error {
 	switch f {
 	case distant:
 		options.Latency = latency
-	case pool:
+	case pool, traced:
 		options.Providers, options.BrokerNode, options.Image = 3, poolNode, sandbox.ImageOurs
+	}
+	if f == traced {
+		spans, err := collector.Start()
+		if err != nil {
+			return err
+		}
+		b.spans = spans
+		args := []string{"--tracing-endpoint=" + spans.Endpoint(), "--tracing-insecure=true"}
+		options.BrokerArgs, options.BrokerKubeletArgs = args, args
 	}
 	s, err := sandbox.Up(ctx, options)
 	if err != nil {
@@ -142,35 +157,44 @@ func (b *bench) need(ctx context.Context, f federation) error {
 }
 
 func (b *bench) end() error {
-	if b.is == none {
-		return nil
+	var errs []error
+	if b.is != none {
+		errs = append(errs, b.Down())
 	}
-	err := b.Down()
-	b.Sandbox, b.is = nil, none
-	return err
+	if b.spans != nil {
+		errs = append(errs, b.spans.Close())
+	}
+	b.Sandbox, b.spans, b.is, b.warm = nil, nil, none, false
+	return errors.Join(errs...)
 }
 
-// turns gives each side its turn, as often as the run has rounds, after one that is not counted: the first of all finds empty API
+// turns gives each side its turn, as often as the run has rounds. The first turn of a federation is not counted: it finds empty API
 // servers, which no later one does.
 func (b *bench) turns(ctx context.Context, use func(context.Context, side) error, r *report, turn func(context.Context, side, *report) error) error {
-	for round := range b.rounds + 1 {
+	one := func(of side, into *report) error {
+		if err := use(ctx, of); err != nil {
+			return fmt.Errorf("change to %s: %w", of, err)
+		}
+		if err := pause(ctx, settle); err != nil {
+			return err
+		}
+		if err := turn(ctx, of, into); err != nil {
+			return fmt.Errorf("%s: %w", of, err)
+		}
+		return nil
+	}
+	if !b.warm {
+		b.say("  before the first round: %s", stock)
+		if err := one(stock, &report{}); err != nil {
+			return err
+		}
+		b.warm = true
+	}
+	for round := range b.rounds {
 		for _, of := range []side{stock, ours} {
-			into := r
-			if round == 0 {
-				if of == ours {
-					continue
-				}
-				into = &report{}
-			}
-			b.say("  round %d of %d: %s", round, b.rounds, of)
-			if err := use(ctx, of); err != nil {
-				return fmt.Errorf("change to %s: %w", of, err)
-			}
-			if err := pause(ctx, settle); err != nil {
+			b.say("  round %d of %d: %s", round+1, b.rounds, of)
+			if err := one(of, r); err != nil {
 				return err
-			}
-			if err := turn(ctx, of, into); err != nil {
-				return fmt.Errorf("%s: %w", of, err)
 			}
 		}
 	}

@@ -228,7 +228,7 @@ func (b *bench) drainOf(ctx context.Context, r *report, applications, each int) 
 	}
 	r.add(ours, fmt.Sprintf("%d pods, drained", n), "s", time.Since(began).Seconds())
 	r.add(ours, fmt.Sprintf("%d applications of %d pods, least Ready of one", applications, each), "pods", float64(least)).
-		atLeast(float64(each) * 0.9)
+		atLeast(math.Floor(float64(each) * 0.9))
 	if err := b.patchProvider(ctx, drained, `{"spec":{"drain":false}}`); err != nil {
 		return err
 	}
