@@ -70,6 +70,7 @@ func TestBrokerOptionsAreValidated(t *testing.T) {
 		"--client-qps":                     func(o *brokerOptions) { o.qps = 0 },
 		"--client-max-burst":               func(o *brokerOptions) { o.burst = 0 },
 		"--metrics-address":                func(o *brokerOptions) { o.metricsAddress = "8080" },
+		"--profiling-address":              func(o *brokerOptions) { o.profilingAddress = "on" },
 		"--health-probe-address":           func(o *brokerOptions) { o.healthProbeAddress = "8081" },
 		"--tracing-endpoint=collector":     func(o *brokerOptions) { o.tracing.endpoint = "collector" },
 		"--tracing-sampling=1.5":           func(o *brokerOptions) { o.tracing.sampling = 1.5 },

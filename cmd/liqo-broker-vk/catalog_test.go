@@ -36,6 +36,7 @@ func TestCatalogOptionsAreValidated(t *testing.T) {
 		"--client-qps":                                func(o *catalogOptions) { o.qps = 0 },
 		"--client-max-burst":                          func(o *catalogOptions) { o.burst = 0 },
 		"--metrics-address":                           func(o *catalogOptions) { o.metricsAddress = "8082" },
+		"--profiling-address":                         func(o *catalogOptions) { o.profilingAddress = "on" },
 		"--health-probe-address":                      func(o *catalogOptions) { o.healthProbeAddress = "8083" },
 		"--log-level":                                 func(o *catalogOptions) { o.logLevel = "loud" },
 		"--log-format":                                func(o *catalogOptions) { o.logFormat = "xml" },

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
@@ -80,13 +81,13 @@ type serviceOptions struct {
 	qps            float32
 	burst          int
 
-	metricsAddress string
+	metricsAddress, profilingAddress string
 }
 
 func newServiceOptions(metricsAddress, healthProbeAddress string, qps float32, burst int) serviceOptions {
 	return serviceOptions{
 		processOptions: newProcessOptions(healthProbeAddress), nodeName: defaultBrokerNode,
-		qps: qps, burst: burst, metricsAddress: metricsAddress,
+		qps: qps, burst: burst, metricsAddress: metricsAddress, profilingAddress: "0",
 	}
 }
 
@@ -104,6 +105,8 @@ func (o *serviceOptions) install(f *pflag.FlagSet) {
 	f.Float32Var(&o.qps, "client-qps", o.qps, "The limit of requests per second to the API server of the broker's cluster")
 	f.IntVar(&o.burst, "client-max-burst", o.burst, "The limit of requests at once to that API server")
 	f.StringVar(&o.metricsAddress, "metrics-address", o.metricsAddress, "The address that /metrics is served on, 0 to disable")
+	f.StringVar(&o.profilingAddress, "profiling-address", o.profilingAddress,
+		"The address that /debug/pprof is served on to everybody who reaches it, such as 127.0.0.1:6060; 0 to disable")
 }
 
 func (o *serviceOptions) validate(f *faults) {
@@ -113,6 +116,7 @@ func (o *serviceOptions) validate(f *faults) {
 	f.limit("--client-qps", float64(o.qps))
 	f.limit("--client-max-burst", float64(o.burst))
 	f.servedAddress("--metrics-address", o.metricsAddress)
+	f.servedAddress("--profiling-address", o.profilingAddress)
 	o.processOptions.validate(f)
 }
 
@@ -155,7 +159,12 @@ func newServiceCommand(cmd *cobra.Command, s service, logs io.Writer) *cobra.Com
 		}
 		built := thisBuild()
 		log.Info("Starting", "role", cmd.Name(), "version", built.Version, "commit", built.Commit, "node", o.nodeName)
-		if err := s.run(cmd.Context(), log, home); err != nil {
+		group, ctx := errgroup.WithContext(cmd.Context())
+		if address := served(o.profilingAddress); address != "" {
+			group.Go(func() error { return serveProfiles(ctx, address) })
+		}
+		group.Go(func() error { return s.run(ctx, log, home) })
+		if err := group.Wait(); err != nil {
 			return err
 		}
 		log.Info("Stopped")
