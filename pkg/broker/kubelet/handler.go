@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
@@ -52,6 +53,7 @@ type server struct {
 	Config
 	// answerWithin is how long a provider may take to begin its answer to logs, exec, attach and port-forward.
 	answerWithin time.Duration
+	started      metav1.Time
 	// streams limits the open requests to each provider, by its id, and consumers those for the pods of a consumer to each.
 	streams, consumers *httpserve.Shares
 }
@@ -73,7 +75,7 @@ func NewHandler(cfg Config) http.Handler {
 
 func newServer(cfg Config, answerWithin time.Duration) *server {
 	return &server{
-		Config: cfg, answerWithin: answerWithin,
+		Config: cfg, answerWithin: answerWithin, started: metav1.Now(),
 		streams: httpserve.NewShares(ofProvider), consumers: httpserve.NewShares(ofConsumer),
 	}
 }

@@ -54,7 +54,9 @@ func (s *server) stats(ctx context.Context) (*statsv1alpha1.Summary, error) {
 		})
 	}
 	asking.Wait()
-	return forge.LocalNodeStats(all), nil
+	summary := forge.LocalNodeStats(all) // Of the node of the virtual kubelet that Liqo was told of, which here is none.
+	summary.Node.NodeName, summary.Node.StartTime = s.NodeName, s.started
+	return summary, nil
 }
 
 func (s *server) usage(ctx context.Context, of share, pods map[string]*corev1.Pod) []statsv1alpha1.PodStats {
