@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -57,6 +59,7 @@ type Cluster struct {
 	etcdPort int
 	// components in the order they start.
 	components []*component
+	mu         sync.Mutex // Guards the processes of the components.
 }
 
 type component struct {
@@ -66,6 +69,9 @@ type component struct {
 	ready   func(context.Context) error
 	process *proc.Process
 }
+
+// restartAfter is how long a component that ended by itself stays down, which a kubelet would run again.
+const restartAfter = time.Second
 
 // New prepares a cluster: certificates, ports, kubeconfig. Nothing runs yet.
 func New(cfg Config) (*Cluster, error) {
@@ -148,8 +154,8 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 		if name != "" && comp.name != name {
 			continue
 		}
-		if comp.process != nil && comp.process.Running() {
-			comp.process.Stop(10 * time.Second)
+		if p := c.process(comp); p != nil && p.Running() {
+			p.Stop(10 * time.Second)
 		}
 		if err := c.start(ctx, comp); err != nil {
 			return err
@@ -162,16 +168,57 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 func (c *Cluster) Processes() map[string]*proc.Process {
 	out := map[string]*proc.Process{}
 	for _, comp := range c.components {
-		if comp.process != nil {
-			out[comp.name] = comp.process
+		if p := c.process(comp); p != nil {
+			out[comp.name] = p
 		}
 	}
 	return out
 }
 
+func (c *Cluster) process(comp *component) *proc.Process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return comp.process
+}
+
 func (c *Cluster) start(ctx context.Context, comp *component) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	c.mu.Lock()
+	p, err := c.run(comp)
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := p.WaitFor(ctx, comp.ready); err != nil {
+		return err
+	}
+	go c.keep(comp, p)
+	return nil
+}
+
+// keep runs a component again that ends by itself, until it is ended or the group is. kube-scheduler does so when the watch of pods is
+// interrupted while a pod makes way for another one of the same name (pkg/scheduler/backend/cache: "Pod updated on a different node").
+func (c *Cluster) keep(comp *component, p *proc.Process) {
+	for {
+		<-p.Done
+		time.Sleep(restartAfter)
+		c.mu.Lock()
+		var err error
+		if replaced := comp.process != p; replaced || p.Asked() {
+			err = errors.New("it is not to run")
+		} else {
+			p, err = c.run(comp)
+		}
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// run starts the process of a component.
+func (c *Cluster) run(comp *component) (*proc.Process, error) {
 	p, err := c.cfg.Group.Start(proc.Spec{
 		Name: c.cfg.Name + "/" + comp.name,
 		Path: c.cfg.Binary,
@@ -179,11 +226,10 @@ func (c *Cluster) start(ctx context.Context, comp *component) error {
 		Env:  processEnv(),
 		Log:  filepath.Join(c.cfg.Dir, comp.name+".log"),
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		comp.process = p
 	}
-	comp.process = p
-	return p.WaitFor(ctx, comp.ready)
+	return p, err
 }
 
 // plenty is the memory from which on components collect garbage seldom. Ten clusters take 10 GB then, 5 otherwise.

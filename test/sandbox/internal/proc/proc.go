@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -82,6 +83,7 @@ type Process struct {
 
 	group *Group
 	err   error
+	asked atomic.Bool
 }
 
 // Start runs spec. The returned process has been recorded.
@@ -167,8 +169,12 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return nil
 }
 
+// Asked reports whether Stop or Kill were called.
+func (p *Process) Asked() bool { return p.asked.Load() }
+
 // Stop asks the process to end, and kills it after grace.
 func (p *Process) Stop(grace time.Duration) {
+	p.asked.Store(true)
 	_ = p.Signal(syscall.SIGTERM)
 	_ = p.Signal(syscall.SIGCONT)
 	timer := time.NewTimer(grace)
@@ -182,6 +188,7 @@ func (p *Process) Stop(grace time.Duration) {
 
 // Kill ends the process at once and waits until it is gone.
 func (p *Process) Kill() {
+	p.asked.Store(true)
 	_ = p.Signal(syscall.SIGKILL)
 	<-p.Done
 }
