@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,7 +40,16 @@ func (c *Cluster) Offload(ctx context.Context, namespace string) error {
 		},
 	}
 	// A broker offloads the namespaces of consumers itself, and then there is one already.
-	if err := c.Client.Create(ctx, offloading); err != nil && !apierrors.IsAlreadyExists(err) {
+	var refused error
+	unavailable := poll(ctx, func(ctx context.Context) error {
+		err := client.IgnoreAlreadyExists(c.Client.Create(ctx, offloading))
+		if apierrors.IsInternalError(err) {
+			return err // Liqo's webhook does not answer: it may be starting.
+		}
+		refused = err
+		return nil
+	})
+	if err := errors.Join(unavailable, refused); err != nil {
 		return err
 	}
 	for _, provider := range c.sandbox.providersOf(c) {
