@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -197,27 +199,43 @@ func (c *chain) pod(t *testing.T, consumer *sandbox.Cluster, namespace, name, fi
 
 // addresses are those of pods at every provider, before and after they have moved.
 func (c *chain) addresses(t *testing.T) {
+	const pods = 9
+	namespaces, here := map[*sandbox.Cluster]string{}, map[*sandbox.Cluster]map[string]types.UID{}
 	for _, consumer := range c.consumers {
-		t.Run("in "+consumer.Name, func(t *testing.T) { c.addressesIn(t, consumer) })
+		namespaces[consumer] = c.offload(t, consumer)
+		for i := range pods {
+			c.pod(t, consumer, namespaces[consumer], fmt.Sprintf("pod-%d", i),
+				fmt.Sprintf("provider.id == 'provider%d' || provider.id == 'provider%d'", i%3+1, (i+1)%3+1))
+		}
 	}
-}
-
-func (c *chain) addressesIn(t *testing.T, consumer *sandbox.Cluster) {
-	ns := c.offload(t, consumer)
-	for i := range 9 {
-		c.pod(t, consumer, ns, fmt.Sprintf("pod-%d", i), fmt.Sprintf("provider.id == 'provider%d' || provider.id == 'provider%d'", i%3+1, (i+1)%3+1))
+	ofAll := func(within time.Duration, check func(ctx context.Context, consumer *sandbox.Cluster, ns string) error) {
+		t.Helper()
+		eventually(t, within, func(ctx context.Context) error {
+			var errs []error
+			for consumer, ns := range namespaces {
+				errs = append(errs, check(ctx, consumer, ns))
+			}
+			return errors.Join(errs...)
+		})
 	}
-	eventually(t, patient, func(ctx context.Context) error { return c.settled(ctx, consumer.RemoteNamespace(ns), 9) })
+	shown := func(ctx context.Context, consumer *sandbox.Cluster, ns string) error {
+		return c.rightlyShown(ctx, consumer, ns, pods)
+	}
+	ofAll(patient, func(ctx context.Context, consumer *sandbox.Cluster, ns string) error {
+		return c.settled(ctx, consumer.RemoteNamespace(ns), pods)
+	})
 	ran := time.Now()
-	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 9) })
-	t.Logf("9 pods show their addresses %s after they run", time.Since(ran).Round(time.Millisecond))
-	here := uids(t, consumer, ns)
+	ofAll(patient, shown)
+	t.Logf("%d pods show their addresses %s after they run", pods*len(namespaces), time.Since(ran).Round(time.Millisecond))
+	for consumer, ns := range namespaces {
+		here[consumer] = uids(t, consumer, ns)
+	}
 	for _, provider := range []string{"provider1", "provider3"} {
 		c.restore(t, provider)
 		c.decide(t, provider, func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Drain = true })
-		eventually(t, followTime, func(ctx context.Context) error {
-			err := c.rightlyShown(ctx, consumer, ns, 9)
-			for i := range 9 {
+		ofAll(followTime, func(ctx context.Context, consumer *sandbox.Cluster, ns string) error {
+			err := shown(ctx, consumer, ns)
+			for i := range pods {
 				if at, e := c.placeOf(ctx, consumer, ns, fmt.Sprintf("pod-%d", i)); err == nil && (e != nil || at.provider.Name == provider) {
 					err = fmt.Errorf("pod-%d is still at %s: %w", i, provider, e)
 				}
@@ -226,8 +244,10 @@ func (c *chain) addressesIn(t *testing.T, consumer *sandbox.Cluster) {
 		})
 		c.decide(t, provider, func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Drain = false })
 	}
-	assert.Equal(t, here, uids(t, consumer, ns), "the pods moved, they were not made anew")
-	c.expectTokensStay(t, consumer, ns, 9)
+	for consumer, ns := range namespaces {
+		assert.Equal(t, here[consumer], uids(t, consumer, ns), "the pods moved, they were not made anew")
+		c.expectTokensStay(t, consumer, ns, pods)
+	}
 }
 
 // expectTokensStay checks that the tokens for the consumer's API server are with the broker, and not with providers.
