@@ -127,44 +127,59 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 	if err := c.Restorer.Restore(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	result, err := c.step(ctx, r.NamespacedName)
+	var pod corev1.Pod
+	if err := c.Client.Get(ctx, r.NamespacedName, &pod); err != nil {
+		if kerrors.IsNotFound(err) {
+			c.observeGone(r.NamespacedName, "")
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, err
+	}
+	result, err := c.step(ctx, &pod)
 	if kerrors.IsConflict(err) {
-		// The pod has changed since it was read; nothing was written.
+		result, err = c.stepAgain(ctx, &pod, err)
+	}
+	if kerrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: c.conflicts.When(r.NamespacedName)}, nil
 	}
 	c.conflicts.Forget(r.NamespacedName)
 	return result, client.IgnoreNotFound(err)
 }
 
-func (c *Controller) step(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
-	var pod corev1.Pod
-	if err := c.Client.Get(ctx, name, &pod); err != nil {
-		if kerrors.IsNotFound(err) {
-			c.observeGone(name, "")
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, err
+// stepAgain repeats a step, of which nothing was written because the pod has changed since it was read, with the pod as it is now. The
+// cache may not show that yet: Liqo's ShadowPod controller writes each pod of a consumer right after its binding.
+func (c *Controller) stepAgain(ctx context.Context, pod *corev1.Pod, conflict error) (ctrl.Result, error) {
+	var live corev1.Pod
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if live.UID != pod.UID { // Another pod of that name, which may not be on the broker's node.
+		return ctrl.Result{}, conflict
+	}
+	return c.step(ctx, &live)
+}
+
+func (c *Controller) step(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
 	virtualNode, movingFrom := pod.Labels[v1alpha1.VirtualNodeLabel], pod.Annotations[v1alpha1.MovingFromAnnotation]
 	switch {
-	case placement.Terminal(&pod):
-		c.observeEnded(&pod)
-		return c.reconcileEnded(ctx, &pod, virtualNode)
+	case placement.Terminal(pod):
+		c.observeEnded(pod)
+		return c.reconcileEnded(ctx, pod, virtualNode)
 	case virtualNode != "":
-		return c.reconcileAssigned(ctx, &pod, virtualNode)
+		return c.reconcileAssigned(ctx, pod, virtualNode)
 	}
 	pending, uncertain := c.Belief.PendingAssignment(pod.UID)
 	switch {
 	case uncertain:
-		return ctrl.Result{}, c.resolveUncertain(ctx, &pod)
+		return ctrl.Result{}, c.resolveUncertain(ctx, pod)
 	case pending:
 		return ctrl.Result{}, nil // It was assigned a moment ago; the cache will show it.
 	case movingFrom != "" && !c.Belief.HasLeft(pod.UID, movingFrom):
-		return c.release(ctx, &pod, movingFrom)
+		return c.release(ctx, pod, movingFrom)
 	case pod.DeletionTimestamp != nil:
-		return ctrl.Result{}, c.finalize(ctx, &pod)
+		return ctrl.Result{}, c.finalize(ctx, pod)
 	}
-	return c.assign(ctx, &pod)
+	return c.assign(ctx, pod)
 }
 
 // observeGone frees the room of a pod that needs none any more, and has the unassigned pods tried.

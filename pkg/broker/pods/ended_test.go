@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -37,7 +38,7 @@ func TestKeptPodsOfAJobFillTheirSlice(t *testing.T) {
 	require.Zero(t, c.Belief.Counts().Assigned, "they are no pods of the provider any more")
 
 	require.NoError(t, c.Client.Delete(t.Context(), failed))
-	_, err := c.step(t.Context(), client.ObjectKeyFromObject(failed))
+	_, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(failed)})
 	require.NoError(t, err)
 	pod, _ := c.reconciled(t, "next")
 	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel], "its ShadowPod is gone")

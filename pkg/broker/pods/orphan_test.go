@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -56,7 +57,7 @@ func TestAPodThatIsDeletedEndsWithoutItsVirtualNode(t *testing.T) {
 				},
 			}, nil, append(tc.nodes, tc.pod)...)
 			for range 5 { // Steps, of which each sees what the one before has written.
-				_, err := c.step(t.Context(), client.ObjectKeyFromObject(tc.pod))
+				_, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.pod)})
 				require.NoError(t, client.IgnoreNotFound(err))
 			}
 			require.Equal(t, tc.ends, ended)

@@ -74,7 +74,7 @@ func mutants() []mutant {
 		{"a pod that is gone keeps its room", pods, "\tb.forget(known)\n\treturn true", "\treturn true"},
 		{"a pod that leaves takes no room", move, `c.Belief.ObserveAssigned(pod, from) // It takes room there until it has left.`, ``},
 		{
-			"a deleted pod that is nowhere is not ended", controller, "case pod.DeletionTimestamp != nil:\n\t\treturn ctrl.Result{}, c.finalize(ctx, &pod)",
+			"a deleted pod that is nowhere is not ended", controller, "case pod.DeletionTimestamp != nil:\n\t\treturn ctrl.Result{}, c.finalize(ctx, pod)",
 			"case pod.DeletionTimestamp != nil:\n\t\treturn ctrl.Result{}, nil",
 		},
 		{"a namespace that is not known counts as removed", move, "case !at.mapped:\n\t\treturn leavingRecheck, nil", "case !at.mapped:\n\t\treturn 0, nil"},

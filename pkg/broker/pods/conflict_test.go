@@ -1,0 +1,89 @@
+package pods
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+)
+
+// older answers with a pod as it was.
+type older struct {
+	client.Client
+	pod *corev1.Pod
+}
+
+func (o older) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if pod, ok := into.(*corev1.Pod); ok {
+		o.pod.DeepCopyInto(pod)
+		return nil
+	}
+	return o.Client.Get(ctx, key, into, options...)
+}
+
+// Liqo's ShadowPod controller writes each pod of a consumer right after it was bound (pkg/liqo-controller-manager/offloading/
+// shadowpod-controller): the broker, whose cache does not show that yet, reads the pod again, and does not wait.
+func TestAPodThatHasChangedIsAssignedAtOnce(t *testing.T) {
+	key := client.ObjectKey{Namespace: "ns", Name: "p"}
+	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}, Spec: corev1.PodSpec{Containers: cpus("100m")}}
+	written := func(c client.Client) *corev1.Pod {
+		var pod corev1.Pod
+		require.NoError(t, c.Get(t.Context(), key, &pod))
+		return &pod
+	}
+	start := func(t *testing.T, patches *int) (c *Controller, cluster client.Client) {
+		c = newController(t, true, interceptor.Funcs{
+			Patch: func(ctx context.Context, to client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+				*patches++
+				return to.Patch(ctx, o, patch, options...)
+			},
+		}, nil, bound.DeepCopy())
+		cluster = c.Client
+		c.Client = older{cluster, written(cluster)}
+		changed := written(cluster)
+		changed.Annotations = map[string]string{"of": "Liqo"}
+		require.NoError(t, cluster.Update(t.Context(), changed))
+		return c, cluster
+	}
+
+	t.Run("assigned", func(t *testing.T) {
+		var patches int
+		c, cluster := start(t, &patches)
+		result, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+		require.NoError(t, err)
+		require.Zero(t, result)
+		require.Equal(t, "q1", written(cluster).Labels[v1alpha1.VirtualNodeLabel])
+		require.Equal(t, 2, patches)
+	})
+	t.Run("it goes on changing", func(t *testing.T) {
+		var patches int
+		c, cluster := start(t, &patches)
+		c.Live = c.Client
+		result, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+		require.NoError(t, err)
+		require.Equal(t, requeue.FirstConflict, result.RequeueAfter)
+		require.Empty(t, written(cluster).Labels)
+		require.Equal(t, 2, patches)
+	})
+	t.Run("another one has its name", func(t *testing.T) {
+		var patches int
+		c, cluster := start(t, &patches)
+		require.NoError(t, cluster.Delete(t.Context(), written(cluster)))
+		next := bound.DeepCopy()
+		next.UID = "2" // It is not bound, so it is not the broker's.
+		require.NoError(t, cluster.Create(t.Context(), next))
+		result, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+		require.NoError(t, err)
+		require.Equal(t, requeue.FirstConflict, result.RequeueAfter)
+		require.Empty(t, written(cluster).Labels)
+		require.Equal(t, 1, patches)
+	})
+}
