@@ -166,8 +166,7 @@ func (a *Agent) Register(ctx context.Context) error {
 		},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: Taint, Effect: corev1.TaintEffectNoSchedule}}},
 	}
-	nodes := a.cfg.Client.CoreV1().Nodes()
-	if _, err := nodes.Create(ctx, node, metav1.CreateOptions{}); err != nil {
+	if _, err := a.cfg.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("node %s: %w", a.cfg.NodeName, err)
 	}
 	capacity := corev1.ResourceList{
@@ -175,15 +174,20 @@ func (a *Agent) Register(ctx context.Context) error {
 		corev1.ResourceMemory: resource.MustParse("256Gi"),
 		corev1.ResourcePods:   resource.MustParse("110"),
 	}
-	// A patch, because controllers change the new node at the same time.
-	patch, err := json.Marshal(map[string]any{"status": corev1.NodeStatus{
+	return a.patchNodeStatus(ctx, corev1.NodeStatus{
 		Capacity: capacity, Allocatable: capacity,
 		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
 		Conditions: []corev1.NodeCondition{readyCondition()},
-	}})
+	})
+}
+
+// patchNodeStatus changes a part of the node's status: controllers change the node at the same time.
+func (a *Agent) patchNodeStatus(ctx context.Context, status corev1.NodeStatus) error {
+	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		return err
 	}
+	nodes := a.cfg.Client.CoreV1().Nodes()
 	if _, err := nodes.Patch(ctx, a.cfg.NodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		return fmt.Errorf("status of node %s: %w", a.cfg.NodeName, err)
 	}
@@ -198,13 +202,14 @@ func readyCondition() corev1.NodeCondition {
 	}
 }
 
-// heartbeats renews the node's lease, and repeats the status reports that
+// heartbeats renews the node's lease, has the node be Ready again after it was not renewed in time, and repeats the status reports that
 // failed, until ctx ends.
 func (a *Agent) heartbeats(ctx context.Context) {
 	tick := time.NewTicker(heartbeatEvery)
 	defer tick.Stop()
 	for {
 		a.renew(ctx)
+		a.postReady(ctx)
 		for _, w := range a.workers() {
 			if w.stale.Load() {
 				w.report(ctx)
@@ -240,6 +245,23 @@ func (a *Agent) renew(ctx context.Context) {
 	}
 	lease.Spec = spec
 	_, _ = leases.Update(ctx, lease, metav1.UpdateOptions{})
+}
+
+// postReady has the node be Ready unless it is. kube-controller-manager sets the condition Unknown when the lease is renewed late, and
+// a lease alone does not undo that (pkg/controller/nodelifecycle).
+func (a *Agent) postReady(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	node, err := a.cfg.Client.CoreV1().Nodes().Get(ctx, a.cfg.NodeName, metav1.GetOptions{})
+	if err != nil {
+		return // The next heartbeat tries again.
+	}
+	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	if !ready {
+		_ = a.patchNodeStatus(ctx, corev1.NodeStatus{Conditions: []corev1.NodeCondition{readyCondition()}})
+	}
 }
 
 // Process is a running container.

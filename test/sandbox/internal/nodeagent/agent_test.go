@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/ports"
@@ -95,4 +96,31 @@ func TestHostname(t *testing.T) {
 	assert.Equal(t, "broker-5d7f-one", hostname("broker-5d7f-one"))
 	long := "a123456789012345678901234567890123456789012345678901234567890-.x"
 	assert.Equal(t, long[:61], hostname(long))
+}
+
+// kube-controller-manager calls a node Unknown whose lease was renewed late. The next heartbeat undoes that.
+func TestANodeIsReadyAgainAfterALateHeartbeat(t *testing.T) {
+	client := fake.NewClientset()
+	a := New(Config{NodeName: "broker-host", Client: client})
+	require.NoError(t, a.Register(t.Context()))
+	status := func() corev1.NodeStatus {
+		node, err := client.CoreV1().Nodes().Get(t.Context(), "broker-host", metav1.GetOptions{})
+		require.NoError(t, err)
+		return node.Status
+	}
+	late := status()
+	late.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown"},
+		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionUnknown},
+	}
+	_, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "broker-host"}, Status: late}, metav1.UpdateOptions{})
+	require.NoError(t, err)
+
+	a.postReady(t.Context())
+	require.Len(t, status().Conditions, 2)
+	require.Equal(t, corev1.ConditionTrue, status().Conditions[0].Status)
+	require.Equal(t, late.Capacity, status().Capacity)
+	client.ClearActions()
+	a.postReady(t.Context())
+	require.Len(t, client.Actions(), 1, "it is Ready: nothing to write")
 }
