@@ -45,7 +45,7 @@ func (p kubeletProviders) Scrapers(ctx context.Context) []kubelet.Scraper {
 	for _, virtualNode := range p.belief.OnePerProvider() {
 		if c := p.connections.Get(virtualNode); c != nil {
 			scrape := func(ctx context.Context, uri *url.URL) (io.ReadCloser, error) {
-				return kubeletapi.ScrapeRequest(c.Kube, home, uri).Stream(ctx)
+				return kubeletapi.ScrapeRequest(c.Kube, kubeletapi.MetricsV1, string(home), uri).Stream(ctx)
 			}
 			all = append(all, kubelet.Scraper{Provider: p.belief.ProviderOf(virtualNode), Scrape: scrape})
 		}

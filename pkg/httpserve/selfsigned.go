@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	selfSignedLifetime = 90 * 24 * time.Hour
+	// selfSignedLifetime is that of client-go's certificates: 365 days, from an hour ago on.
+	selfSignedLifetime = 365*24*time.Hour - time.Hour
 	// selfSignedMargin is how long before its end a certificate is renewed.
 	selfSignedMargin = 24 * time.Hour
 )
@@ -60,11 +61,9 @@ func (s *SelfSigned) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 }
 
 // GenerateSelfSigned returns a certificate for a host and its other addresses and names, and its key, in PEM. It is valid for
-// 90 days.
+// a year. client-go v0.28, which the virtual kubelet of Liqo v0.x is built with, has no other lifetime.
 func GenerateSelfSigned(host string, ips []net.IP, names []string) (signed, key []byte, err error) {
-	signed, key, err = cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{
-		Host: host, AlternateIPs: ips, AlternateDNS: names, MaxAge: selfSignedLifetime + time.Hour, // From an hour ago.
-	})
+	signed, key, err = cert.GenerateSelfSignedCertKey(host, ips, names)
 	if err != nil {
 		return nil, nil, fmt.Errorf("self-signed certificate: %w", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
 )
 
@@ -27,18 +26,24 @@ const (
 // Scraper fetches what the remote cluster measures of this cluster's pods. uri is the path and query of the request.
 type Scraper func(ctx context.Context, uri *url.URL) ([]byte, error)
 
-// RemoteScrape asks Liqo's metric agent in the remote cluster, and returns all of its answer.
-func RemoteScrape(remote kubernetes.Interface, home liqov1beta1.ClusterID) Scraper {
+// The versions of the API of Liqo's metric agent: that of Liqo v1 and that of Liqo v0.x.
+const (
+	MetricsV1 = "v1beta1"
+	MetricsV0 = "v1alpha1"
+)
+
+// RemoteScrape asks Liqo's metric agent in the remote cluster, in a version of its API, and returns all of its answer.
+func RemoteScrape(remote kubernetes.Interface, version, home string) Scraper {
 	return func(ctx context.Context, uri *url.URL) ([]byte, error) {
-		return ScrapeRequest(remote, home, uri).DoRaw(ctx)
+		return ScrapeRequest(remote, version, home, uri).DoRaw(ctx)
 	}
 }
 
-// ScrapeRequest is the request to Liqo's metric agent in the remote cluster (metrics.liqo.io/v1beta1 scrape/<home
+// ScrapeRequest is the request to Liqo's metric agent in the remote cluster (metrics.liqo.io/<version> scrape/<home
 // cluster>/…).
-func ScrapeRequest(remote kubernetes.Interface, home liqov1beta1.ClusterID, uri *url.URL) *rest.Request {
+func ScrapeRequest(remote kubernetes.Interface, version, home string, uri *url.URL) *rest.Request {
 	target := url.URL{
-		Path:     path.Join("/apis/metrics.liqo.io/v1beta1/scrape", string(home), uri.Path),
+		Path:     path.Join("/apis/metrics.liqo.io", version, "scrape", home, uri.Path),
 		RawQuery: uri.RawQuery,
 	}
 	return remote.CoreV1().RESTClient().Get().RequestURI(target.String())

@@ -20,7 +20,7 @@ const (
 	Enabled
 )
 
-// View is all that decides how an address of the remote cluster is shown (ipam.Ways). It is immutable; the zero View
+// View is all that decides how an address of the remote cluster is shown (reach.Ways). It is immutable; the zero View
 // knows nothing.
 type View struct {
 	Module Module

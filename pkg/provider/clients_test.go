@@ -115,7 +115,7 @@ func TestNoRemoteClientFollowsARedirect(t *testing.T) {
 			return err
 		},
 		"metrics": func() error {
-			_, err := kubeletapi.RemoteScrape(clients.Remote, "home")(t.Context(), &url.URL{Path: "/metrics"})
+			_, err := kubeletapi.RemoteScrape(clients.Remote, kubeletapi.MetricsV1, "home")(t.Context(), &url.URL{Path: "/metrics"})
 			return err
 		},
 		"exec": func() error { // As Liqo's pod reflector opens exec and attach.

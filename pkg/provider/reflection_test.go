@@ -27,10 +27,10 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
+	"github.com/capacitorset/liqo-broker-vk/pkg/reach"
 )
 
 const (
@@ -160,7 +160,7 @@ func (c *clusters) requireRoot(name, ip, cluster string) {
 	c.t.Helper()
 	pod, err := c.Local.CoreV1().Pods("ns").Get(c.t.Context(), name, metav1.GetOptions{})
 	require.NoError(c.t, err)
-	require.Equal(c.t, ipam.Root{IP: ip, Cluster: cluster}, ipam.RootOf(pod.Annotations))
+	require.Equal(c.t, reach.Root{IP: ip, Cluster: cluster}, reach.RootOf(pod.Annotations))
 }
 
 func (c *clusters) requireShown(name, address string) {
@@ -255,7 +255,7 @@ func (c *clusters) checkAddresses(t *testing.T, reflection *Reflection) {
 	c.requireShown("hasty", "")
 	require.Eventually(t, func() bool {
 		pod, err := c.Local.CoreV1().Pods("ns").Get(t.Context(), "hasty", metav1.GetOptions{})
-		return err == nil && ipam.RootOf(pod.Annotations) == ipam.Root{IP: "10.244.9.9", Cluster: "q2"} && pod.Status.PodIP == ""
+		return err == nil && reach.RootOf(pod.Annotations) == reach.Root{IP: "10.244.9.9", Cluster: "q2"} && pod.Status.PodIP == ""
 	}, patience, tick)
 
 	c.createLocalPod("fresh", "")

@@ -186,7 +186,7 @@ func serve(ctx context.Context, group *errgroup.Group, cfg *Config, clients conn
 			AuthorizationMode: cfg.Kubelet.AuthorizationMode,
 			Local:             local,
 			Handler: kubeletapi.NewHandler(log, reflection.handler(),
-				kubeletapi.RemoteScrape(clients.Remote, cfg.HomeCluster)),
+				kubeletapi.RemoteScrape(clients.Remote, kubeletapi.MetricsV1, string(cfg.HomeCluster))),
 		})
 	})
 	if cfg.MetricsAddress != "" {

@@ -18,8 +18,8 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
-	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/reach"
 )
 
 // locator is a reflector of pods that writes on each local pod where it really runs, before Liqo writes the address: a
@@ -115,7 +115,7 @@ func (l *locator) report(local *corev1.Pod, name string, unknown error) {
 		delete(l.reported, name)
 		return
 	}
-	if l.reported[name] == unknown.Error() || unknown.Error() == ipam.ErrPending.Error() {
+	if l.reported[name] == unknown.Error() || unknown.Error() == reach.ErrPending.Error() {
 		return // The address is known in a moment.
 	}
 	l.reported[name] = unknown.Error()

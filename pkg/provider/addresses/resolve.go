@@ -10,8 +10,8 @@ import (
 	ipamlisters "github.com/liqotech/liqo/pkg/client/listers/ipam/v1alpha1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
+	"github.com/capacitorset/liqo-broker-vk/pkg/reach"
 )
 
 // Config chooses how forwarded pods are reached; the zero value is Liqo's own way, for which all pods run in the remote
@@ -53,9 +53,9 @@ type resolver struct {
 }
 
 // resolve returns the address under which this cluster reaches a remote pod that has one; the error is one of
-// ipam.Ways.Resolve.
+// reach.Ways.Resolve.
 func (r *resolver) resolve(remote *corev1.Pod) (string, error) {
-	ways := ipam.Ways{Next: r.Networks.View(), Allowed: r.Allowed}
+	ways := reach.Ways{Next: r.Networks.View(), Allowed: r.Allowed}
 	if r.Direct {
 		ways.Direct = r.Networks.Of
 	}
@@ -67,22 +67,22 @@ func (r *resolver) resolve(remote *corev1.Pod) (string, error) {
 
 // rootOf returns where a remote pod runs, by its annotations. A cluster that forwards no pods has no such annotations to write:
 // they are read if pods of the remote cluster may run elsewhere.
-func (r *resolver) rootOf(remote *corev1.Pod) ipam.Root {
+func (r *resolver) rootOf(remote *corev1.Pod) reach.Root {
 	if !r.changes() {
-		return ipam.Root{}
+		return reach.Root{}
 	}
-	return ipam.RootOf(remote.Annotations)
+	return reach.RootOf(remote.Annotations)
 }
 
-// through is ipam.Ways.Through.
+// through is reach.Ways.Through.
 func (r *resolver) through(ip string) (string, error) {
 	if address, known := r.Remote.Map(ip); known {
 		return address, nil
 	}
 	if problem := r.Remote.Problem(ip); problem != nil {
-		return "", fmt.Errorf("%w: %w", ipam.ErrPending, problem)
+		return "", fmt.Errorf("%w: %w", reach.ErrPending, problem)
 	}
-	return "", ipam.ErrPending
+	return "", reach.ErrPending
 }
 
 // asks reports whether the address of a pod may have to be asked for.
@@ -103,11 +103,11 @@ func (r *resolver) location(local, remote *corev1.Pod) map[string]string {
 		return nil
 	}
 	root := r.rootOf(remote)
-	if root == (ipam.Root{}) && r.Origin != "" {
-		root = ipam.Root{IP: remote.Status.PodIP, Cluster: r.Origin}
+	if root == (reach.Root{}) && r.Origin != "" {
+		root = reach.Root{IP: remote.Status.PodIP, Cluster: r.Origin}
 	}
 	out := map[string]string{}
-	if root != (ipam.Root{}) {
+	if root != (reach.Root{}) {
 		out[v1alpha1.RootIPAnnotation], out[v1alpha1.RootClusterAnnotation] = root.IP, root.Cluster
 	}
 	if r.Remote != nil {
@@ -117,7 +117,7 @@ func (r *resolver) location(local, remote *corev1.Pod) map[string]string {
 		return out
 	}
 	inner, err := r.resolve(remote)
-	if err != nil && ipam.RootOf(local.Annotations) == root {
+	if err != nil && reach.RootOf(local.Annotations) == root {
 		inner = local.Annotations[v1alpha1.InnerIPAnnotation] // The network is being reconfigured.
 	}
 	if inner != "" {
@@ -127,7 +127,7 @@ func (r *resolver) location(local, remote *corev1.Pod) map[string]string {
 }
 
 // external returns the address of this cluster's external range that leads to an inner address; the error is
-// ipam.ErrPending until the broker, or Liqo, has mapped it.
+// reach.ErrPending until the broker, or Liqo, has mapped it.
 func external(ips ipamlisters.IPNamespaceLister, inner string) (string, error) {
 	address, err := netip.ParseAddr(inner)
 	if err != nil {
@@ -135,13 +135,13 @@ func external(ips ipamlisters.IPNamespaceLister, inner string) (string, error) {
 	}
 	ip, err := ips.Get(v1alpha1.EndpointIPName(address))
 	if kerrors.IsNotFound(err) {
-		return "", ipam.ErrPending
+		return "", reach.ErrPending
 	}
 	if err != nil {
 		return "", err
 	}
 	if ip.Labels[v1alpha1.EndpointIPLabel] == "" || string(ip.Spec.IP) != inner || ip.Status.IP == "" || ip.DeletionTimestamp != nil {
-		return "", ipam.ErrPending
+		return "", reach.ErrPending
 	}
 	return string(ip.Status.IP), nil
 }

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
-	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/reach"
 )
 
 // show returns the remote pod with the address of this cluster. A pod whose address is not known yet keeps the one that
@@ -29,7 +29,7 @@ func (n *namespace) show(remote *corev1.Pod) *corev1.Pod {
 	address, err := n.addressOf(remote)
 	if err != nil {
 		address = ""
-		if local != nil && errors.Is(err, ipam.ErrPending) && annotationChanges(local, n.location(local, remote)) == nil {
+		if local != nil && errors.Is(err, reach.ErrPending) && annotationChanges(local, n.location(local, remote)) == nil {
 			address = local.Status.PodIP
 		}
 	}
@@ -52,7 +52,7 @@ func notReady(pod *corev1.Pod, because string) *corev1.Pod {
 	return &shown
 }
 
-// addressOf returns the address under which a remote pod is shown; the error is one of ipam.Ways.Resolve.
+// addressOf returns the address under which a remote pod is shown; the error is one of reach.Ways.Resolve.
 func (n *namespace) addressOf(remote *corev1.Pod) (string, error) {
 	address, err := n.resolve(remote)
 	if err != nil || !n.isOpaque() {

@@ -11,8 +11,8 @@ import (
 
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
+	"github.com/capacitorset/liqo-broker-vk/pkg/reach"
 )
 
 // peer is a network with the remote cluster alone.
@@ -84,13 +84,13 @@ func TestAProviderNamesOnlyItsOwnAddresses(t *testing.T) {
 func TestAnnotationsOfAProviderAreNotRead(t *testing.T) {
 	remote := podWith("10.244.1.2")
 	remote.Annotations = map[string]string{"brokering.liqo.io/root-ip": "10.244.9.9", "brokering.liqo.io/root-cid": "other"}
-	of := func(cfg Config) ipam.Root {
+	of := func(cfg Config) reach.Root {
 		r := resolver{Sources: Sources{Networks: remapped(t)}, Config: cfg}
-		return ipam.RootOf(r.location(podWith(""), remote))
+		return reach.RootOf(r.location(podWith(""), remote))
 	}
-	require.Equal(t, ipam.Root{IP: "10.244.1.2", Cluster: "provider"}, of(Config{Origin: "provider"}))
+	require.Equal(t, reach.Root{IP: "10.244.1.2", Cluster: "provider"}, of(Config{Origin: "provider"}))
 	require.Zero(t, of(Config{}))
-	require.Equal(t, ipam.Root{IP: "10.244.9.9", Cluster: "other"}, of(Config{Origin: "provider", Direct: true}), "the provider is a broker")
+	require.Equal(t, reach.Root{IP: "10.244.9.9", Cluster: "other"}, of(Config{Origin: "provider", Direct: true}), "the provider is a broker")
 }
 
 func TestAPodWithoutAnAddressIsNotReady(t *testing.T) {
