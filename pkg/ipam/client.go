@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam/wire"
 )
@@ -75,8 +74,8 @@ type Client struct {
 	metrics *Metrics
 
 	mu     sync.Mutex
-	ledger *ledger                                  // Guarded by mu.
-	queue  workqueue.TypedDelayingInterface[string] // Of addresses; nil unless Run runs. Guarded by mu.
+	ledger *ledger       // Guarded by mu.
+	queue  *addressQueue // Of addresses; nil unless Run runs. Guarded by mu.
 }
 
 // NewClient returns a client; nothing is requested before Run.
@@ -205,8 +204,8 @@ func (c *Client) options() []grpc.DialOption {
 }
 
 // newQueue creates the queue, with the addresses that were looked up before Run.
-func (c *Client) newQueue() workqueue.TypedDelayingInterface[string] {
-	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{})
+func (c *Client) newQueue() *addressQueue {
+	queue := newAddressQueue()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue = queue
@@ -219,8 +218,8 @@ func (c *Client) newQueue() workqueue.TypedDelayingInterface[string] {
 
 // processNext handles one address of the queue. It returns false when the queue is shut down. No two workers have the same address at once,
 // so the requests for one address are in order.
-func (c *Client) processNext(ctx context.Context, queue workqueue.TypedDelayingInterface[string], server wire.IpamClient) bool {
-	ip, closed := queue.Get()
+func (c *Client) processNext(ctx context.Context, queue *addressQueue, server wire.IpamClient) bool {
+	ip, closed := queue.next()
 	if closed {
 		return false
 	}
