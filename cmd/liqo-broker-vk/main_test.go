@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/logging"
 )
 
 func TestFailuresAreOneLine(t *testing.T) {
@@ -72,7 +74,7 @@ func TestLibrariesLogThroughOneLogger(t *testing.T) {
 			var out bytes.Buffer
 			o, flags := ourFlags()
 			require.NoError(t, flags.Parse(tc.args))
-			_, err := setUpLogging(&out, o.logLevel, "json", flags)
+			_, err := logging.SetUp(&out, o.logLevel, "json", flags)
 			require.NoError(t, err)
 			t.Cleanup(func() {
 				klog.ClearLogger()

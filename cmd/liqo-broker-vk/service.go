@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/logging"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
 // processOptions are the flags of every role that runs as a server.
@@ -149,7 +151,7 @@ func newServiceCommand(cmd *cobra.Command, s service, logs io.Writer) *cobra.Com
 			return err
 		}
 		o := s.common()
-		log, err := setUpLogging(logs, o.logLevel, o.logFormat, cmd.Flags())
+		log, err := logging.SetUp(logs, o.logLevel, o.logFormat, cmd.Flags())
 		if err != nil {
 			return err
 		}
@@ -161,7 +163,7 @@ func newServiceCommand(cmd *cobra.Command, s service, logs io.Writer) *cobra.Com
 		log.Info("Starting", "role", cmd.Name(), "version", built.Version, "commit", built.Commit, "node", o.nodeName)
 		group, ctx := errgroup.WithContext(cmd.Context())
 		if address := served(o.profilingAddress); address != "" {
-			group.Go(func() error { return serveProfiles(ctx, address) })
+			group.Go(func() error { return process.ServeProfiles(ctx, address) })
 		}
 		group.Go(func() error { return s.run(ctx, log, home) })
 		if err := group.Wait(); err != nil {

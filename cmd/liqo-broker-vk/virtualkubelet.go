@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/pprof"
 	"net/netip"
 	"os"
 	"runtime/debug"
@@ -17,11 +15,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/logging"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/election"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
 // gcPercent is below Go's default. The live heap is small and steady, and the runtime returns the memory of a burst of pods
@@ -33,7 +32,7 @@ func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, lo
 	if err := o.validate(); err != nil {
 		return err
 	}
-	log, err := setUpLogging(logs, o.logLevel, o.logFormat, flags)
+	log, err := logging.SetUp(logs, o.logLevel, o.logFormat, flags)
 	if err != nil {
 		return err
 	}
@@ -53,7 +52,7 @@ func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, lo
 
 	group, ctx := errgroup.WithContext(ctx)
 	if o.stock.EnableProfiling {
-		group.Go(func() error { return serveProfiles(ctx, o.profilingAddress) })
+		group.Go(func() error { return process.ServeProfiles(ctx, o.profilingAddress) })
 	}
 	group.Go(func() error {
 		return o.tracing.traced(ctx, log, "liqo-virtual-kubelet", cfg.PodName, func(tracer trace.Tracer) error {
@@ -175,19 +174,4 @@ func (o *options) reflectors() map[resources.ResourceReflected]offloadingv1beta1
 		}
 	}
 	return configs
-}
-
-// serveProfiles serves pprof until ctx ends. It does not listen on every address of the pod, as Liqo's does.
-func serveProfiles(ctx context.Context, address string) error {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	ln, err := httpserve.Listen(ctx, address, "--profiling-address")
-	if err != nil {
-		return err
-	}
-	return httpserve.Run(ctx, &http.Server{Handler: mux}, ln) //nolint:gosec // Run sets ReadHeaderTimeout.
 }

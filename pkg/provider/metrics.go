@@ -2,14 +2,9 @@ package provider
 
 import (
 	"fmt"
-	"net/http"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	dto "github.com/prometheus/client_model/go"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	liqometrics "github.com/liqotech/liqo/pkg/virtualKubelet/metrics"
 
@@ -53,25 +48,3 @@ func NewMetrics(registry prometheus.Registerer, pods func() int, remote *ipam.Cl
 }
 
 func (m *Metrics) refused(reason string) { m.refusals.WithLabelValues(reason).Inc() }
-
-// metricsHandler serves the metrics of a registry, with the requests of client-go, which controller-runtime counts in a
-// registry of its own as soon as it is linked in, as it is through Liqo.
-func metricsHandler(registry prometheus.Gatherer) http.Handler {
-	requests := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
-		return onlyPrefix("rest_client_", ctrlmetrics.Registry)
-	})
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(prometheus.Gatherers{registry, requests}, promhttp.HandlerOpts{}))
-	return mux
-}
-
-func onlyPrefix(prefix string, from prometheus.Gatherer) ([]*dto.MetricFamily, error) {
-	families, err := from.Gather()
-	var kept []*dto.MetricFamily
-	for _, family := range families {
-		if strings.HasPrefix(family.GetName(), prefix) {
-			kept = append(kept, family)
-		}
-	}
-	return kept, err
-}

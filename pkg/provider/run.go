@@ -15,13 +15,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/election"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
 // Run is the virtual kubelet. It returns nil once ctx has ended and everything has stopped and the leases are released;
@@ -37,22 +37,22 @@ func Run(ctx context.Context, cfg Config) error {
 	defer events.Shutdown()
 	events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: local.CoreV1().Events(corev1.NamespaceAll)})
 
-	health := &health{}
+	health := &process.Health{}
 	elections := &election.Config{
 		Log: cfg.Log, Identity: cfg.PodName, Namespace: cfg.TenantNamespace, Times: cfg.Lease.Times,
-		Serving: func() bool { return health.current() == serving },
+		Serving: func() bool { return health.Current() == process.Serving },
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if cfg.HealthAddress != "" {
 		group.Go(func() error {
-			return serveOn(ctx, cfg.HealthAddress, "--health-probe-address", health.handler())
+			return process.ServeOn(ctx, cfg.HealthAddress, "--health-probe-address", health.Handler())
 		})
 	}
 	group.Go(func() error {
-		health.set(standby)
+		health.Set(process.Standby)
 		return elections.Run(ctx, cfg.Node.Name, local, events, func(ctx context.Context) error {
-			health.set(connecting)
-			return lead(ctx, &cfg, local, elections, events, func() { health.set(serving) })
+			health.Set(process.Connecting)
+			return lead(ctx, &cfg, local, elections, events, func() { health.Set(process.Serving) })
 		})
 	})
 	return group.Wait()
@@ -65,7 +65,7 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 	// 1. The peering: how to reach the remote cluster, and what the node is.
 	peering, err := readPeering(ctx, cfg, local)
 	if err != nil {
-		return ifNotDone(ctx, err)
+		return process.IfNotDone(ctx, err)
 	}
 	keepRotated(ctx, cfg, peering.remote, local)
 
@@ -94,7 +94,7 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 		}
 		sources.Remote = remote
 		group.Go(func() error {
-			if err := waitFor(ctx, network.Synced(), cfg.StartupTimeout); err != nil {
+			if err := process.WaitFor(ctx, network.Synced(), cfg.StartupTimeout); err != nil {
 				return nil // The other function that waits returns the error.
 			}
 			return remote.Run(ctx)
@@ -107,16 +107,16 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 	}
 
 	// 3. The reflection.
-	reflection, err = eventually(ctx, cfg, "home cluster's API", func(context.Context) (*Reflection, error) {
+	reflection, err = process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, "home cluster's API", func(context.Context) (*Reflection, error) {
 		return Compose(cfg, clients, peering.virtualNode.Spec.OffloadingPatch, sources, metrics, events)
 	})
 	if err != nil {
-		return ifNotDone(ctx, err)
+		return process.IfNotDone(ctx, err)
 	}
 	group.Go(func() error { return network.Run(ctx, reflection.followNetwork(network)) })
 	group.Go(func() error {
-		if err := waitFor(ctx, network.Synced(), cfg.StartupTimeout); err != nil {
-			return ifNotDone(ctx, fmt.Errorf("reading the ForeignClusters and network Configurations: %w", err))
+		if err := process.WaitFor(ctx, network.Synced(), cfg.StartupTimeout); err != nil {
+			return process.IfNotDone(ctx, fmt.Errorf("reading the ForeignClusters and network Configurations: %w", err))
 		}
 		reflection.Start(ctx)
 		if cfg.Lease.ReflectionEnabled {
@@ -191,23 +191,7 @@ func serve(ctx context.Context, group *errgroup.Group, cfg *Config, clients conn
 	})
 	if cfg.MetricsAddress != "" {
 		group.Go(func() error {
-			return serveOn(ctx, cfg.MetricsAddress, "--metrics-address", metricsHandler(registry))
+			return process.ServeOn(ctx, cfg.MetricsAddress, "--metrics-address", process.MetricsHandler(registry))
 		})
 	}
-}
-
-func serveOn(ctx context.Context, address, flag string, handler http.Handler) error {
-	ln, err := httpserve.Listen(ctx, address, flag)
-	if err != nil {
-		return ifNotDone(ctx, err)
-	}
-	return httpserve.Run(ctx, &http.Server{Handler: handler}, ln) //nolint:gosec // Run sets ReadHeaderTimeout.
-}
-
-// ifNotDone returns err, or nil if ctx has ended, which is the cause of err then.
-func ifNotDone(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }

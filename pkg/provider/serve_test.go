@@ -14,23 +14,14 @@ import (
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	liqometrics "github.com/liqotech/liqo/pkg/virtualKubelet/metrics"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
 func get(handler http.Handler, path string) *httptest.ResponseRecorder {
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, http.NoBody))
 	return recorder
-}
-
-func TestProbes(t *testing.T) {
-	for phase, ready := range map[phase]int{starting: 503, standby: 200, connecting: 503, serving: 200} {
-		state := &health{}
-		state.set(phase)
-		require.Equal(t, ready, get(state.handler(), "/readyz").Code, phase)
-		require.Contains(t, get(state.handler(), "/readyz").Body.String(), phase.String())
-		require.Equal(t, 200, get(state.handler(), "/livez").Code, phase)
-		require.Equal(t, 200, get(state.handler(), "/healthz").Code, phase)
-	}
 }
 
 func TestMetricsHaveLiqosNames(t *testing.T) {
@@ -46,7 +37,7 @@ func TestMetricsHaveLiqosNames(t *testing.T) {
 	_, err := NewMetrics(registry, reflection.pods.count, nil)
 	require.NoError(t, err)
 
-	response := get(metricsHandler(registry), "/metrics")
+	response := get(process.MetricsHandler(registry), "/metrics")
 	require.Equal(t, 200, response.Code)
 	for _, line := range []string{
 		`liqo_virtual_kubelet_reflection_item_counter{cluster_id="p1",namespace="counted",node_name="vnode",reflector_resource="Pod"} 1`,

@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +20,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
@@ -51,14 +50,14 @@ func readPeering(ctx context.Context, cfg *Config, local kubernetes.Interface) (
 
 	p := &peering{}
 	what := fmt.Sprintf("remote kubeconfig, Secret %s/%s (--foreign-kubeconfig-secret-name)", cfg.TenantNamespace, cfg.KubeconfigSecretName)
-	if p.remote, err = eventually(ctx, cfg, what, func(ctx context.Context) (*rest.Config, error) {
+	if p.remote, err = process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, what, func(ctx context.Context) (*rest.Config, error) {
 		return remoteConfig(ctx, cfg, local, identities)
 	}); err != nil {
 		return nil, err
 	}
 
 	what = fmt.Sprintf("VirtualNode %s/%s (environment VIRTUALNODE_NAME, POD_NAMESPACE)", cfg.VirtualNodeNamespace, cfg.VirtualNode)
-	if p.virtualNode, err = eventually(ctx, cfg, what, func(ctx context.Context) (*offloadingv1beta1.VirtualNode, error) {
+	if p.virtualNode, err = process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, what, func(ctx context.Context) (*offloadingv1beta1.VirtualNode, error) {
 		vn := &offloadingv1beta1.VirtualNode{}
 		return vn, cl.Get(ctx, client.ObjectKey{Namespace: cfg.VirtualNodeNamespace, Name: cfg.VirtualNode}, vn)
 	}); err != nil {
@@ -66,7 +65,7 @@ func readPeering(ctx context.Context, cfg *Config, local kubernetes.Interface) (
 	}
 
 	what = fmt.Sprintf("ForeignCluster with id %q (--foreign-cluster-id)", cfg.ForeignCluster)
-	p.foreignCluster, err = eventually(ctx, cfg, what, func(ctx context.Context) (*liqov1beta1.ForeignCluster, error) {
+	p.foreignCluster, err = process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, what, func(ctx context.Context) (*liqov1beta1.ForeignCluster, error) {
 		return fcutils.GetForeignClusterByID(ctx, cl, cfg.ForeignCluster)
 	})
 	return p, err
@@ -101,48 +100,6 @@ func remoteConfig(ctx context.Context, cfg *Config, local kubernetes.Interface,
 func keepRotated(ctx context.Context, cfg *Config, remote *rest.Config, local kubernetes.Interface) {
 	connect.Limit(remote, cfg.RequestTimeout)
 	restcfg.UpdateCfgCertOnSecretChange(ctx, remote, local, cfg.TenantNamespace, cfg.KubeconfigSecretName)
-}
-
-// eventually calls get until it succeeds, with backoff, for at most the startup timeout: the controllers of Liqo may
-// make the objects after this process, and an API server may be restarting.
-func eventually[T any](ctx context.Context, cfg *Config, what string, get func(context.Context) (T, error)) (T, error) {
-	bounded, cancel := context.WithTimeout(ctx, cfg.StartupTimeout)
-	defer cancel()
-	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 6, Cap: 10 * time.Second}
-
-	for {
-		// The value is got with ctx, not the bounded one: what it starts may live on.
-		value, err := get(ctx)
-		if err == nil {
-			return value, nil
-		}
-		pause := time.NewTimer(backoff.Step())
-		select {
-		case <-pause.C:
-			cfg.Log.Info("Waiting", "for", what, "because", err.Error())
-		case <-bounded.Done():
-			pause.Stop()
-			var none T
-			if ctx.Err() != nil {
-				return none, ctx.Err()
-			}
-			return none, fmt.Errorf("%s: %w (gave up after %s, --startup-timeout)", what, err, cfg.StartupTimeout)
-		}
-	}
-}
-
-// waitFor waits until done is closed; it returns an error if ctx ended, or the timeout was over, first.
-func waitFor(ctx context.Context, done <-chan struct{}, timeout time.Duration) error {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return fmt.Errorf("gave up after %s, --startup-timeout", timeout)
-	}
 }
 
 func staticMapper() meta.RESTMapper {

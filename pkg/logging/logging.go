@@ -1,4 +1,5 @@
-package main
+// Package logging has the logger of the process.
+package logging
 
 import (
 	"fmt"
@@ -20,10 +21,10 @@ import (
 // debugVerbosity is --klog.v with --log-level=debug. Liqo and client-go log the steps of a reconciliation at this level.
 const debugVerbosity = 4
 
-// setUpLogging returns the logger of the process and sets it in the libraries. It is the only place that sets their
+// SetUp returns the logger of the process and sets it in the libraries. It is the only place that sets their
 // package-level loggers: klog's (Liqo, client-go), virtual-kubelet's, which logs to klog, controller-runtime's and
 // OpenTelemetry's. level and format must be valid.
-func setUpLogging(w io.Writer, level, format string, flags *pflag.FlagSet) (logr.Logger, error) {
+func SetUp(w io.Writer, level, format string, flags *pflag.FlagSet) (logr.Logger, error) {
 	threshold, err := zapcore.ParseLevel(level)
 	if err != nil {
 		return logr.Logger{}, err

@@ -1,4 +1,4 @@
-package provider
+package process
 
 import (
 	"context"
@@ -12,11 +12,10 @@ import (
 )
 
 func TestEventually(t *testing.T) {
-	cfg := &Config{Log: logr.Discard(), StartupTimeout: time.Minute}
 	t.Run("what appears later is found", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			found, err := eventually(t.Context(), cfg, "the thing", func(context.Context) (string, error) {
+			found, err := Eventually(t.Context(), logr.Discard(), time.Minute, "the thing", func(context.Context) (string, error) {
 				if time.Since(start) < 20*time.Second {
 					return "", errors.New("not there yet")
 				}
@@ -30,7 +29,7 @@ func TestEventually(t *testing.T) {
 	t.Run("an object that never appears is an error with its name and the time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start, asked := time.Now(), 0
-			_, err := eventually(t.Context(), cfg, "the thing", func(context.Context) (string, error) {
+			_, err := Eventually(t.Context(), logr.Discard(), time.Minute, "the thing", func(context.Context) (string, error) {
 				asked++
 				return "", errors.New("not there")
 			})
@@ -43,10 +42,10 @@ func TestEventually(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 			defer stop()
-			_, err := eventually(ctx, cfg, "the thing", func(context.Context) (string, error) {
+			_, err := Eventually(ctx, logr.Discard(), time.Minute, "the thing", func(context.Context) (string, error) {
 				return "", errors.New("not there")
 			})
-			require.NoError(t, ifNotDone(ctx, err))
+			require.NoError(t, IfNotDone(ctx, err))
 		})
 	})
 }

@@ -1,0 +1,65 @@
+package process
+
+import (
+	"context"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
+)
+
+// ServeOn serves at an address until ctx ends. An error names the flag that the address is of.
+func ServeOn(ctx context.Context, address, flag string, handler http.Handler) error {
+	ln, err := httpserve.Listen(ctx, address, flag)
+	if err != nil {
+		return IfNotDone(ctx, err)
+	}
+	return httpserve.Run(ctx, &http.Server{Handler: handler}, ln) //nolint:gosec // Run sets ReadHeaderTimeout.
+}
+
+// IfNotDone returns err, or nil if ctx has ended, which is the cause of err then.
+func IfNotDone(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// MetricsHandler serves the metrics of a registry, with the requests of client-go, which controller-runtime counts in a
+// registry of its own as soon as it is linked in, as it is through Liqo.
+func MetricsHandler(registry prometheus.Gatherer) http.Handler {
+	requests := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		return onlyPrefix("rest_client_", ctrlmetrics.Registry)
+	})
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(prometheus.Gatherers{registry, requests}, promhttp.HandlerOpts{}))
+	return mux
+}
+
+func onlyPrefix(prefix string, from prometheus.Gatherer) ([]*dto.MetricFamily, error) {
+	families, err := from.Gather()
+	var kept []*dto.MetricFamily
+	for _, family := range families {
+		if strings.HasPrefix(family.GetName(), prefix) {
+			kept = append(kept, family)
+		}
+	}
+	return kept, err
+}
+
+// ServeProfiles serves pprof until ctx ends. It does not listen on every address of the pod, as Liqo's does.
+func ServeProfiles(ctx context.Context, address string) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return ServeOn(ctx, address, "--profiling-address", mux)
+}
