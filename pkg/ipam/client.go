@@ -160,7 +160,7 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 	defer func() { _ = conn.Close() }()
 	queue := c.newQueue()
-	server := wire.NewIpamClient(conn)
+	server := wire.NewClient(conn)
 	group, ctx := errgroup.WithContext(ctx)
 	for range c.cfg.Workers {
 		group.Go(func() error {

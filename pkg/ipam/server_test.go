@@ -30,7 +30,7 @@ func dial(t *testing.T, address string, config *tls.Config) wire.IpamClient {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(creds))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
-	return wire.NewIpamClient(conn)
+	return wire.NewClient(conn)
 }
 
 func (a *authority) dialAs(t *testing.T, address string, organizations ...string) wire.IpamClient {
@@ -239,7 +239,7 @@ func TestServerLimitsTheConnectionsOfEachConsumer(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn, func() codes.Code {
-			_, err := wire.NewIpamClient(conn).BelongsToPodCIDR(t.Context(), &wire.BelongsRequest{Ip: "10.244.0.1"})
+			_, err := wire.NewClient(conn).BelongsToPodCIDR(t.Context(), &wire.BelongsRequest{Ip: "10.244.0.1"})
 			return status.Code(err)
 		}
 	}

@@ -136,7 +136,7 @@ func (c *chain) dialRemoteIPAM(t *testing.T, replica string, consumer *sandbox.C
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(proof)))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return wire.NewIpamClient(conn)
+	return wire.NewClient(conn)
 }
 
 func podOf(t *testing.T, c *sandbox.Cluster, namespace, name string) *corev1.Pod {

@@ -6,12 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	liqoipam "github.com/liqotech/liqo/pkg/ipam"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/protobuf/reflect/protoregistry"
-
-	"github.com/capacitorset/liqo-broker-vk/pkg/ipam/wire"
 )
 
 // The generated files are those that the generator writes now.
@@ -34,16 +30,4 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	assert.Len(t, files, 2)
-}
-
-// Messages without a package share one namespace in a process, where a second of the same name is a panic at start. This
-// binary links Liqo's own IPAM as well, and both are registered.
-func TestLivesBesideTheIPAMOfLiqo(t *testing.T) {
-	for _, file := range []string{wire.File_remote_ipam_proto.Path(), liqoipam.File_pkg_ipam_ipam_proto.Path()} {
-		found, err := protoregistry.GlobalFiles.FindFileByPath(file)
-		require.NoError(t, err)
-		assert.Equal(t, file, found.Path())
-	}
-	assert.Equal(t, "/ipam/MapEndpointIP", wire.Ipam_MapEndpointIP_FullMethodName)
-	assert.Equal(t, "/IPAM/IPAcquire", liqoipam.IPAM_IPAcquire_FullMethodName)
 }

@@ -1,0 +1,205 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/liqotech/liqo/pkg/liqonet/ipam"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
+)
+
+// errPending is for an address that is being looked up; Liqo's reflector tries again.
+var errPending = errors.New("the address is not known yet")
+
+// remoteIPAM answers from memory; it is *ipam.Client of this project.
+type remoteIPAM interface {
+	Map(ip string) (address string, known bool)
+	Problem(ip string) error
+	Forget(ip string)
+}
+
+// translator is the IPAM of Liqo's pod reflector: that of this cluster, or the remote one for the addresses that the remote
+// cluster's pods show and that are not of its own pods.
+type translator struct {
+	// IpamClient is nil if Liqo's networking is off.
+	ipam.IpamClient
+	ranges func() *ranges
+	remote remoteIPAM
+}
+
+// GetHomePodIP implements ipam.IpamClient.
+func (t *translator) GetHomePodIP(ctx context.Context, request *ipam.GetHomePodIPRequest, opts ...grpc.CallOption,
+) (*ipam.GetHomePodIPResponse, error) {
+	address, err := netip.ParseAddr(request.GetIp())
+	if err != nil {
+		return nil, fmt.Errorf("the address of a remote pod: %w", err)
+	}
+	known := t.ranges()
+	if known == nil {
+		return nil, fmt.Errorf("%w: there is no TunnelEndpoint of the remote cluster with its ranges", errPending)
+	}
+	if known.own(address) && t.IpamClient != nil {
+		return t.IpamClient.GetHomePodIP(ctx, request, opts...)
+	}
+	answer, found := t.remote.Map(request.GetIp())
+	if !found {
+		return nil, fmt.Errorf("%w: %w", errPending, errors.Join(t.remote.Problem(request.GetIp())))
+	}
+	outside, err := netip.ParseAddr(answer)
+	if err != nil {
+		return nil, fmt.Errorf("the remote IPAM's answer: %w", err)
+	}
+	here, err := known.reached(outside)
+	if err != nil {
+		return nil, err
+	}
+	return &ipam.GetHomePodIPResponse{HomeIP: here.String()}, nil
+}
+
+// podReflector is Liqo's pod reflector. It knows which remote pods show an address, to enqueue them when its translation is
+// known, and to release the translation when none shows it any more.
+type podReflector struct {
+	*workload.PodReflector
+	forget func(ip string)
+
+	mu         sync.Mutex
+	namespaces map[string]*namespace // By local name; guarded by mu.
+	shown      map[string]int        // How many pods show an address; guarded by mu.
+}
+
+// namespace is one whose pods are reflected.
+type namespace struct {
+	enqueue cache.ResourceEventHandler
+	pods    map[types.UID]*corev1.Pod // Those that have an address; guarded by podReflector.mu.
+}
+
+// newNamespaced is workload.PodReflector.NewNamespaced with the addresses followed.
+func (r *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.NamespacedReflector {
+	n := &namespace{
+		enqueue: opts.HandlerFactory(workload.RemoteShadowNamespacedKeyer(opts.LocalNamespace, forge.LiqoNodeName)),
+		pods:    map[types.UID]*corev1.Pod{},
+	}
+	r.mu.Lock()
+	r.namespaces[opts.LocalNamespace] = n
+	r.mu.Unlock()
+	set := func(object any) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			r.set(n, opts.LocalNamespace, pod)
+		}
+	}
+	if _, err := opts.RemoteFactory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: set, UpdateFunc: func(_, object any) { set(object) },
+		DeleteFunc: func(object any) {
+			if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = gone.Obj
+			}
+			if pod, ok := object.(*corev1.Pod); ok {
+				r.remove(n, pod.UID)
+			}
+		},
+	}); err != nil {
+		panic(err) // The informer has not started: as Liqo's own.
+	}
+	return r.PodReflector.NewNamespaced(opts)
+}
+
+// StopNamespace implements manager.Reflector.
+func (r *podReflector) StopNamespace(local, remote string) {
+	r.PodReflector.StopNamespace(local, remote)
+	r.mu.Lock()
+	n := r.namespaces[local]
+	delete(r.namespaces, local)
+	r.mu.Unlock()
+	if n == nil {
+		return
+	}
+	for _, uid := range r.uids(n) {
+		r.remove(n, uid)
+	}
+}
+
+func (r *podReflector) uids(n *namespace) []types.UID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []types.UID
+	for uid := range n.pods {
+		all = append(all, uid)
+	}
+	return all
+}
+
+// set keeps a pod as long as it shows an address. A pod of a namespace that has been stopped is not kept.
+func (r *podReflector) set(n *namespace, local string, pod *corev1.Pod) {
+	if pod.Status.PodIP == "" || pod.Labels[forge.LiqoOriginClusterNodeName] != forge.LiqoNodeName {
+		r.remove(n, pod.UID)
+		return
+	}
+	r.mu.Lock()
+	if r.namespaces[local] != n {
+		r.mu.Unlock()
+		return
+	}
+	before := n.pods[pod.UID]
+	n.pods[pod.UID] = pod
+	if before != nil && before.Status.PodIP == pod.Status.PodIP {
+		r.mu.Unlock()
+		return
+	}
+	r.shown[pod.Status.PodIP]++
+	r.mu.Unlock()
+	r.release(before)
+}
+
+func (r *podReflector) remove(n *namespace, uid types.UID) {
+	r.mu.Lock()
+	before := n.pods[uid]
+	delete(n.pods, uid)
+	r.mu.Unlock()
+	r.release(before)
+}
+
+// release forgets the address of a pod that shows it no more, unless another pod shows it. pod may be nil.
+func (r *podReflector) release(pod *corev1.Pod) {
+	if pod == nil {
+		return
+	}
+	ip := pod.Status.PodIP
+	r.mu.Lock()
+	r.shown[ip]--
+	last := r.shown[ip] == 0
+	if last {
+		delete(r.shown, ip)
+	}
+	r.mu.Unlock()
+	if last {
+		r.forget(ip)
+	}
+}
+
+// refresh enqueues the pods that show an address; all with "".
+func (r *podReflector) refresh(ip string) {
+	r.mu.Lock()
+	var enqueue []func()
+	for _, n := range r.namespaces {
+		for _, pod := range n.pods {
+			if ip == "" || pod.Status.PodIP == ip {
+				enqueue = append(enqueue, func() { n.enqueue.OnUpdate(pod, pod) })
+			}
+		}
+	}
+	r.mu.Unlock()
+	for _, add := range enqueue {
+		add()
+	}
+}

@@ -1,0 +1,101 @@
+package kubelet
+
+import (
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+
+	discoveryv1alpha1 "github.com/liqotech/liqo/apis/discovery/v1alpha1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+)
+
+// Config is the configuration of a virtual kubelet. The fields have the names of Liqo's flags where there is one.
+type Config struct {
+	Log logr.Logger
+
+	// Home is the connection to the cluster of the node; the one to the remote cluster comes from a Secret, and has the
+	// user agent of Home.
+	Home                 *rest.Config
+	HomeCluster          discoveryv1alpha1.ClusterIdentity
+	ForeignCluster       discoveryv1alpha1.ClusterIdentity
+	KubeconfigSecretName string
+	TenantNamespace      string
+	PodName              string
+
+	Node       NodeConfig
+	Reflection ReflectionConfig
+	Lease      LeaseConfig
+	Kubelet    KubeletConfig
+
+	// IPAMServer is the network manager of this cluster; without it, Liqo's networking is off.
+	IPAMServer string
+	// RemoteIPAM is asked for the addresses of pods that the remote cluster has forwarded; nil if there is none.
+	RemoteIPAM *RemoteIPAMConfig
+
+	// MetricsAddress and HealthAddress are listened on unless empty.
+	MetricsAddress string
+	HealthAddress  string
+
+	InformerResyncPeriod time.Duration
+	// StartupTimeout bounds how long the objects and the API servers needed to start may be missing.
+	StartupTimeout time.Duration
+	// RequestTimeout bounds every API request that is not a watch or another stream; 0 means no bound.
+	RequestTimeout time.Duration
+}
+
+// NodeConfig describes the Node object.
+type NodeConfig struct {
+	Name, IP         string
+	Create           bool
+	LeaseDuration    time.Duration
+	PingInterval     time.Duration
+	PingTimeout      time.Duration
+	CheckNetwork     bool
+	ExtraLabels      map[string]string
+	ExtraAnnotations map[string]string
+}
+
+// ReflectionConfig configures Liqo's reflectors.
+type ReflectionConfig struct {
+	Reflectors          map[generic.ResourceReflected]*generic.ReflectorConfig
+	DisableIPReflection bool
+
+	EnableAPIServerSupport bool
+	HomeAPIServerHost      string
+	HomeAPIServerPort      string
+
+	EnableStorage              bool
+	VirtualStorageClassName    string
+	RemoteRealStorageClassName string
+
+	LabelsNotReflected      []string
+	AnnotationsNotReflected []string
+}
+
+// LeaseConfig configures Liqo's leader election. Without it Liqo reflects pods only.
+type LeaseConfig struct {
+	Enabled                              bool
+	Duration, RenewDeadline, RetryPeriod time.Duration
+}
+
+// KubeletConfig configures the kubelet API.
+type KubeletConfig struct {
+	Port              uint16
+	CertificateType   kubeletapi.CertificateType
+	CertDir           string
+	ClientCAFile      string
+	AuthorizationMode kubeletapi.AuthorizationMode
+}
+
+// RemoteIPAMConfig is the server that is asked how the pods that the remote cluster has forwarded are reached through it.
+type RemoteIPAMConfig struct {
+	// Server is HOST:PORT.
+	Server string
+	// Insecure uses plaintext, as Liqo v0.x does.
+	Insecure bool
+	// CAFile and ServerName are what the server's certificate is checked against; see ipam.ClientTLS for the defaults.
+	CAFile, ServerName string
+}
