@@ -23,6 +23,7 @@ type catalogOptions struct {
 
 	address   string
 	plainHTTP bool
+	public    bool
 	certFile  string
 	keyFile   string
 	tlsSecret string
@@ -40,7 +41,7 @@ func newCatalogOptions() *catalogOptions {
 	return &catalogOptions{
 		// It may share the network namespace of the broker: the ports differ.
 		serviceOptions: newServiceOptions(":8082", ":8083", 50, 100),
-		address:        ":8000", namespace: os.Getenv("POD_NAMESPACE"), historyInterval: 30 * time.Second,
+		address:        ":8000", public: true, namespace: os.Getenv("POD_NAMESPACE"), historyInterval: 30 * time.Second,
 		limits: caller.Limits{PerSecond: 50, Burst: 100, Streams: 10, TotalStreams: 1000, Connections: 512},
 	}
 }
@@ -61,6 +62,8 @@ func (o *catalogOptions) install(f *pflag.FlagSet) {
 	f.StringVar(&o.address, "address", o.address, "The address that the API and the dashboard are served on")
 	f.BoolVar(&o.plainHTTP, "plain-http", o.plainHTTP,
 		"Serve HTTP without TLS and without client certificates, for use behind a proxy with TLS")
+	f.BoolVar(&o.public, "public-http", o.public,
+		"Answer on the same port over plain HTTP, too, what callers without credentials may read")
 	f.StringVar(&o.certFile, "tls-cert-file", o.certFile,
 		"The certificate of the server, reloaded when it changes; by default a self-signed one")
 	f.StringVar(&o.keyFile, "tls-key-file", o.keyFile, "The key of the certificate of the server")
@@ -117,7 +120,7 @@ const catalogService = "liqo-broker-catalog"
 func (o *catalogOptions) config() catalog.Config {
 	cfg := catalog.Config{
 		QPS: o.qps, Burst: o.burst, Version: version, Node: o.nodeName, Address: o.address,
-		TLS:    catalog.TLSConfig{Off: o.plainHTTP, CertFile: o.certFile, KeyFile: o.keyFile, ClientCAFile: o.clientCA},
+		TLS:    catalog.TLSConfig{Off: o.plainHTTP, Public: o.public, CertFile: o.certFile, KeyFile: o.keyFile, ClientCAFile: o.clientCA},
 		Access: server.Access{ReadAuth: o.readAuth, AnonymousToggle: o.anonymousToggle},
 		Limits: o.limits, HistoryInterval: o.historyInterval,
 		MetricsAddress: served(o.metricsAddress), HealthAddress: served(o.healthProbeAddress),

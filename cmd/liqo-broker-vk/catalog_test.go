@@ -68,7 +68,7 @@ func TestFlagsOfTheCatalog(t *testing.T) {
 	}))
 	require.Equal(t, catalog.Config{
 		QPS: 5, Burst: 6, Version: version, Node: "pool", Address: "127.0.0.1:1",
-		TLS:             catalog.TLSConfig{CertFile: "c", KeyFile: "k", ClientCAFile: "a"},
+		TLS:             catalog.TLSConfig{Public: true, CertFile: "c", KeyFile: "k", ClientCAFile: "a"},
 		Access:          server.Access{ReadAuth: true, AnonymousToggle: true},
 		HistoryInterval: 8 * time.Second,
 		Limits:          caller.Limits{PerSecond: 1.5, Burst: 2, Streams: 3, TotalStreams: 4, Connections: 9},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,9 +25,11 @@ import (
 
 // apiServer is as much of one as the catalog needs: it lists, watches, patches, and reviews callers as the tables do.
 type apiServer struct {
-	t      testing.TB
-	scheme *runtime.Scheme
-	url    string
+	// reviews counts those of tokens and rights.
+	reviews atomic.Int64
+	t       testing.TB
+	scheme  *runtime.Scheme
+	url     string
 
 	mu       sync.Mutex
 	version  int
@@ -178,6 +181,7 @@ func (s *apiServer) resources(path string) *metav1.APIResourceList {
 }
 
 func (s *apiServer) review(w http.ResponseWriter, r *http.Request) {
+	s.reviews.Add(1)
 	if strings.HasSuffix(r.URL.Path, "tokenreviews") {
 		var review authenticationv1.TokenReview
 		require.NoError(s.t, json.NewDecoder(r.Body).Decode(&review))

@@ -39,6 +39,8 @@ type Config struct {
 type TLSConfig struct {
 	// Off serves plain HTTP: then there are no client certificates.
 	Off bool
+	// Public answers over plain HTTP, too, on the same port, what anonymous callers may read. It does nothing with Off.
+	Public bool
 	// CertFile and KeyFile are the serving certificate, read again when they change; "" is a self-signed one.
 	CertFile, KeyFile string
 	// Secret is where all replicas keep the self-signed certificate; without a name each makes one when it starts. Names are

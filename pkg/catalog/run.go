@@ -102,7 +102,7 @@ func (c *catalog) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.serve(ctx, handler); err != nil {
+	if err := c.serve(ctx, handler, s.Plain(handler)); err != nil {
 		return err
 	}
 	return c.serveOperators(ctx)
@@ -149,14 +149,9 @@ func (c *catalog) clientCertificates() (authenticator.Request, error) {
 	return access.NewCertificateAuthenticator(ca), nil
 }
 
-func (c *catalog) serve(ctx context.Context, handler http.Handler) error {
-	httpServer := &http.Server{
-		Handler:     handler,
-		ReadTimeout: readTimeout, ReadHeaderTimeout: readHeaderTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeader,
-		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: requestsPerConnection},
-		ErrorLog:       slog.NewLogLogger(logr.ToSlogHandler(c.log.V(1)), slog.LevelInfo),
-	}
+// serve serves handler; without TLS on the same port plain, if that is wanted.
+func (c *catalog) serve(ctx context.Context, handler, plain http.Handler) error {
+	httpServer := c.newServer(handler)
 	scheme := "http"
 	if !c.cfg.TLS.Off {
 		certificate, err := c.newServing()
@@ -173,10 +168,26 @@ func (c *catalog) serve(ctx context.Context, handler http.Handler) error {
 	}
 	c.logSettings(scheme, ln.Addr())
 	refused := c.metrics.RefusedConnections()
-	c.tasks = append(c.tasks, func(ctx context.Context) error {
-		return httpserve.Run(ctx, httpServer, httpserve.Limit(ln, c.cfg.Limits.Connections, maxConnections, refused.Inc))
-	})
+	ln = httpserve.Limit(ln, c.cfg.Limits.Connections, maxConnections, refused.Inc)
+	if c.cfg.TLS.Off || !c.cfg.TLS.Public {
+		c.tasks = append(c.tasks, func(ctx context.Context) error { return httpserve.Run(ctx, httpServer, ln) })
+		return nil
+	}
+	split, plainServer := httpserve.Split(ln, readHeaderTimeout), c.newServer(plain)
+	c.tasks = append(c.tasks, split.Run,
+		func(ctx context.Context) error { return httpserve.Run(ctx, httpServer, split.Secure()) },
+		func(ctx context.Context) error { return httpserve.Run(ctx, plainServer, split.Plain()) })
 	return nil
+}
+
+func (c *catalog) newServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:     handler,
+		ReadTimeout: readTimeout, ReadHeaderTimeout: readHeaderTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader,
+		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: requestsPerConnection},
+		ErrorLog:       slog.NewLogLogger(logr.ToSlogHandler(c.log.V(1)), slog.LevelInfo),
+	}
 }
 
 // logSettings logs how the catalog is served, and settings that open it to anonymous callers.

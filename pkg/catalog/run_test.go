@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -263,6 +264,55 @@ func TestOneHostDoesNotTakeAllConnections(t *testing.T) {
 	require.Error(t, err)
 	c := &requester{t: t, url: operators}
 	require.Contains(t, c.do(call{path: "/metrics"}).body, `liqo_catalog_refusals_total{reason="connections"}`)
+}
+
+// curl http://…/api/clusters, and nothing that a credential or a change is needed for.
+func TestWhatIsPublicIsAnsweredInPlainToo(t *testing.T) {
+	authority, _, err := certutil.GenerateSelfSignedCertKey("ca", nil, nil)
+	require.NoError(t, err)
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	require.NoError(t, os.WriteFile(ca, authority, 0o600))
+	api := newAPIServer(t, federationOf(3, 3, 9)...)
+	c := &requester{t: t}
+	c.url, _ = running(t, api, func(cfg *Config) {
+		cfg.TLS, cfg.Access.AnonymousToggle = TLSConfig{Public: true, ClientCAFile: ca}, true
+	})
+	secure := "https" + strings.TrimPrefix(c.url, "http")
+
+	require.Equal(t, []string{"p0", "p1", "p2"}, ids(t, c.do(call{path: "/api/v1/providers"}).body))
+	require.Equal(t, http.StatusOK, c.do(call{path: "/api/clusters"}).status)
+	reviews := api.reviews.Load()
+	for _, refused := range []call{
+		{path: "/api/v1/providers", token: "operator"},
+		{path: "/api/toggle?id=p0&enable=false"},
+		{path: "/api/toggle?id=p0&enable=false", method: "HEAD"},
+		{path: "/api/toggle?id=p0&enable=false", method: "POST"},
+		{path: "/api/v1/explain", method: "POST", body: "{}"},
+		{path: "/", method: "POST"},
+	} {
+		got := c.do(refused)
+		require.Equal(t, http.StatusForbidden, got.status, refused)
+		if refused.method != "HEAD" {
+			require.Contains(t, got.body, "use "+secure+strings.ReplaceAll(refused.path, "&", `\u0026`), refused)
+		}
+	}
+	require.Equal(t, reviews, api.reviews.Load(), "no credential was looked at")
+	require.Empty(t, api.wrote())
+
+	// The dashboard is where people sign in: never in plain.
+	direct := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := direct.Get(c.url + "/index.html?x=1")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusTemporaryRedirect, response.StatusCode)
+	require.Equal(t, secure+"/index.html?x=1", response.Header.Get("Location"))
+
+	trusting := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer trusting.CloseIdleConnections()
+	response, err = (&http.Client{Transport: trusting}).Get(secure + "/api/v1/providers")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusOK, response.StatusCode)
 }
 
 func TestWhatAnOperatorMightNotHaveMeantIsSaid(t *testing.T) {
