@@ -40,6 +40,14 @@ func main() {
 
 // run returns nil when ctx has ended.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	cmd := newCommand(stderr) //nolint:contextcheck // cobra hands the context on.
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	return cmd.ExecuteContext(ctx)
+}
+
+func newCommand(logs io.Writer) *cobra.Command {
 	o := newOptions()
 	cmd := &cobra.Command{
 		Use:   "virtual-kubelet",
@@ -50,17 +58,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runVirtualKubelet(cmd.Context(), o, cmd.Flags(), stderr)
+			return runVirtualKubelet(cmd.Context(), o, cmd.Flags(), logs)
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return fmt.Errorf("%w (see 'virtual-kubelet --help')", err)
 	})
 	o.install(cmd.Flags())
-	cmd.SetArgs(args)
-	cmd.SetOut(stdout)
-	cmd.SetErr(stderr)
-	return cmd.ExecuteContext(ctx)
+	return cmd
 }
 
 func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, logs io.Writer) error {

@@ -167,7 +167,7 @@ func (o *options) config() (kubelet.Config, error) {
 			Enabled: s.VirtualKubeletLeaseEnabled, Duration: s.VirtualKubeletLeaseLeaseDuration,
 			RenewDeadline: s.VirtualKubeletLeaseRenewDeadline, RetryPeriod: s.VirtualKubeletLeaseRetryPeriod,
 		},
-		Kubelet: kubelet.KubeletConfig{
+		API: kubelet.APIConfig{
 			Port: s.ListenPort, CertificateType: kubeletapi.CertificateType(s.CertificateType.Value), CertDir: o.certDir,
 			ClientCAFile: o.clientCAFile, AuthorizationMode: kubeletapi.AuthorizationMode(o.kubeletAuthorizationMode),
 		},

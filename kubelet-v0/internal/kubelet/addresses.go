@@ -111,7 +111,7 @@ func (r *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.Names
 	}); err != nil {
 		panic(err) // The informer has not started: as Liqo's own.
 	}
-	return r.PodReflector.NewNamespaced(opts)
+	return r.NewNamespaced(opts)
 }
 
 // StopNamespace implements manager.Reflector.

@@ -28,7 +28,7 @@ type Config struct {
 	Node       NodeConfig
 	Reflection ReflectionConfig
 	Lease      LeaseConfig
-	Kubelet    KubeletConfig
+	API        APIConfig
 
 	// IPAMServer is the network manager of this cluster; without it, Liqo's networking is off.
 	IPAMServer string
@@ -81,8 +81,8 @@ type LeaseConfig struct {
 	Duration, RenewDeadline, RetryPeriod time.Duration
 }
 
-// KubeletConfig configures the kubelet API.
-type KubeletConfig struct {
+// APIConfig configures the kubelet API.
+type APIConfig struct {
 	Port              uint16
 	CertificateType   kubeletapi.CertificateType
 	CertDir           string

@@ -174,11 +174,11 @@ func serveAPIs(ctx context.Context, group *errgroup.Group, cfg *Config, clients 
 			NodeName:          cfg.Node.Name,
 			NodeIP:            cfg.Node.IP,
 			TenantNamespace:   cfg.TenantNamespace,
-			Port:              cfg.Kubelet.Port,
-			CertificateType:   cfg.Kubelet.CertificateType,
-			CertDir:           cfg.Kubelet.CertDir,
-			ClientCAFile:      cfg.Kubelet.ClientCAFile,
-			AuthorizationMode: cfg.Kubelet.AuthorizationMode,
+			Port:              cfg.API.Port,
+			CertificateType:   cfg.API.CertificateType,
+			CertDir:           cfg.API.CertDir,
+			ClientCAFile:      cfg.API.ClientCAFile,
+			AuthorizationMode: cfg.API.AuthorizationMode,
 			Local:             local,
 			Handler: kubeletapi.NewHandler(log, r.pods,
 				kubeletapi.RemoteScrape(clients.Remote, kubeletapi.MetricsV0, cfg.HomeCluster.ClusterID)),
@@ -186,7 +186,7 @@ func serveAPIs(ctx context.Context, group *errgroup.Group, cfg *Config, clients 
 	})
 	if cfg.MetricsAddress != "" {
 		group.Go(func() error {
-			registry, err := newMetrics(r, asked)
+			registry, err := newMetrics(r, asked) //nolint:contextcheck // The list is one in memory.
 			if err != nil {
 				return err
 			}
@@ -239,7 +239,7 @@ func keepNode(ctx context.Context, cfg *Config, local kubernetes.Interface, remo
 
 		NodeName:         cfg.Node.Name,
 		InternalIP:       cfg.Node.IP,
-		DaemonPort:       cfg.Kubelet.Port,
+		DaemonPort:       cfg.API.Port,
 		Version:          process.ServerVersion(cfg.Log, local),
 		ExtraLabels:      cfg.Node.ExtraLabels,
 		ExtraAnnotations: cfg.Node.ExtraAnnotations,
