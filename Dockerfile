@@ -7,10 +7,12 @@
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
-RUN go mod download
+COPY kubelet-v0/go.mod kubelet-v0/go.sum kubelet-v0/
+RUN go mod download && cd kubelet-v0 && go mod download
 COPY LICENSE ./
 COPY api api
 COPY cmd cmd
+COPY kubelet-v0 kubelet-v0
 COPY pkg pkg
 ARG VERSION=dev
 ARG COMMIT=unknown
@@ -18,7 +20,10 @@ ARG TARGETOS
 ARG TARGETARCH
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false -mod=readonly \
     -ldflags="-s -w -buildid= -X main.version=$VERSION -X main.commit=$COMMIT" \
-    -o /rootfs/usr/bin/liqo-broker-vk ./cmd/liqo-broker-vk
+    -o /rootfs/usr/bin/liqo-broker-vk ./cmd/liqo-broker-vk \
+    && cd kubelet-v0 && CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false -mod=readonly \
+    -ldflags="-s -w -buildid= -X main.version=$VERSION -X main.commit=$COMMIT" \
+    -o /rootfs/usr/bin/liqo-broker-vk-v0 .
 RUN ln -s liqo-broker-vk /rootfs/usr/bin/virtual-kubelet \
     && ln -s liqo-broker-vk /rootfs/usr/bin/kubectl-broker \
     && mkdir /rootfs/etc /rootfs/licenses /rootfs/tmp \

@@ -39,6 +39,7 @@ help: ## List the targets
 
 build: ## Build bin/liqo-broker-vk, its names as a plugin of kubectl, and bin/sandbox for people
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/liqo-broker-vk
+	$(KUBELET_V0) CGO_ENABLED=0 go build -trimpath -o ../bin/liqo-broker-vk-v0 .
 	ln -sf liqo-broker-vk bin/kubectl-broker
 	ln -sf liqo-broker-vk bin/kubectl_complete-broker
 	$(TEST) go build -o ../bin/ ./sandbox/cmd/sandbox

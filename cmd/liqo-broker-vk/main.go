@@ -25,6 +25,9 @@ func main() {
 
 // runAs runs the program under a name. It returns nil when the command is done or ctx has ended.
 func runAs(ctx context.Context, program string, args []string, stdout, stderr io.Writer) error {
+	if flag := legacyFlag(args); flag != "" {
+		return execLegacy(flag, args)
+	}
 	cmd, args := commandOf(program, args, stderr) //nolint:contextcheck // cobra hands the context on.
 	return execute(ctx, cmd, args, stdout, stderr)
 }

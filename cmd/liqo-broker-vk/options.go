@@ -40,8 +40,8 @@ type options struct {
 	startupTimeout time.Duration
 	requestTimeout time.Duration
 
-	tracing tracingOptions
-	legacy  legacyOptions
+	tracing      tracingOptions
+	notReflected notReflected
 }
 
 // newOptions returns the defaults.
@@ -64,7 +64,7 @@ func newOptions() *options {
 // v0.x splits them at commas, so every flag of ours takes a value without one.
 func (o *options) install(flags *pflag.FlagSet) {
 	root.InstallFlags(flags, o.stock)
-	o.legacy.install(flags)
+	o.notReflected.install(flags)
 	o.tracing.install(flags)
 
 	flags.StringVar(&o.brokerNode, "broker-node", o.brokerNode,

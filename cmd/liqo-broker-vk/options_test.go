@@ -83,7 +83,6 @@ func TestLiqosArgumentsReachTheProvider(t *testing.T) {
 	liqoEnvironment(t)
 	o, flags := ourFlags()
 	require.NoError(t, flags.Parse(append(liqoArguments(),
-		"--home-cluster-name=h", "--foreign-cluster-name=f", "--ipam-server=liqo-network-manager:6000",
 		"--labels-not-reflected=l1,l2", "--annotations-not-reflected=a1")))
 	require.NoError(t, o.validate())
 

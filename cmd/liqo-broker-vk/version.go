@@ -18,13 +18,17 @@ var version, commit = unreleased, ""
 // unreleased is the version of a binary that make image did not build.
 const unreleased = "dev"
 
+const liqoModule = "github.com/liqotech/liqo"
+
 // build describes this binary.
 type build struct {
-	Version    string `json:"version"`
-	Commit     string `json:"commit"`
-	Go         string `json:"go"`
-	Platform   string `json:"platform"`
-	Liqo       string `json:"liqo"`
+	Version  string `json:"version"`
+	Commit   string `json:"commit"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	Liqo     string `json:"liqo"`
+	// LiqoV0 is the version that the virtual kubelet of Liqo v0.x has; "" without that program.
+	LiqoV0     string `json:"liqoV0,omitempty"`
 	Kubernetes string `json:"kubernetes"`
 }
 
@@ -32,7 +36,7 @@ type build struct {
 func thisBuild() build {
 	b := build{
 		Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		Liqo: moduleVersion("github.com/liqotech/liqo"),
+		Liqo: moduleVersion(liqoModule),
 		// The library v0.X is made of Kubernetes v1.X.
 		Kubernetes: strings.Replace(moduleVersion("k8s.io/client-go"), "v0.", "v1.", 1),
 	}
@@ -43,6 +47,14 @@ func thisBuild() build {
 		b.Commit = "unknown"
 	}
 	return b
+}
+
+// liqos are both versions of Liqo, that of the other program last.
+func (b build) liqos() string {
+	if b.LiqoV0 == "" {
+		return b.Liqo
+	}
+	return b.Liqo + ", " + b.LiqoV0
 }
 
 // complete adds values that the linker did not set: "go install …@version" records the version, a build in a clone the
@@ -85,11 +97,15 @@ func newVersionCommand() *cobra.Command {
 			if f != nil {
 				return f
 			}
+			built := thisBuild()
+			if path, err := legacyPath(); err == nil {
+				built.LiqoV0 = legacyLiqo(path)
+			}
 			if short {
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), thisBuild().Version)
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), built.Version)
 				return err
 			}
-			return thisBuild().print(cmd.OutOrStdout(), output)
+			return built.print(cmd.OutOrStdout(), output)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
@@ -109,7 +125,7 @@ func (b build) print(w io.Writer, format string) error {
 	default:
 		text = fmt.Appendf(nil, "liqo-broker-vk %s\n", b.Version)
 		for _, line := range [][2]string{
-			{"commit", b.Commit}, {"go", b.Go}, {"platform", b.Platform}, {"liqo", b.Liqo}, {"kubernetes", b.Kubernetes},
+			{"commit", b.Commit}, {"go", b.Go}, {"platform", b.Platform}, {"liqo", b.liqos()}, {"kubernetes", b.Kubernetes},
 		} {
 			text = fmt.Appendf(text, "%-13s%s\n", line[0]+":", line[1])
 		}

@@ -97,7 +97,7 @@ func TestTheDocumentShowsWhatIsPrinted(t *testing.T) {
 	require.NoError(t, err)
 	shown := build{
 		Version: "v0.1.0", Commit: "0123456789abcdef0123456789abcdef01234567", Go: "go1.26.8", Platform: "linux/amd64",
-		Liqo: "v1.2.0", Kubernetes: "v1.35.2",
+		Liqo: "v1.2.0", LiqoV0: "v0.9.4", Kubernetes: "v1.35.2",
 	}
 	var printed strings.Builder
 	require.NoError(t, shown.print(&printed, "text"))

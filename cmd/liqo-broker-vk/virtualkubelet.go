@@ -44,7 +44,6 @@ func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, lo
 	built := thisBuild()
 	log.Info("Starting", "version", built.Version, "commit", built.Commit, "liqo", built.Liqo,
 		"node", cfg.Node.Name, "remoteCluster", cfg.ForeignCluster, "brokerNode", cfg.BrokerNode)
-	o.legacy.logIgnored(log)
 
 	if cfg.Home, err = connectionConfig(o.stock.HomeKubeconfig, "virtual-kubelet"); err != nil {
 		return fmt.Errorf("connecting to the home cluster (--home-kubeconfig, or run in a pod): %w", err)
@@ -150,8 +149,8 @@ func (o *options) reflectionConfig() provider.ReflectionConfig {
 		RemoteRealIngressClassName:      s.RemoteRealIngressClassName,
 		EnableLoadBalancer:              s.EnableLoadBalancer,
 		RemoteRealLoadBalancerClassName: s.RemoteRealLoadBalancerClassName,
-		LabelsNotReflected:              o.legacy.labelsNotReflected,
-		AnnotationsNotReflected:         o.legacy.annotationsNotReflected,
+		LabelsNotReflected:              o.notReflected.labels,
+		AnnotationsNotReflected:         o.notReflected.annotations,
 	}
 }
 

@@ -4,7 +4,7 @@ import "k8s.io/client-go/util/workqueue"
 
 // addressQueue is a queue of addresses. It is not client-go's typed one, which v0.28 does not have: the virtual kubelet of
 // Liqo v0.x is built with that version.
-type addressQueue struct{ workqueue.DelayingInterface } //nolint:staticcheck // See above.
+type addressQueue struct{ workqueue.DelayingInterface }
 
 func newAddressQueue() *addressQueue {
 	return &addressQueue{workqueue.NewDelayingQueue()} //nolint:staticcheck // See addressQueue.

@@ -8,7 +8,7 @@ import (
 
 // modules are the directories of the modules of the repository.
 func modules() []string {
-	return []string{".", "test", "test/interop", "test/observability", "tools"}
+	return []string{".", "kubelet-v0", "test", "test/interop", "test/observability", "tools"}
 }
 
 // suite is a set of unit tests.
@@ -22,6 +22,7 @@ type suite struct {
 func suites() []suite {
 	return []suite{
 		{".", []string{"./..."}, nil},
+		{"kubelet-v0", []string{"./..."}, nil},
 		{"test", []string{"./audit/...", "./collector/...", "./passed/...", "./sandbox/..."}, nil},
 		{"test", []string{"./deploy/...", "./exposition/..."}, []string{"deploy", "docs"}},
 		{"test/interop", []string{"./..."}, []string{"pkg/ipam", "test/ipampeer"}},

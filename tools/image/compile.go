@@ -17,15 +17,27 @@ func buildPlatform(
 	ctx context.Context, source, scratch string, r release, platform v1.Platform,
 ) (platformImage, error) {
 	prefix := filepath.Join(scratch, platform.OS+"-"+platform.Architecture)
-	if err := compile(ctx, source, prefix+".binary", r, platform); err != nil {
-		return platformImage{}, err
+	binaries := map[string]string{}
+	for _, p := range programs() {
+		binaries[p.name] = prefix + "." + p.name
+		if err := compile(ctx, filepath.Join(source, p.module), p.path, binaries[p.name], r, platform); err != nil {
+			return platformImage{}, err
+		}
 	}
 	license := filepath.Join(source, "LICENSE")
-	if err := writeLayer(prefix+".tar.gz", fileSystem(prefix+".binary", license), r.time); err != nil {
+	if err := writeLayer(prefix+".tar.gz", fileSystem(binaries, license), r.time); err != nil {
 		return platformImage{}, err
 	}
 	image, err := imageOf(r, platform, prefix+".tar.gz")
 	return platformImage{image, platform}, err
+}
+
+// program is a file in /usr/bin: a package of a module in the source.
+type program struct{ name, module, path string }
+
+// programs are two, since no module can have two versions of Liqo.
+func programs() []program {
+	return []program{{"liqo-broker-vk", ".", "./cmd/liqo-broker-vk"}, {"liqo-broker-vk-v0", "kubelet-v0", "."}}
 }
 
 // goFlags are the flags of go build but -o, for a version and a commit.
@@ -36,9 +48,9 @@ func goFlags(version, commit string) []string {
 	}
 }
 
-// compile builds the binary so that it depends on the source, the release and the version of Go alone.
-func compile(ctx context.Context, source, output string, r release, platform v1.Platform) error {
-	args := append(append([]string{"build"}, goFlags(r.version, r.commit)...), "-o", output, "./cmd/liqo-broker-vk")
+// compile builds a binary so that it depends on the source, the release and the version of Go alone.
+func compile(ctx context.Context, source, path, output string, r release, platform v1.Platform) error {
+	args := append(append([]string{"build"}, goFlags(r.version, r.commit)...), "-o", output, path)
 	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // The arguments are those above.
 	cmd.Dir = source
 	// What of the environment changes the binary is fixed here.

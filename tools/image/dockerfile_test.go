@@ -59,9 +59,12 @@ func TestTheDockerfileMakesTheSameFileSystem(t *testing.T) {
 	license := filepath.Join(source, "LICENSE")
 	require.NoError(t, os.WriteFile(license, []byte("text"), 0o644))
 	// What the go build before it leaves.
-	binary := filepath.Join(root, "usr", "bin", "liqo-broker-vk")
-	require.NoError(t, os.MkdirAll(filepath.Dir(binary), 0o755))
-	require.NoError(t, os.WriteFile(binary, []byte("program"), 0o755))
+	binaries := map[string]string{}
+	for _, p := range programs() {
+		binaries[p.name] = filepath.Join(root, "usr", "bin", p.name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(binaries[p.name]), 0o755))
+		require.NoError(t, os.WriteFile(binaries[p.name], []byte(p.name), 0o755))
+	}
 	for _, line := range instructions(t) {
 		script, ok := strings.CutPrefix(line, "RUN ")
 		if !ok || strings.Contains(script, "go ") {
@@ -74,7 +77,7 @@ func TestTheDockerfileMakesTheSameFileSystem(t *testing.T) {
 	}
 
 	want := map[string]string{}
-	for _, e := range fileSystem(binary, license) {
+	for _, e := range fileSystem(binaries, license) {
 		content := e.text + e.link
 		if e.file != "" {
 			read, err := os.ReadFile(e.file)

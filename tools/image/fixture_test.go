@@ -30,6 +30,8 @@ func newClone(t *testing.T) clone {
 	c.write(".gitignore", "/dist/\n")
 	c.write("cmd/liqo-broker-vk/main.go",
 		"package main\n\nvar version, commit string\n\nfunc main() { println(version, commit) }\n")
+	c.write("kubelet-v0/go.mod", "module example.test/small/kubelet-v0\n\ngo 1.25\n")
+	c.write("kubelet-v0/main.go", "package main\n\nvar version, commit string\n\nfunc main() { println(version, commit) }\n")
 	c.git("init", "--quiet")
 	c.commit("Begin")
 	return c

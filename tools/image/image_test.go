@@ -105,17 +105,18 @@ func TestTheFileSystemIsSmallAndNotTheUsers(t *testing.T) {
 		require.Equal(t, "2026-01-02T03:04:05Z", f.ModTime.UTC().Format("2006-01-02T15:04:05Z07:00"), name)
 	}
 	require.Equal(t, map[string]string{
-		"etc":                     "drwxr-xr-x 0:0",
-		"etc/group":               "-rw-r--r-- 0:0",
-		"etc/passwd":              "-rw-r--r-- 0:0",
-		"licenses":                "drwxr-xr-x 0:0",
-		"licenses/LICENSE":        "-rw-r--r-- 0:0",
-		"tmp":                     "dtrwxrwxrwx 0:0",
-		"usr":                     "drwxr-xr-x 0:0",
-		"usr/bin":                 "drwxr-xr-x 0:0",
-		"usr/bin/kubectl-broker":  "Lrwxrwxrwx 0:0 to liqo-broker-vk",
-		"usr/bin/liqo-broker-vk":  "-rwxr-xr-x 0:0",
-		"usr/bin/virtual-kubelet": "Lrwxrwxrwx 0:0 to liqo-broker-vk",
+		"etc":                       "drwxr-xr-x 0:0",
+		"etc/group":                 "-rw-r--r-- 0:0",
+		"etc/passwd":                "-rw-r--r-- 0:0",
+		"licenses":                  "drwxr-xr-x 0:0",
+		"licenses/LICENSE":          "-rw-r--r-- 0:0",
+		"tmp":                       "dtrwxrwxrwx 0:0",
+		"usr":                       "drwxr-xr-x 0:0",
+		"usr/bin":                   "drwxr-xr-x 0:0",
+		"usr/bin/kubectl-broker":    "Lrwxrwxrwx 0:0 to liqo-broker-vk",
+		"usr/bin/liqo-broker-vk":    "-rwxr-xr-x 0:0",
+		"usr/bin/liqo-broker-vk-v0": "-rwxr-xr-x 0:0",
+		"usr/bin/virtual-kubelet":   "Lrwxrwxrwx 0:0 to liqo-broker-vk",
 	}, got)
 	require.Equal(t, "Do what you like.\n", string(files(t, image)["licenses/LICENSE"].content))
 }

@@ -27,8 +27,8 @@ type entry struct {
 	file, text string
 }
 
-// fileSystem is all that the image holds. Who runs in it can write to nothing but /tmp.
-func fileSystem(binary, license string) []entry {
+// fileSystem is all that the image holds. binaries are those of programs by name. Who runs in it can write to nothing but /tmp.
+func fileSystem(binaries map[string]string, license string) []entry {
 	return []entry{
 		{name: "etc/", mode: 0o755},
 		{name: "etc/group", mode: 0o644, text: groups},
@@ -40,7 +40,8 @@ func fileSystem(binary, license string) []entry {
 		{name: "usr/", mode: 0o755},
 		{name: "usr/bin/", mode: 0o755},
 		{name: "usr/bin/kubectl-broker", mode: 0o777, link: "liqo-broker-vk"},
-		{name: "usr/bin/liqo-broker-vk", mode: 0o755, file: binary},
+		{name: "usr/bin/liqo-broker-vk", mode: 0o755, file: binaries["liqo-broker-vk"]},
+		{name: "usr/bin/liqo-broker-vk-v0", mode: 0o755, file: binaries["liqo-broker-vk-v0"]},
 		// What liqo-controller-manager runs.
 		{name: "usr/bin/virtual-kubelet", mode: 0o777, link: "liqo-broker-vk"},
 	}

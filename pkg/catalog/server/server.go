@@ -117,7 +117,7 @@ func (s *Server) Plain(next http.Handler) http.Handler {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead, s.routeOf(r).Path == togglePath:
 			refuseInPlain(w, "nothing is written over plain HTTP: use "+target)
 		case !isAPI(r):
-			http.Redirect(w, r, target, http.StatusTemporaryRedirect)
+			http.Redirect(w, r, target, http.StatusTemporaryRedirect) //nolint:gosec // To the host that the client asked.
 		default:
 			next.ServeHTTP(w, r)
 		}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheArgumentsOfLiqoV0AreKnown(t *testing.T) {
+	require.Empty(t, legacyFlag(liqoArguments()))
+	require.Empty(t, legacyFlag(nil))
+	require.Empty(t, legacyFlag([]string{"broker", "--ipam-server=x"}), "of a command")
+	require.Empty(t, legacyFlag([]string{"--remote-ipam=server=x", "--labels-not-reflected=a"}))
+	require.Equal(t, "--foreign-cluster-name", legacyFlag([]string{"--foreign-cluster-id=p1", "--foreign-cluster-name=p"}))
+	require.Equal(t, "--ipam-server", legacyFlag([]string{"--ipam-server", "x"}))
+}
+
+// The virtual kubelet of Liqo v0.x is in the directory of this program; a program of its own stands in for it.
+func TestTheArgumentsOfLiqoV0StartItsVirtualKubelet(t *testing.T) {
+	if os.Getenv("AS_PROGRAM") != "" {
+		err := runAs(t.Context(), "/usr/bin/virtual-kubelet", []string{"--home-cluster-name=h", "--foreign-cluster-id=p1"}, os.Stdout, os.Stderr)
+		_, _ = os.Stderr.WriteString(err.Error())
+		os.Exit(1)
+	}
+	dir := t.TempDir()
+	program := filepath.Join(dir, "liqo-broker-vk")
+	this, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, os.Link(this, program))
+	start := func() (stdout, stderr string, err error) {
+		cmd := exec.CommandContext(t.Context(), program, "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), "AS_PROGRAM=yes")
+		var out, problem bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &problem
+		err = cmd.Run()
+		return out.String(), problem.String(), err
+	}
+	_, stderr, err := start()
+	require.Error(t, err)
+	require.Contains(t, stderr, "--home-cluster-name is a flag of Liqo v0.x")
+	require.Contains(t, stderr, legacyProgram)
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, legacyProgram), []byte("#!/bin/sh\necho started \"$@\"\n"), 0o755))
+	stdout, stderr, err := start()
+	require.NoError(t, err, stderr)
+	require.Equal(t, "started --home-cluster-name=h --foreign-cluster-id=p1\n", stdout)
+}
+
+func TestTheVersionOfLiqoIsReadFromTheProgram(t *testing.T) {
+	this, err := os.Executable()
+	require.NoError(t, err)
+	require.Equal(t, thisBuild().Liqo, legacyLiqo(this), "this program stands in for the other")
+	require.Empty(t, legacyLiqo(filepath.Join(t.TempDir(), "none")))
+}
