@@ -89,7 +89,11 @@ func (c *Cluster) dir(elem ...string) string {
 
 // ServingCertificate returns a certificate with which a process can pretend to be the API server.
 func (c *Cluster) ServingCertificate() (tls.Certificate, error) {
-	pair, err := c.plane.NewServingCert("kube-apiserver", "127.0.0.1")
+	return c.certificate("kube-apiserver")
+}
+
+func (c *Cluster) certificate(name string) (tls.Certificate, error) {
+	pair, err := c.plane.NewServingCert(name, "127.0.0.1")
 	if err != nil {
 		return tls.Certificate{}, err
 	}
@@ -217,10 +221,14 @@ func (c *Cluster) bindRoles(ctx context.Context) error {
 // runPods starts the node agent, and KWOK in a cluster whose ordinary pods run.
 func (c *Cluster) runPods(ctx context.Context) error {
 	s := c.sandbox
+	certificate, err := c.certificate(c.HostNode())
+	if err != nil {
+		return err
+	}
 	c.agent = nodeagent.New(nodeagent.Config{
 		Cluster: c.Name, NodeName: c.HostNode(), Client: c.Kube, APIPort: c.plane.APIPort(),
 		Contain: filepath.Join(s.bin, binaries.Contain), Dir: c.dir("pods"), LogDir: c.dir("logs"),
-		Images: s.images, Group: s.group, Ports: s.ports,
+		Images: s.images, Group: s.group, Ports: s.ports, Certificate: certificate, ClientCA: c.plane.CA(),
 	})
 	if err := c.agent.Register(ctx); err != nil {
 		return err

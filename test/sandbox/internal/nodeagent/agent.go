@@ -2,9 +2,11 @@ package nodeagent
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -70,11 +72,15 @@ type Config struct {
 	Images      map[string]Image
 	Group       *proc.Group
 	Ports       *ports.Pool
+	// Certificate is that of the kubelet API, of which the agent has port-forward; ClientCA, in PEM, that of its callers.
+	Certificate tls.Certificate
+	ClientCA    []byte
 }
 
 // Agent runs pods.
 type Agent struct {
-	cfg Config
+	cfg      Config
+	listener net.Listener
 
 	mu   sync.Mutex
 	pods map[types.UID]*podWorker
@@ -110,6 +116,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	workers.Go(func() { a.serve(ctx) })
 	factory.Start(ctx.Done())
 	a.heartbeats(ctx)
 	factory.Shutdown()
@@ -174,15 +181,20 @@ func (a *Agent) Register(ctx context.Context) error {
 		corev1.ResourceMemory: resource.MustParse("256Gi"),
 		corev1.ResourcePods:   resource.MustParse("110"),
 	}
-	return a.patchNodeStatus(ctx, corev1.NodeStatus{
-		Capacity: capacity, Allocatable: capacity,
-		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
-		Conditions: []corev1.NodeCondition{readyCondition()},
+	port, err := a.listen()
+	if err != nil {
+		return err
+	}
+	return a.patchNodeStatus(ctx, map[string]any{
+		"capacity": capacity, "allocatable": capacity,
+		"addresses":       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
+		"conditions":      []corev1.NodeCondition{readyCondition()},
+		"daemonEndpoints": corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: port}},
 	})
 }
 
 // patchNodeStatus changes a part of the node's status: controllers change the node at the same time.
-func (a *Agent) patchNodeStatus(ctx context.Context, status corev1.NodeStatus) error {
+func (a *Agent) patchNodeStatus(ctx context.Context, status map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		return err
@@ -260,7 +272,7 @@ func (a *Agent) postReady(ctx context.Context) {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 	if !ready {
-		_ = a.patchNodeStatus(ctx, corev1.NodeStatus{Conditions: []corev1.NodeCondition{readyCondition()}})
+		_ = a.patchNodeStatus(ctx, map[string]any{"conditions": []corev1.NodeCondition{readyCondition()}})
 	}
 }
 

@@ -101,7 +101,7 @@ func TestHostname(t *testing.T) {
 // kube-controller-manager calls a node Unknown whose lease was renewed late. The next heartbeat undoes that.
 func TestANodeIsReadyAgainAfterALateHeartbeat(t *testing.T) {
 	client := fake.NewClientset()
-	a := New(Config{NodeName: "broker-host", Client: client})
+	a := New(Config{NodeName: "broker-host", Client: client, ClientCA: authority(t)})
 	require.NoError(t, a.Register(t.Context()))
 	status := func() corev1.NodeStatus {
 		node, err := client.CoreV1().Nodes().Get(t.Context(), "broker-host", metav1.GetOptions{})

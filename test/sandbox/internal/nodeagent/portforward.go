@@ -1,0 +1,110 @@
+package nodeagent
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/kubelet/pkg/cri/streaming/portforward"
+)
+
+const (
+	// forwardIdle is how long a forwarded port may be unused, as with a kubelet.
+	forwardIdle = 4 * time.Hour
+	// forwardBegin is how long the streams of a connection may take to be created.
+	forwardBegin = 30 * time.Second
+)
+
+// listen opens the port of the kubelet API, of which the agent has port-forward.
+func (a *Agent) listen() (port int32, err error) {
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(a.cfg.ClientCA) {
+		return 0, errors.New("node agent: no CA of clients")
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	a.listener = tls.NewListener(ln, &tls.Config{
+		Certificates: []tls.Certificate{a.cfg.Certificate}, MinVersion: tls.VersionTLS12,
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities,
+	})
+	return int32(ln.Addr().(*net.TCPAddr).Port), nil
+}
+
+// serve serves the kubelet API until ctx ends.
+func (a *Agent) serve(ctx context.Context) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/portForward/{namespace}/{pod}", func(w http.ResponseWriter, r *http.Request) {
+		options, err := portforward.NewV4Options(r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		portforward.ServePortForward(w, r, forwarder{a, r.PathValue("namespace")}, r.PathValue("pod"), "", options,
+			forwardIdle, forwardBegin, portforward.SupportedProtocols)
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: callTimeout}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	_ = server.Serve(a.listener) // Until it is closed.
+}
+
+// forwarder connects streams with the ports of processes. A port of the pod is the one that its process has here instead.
+type forwarder struct {
+	agent     *Agent
+	namespace string
+}
+
+// PortForward implements portforward.PortForwarder.
+func (f forwarder) PortForward(ctx context.Context, name string, _ types.UID, port int32, stream io.ReadWriteCloser) error {
+	defer stream.Close()
+	here, err := f.agent.portHere(f.namespace, name, port)
+	if err != nil {
+		return err
+	}
+	conn, err := (&net.Dialer{Timeout: callTimeout}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", here))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _, _ = conn.Close(), stream.Close() })()
+	var both errgroup.Group
+	both.Go(func() error {
+		_, err := io.Copy(conn, stream)
+		return errors.Join(err, conn.(*net.TCPConn).CloseWrite())
+	})
+	both.Go(func() error {
+		_, err := io.Copy(stream, conn)
+		return errors.Join(err, stream.Close())
+	})
+	return both.Wait()
+}
+
+// portHere is where a port of a pod's container is on this machine.
+func (a *Agent) portHere(namespace, name string, port int32) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.pods {
+		if w.pod.Namespace != namespace || w.pod.Name != name {
+			continue
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, c := range w.containers {
+			if here, err := portNumber(c, intstr.FromInt32(port)); err == nil && c.process != nil && c.process.Running() {
+				return here, nil
+			}
+		}
+		return 0, fmt.Errorf("pod %s/%s does not run", namespace, name)
+	}
+	return 0, fmt.Errorf("pod %s/%s is not of node %s", namespace, name, a.cfg.NodeName)
+}
