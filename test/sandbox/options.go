@@ -78,7 +78,7 @@ type Options struct {
 	// broker's Node.
 	BrokerKubeletArgs []string
 	// KubeletMetrics has the virtual kubelets of consumers and of the broker serve
-	// metrics at their port "metrics"; they must be ImageOurs.
+	// metrics at their port "metrics".
 	KubeletMetrics bool
 	// ConsumerNodes gives each consumer a simulated node, CLUSTER-node, for pods of
 	// its own that name it.

@@ -215,7 +215,7 @@ func (s *Sandbox) each(ctx context.Context, clusters []*Cluster, do func(context
 func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
 	liqo := func(name string) nodeagent.Image { return nodeagent.Image{Binary: filepath.Join(s.bin, name)} }
 	stock := liqo(binaries.LiqoVirtualKubelet)
-	stock.Ports = func([]string) []nodeagent.Port { return []nodeagent.Port{kubeletPort} }
+	stock.Ports = func([]string) []nodeagent.Port { return append([]nodeagent.Port{kubeletPort}, kubeletMetrics...) }
 	registry, tag := "ghcr.io/liqotech/", ":"+binaries.LiqoVersion
 	other := cmp.Or(s.opts.BrokerKubelet, ours)
 	return map[string]nodeagent.Image{
@@ -232,6 +232,11 @@ func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
 // kubeletPort is that of a virtual kubelet, Liqo's and ours.
 var kubeletPort = nodeagent.Port{Argument: "--listen-port=%d", Container: 10250}
 
+// kubeletMetrics is the port of a virtual kubelet's metrics: where deploy/observability looks for them, and where Liqo's chart has them.
+var kubeletMetrics = []nodeagent.Port{
+	{Argument: "--metrics-address=127.0.0.1:%d", Container: 8082}, {Argument: "--metrics-address=127.0.0.1:%d", Container: 5872},
+}
+
 // ownPorts are the ports of this repository's binary: a virtual kubelet, the
 // broker, or the catalog.
 func ownPorts(command []string) []nodeagent.Port {
@@ -247,7 +252,7 @@ func ownPorts(command []string) []nodeagent.Port {
 		return append(ports, nodeagent.Port{Argument: "--metrics-address=127.0.0.1:%d", Container: 8080},
 			nodeagent.Port{Argument: "--ipam-address=127.0.0.1:%d", Container: 6000})
 	}
-	return append(ports, nodeagent.Port{Argument: "--metrics-address=127.0.0.1:%d", Container: 8082})
+	return append(ports, kubeletMetrics...)
 }
 
 // Cluster returns the cluster of that name, or nil.

@@ -51,7 +51,7 @@ type Image struct {
 
 // Port is one that a process listens on.
 type Port struct {
-	// Argument is appended to those of the pod, with %d for the port.
+	// Argument is appended to those of the pod, with %d for the port. Ports with the same argument are one, of several numbers.
 	Argument string
 	// Container is the port in the network of a pod, which probes name.
 	Container int

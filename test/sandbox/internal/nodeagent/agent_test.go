@@ -66,7 +66,10 @@ func TestReplicasHavePortsOfTheirOwn(t *testing.T) {
 	a, _, _ := replicas()
 	image := Image{Ports: func(command []string) []Port {
 		assert.Equal(t, []string{"/bin/it", "broker"}, command)
-		return []Port{{Argument: "--listen=%d", Container: 10250}, {Argument: "--health=127.0.0.1:%d", Container: 8081}}
+		return []Port{
+			{Argument: "--listen=%d", Container: 10250}, {Argument: "--health=127.0.0.1:%d", Container: 8081},
+			{Argument: "--listen=%d", Container: 10255},
+		}
 	}}
 	args1, ports1, err := a.ownPorts(image, []string{"/bin/it", "broker"})
 	require.NoError(t, err)
@@ -74,6 +77,7 @@ func TestReplicasHavePortsOfTheirOwn(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEqual(t, ports1, ports2)
 	require.Len(t, args1, 2)
+	assert.Equal(t, ports1[10250], ports1[10255])
 
 	c := &container{
 		spec:  corev1.Container{Name: "main", Ports: []corev1.ContainerPort{{Name: "health", ContainerPort: 8081}, {Name: "own", ContainerPort: 9}}},

@@ -73,13 +73,18 @@ func (a *Agent) ownPorts(image Image, command []string) (args []string, ports ma
 		return nil, nil, nil
 	}
 	ports = map[int]int{}
+	given := map[string]int{}
 	for _, p := range image.Ports(command) {
+		if port, is := given[p.Argument]; is { // Another number of the same port.
+			ports[p.Container] = port
+			continue
+		}
 		free, err := a.cfg.Ports.Free()
 		if err != nil {
 			return nil, nil, err
 		}
 		args = append(args, fmt.Sprintf(p.Argument, free))
-		ports[p.Container] = free
+		ports[p.Container], given[p.Argument] = free, free
 	}
 	return args, ports, nil
 }
