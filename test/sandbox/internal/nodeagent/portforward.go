@@ -79,14 +79,15 @@ func (f forwarder) PortForward(ctx context.Context, name string, _ types.UID, po
 	defer context.AfterFunc(ctx, func() { _, _ = conn.Close(), stream.Close() })()
 	var both errgroup.Group
 	both.Go(func() error {
-		_, err := io.Copy(conn, stream)
-		return errors.Join(err, conn.(*net.TCPConn).CloseWrite())
+		_, _ = io.Copy(conn, stream) // Either end may close, and ends both copies.
+		return conn.(*net.TCPConn).CloseWrite()
 	})
 	both.Go(func() error {
-		_, err := io.Copy(stream, conn)
-		return errors.Join(err, stream.Close())
+		_, _ = io.Copy(stream, conn)
+		return stream.Close()
 	})
-	return both.Wait()
+	_ = both.Wait()
+	return nil
 }
 
 // portHere is where a port of a pod's container is on this machine.
