@@ -54,7 +54,10 @@ func (t *translator) GetHomePodIP(ctx context.Context, request *ipam.GetHomePodI
 	}
 	answer, found := t.remote.Map(request.GetIp())
 	if !found {
-		return nil, fmt.Errorf("%w: %w", errPending, errors.Join(t.remote.Problem(request.GetIp())))
+		if problem := t.remote.Problem(request.GetIp()); problem != nil {
+			return nil, fmt.Errorf("%w: %w", errPending, problem)
+		}
+		return nil, errPending
 	}
 	outside, err := netip.ParseAddr(answer)
 	if err != nil {

@@ -30,8 +30,16 @@ func (homeIPAM) GetHomePodIP(context.Context, *liqoipam.GetHomePodIPRequest, ...
 type answers map[string]string
 
 func (a answers) Map(ip string) (string, bool) { answer, ok := a[ip]; return answer, ok }
-func (a answers) Problem(string) error         { return errors.New("unreachable") }
-func (a answers) Forget(string)                {}
+
+// Problem is that of an attempt that has failed; none has been made for the other addresses.
+func (a answers) Problem(ip string) error {
+	if ip == "10.99.0.4" {
+		return errors.New("unreachable")
+	}
+	return nil
+}
+
+func (a answers) Forget(string) {}
 
 // endpoint is that of a remote cluster whose ranges are all remapped here.
 func endpoint() *netv1alpha1.TunnelEndpointSpec {
@@ -63,6 +71,8 @@ func TestAddressesOfRemotePods(t *testing.T) {
 	_, err = tr.GetHomePodIP(t.Context(), &liqoipam.GetHomePodIPRequest{Ip: "10.99.0.4"})
 	require.ErrorIs(t, err, errPending)
 	require.ErrorContains(t, err, "unreachable")
+	_, err = tr.GetHomePodIP(t.Context(), &liqoipam.GetHomePodIPRequest{Ip: "10.99.0.5"})
+	require.Equal(t, errPending, err, "no attempt has ended")
 	tr.ranges = func() *ranges { return nil }
 	_, err = tr.GetHomePodIP(t.Context(), &liqoipam.GetHomePodIPRequest{Ip: "10.99.0.1"})
 	require.ErrorIs(t, err, errPending)

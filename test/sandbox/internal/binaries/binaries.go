@@ -26,6 +26,8 @@ const (
 	KubernetesVersion = "v1.35.4"
 	LiqoVersion       = "v1.2.0"
 	KwokVersion       = "v0.7.0"
+	// LiqoV0Version is that of kubelet-v0/go.mod.
+	LiqoV0Version = "v0.9.4"
 )
 
 // Names of the binaries in the directory that Ensure returns.
@@ -194,6 +196,22 @@ func BuildProduct(ctx context.Context, dir string) (string, error) {
 	return out, copyProgram(built, out)
 }
 
+// BuildImage builds what the image has in /usr/bin in dir, and returns the path of virtual-kubelet, which starts the virtual
+// kubelet of Liqo v1 or of v0.x.
+func BuildImage(ctx context.Context, dir string) (string, error) {
+	built, err := BuildProduct(ctx, dir)
+	if err != nil {
+		return "", err
+	}
+	// Without -trimpath, as its tests are built: there is one cache for both.
+	if err := goCommand(ctx, filepath.Join(ProductRoot(), "kubelet-v0"), nil, "build", "-o",
+		filepath.Join(dir, product+"-v0"), "."); err != nil {
+		return "", err
+	}
+	link := filepath.Join(dir, LiqoVirtualKubelet)
+	return link, os.Symlink(filepath.Base(built), link)
+}
+
 func copyProgram(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -212,6 +230,11 @@ func copyProgram(from, to string) error {
 // chart and CRDs.
 func LiqoSource(ctx context.Context) (string, error) {
 	return moduleDir(ctx, "github.com/liqotech/liqo@"+LiqoVersion)
+}
+
+// LiqoV0Source returns the directory of the source of Liqo v0.x.
+func LiqoV0Source(ctx context.Context) (string, error) {
+	return moduleDir(ctx, "github.com/liqotech/liqo@"+LiqoV0Version)
 }
 
 func moduleDir(ctx context.Context, module string) (string, error) {
