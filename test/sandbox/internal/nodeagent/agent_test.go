@@ -67,7 +67,8 @@ func TestReplicasHavePortsOfTheirOwn(t *testing.T) {
 	image := Image{Ports: func(command []string) []Port {
 		assert.Equal(t, []string{"/bin/it", "broker"}, command)
 		return []Port{
-			{Argument: "--listen=%d", Container: 10250}, {Argument: "--health=127.0.0.1:%d", Container: 8081},
+			{Argument: "--listen=%d", Container: 10250},
+			{Argument: "--health=127.0.0.1:%d", Container: 8081},
 			{Argument: "--listen=%d", Container: 10255},
 		}
 	}}

@@ -57,7 +57,7 @@ func TestAPortIsForwarded(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "hello", string(got))
 	require.NoError(t, here.Close())
-	<-ended
+	require.NoError(t, <-ended)
 
 	assert.ErrorContains(t, forwarder{a, "other"}.PortForward(t.Context(), one.pod.Name, "", 5872, there), "pod other/broker-5d7f-one is not of node")
 	process.Kill()
