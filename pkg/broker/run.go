@@ -36,11 +36,13 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/network"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/node"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/policies"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/providers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/restore"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/withdrawn"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
@@ -257,7 +259,11 @@ func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) erro
 	if err := mgr.Add(manager.RunnableFunc(b.requeue.Run)); err != nil {
 		return err
 	}
-	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, b.leaving, b.providers, b.policies}
+	removals := &withdrawn.Controller{
+		Client: b.client, Live: mgr.GetAPIReader(),
+		Writer: &podwrite.Writer{Client: b.client, Clock: clock.RealClock{}, Metrics: b.metrics.pods.Writes()},
+	}
+	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, removals, b.leaving, b.providers, b.policies}
 	if b.endpoints != nil {
 		controllers = append(controllers, b.endpoints)
 	}

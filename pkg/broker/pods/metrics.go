@@ -65,6 +65,9 @@ func histogram(name, help string, buckets []float64) prometheus.Histogram {
 	})
 }
 
+// Writes are the metrics of all writes of pods.
+func (m *Metrics) Writes() *podwrite.Metrics { return m.writes }
+
 // Register registers the metrics.
 func (m *Metrics) Register(registry prometheus.Registerer) error {
 	var errs []error
