@@ -77,6 +77,15 @@ func (b *brokered) criterion(t *testing.T) {
 	b.settle(t, atBroker, 6)
 	assert.Equal(t, map[string]int{"provider2": 6}, b.count(t, atBroker, brokeringv1alpha1.ProviderLabel))
 
+	// A filter counts until its owner removes it. Liqo leaves it on the broker's pod.
+	pod := newPod(namespace, "anywhere")
+	annotated(brokeringv1alpha1.FilterAnnotation, "false")(pod)
+	require.NoError(t, b.consumer.Client.Create(t.Context(), pod))
+	b.explained(t, atBroker, pod.Name, "NoProviderFits", "no provider cluster fits: pod filter")
+	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, brokeringv1alpha1.FilterAnnotation)
+	require.NoError(t, b.consumer.Client.Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(body))))
+	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, atBroker, pod.Name, "") })
+
 	require.NoError(t, b.consumer.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	b.settle(t, atBroker, 0)
 }
