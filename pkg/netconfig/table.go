@@ -32,7 +32,12 @@ func NewTable(cfg *networkingv1beta1.Configuration) (Table, error) {
 		return Table{}, ErrNotConfigured
 	}
 
-	declared, seen := cfg.Spec.Remote.CIDR, cfg.Status.Remote.CIDR
+	return TableOf(cfg.Spec.Remote.CIDR, cfg.Status.Remote.CIDR)
+}
+
+// TableOf returns the translation of the CIDRs that the remote cluster declares into those under which this cluster sees them,
+// which are in the same order.
+func TableOf(declared, seen networkingv1beta1.ClusterConfigCIDR) (Table, error) {
 	pod, err := align("pod", declared.Pod, seen.Pod)
 	if err != nil {
 		return Table{}, err

@@ -32,7 +32,10 @@ type Watcher struct {
 	all     bool
 	factory dynamicinformer.DynamicSharedInformerFactory
 	foreign cache.SharedIndexInformer
+	// configs is nil if the Configurations are not watched.
 	configs cache.SharedIndexInformer
+	// table is that of the peering's cluster where it is given; else nil.
+	table *Table
 
 	// views by cluster id; the map is never changed, but replaced.
 	views atomic.Pointer[map[string]View]
@@ -47,9 +50,13 @@ type Options struct {
 	// Cluster is the remote cluster of the peering.
 	Cluster liqov1beta1.ClusterID
 	// All also watches all other clusters, and whether they are connected.
-	All    bool
-	Resync time.Duration
-	Log    logr.Logger
+	All bool
+	// Table is the translation of the peering's cluster, where it is given and not read from its Configuration.
+	Table *Table
+	// NoConfigurations means that Configurations may not be read. Without a Table no address is translated then.
+	NoConfigurations bool
+	Resync           time.Duration
+	Log              logr.Logger
 }
 
 // NewWatcher returns the watcher of the remote cluster; nothing happens before Run.
@@ -69,9 +76,12 @@ func NewWatcher(client dynamic.Interface, o Options) *Watcher {
 		all:     o.All,
 		factory: factory,
 		foreign: informer(liqov1beta1.ForeignClusterGroupVersionResource),
-		configs: informer(networkingv1beta1.ConfigurationGroupVersionResource),
+		table:   o.Table,
 		dirty:   make(chan struct{}, 1),
 		synced:  make(chan struct{}),
+	}
+	if !o.NoConfigurations && (o.All || o.Table == nil) {
+		w.configs = informer(networkingv1beta1.ConfigurationGroupVersionResource)
 	}
 	w.views.Store(&map[string]View{})
 	return w
@@ -93,7 +103,7 @@ func (w *Watcher) Run(ctx context.Context, changed func()) error {
 		UpdateFunc: func(any, any) { w.mark() },
 		DeleteFunc: func(any) { w.mark() },
 	}
-	for _, informer := range []cache.SharedIndexInformer{w.foreign, w.configs} {
+	for _, informer := range w.informers() {
 		if _, err := informer.AddEventHandler(mark); err != nil {
 			return fmt.Errorf("watching the network configuration: %w", err)
 		}
@@ -101,8 +111,10 @@ func (w *Watcher) Run(ctx context.Context, changed func()) error {
 
 	w.factory.Start(ctx.Done())
 	defer w.factory.Shutdown()
-	if !cache.WaitForCacheSync(ctx.Done(), w.foreign.HasSynced, w.configs.HasSynced) {
-		return nil
+	for _, informer := range w.informers() {
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			return nil
+		}
 	}
 	w.derive()
 	close(w.synced)
@@ -119,6 +131,13 @@ func (w *Watcher) Run(ctx context.Context, changed func()) error {
 	}
 }
 
+func (w *Watcher) informers() []cache.SharedIndexInformer {
+	if w.configs == nil {
+		return []cache.SharedIndexInformer{w.foreign}
+	}
+	return []cache.SharedIndexInformer{w.foreign, w.configs}
+}
+
 func (w *Watcher) mark() {
 	select {
 	case w.dirty <- struct{}{}:
@@ -129,7 +148,10 @@ func (w *Watcher) mark() {
 // derive reads the caches afresh and reports whether a view changed.
 func (w *Watcher) derive() bool {
 	foreign := byCluster(decode[liqov1beta1.ForeignCluster](w.foreign, w.log))
-	configs := byCluster(decode[networkingv1beta1.Configuration](w.configs, w.log))
+	var configs map[string][]*networkingv1beta1.Configuration
+	if w.configs != nil {
+		configs = byCluster(decode[networkingv1beta1.Configuration](w.configs, w.log))
+	}
 	before := *w.views.Load()
 	clusters := sets.KeySet(foreign).Union(sets.KeySet(configs)).Union(sets.KeySet(before)).Insert(w.cluster)
 	after := make(map[string]View, clusters.Len())
@@ -156,6 +178,9 @@ func (w *Watcher) deriveOne(cluster string, before View, foreign []*liqov1beta1.
 		list.Items = append(list.Items, *fc)
 	}
 	fc := fcutils.GetOlderForeignCluster(&list)
+	if cluster == w.cluster && w.table != nil {
+		before.Table, configs = w.table, nil
+	}
 	view, err := before.Next(fc, configs)
 	if err != nil && !errors.Is(err, ErrNotConfigured) {
 		w.log.Error(err, "Cannot use the network configuration", "cluster", cluster)

@@ -87,3 +87,44 @@ func TestWatcherFollowsTheConfiguration(t *testing.T) {
 	stop()
 	require.NoError(t, <-ended)
 }
+
+// Later versions of Liqo pass the CIDRs as flags, and do not let a virtual kubelet read Configurations.
+func TestAGivenTableNeedsNoConfiguration(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	cfg := configuration([]string{"10.244.0.0/16"}, []string{"10.30.0.0/16"}, []string{"10.70.0.0/16"}, []string{"10.28.0.0/16"})
+	table, err := TableOf(cfg.Spec.Remote.CIDR, cfg.Status.Remote.CIDR)
+	require.NoError(t, err)
+	for name, test := range map[string]struct {
+		options Options
+		want    string
+	}{
+		"translated by the table":             {Options{Table: &table}, "10.30.1.2"},
+		"with Configurations forbidden, too":  {Options{Table: &table, NoConfigurations: true}, "10.30.1.2"},
+		"no address without table and rights": {Options{NoConfigurations: true}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+				map[schema.GroupVersionResource]string{
+					liqov1beta1.ForeignClusterGroupVersionResource:      "ForeignClusterList",
+					networkingv1beta1.ConfigurationGroupVersionResource: "ConfigurationList",
+				}, asUnstructured(t, foreignCluster(1, true), liqov1beta1.GroupVersion.WithKind("ForeignCluster"), "", "remote", "remote"))
+			test.options.Cluster, test.options.Log = "remote", testr.New(t)
+			ctx, stop := context.WithTimeout(t.Context(), patience)
+			watcher := NewWatcher(client, test.options)
+			ended := make(chan error, 1)
+			go func() { ended <- watcher.Run(ctx, func() {}) }()
+			select {
+			case <-watcher.Synced():
+			case <-ctx.Done():
+				require.FailNow(t, "the watcher waits")
+			}
+			shown, _ := translate(watcher.View(), "10.244.1.2")
+			require.Equal(t, test.want, shown)
+			for _, action := range client.Actions() {
+				require.NotEqual(t, "configurations", action.GetResource().Resource)
+			}
+			stop()
+			require.NoError(t, <-ended)
+		})
+	}
+}
