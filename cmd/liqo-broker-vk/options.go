@@ -28,6 +28,9 @@ type options struct {
 	opaqueAddresses bool
 	directTraffic   bool
 
+	remotePodCIDRs, remappedPodCIDRs           []string
+	remoteExternalCIDRs, remappedExternalCIDRs []string
+
 	remoteCIDRs                        []string
 	remoteIPAM                         string
 	remoteIPAMCA, remoteIPAMServerName string
@@ -81,6 +84,14 @@ func (o *options) install(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.directTraffic, "direct-traffic", o.directTraffic,
 		"Reach a pod that the remote cluster forwarded over this cluster's own network connection with the cluster where it "+
 			"runs, if there is one")
+	const later = " (Liqo after v1.2.0); may be repeated"
+	flags.StringSliceVar(&o.remotePodCIDRs, "remote-pod-cidr", nil, "A CIDR of the pods of the remote cluster, as it declares it"+later)
+	flags.StringSliceVar(&o.remappedPodCIDRs, "remote-pod-cidr-remap", nil,
+		"The CIDR under which this cluster sees the one of --remote-pod-cidr in the same place"+later)
+	flags.StringSliceVar(&o.remoteExternalCIDRs, "remote-external-cidr", nil,
+		"An external CIDR of the remote cluster, as it declares it"+later)
+	flags.StringSliceVar(&o.remappedExternalCIDRs, "remote-external-cidr-remap", nil,
+		"The CIDR under which this cluster sees the one of --remote-external-cidr in the same place"+later)
 	flags.StringArrayVar(&o.remoteCIDRs, "remote-cidr", o.remoteCIDRs,
 		"A CIDR whose addresses pods of the remote cluster may show, as they are, beside those of Liqo's network with it; may be repeated")
 	flags.StringVar(&o.remoteIPAM, "remote-ipam", o.remoteIPAM,

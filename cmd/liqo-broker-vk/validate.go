@@ -148,6 +148,9 @@ func (o *options) validateAddresses(f *faults) {
 	if o.opaqueAddresses && o.brokerNode == "" {
 		f.add("--opaque-addresses=true", "give it to the virtual kubelets of a broker's node, with --broker-node")
 	}
+	if _, err := o.table(); err != nil {
+		f.add("--remote-pod-cidr, --remote-external-cidr: "+err.Error(), "give each with its --…-remap, in the same order")
+	}
 	f.cidrs("--remote-cidr", o.remoteCIDRs)
 	if o.remoteIPAM == "" {
 		const remedy = "give --remote-ipam, too"

@@ -8,8 +8,10 @@ import (
 	"os"
 	"runtime/debug"
 
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/cmd/virtual-kubelet/root"
+	cidrutils "github.com/liqotech/liqo/pkg/utils/cidr"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel/trace"
@@ -18,6 +20,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/logging"
+	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/election"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
@@ -118,8 +121,26 @@ func (o *options) providerConfig() provider.Config {
 	return cfg
 }
 
+// table returns the translation that the flags give; nil if they give none.
+func (o *options) table() (*netconfig.Table, error) {
+	declared := networkingv1beta1.ClusterConfigCIDR{
+		Pod: cidrutils.FromStrings(o.remotePodCIDRs), External: cidrutils.FromStrings(o.remoteExternalCIDRs),
+	}
+	seen := networkingv1beta1.ClusterConfigCIDR{
+		Pod: cidrutils.FromStrings(o.remappedPodCIDRs), External: cidrutils.FromStrings(o.remappedExternalCIDRs),
+	}
+	if len(declared.Pod)+len(declared.External)+len(seen.Pod)+len(seen.External) == 0 {
+		return nil, nil //nolint:nilnil // None is given.
+	}
+	table, err := netconfig.TableOf(declared, seen)
+	return &table, err
+}
+
 func (o *options) addressConfig() provider.AddressConfig {
 	cfg := provider.AddressConfig{Direct: o.directTraffic, Announce: o.announceRoot, Opaque: o.opaqueAddresses}
+	if table, err := o.table(); err == nil { // validate checks it.
+		cfg.Table = table
+	}
 	for _, cidr := range o.remoteCIDRs {
 		if prefix, err := netip.ParsePrefix(cidr); err == nil { // validate checks it.
 			cfg.Allowed = append(cfg.Allowed, prefix)

@@ -13,6 +13,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/election"
 )
 
@@ -109,6 +110,8 @@ type AddressConfig struct {
 	Direct bool
 	// RemoteIPAM is asked for pods that are not reached directly; nil if there is none.
 	RemoteIPAM *RemoteIPAMConfig
+	// Table translates the addresses of the remote cluster; nil to read its Configuration.
+	Table *netconfig.Table
 	// Allowed are ranges of addresses that pods of the remote cluster may show beside those of Liqo's network with it.
 	Allowed []netip.Prefix
 	// Announce writes on the pods of a broker's node where they run. Without it, consumers do not learn it.

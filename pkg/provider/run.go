@@ -76,8 +76,18 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 	if err != nil {
 		return fmt.Errorf("home cluster: %w", err)
 	}
+	allowed, err := process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, "review of the rights", func(ctx context.Context) (bool, error) {
+		return mayReadConfigurations(ctx, local)
+	})
+	if err != nil {
+		return process.IfNotDone(ctx, err)
+	}
+	if !allowed {
+		cfg.Log.Info("Configurations may not be read: addresses are translated by the flags", "given", cfg.Addresses.Table != nil)
+	}
 	network := netconfig.NewWatcher(watches, netconfig.Options{
-		Cluster: cfg.ForeignCluster, All: cfg.Addresses.Direct, Resync: cfg.InformerResyncPeriod, Log: cfg.Log,
+		Cluster: cfg.ForeignCluster, All: cfg.Addresses.Direct, Table: cfg.Addresses.Table, NoConfigurations: !allowed,
+		Resync: cfg.InformerResyncPeriod, Log: cfg.Log,
 	})
 	clients, err := connect.New(cfg.Home, peering.remote)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
 	tenantnamespace "github.com/liqotech/liqo/pkg/tenantNamespace"
@@ -69,6 +71,22 @@ func readPeering(ctx context.Context, cfg *Config, local kubernetes.Interface) (
 		return fcutils.GetForeignClusterByID(ctx, cl, cfg.ForeignCluster)
 	})
 	return p, err
+}
+
+// mayReadConfigurations asks the API server. Every account may ask this about itself. Versions of Liqo after v1.2.0 give the
+// CIDRs as flags instead of this right, and a watch without it would be retried indefinitely.
+func mayReadConfigurations(ctx context.Context, local kubernetes.Interface) (bool, error) {
+	for _, verb := range []string{"list", "watch"} {
+		review, err := local.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: networkingv1beta1.GroupVersion.Group, Resource: "configurations", Verb: verb,
+			}},
+		}, metav1.CreateOptions{})
+		if err != nil || !review.Status.Allowed {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // remoteConfig builds the connection to the remote cluster from its Secret, with the bounds of distrust for every client
