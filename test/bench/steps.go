@@ -90,6 +90,9 @@ func (b *bench) steps(ctx context.Context, r *report) error {
 	if err := b.offload(ctx); err != nil {
 		return err
 	}
+	for _, s := range way { // In their order, though not both sides have all.
+		r.Figures = append(r.Figures, &figure{Name: s.step, Unit: "ms"})
+	}
 	return b.turns(ctx, b.useNodes, r, b.stepsOf)
 }
 
