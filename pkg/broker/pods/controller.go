@@ -137,26 +137,11 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 	}
 	result, err := c.step(ctx, &pod)
 	if kerrors.IsConflict(err) {
-		result, err = c.stepAgain(ctx, &pod, err)
-	}
-	if kerrors.IsConflict(err) {
+		// The pod has changed since it was read; nothing was written.
 		return ctrl.Result{RequeueAfter: c.conflicts.When(r.NamespacedName)}, nil
 	}
 	c.conflicts.Forget(r.NamespacedName)
 	return result, client.IgnoreNotFound(err)
-}
-
-// stepAgain repeats a step, of which nothing was written because the pod has changed since it was read, with the pod as it is now. The
-// cache may not show that yet: Liqo's ShadowPod controller writes each pod of a consumer right after its binding.
-func (c *Controller) stepAgain(ctx context.Context, pod *corev1.Pod, conflict error) (ctrl.Result, error) {
-	var live corev1.Pod
-	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if live.UID != pod.UID { // Another pod of that name, which may not be on the broker's node.
-		return ctrl.Result{}, conflict
-	}
-	return c.step(ctx, &live)
 }
 
 func (c *Controller) step(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
@@ -179,7 +164,28 @@ func (c *Controller) step(ctx context.Context, pod *corev1.Pod) (ctrl.Result, er
 	case pod.DeletionTimestamp != nil:
 		return ctrl.Result{}, c.finalize(ctx, pod)
 	}
-	return c.assign(ctx, pod)
+	result, err := c.assign(ctx, pod)
+	if kerrors.IsConflict(err) {
+		return c.assignAgain(ctx, pod, err)
+	}
+	return result, err
+}
+
+// assignAgain repeats an assignment, which was not written because the pod has changed since it was read, with the pod as it is now.
+// The cache may not show that yet: Liqo's ShadowPod controller writes each pod of a consumer right after its binding.
+//
+// No other step is repeated so: the next one is with the cache's pod, which may be older, and only of an assignment does the belief
+// know that the cache does not show it yet.
+func (c *Controller) assignAgain(ctx context.Context, pod *corev1.Pod, conflict error) (ctrl.Result, error) {
+	var live corev1.Pod
+	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	// Another pod of that name may not be on the broker's node.
+	if live.UID != pod.UID || placement.Terminal(&live) || placement.PlaceOf(&live) != "" || live.DeletionTimestamp != nil {
+		return ctrl.Result{}, conflict
+	}
+	return c.assign(ctx, &live)
 }
 
 // observeGone frees the room of a pod that needs none any more, and has the unassigned pods tried.
