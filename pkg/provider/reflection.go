@@ -35,6 +35,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/changes"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/retry"
@@ -111,7 +112,7 @@ func newReflectors(cfg *Config, liqo liqoclient.Interface, pods *podReflector, b
 
 	retries := retry.New()
 	mappings := retry.NewMappings(liqo.OffloadingV1beta1().NamespaceMaps(cfg.TenantNamespace), cfg.ForeignCluster)
-	pods.Reflector = generic.NewReflector(workload.PodReflectorName, retries.Namespaced(lens.Trimmed(inNamespace)),
+	pods.Reflector = generic.NewReflector(workload.PodReflectorName, retries.Namespaced(changes.Pods(pods.local, lens.Trimmed(inNamespace))),
 		func(opts *options.ReflectorOpts) manager.FallbackReflector {
 			fallback := pods.NewFallback(opts)
 			if b != nil {
@@ -127,8 +128,9 @@ func newReflectors(cfg *Config, liqo liqoclient.Interface, pods *podReflector, b
 			exposition.NewNamespacedServiceReflector(r.EnableLoadBalancer, r.RemoteRealLoadBalancerClassName)),
 		cfg.leading(resources.Ingress, exposition.IngressReflectorName,
 			exposition.NewNamespacedIngressReflector(r.EnableIngress, r.RemoteRealIngressClassName)),
-		cfg.leading(resources.ConfigMap, configuration.ConfigMapReflectorName, configuration.NewNamespacedConfigMapReflector),
-		cfg.leading(resources.Secret, configuration.SecretReflectorName, secrets),
+		cfg.leading(resources.ConfigMap, configuration.ConfigMapReflectorName,
+			changes.ConfigMaps(configuration.NewNamespacedConfigMapReflector)),
+		cfg.leading(resources.Secret, configuration.SecretReflectorName, changes.Secrets(secrets)),
 		serviceAccounts,
 		cfg.leading(resources.PersistentVolumeClaim, storage.PersistentVolumeClaimReflectorName,
 			storage.NewNamespacedPersistentVolumeClaimReflector(r.VirtualStorageClassName, r.RemoteRealStorageClassName, r.EnableStorage)),
