@@ -27,6 +27,7 @@ func TestFederation(t *testing.T) {
 			{"logs exec attach and port-forward", b.kubelet},
 			{"namespaces of consumers are offloaded", c.sentOn},
 			{"the remote IPAM checks its callers", c.strangers},
+			{"changes are forwarded or reported", c.changes},
 			{"the way of a pod is a trace", c.trace},
 		} {
 			t.Run(s.name, func(t *testing.T) {
