@@ -40,14 +40,15 @@ func main() {
 
 // run returns nil when ctx has ended.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	cmd := newCommand(stderr) //nolint:contextcheck // cobra hands the context on.
+	cmd := newCommand(stderr, args) //nolint:contextcheck // cobra hands the context on.
 	cmd.SetArgs(args)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	return cmd.ExecuteContext(ctx)
 }
 
-func newCommand(logs io.Writer) *cobra.Command {
+// newCommand returns the command, which may be given flags among args that it does not know.
+func newCommand(logs io.Writer, args []string) *cobra.Command {
 	o := newOptions()
 	cmd := &cobra.Command{
 		Use:   "virtual-kubelet",
@@ -58,14 +59,21 @@ func newCommand(logs io.Writer) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := process.CheckUnknown(cmd.Flags(), o.strictFlags); err != nil {
+				return pointToHelp(cmd, err)
+			}
 			return runVirtualKubelet(cmd.Context(), o, cmd.Flags(), logs)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return fmt.Errorf("%w (see 'virtual-kubelet --help')", err)
-	})
+	cmd.SetFlagErrorFunc(pointToHelp)
 	o.install(cmd.Flags())
+	process.AllowUnknown(cmd.Flags(), args)
 	return cmd
+}
+
+// pointToHelp adds the --help command to an error about flags.
+func pointToHelp(_ *cobra.Command, err error) error {
+	return fmt.Errorf("%w (see 'virtual-kubelet --help')", err)
 }
 
 func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, logs io.Writer) error {
@@ -80,9 +88,10 @@ func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, lo
 	if err != nil {
 		return err
 	}
-	cfg.Log = log
+	cfg.Log, cfg.UnknownFlags = log, process.Unknown(flags)
 	log.Info("Starting", "version", version, "commit", commit, "node", cfg.Node.Name,
 		"remoteCluster", cfg.ForeignCluster.ClusterID)
+	process.LogUnknown(log, cfg.UnknownFlags)
 	if cfg.Home, err = utils.GetRestConfig(o.stock.HomeKubeconfig); err != nil {
 		return fmt.Errorf("connecting to the home cluster (--home-kubeconfig, or run in a pod): %w", err)
 	}

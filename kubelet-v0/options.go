@@ -18,6 +18,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/kubelet-v0/internal/kubelet"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
 // options are the flags and the environment of the virtual kubelet.
@@ -38,6 +39,7 @@ type options struct {
 	profilingAddress         string
 
 	startupTimeout, requestTimeout time.Duration
+	strictFlags                    bool
 }
 
 // newOptions returns the defaults. They are those of the virtual kubelet of Liqo v1, but for the remote IPAM: the server that
@@ -89,6 +91,7 @@ func (o *options) install(flags *pflag.FlagSet) {
 		"How long to wait at start for missing objects and for API servers that do not answer")
 	flags.DurationVar(&o.requestTimeout, "request-timeout", o.requestTimeout,
 		"The deadline of each API request that is not a watch or another stream, 0 for none")
+	flags.BoolVar(&o.strictFlags, "strict-flags", o.strictFlags, process.StrictUsage)
 }
 
 // validate returns all faults as one error.

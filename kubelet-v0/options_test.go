@@ -108,6 +108,8 @@ func TestFailuresNameTheFlag(t *testing.T) {
 		"an unknown flag":     {[]string{"--nope"}, []string{"unknown flag: --nope (see 'virtual-kubelet --help')"}},
 		"every fault at once": {nil, []string{"--home-cluster-id is empty", "--foreign-cluster-id is empty", "--node-ip="}},
 		"no cluster to reach": {liqoArguments(), []string{"--home-kubeconfig"}},
+		"an ignored flag":     {append(liqoArguments(), "--later=1"), []string{"--home-kubeconfig"}},
+		"a strict one":        {append(liqoArguments(), "--later=1", "--strict-flags=true"), []string{"unknown flag: --later"}},
 		"a remote IPAM":       {append(liqoArguments(), "--remote-ipam=192.0.2.1"), []string{"--remote-ipam=192.0.2.1: use server=HOST[:PORT]"}},
 		"TLS with plaintext":  {append(liqoArguments(), "--remote-ipam-ca=/ca"), []string{"--remote-ipam-insecure=false"}},
 	} {

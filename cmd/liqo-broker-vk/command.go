@@ -7,10 +7,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
-// newRootCommand returns the command of the virtual kubelet; the other roles are its subcommands.
-func newRootCommand(logs io.Writer) *cobra.Command {
+// newRootCommand returns the command of the virtual kubelet; the other roles are its subcommands. Of the arguments, those of the
+// virtual kubelet may have flags that it does not know.
+func newRootCommand(logs io.Writer, args []string) *cobra.Command {
 	opts := newOptions()
 	cmd := &cobra.Command{
 		Use:   "liqo-broker-vk",
@@ -21,6 +24,9 @@ func newRootCommand(logs io.Writer) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := process.CheckUnknown(cmd.Flags(), opts.strictFlags); err != nil {
+				return pointToHelp(cmd, err)
+			}
 			if cmd.Flags().NFlag() == 0 {
 				return errors.New("no arguments: a virtual kubelet needs those that Liqo passes " +
 					"(see 'liqo-broker-vk --help' for the commands)")
@@ -30,6 +36,9 @@ func newRootCommand(logs io.Writer) *cobra.Command {
 	}
 	cmd.SetFlagErrorFunc(pointToHelp)
 	opts.install(cmd.Flags())
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") { // Not those of a subcommand.
+		process.AllowUnknown(cmd.Flags(), args)
+	}
 	cmd.AddCommand(newBrokerCommand(logs), newCatalogCommand(logs), newVersionCommand())
 	cmd.AddCommand(newPeople().commands()...)
 	return cmd

@@ -34,7 +34,7 @@ func runAs(ctx context.Context, program string, args []string, stdout, stderr io
 
 // run runs the program under its own name.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	return execute(ctx, newRootCommand(stderr), args, stdout, stderr) //nolint:contextcheck // cobra hands the context on.
+	return execute(ctx, newRootCommand(stderr, args), args, stdout, stderr) //nolint:contextcheck // cobra hands the context on.
 }
 
 func execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, stderr io.Writer) error {

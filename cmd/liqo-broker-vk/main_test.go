@@ -33,6 +33,8 @@ func TestFailuresAreOneLine(t *testing.T) {
 		"a value outside its set":   {[]string{"--certificate-type=x"}, "certificate-type"},
 		"options missing":           {[]string{"--create-node=false"}, "--foreign-cluster-id is empty"},
 		"no cluster to reach":       {liqoArguments(), "--home-kubeconfig"},
+		"a flag of a later Liqo":    {append(liqoArguments(), "--later=secret"), "--home-kubeconfig"}, // It has started.
+		"that is not allowed":       {append(liqoArguments(), "--later=secret", "--strict-flags=true"), "unknown flag: --later (see 'liqo-broker-vk --help')"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
@@ -47,6 +49,22 @@ func TestFailuresAreOneLine(t *testing.T) {
 			for _, line := range lines[:len(lines)-1] {
 				require.True(t, json.Valid([]byte(line)), "only structured log lines before it: %s", line)
 			}
+		})
+	}
+}
+
+// A virtual kubelet of Liqo after the next one is started with flags that are not known yet.
+func TestUnknownFlagsAreNamed(t *testing.T) {
+	liqoEnvironment(t)
+	t.Setenv("KUBECONFIG", "/does/not/exist")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for name, args := range map[string][]string{"none": liqoArguments(), "two": append(liqoArguments(), "--sooner", "--later=secret")} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			require.ErrorContains(t, run(t.Context(), args, &stdout, &stderr), "--home-kubeconfig")
+			require.NotContains(t, stderr.String(), "secret")
+			named := strings.Contains(stderr.String(), `"flags":["later","sooner"]`)
+			require.Equal(t, name == "two", named, stderr.String())
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
 // options are the flags and the environment of the virtual kubelet.
@@ -42,6 +43,7 @@ type options struct {
 
 	startupTimeout time.Duration
 	requestTimeout time.Duration
+	strictFlags    bool
 
 	tracing      tracingOptions
 	notReflected notReflected
@@ -111,4 +113,5 @@ func (o *options) install(flags *pflag.FlagSet) {
 		"How long to wait at start for missing objects and for API servers that do not answer")
 	flags.DurationVar(&o.requestTimeout, "request-timeout", o.requestTimeout,
 		"The deadline of each API request that is not a watch or another stream, 0 for none")
+	flags.BoolVar(&o.strictFlags, "strict-flags", o.strictFlags, process.StrictUsage)
 }

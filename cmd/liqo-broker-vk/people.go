@@ -78,7 +78,7 @@ func commandOf(program string, args []string, logs io.Writer) (*cobra.Command, [
 	case completionName:
 		return newPluginCommand(newPeople()), append([]string{cobra.ShellCompRequestCmd}, args...)
 	default:
-		return newRootCommand(logs), args
+		return newRootCommand(logs, args), args
 	}
 }
 

@@ -134,7 +134,7 @@ func TestEveryShellHasAScript(t *testing.T) {
 
 // The virtual kubelet, which Liqo starts, must not accept the flags of the commands.
 func TestTheVirtualKubeletHasNoFlagOfPeople(t *testing.T) {
-	root := newRootCommand(&bytes.Buffer{})
+	root := newRootCommand(&bytes.Buffer{}, nil)
 	for _, flag := range []string{"kubeconfig", "context", "namespace", "token", "output"} {
 		require.Nil(t, root.Flags().Lookup(flag), flag)
 		require.Nil(t, root.PersistentFlags().Lookup(flag), flag)

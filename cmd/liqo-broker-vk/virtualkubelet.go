@@ -43,10 +43,11 @@ func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, lo
 		debug.SetGCPercent(gcPercent)
 	}
 	cfg := o.providerConfig()
-	cfg.Log = log
+	cfg.Log, cfg.UnknownFlags = log, process.Unknown(flags)
 	built := thisBuild()
 	log.Info("Starting", "version", built.Version, "commit", built.Commit, "liqo", built.Liqo,
 		"node", cfg.Node.Name, "remoteCluster", cfg.ForeignCluster, "brokerNode", cfg.BrokerNode)
+	process.LogUnknown(log, cfg.UnknownFlags)
 
 	if cfg.Home, err = connectionConfig(o.stock.HomeKubeconfig, "virtual-kubelet"); err != nil {
 		return fmt.Errorf("connecting to the home cluster (--home-kubeconfig, or run in a pod): %w", err)

@@ -50,6 +50,8 @@ type Config struct {
 	Lease      LeaseConfig
 	Kubelet    KubeletConfig
 
+	// UnknownFlags were given and are ignored.
+	UnknownFlags []string
 	// MetricsAddress and HealthAddress are listened on unless empty.
 	MetricsAddress string
 	HealthAddress  string

@@ -115,6 +115,9 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 	if err != nil {
 		return err
 	}
+	if err := registry.Register(process.UnknownMetric(cfg.UnknownFlags)); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
 
 	// 3. The reflection.
 	reflection, err = process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, "home cluster's API", func(context.Context) (*Reflection, error) {

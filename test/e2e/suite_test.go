@@ -120,7 +120,7 @@ func startFederation(t *testing.T) *catalogued {
 	b := startBroker(t, sandbox.Options{
 		Name: "federation", Consumers: 2, Providers: 3, Networking: true, ConsumerNodes: true, RemoteIPAM: true,
 		Catalog: true, CatalogArgs: []string{"--history-interval=1s"}, KubeletMetrics: true,
-		ConsumerArgs:      []string{"--direct-traffic=true"},
+		ConsumerArgs:      []string{"--direct-traffic=true", "--of-a-later-liqo=true"}, // Which it ignores.
 		BrokerArgs:        append([]string{"--offer-interval=2s"}, tracing...),
 		BrokerKubeletArgs: tracing,
 		DirectNetworks:    []string{"consumer1:provider1", "consumer1:provider2"},

@@ -35,6 +35,8 @@ type Config struct {
 	// RemoteIPAM is asked for the addresses of pods that the remote cluster has forwarded; nil if there is none.
 	RemoteIPAM *RemoteIPAMConfig
 
+	// UnknownFlags were given and are ignored.
+	UnknownFlags []string
 	// MetricsAddress and HealthAddress are listened on unless empty.
 	MetricsAddress string
 	HealthAddress  string

@@ -186,7 +186,7 @@ func serveAPIs(ctx context.Context, group *errgroup.Group, cfg *Config, clients 
 	})
 	if cfg.MetricsAddress != "" {
 		group.Go(func() error {
-			registry, err := newMetrics(r, asked) //nolint:contextcheck // The list is one in memory.
+			registry, err := newMetrics(r, asked, cfg.UnknownFlags) //nolint:contextcheck // The list is one in memory.
 			if err != nil {
 				return err
 			}
@@ -196,12 +196,13 @@ func serveAPIs(ctx context.Context, group *errgroup.Group, cfg *Config, clients 
 }
 
 // newMetrics registers what Liqo's virtual kubelet exposes, under the same names, and what this one adds. asked may be nil.
-func newMetrics(r *reflection, asked *ipam.Client) (*prometheus.Registry, error) {
+func newMetrics(r *reflection, asked *ipam.Client, unknownFlags []string) (*prometheus.Registry, error) {
 	registry := prometheus.NewRegistry()
 	for _, collector := range []prometheus.Collector{
 		liqometrics.ItemsCounter, liqometrics.ErrorsCounter,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
+		process.UnknownMetric(unknownFlags),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "liqo_broker_vk", Name: "pods", Help: "Pods that the virtual kubelet serves.",
 		}, func() float64 {

@@ -1,0 +1,75 @@
+package process
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+)
+
+// unknown is the value of a flag that is accepted and ignored.
+type unknown struct{}
+
+func (unknown) String() string   { return "" }
+func (unknown) Set(string) error { return nil }
+func (unknown) Type() string     { return "" }
+
+// AllowUnknown has a FlagSet accept and ignore the flags among args that it does not have. Liqo's controller managers pass such ones
+// to virtual kubelets that are older. The value of a flag may be the next argument: a virtual kubelet has no arguments but flags.
+func AllowUnknown(flags *pflag.FlagSet, args []string) {
+	for i, arg := range args {
+		name, is := strings.CutPrefix(arg, "--")
+		name, _, hasValue := strings.Cut(name, "=")
+		if !is || name == "" || name == "help" || flags.Lookup(name) != nil {
+			continue
+		}
+		flag := flags.VarPF(unknown{}, name, "", "")
+		flag.Hidden = true
+		if !hasValue && (i+1 == len(args) || strings.HasPrefix(args[i+1], "-")) {
+			flag.NoOptDefVal = "true"
+		}
+	}
+}
+
+// Unknown returns the names of the flags that were given and ignored, sorted.
+func Unknown(flags *pflag.FlagSet) (names []string) {
+	flags.Visit(func(flag *pflag.Flag) {
+		if flag.Value == (unknown{}) {
+			names = append(names, flag.Name)
+		}
+	})
+	return names
+}
+
+// CheckUnknown returns an error if flags are strict and some are unknown, or if all that were given are.
+func CheckUnknown(flags *pflag.FlagSet, strict bool) error {
+	names := Unknown(flags)
+	if len(names) == 0 || (!strict && flags.NFlag() > len(names)) {
+		return nil
+	}
+	return fmt.Errorf("unknown flag: --%s", strings.Join(names, ", --"))
+}
+
+// LogUnknown logs the names of the flags that are ignored. Their values may be secret.
+func LogUnknown(log logr.Logger, names []string) {
+	if len(names) > 0 {
+		log.Info("Flags that this version does not know are ignored: is there one for the version of Liqo that passes them? "+
+			"--strict-flags=true refuses them", "flags", names)
+	}
+}
+
+// UnknownMetric returns a gauge of the flags that are ignored.
+func UnknownMetric(names []string) prometheus.Collector {
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: "liqo_broker_vk", Name: "unknown_flags", Help: "1 for each flag that was passed and is ignored, because it is not known.",
+	}, []string{"flag"})
+	for _, name := range names {
+		gauge.WithLabelValues(strings.ToValidUTF8(name, "?")).Set(1)
+	}
+	return gauge
+}
+
+// StrictUsage describes --strict-flags.
+const StrictUsage = "End at start if a flag is not known, as after a typing error; otherwise it is ignored, because later versions of Liqo pass more flags"
