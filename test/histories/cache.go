@@ -294,7 +294,10 @@ func (i *informer) show(key types.NamespacedName, now client.Object) {
 func (i *informer) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for _, o := range sorted(i.objects) {
+	// A new handler gets the objects of the cache in the order of a map (AddEventHandlerWithOptions in client-go's tools/cache).
+	p, list := i.mirror.process, sorted(i.objects)
+	i.mirror.weather.shuffle(p.name+" handles "+i.of.String(), len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
+	for _, o := range list {
 		handler.OnAdd(o, true)
 	}
 	i.handlers = append(i.handlers, handler)

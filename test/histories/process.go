@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -128,6 +129,11 @@ func (w *weather) draw(request string) uint64 {
 	n ^= n >> 33 // FNV's upper bits hardly depend on the last bytes.
 	n *= 0xff51afd7ed558ccd
 	return n ^ n>>33
+}
+
+// shuffle puts n things into an order of chance.
+func (w *weather) shuffle(what string, n int, swap func(a, b int)) {
+	rand.New(rand.NewPCG(w.draw(what), w.seed)).Shuffle(n, swap) //nolint:gosec // It is to be repeatable.
 }
 
 // lagNow returns how much later a watch shows a change.
