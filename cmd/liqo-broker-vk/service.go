@@ -161,6 +161,9 @@ func newServiceCommand(cmd *cobra.Command, s service, logs io.Writer) *cobra.Com
 		}
 		built := thisBuild()
 		log.Info("Starting", "role", cmd.Name(), "version", built.Version, "commit", built.Commit, "node", o.nodeName)
+		if err := requireLiqo(cmd.Context(), home); err != nil {
+			return err
+		}
 		group, ctx := errgroup.WithContext(cmd.Context())
 		if address := served(o.profilingAddress); address != "" {
 			group.Go(func() error { return process.ServeProfiles(ctx, address) })
