@@ -24,7 +24,7 @@ func runNode(ctx context.Context, cfg *Config, p *peering, local kubernetes.Inte
 		InternalIP:       cfg.Node.IP,
 		DaemonPort:       cfg.Kubelet.Port,
 		Version:          process.ServerVersion(cfg.Log, local),
-		ExtraLabels:      cfg.Node.ExtraLabels,
+		ExtraLabels:      process.NodeLabels(cfg.Node.ExtraLabels),
 		ExtraAnnotations: cfg.Node.ExtraAnnotations,
 
 		InformerResyncPeriod: cfg.InformerResyncPeriod,

@@ -23,6 +23,11 @@ func (c *chain) changes(t *testing.T) {
 	c.pod(t, consumer, namespace, "web", "provider.id == 'provider1'")
 	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, namespace, 1) })
 	pod := podOf(t, consumer, namespace, "web")
+	for cluster, at := range map[*sandbox.Cluster]string{consumer: pod.Spec.NodeName, c.broker: podOf(t, c.broker, consumer.RemoteNamespace(namespace), "web").Spec.NodeName} {
+		var node corev1.Node
+		require.NoError(t, cluster.Client.Get(t.Context(), client.ObjectKey{Name: at}, &node))
+		require.Equal(t, "virtual-kubelet", node.Labels["type"])
+	}
 	container := pod.Spec.Containers[0].Name
 	image := fmt.Sprintf(`{"spec":{"containers":[{"name":%q,"image":"example.com/other"}]}}`, container)
 	require.NoError(t, consumer.Client.Patch(t.Context(), pod, client.RawPatch(types.StrategicMergePatchType, []byte(image))))

@@ -242,7 +242,7 @@ func keepNode(ctx context.Context, cfg *Config, local kubernetes.Interface, remo
 		InternalIP:       cfg.Node.IP,
 		DaemonPort:       cfg.API.Port,
 		Version:          process.ServerVersion(cfg.Log, local),
-		ExtraLabels:      cfg.Node.ExtraLabels,
+		ExtraLabels:      process.NodeLabels(cfg.Node.ExtraLabels),
 		ExtraAnnotations: cfg.Node.ExtraAnnotations,
 
 		InformerResyncPeriod: cfg.InformerResyncPeriod,

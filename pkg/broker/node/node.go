@@ -325,6 +325,7 @@ func (n *Node) forge(before *corev1.Node) *corev1.Node {
 				corev1.LabelOSStable:     "linux",
 				corev1.LabelArchStable:   runtime.GOARCH,
 				"node.kubernetes.io/exclude-from-external-load-balancers": "true",
+				"type": "virtual-kubelet", // As Liqo after v1.2.0, and other providers of virtual-kubelet.
 			},
 		},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{

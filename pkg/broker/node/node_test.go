@@ -79,9 +79,14 @@ func TestANewLeaderKeepsTheCapacityUntilItHasProbed(t *testing.T) {
 	before := newNode(t, nil)
 	before.schedule(true)
 	there := before.forge(nil)
-	n := newNode(t, fake.NewClientset(there))
+	delete(there.Labels, "type") // A version before did not have it.
+	cluster := fake.NewClientset(there)
+	n := newNode(t, cluster)
 	first := n.forge(nil)
 	require.NoError(t, n.claim(t.Context(), first))
+	updated, err := cluster.CoreV1().Nodes().Get(t.Context(), there.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "virtual-kubelet", updated.Labels["type"])
 	require.Equal(t, there.Status.Allocatable, first.Status.Allocatable)
 	require.False(t, n.isSettled(t.Context()))
 

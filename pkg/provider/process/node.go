@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
@@ -27,6 +28,12 @@ type NodeConfig struct {
 	Local kubernetes.Interface
 
 	LeaseDuration, PingInterval, PingTimeout time.Duration
+}
+
+// NodeLabels adds to the labels that the flags give the one that Liqo after v1.2.0 and other providers of virtual-kubelet put on their
+// nodes.
+func NodeLabels(given map[string]string) map[string]string {
+	return labels.Merge(labels.Set{"type": "virtual-kubelet"}, given)
 }
 
 // NodeSource describes the Node. It is Liqo's node provider.

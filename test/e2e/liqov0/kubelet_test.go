@@ -164,6 +164,7 @@ func (f *federation) start(extra ...string) {
 		if err := f.Get(f.t.Context(), client.ObjectKey{Name: node}, &n); err != nil {
 			return err
 		}
+		require.Equal(f.t, "virtual-kubelet", n.Labels["type"])
 		for _, condition := range n.Status.Conditions {
 			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
 				return nil
