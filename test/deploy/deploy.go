@@ -26,10 +26,12 @@ const (
 	Orchestrator = "orchestrator"
 	Aggregator   = "aggregator"
 	All          = "all"
+	// Sidecar is All with the catalog in the pods of the broker.
+	Sidecar = "all-sidecar"
 )
 
 // Services are all of them.
-func Services() []string { return []string{Catalog, Orchestrator, Aggregator, All} }
+func Services() []string { return []string{Catalog, Orchestrator, Aggregator, All, Sidecar} }
 
 // Namespace is what kustomize installs into.
 const Namespace = "liqo-broker"
@@ -45,12 +47,17 @@ func (d Directory) chart() string { return filepath.Join(string(d), "chart", "li
 // Values are those by which the chart makes the objects that kustomize makes for a service: Helm itself wants the
 // namespace to be there before, and touches no object of Liqo's release.
 func Values(service string) map[string]any {
+	all, mode := service == All || service == Sidecar, "deployment"
+	if service == Sidecar {
+		mode = "sidecar"
+	}
 	return map[string]any{
 		"services": map[string]any{
-			Catalog:      service == Catalog || service == All,
-			Orchestrator: service == Orchestrator || service == All,
-			Aggregator:   service == Aggregator || service == All,
+			Catalog:      service == Catalog || all,
+			Orchestrator: service == Orchestrator || all,
+			Aggregator:   service == Aggregator || all,
 		},
+		"catalog":         map[string]any{"mode": mode},
 		"namespace":       map[string]any{"create": true},
 		"virtualKubelets": map[string]any{"options": true},
 	}

@@ -210,14 +210,18 @@ func TestServicesLeadToThePortsOfTheirName(t *testing.T) {
 			}
 		}
 		want := map[string]int32{"liqo-broker:metrics → liqo-broker/metrics": 8080}
-		if has(objects, "Deployment", "liqo-broker-catalog") {
-			want["liqo-broker:http → liqo-broker-catalog/catalog"] = 8000
+		pods := "liqo-broker-catalog"
+		if !has(objects, "Deployment", pods) {
+			pods = "liqo-broker"
+		}
+		if has(objects, "Service", "liqo-broker-catalog") {
+			want["liqo-broker:http → "+pods+"/catalog"] = 8000
 			own := "https"
 			if name == "plain HTTP" {
 				own = "http"
 			}
-			want["liqo-broker-catalog:"+own+" → liqo-broker-catalog/catalog"] = 8000
-			want["liqo-broker-catalog:metrics → liqo-broker-catalog/catalog-metrics"] = 8082
+			want["liqo-broker-catalog:"+own+" → "+pods+"/catalog"] = 8000
+			want["liqo-broker-catalog:metrics → "+pods+"/catalog-metrics"] = 8082
 		}
 		if has(objects, "Service", "liqo-network-manager") {
 			want["liqo-network-manager:grpc → liqo-broker/ipam"] = 6000
@@ -262,7 +266,7 @@ func admitted(t *testing.T, objects []*unstructured.Unstructured) (everybody, cl
 
 func TestNetworkPoliciesLetInWhatIsServed(t *testing.T) {
 	broker := []string{"liqo-broker/health", "liqo-broker/kubelet"}
-	catalog := []string{"liqo-broker-catalog/catalog", "liqo-broker-catalog/health"}
+	catalog := []string{"liqo-broker-catalog/catalog", "liqo-broker-catalog/catalog-health"}
 	for service, want := range map[string]struct{ everybody, cluster []string }{
 		Orchestrator: {broker, []string{"liqo-broker/metrics"}},
 		Catalog: {
@@ -276,6 +280,10 @@ func TestNetworkPoliciesLetInWhatIsServed(t *testing.T) {
 		All: {
 			slices.Concat(catalog, []string{"liqo-broker/health", "liqo-broker/ipam", "liqo-broker/kubelet"}),
 			[]string{"liqo-broker-catalog/catalog-metrics", "liqo-broker/metrics"},
+		},
+		Sidecar: {
+			[]string{"liqo-broker/catalog", "liqo-broker/catalog-health", "liqo-broker/health", "liqo-broker/ipam", "liqo-broker/kubelet"},
+			[]string{"liqo-broker/catalog-metrics", "liqo-broker/metrics"},
 		},
 	} {
 		everybody, cluster := admitted(t, rendered(t, service))

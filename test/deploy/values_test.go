@@ -57,6 +57,14 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 			`{"services": {"catalog": "yes"}}`,
 			"services.catalog: Invalid type. Expected: boolean, given: string",
 		},
+		"a mode of the catalog that there is not": {
+			`{"catalog": {"mode": "side-car"}}`,
+			`catalog.mode: catalog.mode must be one of the following: "deployment", "sidecar"`,
+		},
+		"nodes for the catalog in the pods of the broker": {
+			`{"services": {"catalog": true}, "catalog": {"mode": "sidecar", "nodeSelector": {"a": "b"}}}`,
+			"catalog.nodeSelector: with catalog.mode=sidecar the catalog runs in the pods of the broker, so set broker.nodeSelector",
+		},
 		"no service at all": {
 			`{"services": {"catalog": false, "orchestrator": false, "aggregator": false}}`,
 			"switch on at least one of catalog, orchestrator and aggregator",
