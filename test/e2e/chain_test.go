@@ -233,15 +233,21 @@ func (c *chain) addresses(t *testing.T) {
 	for _, provider := range []string{"provider1", "provider3"} {
 		c.restore(t, provider)
 		c.decide(t, provider, func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Drain = true })
-		ofAll(followTime, func(ctx context.Context, consumer *sandbox.Cluster, ns string) error {
-			err := shown(ctx, consumer, ns)
+		// A drain moves some pods at a time, each when those before are Ready.
+		ofAll(patient, func(ctx context.Context, consumer *sandbox.Cluster, ns string) error {
+			var errs []error
 			for i := range pods {
-				if at, e := c.placeOf(ctx, consumer, ns, fmt.Sprintf("pod-%d", i)); err == nil && (e != nil || at.provider.Name == provider) {
-					err = fmt.Errorf("pod-%d is still at %s: %w", i, provider, e)
+				at, err := c.placeOf(ctx, consumer, ns, fmt.Sprintf("pod-%d", i))
+				if err == nil && at.provider.Name == provider {
+					err = fmt.Errorf("pod-%d is still at %s", i, provider)
 				}
+				errs = append(errs, err)
 			}
-			return err
+			return errors.Join(errs...)
 		})
+		moved := time.Now()
+		ofAll(followTime, shown)
+		t.Logf("they show their new addresses %s after they have left %s", time.Since(moved).Round(time.Millisecond), provider)
 		c.decide(t, provider, func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Drain = false })
 	}
 	for consumer, ns := range namespaces {
