@@ -133,7 +133,7 @@ func (w *weather) draw(request string) uint64 {
 
 // shuffle puts n things into an order of chance.
 func (w *weather) shuffle(what string, n int, swap func(a, b int)) {
-	rand.New(rand.NewPCG(w.draw(what), w.seed)).Shuffle(n, swap) //nolint:gosec // It is to be repeatable.
+	rand.New(rand.NewPCG(w.draw(what), w.seed)).Shuffle(n, swap)
 }
 
 // lagNow returns how much later a watch shows a change.
