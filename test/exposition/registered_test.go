@@ -18,6 +18,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
 // registrations are how the components register their metrics.
@@ -36,8 +37,10 @@ func registerBroker(registry prometheus.Registerer) error {
 
 // registerVirtualKubelet registers the metrics of a virtual kubelet that has not begun.
 func registerVirtualKubelet(registry prometheus.Registerer) error {
-	_, err := provider.NewMetrics(registry, func() int { return 0 }, ipam.NewClient(ipam.ClientConfig{}))
-	return err
+	if _, err := provider.NewMetrics(registry, func() int { return 0 }, ipam.NewClient(ipam.ClientConfig{})); err != nil {
+		return err
+	}
+	return registry.Register(process.UnknownMetric(nil))
 }
 
 // expose is the exposition of everything that register registers, with a value even of those metrics that have none
