@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief/queue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -29,7 +31,7 @@ type Config struct {
 type Belief struct {
 	cfg Config
 
-	// mu guards all below. No method calls out of this package and pkg/scheduler while it holds mu.
+	// mu guards all below. No method calls out of this package, those below it and pkg/scheduler while it holds mu.
 	mu sync.Mutex
 	// state has the providers and the assignments as the scheduler reads them.
 	state *scheduler.State
@@ -38,14 +40,10 @@ type Belief struct {
 	byName map[types.NamespacedName]types.UID
 	// withheld are amounts that a provider turned out not to have, by the UID under which state holds them, and until when.
 	withheld map[types.UID]time.Time
-	moves    moveLimit
-	// waiting has the pods that wait for their replicas before they move, those that have waited longest first.
-	waiting map[replicasKey][]types.UID
-	// openings are the VirtualNodes that may take more pods than when the unassigned pods were woken last, with the number of the
-	// last change there; changes is the last number. decidedOn are the ids of the providers of the last decision.
-	openings  map[string]uint64
-	changes   uint64
-	decidedOn []string
+	// limit and turns have the pods that wait before they move, queue those that wait for a provider.
+	limit *moves.Limit
+	turns *moves.Turns
+	queue *queue.Queue
 
 	// providers by cluster id.
 	providers map[string]*provider
@@ -58,9 +56,9 @@ type Belief struct {
 // New returns a Belief without pods and providers.
 func New(cfg Config) *Belief {
 	return &Belief{
-		cfg: cfg, state: scheduler.NewState(), moves: newMoveLimit(cfg.MovesAtOnce),
+		cfg: cfg, state: scheduler.NewState(),
+		limit: moves.NewLimit(cfg.MovesAtOnce), turns: moves.NewTurns(), queue: queue.New(),
 		pods: map[types.UID]*pod{}, byName: map[types.NamespacedName]types.UID{}, withheld: map[types.UID]time.Time{},
-		waiting: map[replicasKey][]types.UID{}, openings: map[string]uint64{},
 		providers: map[string]*provider{}, providerOf: map[string]string{}, formerProviderOf: map[string]string{},
 	}
 }
@@ -78,13 +76,10 @@ type Counts struct {
 func (b *Belief) Counts() Counts {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	counts := Counts{Delayed: len(b.moves.waiting)}
+	counts := Counts{Delayed: b.limit.Waiting(), Waiting: b.turns.Waiting()}
 	for virtualNode := range b.providerOf {
 		_, pods := b.state.Assigned(virtualNode)
 		counts.Assigned += pods
-	}
-	for _, uids := range b.waiting {
-		counts.Waiting += len(uids)
 	}
 	for _, p := range b.pods {
 		if p.unassigned {

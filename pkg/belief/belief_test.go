@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
@@ -140,7 +141,7 @@ func TestNothingIsLeftOfAPodThatIsGone(t *testing.T) {
 			b.MoveDelay(pod.UID)
 			b.ObserveEvicted(pod, "q1")
 			setReady(pod, corev1.ConditionTrue)
-			require.False(t, b.MayMove(pod, Replicas{Namespace: "ns", Key: "k", Pods: []*corev1.Pod{pod}}).May)
+			require.False(t, b.MayMove(pod, moves.Replicas{Namespace: "ns", Key: "k", Pods: []*corev1.Pod{pod}}).May)
 			b.ObserveRefused(pod, Refusal{VirtualNode: "q1", Reason: Refused, Until: time.Now().Add(time.Minute)})
 			b.ObserveLeft(pod, "q1")
 		}
@@ -150,7 +151,7 @@ func TestNothingIsLeftOfAPodThatIsGone(t *testing.T) {
 		require.Zero(t, b.Counts())
 		require.Empty(t, b.pods)
 		require.Empty(t, b.byName)
-		require.Empty(t, b.waiting)
+		require.Zero(t, b.turns.Waiting())
 		again := newPod("a", "2")
 		require.False(t, b.HasLeft(again.UID, "q1"))
 		require.Zero(t, b.EvictedAt(again.UID))

@@ -9,6 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief/queue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -23,7 +25,7 @@ type pod struct {
 	uncertain bool
 	// unassigned means that no provider fitted when the pod was tried last; waits is what is known of that.
 	unassigned bool
-	waits      waiting
+	waits      queue.Pod
 	// left is the VirtualNode that the pod, which is moving, has left: nothing of it is there any more.
 	left string
 	// evictedAt is when this leader took the pod away from its provider; zero once it is assigned again.
@@ -31,18 +33,18 @@ type pod struct {
 	// startedBefore is the latest start of a container when the pod was evicted, nil if it never was. A status with that
 	// start is from the old VirtualNode.
 	startedBefore *time.Time
-	// permitted is the assignment (v1alpha1.Assignment) that the pod may leave as planned; "" if there is none.
-	permitted string
-	// waitsBecause is why the pod waits for its replicas before it leaves the VirtualNode waitsAt; "" if it does not wait.
-	// waitsAmong is where b.waiting has it.
-	waitsBecause, waitsAt string
-	waitsAmong            replicasKey
+	// turn is whether the pod may leave its VirtualNode as planned, or waits for its replicas.
+	turn moves.Pod
 	// refusedUntil has, by VirtualNode, until when the pod is not sent there, as it was decided last.
 	refusedUntil map[string]time.Time
 	// ended means that the pod has ended: it takes room, and that is all.
 	ended bool
 	// startCounted and runningSeen mean that the start at the present VirtualNode was counted, and traced.
 	startCounted, runningSeen bool
+}
+
+func newRecord(name types.NamespacedName, uid types.UID) *pod {
+	return &pod{name: name, waits: queue.Pod{Name: name, UID: uid}, turn: moves.NewPod(name)}
 }
 
 // record returns the record of a pod, a new one if there is none. Another pod that bore the name is forgotten.
@@ -52,7 +54,7 @@ func (b *Belief) record(name types.NamespacedName, uid types.UID) *pod {
 	}
 	p := b.pods[uid]
 	if p == nil {
-		p = &pod{name: name}
+		p = newRecord(name, uid)
 		b.pods[uid] = p
 		b.byName[name] = uid
 	}
@@ -65,9 +67,9 @@ func (b *Belief) recordOf(of *corev1.Pod) *pod {
 
 func (b *Belief) forget(uid types.UID) {
 	b.release(uid)
-	b.moves.leave(uid)
+	b.limit.Forget(uid)
 	if p := b.pods[uid]; p != nil {
-		b.stopWaiting(uid, p)
+		b.turns.StopWaiting(&p.turn)
 		delete(b.byName, p.name)
 		delete(b.pods, uid)
 	}
@@ -116,12 +118,13 @@ func (b *Belief) ObserveEnded(of *corev1.Pod, virtualNode string) bool {
 	defer b.mu.Unlock()
 	p := b.recordOf(of)
 	known := p.ended
-	b.stopWaiting(of.UID, p)
+	b.turns.StopWaiting(&p.turn)
 	if !known {
-		b.open(virtualNode) // It is not counted as a pod any more.
+		b.queue.Open(virtualNode) // It is not counted as a pod any more.
 	}
-	*p = pod{name: p.name, ended: true}
-	b.moves.leave(of.UID)
+	*p = *newRecord(p.name, of.UID)
+	p.ended = true
+	b.limit.Forget(of.UID)
 	b.assignPod(of, virtualNode)
 	return !known
 }
@@ -162,7 +165,7 @@ func (b *Belief) Decide(of *scheduler.Pod, policy *scheduler.Policy, into *sched
 	defer b.mu.Unlock()
 	p := b.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
 	p.refusedUntil = maps.Clone(of.Refused)
-	b.beginTry(p, of, policy)
+	b.queue.BeginTry(&p.waits, !p.unassigned, b.state.Demand(of.Requests), scheduler.ReadsResources(of, policy), b.cfg.Clock.Now())
 	if scheduler.Evaluates(of, policy) {
 		p.unassigned = true // What changes meanwhile may concern the pod.
 		b.decideUnlocked(b.state.Snapshot(of), of, policy, into)
@@ -176,10 +179,10 @@ func (b *Belief) Decide(of *scheduler.Pod, policy *scheduler.Policy, into *sched
 	}
 	p.unassigned = into.VirtualNode == ""
 	if p.unassigned {
-		b.endTry(p, into.Verdicts)
+		b.queue.EndTry(&p.waits, into.Verdicts)
 		return
 	}
-	p.waits = waiting{}
+	p.waits = queue.Pod{Name: p.name, UID: of.UID}
 	p.pending, p.startCounted, p.runningSeen = into.VirtualNode, false, false
 	b.assign(scheduler.Assignment{UID: of.UID, VirtualNode: into.VirtualNode, App: of.App, Requests: of.Requests})
 	if chosen := b.providers[into.Provider]; chosen != nil {
@@ -231,30 +234,23 @@ func (b *Belief) PendingAssignment(uid types.UID) (pending, uncertain bool) {
 	return p != nil && p.pending != "", p != nil && p.uncertain
 }
 
-// MoveDelay returns how long a pod must wait before it asks again to be moved; 0 when it may be.
-func (b *Belief) MoveDelay(uid types.UID) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.moves.delay(uid, b.cfg.Clock.Now())
-}
-
 // ObserveStays takes in that an assigned pod need not move, and whether it has started: it no longer waits for the limit of moves,
 // nor for its replicas. Once it has started its last move is over.
 func (b *Belief) ObserveStays(uid types.UID, started bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if started {
-		b.moves.leave(uid)
+		b.limit.Forget(uid)
 	} else {
-		b.moves.stays(uid)
+		b.limit.Dequeue(uid)
 	}
 	p := b.pods[uid]
 	if p == nil {
 		return
 	}
-	b.stopWaiting(uid, p)
+	b.turns.StopWaiting(&p.turn)
 	if p.evictedAt.IsZero() {
-		p.permitted = "" // Otherwise it moves, and was read before.
+		p.turn.Stays() // Otherwise it moves, and was read before.
 	}
 }
 
@@ -266,7 +262,7 @@ func (b *Belief) ObserveEvicted(of *corev1.Pod, virtualNode string) (unclean str
 	p := b.recordOf(of)
 	started := lastStart(of)
 	p.left, p.evictedAt, p.startedBefore = "", b.cfg.Clock.Now(), &started
-	b.stopWaiting(of.UID, p)
+	b.turns.StopWaiting(&p.turn)
 	id := b.providerOf[virtualNode]
 	from, ok := b.providers[id]
 	if !ok {
@@ -372,7 +368,8 @@ func (b *Belief) ExpireRefusals() bool {
 		for virtualNode, until := range p.refusedUntil {
 			if !until.After(now) {
 				delete(p.refusedUntil, virtualNode)
-				p.waits.again, expired = true, true
+				p.waits.RetryNext()
+				expired = true
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -100,7 +101,7 @@ type Provider struct {
 	// Assigned has what is assigned to each of its VirtualNodes, pods that are leaving it included.
 	Assigned map[string]Assigned
 	// MovesWaiting are the pods there that wait for their replicas before they leave.
-	MovesWaiting MovesWaiting
+	MovesWaiting moves.Waiting
 	// ProbesAnswered, ProbesFailed, Assignments and Refusals (by reason) are counts of this leader.
 	ProbesAnswered, ProbesFailed, Assignments int
 	Refusals                                  map[RefusalReason]int

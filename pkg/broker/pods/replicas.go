@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
@@ -53,16 +53,16 @@ func (c *Controller) awaitReplicas(ctx context.Context, pod *corev1.Pod, virtual
 }
 
 // turnOf counts the replicas of a pod as the cache shows them, and takes in if the pod may move.
-func (c *Controller) turnOf(ctx context.Context, pod *corev1.Pod, rules *placement.Rules) (belief.Turn, error) {
+func (c *Controller) turnOf(ctx context.Context, pod *corev1.Pod, rules *placement.Rules) (moves.Turn, error) {
 	c.turns.Lock()
 	defer c.turns.Unlock()
 	key := placement.ReplicasOf(pod)
 	var list corev1.PodList
 	here, among := client.InNamespace(pod.Namespace), client.MatchingFields{replicasIndex: key}
 	if err := c.Client.List(ctx, &list, here, among, client.UnsafeDisableDeepCopy); err != nil {
-		return belief.Turn{}, err
+		return moves.Turn{}, err
 	}
-	replicas, now := belief.Replicas{Namespace: pod.Namespace, Key: key}, c.Clock.Now()
+	replicas, now := moves.Replicas{Namespace: pod.Namespace, Key: key}, c.Clock.Now()
 	for i := range list.Items {
 		if replica := &list.Items[i]; placement.Replicates(replica, now) {
 			replicas.Pods = append(replicas.Pods, replica)

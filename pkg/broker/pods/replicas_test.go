@@ -30,6 +30,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
@@ -352,7 +353,7 @@ func TestADrainStopsWhileMovedReplicasAreNotReady(t *testing.T) {
 		require.Equal(t, 6, d.at(t, "q1"))
 		require.Less(t, d.reconciles-before, 6*5+20, "a pod that waits is not reconciled each second")
 		known, _ := d.Belief.Provider("q")
-		require.Equal(t, belief.MovesWaiting{
+		require.Equal(t, moves.Waiting{
 			Pods: 6, Example: "ns/web-2: maxUnavailable is 2 of 8 replicas, and 2 are unavailable, such as web-0",
 		}, known.MovesWaiting)
 		require.Equal(t, 6, d.Belief.Counts().Waiting)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
@@ -165,7 +166,7 @@ func setDrained(status *v1alpha1.ProviderClusterStatus, pc *v1alpha1.ProviderClu
 }
 
 // podsLeft describes the pods that have not left a provider, and why some of them do not leave it now.
-func podsLeft(pods int, waiting *belief.MovesWaiting) string {
+func podsLeft(pods int, waiting *moves.Waiting) string {
 	message := fmt.Sprintf("%d pods are left", pods)
 	if pods == 1 {
 		message = "1 pod is left"

@@ -17,6 +17,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -137,14 +138,14 @@ func TestAProviderIsDrainedWhenNoPodIsLeft(t *testing.T) {
 	require.Equal(t, metav1.ConditionFalse, c.Status)
 	require.Equal(t, "2 pods are left", c.Message)
 	require.Equal(t, "1 pod is left", drained(1).Message)
-	known.MovesWaiting = belief.MovesWaiting{Pods: 1, Example: "ns/web-1: maxUnavailable is 1 of 2 replicas, and 1 is unavailable: web-0"}
+	known.MovesWaiting = moves.Waiting{Pods: 1, Example: "ns/web-1: maxUnavailable is 1 of 2 replicas, and 1 is unavailable: web-0"}
 	require.Equal(t, "1 pod is left, 1 waits for its replicas to be Ready (ns/web-1: maxUnavailable is 1 of 2 replicas, and 1 is "+
 		"unavailable: web-0)", drained(1).Message)
 	require.Equal(t, v1alpha1.ReasonPodsLeft, drained(1).Reason)
-	known.MovesWaiting = belief.MovesWaiting{Pods: 2, Example: "ns/web-1: maxUnavailable is 1 of 3 replicas, and 1 is unavailable: web-0"}
+	known.MovesWaiting = moves.Waiting{Pods: 2, Example: "ns/web-1: maxUnavailable is 1 of 3 replicas, and 1 is unavailable: web-0"}
 	require.Equal(t, "4 pods are left, 2 wait for their replicas to be Ready, such as ns/web-1: maxUnavailable is 1 of 3 replicas, "+
 		"and 1 is unavailable: web-0", drained(4).Message)
-	known.MovesWaiting = belief.MovesWaiting{}
+	known.MovesWaiting = moves.Waiting{}
 	require.Equal(t, metav1.ConditionFalse, drained(0).Status, "the scheduler may assign one at this moment")
 	known.Draining, known.Unclean = true, true
 	require.Equal(t, v1alpha1.ReasonMovedPodsLeft, drained(0).Reason, "it was unreachable, and may still run what was moved away")

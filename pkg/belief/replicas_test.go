@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
@@ -29,8 +30,8 @@ func setReady(pod *corev1.Pod, status corev1.ConditionStatus) {
 }
 
 // among are replicas of which so many may be unavailable.
-func among(most int, pods ...*corev1.Pod) Replicas {
-	return Replicas{Namespace: "ns", Key: placement.ReplicasOf(pods[0]), Pods: pods, MaxUnavailable: most}
+func among(most int, pods ...*corev1.Pod) moves.Replicas {
+	return moves.Replicas{Namespace: "ns", Key: placement.ReplicasOf(pods[0]), Pods: pods, MaxUnavailable: most}
 }
 
 func TestWhichReplicasMayMove(t *testing.T) {
@@ -58,7 +59,7 @@ func TestWhichReplicasMayMove(t *testing.T) {
 			pods := readyPods("a", "b", "c")
 			tc.change(pods)
 			turn := none().MayMove(pods[0], among(tc.most, pods...))
-			require.Equal(t, Turn{May: tc.may, Because: tc.because, Began: !tc.may}, turn)
+			require.Equal(t, moves.Turn{May: tc.may, Because: tc.because, Began: !tc.may}, turn)
 		})
 	}
 }
@@ -70,7 +71,7 @@ func TestAReplicaThatMayMoveIsUnavailable(t *testing.T) {
 	require.True(t, b.MayMove(pods[0], all).May)
 	require.True(t, b.MayMove(pods[0], all).May, "still")
 	turn := b.MayMove(pods[1], all)
-	require.Equal(t, Turn{Because: "maxUnavailable is 1 of 2 replicas, and 1 is unavailable: a", Began: true}, turn)
+	require.Equal(t, moves.Turn{Because: "maxUnavailable is 1 of 2 replicas, and 1 is unavailable: a", Began: true}, turn)
 	turn = b.MayMove(pods[1], all)
 	require.False(t, turn.Began, "that is not new")
 
@@ -132,7 +133,7 @@ func TestWhoWaitedLongestIsNext(t *testing.T) {
 	require.Equal(t, next("b"), b.NextToMoveIn("ns"))
 	require.Empty(t, b.NextToMoveIn("other"))
 	known, _ := b.Provider("q")
-	require.Equal(t, MovesWaiting{
+	require.Equal(t, moves.Waiting{
 		Pods: 3, Example: "ns/a: maxUnavailable is 1 of 4 replicas, and 1 is unavailable: c",
 	}, known.MovesWaiting)
 	known, _ = b.Provider("z")
@@ -144,7 +145,7 @@ func TestWhoWaitedLongestIsNext(t *testing.T) {
 	require.Equal(t, next("d"), b.NextToMove(pods[0]))
 	b.ObserveGone(name(pods[3]), "")
 	require.Empty(t, b.NextToMove(pods[0]))
-	require.Empty(t, b.waiting)
+	require.Zero(t, b.turns.Waiting())
 }
 
 // A pod is relabelled while it waits.

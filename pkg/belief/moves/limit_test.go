@@ -1,4 +1,4 @@
-package belief
+package moves
 
 import (
 	"fmt"
@@ -10,12 +10,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestMoveLimit(t *testing.T) {
-	limit := newMoveLimit(10)
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func TestLimit(t *testing.T) {
+	limit := NewLimit(10)
 	after := func(milliseconds int) time.Time { return noon.Add(time.Duration(milliseconds) * time.Millisecond) }
 	wait := func(want int, uid types.UID, now time.Time, why ...any) {
 		t.Helper()
-		require.Equal(t, time.Duration(want)*time.Millisecond, limit.delay(uid, now), why...)
+		require.Equal(t, time.Duration(want)*time.Millisecond, limit.Delay(uid, now), why...)
 	}
 	for i := range 8 {
 		wait(0, types.UID(fmt.Sprint("first ", i)), noon)
@@ -26,22 +28,22 @@ func TestMoveLimit(t *testing.T) {
 	wait(1000, "c", after(3))
 	wait(2000, "d", after(3))
 	wait(1000, "c", after(4), "asking again costs nothing")
-	limit.leave("b")
+	limit.Forget("b")
 	wait(1000, "d", after(5), "b runs, but c is before it, though it has not asked yet")
 	wait(0, "c", after(6))
 	wait(1000, "d", after(6))
 	wait(2000, "e", after(6))
 
 	for i := range 1000 {
-		limit.delay(types.UID(fmt.Sprint("lost ", i)), after(7))
+		limit.Delay(types.UID(fmt.Sprint("lost ", i)), after(7))
 	}
 	wait(2000, "last", after(7), "but it asks again meanwhile")
 	for i := range 1000 {
-		limit.stays(types.UID(fmt.Sprint("lost ", i)))
+		limit.Dequeue(types.UID(fmt.Sprint("lost ", i)))
 	}
-	limit.leave("unknown")
-	limit.stays("d")
-	limit.stays("e")
+	limit.Forget("unknown")
+	limit.Dequeue("d")
+	limit.Dequeue("e")
 	wait(1000, "last", after(8), "the pods that stay hold up no other")
 	wait(1000, "last", noon.Add(slowStart-time.Nanosecond))
 	wait(0, "last", noon.Add(slowStart), "the first start slowly, and are not waited for")
@@ -52,18 +54,18 @@ func TestMoveLimit(t *testing.T) {
 func TestMovesKeepTheLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most, pods = 3, 20
-		limit, now := newMoveLimit(most), noon
+		limit, now := NewLimit(most), noon
 		moving := map[types.UID]time.Time{}
 		step := func() {
 			uid := types.UID(fmt.Sprint(rapid.IntRange(0, pods-1).Draw(t, "pod")))
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0:
-				limit.stays(uid)
+				limit.Dequeue(uid)
 			case 1:
-				limit.leave(uid)
+				limit.Forget(uid)
 				delete(moving, uid)
 			default:
-				if limit.delay(uid, now) == 0 && moving[uid].IsZero() {
+				if limit.Delay(uid, now) == 0 && moving[uid].IsZero() {
 					moving[uid] = now
 				}
 			}
@@ -84,7 +86,7 @@ func TestMovesKeepTheLimit(t *testing.T) {
 		}
 		for began := now; len(waiting) > 0; now = now.Add(slowStart / most) {
 			for uid := range waiting {
-				if limit.delay(uid, now) == 0 {
+				if limit.Delay(uid, now) == 0 {
 					delete(waiting, uid)
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief/queue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -171,7 +172,7 @@ func TestManyPodsAreWokenInBatches(t *testing.T) {
 	for batches := 0; more; batches++ {
 		var now []types.NamespacedName
 		now, more = b.Wake()
-		require.LessOrEqual(t, len(now), maxWoken)
+		require.LessOrEqual(t, len(now), queue.MaxWoken)
 		require.Less(t, batches, 100)
 		for _, pod := range now {
 			require.NotEmpty(t, b.try(pod.Name, 1, nil))

@@ -1,0 +1,203 @@
+package queue
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
+)
+
+const (
+	// retryInterval is after what time a pod that waits is tried although no change is known that concerns it: criteria may read
+	// KPIs. Up to retryJitter is added, by the UID, so that pods that began to wait together are not tried together.
+	retryInterval = 30 * time.Second
+	retryJitter   = 15 * time.Second
+	// MaxWoken is how many pods are tried at once because of changes, and maxChecks how many pairs of a pod and a slice are
+	// compared while nothing else is decided: the next ones follow.
+	MaxWoken  = 200
+	maxChecks = 50_000
+)
+
+// Pod is what is known of a pod that fitted no provider when it was tried last.
+type Pod struct {
+	Name types.NamespacedName
+	UID  types.UID
+	// since is when it began to wait: pods get what becomes free in that order.
+	since time.Time
+	// retryAt is when it is tried at the latest. again means that it is tried next.
+	retryAt time.Time
+	again   bool
+	// seen is the number of the last change that its last try has seen, or for which it was woken.
+	seen uint64
+	// filters are the verdicts of the last try on the providers, which are sorted and shared by many pods. Both are nil while
+	// they are not known.
+	providers []string
+	filters   []verdict.Filter
+	demand    scheduler.Demand
+	// readsResources means that its criteria read what is assigned.
+	readsResources bool
+}
+
+// RetryNext has the pod tried next, whether or not a change concerns it.
+func (p *Pod) RetryNext() { p.again = true }
+
+// Queue has the changes for which pods may be tried again.
+type Queue struct {
+	// openings are the VirtualNodes that may take more pods than when the pods were woken last, with the number of the last
+	// change there; changes is the last number.
+	openings map[string]uint64
+	changes  uint64
+	// triedOn are the ids of the providers of the last try.
+	triedOn []string
+}
+
+// New returns a Queue without changes.
+func New() *Queue { return &Queue{openings: map[string]uint64{}} }
+
+// Open takes in that a VirtualNode may take more pods. It returns the number of the change.
+func (q *Queue) Open(virtualNode string) uint64 {
+	q.changes++
+	q.openings[virtualNode] = q.changes
+	return q.changes
+}
+
+// BeginTry prepares the record of a pod for a decision; first means that it did not wait before. What changes during the decision
+// concerns the pod.
+func (q *Queue) BeginTry(p *Pod, first bool, demand scheduler.Demand, readsResources bool, now time.Time) {
+	since := p.since
+	if first {
+		since = now
+	}
+	*p = Pod{
+		Name: p.Name, UID: p.UID, since: since, retryAt: now.Add(retryDelay(p.UID)), seen: q.changes,
+		demand: demand, readsResources: readsResources,
+	}
+}
+
+// EndTry notes why a pod was not assigned.
+func (q *Queue) EndTry(p *Pod, verdicts []verdict.Verdict) {
+	p.providers = q.providersOf(verdicts)
+	p.filters = make([]verdict.Filter, len(verdicts))
+	for i := range verdicts {
+		p.filters[i] = verdicts[i].Filter
+	}
+}
+
+// providersOf returns the ids in verdicts: those of the last try, if they are the same.
+func (q *Queue) providersOf(verdicts []verdict.Verdict) []string {
+	if !slices.EqualFunc(q.triedOn, verdicts, func(id string, v verdict.Verdict) bool { return id == v.Provider }) {
+		q.triedOn = make([]string, len(verdicts))
+		for i := range verdicts {
+			q.triedOn[i] = verdicts[i].Provider
+		}
+	}
+	return q.triedOn
+}
+
+func retryDelay(uid types.UID) time.Duration {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(uid))
+	return retryInterval + time.Duration(hash.Sum64()%uint64(retryJitter))
+}
+
+// Place is a VirtualNode that may take more pods.
+type Place struct {
+	Provider string
+	// Changed is the number of the last change of the provider itself; that of its room is another.
+	Changed uint64
+	Room    scheduler.Room
+}
+
+// concerns reports whether a change of the room at a place concerns a pod: the room was what it lacked there, or the provider
+// itself has changed since, and is among those that the pod may use.
+func (at *Place) concerns(p *Pod, change uint64) bool {
+	if p.seen >= change {
+		return false
+	}
+	i, known := slices.BinarySearch(p.providers, at.Provider)
+	if !known {
+		return true
+	}
+	changed := p.seen < at.Changed
+	switch p.filters[i] {
+	case verdict.Insufficient, verdict.TooManyPods:
+		return true
+	case verdict.PolicyFilter, verdict.PodFilter, verdict.Failed:
+		return changed || p.readsResources
+	case verdict.Origin, verdict.NotSelected, verdict.NotNamed:
+		return false
+	}
+	return changed
+}
+
+// Wake returns those of the pods to try now, those that wait longest first: those that were not tried for too long, and those
+// that a change concerns and for which there is room. For what becomes free no more pods are woken than fit into it: more means
+// that others may follow, if these do not take it. place returns false for a VirtualNode that cannot be given pods.
+func (q *Queue) Wake(pods []*Pod, now time.Time, place func(virtualNode string) (Place, bool)) (woken []*Pod, more bool) {
+	var waiting []*Pod
+	for _, p := range pods {
+		if p.again || !p.retryAt.After(now) {
+			woken = append(woken, p)
+		} else {
+			waiting = append(waiting, p)
+		}
+	}
+	woken, more = q.wakeForOpenings(waiting, woken, place)
+	slices.SortFunc(woken, compare)
+	for _, p := range woken {
+		p.again, p.seen, p.retryAt = false, q.changes, now.Add(retryDelay(p.UID))
+	}
+	return woken, more
+}
+
+// wakeForOpenings adds those of the waiting pods to woken that an opening concerns.
+func (q *Queue) wakeForOpenings(waiting, woken []*Pod, place func(string) (Place, bool)) (_ []*Pod, more bool) {
+	chosen := map[*Pod]struct{}{}
+	opened := make([]string, 0, len(q.openings))
+	for virtualNode := range q.openings {
+		opened = append(opened, virtualNode)
+	}
+	// The oldest changes first.
+	slices.SortFunc(opened, func(x, y string) int { return cmp.Compare(q.openings[x], q.openings[y]) })
+	for i, virtualNode := range opened {
+		if i > 0 && (i+1)*len(waiting) > maxChecks || len(chosen) >= MaxWoken {
+			return woken, true
+		}
+		at, usable := place(virtualNode)
+		var candidates []*Pod
+		for _, p := range waiting {
+			if usable && at.concerns(p, q.openings[virtualNode]) && at.Room.Fits(p.demand) {
+				candidates = append(candidates, p)
+			}
+		}
+		slices.SortFunc(candidates, compare)
+		left := false
+		for _, p := range candidates {
+			if _, already := chosen[p]; !already && len(chosen) >= MaxWoken || !at.Room.Fits(p.demand) {
+				left = true
+				continue
+			}
+			at.Room.Take(p.demand)
+			if _, already := chosen[p]; !already {
+				chosen[p] = struct{}{}
+				woken = append(woken, p)
+			}
+		}
+		if more = more || left; !left {
+			delete(q.openings, virtualNode)
+		}
+	}
+	return woken, more
+}
+
+// compare puts the pod that has waited longest first.
+func compare(x, y *Pod) int {
+	return cmp.Or(x.since.Compare(y.since), strings.Compare(x.Name.Namespace, y.Name.Namespace),
+		strings.Compare(x.Name.Name, y.Name.Name))
+}
