@@ -13,6 +13,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
@@ -40,8 +41,8 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, vir
 	}
 
 	// 3. Must it leave?
-	reason, recheck := evictionReason(pod, at, criteria.Rules, c.Clock.Now())
-	if reason == stays {
+	reason, recheck := eviction.Of(pod, at, criteria.Rules, c.Clock.Now())
+	if reason == eviction.None {
 		c.Belief.ObserveStays(pod.UID, pod.Status.Phase == corev1.PodRunning)
 		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
 		c.requeueReplicas(pod)
@@ -53,7 +54,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, vir
 	if pod.DeletionTimestamp == nil && c.Guard.Missing() != "" {
 		return ctrl.Result{RequeueAfter: guard.Recheck}, nil
 	}
-	if reason == drained && !at.Terminating {
+	if reason == eviction.Drained && !at.Terminating {
 		if wait, err := c.awaitReplicas(ctx, pod, virtualNode, &criteria.Rules); err != nil || wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, err
 		}
@@ -72,7 +73,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, vir
 // checkStatus asks a provider that can be reached for the status of a pod that is to leave it: the status here may be old,
 // because the virtual kubelet is not running, and what has ended must not run again. Done means that the pod is not evicted
 // now; it is checked again after wait (0: when something changes).
-func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, virtualNode string, why reason) (done bool, wait time.Duration, err error) {
+func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, virtualNode string, why eviction.Reason) (done bool, wait time.Duration, err error) {
 	at, err := c.placeOf(ctx, pod, virtualNode, pod.Labels[v1alpha1.ProviderLabel])
 	if err != nil {
 		return true, 0, err
@@ -93,7 +94,7 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, virtualNo
 		return false, 0, nil
 	case answer.Status.Phase == corev1.PodSucceeded || answer.Status.Phase == corev1.PodFailed:
 		return true, 0, c.end(ctx, pod, answer.Status)
-	case why == pendingTooLong && taken(answer.Status):
+	case why == eviction.PendingTooLong && eviction.Taken(answer.Status):
 		return true, c.ProbeInterval, nil
 	}
 	return false, 0, nil

@@ -28,6 +28,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/restore"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
@@ -35,6 +36,56 @@ import (
 
 // movesAtOnce is so many that only the test of this limit meets it.
 const movesAtOnce = 20
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // A constant, were there any of time.
+
+// assignedPod is a pod that was assigned to VirtualNode q1 five minutes before noon.
+func assignedPod(phase corev1.PodPhase, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "pod", UID: "uid",
+			Labels:      map[string]string{v1alpha1.VirtualNodeLabel: "q1", v1alpha1.ProviderLabel: "q"},
+			Annotations: map[string]string{v1alpha1.AssignedAtAnnotation: noon.Add(-5 * time.Minute).Format(time.RFC3339Nano)},
+		},
+		Status: corev1.PodStatus{Phase: phase},
+	}
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
+}
+
+func deleting(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: noon} }
+
+func refusedBy(virtualNode string, at time.Time) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type:   corev1.PodConditionType(v1alpha1.ConditionRefusedPrefix + virtualNode),
+			Status: corev1.ConditionTrue, Reason: refusal.QuotaExceeded, LastTransitionTime: metav1.NewTime(at),
+		}}
+	}
+}
+
+// waits has the container of a pod wait for a reason.
+func waits(reason string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}},
+		}}
+	}
+}
+
+func initContainer(pod *corev1.Pod) {
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+		Name: "download", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}
+}
+
+func sandboxReady(pod *corev1.Pod) {
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+		Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue,
+	})
+}
 
 // newController is the controller of a broker that just began to lead, in a cluster of these objects and the namespace ns of
 // consumer c1. It knows the provider q, which can be reached, with the VirtualNode q1 of two CPUs, unless with is false.

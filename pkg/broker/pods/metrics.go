@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
@@ -49,7 +50,7 @@ func NewMetrics(known *belief.Belief) *Metrics {
 	for filter := verdict.Passed + 1; filter <= verdict.Failed; filter++ {
 		m.rejections.WithLabelValues(filter.String())
 	}
-	for _, r := range reasons() {
+	for _, r := range eviction.Reasons() {
 		m.moves.WithLabelValues(string(r))
 	}
 	return m

@@ -17,6 +17,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -122,7 +123,7 @@ func TestAnEvictionForARefusalIsTakenIn(t *testing.T) {
 			pod.Spec.Containers = cpus("1500m")
 			c := newController(t, true, interceptor.Funcs{}, nil, pod)
 			c.RefusalMemory = time.Minute
-			require.NoError(t, c.evict(t.Context(), pod, "q1", refused))
+			require.NoError(t, c.evict(t.Context(), pod, "q1", eviction.Refused))
 			q, _ := c.Belief.Provider("q")
 			require.Equal(t, 1, q.Refusals[belief.Refused])
 

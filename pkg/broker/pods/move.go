@@ -12,6 +12,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
@@ -23,10 +24,10 @@ import (
 const leavingRecheck = 5 * time.Second
 
 // evict begins a move: the pod leaves its Services, and loses the label by which its virtual kubelet selects it.
-func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode string, why reason) error {
-	description := why.describe(virtualNode)
+func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode string, why eviction.Reason) error {
+	description := why.Describe(virtualNode)
 	by, isRefused := refusal.Of(pod) // By the label, which is removed.
-	quotaExceeded := why == refused && isRefused && by.Reason == refusal.QuotaExceeded
+	quotaExceeded := why == eviction.Refused && isRefused && by.Reason == refusal.QuotaExceeded
 	tried, err := c.triesAfter(ctx, pod, virtualNode, why)
 	if err != nil {
 		return err

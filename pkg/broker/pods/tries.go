@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/waiting"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
@@ -19,13 +20,13 @@ import (
 )
 
 // triesAfter returns the tries of a pod that is evicted from a VirtualNode; nil if that was no try in vain.
-func (c *Controller) triesAfter(ctx context.Context, pod *corev1.Pod, virtualNode string, why reason) (tries.Tries, error) {
+func (c *Controller) triesAfter(ctx context.Context, pod *corev1.Pod, virtualNode string, why eviction.Reason) (tries.Tries, error) {
 	text := ""
 	switch why {
-	case refused:
+	case eviction.Refused:
 		by, _ := refusal.Of(pod)
 		text = "refused: " + by.Reason
-	case pendingTooLong:
+	case eviction.PendingTooLong:
 		criteria, _, err := c.criteriaOf(ctx, pod)
 		if err != nil && !errors.Is(err, placement.ErrInvalid) {
 			return nil, err

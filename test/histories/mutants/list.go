@@ -7,7 +7,7 @@ func mutants() []mutant {
 		move       = "pkg/broker/pods/move.go"
 		assigned   = "pkg/broker/pods/assigned.go"
 		assign     = "pkg/broker/pods/assign.go"
-		evict      = "pkg/broker/pods/evict.go"
+		evict      = "pkg/broker/eviction/reason.go"
 		providers  = "pkg/broker/providers/controller.go"
 		probe      = "pkg/broker/providers/probe.go"
 		status     = "pkg/broker/providers/status.go"
@@ -29,7 +29,7 @@ func mutants() []mutant {
 		},
 		{
 			"a pod that runs is moved for being shown Pending", assigned,
-			`case why == pendingTooLong && taken(answer.Status):`, `case false:`,
+			`case why == eviction.PendingTooLong && eviction.Taken(answer.Status):`, `case false:`,
 		},
 		{"no release is waited for", move, `at.pod.Settled = c.settled(pod, &at)`, `at.pod.Settled = true`},
 		{
@@ -84,7 +84,7 @@ func mutants() []mutant {
 			"a list that began before the question counts", leaving, `if known != nil && (known.pod == pod || known.pod == settled) {`,
 			`if known != nil && known.pod.UID == pod.UID {`,
 		},
-		{"a drain takes all replicas at once", assigned, `if reason == drained && !at.Terminating {`, `if false {`},
+		{"a drain takes all replicas at once", assigned, `if reason == eviction.Drained && !at.Terminating {`, `if false {`},
 		{"a slice that is being deleted takes pods", status, `case vn.DeletionTimestamp != nil:`, `case false:`},
 		{
 			"the Node is not Ready when no provider takes pods", node, `Type: corev1.NodeReady, Status: corev1.ConditionTrue,`,

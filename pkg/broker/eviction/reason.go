@@ -1,4 +1,5 @@
-package pods
+// Package eviction knows why a pod must leave its provider. It is pure.
+package eviction
 
 import (
 	"fmt"
@@ -16,56 +17,57 @@ import (
 // suspicionRecheck is how often a pod is checked while the broker suspects itself.
 const suspicionRecheck = 5 * time.Second
 
-// reason is why a pod is evicted from its provider; the values are those of the metric's label.
-type reason string
+// Reason is why a pod is evicted from its provider; the values are those of the metric's label.
+type Reason string
 
 // The reasons to evict a pod.
 const (
-	stays           reason = ""
-	unreachable     reason = "provider_unreachable"
-	drained         reason = "provider_drained"
-	refused                = reason(belief.Refused)
-	pendingTooLong         = reason(belief.PendingTooLong)
-	virtualNodeGone reason = "virtual_node_gone"
+	None            Reason = ""
+	Unreachable     Reason = "provider_unreachable"
+	Drained         Reason = "provider_drained"
+	Refused                = Reason(belief.Refused)
+	PendingTooLong         = Reason(belief.PendingTooLong)
+	VirtualNodeGone Reason = "virtual_node_gone"
 )
 
-func reasons() []reason {
-	return []reason{unreachable, drained, refused, pendingTooLong, virtualNodeGone}
+// Reasons returns all reasons.
+func Reasons() []Reason {
+	return []Reason{Unreachable, Drained, Refused, PendingTooLong, VirtualNodeGone}
 }
 
-// evictionReason returns why an assigned pod must leave its VirtualNode at now. If it stays, it returns when to check again
+// Of returns why an assigned pod must leave its VirtualNode at now. If it stays, it returns when to check again
 // at the latest (0: when something changes). A terminal pod stays, and so does one that is being deleted as long as there
 // is a virtual kubelet to end it.
-func evictionReason(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, now time.Time) (reason, time.Duration) {
+func Of(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, now time.Time) (Reason, time.Duration) {
 	_, isRefused := refusal.Of(pod)
 	switch {
 	case placement.Terminal(pod):
-		return stays, 0
+		return None, 0
 	case !at.Known:
-		return virtualNodeGone, 0 // No virtual kubelet ends a pod there that is being deleted.
+		return VirtualNodeGone, 0 // No virtual kubelet ends a pod there that is being deleted.
 	case pod.DeletionTimestamp != nil:
-		return stays, 0
+		return None, 0
 	case !at.Confirmed:
-		return stays, 0 // A new leader has to probe first; the pod is reconciled when that is done.
+		return None, 0 // A new leader has to probe first; the pod is reconciled when that is done.
 	case !at.UnreachableSince.IsZero():
 		// The status of the pod is not known: neither a refusal nor Pending counts.
 		return failoverReason(at, rules, now)
 	case isRefused:
-		return refused, 0
+		return Refused, 0
 	case at.Draining:
-		return drained, 0
-	case pod.Status.Phase == corev1.PodPending && rules.PendingTimeout > 0 && !taken(&pod.Status):
+		return Drained, 0
+	case pod.Status.Phase == corev1.PodPending && rules.PendingTimeout > 0 && !Taken(&pod.Status):
 		if left := rules.PendingTimeout - now.Sub(v1alpha1.AssignedAt(pod)); left > 0 {
-			return stays, left
+			return None, left
 		}
-		return pendingTooLong, 0
+		return PendingTooLong, 0
 	}
-	return stays, 0
+	return None, 0
 }
 
-// taken reports whether a provider has begun to run a pod, which may then be Pending for as long as its init containers and its
+// Taken reports whether a provider has begun to run a pod, which may then be Pending for as long as its init containers and its
 // images take: one of its containers was started, or its sandbox is ready and no container fails to be made.
-func taken(status *corev1.PodStatus) bool {
+func Taken(status *corev1.PodStatus) bool {
 	if status.Phase != corev1.PodPending {
 		return true
 	}
@@ -84,32 +86,32 @@ func taken(status *corev1.PodStatus) bool {
 	return ready
 }
 
-// failoverReason is evictionReason for a pod of an unreachable provider.
-func failoverReason(at belief.VirtualNode, rules placement.Rules, now time.Time) (reason, time.Duration) {
+// failoverReason is Of for a pod of an unreachable provider.
+func failoverReason(at belief.VirtualNode, rules placement.Rules, now time.Time) (Reason, time.Duration) {
 	if at.MovesSuspended {
-		return stays, suspicionRecheck // It may end with another provider's answer.
+		return None, suspicionRecheck // It may end with another provider's answer.
 	}
 	if rules.Failover == v1alpha1.FailoverNever {
-		return stays, 0
+		return None, 0
 	}
 	if left := rules.FailoverAfter - now.Sub(at.FailoverFrom); left > 0 {
-		return stays, left
+		return None, left
 	}
-	return unreachable, 0
+	return Unreachable, 0
 }
 
-// describe returns a reason for messages.
-func (r reason) describe(virtualNode string) string {
+// Describe returns a reason for messages.
+func (r Reason) Describe(virtualNode string) string {
 	switch r {
-	case unreachable:
+	case Unreachable:
 		return fmt.Sprintf("the provider of %s has been unreachable for too long", virtualNode)
-	case drained:
+	case Drained:
 		return fmt.Sprintf("the provider of %s is being drained", virtualNode)
-	case refused:
+	case Refused:
 		return fmt.Sprintf("the provider of %s refused the pod", virtualNode)
-	case pendingTooLong:
+	case PendingTooLong:
 		return fmt.Sprintf("the pod was Pending at %s for too long", virtualNode)
-	case virtualNodeGone:
+	case VirtualNodeGone:
 		return fmt.Sprintf("the VirtualNode %s does not exist", virtualNode)
 	}
 	return ""

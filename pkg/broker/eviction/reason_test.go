@@ -1,0 +1,126 @@
+package eviction
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // A constant, were there any of time.
+
+// assignedPod is a pod that was assigned to VirtualNode q1 five minutes before noon.
+func assignedPod(phase corev1.PodPhase, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "pod", UID: "uid",
+			Labels:      map[string]string{v1alpha1.VirtualNodeLabel: "q1", v1alpha1.ProviderLabel: "q"},
+			Annotations: map[string]string{v1alpha1.AssignedAtAnnotation: noon.Add(-5 * time.Minute).Format(time.RFC3339Nano)},
+		},
+		Status: corev1.PodStatus{Phase: phase},
+	}
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
+}
+
+func deleting(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: noon} }
+
+func refusedBy(virtualNode string, at time.Time) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type:   corev1.PodConditionType(v1alpha1.ConditionRefusedPrefix + virtualNode),
+			Status: corev1.ConditionTrue, Reason: refusal.QuotaExceeded, LastTransitionTime: metav1.NewTime(at),
+		}}
+	}
+}
+
+// waits has the container of a pod wait for a reason.
+func waits(reason string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}},
+		}}
+	}
+}
+
+func initContainer(pod *corev1.Pod) {
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+		Name: "download", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}
+}
+
+func sandboxReady(pod *corev1.Pod) {
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+		Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue,
+	})
+}
+
+func TestReason(t *testing.T) {
+	usual := placement.Rules{Failover: v1alpha1.FailoverMove, FailoverAfter: time.Minute, PendingTimeout: 10 * time.Minute}
+	never := usual
+	never.Failover = v1alpha1.FailoverNever
+	impatient := usual
+	impatient.PendingTimeout = 4 * time.Minute
+	patient := usual
+	patient.PendingTimeout = 0
+	lost := func(ago time.Duration) belief.VirtualNode {
+		return belief.VirtualNode{Known: true, Confirmed: true, UnreachableSince: noon.Add(-ago), FailoverFrom: noon.Add(-ago)}
+	}
+	suspended := belief.VirtualNode{Known: true, Confirmed: true, UnreachableSince: noon.Add(-time.Hour), FailoverFrom: noon.Add(-time.Hour), MovesSuspended: true}
+	again := belief.VirtualNode{Known: true, Confirmed: true, UnreachableSince: noon.Add(-time.Hour), FailoverFrom: noon.Add(-45 * time.Second)}
+	unconfirmed := belief.VirtualNode{Known: true, Draining: true}
+	fine := belief.VirtualNode{Known: true, Confirmed: true}
+
+	for _, tc := range []struct {
+		name  string
+		pod   *corev1.Pod
+		at    belief.VirtualNode
+		r     placement.Rules
+		want  Reason
+		later time.Duration
+	}{
+		{"a running pod stays", assignedPod(corev1.PodRunning), fine, usual, None, 0},
+		{"a pod of an unreachable provider waits until failoverAfter", assignedPod(corev1.PodRunning), lost(45 * time.Second), usual, None, 15 * time.Second},
+		{"then it moves", assignedPod(corev1.PodRunning), lost(time.Minute), usual, Unreachable, 0},
+		{"unless it never fails over", assignedPod(corev1.PodRunning), lost(time.Hour), never, None, 0},
+		{"or the broker suspects itself", assignedPod(corev1.PodRunning), suspended, usual, None, suspicionRecheck},
+		{"the pod is checked after that, also if it never fails over", assignedPod(corev1.PodRunning), suspended, never, None, suspicionRecheck},
+		{"the time in which the broker suspected itself does not count", assignedPod(corev1.PodRunning), again, usual, None, 15 * time.Second},
+		{"or it is being deleted", assignedPod(corev1.PodRunning, deleting), lost(time.Hour), usual, None, 0},
+		{"or it is terminal", assignedPod(corev1.PodSucceeded), lost(time.Hour), usual, None, 0},
+		{"a failed pod is terminal, too", assignedPod(corev1.PodFailed), belief.VirtualNode{}, usual, None, 0},
+		{"a drained provider is emptied", assignedPod(corev1.PodRunning), belief.VirtualNode{Known: true, Confirmed: true, Draining: true}, usual, Drained, 0},
+		{"a new leader that does not know yet whether the provider can be reached moves nothing", assignedPod(corev1.PodRunning), unconfirmed, usual, None, 0},
+		{"nor a refused pod", assignedPod(corev1.PodPending, refusedBy("q1", noon.Add(-time.Minute))), unconfirmed, usual, None, 0},
+		{"nor a pending one", assignedPod(corev1.PodPending), unconfirmed, impatient, None, 0},
+		{"also of pods that never fail over: they do not run twice", assignedPod(corev1.PodRunning), belief.VirtualNode{Known: true, Confirmed: true, Draining: true}, never, Drained, 0},
+		{"a refused pod leaves at once", assignedPod(corev1.PodPending, refusedBy("q1", noon.Add(-time.Minute))), fine, usual, Refused, 0},
+		{"a refusal by another VirtualNode does not count", assignedPod(corev1.PodPending, refusedBy("q2", noon.Add(-time.Minute))), fine, usual, None, 5 * time.Minute},
+		{"nor does one from before it was assigned", assignedPod(corev1.PodPending, refusedBy("q1", noon.Add(-time.Hour))), fine, usual, None, 5 * time.Minute},
+		{"a pending pod waits until its timeout", assignedPod(corev1.PodPending), fine, usual, None, 5 * time.Minute},
+		{"then it leaves", assignedPod(corev1.PodPending), fine, impatient, PendingTooLong, 0},
+		{"unless its init container runs", assignedPod(corev1.PodPending, waits("PodInitializing"), initContainer), fine, impatient, None, 0},
+		{"or its image is being pulled", assignedPod(corev1.PodPending, waits("ContainerCreating"), sandboxReady), fine, impatient, None, 0},
+		{"but its sandbox has to be ready", assignedPod(corev1.PodPending, waits("ContainerCreating")), fine, impatient, PendingTooLong, 0},
+		{"and its image must be there", assignedPod(corev1.PodPending, waits("ImagePullBackOff"), sandboxReady), fine, impatient, PendingTooLong, 0},
+		{"without a timeout it waits indefinitely", assignedPod(corev1.PodPending), fine, patient, None, 0},
+		{"a pending pod of an unreachable provider may have started", assignedPod(corev1.PodPending), lost(time.Second), impatient, None, 59 * time.Second},
+		{"a pod that is being deleted is not ended there either", assignedPod(corev1.PodRunning, deleting), belief.VirtualNode{}, usual, VirtualNodeGone, 0},
+		{"a VirtualNode that is gone serves no pod", assignedPod(corev1.PodRunning), belief.VirtualNode{}, usual, VirtualNodeGone, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			why, later := Of(tc.pod, tc.at, tc.r, noon)
+			require.Equal(t, tc.want, why)
+			require.Equal(t, tc.later, later)
+		})
+	}
+}
