@@ -19,8 +19,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
 )
 
-// invalidRecheck is how often a pod is tried whose criteria cannot be read. A change of it or of its policy requeues it; one of its
-// namespace does not.
+// invalidRecheck is how often a pod is tried whose criteria cannot be read, or whose assignment is not valid. A change of it or of
+// its policy requeues it; one of its namespace does not.
 const invalidRecheck = 5 * time.Minute
 
 // assign chooses a provider for a pod and writes the choice.
@@ -59,6 +59,9 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	ctx, span := c.startAssignSpan(ctx, &choice{pod, namespace, criteria.Policy, &d, began, decided})
 	err = c.writeAssignment(ctx, pod, &d)
 	tracing.End(span, err)
+	if kerrors.IsInvalid(err) { // The annotations of the pod leave no room for ours (ValidateAnnotationsSize in apimachinery).
+		return ctrl.Result{RequeueAfter: invalidRecheck}, c.waits(ctx, pod, "InvalidAssignment", "the assignment cannot be written: "+err.Error())
+	}
 	return ctrl.Result{}, err
 }
 
@@ -78,11 +81,13 @@ func (c *Controller) writeAssignment(ctx context.Context, pod *corev1.Pod, d *sc
 		"annotations": annotations,
 	})
 	switch {
-	case kerrors.IsConflict(err) || kerrors.IsNotFound(err) || kerrors.IsForbidden(err) || kerrors.IsInvalid(err):
+	case kerrors.IsNotFound(err) || kerrors.IsForbidden(err) || kerrors.IsInvalid(err):
 		c.unreserve(pod)
 		return err
 	case err != nil:
-		c.Belief.ObserveUncertain(pod.UID) // It may have been written.
+		// It may have been written. A conflict, too, may be with itself: client-go repeats a request after an answer with
+		// Retry-After, although the first one may have taken effect.
+		c.Belief.ObserveUncertain(pod.UID)
 		return err
 	}
 	c.Events.Event(pod, corev1.EventTypeNormal, "Assigned", d.Message())
@@ -109,13 +114,22 @@ func (c *Controller) resolveUncertain(ctx context.Context, pod *corev1.Pod) erro
 	switch {
 	case err != nil && !kerrors.IsNotFound(err):
 		return err
-	case err == nil && live.UID == pod.UID && live.Labels[v1alpha1.VirtualNodeLabel] != "":
-		c.Belief.ObserveWritten(&live, live.Labels[v1alpha1.VirtualNodeLabel])
+	case err == nil && c.observeIfWritten(pod, &live):
 		return nil
 	}
 	c.unreserve(pod)
 	c.Queue.Add(client.ObjectKeyFromObject(pod))
 	return nil
+}
+
+// observeIfWritten reports whether a pod is assigned at the API server, and takes that in: the cache may not show it yet.
+func (c *Controller) observeIfWritten(pod, live *corev1.Pod) bool {
+	at := live.Labels[v1alpha1.VirtualNodeLabel]
+	if live.UID != pod.UID || at == "" {
+		return false
+	}
+	c.Belief.ObserveWritten(live, at)
+	return true
 }
 
 // waits has it written on a pod why no provider was chosen.

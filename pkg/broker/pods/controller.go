@@ -181,10 +181,15 @@ func (c *Controller) assignAgain(ctx context.Context, pod *corev1.Pod, conflict 
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if c.observeIfWritten(pod, &live) {
+		return ctrl.Result{}, nil
+	}
 	// Another pod of that name may not be on the broker's node.
 	if live.UID != pod.UID || placement.Terminal(&live) || placement.PlaceOf(&live) != "" || live.DeletionTimestamp != nil {
+		c.unreserve(pod)
 		return ctrl.Result{}, conflict
 	}
+	c.Belief.Unreserve(pod.UID) // It is decided anew at once.
 	return c.assign(ctx, &live)
 }
 

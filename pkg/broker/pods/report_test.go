@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/record"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,6 +78,31 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 	c.reconciled(t, "large")
 	report("large")
 	require.Equal(t, 3, writes, "the pod has that reason already")
+}
+
+// A pod may have no room for the annotations of the broker: that is said, its room is free, and nobody asks again and again.
+func TestAPodWhoseAssignmentIsInvalidWaits(t *testing.T) {
+	full := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "full", UID: "full"}, Spec: corev1.PodSpec{Containers: cpus("2")}}
+	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other", UID: "other"}, Spec: corev1.PodSpec{Containers: cpus("2")}}
+	c := newController(t, true, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if o.GetName() == "full" {
+				tooLong := field.TooLong(field.NewPath("metadata", "annotations"), "", 1<<18)
+				return kerrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "full", field.ErrorList{tooLong})
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	}, nil, full, other)
+	_, result := c.reconciled(t, "full")
+	require.Equal(t, invalidRecheck, result.RequeueAfter)
+	_, err := c.reports.Write(t.Context(), client.ObjectKeyFromObject(full))
+	require.NoError(t, err)
+	why := placement.Condition(c.current(t, "full"), v1alpha1.ConditionAssigned)
+	require.Equal(t, "InvalidAssignment", why.Reason)
+	require.Contains(t, why.Message, "the assignment cannot be written")
+	require.Contains(t, why.Message, "metadata.annotations: Too long: may not be more than 262144 bytes")
+	assigned, _ := c.reconciled(t, "other")
+	require.Equal(t, "q1", assigned.Labels[v1alpha1.VirtualNodeLabel])
 }
 
 // With thousands of pods that wait, each flap of a provider would be thousands of writes.

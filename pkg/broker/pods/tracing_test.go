@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -194,14 +193,12 @@ func TestAnAssignmentThatCannotBeWrittenIsAnErrorInItsTrace(t *testing.T) {
 func TestSpansDoNotQuoteWhatAnAPIServerAnswers(t *testing.T) {
 	c, sent := traced(t, 1, interceptor.Funcs{
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-			return kerrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "web", field.ErrorList{
-				field.Invalid(field.NewPath("spec", "env"), "secret", "is not nice"),
-			})
+			return kerrors.NewBadRequest("secret is not nice")
 		},
 	}, boundPod())
 	_, err := c.assign(t.Context(), c.read(t))
 	require.ErrorContains(t, err, "secret")
 	for _, name := range []string{"assign pod", "patch pod"} {
-		require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "422 Unprocessable Entity"}, byName(sent.GetSpans())[name].Status)
+		require.Equal(t, sdktrace.Status{Code: codes.Error, Description: "400 Bad Request"}, byName(sent.GetSpans())[name].Status)
 	}
 }
