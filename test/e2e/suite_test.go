@@ -28,6 +28,7 @@ func TestFederation(t *testing.T) {
 			{"namespaces of consumers are offloaded", c.sentOn},
 			{"the remote IPAM checks its callers", c.strangers},
 			{"changes are forwarded or reported", c.changes},
+			{"pods differ from those of a node as documented", c.differences},
 			{"the way of a pod is a trace", c.trace},
 		} {
 			t.Run(s.name, func(t *testing.T) {

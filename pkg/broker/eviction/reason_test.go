@@ -64,7 +64,7 @@ func sandboxReady(pod *corev1.Pod) {
 	})
 }
 
-func TestReason(t *testing.T) {
+func TestEvictionReason(t *testing.T) {
 	usual := placement.Rules{Failover: v1alpha1.FailoverMove, FailoverAfter: time.Minute, PendingTimeout: 10 * time.Minute}
 	never := usual
 	never.Failover = v1alpha1.FailoverNever

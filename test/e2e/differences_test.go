@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+
+	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// differences are those between a pod of a virtual node and one of a node ("Not as on a node" in docs/virtual-kubelet.md).
+func (c *chain) differences(t *testing.T) {
+	consumer := c.consumers[1]
+	namespace := c.offload(t, consumer)
+	c.annotated(t, consumer, namespace)
+	c.specDiffers(t, consumer, namespace)
+	c.daemon(t, consumer, namespace)
+}
+
+// specDiffers: what of a pod's spec is another one at the provider, and that no token gets there.
+func (c *chain) specDiffers(t *testing.T, consumer *sandbox.Cluster, namespace string) {
+	pod := newPod(namespace, "differs")
+	pod.Spec.HostNetwork = true
+	pod.Spec.NodeSelector = map[string]string{"type": "virtual-kubelet"}
+	pod.Spec.PriorityClassName = "system-cluster-critical"
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{
+		Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
+	}}
+	token := &corev1.ServiceAccountTokenProjection{Audience: "vault", Path: "token", ExpirationSeconds: ptr.To(int64(3600))}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "vault", VolumeSource: corev1.VolumeSource{
+		Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ServiceAccountToken: token}}},
+	}}}
+	require.NoError(t, consumer.Client.Create(t.Context(), pod))
+	atBroker := consumer.RemoteNamespace(namespace)
+	var there corev1.Pod
+	var at *sandbox.Cluster
+	eventually(t, patient, func(ctx context.Context) error {
+		for _, provider := range c.providers {
+			key := client.ObjectKey{Namespace: c.broker.RemoteNamespace(atBroker), Name: "differs"}
+			if err := provider.Client.Get(ctx, key, &there); err == nil && there.Spec.NodeName != "" {
+				at = provider
+				return nil
+			}
+		}
+		return fmt.Errorf("no provider runs the pod")
+	})
+	require.False(t, there.Spec.HostNetwork)
+	require.Empty(t, there.Spec.NodeSelector)
+	require.Empty(t, there.Spec.PriorityClassName)
+	require.Equal(t, "spec.nodeName", there.Spec.Containers[0].Env[0].ValueFrom.FieldRef.FieldPath)
+	require.True(t, strings.HasPrefix(there.Spec.NodeName, at.Name), there.Spec.NodeName)
+
+	secret := func(pod *corev1.Pod) *corev1.SecretProjection {
+		t.Helper()
+		for _, volume := range pod.Spec.Volumes {
+			if volume.Name == "vault" {
+				return volume.Projected.Sources[0].Secret
+			}
+		}
+		require.Fail(t, "the pod has no volume of that name", "%+v", pod.Spec.Volumes)
+		return nil
+	}
+	tokens := secret(podOf(t, c.broker, atBroker, "differs")).Name
+	require.Equal(t, forge.ServiceAccountSecretName("differs"), tokens)
+	require.NoError(t, c.broker.Client.Get(t.Context(), client.ObjectKey{Namespace: atBroker, Name: tokens}, &corev1.Secret{}))
+	require.True(t, ptr.Deref(secret(&there).Optional, false), "the pod starts without it")
+	err := at.Client.Get(t.Context(), client.ObjectKey{Namespace: there.Namespace, Name: secret(&there).Name}, &corev1.Secret{})
+	require.True(t, kerrors.IsNotFound(err), "%v", err)
+}
+
+// annotated has no room for the annotations of the broker.
+func (c *chain) annotated(t *testing.T, consumer *sandbox.Cluster, namespace string) {
+	pod := newPod(namespace, "annotated")
+	pod.Annotations = map[string]string{"large": strings.Repeat("x", 1<<18-100)}
+	require.NoError(t, consumer.Client.Create(t.Context(), pod))
+	eventually(t, patient, func(context.Context) error {
+		shown := podOf(t, consumer, namespace, "annotated")
+		condition := podCondition(shown, brokeringv1alpha1.ConditionAssigned)
+		if condition == nil || condition.Reason != "InvalidAssignment" || !strings.Contains(condition.Message, "metadata.annotations: Too long") {
+			return fmt.Errorf("the pod has the condition %+v", condition)
+		}
+		return nil
+	})
+	require.NoError(t, consumer.Client.Delete(t.Context(), pod))
+	eventually(t, patient, func(ctx context.Context) error {
+		for cluster, in := range map[*sandbox.Cluster]string{consumer: namespace, c.broker: consumer.RemoteNamespace(namespace)} {
+			if err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: in, Name: "annotated"}, &corev1.Pod{}); !kerrors.IsNotFound(err) {
+				return fmt.Errorf("%s: %w", cluster.Name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// daemon has one pod on the virtual node, and keeps it, if it is for virtual nodes only.
+func (c *chain) daemon(t *testing.T, consumer *sandbox.Cluster, namespace string) {
+	template := newPod(namespace, "agent")
+	template.Spec.NodeSelector = map[string]string{consts.TypeLabel: consts.TypeNode}
+	template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	require.NoError(t, consumer.Client.Create(t.Context(), &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: template.Labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: template.Labels}, Spec: template.Spec},
+		},
+	}))
+	agents := func(ctx context.Context) ([]corev1.Pod, error) {
+		var list corev1.PodList
+		err := consumer.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels(template.Labels))
+		return list.Items, err
+	}
+	var first []corev1.Pod
+	eventually(t, patient, func(ctx context.Context) (err error) {
+		if first, err = agents(ctx); err == nil && (len(first) != 1 || first[0].Status.Phase != corev1.PodRunning) {
+			err = fmt.Errorf("%d pods, want one that runs", len(first))
+		}
+		return err
+	})
+	throughout(t, 2*time.Second, func(ctx context.Context) error {
+		now, err := agents(ctx)
+		if err == nil && (len(now) != 1 || now[0].UID != first[0].UID || now[0].DeletionTimestamp != nil) {
+			err = fmt.Errorf("%d pods, want the first one", len(now))
+		}
+		return err
+	})
+}
