@@ -195,6 +195,9 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	})
 	b.leaving = leaving.New(leaving.Config{
 		Log: cfg.Log, Connections: connections, Queue: podQueue, Timeout: cfg.Times.RequestTimeout,
+		Connect: func(ctx context.Context, virtualNode string) *remote.Connection {
+			return b.providers.Connect(ctx, virtualNode)
+		},
 	})
 	b.providers = providers.New(providers.Config{
 		Log: cfg.Log, Clock: clock.RealClock{}, Client: b.client, Home: kube, Belief: known, Connections: connections,
@@ -259,10 +262,10 @@ func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) erro
 	if err := mgr.Add(manager.RunnableFunc(b.requeue.Run)); err != nil {
 		return err
 	}
-	removals := &withdrawn.Controller{
+	removals := withdrawn.New(withdrawn.Config{
 		Client: b.client, Live: mgr.GetAPIReader(),
 		Writer: &podwrite.Writer{Client: b.client, Clock: clock.RealClock{}, Metrics: b.metrics.pods.Writes()},
-	}
+	})
 	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, removals, b.leaving, b.providers, b.policies}
 	if b.endpoints != nil {
 		controllers = append(controllers, b.endpoints)

@@ -46,7 +46,10 @@ func newProvider(w *world, id string, cpus int, seed uint64) *provider {
 
 func (p *provider) tenant() string      { return "liqo-tenant-" + p.id }
 func (p *provider) virtualNode() string { return p.id + "-a" }
-func (p *provider) namespace() string   { return podNamespace + "-" + p.id }
+
+// kubeconfig is the Secret that Liqo makes for a ResourceSlice.
+func (p *provider) kubeconfig() string { return "kubeconfig-resourceslice-" + p.virtualNode() }
+func (p *provider) namespace() string  { return podNamespace + "-" + p.id }
 
 // create is the request of a virtual kubelet for a ShadowPod: first the webhook, which may take its time, and counts what
 // there is in all phases (peeringInfo in Liqo's pkg/webhooks/shadowpod).

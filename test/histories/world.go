@@ -22,7 +22,6 @@ import (
 
 const (
 	podNamespace = "ns"
-	kubeconfig   = "kubeconfig"
 	// durationAnnotation is after how many seconds the container of a pod completes.
 	durationAnnotation = "histories/seconds"
 )
@@ -55,7 +54,7 @@ func newWorld(ctx context.Context, scheme *runtime.Scheme, h *history) *world {
 		w.mustCreate(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.tenant(), Labels: map[string]string{
 			consts.RemoteClusterID: p.id, consts.TenantNamespaceLabel: "true",
 		}}})
-		w.mustCreate(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: kubeconfig}})
+		w.mustCreate(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: p.kubeconfig()}})
 		w.mustCreate(&liqov1beta1.ForeignCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: p.id}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(p.id)},
 		})
@@ -176,7 +175,7 @@ func (w *world) join(p *provider) bool {
 	vn := &offloadingv1beta1.VirtualNode{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: p.virtualNode(), Finalizers: []string{"liqo"}},
 		Spec: offloadingv1beta1.VirtualNodeSpec{
-			ClusterID: liqov1beta1.ClusterID(p.id), KubeconfigSecretRef: &corev1.LocalObjectReference{Name: kubeconfig},
+			ClusterID: liqov1beta1.ClusterID(p.id), KubeconfigSecretRef: &corev1.LocalObjectReference{Name: p.kubeconfig()},
 			ResourceQuota: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
 				corev1.ResourceCPU: *resource.NewQuantity(int64(p.cpus), resource.DecimalSI), corev1.ResourcePods: resource.MustParse("100"),
 			}},

@@ -51,7 +51,8 @@ type Pod struct {
 
 // Answer is what a provider says of a pod.
 type Answer struct {
-	// Known is false until a list that began after the question has been read; Present and Status are zero then.
+	// Known is false until a list that began after the question has been read, and after one that failed; Present and Status are
+	// zero then.
 	Known bool
 	// Present means that the provider has the pod or its ShadowPod.
 	Present bool
@@ -59,9 +60,14 @@ type Answer struct {
 	Status *corev1.PodStatus
 	// Asked is when the pod was asked about first, settled or not.
 	Asked time.Time
+	// Since is when the last answer came, or Asked if none has.
+	Since time.Time
 	// Err is why the last list has no answer; nil if it has one, or if none has ended.
 	Err error
 }
+
+// Unasked reports whether the provider was not asked, because there is no connection to it.
+func (a *Answer) Unasked() bool { return errors.Is(a.Err, errNoConnection) }
 
 // Refused reports whether the provider answers, but not this question: the rights there are missing, or the namespace.
 func (a *Answer) Refused() bool {
@@ -78,6 +84,8 @@ type question struct {
 type Config struct {
 	Log         logr.Logger
 	Connections *remote.Connections
+	// Connect returns a connection to the provider of a VirtualNode that has none, because it is gone; nil if there is none.
+	Connect func(ctx context.Context, virtualNode string) *remote.Connection
 	// Queue requeues pods.
 	Queue *requeue.Queue
 	// Timeout bounds the lists of one remote namespace.
@@ -153,9 +161,10 @@ func (c *Checker) Ask(pod Pod) Answer {
 		of = map[types.NamespacedName]*question{}
 		c.questions[pod.Via] = of
 	}
-	asked := &question{pod: pod, answer: Answer{Asked: time.Now()}}
+	now := time.Now()
+	asked := &question{pod: pod, answer: Answer{Asked: now, Since: now}}
 	if known != nil && known.pod.UID == pod.UID && known.pod.VirtualNode == pod.VirtualNode {
-		asked.answer.Asked = known.answer.Asked
+		asked.answer.Asked, asked.answer.Since = known.answer.Asked, known.answer.Since
 	}
 	of[pod.Name] = asked
 	c.interval.Forget(pod.Via)
@@ -206,6 +215,11 @@ func (c *Checker) Check(ctx context.Context, via string) time.Duration {
 	}
 	connection := c.Connections.Get(via)
 	if connection == nil {
+		connecting, cancel := context.WithTimeout(ctx, c.Timeout)
+		connection = c.Connect(connecting, via)
+		cancel()
+	}
+	if connection == nil {
 		c.drop(via)
 		for _, questions := range groups {
 			c.fail(questions, errNoConnection)
@@ -238,12 +252,12 @@ func (c *Checker) pending(via string) map[group][]*question {
 	return groups
 }
 
-// fail takes in that questions have no answer.
+// fail takes in that questions have no answer. What was answered before does not count any more: it may be long ago.
 func (c *Checker) fail(questions []*question, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, q := range questions {
-		q.answer.Err = err
+		q.answer = Answer{Asked: q.answer.Asked, Since: q.answer.Since, Err: err}
 	}
 }
 
@@ -284,8 +298,8 @@ func (c *Checker) deleteOrphans(ctx context.Context, connection *remote.Connecti
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	for _, q := range questions {
-		shadow := found[q.pod.Name.Name].ShadowPod
-		if !q.pod.Orphan || shadow == "" {
+		shadow := found[q.pod.Name.Name].Of(q.pod.UID).ShadowPod
+		if !q.pod.Orphan || shadow == "" || !c.asks(q) {
 			continue
 		}
 		if err := connection.DeleteShadowPod(ctx, q.pod.RemoteNamespace, q.pod.Name.Name, shadow); err != nil {
@@ -294,6 +308,14 @@ func (c *Checker) deleteOrphans(ctx context.Context, connection *remote.Connecti
 			return // The next check tries again.
 		}
 	}
+}
+
+// asks reports whether a question still waits for an answer: a VirtualNode of the same name may have been made since, and its
+// virtual kubelet may have taken the ShadowPod over.
+func (c *Checker) asks(q *question) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.questions[q.pod.Via][q.pod.Name] == q
 }
 
 // observe takes in whether a list had an answer, which it reports; a refusal is one.
@@ -327,7 +349,7 @@ func (c *Checker) answer(questions []*question, found map[string]remote.Forwarde
 		if !q.answer.Known || present != q.answer.Present {
 			changed = append(changed, q.pod.Name)
 		}
-		q.answer = Answer{Known: true, Present: present, Status: f.Status, Asked: q.answer.Asked}
+		q.answer = Answer{Known: true, Present: present, Status: f.Status, Asked: q.answer.Asked, Since: time.Now()}
 	}
 	return changed
 }

@@ -61,7 +61,10 @@ func newProvider(t *testing.T, names ...string) (*provider, *Checker) {
 	p.liqo.PrependReactor("list", "*", count)
 	connections := remote.NewConnections(nil, nil, "")
 	connections.Set(&remote.Connection{Provider: "q", VirtualNode: "q1", Kube: p.kube, Liqo: p.liqo})
-	return p, New(Config{Log: testr.New(t), Connections: connections, Queue: &requeue.Queue{}, Timeout: time.Minute})
+	return p, New(Config{
+		Log: testr.New(t), Connections: connections, Queue: &requeue.Queue{}, Timeout: time.Minute,
+		Connect: func(context.Context, string) *remote.Connection { return nil },
+	})
 }
 
 func (p *provider) remove(t *testing.T, name string) {
@@ -88,7 +91,12 @@ func TestAPodIsGoneWhenAListBegunLaterSaysSo(t *testing.T) {
 	p.remove(t, "pod")
 	require.True(t, c.Ask(podNamed("pod")).Present, "nobody has asked again")
 	require.Positive(t, c.Check(t.Context(), "q1"))
-	require.Equal(t, Answer{Known: true, Asked: answer.Asked}, c.Ask(podNamed("pod")))
+	gone := c.Ask(podNamed("pod"))
+	require.True(t, gone.Known)
+	require.False(t, gone.Present)
+	require.Nil(t, gone.Status)
+	require.Equal(t, answer.Asked, gone.Asked)
+	require.True(t, gone.Since.After(answer.Since))
 
 	// A creation that was on the way.
 	settled := podNamed("pod")
@@ -251,5 +259,55 @@ func TestAVirtualNodeWithoutAConnectionIsWaitedFor(t *testing.T) {
 	pod.Via = "q2"
 	c.Ask(pod)
 	require.Positive(t, c.Check(t.Context(), "q2"))
-	require.False(t, c.Ask(pod).Known)
+	answer := c.Ask(pod)
+	require.False(t, answer.Known)
+	require.True(t, answer.Unasked())
+}
+
+// What was answered before a list failed may be long ago.
+func TestAnAnswerDoesNotOutliveAListThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, c := newProvider(t, "pod")
+		asked := time.Now()
+		require.Equal(t, asked, c.Ask(podNamed("pod")).Since)
+		time.Sleep(time.Minute)
+		c.Check(t.Context(), "q1")
+		require.True(t, c.Ask(podNamed("pod")).Present)
+		answered := time.Now()
+		p.answer = func() error { return context.DeadlineExceeded }
+		time.Sleep(time.Minute)
+		c.Check(t.Context(), "q1")
+		require.Equal(t, Answer{Asked: asked, Since: answered, Err: context.DeadlineExceeded}, c.Ask(podNamed("pod")))
+		p.answer = nil
+		c.Check(t.Context(), "q1")
+		require.True(t, c.Ask(podNamed("pod")).Present)
+	})
+}
+
+// A VirtualNode was made again under its name while the provider was asked about what an earlier one had left.
+func TestAShadowPodIsNotDeletedForAQuestionThatWasForgotten(t *testing.T) {
+	p, c := newProvider(t, "orphan")
+	orphan := podNamed("orphan")
+	orphan.Orphan = true
+	c.Ask(orphan)
+	p.answer = func() error { c.Forget(orphan.Name); return nil }
+	c.Check(t.Context(), "q1")
+	left, err := p.liqo.OffloadingV1beta1().ShadowPods("ns-r").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, left.Items, 1)
+}
+
+func TestAProviderIsConnectedWithAgain(t *testing.T) {
+	_, c := newProvider(t, "pod")
+	other := c.Connections.Get("q1")
+	c.Connections.Remove("q1")
+	var wanted []string
+	c.Connect = func(_ context.Context, virtualNode string) *remote.Connection {
+		wanted = append(wanted, virtualNode)
+		return other
+	}
+	c.Ask(podNamed("pod"))
+	c.Check(t.Context(), "q1")
+	require.True(t, c.Ask(podNamed("pod")).Present)
+	require.Equal(t, []string{"q1"}, wanted)
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -116,12 +117,16 @@ func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Trac
 			Slices: []scheduler.Slice{{VirtualNode: "q1", Granted: resources.Amounts{corev1.ResourceCPU: 2000}}},
 		})
 	}
-	queue, connections := &requeue.Queue{}, remote.NewConnections(nil, nil, "")
-	of := providers.New(providers.Config{Client: c, Selector: labels.Everything()})
+	queue, connections := &requeue.Queue{}, remote.NewConnections(kubefake.NewClientset(), nil, "")
+	of := providers.New(providers.Config{
+		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Selector: labels.Everything(), Belief: known, Connections: connections,
+	})
 	return New(Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Live: c, Events: record.NewFakeRecorder(100), Tracer: tracer,
 		Metrics: NewMetrics(known), Belief: known, Restorer: restore.New(c, c, "", known, clock.RealClock{}),
-		Leaving: leaving.New(leaving.Config{Log: testr.New(t), Connections: connections, Queue: queue, Timeout: time.Minute}),
+		Leaving: leaving.New(leaving.Config{
+			Log: testr.New(t), Connections: connections, Queue: queue, Timeout: time.Minute, Connect: of.Connect,
+		}),
 		Policies: &placement.Policies{
 			Client: c, Programs: criteria.NewCache(1 << 20), Defaults: placement.Rules{Failover: v1alpha1.FailoverMove},
 		},

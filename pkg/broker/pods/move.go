@@ -94,11 +94,11 @@ func (c *Controller) releaseDelay(ctx context.Context, pod *corev1.Pod, from, pr
 	if err != nil {
 		return 0, err
 	}
-	wait, err := c.overlapDelay(ctx, pod, at)
+	wait, givenUp, err := c.overlapDelay(ctx, pod, at)
 	if err != nil || wait > 0 {
 		return wait, err
 	}
-	if !at.known.UnreachableSince.IsZero() {
+	if givenUp {
 		c.requeueUnclean(c.Belief.ObserveGivenUp(at.pod.Via))
 	}
 	c.Leaving.Forget(client.ObjectKeyFromObject(pod))
@@ -116,9 +116,10 @@ type place struct {
 	alone bool
 }
 
-// lost reports whether a provider will not answer about a pod: it refuses to, or it does not answer, and nobody probes it.
+// lost reports whether a provider does not answer about a pod: it refuses to, or it was asked in vain and is not probed. One that
+// was not asked is not lost: the pod may run there, until Liqo has removed the namespace.
 func (at *place) lost(answer *leaving.Answer) bool {
-	return !answer.Known && answer.Err != nil && (at.alone || answer.Refused())
+	return answer.Err != nil && !answer.Unasked() && (at.alone || answer.Refused())
 }
 
 // placeOf returns where a pod is. If the VirtualNode is gone, another one of the same provider is used to ask. Without another
@@ -165,19 +166,20 @@ func (c *Controller) requeueUnclean(provider string) {
 }
 
 // overlapDelay returns how long a pod must wait before it may run elsewhere; 0 when its old provider has removed it, or has
-// been unreachable for so long that the pod may run twice.
-func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at place) (time.Duration, error) {
+// not answered for so long that it is given up, and the pod may run twice.
+func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at place) (wait time.Duration, givenUp bool, err error) {
 	if !at.known.UnreachableSince.IsZero() {
 		if at.known.MovesSuspended {
-			return c.ProbeInterval, nil
+			return c.ProbeInterval, false, nil
 		}
-		return c.failoverDelay(ctx, pod, at.known.FailoverFrom)
+		wait, err = c.failoverDelay(ctx, pod, at.known.FailoverFrom, false)
+		return wait, true, err
 	}
 	switch {
 	case !at.mapped:
-		return leavingRecheck, nil // That is not known yet.
+		return leavingRecheck, false, nil // That is not known yet.
 	case at.pod.RemoteNamespace == "":
-		return 0, nil // Liqo has removed the namespace with everything in it.
+		return 0, false, nil // Liqo has removed the namespace with everything in it.
 	}
 	at.pod.Settled = c.settled(pod, &at)
 	answer := c.Leaving.Ask(at.pod)
@@ -187,23 +189,23 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at place
 	}
 	switch {
 	case at.lost(&answer):
-		if at.alone && pod.DeletionTimestamp != nil {
-			return 0, nil // Nothing is left that could end it.
-		}
-		return c.failoverDelay(ctx, pod, answer.Asked)
+		// Nothing is left that could end one that is being deleted.
+		wait, err = c.failoverDelay(ctx, pod, answer.Since, at.alone && pod.DeletionTimestamp != nil)
+		return wait, true, err
 	case at.pod.Settled && answer.Known && !answer.Present:
-		return 0, nil
+		return 0, false, nil
 	}
-	return leavingRecheck, nil
+	return leavingRecheck, false, nil
 }
 
-// failoverDelay returns how long a pod must wait whose provider has not answered since then.
-func (c *Controller) failoverDelay(ctx context.Context, pod *corev1.Pod, since time.Time) (time.Duration, error) {
+// failoverDelay returns how long a pod must wait whose provider has not answered since then. A pod that never fails over waits
+// until its provider answers, unless it ends anyway.
+func (c *Controller) failoverDelay(ctx context.Context, pod *corev1.Pod, since time.Time, ends bool) (time.Duration, error) {
 	criteria, _, err := c.criteriaOf(ctx, pod)
 	if err != nil && !errors.Is(err, placement.ErrInvalid) {
 		return 0, err
 	}
-	if criteria.Rules.Failover == v1alpha1.FailoverNever {
+	if criteria.Rules.Failover == v1alpha1.FailoverNever && !ends {
 		return c.ProbeInterval, nil
 	}
 	return max(0, criteria.Rules.FailoverAfter-c.Clock.Since(since)), nil

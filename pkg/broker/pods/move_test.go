@@ -2,6 +2,7 @@ package pods
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,8 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -233,6 +236,7 @@ func TestAPodLeavesAProviderThatIsDownWithoutItsVirtualNode(t *testing.T) {
 			}
 			c := newController(t, true, interceptor.Funcs{}, nil, objects...)
 			c.Policies.Defaults.FailoverAfter = time.Nanosecond
+			c.connect("z1", corev1.PodStatus{}).PrependReactor("*", "*", noAnswer)
 			if len(virtualNodes) > 0 {
 				c.Belief.SetProvider("z", belief.ProviderSpec{
 					Enabled: true, VirtualNodes: map[string]bool{"z2": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
@@ -249,6 +253,105 @@ func TestAPodLeavesAProviderThatIsDownWithoutItsVirtualNode(t *testing.T) {
 			require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
 		})
 	}
+}
+
+// noAnswer is what a provider does that is down.
+func noAnswer(clienttesting.Action) (bool, runtime.Object, error) {
+	return true, nil, errors.New("dial tcp: connection refused")
+}
+
+// unpeered are a pod that leaves the only VirtualNode of a provider, which is gone, and what Liqo has left of its peering.
+func unpeered(change ...func(*corev1.Pod)) []client.Object {
+	moving := assignedPod(corev1.PodPending, append(change, func(pod *corev1.Pod) {
+		pod.Labels = nil
+		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "z1", "z"
+		pod.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment("z1", pod)
+	})...)
+	return []client.Object{
+		moving,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-z", Labels: map[string]string{
+			"liqo.io/remote-cluster-id": "z", "liqo.io/tenant-namespace": "true",
+		}}},
+		&offloadingv1beta1.NamespaceMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-z", Name: "z", Labels: map[string]string{"liqo.io/remote-cluster-id": "z"}},
+			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
+				"ns": {RemoteNamespace: "ns-r", Phase: offloadingv1beta1.MappingTerminating},
+			}},
+		},
+	}
+}
+
+// A provider without a VirtualNode answers that it has the pod, and is switched off after that.
+func TestAPodLeavesAProviderThatDoesNotAnswerAnyMore(t *testing.T) {
+	deleted := func(pod *corev1.Pod) {
+		pod.DeletionTimestamp, pod.Finalizers = ptr.To(metav1.NewTime(noon)), []string{"test"}
+	}
+	never := func(pod *corev1.Pod) { pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever) }
+	for name, tc := range map[string]struct {
+		change []func(*corev1.Pod)
+		// leaves means that the pod is assigned again, or ended, after FailoverAfter.
+		leaves bool
+	}{
+		"one that fails over":                             {nil, true},
+		"one that never does waits":                       {[]func(*corev1.Pod){never}, false},
+		"one that is being deleted, although it does not": {[]func(*corev1.Pod){never, deleted}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newController(t, true, interceptor.Funcs{}, nil, unpeered(tc.change...)...)
+				c.Policies.Defaults.FailoverAfter, c.ProbeInterval = time.Minute, 5*time.Second
+				there := c.connect("z1", corev1.PodStatus{Phase: corev1.PodRunning})
+				left := func() bool {
+					var pod corev1.Pod
+					result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "pod"}})
+					require.NoError(t, err)
+					c.Leaving.Check(t.Context(), "z1")
+					time.Sleep(max(result.RequeueAfter, time.Second))
+					require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "pod"}, &pod))
+					return pod.Labels[v1alpha1.VirtualNodeLabel] != "" || c.Belief.HasLeft("uid", "z1")
+				}
+				for range 30 {
+					require.False(t, left(), "the provider has it")
+				}
+				there.PrependReactor("*", "*", noAnswer)
+				off := time.Now()
+				for time.Since(off) < 50*time.Second {
+					require.False(t, left(), "after %s without an answer", time.Since(off))
+				}
+				has := false
+				for time.Since(off) < 3*time.Minute {
+					has = left()
+				}
+				require.Equal(t, tc.leaves, has)
+			})
+		})
+	}
+}
+
+// A leader that began when the VirtualNode was gone has no connection to its provider, where the pod may run.
+func TestAPodStaysAtAProviderThatWasNotAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(t, true, interceptor.Funcs{}, nil, unpeered()...)
+		c.Policies.Defaults.FailoverAfter = time.Minute
+		step := func() string {
+			pod, result := c.reconciled(t, "pod")
+			c.Leaving.Check(t.Context(), "z1")
+			time.Sleep(max(result.RequeueAfter, time.Second))
+			return pod.Labels[v1alpha1.VirtualNodeLabel]
+		}
+		for range 100 {
+			require.Empty(t, step())
+		}
+		// Another VirtualNode of the provider is gone as well, but its connection is there.
+		there := c.connect("z2", corev1.PodStatus{Phase: corev1.PodRunning})
+		c.Leaving.Connections.Get("z2").Provider = "z"
+		require.NoError(t, there.Tracker().Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns-r", Name: "other", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "z1"},
+		}}))
+		for step() == "" {
+			require.NotEmpty(t, there.Actions(), "the provider is asked")
+		}
+	})
 }
 
 // The answer of the API server to an assignment was lost, and the cache shows for a while that the pod is still leaving.

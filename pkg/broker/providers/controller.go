@@ -33,9 +33,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
+	authforge "github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication/forge"
 	fcutils "github.com/liqotech/liqo/pkg/utils/foreigncluster"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -308,6 +310,39 @@ func (c *Controller) RemoteNamespace(ctx context.Context, id, local string) (str
 		return "", err
 	}
 	return (&objects{namespaceMaps: maps}).remoteNamespaces()[local], nil
+}
+
+// Connect returns a connection to the provider of a VirtualNode that is gone, by which to ask about what it left there: that of
+// another VirtualNode, or a new one. A leader that began later has none. nil if there is none.
+func (c *Controller) Connect(ctx context.Context, virtualNode string) *remote.Connection {
+	provider := c.Belief.FormerProviderOf(virtualNode)
+	if provider == "" {
+		return nil
+	}
+	if other := c.Connections.OfProvider(provider); other != nil {
+		return other
+	}
+	maps, err := c.namespaceMaps(ctx, provider)
+	if err != nil || len(maps) == 0 {
+		return nil
+	}
+	// Liqo makes a VirtualNode with the name of its ResourceSlice, and a Secret for the identity of that
+	// (virtualnodecreator-controller, identity-controller), which stays when only the VirtualNode is deleted.
+	tenant := maps[0].Namespace
+	identity := authforge.ResourceSliceIdentityName(&authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: virtualNode}})
+	gone := &offloadingv1beta1.VirtualNode{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: virtualNode},
+		Spec: offloadingv1beta1.VirtualNodeSpec{
+			ClusterID:           liqov1beta1.ClusterID(provider),
+			KubeconfigSecretRef: &corev1.LocalObjectReference{Name: authforge.KubeconfigSecret(authforge.Identity(identity, tenant)).Name},
+		},
+	}
+	if err := c.Connections.Refresh(ctx, gone, c.Clock.Now()); err != nil {
+		c.Log.Info("Cannot ask a provider without a VirtualNode about the pods that leave it", "provider", provider,
+			"virtualNode", virtualNode, "error", err.Error())
+		return nil
+	}
+	return c.Connections.Get(virtualNode)
 }
 
 // providerCluster reads the object of a provider, and makes it if there is none.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"testing"
 
+	"github.com/go-logr/logr/testr"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -16,6 +18,7 @@ import (
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
+	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
@@ -86,4 +89,43 @@ func TestADrainThatTheCacheDoesNotShowYetIsKept(t *testing.T) {
 	cached = nil
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "p1"}, &pc))
 	require.True(t, pc.Spec.Drain)
+}
+
+// A leader that begins when a VirtualNode is gone has read no kubeconfig of its provider.
+func TestAProviderWithoutAVirtualNodeIsConnectedWith(t *testing.T) {
+	scheme, err := apischeme.New()
+	require.NoError(t, err)
+	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-p1", Labels: map[string]string{
+		consts.RemoteClusterID: "p1", consts.TenantNamespaceLabel: "true",
+	}}}
+	left := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: tenant.Name, Name: "p1", Labels: map[string]string{consts.RemoteClusterID: "p1"},
+	}}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Name, Name: "kubeconfig-resourceslice-gone"},
+		Data: map[string][]byte{consts.KubeconfigSecretField: []byte(`
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c}}]
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+`)},
+	}
+	home := kubefake.NewClientset(secret)
+	known := belief.New(belief.Config{Clock: clock.RealClock{}})
+	controller := New(Config{
+		Log: testr.New(t), Clock: clock.RealClock{}, Belief: known,
+		Client:      fake.NewClientBuilder().WithScheme(scheme).WithObjects(tenant, left).Build(),
+		Connections: remote.NewConnections(home, identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil), ""),
+	})
+	require.Nil(t, controller.Connect(t.Context(), "gone"), "it is not known whose it was")
+	known.ObserveFormerProvider("gone", "p1")
+	known.ObserveFormerProvider("other", "p1")
+	known.ObserveFormerProvider("stranger", "p2")
+	require.Nil(t, controller.Connect(t.Context(), "other"), "it has no Secret")
+	connection := controller.Connect(t.Context(), "gone")
+	require.NotNil(t, connection)
+	require.Equal(t, "p1", connection.Provider)
+	require.Same(t, connection, controller.Connect(t.Context(), "other"), "with that of another VirtualNode of the provider")
+	require.Nil(t, controller.Connect(t.Context(), "stranger"))
 }

@@ -79,6 +79,19 @@ func (c *Connections) Get(virtualNode string) *Connection {
 	return c.byVirtualNode[virtualNode]
 }
 
+// OfProvider returns a connection to a provider, that of the first VirtualNode by name; nil if there is none.
+func (c *Connections) OfProvider(provider string) *Connection {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var first *Connection
+	for _, at := range c.byVirtualNode {
+		if at.Provider == provider && (first == nil || at.VirtualNode < first.VirtualNode) {
+			first = at
+		}
+	}
+	return first
+}
+
 // Set sets the connection of its VirtualNode.
 func (c *Connections) Set(connection *Connection) {
 	c.mu.Lock()

@@ -53,8 +53,8 @@ func mutants() []mutant {
 			"an outage counts that was over when a leader began", belief,
 			`p.unreachableSince = probe.Ended // The outage that the leader before saw was over meanwhile.`, ``,
 		},
-		{"what was made of an earlier pod of the name counts", leaving, `found[q.pod.Name.Name].Of(q.pod.UID)`, `found[q.pod.Name.Name]`},
-		{"the room of an assignment whose answer was lost is lost", assign, `c.Belief.ObserveWritten(&live,`, `c.Belief.ObserveAssigned(&live,`},
+		{"what was made of an earlier pod of the name counts", leaving, `f := found[q.pod.Name.Name].Of(q.pod.UID)`, `f := found[q.pod.Name.Name]`},
+		{"the room of an assignment whose answer was lost is lost", assign, `c.Belief.ObserveWritten(live,`, `c.Belief.ObserveAssigned(live,`},
 
 		{"pods are written without their version", "pkg/broker/podwrite/writer.go", `metadata["resourceVersion"] = pod.ResourceVersion`, ``},
 		{"no creation is waited for", move, `c.Clock.Since(answer.Asked) >= v1alpha1.CreationDeadline`, `true`},
