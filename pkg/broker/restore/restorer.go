@@ -1,4 +1,4 @@
-// Package restore counts what is assigned when a process begins to lead.
+// Package restore reads what is assigned, and where, when a process begins to lead.
 package restore
 
 import (
@@ -10,10 +10,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
@@ -30,8 +34,8 @@ const (
 	longestCacheDelay = 2 * time.Second
 )
 
-// errCacheLags means that the cache does not show yet where the pods are assigned.
-var errCacheLags = errors.New("the cache does not show yet where all pods of the node are assigned")
+// errCacheLags means that the cache does not show yet what the API server has.
+var errCacheLags = errors.New("the cache does not show yet what the API server has")
 
 // Restorer counts, once, the room of all assigned pods when this process begins to lead, of those that have ended, too. It may
 // have been a standby for days. Nothing is decided, and no number of pods is shown, before.
@@ -39,7 +43,8 @@ var errCacheLags = errors.New("the cache does not show yet where all pods of the
 // It reads the pods from the API server, since the cache may lag behind what an earlier leader wrote a moment ago: an
 // informer's first list has resourceVersion=0 (client-go's Reflector), which a watch cache answers that may be behind etcd,
 // and its watch may be late. A list without a resourceVersion is consistent. Then it waits until the cache shows the same
-// assignments: a pod that was not shown as assigned would be assigned again, whose conflict frees its room.
+// assignments: a pod that was not shown as assigned would be assigned again, whose conflict frees its room. It waits for
+// VirtualNodes and NamespaceMaps as well: the pods of one that is not shown would be taken for what is left of one that is gone.
 type Restorer struct {
 	live, cache client.Reader
 	node        string
@@ -71,6 +76,13 @@ func (r *Restorer) Restore(ctx context.Context) error {
 	if r.began.Load() != nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
+	defer cancel()
+	for _, of := range []client.ObjectList{&offloadingv1beta1.VirtualNodeList{}, &offloadingv1beta1.NamespaceMapList{}} {
+		if err := r.waitShown(ctx, of); err != nil {
+			return fmt.Errorf("%T: %w", of, err)
+		}
+	}
 	assigned, err := r.assigned(ctx)
 	if err != nil {
 		return fmt.Errorf("assigned pods: %w", err)
@@ -98,8 +110,6 @@ func (r *Restorer) LeadsSince() time.Time {
 // assigned returns the pods that take room, once the cache has shown every assignment that the API server shows. A pod
 // that the cache shows no more has ended, or left, since.
 func (r *Restorer) assigned(ctx context.Context) ([]*corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
-	defer cancel()
 	shown := sets.New[assignment]()
 	for delay := cacheDelay; ; delay = min(2*delay, longestCacheDelay) {
 		live, err := r.list(ctx)
@@ -118,12 +128,62 @@ func (r *Restorer) assigned(ctx context.Context) ([]*corev1.Pod, error) {
 		if !slices.ContainsFunc(live, func(pod *corev1.Pod) bool { return !shown.Has(assignmentOf(pod)) }) {
 			return slices.DeleteFunc(live, func(pod *corev1.Pod) bool { return !now.Has(assignmentOf(pod)) }), nil
 		}
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", errCacheLags, ctx.Err())
+		if err := pause(ctx, delay); err != nil {
+			return nil, err
 		}
 	}
+}
+
+func pause(ctx context.Context, delay time.Duration) error {
+	select {
+	case <-time.After(delay):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errCacheLags, ctx.Err())
+	}
+}
+
+// waitShown waits until the cache shows all objects of a kind as the API server has them.
+func (r *Restorer) waitShown(ctx context.Context, kind client.ObjectList) error {
+	for delay := cacheDelay; ; delay = min(2*delay, longestCacheDelay) {
+		live, err := versions(ctx, r.live, kind)
+		if err != nil {
+			return err
+		}
+		cached, err := versions(ctx, r.cache, kind)
+		if err != nil {
+			return err
+		}
+		if cached.IsSuperset(live) {
+			return nil
+		}
+		if err := pause(ctx, delay); err != nil {
+			return err
+		}
+	}
+}
+
+// version is one state of an object.
+type version struct {
+	uid      types.UID
+	resource string
+}
+
+// versions lists the objects of a kind.
+func versions(ctx context.Context, reader client.Reader, kind client.ObjectList) (sets.Set[version], error) {
+	list, _ := kind.DeepCopyObject().(client.ObjectList)
+	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	found := sets.New[version]()
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		o, err := meta.Accessor(item)
+		if err == nil {
+			found.Insert(version{o.GetUID(), o.GetResourceVersion()})
+		}
+		return err
+	})
+	return found, err
 }
 
 // list reads the assigned pods from the API server, in chunks of one consistent list. If that takes so long that the API

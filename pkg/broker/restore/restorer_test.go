@@ -16,6 +16,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -25,6 +27,8 @@ import (
 type lists struct {
 	client.Reader
 	list func(*client.ListOptions) ([]corev1.Pod, string, error)
+	// virtualNodes returns the VirtualNodes; nil is none.
+	virtualNodes func() []offloadingv1beta1.VirtualNode
 }
 
 func (l lists) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
@@ -33,9 +37,15 @@ func (l lists) List(ctx context.Context, into client.ObjectList, options ...clie
 	}
 	var of client.ListOptions
 	of.ApplyOptions(options)
-	pods, next, err := l.list(&of)
-	list := into.(*corev1.PodList) //nolint:forcetypeassert // The Restorer lists nothing else.
-	list.Items, list.Continue = pods, next
+	var err error
+	switch list := into.(type) {
+	case *corev1.PodList:
+		list.Items, list.Continue, err = l.list(&of)
+	case *offloadingv1beta1.VirtualNodeList:
+		if l.virtualNodes != nil {
+			list.Items = l.virtualNodes()
+		}
+	}
 	return err
 }
 
@@ -162,4 +172,29 @@ func TestThePodsOfTheNodeAreReadInChunksOfOneConsistentList(t *testing.T) {
 	counted, restore := restored(live, &lists{list: showing(named("a"), named("b"), gone)})
 	require.NoError(t, restore(t.Context()))
 	require.Equal(t, 2, counted(), "one that has ended takes room, and is no pod of its provider")
+}
+
+// Liqo made a VirtualNode, and the former leader assigned a pod to it. The cache shows the pod, and not the VirtualNode.
+func TestAVirtualNodeThatTheCacheDoesNotShowYetIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := []offloadingv1beta1.VirtualNode{{ObjectMeta: metav1.ObjectMeta{Name: "q1", UID: "q1", ResourceVersion: "2"}}}
+		shown := []offloadingv1beta1.VirtualNode{{ObjectMeta: metav1.ObjectMeta{Name: "q1", UID: "q1", ResourceVersion: "1"}}}
+		var current atomic.Pointer[[]offloadingv1beta1.VirtualNode]
+		current.Store(&[]offloadingv1beta1.VirtualNode{})
+		live := &lists{list: showing(named("a")), virtualNodes: func() []offloadingv1beta1.VirtualNode { return made }}
+		cache := &lists{list: showing(named("a")), virtualNodes: func() []offloadingv1beta1.VirtualNode { return *current.Load() }}
+		counted, restore := restored(live, cache)
+		done := make(chan error, 1)
+		go func() { done <- restore(t.Context()) }()
+		for _, lagging := range [][]offloadingv1beta1.VirtualNode{nil, shown} {
+			current.Store(&lagging)
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			require.Empty(t, done)
+			require.Zero(t, counted())
+		}
+		current.Store(&made)
+		require.NoError(t, <-done)
+		require.Equal(t, 1, counted())
+	})
 }
