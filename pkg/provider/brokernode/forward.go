@@ -60,7 +60,7 @@ func (f *Forwarder) Forward(local func(namespace string) corev1listers.PodNamesp
 
 // create creates the ShadowPod of a local pod. Errors are returned to Liqo, which makes events of them and retries.
 func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceLister,
-	shadows offloadingclient.ShadowPodInterface, shadow *offloadingv1beta1.ShadowPod, opts metav1.CreateOptions,
+	shadows timely, shadow *offloadingv1beta1.ShadowPod, opts metav1.CreateOptions,
 ) (*offloadingv1beta1.ShadowPod, error) {
 	if !f.View.ForwardTokens {
 		shadow = withoutTokens(shadow)
@@ -69,12 +69,7 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 	if err != nil {
 		return nil, fmt.Errorf("pod %s is no longer assigned to VirtualNode %s: %w", shadow.Name, f.View.VirtualNode, err)
 	}
-	// From here on the broker's deadline counts, if it takes the pod away.
-	ctx, cancel := context.WithTimeout(ctx, v1alpha1.CreationTimeout)
-	defer cancel()
-	if err := f.stillAssigned(ctx, pod); err != nil {
-		return nil, err
-	}
+	shadows.ready = func(ctx context.Context) error { return f.stillAssigned(ctx, pod) }
 	ctx, end := f.trace(ctx, pod)
 	created, err := shadows.Create(ctx, lens.WithPodUID(shadow, pod.UID), opts)
 	if kerrors.IsForbidden(err) && !mayHave(ctx, shadows, shadow.Name) {
@@ -86,6 +81,9 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 	f.releasesOf(pod.Namespace).observeCreate(pod.Name, err)
 	return created, err
 }
+
+// errUnsent means that the creation of a ShadowPod was not sent.
+var errUnsent = errors.New("not forwarded")
 
 // errMoved means that the cache of local pods lags: Liqo handles the pod again when it shows more.
 var errMoved = errors.New("it has been assigned elsewhere, or deleted")
@@ -164,32 +162,58 @@ func (s forwardingShadowPods) Update(ctx context.Context, shadow *offloadingv1be
 func (s forwardingShadowPods) Create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod,
 	opts metav1.CreateOptions,
 ) (*offloadingv1beta1.ShadowPod, error) {
-	return s.liqo.forwarder.create(ctx, s.liqo.pods, timely{s.ShadowPodInterface, s.liqo.OffloadingV1beta1().RESTClient()}, shadow, opts)
+	return s.liqo.forwarder.create(ctx, s.liqo.pods, timely{
+		ShadowPodInterface: s.ShadowPodInterface, rest: s.liqo.OffloadingV1beta1().RESTClient(),
+	}, shadow, opts)
 }
 
 // timely creates ShadowPods before a deadline.
 type timely struct {
 	offloadingclient.ShadowPodInterface
 	rest rest.Interface
+	// ready returns why a ShadowPod is not to be created. The deadline counts from its call.
+	ready func(context.Context) error
 }
 
-// Create implements offloadingclient.ShadowPodInterface. ctx has a deadline, which Liqo's client cannot tell the API server. It
+// Create implements offloadingclient.ShadowPodInterface. The deadline is one that Liqo's client cannot tell the API server. It
 // waits for the limit of requests first, and sends one request: another one could be refused because of the first, whose
 // result would not be known.
 func (t timely) Create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, opts metav1.CreateOptions,
 ) (*offloadingv1beta1.ShadowPod, error) {
 	client, is := t.rest.(*rest.RESTClient)
-	if !is || client == nil { // A fake.
-		return t.ShadowPodInterface.Create(ctx, shadow, opts)
-	}
-	if limiter := client.GetRateLimiter(); limiter != nil {
-		if err := limiter.Wait(ctx); err != nil {
-			return nil, err
+	isFake := !is || client == nil
+	if !isFake {
+		if err := awaitTurn(ctx, client.GetRateLimiter()); err != nil {
+			return nil, fmt.Errorf("%w: %w", errUnsent, err)
 		}
+	}
+	// From here on the broker's deadline counts, if it takes the pod away.
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, v1alpha1.CreationTimeout)
+	defer cancel()
+	if err := t.ready(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnsent, err)
+	}
+	// By the wall clock as well: the other one, and so the timeout, stands still while a machine is suspended.
+	if time.Now().Round(0).Sub(began.Round(0)) >= v1alpha1.CreationTimeout {
+		return nil, fmt.Errorf("%w: %w", errUnsent, context.DeadlineExceeded)
+	}
+	if isFake {
+		return t.ShadowPodInterface.Create(ctx, shadow, opts)
 	}
 	deadline, _ := ctx.Deadline()
 	created := &offloadingv1beta1.ShadowPod{}
 	err := client.Post().Namespace(shadow.Namespace).Resource("shadowpods").VersionedParams(&opts, scheme.ParameterCodec).
 		Timeout(time.Until(deadline)).MaxRetries(0).Throttle(flowcontrol.NewFakeAlwaysRateLimiter()).Body(shadow).Do(ctx).Into(created)
 	return created, err
+}
+
+// awaitTurn waits for the limit of requests; nil is none.
+func awaitTurn(ctx context.Context, limiter flowcontrol.RateLimiter) error {
+	if limiter == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, v1alpha1.CreationTimeout)
+	defer cancel()
+	return limiter.Wait(ctx)
 }

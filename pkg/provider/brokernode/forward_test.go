@@ -2,6 +2,7 @@ package brokernode
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
@@ -34,11 +36,56 @@ func TestAnAPIServerIsToldHowLongACreationMayTake(t *testing.T) {
 	client, err := liqoclient.NewForConfig(&rest.Config{Host: server.URL})
 	require.NoError(t, err)
 	at := client.OffloadingV1beta1()
-	ctx, cancel := context.WithTimeout(t.Context(), v1alpha1.CreationTimeout)
-	defer cancel()
-	created, err := timely{at.ShadowPods("ns"), at.RESTClient()}.Create(ctx,
+	checked := 0
+	created, err := timely{at.ShadowPods("ns"), at.RESTClient(), func(context.Context) error {
+		require.Empty(t, asked)
+		checked++
+		return nil
+	}}.Create(t.Context(),
 		&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}, metav1.CreateOptions{FieldManager: "reflection"})
 	require.NoError(t, err)
 	require.EqualValues(t, "there", created.UID)
+	require.Equal(t, 1, checked)
 	require.Equal(t, []string{"POST /apis/offloading.liqo.io/v1beta1/namespaces/ns/shadowpods reflection"}, asked)
+}
+
+// waiting is a limit of requests that calls a function instead of waiting.
+type waiting struct {
+	flowcontrol.RateLimiter
+	wait func() error
+}
+
+func (w waiting) Wait(context.Context) error { return w.wait() }
+
+// The broker counts from when it takes a pod away: one that waited for its turn meanwhile is not forwarded any more.
+func TestWhetherAPodIsStillAssignedIsAskedWhenItsTurnHasCome(t *testing.T) {
+	errElsewhere, errLimit := errors.New("assigned elsewhere"), errors.New("no turn")
+	for name, tc := range map[string]struct{ wait, ready, want error }{
+		"it is assigned elsewhere meanwhile": {nil, errElsewhere, errElsewhere},
+		"it gets no turn":                    {errLimit, nil, errLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { assert.Fail(t, "it was sent") }))
+			defer server.Close()
+			waited := false
+			client, err := liqoclient.NewForConfig(&rest.Config{Host: server.URL, RateLimiter: waiting{
+				RateLimiter: flowcontrol.NewFakeAlwaysRateLimiter(), wait: func() error {
+					waited = true
+					return tc.wait
+				},
+			}})
+			require.NoError(t, err)
+			at := client.OffloadingV1beta1()
+			_, err = timely{at.ShadowPods("ns"), at.RESTClient(), func(context.Context) error {
+				require.True(t, waited)
+				return tc.ready
+			}}.Create(t.Context(), &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}, metav1.CreateOptions{})
+			require.ErrorIs(t, err, tc.want)
+			require.ErrorIs(t, err, errUnsent)
+
+			r := releases{uncertain: map[string]time.Time{}}
+			r.observeCreate("a", err)
+			require.Empty(t, r.uncertain, "nothing may still be created")
+		})
+	}
 }

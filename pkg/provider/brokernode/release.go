@@ -3,6 +3,7 @@ package brokernode
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -106,6 +107,7 @@ func (r *releases) observeCreate(name string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
+	case errors.Is(err, errUnsent):
 	case err == nil || kerrors.IsAlreadyExists(err):
 		delete(r.uncertain, name)
 	case kerrors.ReasonForError(err) == metav1.StatusReasonUnknown, kerrors.IsTimeout(err), kerrors.IsServerTimeout(err):
