@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -35,13 +37,22 @@ import (
 // manager of the fields that Liqo's ShadowPod controller writes.
 const shadowPodManager = "shadow-pod"
 
-// Controller compares pods with their ShadowPods.
-type Controller struct {
+// Config is everything that a Controller needs.
+type Config struct {
 	// Client reads from the cache, which holds the pods of the broker's node only. Live reads from the API server.
 	Client client.Client
 	Live   client.Reader
 	Writer *podwrite.Writer
 }
+
+// Controller compares pods with their ShadowPods.
+type Controller struct {
+	Config
+	conflicts workqueue.TypedRateLimiter[types.NamespacedName]
+}
+
+// New returns a Controller, which does nothing before SetUp.
+func New(cfg Config) *Controller { return &Controller{Config: cfg, conflicts: requeue.Conflicts()} }
 
 // SetUp registers the controller with the manager; it runs on the leader.
 func (c *Controller) SetUp(mgr manager.Manager) error {
@@ -88,8 +99,9 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 	pod.ResourceVersion = live.ResourceVersion
 	err = c.Writer.Patch(ctx, &pod, change)
 	if kerrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: requeue.FirstConflict}, nil
+		return ctrl.Result{RequeueAfter: c.conflicts.When(r.NamespacedName)}, nil
 	}
+	c.conflicts.Forget(r.NamespacedName)
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 

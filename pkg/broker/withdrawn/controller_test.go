@@ -47,9 +47,9 @@ func TestWhatAnOwnerRemovedIsRemovedFromThePod(t *testing.T) {
 		pod.Annotations[key] = value
 		require.NoError(t, c.Patch(t.Context(), pod, client.MergeFrom(before), client.FieldOwner("mesh")))
 	}
-	controller := &Controller{Client: c, Live: c, Writer: &podwrite.Writer{
+	controller := New(Config{Client: c, Live: c, Writer: &podwrite.Writer{
 		Client: c, Clock: clock.RealClock{}, Metrics: podwrite.NewMetrics(),
-	}}
+	}})
 	_, err = controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
 	require.NoError(t, err)
 
@@ -69,7 +69,7 @@ func TestAPodOfAnotherShadowPodIsLeftAlone(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: *meta.DeepCopy()}
 	pod.Labels = map[string]string{"app": "a"}
 	require.NoError(t, c.Create(t.Context(), pod, client.FieldOwner("shadow-pod")))
-	controller := &Controller{Client: c, Live: c} // It writes nothing.
+	controller := New(Config{Client: c, Live: c}) // It writes nothing.
 	_, err = controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
 	require.NoError(t, err)
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
