@@ -46,6 +46,8 @@ const (
 	distant
 	// pool is three providers behind the broker's node, or behind three nodes of Liqo's own virtual kubelets.
 	pool
+	// lone is the broker with one provider.
+	lone
 	// traced is a pool whose processes send traces.
 	traced
 )
@@ -59,6 +61,7 @@ var parts = []part{
 	{"steps", "where the time of one pod goes, over two hops", traced, (*bench).steps},
 	{"failover", "a provider of 500 and of 2,000 pods is lost", pool, (*bench).failover},
 	{"drain", "a provider of 500 pods is drained", pool, (*bench).drain},
+	{"broker", "the broker by itself: 100 providers, 10,000 pods and then 20,000, 50 of which start and end a second", lone, (*bench).broker},
 	{"decisions", "how fast the scheduler decides", none, command("go", "test", "-C", "..", "-run=^$", "-bench=.", "-benchtime=2s", "./pkg/scheduler/")},
 	{"answers", "how fast the catalog answers one request", none, command("go", "test", "-C", "..", "-run=^$", "-bench=Load", "-benchtime=6000x", "./pkg/catalog/")},
 	{"catalog", "the catalog of 1,000 providers and 10,000 pods under load", none, command("go", "run", "./load")},
@@ -130,6 +133,8 @@ func (b *bench) need(ctx context.Context, f federation) error {
 		options.Latency = latency
 	case pool, traced:
 		options.Providers, options.BrokerNode, options.Image = 3, poolNode, sandbox.ImageOurs
+	case lone:
+		options.BrokerNode, options.Image = poolNode, sandbox.ImageOurs
 	}
 	if f == traced {
 		spans, err := collector.Start()

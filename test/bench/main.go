@@ -27,6 +27,7 @@ type options struct {
 	rounds      int
 	sizes       sizes
 	timeout     time.Duration
+	churn       time.Duration
 }
 
 // sizes are numbers of pods, separated by commas; empty for those of each part.
@@ -76,6 +77,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.IntVar(&o.rounds, "rounds", 2, "how often each side has its turn, where there are two")
 	flags.Var(&o.sizes, "sizes", "numbers of pods instead of those of the parts, separated by commas")
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Minute, "how long one step of a part may take")
+	flags.DurationVar(&o.churn, "churn", 5*time.Minute, "how long pods come and go in the part broker; an hour is a soak")
 	flags.StringVar(&o.file, "json", "../dist/bench.json", "the file that gets every value")
 	if err := flags.Parse(args); err != nil {
 		return err
