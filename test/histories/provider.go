@@ -48,8 +48,11 @@ func (p *provider) tenant() string      { return "liqo-tenant-" + p.id }
 func (p *provider) virtualNode() string { return p.id + "-a" }
 
 // kubeconfig is the Secret that Liqo makes for a ResourceSlice.
-func (p *provider) kubeconfig() string { return "kubeconfig-resourceslice-" + p.virtualNode() }
-func (p *provider) namespace() string  { return podNamespace + "-" + p.id }
+func (p *provider) kubeconfig() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: "kubeconfig-resourceslice-" + p.virtualNode()}}
+}
+
+func (p *provider) namespace() string { return podNamespace + "-" + p.id }
 
 // create is the request of a virtual kubelet for a ShadowPod: first the webhook, which may take its time, and counts what
 // there is in all phases (peeringInfo in Liqo's pkg/webhooks/shadowpod).

@@ -54,7 +54,6 @@ func newWorld(ctx context.Context, scheme *runtime.Scheme, h *history) *world {
 		w.mustCreate(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.tenant(), Labels: map[string]string{
 			consts.RemoteClusterID: p.id, consts.TenantNamespaceLabel: "true",
 		}}})
-		w.mustCreate(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: p.kubeconfig()}})
 		w.mustCreate(&liqov1beta1.ForeignCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: p.id}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(p.id)},
 		})
@@ -172,10 +171,11 @@ func (w *world) join(p *provider) bool {
 		return false
 	}
 	p.openNamespace()
+	_ = w.home.create("liqo", p.kubeconfig())
 	vn := &offloadingv1beta1.VirtualNode{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: p.virtualNode(), Finalizers: []string{"liqo"}},
 		Spec: offloadingv1beta1.VirtualNodeSpec{
-			ClusterID: liqov1beta1.ClusterID(p.id), KubeconfigSecretRef: &corev1.LocalObjectReference{Name: p.kubeconfig()},
+			ClusterID: liqov1beta1.ClusterID(p.id), KubeconfigSecretRef: &corev1.LocalObjectReference{Name: p.kubeconfig().Name},
 			ResourceQuota: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
 				corev1.ResourceCPU: *resource.NewQuantity(int64(p.cpus), resource.DecimalSI), corev1.ResourcePods: resource.MustParse("100"),
 			}},
@@ -188,7 +188,8 @@ func (w *world) join(p *provider) bool {
 
 // part deletes the VirtualNode of a provider, and does what Liqo does then (virtualnode-controller, namespacemap-controller):
 // the virtual kubelet ends, the removal of the namespace is requested, and the VirtualNode is gone. The namespace at the
-// provider ends later, and only then the NamespaceMap.
+// provider ends later, sometimes much later, and only then the NamespaceMap. The kubeconfig goes as well if the ResourceSlice was
+// deleted, and not the VirtualNode alone.
 func (w *world) part(p *provider) {
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: p.virtualNode()}}
 	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: p.id}}
@@ -215,7 +216,14 @@ func (w *world) part(p *provider) {
 		})
 	})
 	w.later(time.Duration(600+chance>>16%1400)*time.Millisecond, func() { w.unfinalize(vn) })
-	w.after(time.Duration(1000+chance>>32%3000)*time.Millisecond, func() {
+	if chance>>48%2 == 0 {
+		w.later(time.Duration(chance>>16%2000)*time.Millisecond, func() { _ = w.home.remove("liqo", p.kubeconfig(), nil, nil) })
+	}
+	closing := time.Duration(1000+chance>>32%3000) * time.Millisecond
+	if chance>>50%4 == 0 {
+		closing += 40 * time.Second // The controllers of the provider are slow.
+	}
+	w.after(closing, func() {
 		if !p.closeNamespace(w.ctx) {
 			return
 		}

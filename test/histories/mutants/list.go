@@ -63,14 +63,14 @@ func mutants() []mutant {
 			`pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod)`,
 			`pod.Annotations[v1alpha1.ReleasedAnnotation] != ""`,
 		},
-		{"pods that must not run twice are given up", move, `if criteria.Rules.Failover == v1alpha1.FailoverNever {`, `if false {`},
+		{"pods that must not run twice are given up", move, `if criteria.Rules.Failover == v1alpha1.FailoverNever && !ends {`, `if false {`},
 		{"pods that must not run twice fail over", evict, `if rules.Failover == v1alpha1.FailoverNever {`, `if false {`},
 		{"pods fail over at once", evict, `left := rules.FailoverAfter - now.Sub(at.FailoverFrom)`, `left := time.Duration(0)`},
-		{"pods are given up at once", move, `return c.failoverDelay(ctx, pod, at.known.FailoverFrom)`, `return 0, nil`},
+		{"pods are given up at once", move, `wait, err = c.failoverDelay(ctx, pod, at.known.FailoverFrom, false)`, ``},
 		{"the room of a decision that was not written is kept", assign, `c.Belief.Unreserve(pod.UID)`, ``},
-		{"the room of a decision that may be written is freed", assign, `c.Belief.ObserveUncertain(pod.UID) // It may have been written.`, `c.unreserve(pod)`},
+		{"the room of a decision that may be written is freed", assign, `c.Belief.ObserveUncertain(pod.UID)`, `c.unreserve(pod)`},
 		{"an answer of before the move counts", move, `c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew, also if this has no answer.`, ``},
-		{"ShadowPods without a virtual kubelet stay", leaving, `if !q.pod.Orphan || shadow == "" {`, `if true {`},
+		{"ShadowPods without a virtual kubelet stay", leaving, `if !q.pod.Orphan || shadow == "" || !c.asks(q) {`, `if true {`},
 		{"a pod that is gone keeps its room", pods, "\tb.forget(known)\n\treturn true", "\treturn true"},
 		{"a pod that leaves takes no room", move, `c.Belief.ObserveAssigned(pod, from) // It takes room there until it has left.`, ``},
 		{
@@ -97,6 +97,19 @@ func mutants() []mutant {
 			`if suspended[other] != b.movesSuspended(q, suspects) ||`, `if q == nil ||`,
 		},
 		{"a write that met a conflict is tried again at once", "pkg/broker/requeue/backoff.go", `(FirstConflict, lastConflict)`, `(FirstConflict, FirstConflict)`},
+		{"a provider that was not asked counts as one that does not answer", move, `answer.Err != nil && !answer.Unasked()`, `answer.Err != nil`},
+		{
+			"a provider counts as silent since it was asked first", move,
+			`c.failoverDelay(ctx, pod, answer.Since,`, `c.failoverDelay(ctx, pod, answer.Asked,`,
+		},
+		{
+			"a pod that never fails over waits for a provider that is gone, although it is being deleted", move,
+			`answer.Since, at.alone && pod.DeletionTimestamp != nil)`, `answer.Since, false)`,
+		},
+		{
+			"a VirtualNode that the cache does not show yet is gone", "pkg/broker/restore/restorer.go",
+			`if cached.IsSuperset(live) {`, `if true {`,
+		},
 		{"pods are moved while nothing speaks for it", evict, `case !at.Confirmed:`, `case false:`},
 	}
 }
