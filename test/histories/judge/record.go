@@ -96,6 +96,7 @@ func (r *Record) Violations() []string {
 		faults = append(faults, r.judgePresence(pods[uid])...)
 		faults = append(faults, r.judgeMoves(pods[uid], runs[uid])...)
 		faults = append(faults, r.judgeAssignments(pods[uid])...)
+		faults = append(faults, r.judgeDeletions(pods[uid])...)
 	}
 	faults = append(faults, r.judgeGrants()...)
 	faults = append(faults, r.judgeDrains()...)

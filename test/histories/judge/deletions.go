@@ -1,0 +1,63 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// judgeDeletions checks that no ShadowPod is deleted while its pod has been assigned there for long.
+func (r *Record) judgeDeletions(record []Change) (faults []string) {
+	uid := record[0].Object().GetUID()
+	for _, p := range r.Providers {
+		for _, c := range p.ShadowPods {
+			if types.UID(c.Object().GetAnnotations()[PodUID]) != uid || !deletes(&c) {
+				continue
+			}
+			since := assignedSince(record, p.VirtualNode, c.At)
+			if since.IsZero() || c.At.Sub(since) < r.Times.Noticed || r.parted(p.ID, c.At) {
+				continue
+			}
+			faults = append(faults, fmt.Sprintf("the ShadowPod of %s at %s is deleted at %s by %s, and the pod is assigned there since %s",
+				record[0].Object().GetName(), p.ID, r.at(c.At), c.By, r.at(since)))
+		}
+	}
+	return faults
+}
+
+// deletes reports whether an object begins to be deleted, or is gone at once.
+func deletes(c *Change) bool {
+	if c.Before == nil || c.Before.GetDeletionTimestamp() != nil {
+		return false
+	}
+	return c.After == nil || c.After.GetDeletionTimestamp() != nil
+}
+
+// assignedSince returns since when a pod that lives has been assigned to a VirtualNode, at a time; zero if it is not.
+func assignedSince(record []Change, virtualNode string, at time.Time) (since time.Time) {
+	for _, c := range record {
+		if c.At.After(at) {
+			break
+		}
+		pod, _ := c.After.(*corev1.Pod)
+		switch is := pod != nil && pod.DeletionTimestamp == nil && !terminal(pod) && pod.Labels[v1alpha1.VirtualNodeLabel] == virtualNode; {
+		case !is:
+			since = time.Time{}
+		case since.IsZero():
+			since = c.At
+		}
+	}
+	return since
+}
+
+// parted reports whether the VirtualNode of a provider was deleted before a time, and Liqo may not have ended everything there.
+func (r *Record) parted(provider string, at time.Time) bool {
+	return slices.ContainsFunc(r.faultsAt(provider, "part"), func(s span) bool {
+		return at.After(s.from) && at.Before(s.to.Add(r.Times.Noticed))
+	})
+}
