@@ -217,7 +217,7 @@ func (w *world) part(p *provider) {
 	})
 	w.later(time.Duration(600+chance>>16%1400)*time.Millisecond, func() { w.unfinalize(vn) })
 	if chance>>48%2 == 0 {
-		w.later(time.Duration(chance>>16%2000)*time.Millisecond, func() { _ = w.home.remove("liqo", p.kubeconfig(), nil, nil) })
+		_ = w.home.remove("liqo", p.kubeconfig(), nil, nil)
 	}
 	closing := time.Duration(1000+chance>>32%3000) * time.Millisecond
 	if chance>>50%4 == 0 {
