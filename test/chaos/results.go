@@ -129,8 +129,8 @@ func (all Results) Summary() Summary {
 // Print prints figures of all histories, and those of each fault that happened by itself.
 func (all Results) Print(out io.Writer) {
 	s := all.Summary()
-	fmt.Fprintf(out, "%d histories with %d faults and %d pods, %d events (%d gaps): %d violations. All was well %.0fs (median), %.0fs (p90), %.0fs (most) after the last fault\n",
-		s.Histories, s.Faults, s.Pods, s.Events, s.Gaps, s.Violations, s.RecoverySeconds.P50, s.RecoverySeconds.P90, s.RecoverySeconds.Max)
+	fmt.Fprintf(out, "%d histories with %d faults and %d pods, %d events (%d gaps): %d violations. All was well %.0fs (median), %.0fs (p90), %.0fs (p99), %.0fs (most) after the last fault\n",
+		s.Histories, s.Faults, s.Pods, s.Events, s.Gaps, s.Violations, s.RecoverySeconds.P50, s.RecoverySeconds.P90, s.RecoverySeconds.P99, s.RecoverySeconds.Max)
 	if s.NotJudged > 0 {
 		fmt.Fprintf(out, "%d more were not judged: the machine was too slow\n", s.NotJudged)
 	}
