@@ -48,6 +48,8 @@ const (
 	pool
 	// lone is the broker with one provider.
 	lone
+	// networked is a pool with Liqo's networking and the remote IPAM.
+	networked
 	// traced is a pool whose processes send traces.
 	traced
 )
@@ -59,6 +61,7 @@ var parts = []part{
 	{"nodes", "1,000 and 5,000 pods at once: one node for three providers, and three virtual nodes of Liqo", pool, (*bench).nodes},
 	{"chain", "1,000 pods of a consumer through the broker, and through two hops of Liqo", pool, (*bench).chain},
 	{"steps", "where the time of one pod goes, over two hops", traced, (*bench).steps},
+	{"addresses", "how long pods of a consumer run until they have an address there", networked, (*bench).addresses},
 	{"failover", "a provider of 500 and of 2,000 pods is lost", pool, (*bench).failover},
 	{"drain", "a provider of 500 pods is drained", pool, (*bench).drain},
 	{"broker", "the broker by itself: 100 providers, 10,000 pods and then 20,000, 50 of which start and end a second", lone, (*bench).broker},
@@ -133,6 +136,9 @@ func (b *bench) need(ctx context.Context, f federation) error {
 		options.Latency = latency
 	case pool, traced:
 		options.Providers, options.BrokerNode, options.Image = 3, poolNode, sandbox.ImageOurs
+	case networked:
+		options.Providers, options.BrokerNode, options.Image = 3, poolNode, sandbox.ImageOurs
+		options.Networking, options.RemoteIPAM = true, true
 	case lone:
 		options.BrokerNode, options.Image = poolNode, sandbox.ImageOurs
 	}

@@ -234,13 +234,6 @@ func (m *brokerRun) measure(ctx context.Context) error {
 	return m.twice(ctx, resting)
 }
 
-func quantileOf(sorted []float64, share float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
-}
-
 // comeAndGo creates pods and deletes as many, the oldest first, for a while.
 func (m *brokerRun) comeAndGo(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.churn+m.timeout)

@@ -102,8 +102,16 @@ func (r *report) addTimes(of side, name string, took []float64, ratio float64) {
 		name  string
 		share float64
 	}{{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"last", 1}} {
-		r.add(of, name+", "+q.name, "s", took[min(len(took)-1, int(q.share*float64(len(took))))]).ratioAtMost(ratio)
+		r.add(of, name+", "+q.name, "s", quantileOf(took, q.share)).ratioAtMost(ratio)
 	}
+}
+
+// quantileOf returns what that share of the values is at most; 0 of none. They are in order.
+func quantileOf(sorted []float64, share float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
 }
 
 // atMost is a goal for ours.
