@@ -24,6 +24,8 @@ SEEDS ?= 0-4
 MINUTES ?= 0
 FAULT ?=
 KUBELETS ?=
+# The version of the virtual kubelets of make older: the last tag, or the last commit that is a day old.
+BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-list -1 --before='1 day ago' HEAD)
 # The steps of make test. go vet is one of the linters.
 STEPS := fmt-check unit dashboard image-test e2e
 # gotestsum with the name of its results, which make test reports, and the arguments of go test.
@@ -32,7 +34,7 @@ gotestsum = gotestsum --jsonfile='$(CURDIR)/dist/durations/$(1).jsonl' $(2)
 # A line for a module that go list -u has found a newer version of. A replaced one is what its replacement is.
 newer = {{if and .Update (not .Replace)}}  {{.Path}} {{.Version}} → {{.Update.Version}}{{if .Indirect}} (indirect){{end}}{{end}}
 
-.PHONY: help build generate image check test durations unit random histories chaos mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e lint outdated demo bench clean
+.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e lint outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,9 +92,12 @@ chaos: ## Let random histories happen to a federation of real clusters, and judg
 	$(if $(KUBELETS),rm -rf dist/other && mkdir -p dist/other && git archive '$(KUBELETS)' | tar -x -C dist/other && \
 		cd dist/other && CGO_ENABLED=0 go build -o ../virtual-kubelet ./cmd/liqo-broker-vk && rm -r ../other)
 	mkdir -p dist
-	$(TEST) go run ./chaos/cmd -seeds='$(SEEDS)' -minutes='$(MINUTES)' -fault="$(FAULT)" \
+	$(TEST) go run ./chaos/cmd -seeds='$(SEEDS)' -minutes='$(MINUTES)' -fault="$(FAULT)" $(if $(SHORT),-short) \
 		-repeat=$(if $(filter command,$(origin N)),$(N),3) -output='$(CURDIR)/dist/chaos.json' \
 		$(if $(KUBELETS),-kubelet='$(CURDIR)/dist/virtual-kubelet')
+
+older: ## Let faults happen to a broker of this version with virtual kubelets of the version before (BEFORE=commit), as during an upgrade
+	$(MAKE) chaos SHORT=1 KUBELETS='$(BEFORE)'
 
 mutants: ## Bring known faults back into the broker, one after the other, and show which the histories find
 	$(TEST) go run ./histories/mutants
