@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
@@ -69,7 +68,9 @@ func (b *Belief) decide(of *corev1.Pod) (virtualNode string) {
 	return d.VirtualNode
 }
 
-func name(of *corev1.Pod) types.NamespacedName { return client.ObjectKeyFromObject(of) }
+func name(of *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: of.Namespace, Name: of.Name}
+}
 
 // bubble runs a test with a clock that moves only while the test sleeps.
 func bubble(t *testing.T, test func(t *testing.T)) {
@@ -404,6 +405,62 @@ func TestAMovedPodRunsWhenTheNextProviderReportsIt(t *testing.T) {
 	never := newPod("never", "1")
 	b.ObserveEvicted(never, "q1")
 	require.False(t, b.ObserveRunning(never), "no container runs yet")
+}
+
+// during is a clock that calls a function when it is read for the second time: Decide reads it before it takes the copy on
+// which it evaluates expressions, and again while it does so.
+type during struct {
+	clock.RealClock
+	reads int
+	call  func()
+}
+
+func (d *during) Now() time.Time {
+	if d.reads++; d.reads == 2 {
+		d.call()
+	}
+	return d.RealClock.Now()
+}
+
+// Expressions are evaluated without the lock: what is observed meanwhile counts.
+func TestNoRoomIsReservedForAPodThatIsGoneMeanwhile(t *testing.T) {
+	for name, tc := range map[string]struct {
+		meanwhile func(b *Belief, pod *corev1.Pod)
+		want      string
+		cpus      map[string]int64
+	}{
+		"nothing happens": {
+			func(*Belief, *corev1.Pod) {}, "p1", map[string]int64{"p1": 1500, "q1": 0},
+		},
+		"it is deleted": {
+			func(b *Belief, pod *corev1.Pod) { b.ObserveGone(name(pod), pod.UID) }, "", map[string]int64{"p1": 0, "q1": 0},
+		},
+		"it has ended where it was before": {func(b *Belief, pod *corev1.Pod) {
+			pod.Status.Phase = corev1.PodSucceeded
+			b.ObserveEnded(pod, "q1")
+		}, "", map[string]int64{"p1": 0, "q1": 1500}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, pod := withProviders("p", "q"), newPod("pod", "1500m")
+			filter, err := criteria.NewFilter("provider.id == 'p'")
+			require.NoError(t, err)
+			of := (&placement.Criteria{}).Pod(pod, &corev1.Namespace{})
+			of.Expression = filter
+			meanwhile := &during{call: func() { tc.meanwhile(b, pod) }}
+			b.cfg.Clock = meanwhile
+			var d scheduler.Decision
+			b.Decide(of, nil, &d)
+			require.GreaterOrEqual(t, meanwhile.reads, 2)
+			require.Equal(t, tc.want, d.VirtualNode)
+			pending, _ := b.PendingAssignment(pod.UID)
+			require.Equal(t, tc.want != "", pending)
+			require.Zero(t, b.Counts().Unassigned)
+			for virtualNode, want := range tc.cpus {
+				amounts, _ := b.state.Assigned(virtualNode)
+				require.Equal(t, want, amounts[corev1.ResourceCPU], virtualNode)
+			}
+		})
+	}
 }
 
 // A filter of a tenant may take milliseconds for every decision. Nothing else waits for it.

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
@@ -62,7 +61,7 @@ func (b *Belief) record(name types.NamespacedName, uid types.UID) *pod {
 }
 
 func (b *Belief) recordOf(of *corev1.Pod) *pod {
-	return b.record(client.ObjectKeyFromObject(of), of.UID)
+	return b.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
 }
 
 func (b *Belief) forget(uid types.UID) {
@@ -159,7 +158,8 @@ func (b *Belief) HasLeft(uid types.UID, virtualNode string) bool {
 }
 
 // Decide chooses a provider for a pod and reserves its room there. Without one, into has no VirtualNode and the pod
-// counts as unassigned. Expressions are evaluated on a copy, while others observe and decide.
+// counts as unassigned. Expressions are evaluated on a copy, while others observe and decide. What they changed counts:
+// the best provider that still fits is chosen, and none for a pod that was deleted or has ended meanwhile.
 func (b *Belief) Decide(of *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,8 +169,8 @@ func (b *Belief) Decide(of *scheduler.Pod, policy *scheduler.Policy, into *sched
 	if scheduler.Evaluates(of, policy) {
 		p.unassigned = true // What changes meanwhile may concern the pod.
 		b.decideUnlocked(b.state.Snapshot(of), of, policy, into)
-		if b.pods[of.UID] != p {
-			into.Provider, into.VirtualNode = "", "" // The pod was deleted meanwhile.
+		if b.pods[of.UID] != p || p.ended {
+			into.Provider, into.VirtualNode = "", "" // The pod was deleted or has ended meanwhile.
 			return
 		}
 		b.state.Confirm(b.cfg.Clock.Now(), of, policy, into)

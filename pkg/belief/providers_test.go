@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -174,54 +173,63 @@ func TestOneFailedProbeOfANewLeaderConfirmsNothing(t *testing.T) {
 // While no provider can be reached, nothing is known of any of them. The first that answers proves nothing of the others,
 // which are probed a moment later.
 func TestASuspicionEndsForEachProviderByItself(t *testing.T) {
-	b := withProviders("p", "q")
-	probe := func(id string, after time.Duration, answered bool) {
-		b.ObserveProbe(id, Probe{Began: noon.Add(after), Ended: noon.Add(after), Answered: answered})
-	}
-	for _, after := range []time.Duration{0, 5 * time.Second, 10 * time.Minute} {
-		probe("p", after, false)
-		probe("q", after+time.Second, false)
-	}
-	require.True(t, b.SuspectsItself())
-	require.True(t, b.VirtualNode("q1").MovesSuspended)
+	bubble(t, func(t *testing.T) {
+		b := withProviders("p", "q")
+		failBoth := func() {
+			probeNow(b, false, "p")
+			time.Sleep(time.Second)
+			probeNow(b, false, "q")
+		}
+		began := time.Now()
+		failBoth()
+		time.Sleep(4 * time.Second)
+		failBoth()
+		time.Sleep(10 * time.Minute)
+		failBoth()
+		require.True(t, b.SuspectsItself())
+		require.True(t, b.VirtualNode("q1").MovesSuspended)
 
-	probe("p", 10*time.Minute+2*time.Second, true)
-	require.True(t, b.SuspectsItself())
-	probe("p", 10*time.Minute+3*time.Second, true)
-	require.False(t, b.SuspectsItself())
-	require.True(t, b.VirtualNode("q1").MovesSuspended, "q was not probed since")
-	b.ObserveProbe("q", Probe{Began: noon.Add(10*time.Minute + 2*time.Second), Ended: noon.Add(10*time.Minute + 5*time.Second)})
-	require.True(t, b.VirtualNode("q1").MovesSuspended, "its probe began while no provider could be reached")
-	probe("q", 10*time.Minute+6*time.Second, false)
-	vn := b.VirtualNode("q1")
-	require.False(t, vn.MovesSuspended)
-	require.Equal(t, noon.Add(time.Second), vn.UnreachableSince)
-	require.Equal(t, noon.Add(10*time.Minute+3*time.Second), vn.FailoverFrom, "the time before does not count")
-	probe("q", 10*time.Minute+12*time.Second, true)
-	probe("q", 10*time.Minute+13*time.Second, true)
-	require.Equal(t, VirtualNode{Known: true, Confirmed: true}, b.VirtualNode("q1"))
+		probeNow(b, true, "p")
+		require.True(t, b.SuspectsItself())
+		early := time.Now()
+		time.Sleep(time.Second)
+		probeNow(b, true, "p")
+		answers := time.Now()
+		require.False(t, b.SuspectsItself())
+		require.True(t, b.VirtualNode("q1").MovesSuspended, "q was not probed since")
+		time.Sleep(2 * time.Second)
+		b.ObserveProbe("q", Probe{Began: early, Ended: time.Now()})
+		require.True(t, b.VirtualNode("q1").MovesSuspended, "its probe began while no provider could be reached")
+		probeNow(b, false, "q")
+		vn := b.VirtualNode("q1")
+		require.False(t, vn.MovesSuspended)
+		require.Equal(t, began.Add(time.Second), vn.UnreachableSince)
+		require.Equal(t, answers, vn.FailoverFrom, "the time before does not count")
+		probeNow(b, true, "q")
+		probeNow(b, true, "q")
+		require.Equal(t, VirtualNode{Known: true, Confirmed: true}, b.VirtualNode("q1"))
+	})
 }
 
 // Pods of a provider that was lost first are marked. With the second provider the broker suspects itself: the pods of the
 // first have to be reconciled, or they would stay out of their Services.
 func TestASuspicionIsAChangeOfAllThatItConcerns(t *testing.T) {
-	b := withProviders("p", "q", "r")
-	probe := func(id string, after time.Duration, answered bool) []string {
-		changed := b.ObserveProbe(id, Probe{Began: noon.Add(after), Ended: noon.Add(after), Answered: answered})
-		slices.Sort(changed)
-		return changed
-	}
-	for _, id := range []string{"p", "q", "r"} {
-		probe(id, 0, true)
-	}
-	probe("p", 5*time.Second, false)
-	require.Equal(t, []string{"p"}, probe("p", 10*time.Second, false))
-	probe("q", 11*time.Second, false)
-	require.Equal(t, []string{"p", "q"}, probe("q", 16*time.Second, false), "the suspicion begins")
-	require.Empty(t, probe("p", 17*time.Second, false))
-	require.Equal(t, []string{"q"}, probe("q", 21*time.Second, true))
-	require.Equal(t, []string{"q"}, probe("q", 26*time.Second, true), "it ends; p is not known to be unreachable since")
-	require.Equal(t, []string{"p"}, probe("p", 27*time.Second, false), "it is now")
+	bubble(t, func(t *testing.T) {
+		b := withProviders("p", "q", "r")
+		probe := func(id string, answered bool) []string {
+			time.Sleep(5 * time.Second)
+			return probeNow(b, answered, id)
+		}
+		probeNow(b, true, "p", "q", "r")
+		probe("p", false)
+		require.Equal(t, []string{"p"}, probe("p", false))
+		probe("q", false)
+		require.Equal(t, []string{"p", "q"}, probe("q", false), "the suspicion begins")
+		require.Empty(t, probe("p", false))
+		require.Equal(t, []string{"q"}, probe("q", true))
+		require.Equal(t, []string{"q"}, probe("q", true), "it ends; p is not known to be unreachable since")
+		require.Equal(t, []string{"p"}, probe("p", false), "it is now")
+	})
 }
 
 func TestTheProviderOfAVirtualNodeThatIsGoneIsRemembered(t *testing.T) {
@@ -427,7 +435,7 @@ func TestASuspicionEndsWhenProvidersAreGoneForGood(t *testing.T) {
 		"the limit has not passed":  {lost: []string{"p", "q"}, limit: 2 * time.Hour},
 		"no other provider is left": {lost: []string{"p", "q", "r"}, limit: 30 * time.Minute},
 		"the third does not answer, either": {
-			lost: []string{"p", "q"}, limit: 30 * time.Minute, meet: func(b *Belief) { fail(b, "r", noon.Add(59*time.Minute)) },
+			lost: []string{"p", "q"}, limit: 30 * time.Minute, meet: func(b *Belief) { probeNow(b, false, "r") },
 		},
 		"the third was not probed yet": {lost: []string{"p", "q"}, limit: 30 * time.Minute, meet: func(b *Belief) {
 			b.RemoveProvider("r")
@@ -435,36 +443,41 @@ func TestASuspicionEndsWhenProvidersAreGoneForGood(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := withProviders("p", "q", "r")
-			now := clocktesting.NewFakePassiveClock(noon)
-			b.cfg.Clock, b.cfg.SuspicionLimit = now, tc.limit
-			answer(b, "r", noon)
-			for _, id := range tc.lost {
-				fail(b, id, noon)
-				fail(b, id, noon.Add(5*time.Second))
-			}
-			require.True(t, b.SuspectsItself())
-			now.SetTime(noon.Add(time.Hour))
-			if tc.meet != nil {
-				tc.meet(b)
-			}
-			fail(b, "q", noon.Add(time.Hour))
-			fail(b, "q", noon.Add(time.Hour+5*time.Second))
-			require.Equal(t, !tc.forgets, b.SuspectsItself())
-			vn := b.VirtualNode("q1")
-			require.Equal(t, !tc.forgets, vn.MovesSuspended)
-			if tc.forgets {
-				require.Equal(t, noon, vn.UnreachableSince)
-			}
+			bubble(t, func(t *testing.T) {
+				b := withProviders("p", "q", "r")
+				b.cfg.SuspicionLimit = tc.limit
+				probeNow(b, true, "r")
+				lost := time.Now()
+				probeNow(b, false, tc.lost...)
+				time.Sleep(5 * time.Second)
+				probeNow(b, false, tc.lost...)
+				require.True(t, b.SuspectsItself())
+				time.Sleep(time.Hour)
+				if tc.meet != nil {
+					tc.meet(b)
+				}
+				probeNow(b, false, "q")
+				time.Sleep(5 * time.Second)
+				probeNow(b, false, "q")
+				require.Equal(t, !tc.forgets, b.SuspectsItself())
+				vn := b.VirtualNode("q1")
+				require.Equal(t, !tc.forgets, vn.MovesSuspended)
+				if tc.forgets {
+					require.Equal(t, lost, vn.UnreachableSince)
+				}
+			})
 		})
 	}
 }
 
-func answer(b *Belief, id string, at time.Time) {
-	b.ObserveProbe(id, Probe{Began: at, Ended: at, Answered: true})
+// probeNow has providers probed, which answer at once or not at all.
+func probeNow(b *Belief, answered bool, ids ...string) (changed []string) {
+	for _, id := range ids {
+		changed = append(changed, b.ObserveProbe(id, Probe{Began: time.Now(), Ended: time.Now(), Answered: answered})...)
+	}
+	slices.Sort(changed)
+	return changed
 }
-
-func fail(b *Belief, id string, at time.Time) { b.ObserveProbe(id, Probe{Began: at, Ended: at}) }
 
 func TestVirtualNodesThatNoPodIsAtAreForgotten(t *testing.T) {
 	b := none()
