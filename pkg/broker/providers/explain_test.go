@@ -3,6 +3,9 @@ package providers
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,10 +30,14 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
-	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
-	"github.com/capacitorset/liqo-broker-vk/pkg/view/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
 )
 
 // drawFederation draws the objects of up to three providers: slices that are being deleted, that serve another node, whose
@@ -76,14 +85,168 @@ func drawFederation(t *rapid.T) []client.Object {
 	return objects
 }
 
-// An explanation from the API has the same decision as the broker, for every federation: with slices that are being
-// deleted, of other nodes, of names that are not unique, with providers that are unreachable, cordoned or drained.
+// drawPolicies draws PlacementPolicies, and what the consumer c1 selects.
+func drawPolicies(t *rapid.T) []client.Object {
+	var objects []client.Object
+	ids := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"p1", "p2", "p3"}), rapid.ID[string])
+	for _, name := range []string{"a", "b"}[:rapid.IntRange(0, 2).Draw(t, "policies")] {
+		policy := &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		policy.Spec = v1alpha1.PlacementPolicySpec{
+			Priority:  rapid.Int32Range(0, 1).Draw(t, "priority"),
+			Consumers: rapid.SampledFrom([][]string{nil, nil, {"c1"}, {"c2"}}).Draw(t, "consumers"),
+			Filter: rapid.SampledFrom([]string{
+				"", "", "provider.attributes['price'] == '1'", "provider.labels['zone'] == pod.labels[?'app'].orValue('0')",
+				"has(provider.kpis.latencyMilliseconds) && provider.kpis.latencyMilliseconds < 50", "nonsense",
+			}).Draw(t, "filter"),
+			Score: rapid.SampledFrom([]string{"", "provider.id == 'p2' ? 100 : 30", "provider.labels['zone'] == '1' ? 5 : 300"}).Draw(t, "score"),
+		}
+		if rapid.IntRange(0, 3).Draw(t, "names providers") == 0 {
+			policy.Spec.Providers = ids.Draw(t, "named")
+		}
+		for _, plugin := range rapid.SliceOfDistinct(rapid.SampledFrom(score.Plugins()), rapid.ID[string]).Draw(t, "plugins") {
+			policy.Spec.Weights = append(policy.Spec.Weights, v1alpha1.Weight{Name: plugin, Weight: rapid.Int32Range(0, 9).Draw(t, plugin)})
+		}
+		if key := rapid.SampledFrom([]string{"", "provider", "zone", "price"}).Draw(t, "spread"); key != "" {
+			policy.Spec.Spread = &v1alpha1.Spread{TopologyKey: key}
+		}
+		objects = append(objects, policy)
+	}
+	if rapid.IntRange(0, 2).Draw(t, "selects") == 0 {
+		objects = append(objects, &v1alpha1.PlacementPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "selection"}, Spec: v1alpha1.PlacementPolicySpec{
+				Consumers: []string{"c1"}, Selection: &v1alpha1.Selection{
+					Mode:      rapid.SampledFrom([]v1alpha1.SelectionMode{v1alpha1.SelectAllBut, v1alpha1.SelectOnly}).Draw(t, "mode"),
+					Providers: ids.Draw(t, "selected"),
+				},
+			},
+		})
+	}
+	return objects
+}
+
+// drawPod draws a pod of the broker's node that requests CPUs.
+func drawPod(t *rapid.T, name string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: types.UID(name), Annotations: map[string]string{},
+			Labels: map[string]string{"app": rapid.SampledFrom([]string{"0", "1"}).Draw(t, "app")},
+		},
+		Spec: corev1.PodSpec{NodeName: "pool", Containers: []corev1.Container{{Name: "c"}}},
+	}
+	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(rapid.SampledFrom([]string{"1", "3"}).Draw(t, "requests")),
+	}
+	return pod
+}
+
+// drawUnassigned draws the pod that is decided about. It may name a policy, have a filter, and have been tried at VirtualNodes.
+func drawUnassigned(t *rapid.T, virtualNodes []string) *corev1.Pod {
+	pod, now := drawPod(t, "pod"), time.Now()
+	if policy := rapid.SampledFrom([]string{"", "", "", "a", "none"}).Draw(t, "policy"); policy != "" {
+		pod.Annotations[v1alpha1.PolicyAnnotation] = policy
+	}
+	if filter := rapid.SampledFrom([]string{"", "", "", "provider.id != 'p1'", "provider.attributes['none'] == ''"}).Draw(t, "pod filter"); filter != "" {
+		pod.Annotations[v1alpha1.FilterAnnotation] = filter
+	}
+	var tried tries.Tries
+	for _, virtualNode := range virtualNodes {
+		ended, reason := now.Add(-time.Hour), "not started within 2m"
+		switch rapid.IntRange(0, 5).Draw(t, "tried at "+virtualNode) {
+		case 0:
+			ended, reason = now, "refused"
+		case 1:
+		default:
+			continue
+		}
+		tried = tried.After(virtualNode, reason, ended, 10*time.Minute)
+	}
+	if tried != nil {
+		pod.Annotations[v1alpha1.TriesAnnotation] = tried.Annotation()
+	}
+	if len(virtualNodes) > 0 && rapid.IntRange(0, 3).Draw(t, "moves") == 0 {
+		pod.Annotations[v1alpha1.MovingFromAnnotation] = rapid.SampledFrom(virtualNodes).Draw(t, "from")
+	}
+	return pod
+}
+
+// drawAssigned draws pods that are assigned, or have ended, and observes them.
+func drawAssigned(t *rapid.T, known *belief.Belief, virtualNodes []string) []*corev1.Pod {
+	if len(virtualNodes) == 0 {
+		return nil
+	}
+	var pods []*corev1.Pod
+	for i := range rapid.IntRange(0, 4).Draw(t, "pods") {
+		pod, at := drawPod(t, fmt.Sprint("other-", i)), rapid.SampledFrom(virtualNodes).Draw(t, "at")
+		pod.Labels[v1alpha1.VirtualNodeLabel] = at
+		if rapid.IntRange(0, 3).Draw(t, "ended") == 0 {
+			pod.Status.Phase = corev1.PodSucceeded
+			known.ObserveEnded(pod, at)
+		} else {
+			known.ObserveAssigned(pod, at)
+		}
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// drawProbes draws and observes what probes see: providers that answer or not, virtual kubelets with a lease or without, and
+// providers that have not removed what was moved away. It returns the VirtualNodes.
+func drawProbes(t *rapid.T, known *belief.Belief) []string {
+	all := sets.New[string]()
+	for _, id := range slices.Sorted(slices.Values(known.Providers())) {
+		p, _ := known.Provider(id)
+		virtualNodes := slices.Sorted(maps.Keys(p.Assigned))
+		live := map[string]bool{}
+		for _, virtualNode := range virtualNodes {
+			live[virtualNode] = rapid.IntRange(0, 4).Draw(t, "lease") > 0
+		}
+		all.Insert(virtualNodes...)
+		answered := rapid.IntRange(0, 4).Draw(t, "answered") > 0
+		for range 2 {
+			known.ObserveProbe(id, belief.Probe{
+				Began: noon, Ended: noon, Answered: answered, Took: 4 * time.Millisecond, Problem: "no answer", Kubelets: live,
+			})
+		}
+		if rapid.IntRange(0, 4).Draw(t, "unclean") == 0 && len(virtualNodes) > 0 {
+			known.ObserveGivenUp(virtualNodes[0])
+		}
+	}
+	return sets.List(all)
+}
+
+// requireEqualVerdicts compares what users see with what the broker decided.
+func requireEqualVerdicts(t *rapid.T, decision *scheduler.Decision, explanation *explain.Explanation) {
+	require.Equal(t, decision.Provider, explanation.Chosen)
+	require.Len(t, explanation.Providers, len(decision.Verdicts))
+	for i := range decision.Verdicts {
+		v := &decision.Verdicts[i]
+		want := explain.Choice{Provider: v.Provider, VirtualNode: v.VirtualNode, Score: v.Total, Price: explanation.Providers[i].Price}
+		if v.Filter != verdict.Passed {
+			want.Filtered = v.Reason()
+		} else {
+			want.Points = map[string]int{}
+			for _, part := range v.Contributions() {
+				want.Points[part.Plugin] = part.Points
+			}
+		}
+		require.Equal(t, want, explanation.Providers[i])
+	}
+}
+
+// An explanation from the API has the same decision as the broker, for every federation and every pod: with slices that are
+// being deleted, of other nodes, of names that are not unique; with providers that are unreachable, unclean, cordoned or
+// drained; with policies, selections, expressions and earlier tries.
 func TestExplanationsDecideAsTheBroker(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
+	programs := criteria.NewCache(8 << 20)
 	rapid.Check(t, func(t *rapid.T) {
-		objects := drawFederation(t)
-		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.ProviderCluster{}).Build()
+		objects := append(drawFederation(t), drawPolicies(t)...)
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{
+			consts.RemoteClusterID: rapid.SampledFrom([]string{"", "c1", "c1", "p1"}).Draw(t, "consumer"),
+		}}}
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithObjects(namespace).
+			WithStatusSubresource(&v1alpha1.ProviderCluster{}).Build()
 		known := belief.New(belief.Config{Clock: clock.RealClock{}, SuspicionWindow: time.Minute, ProbeInterval: time.Second})
 		controller := New(Config{
 			Log: logr.Discard(), Clock: clock.RealClock{}, Client: c, Belief: known, Connections: remote.NewConnections(nil, nil, ""),
@@ -98,38 +261,35 @@ func TestExplanationsDecideAsTheBroker(t *testing.T) {
 			}
 		}
 		reconcile()
-		for _, id := range known.Providers() {
-			p, _ := known.Provider(id)
-			live := map[string]bool{}
-			for virtualNode := range p.Assigned {
-				live[virtualNode] = rapid.IntRange(0, 4).Draw(t, "lease") > 0
-			}
-			answered := rapid.IntRange(0, 4).Draw(t, "answered") > 0
-			for range 2 {
-				known.ObserveProbe(id, belief.Probe{
-					Began: noon, Ended: noon, Answered: answered, Took: 4 * time.Millisecond, Problem: "no answer", Kubelets: live,
-				})
-			}
+		virtualNodes := drawProbes(t, known)
+		for _, assigned := range drawAssigned(t, known, virtualNodes) {
+			require.NoError(t, c.Create(t.Context(), assigned))
 		}
 		reconcile()
+		pod := drawUnassigned(t, virtualNodes)
+		require.NoError(t, c.Create(t.Context(), pod))
 
-		pod := scheduler.Pod{UID: "uid", Namespace: "ns", Name: "pod", Requests: resources.Amounts{
-			corev1.ResourceCPU: rapid.SampledFrom([]int64{1000, 3000}).Draw(t, "requests"), corev1.ResourcePods: 1,
-		}}
-		explained := pod
-		shown, err := state.Read(t.Context(), c, "pool")
+		explanation, err := explain.Pod(t.Context(), c, "pool", client.ObjectKeyFromObject(pod), time.Now())
 		require.NoError(t, err)
-		explanation, _ := shown.Decide(time.Now(), &explained, nil)
-		var decision scheduler.Decision
-		known.Decide(&pod, nil, &decision)
-		require.Equal(t, decision.Message(), explanation.Message())
-		require.Len(t, explanation.Verdicts, len(decision.Verdicts))
-		for i := range decision.Verdicts {
-			want, got := &decision.Verdicts[i], &explanation.Verdicts[i]
-			require.Equal(t, want.Provider, got.Provider)
-			require.Equal(t, want.Reason(), got.Reason(), want.Provider)
-			require.Equal(t, want.Total, got.Total, want.Provider)
-			require.Equal(t, want.VirtualNode, got.VirtualNode, want.Provider)
+		policies := placement.Policies{Client: c, Programs: programs}
+		asked, err := policies.CriteriaOf(t.Context(), pod, namespace)
+		if err != nil {
+			require.ErrorIs(t, err, placement.ErrInvalid)
+			require.Equal(t, err.Error(), explanation.Message)
+			require.Empty(t, explanation.Providers)
+			return
 		}
+		if from := pod.Annotations[v1alpha1.MovingFromAnnotation]; from != "" {
+			known.ObserveAssigned(pod, from)
+			known.ObserveLeft(pod, from)
+		}
+		var decision scheduler.Decision
+		known.Decide(asked.Pod(pod, namespace), asked.Policy, &decision)
+		message := decision.Prospect()
+		if decision.Err != nil {
+			message = decision.Err.Error()
+		}
+		require.True(t, strings.HasPrefix(explanation.Message, message), "%s: %s", explanation.Message, message)
+		requireEqualVerdicts(t, &decision, explanation)
 	})
 }
