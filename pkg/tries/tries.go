@@ -71,7 +71,7 @@ func (t Tries) After(virtualNode, reason string, now time.Time, first time.Durat
 
 // Annotation returns the value of the annotation.
 func (t Tries) Annotation() string {
-	text, _ := json.Marshal(t) //nolint:errchkjson // Numbers, texts and times of this century can be written.
+	text, _ := json.Marshal(t) // Numbers, texts and times of this century can be written.
 	return string(text)
 }
 

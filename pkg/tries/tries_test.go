@@ -13,7 +13,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // A constant, were there any of time.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) // A constant, were there any of time.
 
 func annotated(value string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.TriesAnnotation: value}}}

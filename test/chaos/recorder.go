@@ -152,7 +152,7 @@ func (r *recorder) follow(ctx context.Context, s *stream, first chan<- error) {
 func (r *recorder) relist(s *stream, known map[types.NamespacedName]client.Object, list client.ObjectList, gap bool) {
 	there := map[types.NamespacedName]bool{}
 	_ = meta.EachListItem(list, func(o runtime.Object) error {
-		object := o.(client.Object) //nolint:forcetypeassert // All items are.
+		object := o.(client.Object) // All items are.
 		there[client.ObjectKeyFromObject(object)] = true
 		r.observe(s, known, object, false)
 		return nil

@@ -60,7 +60,7 @@ func (w *watching) follow(ctx context.Context, t *testing.T, c *sandbox.Cluster,
 	require.NoError(t, watcher.List(ctx, list, client.InNamespace(namespace)))
 	w.mu.Lock()
 	require.NoError(t, meta.EachListItem(list, func(o runtime.Object) error {
-		do(apiwatch.Added, o.(client.Object)) //nolint:forcetypeassert // Of these lists all are.
+		do(apiwatch.Added, o.(client.Object)) // Of these lists all are.
 		return nil
 	}))
 	w.mu.Unlock()

@@ -146,7 +146,7 @@ func (l *load) change(ctx context.Context) error {
 		}
 		err := l.changeOne(ctx, turn)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // The load is over.
+			return nil // The load is over.
 		}
 		if err != nil {
 			return err

@@ -25,7 +25,7 @@ type service struct {
 	// cutOff ends the connections that there are, which live as long as open; guarded
 	// by mu.
 	cutOff context.CancelFunc
-	open   context.Context //nolint:containedctx // What cutOff ends.
+	open   context.Context // What cutOff ends.
 }
 
 // newService listens at once, so that its address can be an argument of what runs

@@ -145,7 +145,7 @@ func (e *Endpoints) addressesOfConsumer(ctx context.Context, namespace string) (
 	}
 	table, err := netconfig.NewTable(&configurations.Items[0])
 	if err != nil {
-		return none, nil //nolint:nilerr // The namespace is requeued when the Configuration changes.
+		return none, nil // The namespace is requeued when the Configuration changes.
 	}
 	return table.Shows, nil
 }
