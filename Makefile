@@ -12,6 +12,8 @@ PLATFORMS ?= linux/amd64,linux/arm64
 # Extra arguments of the end-to-end suites, for example E2E='-run TestParityOurs'. With STOCK=1 in the environment the stock
 # parity run is repeated.
 E2E ?=
+# Extra arguments of the suite whose packets are real.
+PACKETS ?=
 # How long make fuzz searches, for new paths and for the slowest filters each, and how many expressions it tries besides.
 FUZZ_TIME ?= 1h
 FUZZ_INPUTS ?= 10000000
@@ -34,7 +36,7 @@ gotestsum = gotestsum --jsonfile='$(CURDIR)/dist/durations/$(1).jsonl' $(2)
 # A line for a module that go list -u has found a newer version of. A replaced one is what its replacement is.
 newer = {{if and .Update (not .Replace)}}  {{.Path}} {{.Version}} → {{.Update.Version}}{{if .Indirect}} (indirect){{end}}{{end}}
 
-.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e lint outdated demo bench clean
+.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e packets nftables lint outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -125,6 +127,12 @@ chromium: ## Install Debian's Chromium, if there is none
 
 e2e: chromium ## The end-to-end suites alone (E2E='-run Name' to choose)
 	$(TEST) $(TOOL) $(call gotestsum,e2e,--format=testname) -- -count=1 -parallel=12 -timeout=60m ./e2e/... $(E2E)
+
+packets: nftables ## Requests through Liqo's own data plane in network namespaces; as root (PACKETS='-run Name' to choose)
+	$(TEST) $(TOOL) $(call gotestsum,packets,--format=testname) -- -count=1 -timeout=30m -v ./packets/... $(PACKETS)
+
+nftables: ## Install Debian's nft, if there is none
+	@command -v nft >/dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends nftables; }
 
 lint: ## golangci-lint, at the version pinned in tools/go.mod
 	$(TOOL) golangci-lint run ./...

@@ -37,6 +37,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/kwok"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/liqochart"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/nodeagent"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/packets"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
 
@@ -66,7 +67,10 @@ type Cluster struct {
 	plane   *controlplane.Cluster
 	agent   *nodeagent.Agent
 	kwok    *proc.Process
-	ports   liqochart.HostPorts
+	// node is the network of the host node, and proxy its kube-proxy; nil unless packets are real.
+	node  *packets.Node
+	proxy *proc.Process
+	ports liqochart.HostPorts
 	// distance is nil without latency.
 	distance *distance
 }
@@ -176,7 +180,7 @@ func (c *Cluster) installLiqo(ctx context.Context, objects liqoObjects) error {
 	if err != nil {
 		return err
 	}
-	rendered = liqochart.Keep(rendered)
+	rendered = liqochart.Keep(rendered, c.node != nil)
 	if err := liqochart.Adapt(rendered, c.ports, c.plane.CA()); err != nil {
 		return err
 	}
@@ -228,12 +232,15 @@ func (c *Cluster) runPods(ctx context.Context) error {
 	c.agent = nodeagent.New(nodeagent.Config{
 		Cluster: c.Name, NodeName: c.HostNode(), Client: c.Kube, APIPort: c.plane.APIPort(),
 		Contain: filepath.Join(s.bin, binaries.Contain), Dir: c.dir("pods"), LogDir: c.dir("logs"),
-		Images: s.images, Group: s.group, Ports: s.ports, Certificate: certificate, ClientCA: c.plane.CA(),
+		Images: s.images, Group: s.group, Ports: s.ports, Certificate: certificate, ClientCA: c.plane.CA(), Network: c.node,
 	})
 	if err := c.agent.Register(ctx); err != nil {
 		return err
 	}
 	s.background.Go(func() error { return c.agent.Run(s.runCtx) })
+	if c.node != nil {
+		return c.runProxy(ctx)
+	}
 	if c.Role == RoleProvider || c.Role == RoleConsumer && s.opts.ConsumerNodes {
 		return c.runKwok(ctx)
 	}

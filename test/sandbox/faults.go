@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/nodeagent"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/packets"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
 
@@ -46,6 +47,9 @@ func (c *Cluster) running() []nodeagent.Process {
 	}
 	if c.kwok != nil {
 		out = append(out, nodeagent.Process{Component: "kwok", Process: c.kwok})
+	}
+	if c.proxy != nil {
+		out = append(out, nodeagent.Process{Component: "kube-proxy", Process: c.proxy})
 	}
 	return out
 }
@@ -159,8 +163,9 @@ func (s *Sandbox) Restart(ctx context.Context, name string) error {
 	return nil
 }
 
-// Link reports the network between two connected clusters up or down. It needs
-// Options.Networking.
+// Link reports the network between two connected clusters up or down. With
+// Options.Packets it has the packets between them arrive or be dropped, and their
+// gateways report what they see. It needs Options.Networking.
 func (s *Sandbox) Link(ctx context.Context, a, b string, up bool) error {
 	if !s.opts.Networking {
 		return errors.New("this sandbox has no links: start it with --networking")
@@ -176,6 +181,9 @@ func (s *Sandbox) Link(ctx context.Context, a, b string, up bool) error {
 	direct := slices.Contains(s.opts.DirectNetworks, a+":"+b) || slices.Contains(s.opts.DirectNetworks, b+":"+a)
 	if !direct && !slices.Contains(s.providersOf(ca), b) && !slices.Contains(s.providersOf(cb), a) {
 		return fmt.Errorf("%s and %s are not connected", a, b)
+	}
+	if s.internet != nil {
+		return packets.SetLink(ca.node, cb.node, up)
 	}
 	return setLink(ctx, ca, cb, up)
 }

@@ -73,11 +73,15 @@ func (c *Cluster) chartValues() map[string]any {
 		"tolerations":  []any{map[string]any{"key": nodeagent.Taint, "operator": "Exists"}},
 	}
 	off := map[string]any{"enabled": false}
+	networking := map[string]any{"enabled": c.sandbox.opts.Networking}
+	if c.node != nil {
+		networking["gatewayTemplates"] = map[string]any{"wireguard": map[string]any{"implementation": "userspace"}}
+	}
 	return map[string]any{
 		"tag":         binaries.LiqoVersion,
 		"common":      onHost,
 		"apiServer":   map[string]any{"address": c.url()},
-		"networking":  map[string]any{"enabled": c.sandbox.opts.Networking},
+		"networking":  networking,
 		"proxy":       map[string]any{"enabled": c.sandbox.opts.Networking, "replicas": 0},
 		"telemetry":   off,
 		"metricAgent": off,

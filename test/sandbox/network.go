@@ -16,18 +16,21 @@ import (
 )
 
 // connectNetworks gives both clusters a Configuration of the other, waits until
-// Liqo has remapped its ranges, and reports the link up.
+// Liqo has remapped its ranges, and makes gateways, or reports the link up.
 //
-// There are no gateways: a Connection is all that Liqo's controllers look at to
-// call a network established, and nothing but a gateway ever writes it, so it
-// serves as the switch of the link.
-func connectNetworks(ctx context.Context, a, b *Cluster) error {
+// Where packets are not real there are no gateways: a Connection is all that
+// Liqo's controllers look at to call a network established, and nothing but a
+// gateway ever writes it, so it serves as the switch of the link.
+func (s *Sandbox) connectNetworks(ctx context.Context, a, b *Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
 	for _, pair := range [][2]*Cluster{{a, b}, {b, a}} {
 		if err := pair[0].configureNetwork(ctx, pair[1].Name); err != nil {
 			return fmt.Errorf("network of %s to %s: %w", pair[0].Name, pair[1].Name, err)
 		}
+	}
+	if s.internet != nil {
+		return connectGateways(ctx, a, b)
 	}
 	return setLink(ctx, a, b, true)
 }
@@ -41,7 +44,7 @@ func (s *Sandbox) connect(ctx context.Context, a, b *Cluster) error {
 			return fmt.Errorf("network of %s to %s: %w", pair[0].Name, pair[1].Name, err)
 		}
 	}
-	if err := connectNetworks(ctx, a, b); err != nil {
+	if err := s.connectNetworks(ctx, a, b); err != nil {
 		return err
 	}
 	s.say("%s ↔ %s: networks connected", a.Name, b.Name)

@@ -18,6 +18,8 @@ const (
 	imageOther = "liqo-broker-vk:other"
 	// ImageStock is Liqo's own, under the name that Liqo's chart gives it.
 	ImageStock = "ghcr.io/liqotech/virtual-kubelet:v1.2.0"
+	// ImageWeb answers HTTP requests at port WebPort with the names of the pod and of the addresses. With Options.Packets only.
+	ImageWeb = "sandbox-web:dev"
 )
 
 // Broker is the name of the broker cluster.
@@ -43,6 +45,9 @@ type Options struct {
 	Providers int
 	// Networking also runs Liqo's ipam and networking controllers.
 	Networking bool
+	// Packets has the clusters run Liqo's gateways and fabric, and pods of ImageWeb, in network namespaces: their packets
+	// are real. It implies Networking, excludes ConsumerNodes, and no pod is simulated.
+	Packets bool
 	// Image is the virtual kubelet of all clusters (with BrokerNode, of the
 	// consumers); default ImageOurs.
 	Image string
@@ -110,6 +115,7 @@ func (o *Options) complete() {
 	setDefault(&o.Image, ImageOurs)
 	setDefault(&o.ProviderSlice, Slice{CPU: "16", Memory: "64Gi", Pods: "600"})
 	setDefault(&o.ConsumerSlice, Slice{CPU: "48", Memory: "192Gi", Pods: "1800"})
+	o.Networking = o.Networking || o.Packets
 	if o.Progress == nil {
 		o.Progress = func(string, ...any) {}
 	}
@@ -160,6 +166,9 @@ func (o *Options) validate() error {
 		if o.Catalog {
 			errs = append(errs, errors.New("--catalog: there is no broker without --broker-node"))
 		}
+	}
+	if o.Packets && o.ConsumerNodes {
+		errs = append(errs, errors.New("--packets: no node of a consumer is simulated"))
 	}
 	for _, arg := range o.ConsumerArgs {
 		if o.Image != ImageOurs {

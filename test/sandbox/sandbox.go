@@ -14,6 +14,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/nodeagent"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/packets"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/ports"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
@@ -37,6 +38,10 @@ type Sandbox struct {
 	stopRun    context.CancelFunc
 	background *errgroup.Group
 	control    *controlServer
+	// internet is what joins the host nodes; nil unless packets are real.
+	internet *packets.Network
+	// proxy is the binary of kube-proxy.
+	proxy string
 	// ipam and catalog are nil unless the options say that there is one.
 	ipam, catalog *service
 }
@@ -79,6 +84,11 @@ func (s *Sandbox) boot(ctx context.Context) error {
 		return err
 	}
 	s.images = s.imageTable(ours)
+	if s.opts.Packets {
+		if err := s.preparePackets(ctx); err != nil {
+			return err
+		}
+	}
 	if err := s.linkTools(); err != nil {
 		return err
 	}
@@ -99,6 +109,9 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	}
 	// 2. Start all clusters side by side.
 	s.plan()
+	if err := s.layNetwork(); err != nil {
+		return err
+	}
 	err = s.each(ctx, s.Clusters, func(ctx context.Context, c *Cluster) error { return c.start(ctx, objects) })
 	if err != nil {
 		return err
@@ -180,7 +193,7 @@ func (s *Sandbox) peer(ctx context.Context, consumer, provider *Cluster, want Sl
 		return fmt.Errorf("authenticate %s: %w", pair, err)
 	}
 	if s.opts.Networking {
-		if err := connectNetworks(ctx, consumer, provider); err != nil {
+		if err := s.connectNetworks(ctx, consumer, provider); err != nil {
 			return err
 		}
 	}
@@ -304,6 +317,9 @@ func (s *Sandbox) end(keepFiles bool) error {
 	s.group.Close()
 	err := s.background.Wait()
 	s.ports.Close()
+	if s.internet != nil {
+		err = errors.Join(err, s.internet.Close())
+	}
 	if keepFiles {
 		return errors.Join(err, os.Remove(filepath.Join(s.dir, ownerFile)))
 	}

@@ -129,12 +129,16 @@ func Ensure(ctx context.Context, progress func(format string, args ...any)) (str
 		return "", err
 	}
 	defer unlock()
-	for _, t := range targets() {
+	return dir, ensureAll(ctx, targets(), dir, progress)
+}
+
+func ensureAll(ctx context.Context, all []target, dir string, progress func(string, ...any)) error {
+	for _, t := range all {
 		if err := t.ensure(ctx, dir, progress); err != nil {
-			return "", fmt.Errorf("build %s: %w", t.name, err)
+			return fmt.Errorf("build %s: %w", t.name, err)
 		}
 	}
-	return dir, nil
+	return nil
 }
 
 func (t target) ensure(ctx context.Context, dir string, progress func(string, ...any)) error {
@@ -265,21 +269,31 @@ func cacheKey() (string, error) {
 			fmt.Fprintln(h, fields)
 		}
 	}
-	for _, pattern := range []string{"sandbox/cmd/kube/*.go", "sandbox/cmd/kubectl/*.go", "sandbox/cmd/contain/*.go"} {
+	if err := hashSources(h, "sandbox/cmd/kube/*.go", "sandbox/cmd/kubectl/*.go", "sandbox/cmd/contain/*.go"); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16], nil
+}
+
+// hashSources adds the files of this module that match the patterns.
+func hashSources(h io.Writer, patterns ...string) error {
+	for _, pattern := range patterns {
 		files, err := filepath.Glob(filepath.Join(moduleRoot(), pattern))
 		if err != nil || len(files) == 0 {
-			return "", fmt.Errorf("the sandbox's source is not where it was built from (%s)", moduleRoot())
+			return fmt.Errorf("the sandbox's source is not where it was built from (%s)", moduleRoot())
 		}
 		for _, f := range files {
 			data, err := os.ReadFile(f)
 			if err != nil {
-				return "", err
+				return err
 			}
 			fmt.Fprintln(h, filepath.Base(f), len(data))
-			h.Write(data)
+			if _, err := h.Write(data); err != nil {
+				return err
+			}
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil))[:16], nil
+	return nil
 }
 
 func goCommand(ctx context.Context, dir string, env []string, args ...string) error {

@@ -31,6 +31,8 @@ func Adapt(objects []*unstructured.Unstructured, ports HostPorts, ca []byte) err
 			err = webhooksByURL(o, ports.Webhook, ca)
 		case "Deployment":
 			err = adaptDeployment(o, ports)
+		case "WgGatewayServerTemplate", "WgGatewayClientTemplate":
+			err = adaptGateway(o)
 		}
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
@@ -97,6 +99,33 @@ func adaptDeployment(o *unstructured.Unstructured, ports HostPorts) error {
 		return err
 	}
 	return unstructured.SetNestedMap(o.Object, changed, "spec", "template", "spec")
+}
+
+// gatewayKeys is where a gateway's WireGuard container finds its keys. A process can have volumes below /run only.
+const gatewayKeys = "/run/wireguard-keys"
+
+// adaptGateway changes the containers of a gateway for host processes: they have no volume /ipc, which only several replicas
+// of a gateway use, and the keys of WireGuard elsewhere.
+func adaptGateway(o *unstructured.Unstructured) error {
+	path := []string{"spec", "template", "spec", "deployment", "spec", "template", "spec", "containers"}
+	containers, _, err := unstructured.NestedSlice(o.Object, path...)
+	if err != nil {
+		return err
+	}
+	for _, item := range containers {
+		container := item.(map[string]any)
+		var mounts []any
+		for _, item := range container["volumeMounts"].([]any) {
+			mount := item.(map[string]any)
+			if mount["name"] == "wireguard-config" {
+				mount["mountPath"] = gatewayKeys
+				container["args"] = append(container["args"].([]any), "--keys-dir="+gatewayKeys)
+				mounts = append(mounts, mount)
+			}
+		}
+		container["volumeMounts"] = mounts
+	}
+	return unstructured.SetNestedSlice(o.Object, containers, path...)
 }
 
 func replaceArg(args []string, prefix, value string) {

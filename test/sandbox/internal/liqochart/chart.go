@@ -107,12 +107,12 @@ func parse(text string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// Keep drops what a sandbox cannot run or does not want: DaemonSets, Jobs and
-// CronJobs, kernel configuration, the hooks of an uninstallation, and the
-// webhook's certificate, which the sandbox issues itself.
-func Keep(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+// Keep drops what a sandbox cannot run or does not want: Jobs and CronJobs, the
+// hooks of an uninstallation, the webhook's certificate, which the sandbox issues
+// itself, and, unless packets are real, DaemonSets and kernel configuration.
+func Keep(objects []*unstructured.Unstructured, packets bool) []*unstructured.Unstructured {
 	drop := map[string]bool{
-		"DaemonSet": true, "Job": true, "CronJob": true, "FirewallConfiguration": true,
+		"DaemonSet": !packets, "Job": true, "CronJob": true, "FirewallConfiguration": !packets,
 		"CustomResourceDefinition": true, "APIService": true,
 	}
 	var out []*unstructured.Unstructured

@@ -44,15 +44,15 @@ func TestWebhookConfigurationsComeLast(t *testing.T) {
 }
 
 func TestKeepDropsWhatCannotRun(t *testing.T) {
-	for _, o := range Keep(rendered(t)) {
+	for _, o := range Keep(rendered(t), false) {
 		assert.NotContains(t, []string{"DaemonSet", "Job", "CronJob", "FirewallConfiguration"}, o.GetKind(), o.GetName())
 		assert.NotContains(t, o.GetName(), "pre-delete")
 	}
-	find(t, Keep(rendered(t)), "VkOptionsTemplate", "virtual-kubelet-default")
+	find(t, Keep(rendered(t), false), "VkOptionsTemplate", "virtual-kubelet-default")
 }
 
 func TestAdaptChangesPortsAndWebhooks(t *testing.T) {
-	objects := Keep(rendered(t))
+	objects := Keep(rendered(t), false)
 	ports := HostPorts{Webhook: 1001, WebhookHealth: 1002, ControllerManagerHealth: 1003, IPAM: 1004}
 	require.NoError(t, Adapt(objects, ports, []byte("CA")))
 

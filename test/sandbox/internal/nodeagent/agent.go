@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/packets"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/ports"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
@@ -44,9 +45,14 @@ type Image struct {
 	// Binary is run whatever path the container's command names; the command's
 	// last element remains visible to it as its own name.
 	Binary string
+	// Command is that of containers that name none.
+	Command []string
 	// Ports returns what gives the process ports of its own, which it shares a
 	// loopback with all others for; nil for none.
 	Ports func(command []string) []Port
+	// InNetwork has the process be in the network of its pod, or of the node for a pod in the host's network, if the agent
+	// has a Network.
+	InNetwork bool
 }
 
 // Port is one that a process listens on.
@@ -72,6 +78,8 @@ type Config struct {
 	Images      map[string]Image
 	Group       *proc.Group
 	Ports       *ports.Pool
+	// Network is that of the node, if its packets are real, else nil. Then any pod may run on the node.
+	Network *packets.Node
 	// Certificate is that of the kubelet API, of which the agent has port-forward; ClientCA, in PEM, that of its callers.
 	Certificate tls.Certificate
 	ClientCA    []byte
@@ -171,7 +179,9 @@ func (a *Agent) Register(ctx context.Context) error {
 				corev1.LabelHostname: a.cfg.NodeName, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64", NodeLabel: "true",
 			},
 		},
-		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: Taint, Effect: corev1.TaintEffectNoSchedule}}},
+	}
+	if a.cfg.Network == nil {
+		node.Spec.Taints = []corev1.Taint{{Key: Taint, Effect: corev1.TaintEffectNoSchedule}}
 	}
 	if _, err := a.cfg.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("node %s: %w", a.cfg.NodeName, err)
@@ -187,10 +197,21 @@ func (a *Agent) Register(ctx context.Context) error {
 	}
 	return a.patchNodeStatus(ctx, map[string]any{
 		"capacity": capacity, "allocatable": capacity,
-		"addresses":       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
+		"addresses":       a.nodeAddresses(),
 		"conditions":      []corev1.NodeCondition{readyCondition()},
 		"daemonEndpoints": corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: port}},
 	})
+}
+
+// nodeAddresses are those of the node. API servers call the kubelet by the host name, if there is one
+// (--kubelet-preferred-address-types).
+func (a *Agent) nodeAddresses() []corev1.NodeAddress {
+	if a.cfg.Network == nil {
+		return []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: loopback}}
+	}
+	return []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: a.cfg.Network.Address.String()}, {Type: corev1.NodeHostName, Address: loopback},
+	}
 }
 
 // patchNodeStatus changes a part of the node's status: controllers change the node at the same time.

@@ -31,15 +31,19 @@ func (w *podWorker) startContainer(ctx context.Context, c *container) (*proc.Pro
 	if err != nil {
 		return nil, err
 	}
-	binds, err := w.mounts(ctx, c.spec)
+	binds, err := w.mounts(ctx, c.spec, image)
 	if err != nil {
 		return nil, err
 	}
-	if len(c.spec.Command) == 0 {
+	command := c.spec.Command
+	if len(command) == 0 {
+		command = image.Command
+	}
+	if len(command) == 0 {
 		return nil, fmt.Errorf("container %s has no command, and its image names none here", c.spec.Name)
 	}
-	args := expandAll(slices.Concat(c.spec.Command[1:], c.spec.Args), env)
-	own, ports, err := w.agent.ownPorts(image, slices.Concat(c.spec.Command[:1], args))
+	args := expandAll(slices.Concat(command[1:], c.spec.Args), env)
+	own, ports, err := w.agent.ownPorts(image, slices.Concat(command[:1], args))
 	if err != nil {
 		return nil, err
 	}
@@ -47,10 +51,11 @@ func (w *podWorker) startContainer(ctx context.Context, c *container) (*proc.Pro
 	p, err := w.agent.cfg.Group.Start(proc.Spec{
 		Name:    w.agent.cfg.Cluster + "/" + w.component,
 		Path:    w.agent.cfg.Contain,
-		Args:    slices.Concat([]string{"--hostname=" + hostname(w.pod.Name)}, binds, []string{"--", image.Binary, c.spec.Command[0]}, args),
+		Args:    slices.Concat([]string{"--hostname=" + hostname(w.pod.Name)}, binds, []string{"--", image.Binary, command[0]}, args),
 		Env:     env,
 		Log:     filepath.Join(w.agent.cfg.LogDir, w.pod.Name+"-"+c.spec.Name+".log"),
 		Private: true,
+		Network: w.network.descriptor(),
 	})
 	if err != nil {
 		return nil, err
@@ -147,21 +152,31 @@ func (w *podWorker) field(path string) (string, error) {
 		return w.pod.Spec.NodeName, nil
 	case "spec.serviceAccountName":
 		return w.pod.Spec.ServiceAccountName, nil
-	case "status.podIP", "status.hostIP":
-		return "127.0.0.1", nil
+	case "status.podIP":
+		return w.network.address(), nil
+	case "status.hostIP":
+		return w.agent.hostAddress(), nil
 	}
 	return "", fmt.Errorf("field %s is not supported by the sandbox's node agent", path)
 }
 
 // mounts writes the pod's volumes and returns the binds of a container: /tmp of
-// its own, and its volume mounts.
-func (w *podWorker) mounts(ctx context.Context, c corev1.Container) ([]string, error) {
+// its own, an empty /etc in a network of its own, since Liqo writes the names of
+// routing tables there (pkg/route/table.go), and its volume mounts.
+func (w *podWorker) mounts(ctx context.Context, c corev1.Container, image Image) ([]string, error) {
 	base := w.agent.podDir(w.pod)
-	tmp := filepath.Join(base, "tmp-"+c.Name)
-	if err := os.MkdirAll(tmp, 0o700); err != nil {
-		return nil, err
+	own := []string{"tmp"}
+	if image.InNetwork {
+		own = append(own, "etc")
 	}
-	binds := []string{"--bind=" + tmp + ":/tmp"}
+	var binds []string
+	for _, name := range own {
+		dir := filepath.Join(base, name+"-"+c.Name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+		binds = append(binds, "--bind="+dir+":/"+name)
+	}
 	for _, m := range c.VolumeMounts {
 		if m.MountPath != "/tmp" && !strings.HasPrefix(m.MountPath, "/tmp/") && !strings.HasPrefix(m.MountPath, "/var/run/") && !strings.HasPrefix(m.MountPath, "/run/") {
 			return nil, fmt.Errorf("mount path %s: only paths below /tmp and /run can be mounted here", m.MountPath)

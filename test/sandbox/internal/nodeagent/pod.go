@@ -28,6 +28,9 @@ type podWorker struct {
 	agent     *Agent
 	pod       *corev1.Pod
 	component string
+	// network is where the processes are. It does not change after newPodWorker, whose error is networkErr.
+	network    *podNetwork
+	networkErr error
 
 	// stop is closed when the pod is to end, after grace is set.
 	stop     chan struct{}
@@ -61,6 +64,7 @@ func newPodWorker(a *Agent, pod *corev1.Pod) *podWorker {
 		agent: a, pod: pod, component: componentOf(pod),
 		stop: make(chan struct{}), wake: make(chan struct{}, 1), startTime: metav1.Now(),
 	}
+	w.network, w.networkErr = a.networkOf(pod)
 	for _, c := range pod.Spec.Containers {
 		w.containers = append(w.containers, &container{spec: c, status: waiting("ContainerCreating", "")})
 	}
@@ -113,7 +117,10 @@ func (w *podWorker) processes() []*proc.Process {
 // run is the life of the pod. It ends when the pod does or ctx ends.
 func (w *podWorker) run(ctx context.Context) {
 	defer os.RemoveAll(w.agent.podDir(w.pod))
-	if len(w.pod.Spec.InitContainers) > 0 {
+	defer w.network.close()
+	if w.networkErr != nil {
+		w.setAll(waiting("CreateContainerError", w.networkErr.Error()))
+	} else if len(w.pod.Spec.InitContainers) > 0 {
 		w.setAll(waiting("Unsupported", "the sandbox's node agent runs no init containers"))
 	} else {
 		var all sync.WaitGroup

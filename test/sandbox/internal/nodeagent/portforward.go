@@ -67,11 +67,13 @@ type forwarder struct {
 // PortForward implements portforward.PortForwarder.
 func (f forwarder) PortForward(ctx context.Context, name string, _ types.UID, port int32, stream io.ReadWriteCloser) error {
 	defer stream.Close()
-	here, err := f.agent.portHere(f.namespace, name, port)
+	network, here, err := f.agent.portHere(f.namespace, name, port)
 	if err != nil {
 		return err
 	}
-	conn, err := (&net.Dialer{Timeout: callTimeout}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", here))
+	dialing, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	conn, err := network.dial(dialing, here)
 	if err != nil {
 		return err
 	}
@@ -90,8 +92,8 @@ func (f forwarder) PortForward(ctx context.Context, name string, _ types.UID, po
 	return nil
 }
 
-// portHere is where a port of a pod's container is on this machine.
-func (a *Agent) portHere(namespace, name string, port int32) (int, error) {
+// portHere is where a port of a pod's container is.
+func (a *Agent) portHere(namespace, name string, port int32) (*podNetwork, int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, w := range a.pods {
@@ -102,10 +104,10 @@ func (a *Agent) portHere(namespace, name string, port int32) (int, error) {
 		defer w.mu.Unlock()
 		for _, c := range w.containers {
 			if here, err := portNumber(c, intstr.FromInt32(port)); err == nil && c.process != nil && c.process.Running() {
-				return here, nil
+				return w.network, here, nil
 			}
 		}
-		return 0, fmt.Errorf("pod %s/%s does not run", namespace, name)
+		return nil, 0, fmt.Errorf("pod %s/%s does not run", namespace, name)
 	}
-	return 0, fmt.Errorf("pod %s/%s is not of node %s", namespace, name, a.cfg.NodeName)
+	return nil, 0, fmt.Errorf("pod %s/%s is not of node %s", namespace, name, a.cfg.NodeName)
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,8 +33,8 @@ func (w *podWorker) status() corev1.PodStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := corev1.PodStatus{
-		Phase: corev1.PodPending, HostIP: "127.0.0.1", PodIP: "127.0.0.1",
-		PodIPs: []corev1.PodIP{{IP: "127.0.0.1"}}, StartTime: &w.startTime,
+		Phase: corev1.PodPending, HostIP: w.agent.hostAddress(), PodIP: w.network.address(),
+		PodIPs: []corev1.PodIP{{IP: w.network.address()}}, StartTime: &w.startTime,
 	}
 	ready, ended, failed := true, 0, 0
 	for _, c := range w.containers {
@@ -116,7 +114,7 @@ func (w *podWorker) probeOnce(ctx context.Context, c *container) error {
 		if err != nil {
 			return err
 		}
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := w.network.httpClient().Do(req)
 		if err != nil {
 			return err
 		}
@@ -126,23 +124,15 @@ func (w *podWorker) probeOnce(ctx context.Context, c *container) error {
 		}
 		return nil
 	case p.GRPC != nil:
-		return dial(ctx, int(p.GRPC.Port))
+		return w.network.reach(ctx, int(p.GRPC.Port))
 	case p.TCPSocket != nil:
 		port, err := w.port(c, p.TCPSocket.Port)
 		if err != nil {
 			return err
 		}
-		return dial(ctx, port)
+		return w.network.reach(ctx, port)
 	}
 	return nil
-}
-
-func dial(ctx context.Context, port int) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return err
-	}
-	return conn.Close()
 }
 
 func (w *podWorker) port(c *container, port intstr.IntOrString) (int, error) {

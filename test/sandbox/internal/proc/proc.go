@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Spec is what to run.
@@ -27,6 +29,8 @@ type Spec struct {
 	Log string
 	// Private gives the process a mount namespace and a host name of its own.
 	Private bool
+	// Network is the descriptor of the network namespace that the process is in; 0 for this process's own.
+	Network int
 }
 
 // Group starts processes and ends them together. Its methods may be called from
@@ -41,8 +45,9 @@ type Group struct {
 }
 
 type startRequest struct {
-	cmd  *exec.Cmd
-	done chan error
+	cmd     *exec.Cmd
+	network int
+	done    chan error
 }
 
 // NewGroup returns a group that records its processes in the directory records,
@@ -67,11 +72,32 @@ func (g *Group) startLoop() {
 	for {
 		select {
 		case r := <-g.start:
-			r.done <- r.cmd.Start()
+			r.done <- startIn(r.network, r.cmd)
 		case <-g.stop:
 			return
 		}
 	}
+}
+
+// startIn starts cmd in a network namespace, if one is given. The calling thread is locked, and returns to its own: if it
+// cannot, nothing could be started from it any more.
+func startIn(network int, cmd *exec.Cmd) error {
+	if network == 0 {
+		return cmd.Start()
+	}
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	if err := unix.Setns(network, unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter network namespace: %w", err)
+	}
+	err = cmd.Start()
+	if err := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); err != nil {
+		panic(fmt.Errorf("return to the network namespace of this process: %w", err))
+	}
+	return err
 }
 
 // Process is one started process.
@@ -100,7 +126,7 @@ func (g *Group) Start(spec Spec) (*Process, error) {
 	if spec.Private {
 		privateNamespaces(cmd.SysProcAttr)
 	}
-	r := startRequest{cmd: cmd, done: make(chan error, 1)}
+	r := startRequest{cmd: cmd, network: spec.Network, done: make(chan error, 1)}
 	select {
 	case g.start <- r:
 	case <-g.stop:

@@ -1,0 +1,242 @@
+package packets
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+
+	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+const (
+	// patience is how long a pod may take to run, or an address to be known everywhere.
+	patience = 90 * time.Second
+	// requestTimeout is how long a request may take.
+	requestTimeout = time.Second
+)
+
+// federation is a consumer, the broker, and two providers. The consumer's network is connected with the first of them.
+type federation struct {
+	*sandbox.Sandbox
+	consumer, broker *sandbox.Cluster
+	providers        []*sandbox.Cluster
+}
+
+func start(t *testing.T) *federation {
+	t.Helper()
+	if err := sandbox.PacketsPossible(); err != nil {
+		t.Skip(err)
+	}
+	s, err := sandbox.Up(t.Context(), sandbox.Options{
+		Name: "packets", Consumers: 1, Providers: 2, Packets: true, BrokerNode: "liqo-broker", RemoteIPAM: true,
+		BrokerArgs:     []string{"--failover-after=5s", "--probe-interval=1s", "--probe-timeout=1s", "--status-interval=1s"},
+		ConsumerArgs:   []string{"--direct-traffic=true"},
+		DirectNetworks: []string{"consumer1:provider1"},
+		Progress:       t.Logf,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the logs are in %s", s.Dir())
+			require.NoError(t, s.Stop())
+			return
+		}
+		require.NoError(t, s.Down())
+	})
+	return &federation{
+		Sandbox: s, consumer: s.Cluster(sandbox.Consumer(1)), broker: s.Cluster(sandbox.Broker),
+		providers: []*sandbox.Cluster{s.Cluster(sandbox.Provider(1)), s.Cluster(sandbox.Provider(2))},
+	}
+}
+
+// eventually calls check until it answers nil.
+func eventually(t *testing.T, timeout time.Duration, check func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			require.NoError(t, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// namespace makes a namespace of a cluster, offloaded to the clusters whose resources it uses.
+func (f *federation) namespace(t *testing.T, c *sandbox.Cluster, name string) string {
+	t.Helper()
+	require.NoError(t, c.Offload(t.Context(), name))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+		defer cancel()
+		_ = c.Client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}) // The federation ends with the test.
+	})
+	return name
+}
+
+// web is a pod that answers requests.
+func web(namespace, name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: ptr.To(false), TerminationGracePeriodSeconds: ptr.To(int64(1)),
+			Containers: []corev1.Container{{
+				Name: "web", Image: sandbox.ImageWeb, Ports: []corev1.ContainerPort{{ContainerPort: sandbox.WebPort}},
+			}},
+		},
+	}
+}
+
+// local is a pod on the host node of its own cluster.
+func local(c *sandbox.Cluster, namespace, name string) *corev1.Pod {
+	pod := web(namespace, name)
+	pod.Spec.NodeName = c.HostNode()
+	return pod
+}
+
+// at is a pod that the broker assigns to one of the providers.
+func at(namespace, name string, providers ...*sandbox.Cluster) *corev1.Pod {
+	pod := web(namespace, name)
+	filter := "false"
+	for _, p := range providers {
+		filter += fmt.Sprintf(" || provider.id == '%s'", p.Name)
+	}
+	pod.Annotations = map[string]string{brokeringv1alpha1.FilterAnnotation: filter}
+	return pod
+}
+
+// run creates a pod and waits until it is Ready and has an address.
+func (f *federation) run(t *testing.T, c *sandbox.Cluster, pod *corev1.Pod) {
+	t.Helper()
+	require.NoError(t, c.Client.Create(t.Context(), pod))
+	f.waitReady(t, c, pod)
+}
+
+func (f *federation) waitReady(t *testing.T, c *sandbox.Cluster, pod *corev1.Pod) {
+	t.Helper()
+	eventually(t, patience, func(ctx context.Context) error {
+		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if pod.Status.PodIP == "" || !ready(pod) {
+			return fmt.Errorf("pod %s of %s is %s at %q", pod.Name, c.Name, pod.Status.Phase, pod.Status.PodIP)
+		}
+		return nil
+	})
+}
+
+func ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// there is the pod in another cluster that a pod stands for.
+func (f *federation) there(t *testing.T, c *sandbox.Cluster, namespace, name string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	f.waitReady(t, c, pod)
+	return pod
+}
+
+// seen is how a cluster sees an address of another's pod range: the ranges are /16.
+func seen(t *testing.T, from, of *sandbox.Cluster, address string) string {
+	t.Helper()
+	var conf networkingv1beta1.Configuration
+	require.NoError(t, from.Client.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-" + of.Name, Name: of.Name}, &conf))
+	moved := netip.MustParseAddr(address).As4()
+	prefix := netip.MustParsePrefix(string(conf.Status.Remote.CIDR.Pod[0])).Addr().As4()
+	moved[0], moved[1] = prefix[0], prefix[1]
+	return netip.AddrFrom4(moved).String()
+}
+
+// answer is what ImageWeb answers.
+type answer struct{ Pod, Called, Caller string }
+
+// ask makes a request.
+func ask(ctx context.Context, from *http.Client, address string) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	resp, err := from.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	var a answer
+	if resp.StatusCode != http.StatusOK {
+		return a, errors.New(resp.Status)
+	}
+	return a, json.NewDecoder(resp.Body).Decode(&a)
+}
+
+// clientOf makes requests as a running pod does.
+func clientOf(t *testing.T, c *sandbox.Cluster, pod *corev1.Pod) *http.Client {
+	t.Helper()
+	from, err := c.PodClient(pod.Namespace, pod.Name)
+	require.NoError(t, err)
+	return from
+}
+
+// expect makes a request, until it is answered as wanted.
+func expect(t *testing.T, from *http.Client, address string, want answer) {
+	t.Helper()
+	eventually(t, patience, func(ctx context.Context) error {
+		got, err := ask(ctx, from, address)
+		if err == nil && got != want {
+			err = fmt.Errorf("%s answers %+v, want %+v", address, got, want)
+		}
+		return err
+	})
+}
+
+// way makes ten requests, and returns through which of the clusters they went: all whose host nodes forwarded packets.
+func (f *federation) way(t *testing.T, from *http.Client, address string) (through []string) {
+	t.Helper()
+	before := f.forwarded(t)
+	for range 10 {
+		_, err := ask(t.Context(), from, address)
+		require.NoError(t, err)
+	}
+	for i, after := range f.forwarded(t) {
+		if after > before[i] {
+			through = append(through, f.Clusters[i].Name)
+		}
+	}
+	return through
+}
+
+func (f *federation) forwarded(t *testing.T) (packets []int) {
+	t.Helper()
+	for _, c := range f.Clusters {
+		n, err := c.Forwarded()
+		require.NoError(t, err)
+		packets = append(packets, n)
+	}
+	return packets
+}

@@ -1,0 +1,293 @@
+package packets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// TestPackets asks pods from pods, in one federation. The last step changes its virtual kubelets.
+func TestPackets(t *testing.T) {
+	f := start(t)
+	t.Run("one hop", func(t *testing.T) {
+		f.oneHop(t, "ours", func(namespace, name string) *corev1.Pod { return at(namespace, name, f.providers[0]) })
+	})
+	t.Run("two hops through the broker", f.aggregated)
+	t.Run("two hops directly", f.direct)
+	t.Run("a Service over the chain", f.service)
+	t.Run("a drain under traffic", f.drained)
+	t.Run("one hop with Liqo's own virtual kubelet", func(t *testing.T) {
+		require.NoError(t, f.broker.UseStockNodes(t.Context()))
+		f.oneHop(t, "stock", func(namespace, name string) *corev1.Pod {
+			pod := web(namespace, name)
+			pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: f.providers[0].Name}
+			return pod
+		})
+	})
+}
+
+func endpoint(address string) string { return net.JoinHostPort(address, strconv.Itoa(sandbox.WebPort)) }
+
+// oneHop asks between a pod of the broker's cluster and one at the first provider, in both directions and by a Service.
+func (f *federation) oneHop(t *testing.T, namespace string, remotePod func(namespace, name string) *corev1.Pod) {
+	provider := f.providers[0]
+	ns := f.namespace(t, f.broker, namespace)
+	atHome, away := local(f.broker, ns, "home"), remotePod(ns, "away")
+	f.run(t, f.broker, atHome)
+	f.run(t, f.broker, away)
+	itself := f.there(t, provider, f.broker.RemoteNamespace(ns), "away")
+
+	home, remote := clientOf(t, f.broker, atHome), clientOf(t, provider, itself)
+	homeSeen := seen(t, provider, f.broker, atHome.Status.PodIP)
+	toAway := answer{Pod: "away", Called: itself.Status.PodIP, Caller: homeSeen}
+	expect(t, home, endpoint(away.Status.PodIP), toAway)
+	assert.Equal(t, []string{f.broker.Name, provider.Name}, f.way(t, home, endpoint(away.Status.PodIP)))
+	expect(t, remote, endpoint(homeSeen), answer{Pod: "home", Called: atHome.Status.PodIP, Caller: away.Status.PodIP})
+
+	svc := f.expose(t, f.broker, ns)
+	expectAll(t, home, svc.Spec.ClusterIP, "away", "home")
+	expectAll(t, remote, f.serviceIP(t, provider, f.broker.RemoteNamespace(ns)), "away", "home")
+}
+
+// expose makes a Service of the pods of a namespace.
+func (f *federation) expose(t *testing.T, c *sandbox.Cluster, namespace string) *corev1.Service {
+	t.Helper()
+	svc := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: namespace},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(sandbox.WebPort)}},
+		},
+	}
+	require.NoError(t, c.Client.Create(t.Context(), svc))
+	return svc
+}
+
+// serviceIP waits for the Service in another cluster.
+func (f *federation) serviceIP(t *testing.T, c *sandbox.Cluster, namespace string) string {
+	t.Helper()
+	var svc corev1.Service
+	eventually(t, patience, func(ctx context.Context) error {
+		return c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "web"}, &svc)
+	})
+	return svc.Spec.ClusterIP
+}
+
+// expectAll asks a Service until each of the pods, and no other, has answered.
+func expectAll(t *testing.T, from *http.Client, clusterIP string, pods ...string) {
+	t.Helper()
+	eventually(t, patience, func(ctx context.Context) error {
+		var answered []string
+		for range 20 {
+			got, err := ask(ctx, from, clusterIP)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(answered, got.Pod) {
+				answered = append(answered, got.Pod)
+			}
+		}
+		if slices.Sort(answered); !slices.Equal(answered, pods) {
+			return fmt.Errorf("%v answer, want %v", answered, pods)
+		}
+		return nil
+	})
+}
+
+// aggregated asks a pod at the provider with which the consumer has no network.
+func (f *federation) aggregated(t *testing.T) {
+	provider := f.providers[1]
+	ns := f.namespace(t, f.consumer, "through")
+	asker, pod := local(f.consumer, ns, "asker"), at(ns, "away", provider)
+	f.run(t, f.consumer, asker)
+	f.run(t, f.consumer, pod)
+	itself := f.there(t, provider, f.broker.RemoteNamespace(f.consumer.RemoteNamespace(ns)), "away")
+
+	from := clientOf(t, f.consumer, asker)
+	var got answer
+	eventually(t, patience, func(ctx context.Context) (err error) {
+		got, err = ask(ctx, from, endpoint(pod.Status.PodIP))
+		return err
+	})
+	t.Logf("%s asks %s: %+v", asker.Status.PodIP, pod.Status.PodIP, got)
+	assert.Equal(t, "away", got.Pod)
+	assert.Equal(t, itself.Status.PodIP, got.Called)
+	assert.Equal(t, []string{f.consumer.Name, f.broker.Name, provider.Name}, f.way(t, from, endpoint(pod.Status.PodIP)))
+}
+
+// direct asks a pod at the provider that the consumer has a network with, while it is up, cut, and up again.
+func (f *federation) direct(t *testing.T) {
+	provider := f.providers[0]
+	ns := f.namespace(t, f.consumer, "directly")
+	asker, pod := local(f.consumer, ns, "asker"), at(ns, "away", provider)
+	f.run(t, f.consumer, asker)
+	f.run(t, f.consumer, pod)
+	itself := f.there(t, provider, f.broker.RemoteNamespace(f.consumer.RemoteNamespace(ns)), "away")
+
+	from := clientOf(t, f.consumer, asker)
+	directly := answer{Pod: "away", Called: itself.Status.PodIP, Caller: seen(t, provider, f.consumer, asker.Status.PodIP)}
+	expect(t, from, endpoint(pod.Status.PodIP), directly)
+	assert.Equal(t, []string{f.consumer.Name, provider.Name}, f.way(t, from, endpoint(pod.Status.PodIP)), "not one packet through the broker's cluster")
+
+	straight := pod.Status.PodIP
+	for _, up := range []bool{false, true} {
+		began := time.Now()
+		require.NoError(t, f.Link(t.Context(), f.consumer.Name, provider.Name, up))
+		eventually(t, patience, func(ctx context.Context) error {
+			if err := f.consumer.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+				return err
+			}
+			if (pod.Status.PodIP == straight) != up {
+				return fmt.Errorf("the pod is shown at %s", pod.Status.PodIP)
+			}
+			_, err := ask(ctx, from, endpoint(pod.Status.PodIP))
+			return err
+		})
+		t.Logf("link up=%v: reached at %s after %s", up, pod.Status.PodIP, time.Since(began).Round(100*time.Millisecond))
+		want := []string{f.consumer.Name, provider.Name}
+		if !up {
+			want = []string{f.consumer.Name, f.broker.Name, provider.Name}
+		}
+		assert.Equal(t, want, f.way(t, from, endpoint(pod.Status.PodIP)))
+	}
+}
+
+// service has endpoints in the consumer and at both providers, and is asked from each.
+func (f *federation) service(t *testing.T) {
+	ns := f.namespace(t, f.consumer, "service")
+	atBroker := f.consumer.RemoteNamespace(ns)
+	atProviders := f.broker.RemoteNamespace(atBroker)
+	asker := local(f.consumer, ns, "home")
+	f.run(t, f.consumer, asker)
+	for i, provider := range f.providers {
+		f.run(t, f.consumer, at(ns, "away-"+strconv.Itoa(i+1), provider))
+	}
+	svc := f.expose(t, f.consumer, ns)
+	began := time.Now()
+	expectAll(t, clientOf(t, f.consumer, asker), svc.Spec.ClusterIP, "away-1", "away-2", "home")
+	t.Logf("all endpoints answer %s after the Service was created", time.Since(began).Round(10*time.Millisecond))
+	for i, provider := range f.providers {
+		from := clientOf(t, provider, f.there(t, provider, atProviders, "away-"+strconv.Itoa(i+1)))
+		expectAll(t, from, f.serviceIP(t, provider, atProviders), "away-1", "away-2", "home")
+	}
+}
+
+// attempt is a request that a client made.
+type attempt struct {
+	at  time.Time
+	got answer
+	err error
+}
+
+// drained drains the provider of a pod that is asked 20 times a second by its Service.
+func (f *federation) drained(t *testing.T) {
+	ns := f.namespace(t, f.consumer, "drained")
+	asker, pod := local(f.consumer, ns, "asker"), at(ns, "moving", f.providers...)
+	delete(asker.Labels, "app")
+	f.run(t, f.consumer, asker)
+	f.run(t, f.consumer, pod)
+	svc := f.expose(t, f.consumer, ns)
+	from := clientOf(t, f.consumer, asker)
+	eventually(t, patience, func(ctx context.Context) error {
+		_, err := ask(ctx, from, svc.Spec.ClusterIP)
+		return err
+	})
+	before := pod.Status.PodIP
+	old := pod.Annotations[brokeringv1alpha1.RootClusterAnnotation]
+
+	traffic := startTraffic(t, from, svc.Spec.ClusterIP)
+	drain(t, f.broker, old, true)
+	t.Cleanup(func() { drain(t, f.broker, old, false) })
+	eventually(t, patience, func(ctx context.Context) error {
+		if err := f.consumer.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if now := pod.Annotations[brokeringv1alpha1.RootClusterAnnotation]; now == old || !ready(pod) || pod.Status.PodIP == "" {
+			return fmt.Errorf("the pod is at %q", now)
+		}
+		got, err := ask(ctx, from, svc.Spec.ClusterIP)
+		if err == nil && got.Pod != "moving" {
+			err = fmt.Errorf("%+v answers", got)
+		}
+		return err
+	})
+	attempts := traffic()
+	failed, first, last := outage(attempts)
+	t.Logf("the pod moved from %s (%s) to %s (%s): %d of %d requests failed, within %s", old, before,
+		pod.Annotations[brokeringv1alpha1.RootClusterAnnotation], pod.Status.PodIP, failed, len(attempts), last.Sub(first).Round(10*time.Millisecond))
+	assert.NoError(t, attempts[len(attempts)-1].err)
+	if before != pod.Status.PodIP {
+		_, err := ask(t.Context(), from, endpoint(before))
+		assert.Error(t, err, "the old address leads nowhere")
+	}
+}
+
+// outage counts the requests that failed, and returns when the first was made and the first answered one after the last.
+func outage(attempts []attempt) (failed int, first, last time.Time) {
+	for i, a := range attempts {
+		if a.err == nil {
+			continue
+		}
+		if failed == 0 {
+			first = a.at
+		}
+		failed++
+		last = attempts[min(i+1, len(attempts)-1)].at
+	}
+	return failed, first, last
+}
+
+// startTraffic asks an address 20 times a second until the returned function is called, which returns what came of it.
+func startTraffic(t *testing.T, from *http.Client, address string) func() []attempt {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var attempts []attempt
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			began := time.Now()
+			got, err := ask(ctx, from, address)
+			if errors.Is(err, context.Canceled) {
+				return
+			}
+			attempts = append(attempts, attempt{began, got, err})
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return func() []attempt {
+		cancel()
+		done.Wait()
+		return attempts
+	}
+}
+
+func drain(t *testing.T, broker *sandbox.Cluster, provider string, on bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	pc := &brokeringv1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: provider}}
+	patch := fmt.Appendf(nil, `{"spec":{"drain":%t}}`, on)
+	require.NoError(t, broker.Client.Patch(ctx, pc, client.RawPatch("application/merge-patch+json", patch)))
+}

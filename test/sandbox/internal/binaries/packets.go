@@ -1,0 +1,88 @@
+package binaries
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// Names of the binaries in the directory that EnsurePackets returns.
+const (
+	LiqoGateway   = "gateway"
+	LiqoWireGuard = "wireguard"
+	LiqoGeneve    = "geneve"
+	LiqoFabric    = "fabric"
+	KubeProxy     = "kubeproxy"
+	Web           = "web"
+)
+
+// Files of Liqo and of this module: the first is Liqo's Geneve links, the second what replaces it where a kernel has none.
+const (
+	liqoGeneveFile = "pkg/utils/network/geneve/netlink.go"
+	ownGeneveFile  = "sandbox/internal/geneve/geneve.go"
+)
+
+// EnsurePackets builds what the cache lacks of the programs that only a sandbox with packets runs, and returns the directory
+// that holds them.
+func EnsurePackets(ctx context.Context, geneve bool, progress func(format string, args ...any)) (string, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, runtime.Version(), runtime.GOARCH, KubernetesVersion, LiqoVersion, geneve)
+	if err := hashSources(h, "sandbox/cmd/kubeproxy/*.go", "sandbox/cmd/web/*.go", ownGeneveFile); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "packets", hex.EncodeToString(h.Sum(nil))[:16])
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := lock(ctx, dir+".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	return dir, ensureAll(ctx, packetTargets(geneve), dir, progress)
+}
+
+func packetTargets(geneve bool) []target {
+	return []target{
+		{"gateways and fabric of Liqo " + LiqoVersion, []string{LiqoGateway, LiqoWireGuard, LiqoGeneve, LiqoFabric}, func(ctx context.Context, dir string) error {
+			src, err := LiqoSource(ctx)
+			if err != nil {
+				return err
+			}
+			args := []string{"build", "-ldflags=-s -w"}
+			if !geneve {
+				overlay, err := writeOverlay(src, dir)
+				if err != nil {
+					return err
+				}
+				args = append(args, "-overlay="+overlay)
+			}
+			return goCommand(ctx, src, nil, append(args, "-o", dir+"/", "./cmd/gateway", "./cmd/gateway/wireguard", "./cmd/gateway/geneve", "./cmd/fabric")...)
+		}},
+		{"kube-proxy " + KubernetesVersion, []string{KubeProxy, Web}, func(ctx context.Context, dir string) error {
+			return goCommand(ctx, moduleRoot(), nil, "build", "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion="+KubernetesVersion,
+				"-o", dir+"/", "./sandbox/cmd/kubeproxy", "./sandbox/cmd/web")
+		}},
+	}
+}
+
+// writeOverlay has the Go command read our file in place of Liqo's.
+func writeOverlay(liqo, dir string) (string, error) {
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
+		filepath.Join(liqo, liqoGeneveFile): filepath.Join(moduleRoot(), ownGeneveFile),
+	}})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, overlay, 0o600)
+}

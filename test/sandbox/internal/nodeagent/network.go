@@ -1,0 +1,112 @@
+package nodeagent
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/packets"
+)
+
+// loopback is the address of all pods whose network is that of this process.
+const loopback = "127.0.0.1"
+
+// podNetwork is the network of a pod. Nil is that of this process.
+type podNetwork struct {
+	*packets.Namespace
+	ip string
+	// pod is nil for a pod in the network of the node.
+	pod *packets.Pod
+}
+
+// networkOf makes the network of a pod, with the API server at the port of its loopback at which this process finds it.
+func (a *Agent) networkOf(pod *corev1.Pod) (*podNetwork, error) {
+	node := a.cfg.Network
+	inNetwork := slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return a.cfg.Images[c.Image].InNetwork })
+	if node == nil || !inNetwork {
+		return nil, nil
+	}
+	if pod.Spec.HostNetwork {
+		return &podNetwork{Namespace: node.Namespace, ip: node.Address.String()}, nil
+	}
+	own, err := node.AddPod()
+	if err != nil {
+		return nil, err
+	}
+	n := &podNetwork{Namespace: own.Namespace, ip: own.Address.String(), pod: own}
+	if err := own.ForwardLoopback(a.cfg.APIPort); err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func (a *Agent) hostAddress() string {
+	if a.cfg.Network == nil {
+		return loopback
+	}
+	return a.cfg.Network.Address.String()
+}
+
+func (n *podNetwork) address() string {
+	if n == nil {
+		return loopback
+	}
+	return n.ip
+}
+
+// descriptor is the Network of a process of the pod.
+func (n *podNetwork) descriptor() int {
+	if n == nil {
+		return 0
+	}
+	return n.FD()
+}
+
+// dial connects to a port on the pod's loopback.
+func (n *podNetwork) dial(ctx context.Context, port int) (net.Conn, error) {
+	address := net.JoinHostPort(loopback, strconv.Itoa(port))
+	if n == nil {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	}
+	return n.DialContext(ctx, "tcp", address)
+}
+
+// reach answers nil if something listens on a port of the pod.
+func (n *podNetwork) reach(ctx context.Context, port int) error {
+	conn, err := n.dial(ctx, port)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// httpClient makes requests from within the network.
+func (n *podNetwork) httpClient() *http.Client {
+	if n == nil {
+		return http.DefaultClient
+	}
+	return &http.Client{Transport: &http.Transport{DialContext: n.DialContext, DisableKeepAlives: true}}
+}
+
+func (n *podNetwork) close() {
+	if n != nil && n.pod != nil {
+		_ = n.pod.Close() // The namespaces end with the sandbox in any case.
+	}
+}
+
+// PodNetwork returns the network of a running pod; nil if there is no such pod, or its packets are not real.
+func (a *Agent) PodNetwork(namespace, name string) *packets.Namespace {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.pods {
+		if w.pod.Namespace == namespace && w.pod.Name == name && w.network != nil {
+			return w.network.Namespace
+		}
+	}
+	return nil
+}
