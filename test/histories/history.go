@@ -173,7 +173,7 @@ func faultKinds() map[string]faultKind {
 			3, 60 * time.Second,
 			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = true }), inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = false }),
 		},
-		"part": {
+		part: {
 			6, 60 * time.Second,
 			func(w *world, p *provider, _ fault) {
 				if w.waitHome() {
@@ -184,6 +184,9 @@ func faultKinds() map[string]faultKind {
 		},
 	}
 }
+
+// part is the kind of fault in which a VirtualNode is deleted.
+const part = "part"
 
 // rejoin makes the VirtualNode of a provider again, once Liqo has cleaned up.
 func (w *world) rejoin(p *provider) {

@@ -34,9 +34,11 @@ func (o *outcome) record() *judge.Record {
 		})
 	}
 	for _, f := range o.history.Faults {
-		r.Faults = append(r.Faults, judge.Fault{
-			Kind: f.Kind, Provider: o.world.providers[f.Provider].id, From: o.began.Add(f.At), Until: o.began.Add(f.until()),
-		})
+		p, from, until := o.world.providers[f.Provider], o.began.Add(f.At), o.began.Add(f.until())
+		if f.Kind == part {
+			until = o.world.joinedAgain(p, from, until)
+		}
+		r.Faults = append(r.Faults, judge.Fault{Kind: f.Kind, Provider: p.id, From: from, Until: until})
 	}
 	return r
 }

@@ -40,11 +40,13 @@ type world struct {
 	// brokers are the replicas that run, kubelets the virtual kubelets by provider. Guarded by mu.
 	brokers  []*process
 	kubelets map[string]*virtualKubelet
-	started  int
+	// joins is when each provider got its VirtualNode. Guarded by mu.
+	joins   map[string][]time.Time
+	started int
 }
 
 func newWorld(ctx context.Context, scheme *runtime.Scheme, h *history) *world {
-	w := &world{ctx: ctx, scheme: scheme, home: newServer("home"), weather: newWeather(h.Seed), kubelets: map[string]*virtualKubelet{}}
+	w := &world{ctx: ctx, scheme: scheme, home: newServer("home"), weather: newWeather(h.Seed), kubelets: map[string]*virtualKubelet{}, joins: map[string][]time.Time{}}
 	if !h.LateNamespace {
 		w.createNamespace()
 	}
@@ -183,7 +185,22 @@ func (w *world) join(p *provider) bool {
 	}
 	w.mustCreate(vn)
 	w.startKubelet(p)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.joins[p.id] = append(w.joins[p.id], time.Now())
 	return true
+}
+
+// joinedAgain returns when a provider had its VirtualNode again that was deleted at some time, at the earliest when that was to end.
+func (w *world) joinedAgain(p *provider, from, until time.Time) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, joined := range w.joins[p.id] {
+		if joined.After(from) && !joined.Before(until) {
+			return joined
+		}
+	}
+	return until
 }
 
 // part deletes the VirtualNode of a provider, and does what Liqo does then (virtualnode-controller, namespacemap-controller):

@@ -108,7 +108,7 @@ func mutants() []mutant {
 		},
 		{
 			"a VirtualNode that the cache does not show yet is gone", "pkg/broker/restore/restorer.go",
-			`if cached.IsSuperset(live) {`, `if true {`,
+			`if cached.IsSuperset(live) {`, `if cached.IsSuperset(live) || true {`,
 		},
 		{"pods are moved while nothing speaks for it", evict, `case !at.Confirmed:`, `case false:`},
 	}
