@@ -42,8 +42,8 @@ type options struct {
 	strictFlags                    bool
 }
 
-// newOptions returns the defaults. They are those of the virtual kubelet of Liqo v1, but for the remote IPAM: the server that
-// liqo-network-manager of Liqo v0.x has speaks plaintext only.
+// newOptions returns the defaults. They are those of the virtual kubelet of Liqo v1, but for the remote IPAM: the
+// server that liqo-network-manager of Liqo v0.x has speaks plaintext only.
 func newOptions() *options {
 	return &options{
 		stock:              root.NewOpts(),

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// command is a part that another program measures. It shows what the program prints; of lines as `go test -bench` has them, each value
-// is a figure.
+// command is a part that another program measures. It shows what the program prints; of lines as `go test -bench` has
+// them, each value is a figure.
 func command(name string, args ...string) func(*bench, context.Context, *report) error {
 	return func(b *bench, ctx context.Context, r *report) error {
 		ctx, cancel := context.WithTimeout(ctx, b.timeout)
@@ -32,8 +32,8 @@ func command(name string, args ...string) func(*bench, context.Context, *report)
 	}
 }
 
-// readBenchmark reads a line of the format of Go's benchmarks: a name that begins with Benchmark, a number of iterations, and pairs of
-// value and unit.
+// readBenchmark reads a line of the format of Go's benchmarks: a name that begins with Benchmark, a number of
+// iterations, and pairs of value and unit.
 func readBenchmark(r *report, line string) bool {
 	fields := strings.Fields(line)
 	if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {

@@ -34,8 +34,9 @@ func (p podsOf) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wat
 	return p.kube.CoreV1().Pods(p.namespace).Watch(ctx, o)
 }
 
-// follow calls see with every pod of the namespace, as it is and whenever it changes, gone when it is deleted, until see reports
-// that it has seen enough. It watches: lists of thousands of pods would load the API server that is measured.
+// follow calls see with every pod of the namespace, as it is and whenever it changes, gone when it is deleted, until
+// see reports that it has seen enough. It watches: lists of thousands of pods would load the API server that is
+// measured.
 func follow(ctx context.Context, c *sandbox.Cluster, namespace string, see func(pod *corev1.Pod, gone bool) (enough bool)) error {
 	pods := podsOf{c.Kube, namespace}
 	list, err := c.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
@@ -94,7 +95,8 @@ func gone(ctx context.Context, c *sandbox.Cluster, namespace string) error {
 	return nil
 }
 
-// timed calls create and returns for n pods of the namespace when each was first seen Ready, in seconds after that, in order.
+// timed calls create and returns for n pods of the namespace when each was first seen Ready, in seconds after that, in
+// order.
 func timed(ctx context.Context, c *sandbox.Cluster, namespace string, n int, create func(context.Context) error) ([]float64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -142,8 +144,8 @@ func createAll(ctx context.Context, c *sandbox.Cluster, namespace string, n int)
 	return group.Wait()
 }
 
-// clear deletes the pods of a namespace and waits until they are gone wherever they were, and their events with them: every virtual
-// kubelet keeps the events of its namespaces, and each turn would have more of them than the last.
+// clear deletes the pods of a namespace and waits until they are gone wherever they were, and their events with them:
+// every virtual kubelet keeps the events of its namespaces, and each turn would have more of them than the last.
 func (b *bench) clear(ctx context.Context, namespaces map[*sandbox.Cluster]string, first *sandbox.Cluster) error {
 	err := first.Kube.CoreV1().Pods(namespaces[first]).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	if err != nil {

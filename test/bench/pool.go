@@ -30,8 +30,8 @@ func (b *bench) everywhere() map[*sandbox.Cluster]string {
 	return namespaces
 }
 
-// nodes measures pods that are created at once in the broker's cluster: the broker decides where each goes, or kube-scheduler does
-// among three nodes.
+// nodes measures pods that are created at once in the broker's cluster: the broker decides where each goes, or
+// kube-scheduler does among three nodes.
 func (b *bench) nodes(ctx context.Context, r *report) error {
 	if err := b.offload(ctx); err != nil {
 		return err
@@ -92,8 +92,8 @@ func (b *bench) chain(ctx context.Context, r *report) error {
 	return nil
 }
 
-// failover measures how long pods are without a provider whose API server ends. With Liqo alone, they are pods of a Deployment, which
-// Kubernetes evicts from a node after five minutes; the times are those of the last pod.
+// failover measures how long pods are without a provider whose API server ends. With Liqo alone, they are pods of a
+// Deployment, which Kubernetes evicts from a node after five minutes; the times are those of the last pod.
 func (b *bench) failover(ctx context.Context, r *report) error {
 	if err := b.offload(ctx); err != nil {
 		return err

@@ -231,7 +231,8 @@ func kinds() map[string]kind {
 	}
 }
 
-// awayForLong is longer than the time after which Kubernetes evicts pods, but for those that tolerate it. It never happens at random.
+// awayForLong is longer than the time after which Kubernetes evicts pods, but for those that tolerate it. It never
+// happens at random.
 const awayForLong = "all brokers are away for long"
 
 // Kinds are the names of all kinds of faults, in order.
@@ -243,7 +244,8 @@ func Tolerance() judge.Times {
 		// A lease, in which a leader may stand still, and the next one's beginning.
 		Noticed: 30 * time.Second, Flap: 8 * time.Second,
 		// Liqo's controller makes a pod again from a cache that still has its ShadowPod (CreateOrUpdate in
-		// shadowpod-ctrl/shadowpod_controller.go): 0.2 to 0.4 s were seen. Events of two API servers are seen at different times.
+		// shadowpod-ctrl/shadowpod_controller.go): 0.2 to 0.4 s were seen. Events of two API servers are seen at
+		// different times.
 		Overlap: 2 * time.Second,
 	}
 }

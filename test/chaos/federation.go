@@ -1,5 +1,5 @@
-// Package chaos lets faults happen to a federation of real clusters while pods come and go, records what happens at all API servers,
-// and has test/histories/judge judge it, as it does for histories in virtual time.
+// Package chaos lets faults happen to a federation of real clusters while pods come and go, records what happens at all
+// API servers, and has test/histories/judge judge it, as it does for histories in virtual time.
 package chaos
 
 import (
@@ -27,12 +27,13 @@ import (
 const (
 	// settleWithin is how long everything may take to settle after the last fault.
 	settleWithin = 4 * time.Minute
-	// tooSlow is how long an API server takes to answer at which nothing is judged: a leader asks for its lease with half of the
-	// time in which it must renew it (NewFromKubeconfig in client-go's resourcelock), and gives it up.
+	// tooSlow is how long an API server takes to answer at which nothing is judged: a leader asks for its lease with
+	// half of the time in which it must renew it (NewFromKubeconfig in client-go's resourcelock), and gives it up.
 	tooSlow = 4 * time.Second
 )
 
-// Federation is where histories happen: a consumer, a broker, and providers with a VirtualNode each, which has the provider's name.
+// Federation is where histories happen: a consumer, a broker, and providers with a VirtualNode each, which has the
+// provider's name.
 type Federation struct {
 	*sandbox.Sandbox
 	// Node is the broker's.
@@ -59,8 +60,8 @@ func (f *Federation) providers(ctx context.Context) (all []*judge.Provider, err 
 	return all, nil
 }
 
-// Happen lets a history happen, and judges it. It leaves what the history made if a rule was broken. Its error is that of a fault
-// that could not be brought about, not of a broken rule.
+// Happen lets a history happen, and judges it. It leaves what the history made if a rule was broken. Its error is that
+// of a fault that could not be brought about, not of a broken rule.
 func (f *Federation) Happen(ctx context.Context, h *History, out io.Writer) (Result, error) {
 	home, consumer := f.Cluster(sandbox.Broker), f.Cluster(sandbox.Consumer(1))
 	// 1. Make the namespaces of the broker's cluster and of the consumer, and watch them everywhere.

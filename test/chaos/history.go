@@ -90,7 +90,8 @@ func Single(name, kind, provider string, takes time.Duration) *History {
 	return h
 }
 
-// Short is a history with a fault of each important kind, most of them at once, in less than a minute: for the end-to-end suite.
+// Short is a history with a fault of each important kind, most of them at once, in less than a minute: for the
+// end-to-end suite.
 func Short(name string) *History {
 	at := func(provider int, kind string, at, takes time.Duration) planned {
 		return planned{kind: kind, provider: sandbox.Provider(provider), at: at * time.Second, takes: takes * time.Second}

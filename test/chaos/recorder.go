@@ -118,8 +118,8 @@ type stream struct {
 	into      *[]judge.Change
 }
 
-// follow records a stream until ctx ends. It goes on where a watch ended, also when the API server was restarted; what cannot be
-// gone on with is listed again, and counted as a gap.
+// follow records a stream until ctx ends. It goes on where a watch ended, also when the API server was restarted; what
+// cannot be gone on with is listed again, and counted as a gap.
 func (r *recorder) follow(ctx context.Context, s *stream, first chan<- error) {
 	watcher, err := client.NewWithWatch(s.cluster.Config, client.Options{Scheme: s.cluster.Client.Scheme(), Mapper: s.cluster.Client.RESTMapper()})
 	if err != nil {

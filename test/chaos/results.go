@@ -19,12 +19,12 @@ type Result struct {
 	Events     int      `json:"events"`
 	Gaps       int      `json:"gaps"`
 	Violations []string `json:"violations"`
-	// SlowestSeconds is how long the broker's API server took to answer at most, but for its faults. If that was TooSlow, the machine
-	// had a fault of its own, and the violations say nothing about the broker.
+	// SlowestSeconds is how long the broker's API server took to answer at most, but for its faults. If that was
+	// TooSlow, the machine had a fault of its own, and the violations say nothing about the broker.
 	SlowestSeconds float64 `json:"slowestSeconds"`
 	TooSlow        bool    `json:"tooSlow,omitempty"`
-	// RecoverySeconds is how long everything took to settle after the last fault, AgainSeconds how long after the beginning of the only
-	// one all pods were Ready again, for good.
+	// RecoverySeconds is how long everything took to settle after the last fault, AgainSeconds how long after the
+	// beginning of the only one all pods were Ready again, for good.
 	RecoverySeconds float64 `json:"recoverySeconds"`
 	// Last is what was not well until then.
 	Last         string  `json:"last,omitempty"`
@@ -78,7 +78,8 @@ type Summary struct {
 // Alone is what became of a fault that happened by itself, so many times.
 type Alone struct {
 	Times int `json:"times"`
-	// AgainSeconds are those from its beginning until all pods were Ready, RecoverySeconds those from its end until all was well.
+	// AgainSeconds are those from its beginning until all pods were Ready, RecoverySeconds those from its end until all
+	// was well.
 	AgainSeconds    Quantiles `json:"againSeconds"`
 	RecoverySeconds Quantiles `json:"recoverySeconds"`
 }

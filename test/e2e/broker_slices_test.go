@@ -294,8 +294,8 @@ func (b *brokered) block(t *testing.T, namespace, into, cpus string) *offloading
 	return blocker
 }
 
-// asKubelet returns a client with the credentials of the virtual kubelet of provider3, and a ShadowPod for another namespace with
-// the labels of those of a namespace.
+// asKubelet returns a client with the credentials of the virtual kubelet of provider3, and a ShadowPod for another
+// namespace with the labels of those of a namespace.
 func (b *brokered) asKubelet(t *testing.T, namespace, into, cpus string) (client.Client, *offloadingv1beta1.ShadowPod) {
 	t.Helper()
 	var vn offloadingv1beta1.VirtualNode

@@ -130,8 +130,8 @@ func (b *brokered) watchPlaces(t *testing.T, namespace string) *watching {
 				}
 				at[name][provider] = o.GetUID()
 				for other, uid := range at[name] {
-					// Streams of two clusters have no order. What is there before and after something else was there, was there
-					// at the same time.
+					// Streams of two clusters have no order. What is there before and after something else was there,
+					// was there at the same time.
 					if other != provider && has(provider, name, o.GetUID()) && has(other, name, uid) && has(provider, name, o.GetUID()) {
 						w.fault("%T %s is at %s and at %s", o, name, provider.Name, other.Name)
 					}

@@ -15,7 +15,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// changes are those that an API server accepts and Liqo does not forward: an event says so, or the virtual kubelet makes them.
+// changes are those that an API server accepts and Liqo does not forward: an event says so, or the virtual kubelet
+// makes them.
 func (c *chain) changes(t *testing.T) {
 	consumer := c.consumers[0]
 	namespace := c.offload(t, consumer)

@@ -17,8 +17,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/chaos"
 )
 
-// chaos lets faults of all important kinds happen at once while pods come and go, and has the judge of the histories in virtual time
-// judge what happened.
+// chaos lets faults of all important kinds happen at once while pods come and go, and has the judge of the histories in
+// virtual time judge what happened.
 func (b *brokered) chaos(t *testing.T) {
 	b.withoutGPUs(t)
 	times := chaos.Tolerance()

@@ -45,8 +45,8 @@ type impostor struct {
 	bomb     []byte
 }
 
-// ServeHTTP attacks the clients of this project. Liqo's own controllers, which ask a provider as well, read answers without a
-// bound: a list without end takes all memory of the machine.
+// ServeHTTP attacks the clients of this project. Liqo's own controllers, which ask a provider as well, read answers
+// without a bound: a list without end takes all memory of the machine.
 func (i *impostor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !strings.HasPrefix(r.UserAgent(), "liqo-broker-vk") {
 		http.Error(w, "not now", http.StatusServiceUnavailable)

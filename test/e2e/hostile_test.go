@@ -60,8 +60,8 @@ func (b *brokered) timeToRun(t *testing.T, namespace, name string, adapt ...func
 	return took[len(took)/2]
 }
 
-// flood has a tenant create pods that no provider fits, follow logs, and open connections that it leaves silent, while a pod of
-// another one is assigned as if there were none.
+// flood has a tenant create pods that no provider fits, follow logs, and open connections that it leaves silent, while
+// a pod of another one is assigned as if there were none.
 func (b *brokered) flood(t *testing.T) {
 	stuck, followed, silent := sized(600, 3000), sized(60, 200), sized(300, 500)
 	ns, theirs := b.namespace(t), b.namespace(t)

@@ -37,8 +37,8 @@ func (b *brokered) models(t *testing.T) {
 	t.Run("a VirtualNode is gone before its pods are", func(t *testing.T) { b.goneBeforeItsPods(t, ns) })
 }
 
-// quotaCountsEnded: Liqo's webhook counts the ShadowPod of a pod that has ended until it is deleted. 16 CPUs are granted, two pods
-// request two each, of which one has ended.
+// quotaCountsEnded: Liqo's webhook counts the ShadowPod of a pod that has ended until it is deleted. 16 CPUs are
+// granted, two pods request two each, of which one has ended.
 func (b *brokered) quotaCountsEnded(t *testing.T, ns, other string) {
 	provider := b.providers[2]
 	key := client.ObjectKey{Namespace: b.broker.RemoteNamespace(ns), Name: "web-1"}
@@ -65,8 +65,8 @@ func (b *brokered) quotaCountsEnded(t *testing.T, ns, other string) {
 	})
 }
 
-// cancelled: while the webhook does not answer, a client gives up. The API server then gives up as well, and creates nothing when the
-// webhook answers again.
+// cancelled: while the webhook does not answer, a client gives up. The API server then gives up as well, and creates
+// nothing when the webhook answers again.
 func (b *brokered) cancelled(t *testing.T, ns, other string) {
 	kubelet, shadow := b.asKubelet(t, ns, other, "1")
 	name := "provider3/liqo-webhook"
@@ -81,9 +81,9 @@ func (b *brokered) cancelled(t *testing.T, ns, other string) {
 	})
 }
 
-// goneBeforeItsPods: Liqo deletes the virtual kubelet with a VirtualNode, requests the removal of the namespaces, and does not wait for
-// it. The NamespaceMap has a namespace as long as the provider has it, which a pod keeps that its kubelet does not end. No other
-// provider gets the pod meanwhile.
+// goneBeforeItsPods: Liqo deletes the virtual kubelet with a VirtualNode, requests the removal of the namespaces, and
+// does not wait for it. The NamespaceMap has a namespace as long as the provider has it, which a pod keeps that its
+// kubelet does not end. No other provider gets the pod meanwhile.
 func (b *brokered) goneBeforeItsPods(t *testing.T, ns string) {
 	home, provider := b.broker.Client, b.providers[2]
 	remote := client.ObjectKey{Namespace: b.broker.RemoteNamespace(ns), Name: "web-0"}

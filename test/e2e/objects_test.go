@@ -112,8 +112,8 @@ func services(t *testing.T, f *federation) {
 	f.expectGone(t, remote, svc)
 }
 
-// expectEndpoints waits until the ready endpoints of a Service are exactly the pods of its namespace, and the others given. It
-// reads the pods each time: KWOK may write a second address of a new pod.
+// expectEndpoints waits until the ready endpoints of a Service are exactly the pods of its namespace, and the others
+// given. It reads the pods each time: KWOK may write a second address of a new pod.
 func (f *federation) expectEndpoints(t *testing.T, c *sandbox.Cluster, namespace, service string, others ...string) {
 	t.Helper()
 	eventually(t, reflectionTime, func(ctx context.Context) error {

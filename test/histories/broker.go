@@ -70,8 +70,8 @@ func (m *simulated) GetRESTMapper() meta.RESTMapper                { return m.cl
 func (*simulated) GetLogger() logr.Logger                          { return logr.Discard() }
 func (*simulated) GetEventRecorderFor(string) record.EventRecorder { return &record.FakeRecorder{} }
 
-// GetControllerOptions implements manager.Manager. controller-runtime's priority queue may leave a goroutine behind when it is
-// shut down (handleReadyItems in v0.23.1), which a bubble does not end with.
+// GetControllerOptions implements manager.Manager. controller-runtime's priority queue may leave a goroutine behind
+// when it is shut down (handleReadyItems in v0.23.1), which a bubble does not end with.
 func (*simulated) GetControllerOptions() config.Controller {
 	return config.Controller{UsePriorityQueue: ptr.To(false)}
 }

@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mirror is the cache of one process of one server: an informer for each type that is asked for. Each lags behind for itself.
+// mirror is the cache of one process of one server: an informer for each type that is asked for. Each lags behind for
+// itself.
 type mirror struct {
 	process *process
 	server  *server
@@ -294,7 +295,8 @@ func (i *informer) show(key types.NamespacedName, now client.Object) {
 func (i *informer) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	// A new handler gets the objects of the cache in the order of a map (AddEventHandlerWithOptions in client-go's tools/cache).
+	// A new handler gets the objects of the cache in the order of a map (AddEventHandlerWithOptions in client-go's
+	// tools/cache).
 	p, list := i.mirror.process, sorted(i.objects)
 	i.mirror.weather.shuffle(p.name+" handles "+i.of.String(), len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
 	for _, o := range list {

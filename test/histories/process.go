@@ -91,7 +91,8 @@ type weather struct {
 	seed uint64
 
 	mu sync.Mutex
-	// refuses and hangs are how many faults have the server accept no connection, or not answer. Guarded by mu, like all below.
+	// refuses and hangs are how many faults have the server accept no connection, or not answer. Guarded by mu, like
+	// all below.
 	refuses, hangs int
 	// listless is how many have it not answer lists.
 	listless int
@@ -144,7 +145,8 @@ func (w *weather) lagNow(request string) time.Duration {
 	return w.lag + time.Duration(n%20_000_000) // Up to 20 ms, by the nanosecond.
 }
 
-// accepted waits until the server answers, a list or another request, or returns an error when it does not, or the time is over.
+// accepted waits until the server answers, a list or another request, or returns an error when it does not, or the time
+// is over.
 func (w *weather) accepted(ctx context.Context, p *process, lists bool) error {
 	for {
 		w.mu.Lock()

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// writesOfPod is how many writes of each pod, also those that met a conflict, the brokers may send in a minute. In most histories
-// they send two. While watches lag by 5 s, each change of a pod is tried eight times.
+// writesOfPod is how many writes of each pod, also those that met a conflict, the brokers may send in a minute. In most
+// histories they send two. While watches lag by 5 s, each change of a pod is tried eight times.
 const writesOfPod = 60
 
 // requests returns how many requests the brokers sent whose names have one of the prefixes.

@@ -29,8 +29,8 @@ const (
 	leaseSeconds   = 15
 )
 
-// virtualKubelet is a process of Liqo's virtual kubelet with the changes of this project: it forwards the pods with the labels
-// of its VirtualNode, reports their status, and says which of those that left it has let go.
+// virtualKubelet is a process of Liqo's virtual kubelet with the changes of this project: it forwards the pods with the
+// labels of its VirtualNode, reports their status, and says which of those that left it has let go.
 type virtualKubelet struct {
 	world    *world
 	provider *provider
@@ -109,8 +109,8 @@ func (k *virtualKubelet) run() {
 	}
 }
 
-// renew takes or renews the lease, and says in it whether the process only connects; false if another process has it, or the API
-// server does not answer.
+// renew takes or renews the lease, and says in it whether the process only connects; false if another process has it,
+// or the API server does not answer.
 func (k *virtualKubelet) renew(connects bool) bool {
 	ctx, cancel := context.WithTimeout(k.process.ctx, 5*time.Second)
 	defer cancel()
@@ -316,7 +316,8 @@ func (k *virtualKubelet) stillAssigned(ctx context.Context, local *corev1.Pod) e
 	})
 }
 
-// createThere is the request at the API server, which goes on until its timeout if it does not notice that its client is gone.
+// createThere is the request at the API server, which goes on until its timeout if it does not notice that its client
+// is gone.
 func (k *virtualKubelet) createThere(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
 	deadline, _ := ctx.Deadline()
 	there, cancel := context.WithDeadline(k.world.ctx, deadline)

@@ -155,8 +155,8 @@ func (w *world) leader() *process {
 	return nil
 }
 
-// join makes what Liqo makes for a granted ResourceSlice: the VirtualNode, and the NamespaceMap with the offloaded namespace; false if
-// those of before are still there.
+// join makes what Liqo makes for a granted ResourceSlice: the VirtualNode, and the NamespaceMap with the offloaded
+// namespace; false if those of before are still there.
 func (w *world) join(p *provider) bool {
 	if _, err := w.home.find(typeOf[offloadingv1beta1.VirtualNode](), types.NamespacedName{Namespace: p.tenant(), Name: p.virtualNode()}); err == nil {
 		return false

@@ -85,8 +85,8 @@ func amazon(t *testing.T) *x509.Certificate {
 	return nil
 }
 
-// checkRoots has the program call a server whose certificate claims to be signed by Amazon, and is not. The error of a program
-// with that root names the key that the signature does not fit. Without the root the authority is unknown.
+// checkRoots has the program call a server whose certificate claims to be signed by Amazon, and is not. The error of a
+// program with that root names the key that the signature does not fit. Without the root the authority is unknown.
 func checkRoots(t *testing.T, c container, args []string) {
 	t.Helper()
 	require.NoDirExists(t, filepath.Join(c.root, "etc", "ssl"), "the system has no roots")

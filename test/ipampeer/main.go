@@ -1,5 +1,5 @@
-// Command ipampeer is our side of the interoperation test with Liqo v0.9.4's IPAM (test/interop), which is of another module,
-// with that version of Liqo.
+// Command ipampeer is our side of the interoperation test with Liqo v0.9.4's IPAM (test/interop), which is of another
+// module, with that version of Liqo.
 //
 //	ipampeer serve CERTIFICATES   serves the remote IPAM for consumer1, which has one pod, and prints its address
 //	ipampeer ask HOST:PORT        asks as consumer1: reads "map IP" and "forget IP" from stdin, and prints what it learns

@@ -138,9 +138,9 @@ func (c *Cluster) UseBroker(ctx context.Context) error {
 	return c.WaitNodeReady(ctx, c.sandbox.opts.BrokerNode)
 }
 
-// switchKubelets changes the VirtualNodes of a cluster with a broker; change also gets the arguments that only ours knows. Liqo's webhook
-// writes --create-node itself (pkg/webhooks/virtualnode/mutate.go), and its controller removes the Node of a VirtualNode
-// that has none (pkg/liqo-controller-manager/offloading/virtualnode-controller).
+// switchKubelets changes the VirtualNodes of a cluster with a broker; change also gets the arguments that only ours
+// knows. Liqo's webhook writes --create-node itself (pkg/webhooks/virtualnode/mutate.go), and its controller removes
+// the Node of a VirtualNode that has none (pkg/liqo-controller-manager/offloading/virtualnode-controller).
 func (c *Cluster) switchKubelets(
 	ctx context.Context, image string, change func(*offloadingv1beta1.VirtualNode, []string), then func(context.Context, string) error,
 ) error {

@@ -94,8 +94,8 @@ type Options struct {
 	// ConsumerSlice is granted to each consumer by the broker; default 48 CPUs,
 	// 192Gi, 1800 pods.
 	ConsumerSlice Slice
-	// Latency is how long a request from one cluster to another and its answer take longer than they would on one machine. A proxy
-	// before the API server of each provider and of the broker holds what it gets for half of it.
+	// Latency is how long a request from one cluster to another and its answer take longer than they would on one
+	// machine. A proxy before the API server of each provider and of the broker holds what it gets for half of it.
 	Latency time.Duration
 	// Progress gets one line for each step; by default there is none.
 	Progress func(format string, args ...any)

@@ -245,7 +245,8 @@ func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
 // kubeletPort is that of a virtual kubelet, Liqo's and ours.
 var kubeletPort = nodeagent.Port{Argument: "--listen-port=%d", Container: 10250}
 
-// kubeletMetrics is the port of a virtual kubelet's metrics: where deploy/observability looks for them, and where Liqo's chart has them.
+// kubeletMetrics is the port of a virtual kubelet's metrics: where deploy/observability looks for them, and where
+// Liqo's chart has them.
 var kubeletMetrics = []nodeagent.Port{
 	{Argument: "--metrics-address=127.0.0.1:%d", Container: 8082}, {Argument: "--metrics-address=127.0.0.1:%d", Container: 5872},
 }

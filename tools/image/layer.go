@@ -27,7 +27,8 @@ type entry struct {
 	file, text string
 }
 
-// fileSystem is all that the image holds. binaries are those of programs by name. Who runs in it can write to nothing but /tmp.
+// fileSystem is all that the image holds. binaries are those of programs by name. Who runs in it can write to nothing
+// but /tmp.
 func fileSystem(binaries map[string]string, license string) []entry {
 	return []entry{
 		{name: "etc/", mode: 0o755},

@@ -37,8 +37,8 @@ type reflection struct {
 	pods    *podReflector
 }
 
-// compose connects Liqo's reflectors to the clusters, as Liqo's podprovider.NewLiqoProvider does, which makes its own clients
-// and cannot be given others. Nothing starts before manager.Start. remote is nil without a remote IPAM.
+// compose connects Liqo's reflectors to the clusters, as Liqo's podprovider.NewLiqoProvider does, which makes its own
+// clients and cannot be given others. Nothing starts before manager.Start. remote is nil without a remote IPAM.
 func compose(cfg *Config, clients connect.Clients, local liqoipam.IpamClient, network *network, remote remoteIPAM,
 	events record.EventBroadcaster,
 ) (*reflection, error) {

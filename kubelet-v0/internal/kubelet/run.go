@@ -28,8 +28,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
-// Run is the virtual kubelet. It returns nil once ctx has ended and everything has stopped; any other end is an error. Liqo's
-// leader election panics when it loses its lease (leaderelection.InitAndRun): that ends the process, too.
+// Run is the virtual kubelet. It returns nil once ctx has ended and everything has stopped; any other end is an error.
+// Liqo's leader election panics when it loses its lease (leaderelection.InitAndRun): that ends the process, too.
 func Run(ctx context.Context, cfg Config) error {
 	cfg.Home = rest.CopyConfig(cfg.Home)
 	connect.Limit(cfg.Home, cfg.RequestTimeout)

@@ -1,5 +1,5 @@
-// Command chaos lets random histories happen to a federation of real clusters, and judges what the broker did as the histories in
-// virtual time do (test/histories/judge).
+// Command chaos lets random histories happen to a federation of real clusters, and judges what the broker did as the
+// histories in virtual time do (test/histories/judge).
 //
 //	go run ./chaos/cmd -seeds=0-9 -minutes=60              random histories, until one has passed that time
 //	go run ./chaos/cmd -fault='provider hangs' -repeat=3   one fault by itself, and how long until everything runs again

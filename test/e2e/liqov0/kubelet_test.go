@@ -1,5 +1,5 @@
-// Package liqov0 tests the virtual kubelet of Liqo v0.x on a real API server, with the CRDs of Liqo v0.9.4. One cluster is the
-// consumer and the remote cluster; the test does what Liqo's controllers do.
+// Package liqov0 tests the virtual kubelet of Liqo v0.x on a real API server, with the CRDs of Liqo v0.9.4. One cluster
+// is the consumer and the remote cluster; the test does what Liqo's controllers do.
 package liqov0
 
 import (

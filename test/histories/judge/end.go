@@ -99,7 +99,8 @@ func (r *Record) judgeWaiting(pod *corev1.Pod, pods []*corev1.Pod) string {
 	return "waits without a reason"
 }
 
-// judgeShown returns which pods of a consumer are not shown as they are in the broker's cluster, or are not there, at the end.
+// judgeShown returns which pods of a consumer are not shown as they are in the broker's cluster, or are not there, at
+// the end.
 func (c *Consumer) judgeShown(home []*corev1.Pod) (faults []string) {
 	type at struct{ namespace, name string }
 	copies := map[at]*corev1.Pod{}

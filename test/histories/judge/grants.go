@@ -12,7 +12,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// judgeGrants checks that what is assigned to a VirtualNode, and what is leaving it and still there, never exceeds the grant.
+// judgeGrants checks that what is assigned to a VirtualNode, and what is leaving it and still there, never exceeds the
+// grant.
 func (r *Record) judgeGrants() (faults []string) {
 	record := r.Home.Pods
 	for _, p := range r.Providers {
@@ -45,8 +46,8 @@ func (r *Record) judgeGrants() (faults []string) {
 	return faults
 }
 
-// judgeDrains checks that planned moves take at most a quarter of an application at a time, at least one pod. It is not judged
-// when other faults make pods not Ready: the broker notices that later.
+// judgeDrains checks that planned moves take at most a quarter of an application at a time, at least one pod. It is not
+// judged when other faults make pods not Ready: the broker notices that later.
 func (r *Record) judgeDrains() (faults []string) {
 	for i := range r.Faults {
 		if !slices.Contains(Calm(), r.Faults[i].Kind) {

@@ -57,8 +57,8 @@ func (r *Record) mayMove(pod *corev1.Pod, from string, at time.Time, runs []run)
 	return err == nil && pod.Status.Phase == corev1.PodPending && at.Sub(assigned) >= r.Times.PendingTimeout && !starts
 }
 
-// noticedBy returns when a broker has noticed at last that a drain or a deletion is over, of which its own API server tells it. While
-// that cannot be reached nothing is noticed, nor done.
+// noticedBy returns when a broker has noticed at last that a drain or a deletion is over, of which its own API server
+// tells it. While that cannot be reached nothing is noticed, nor done.
 func (r *Record) noticedBy(over time.Time) time.Time {
 	by := over.Add(r.Times.Noticed)
 	faults := slices.Clone(r.Faults)

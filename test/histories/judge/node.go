@@ -14,8 +14,8 @@ import (
 // (--node-monitor-grace-period of kube-controller-manager).
 const nodeGrace = 40 * time.Second
 
-// judgeNode checks that the broker's Node is Ready whatever providers do, as long as there is a broker, and that kube-scheduler never finds less on it than what
-// is assigned: what is free elsewhere would be hidden.
+// judgeNode checks that the broker's Node is Ready whatever providers do, as long as there is a broker, and that
+// kube-scheduler never finds less on it than what is assigned: what is free elsewhere would be hidden.
 func (r *Record) judgeNode() (faults []string) {
 	pods := r.localPods()
 	for _, c := range r.Home.Nodes {
@@ -46,8 +46,8 @@ func (r *Record) unattended(at time.Time) bool {
 	})
 }
 
-// assignedFor returns what a pod requests that was assigned when the Node was written, and had been for longer than the broker takes
-// to notice; 0 if it was not.
+// assignedFor returns what a pod requests that was assigned when the Node was written, and had been for longer than the
+// broker takes to notice; 0 if it was not.
 func (r *Record) assignedFor(record []Change, written Change) (millis int64) {
 	for _, c := range record {
 		if c.At.After(written.At) {

@@ -1,5 +1,5 @@
-// Package judge judges what a broker did, by the record of what happened at all API servers. It shares no code with the broker.
-// Histories in virtual time and chaos in the sandbox use it.
+// Package judge judges what a broker did, by the record of what happened at all API servers. It shares no code with the
+// broker. Histories in virtual time and chaos in the sandbox use it.
 package judge
 
 import (

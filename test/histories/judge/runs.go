@@ -105,8 +105,8 @@ func (r *Record) judgeRuns(record []Change, runs []run) (faults []string) {
 	return faults
 }
 
-// failedOver reports whether a pod left a provider by then, or was assigned to another one, when that had been unreachable for
-// long enough: it may run twice.
+// failedOver reports whether a pod left a provider by then, or was assigned to another one, when that had been
+// unreachable for long enough: it may run twice.
 func (r *Record) failedOver(record []Change, provider string, then time.Time) bool {
 	if record[0].Object().GetAnnotations()[v1alpha1.FailoverAnnotation] == string(v1alpha1.FailoverNever) {
 		return false
@@ -122,8 +122,9 @@ func (r *Record) failedOver(record []Change, provider string, then time.Time) bo
 	return false
 }
 
-// maybeUnseen reports whether it was not known, when a pod began to run again, that it had completed: it did so while it was
-// leaving, or Liqo deleted it with its namespace, because an administrator deleted the VirtualNode, before its status was read.
+// maybeUnseen reports whether it was not known, when a pod began to run again, that it had completed: it did so while
+// it was leaving, or Liqo deleted it with its namespace, because an administrator deleted the VirtualNode, before its
+// status was read.
 func (r *Record) maybeUnseen(record []Change, ran, again run) bool {
 	leaves := false
 	for _, c := range record {

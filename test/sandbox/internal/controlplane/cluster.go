@@ -197,8 +197,9 @@ func (c *Cluster) start(ctx context.Context, comp *component) error {
 	return nil
 }
 
-// keep runs a component again that ends by itself, until it is ended or the group is. kube-scheduler does so when the watch of pods is
-// interrupted while a pod makes way for another one of the same name (pkg/scheduler/backend/cache: "Pod updated on a different node").
+// keep runs a component again that ends by itself, until it is ended or the group is. kube-scheduler does so when the
+// watch of pods is interrupted while a pod makes way for another one of the same name (pkg/scheduler/backend/cache:
+// "Pod updated on a different node").
 func (c *Cluster) keep(comp *component, p *proc.Process) {
 	for {
 		<-p.Done

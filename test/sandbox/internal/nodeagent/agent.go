@@ -57,7 +57,8 @@ type Image struct {
 
 // Port is one that a process listens on.
 type Port struct {
-	// Argument is appended to those of the pod, with %d for the port. Ports with the same argument are one, of several numbers.
+	// Argument is appended to those of the pod, with %d for the port. Ports with the same argument are one, of several
+	// numbers.
 	Argument string
 	// Container is the port in the network of a pod, which probes name.
 	Container int
@@ -235,8 +236,8 @@ func readyCondition() corev1.NodeCondition {
 	}
 }
 
-// heartbeats renews the node's lease, has the node be Ready again after it was not renewed in time, and repeats the status reports that
-// failed, until ctx ends.
+// heartbeats renews the node's lease, has the node be Ready again after it was not renewed in time, and repeats the
+// status reports that failed, until ctx ends.
 func (a *Agent) heartbeats(ctx context.Context) {
 	tick := time.NewTicker(heartbeatEvery)
 	defer tick.Stop()
@@ -280,8 +281,8 @@ func (a *Agent) renew(ctx context.Context) {
 	_, _ = leases.Update(ctx, lease, metav1.UpdateOptions{})
 }
 
-// postReady has the node be Ready unless it is. kube-controller-manager sets the condition Unknown when the lease is renewed late, and
-// a lease alone does not undo that (pkg/controller/nodelifecycle).
+// postReady has the node be Ready unless it is. kube-controller-manager sets the condition Unknown when the lease is
+// renewed late, and a lease alone does not undo that (pkg/controller/nodelifecycle).
 func (a *Agent) postReady(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
