@@ -26,7 +26,7 @@ func NewLimiter(perSecond float64, burst, callers int) *Limiter {
 // caller is to wait if it has nothing left, in which case nothing is counted.
 func (l *Limiter) Take(caller string, worth int, now time.Time) time.Duration {
 	// Not by a reservation that is canceled: canceling restores less when others have reserved since.
-	bucket, tokens := l.of(caller), min(worth, l.burst)
+	bucket, tokens := l.bucketOf(caller), min(worth, l.burst)
 	if bucket.AllowN(now, tokens) {
 		return 0
 	}
@@ -34,7 +34,7 @@ func (l *Limiter) Take(caller string, worth int, now time.Time) time.Duration {
 	return max(1, time.Duration(missing/float64(l.perSecond)*float64(time.Second)))
 }
 
-func (l *Limiter) of(caller string) *rate.Limiter {
+func (l *Limiter) bucketOf(caller string) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if known, ok := l.byCaller.Get(caller); ok {

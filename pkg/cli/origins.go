@@ -52,8 +52,8 @@ func (o *origins) read(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// of returns the consumer of a namespace, which is read if it is not known.
-func (o *origins) of(ctx context.Context, namespace string) string {
+// consumerOf returns the consumer of a namespace, which is read if it is not known.
+func (o *origins) consumerOf(ctx context.Context, namespace string) string {
 	if o.hidden {
 		return unknown
 	}

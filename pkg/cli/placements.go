@@ -48,10 +48,10 @@ func (s *Session) GetPlacements(ctx context.Context, q Query) error {
 	v.matches = func(o client.Object) bool {
 		pod, ok := o.(*corev1.Pod)
 		return ok && pod.Spec.NodeName == q.Node && q.matches(o) &&
-			(q.Consumer == "" || from.of(ctx, o.GetNamespace()) == q.Consumer)
+			(q.Consumer == "" || from.consumerOf(ctx, o.GetNamespace()) == q.Consumer)
 	}
 	v.columns = s.placementColumns(q.AllNamespaces, func(pod *corev1.Pod) string {
-		return cmp.Or(from.of(ctx, pod.Namespace), none)
+		return cmp.Or(from.consumerOf(ctx, pod.Namespace), none)
 	})
 	return s.printView(ctx, v, &q)
 }

@@ -70,14 +70,14 @@ func Start(ctx context.Context, cfg Config) (*Tracing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("OpenTelemetry collector %s: %w", cfg.Endpoint, err)
 	}
-	return with(&complaining{
+	return newTracing(&complaining{
 		SpanExporter: exporter, log: cfg.Log.WithValues("endpoint", cfg.Endpoint), now: rate.Sometimes{Interval: complainEvery},
 		ended: make(chan struct{}),
 	}, cfg), nil
 }
 
-// with makes what sends spans by an exporter.
-func with(exporter *complaining, cfg Config) *Tracing {
+// newTracing returns a Tracing that sends spans by an exporter.
+func newTracing(exporter *complaining, cfg Config) *Tracing {
 	who := resource.NewSchemaless(
 		attribute.String("service.name", cfg.Service), attribute.String("service.version", cfg.Version),
 		attribute.String("service.instance.id", cfg.Instance),

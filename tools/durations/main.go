@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case "run":
 		return runSteps(ctx, *directory, flags.Args(), stdout, stderr)
 	case "record":
-		return keep(*directory, stdout)
+		return writeRecord(*directory, stdout)
 	}
 	return fmt.Errorf("unknown command %q: use run or record", args[0])
 }
@@ -116,8 +116,8 @@ func reportTo(directory string, out io.Writer) error {
 	return report(out, now, before)
 }
 
-// keep writes the durations of the last run into the tree.
-func keep(directory string, out io.Writer) error {
+// writeRecord writes the durations of the last run into the tree.
+func writeRecord(directory string, out io.Writer) error {
 	now, err := lastRun(filepath.Join(directory, resultsDir))
 	if err != nil {
 		return fmt.Errorf("%w: run make test first", err)

@@ -54,7 +54,7 @@ func (s *server) stats(ctx context.Context) (*statsv1alpha1.Summary, error) {
 		})
 	}
 	asking.Wait()
-	summary := forge.LocalNodeStats(all) // Of the node of the virtual kubelet that Liqo was told of, which here is none.
+	summary := forge.LocalNodeStats(all) // Liqo sets the name of the virtual kubelet's own Node. There is none here.
 	summary.Node.NodeName, summary.Node.StartTime = s.NodeName, s.started
 	return summary, nil
 }

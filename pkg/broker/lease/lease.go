@@ -61,10 +61,10 @@ func New(home *rest.Config, name types.NamespacedName, renewDeadline time.Durati
 	if err != nil {
 		return nil, fmt.Errorf("lease %s: %w", name, err)
 	}
-	return of(leases, name, host+"_"+string(uuid.NewUUID()), passive), nil
+	return newLease(leases, name, host+"_"+string(uuid.NewUUID()), passive), nil
 }
 
-func of(leases coordinationv1client.LeasesGetter, name types.NamespacedName, identity string, passive clock.PassiveClock) *Lease {
+func newLease(leases coordinationv1client.LeasesGetter, name types.NamespacedName, identity string, passive clock.PassiveClock) *Lease {
 	return &Lease{clock: passive, LeaseLock: &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}, Client: leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: identity},

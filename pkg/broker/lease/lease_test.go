@@ -46,7 +46,7 @@ func (c *closing) Close() error {
 func TestALeaderWhoseLeaseHasLapsedWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := kubefake.NewClientset().CoordinationV1()
-		l, other := of(leases, name, "this", clock.RealClock{}), of(leases, name, "other", clock.RealClock{})
+		l, other := newLease(leases, name, "this", clock.RealClock{}), newLease(leases, name, "other", clock.RealClock{})
 		sent := 0
 		client := l.Wrap(answering{&sent})
 		send := func(method string) error {
@@ -95,7 +95,7 @@ func TestALeaderWhoseLeaseHasLapsedWritesNothing(t *testing.T) {
 // A process that was stopped while it renewed has a lease that began when it sent the renewal.
 func TestALeaseLastsFromWhenItsRenewalBegan(t *testing.T) {
 	stopped := clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)) // Without a monotonic clock, as after a suspension.
-	l := of(kubefake.NewClientset().CoordinationV1(), name, "this", stopped)
+	l := newLease(kubefake.NewClientset().CoordinationV1(), name, "this", stopped)
 	renewal := record("this")
 	require.NoError(t, l.write(&renewal, func() error {
 		stopped.Step(15 * time.Second)
@@ -108,7 +108,7 @@ func TestALeaseLastsFromWhenItsRenewalBegan(t *testing.T) {
 
 func TestAReleasedLeaseDoesNotLapse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := of(kubefake.NewClientset().CoordinationV1(), name, "this", clock.RealClock{})
+		l := newLease(kubefake.NewClientset().CoordinationV1(), name, "this", clock.RealClock{})
 		require.NoError(t, l.Create(t.Context(), record("this")))
 		require.NoError(t, l.Update(t.Context(), record("")))
 		time.Sleep(time.Hour)
@@ -118,7 +118,7 @@ func TestAReleasedLeaseDoesNotLapse(t *testing.T) {
 
 func TestTheElectorHoldsRenewsAndReleasesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := of(kubefake.NewClientset().CoordinationV1(), name, "this", clock.RealClock{})
+		l := newLease(kubefake.NewClientset().CoordinationV1(), name, "this", clock.RealClock{})
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: l, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},

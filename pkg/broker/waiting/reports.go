@@ -187,7 +187,7 @@ func written(pod *corev1.Pod) *corev1.PodCondition {
 	return condition
 }
 
-// rewords reports whether a report says in other words of a pod that it fits nowhere now.
+// rewords reports whether the pod has a report already that it fits nowhere now, and this one differs in its text only.
 func rewords(pod *corev1.Pod, why *report) bool {
 	before := written(pod)
 	return before != nil && before.Status == corev1.ConditionFalse && before.Reason == why.reason &&
