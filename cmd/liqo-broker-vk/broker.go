@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/build"
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
@@ -23,7 +25,7 @@ import (
 
 // brokerOptions are the flags of the broker.
 type brokerOptions struct {
-	serviceOptions
+	flags.Service
 	catalog, orchestrator, aggregator bool
 
 	nodeIP           string
@@ -32,15 +34,15 @@ type brokerOptions struct {
 	providerSelector string
 	consumerSelector string
 	namespaceMapping string
-	offers           offerOptions
+	offers           flags.Offers
 	requireGuard     bool
 	ownerClusterRole string
 
-	kubeletOptions
+	flags.Kubelet
 	listenPort      uint16
 	certificateType string
 
-	ipam ipamOptions
+	ipam flags.RemoteIPAM
 
 	leaseDuration, renewDeadline, retryPeriod time.Duration
 	nodeLeaseDuration                         time.Duration
@@ -49,16 +51,16 @@ type brokerOptions struct {
 	movesAtOnce int
 	workers     int
 
-	tracing tracingOptions
+	tracing flags.Tracing
 }
 
 func newBrokerOptions() *brokerOptions {
 	return &brokerOptions{
-		serviceOptions: newServiceOptions(":8080", ":8081", 200, 400),
-		nodeIP:         os.Getenv("POD_IP"), podName: os.Getenv("POD_NAME"), namespace: os.Getenv("POD_NAMESPACE"),
-		namespaceMapping: string(offloadingv1beta1.DefaultNameMappingStrategyType), offers: newOfferOptions(),
-		kubeletOptions: newKubeletOptions(), listenPort: 10250, certificateType: string(kubeletapi.CertificateKubelet),
-		ipam:          newIPAMOptions(),
+		Service: flags.NewService(":8080", ":8081", 200, 400),
+		nodeIP:  os.Getenv("POD_IP"), podName: os.Getenv("POD_NAME"), namespace: os.Getenv("POD_NAMESPACE"),
+		namespaceMapping: string(offloadingv1beta1.DefaultNameMappingStrategyType), offers: flags.NewOffers(),
+		Kubelet: flags.NewKubelet(), listenPort: 10250, certificateType: string(kubeletapi.CertificateKubelet),
+		ipam:          flags.NewRemoteIPAM(),
 		leaseDuration: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: time.Second,
 		nodeLeaseDuration: 20 * time.Second,
 		times: broker.Times{
@@ -67,11 +69,11 @@ func newBrokerOptions() *brokerOptions {
 			RefusalMemory: 5 * time.Minute, StatusInterval: 5 * time.Second, RequestTimeout: 10 * time.Second,
 		},
 		requireGuard: true, movesAtOnce: 500, workers: 16,
-		tracing: newTracingOptions(),
+		tracing: flags.NewTracing(),
 	}
 }
 
-func newBrokerCommand(logs io.Writer) *cobra.Command {
+func newBrokerCommand(logs io.Writer, built build.Info) *cobra.Command {
 	o := newBrokerOptions()
 	cmd := &cobra.Command{
 		Use:   "broker",
@@ -79,11 +81,15 @@ func newBrokerCommand(logs io.Writer) *cobra.Command {
 		Long: "broker owns one virtual node for many provider clusters. It assigns every pod bound to the node to one of them,\n" +
 			"probes the providers, and moves the pods of a provider that fails.",
 	}
-	return newServiceCommand(cmd, o, logs)
+	return newServiceCommand(cmd, o, logs, built)
 }
 
+func (o *brokerOptions) common() *flags.Service { return &o.Service }
+
+func (o *brokerOptions) needsLiqo(missing error) error { return missing }
+
 func (o *brokerOptions) install(f *pflag.FlagSet) {
-	o.serviceOptions.install(f)
+	o.Service.Install(f)
 	f.BoolVar(&o.catalog, "with-catalog", false,
 		"Offer the catalog: which clusters are in the federation and what they offer. The catalog is a process of its own\n"+
 			"(liqo-broker-vk catalog); this flag starts nothing")
@@ -99,7 +105,7 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 		"The label selector of the ForeignClusters of those consumers whose namespaces are offloaded to the providers; empty for all")
 	f.StringVar(&o.namespaceMapping, "namespace-mapping-strategy", o.namespaceMapping,
 		"The names of consumers' namespaces at the providers: DefaultName or EnforceSameName")
-	o.offers.install(f)
+	o.offers.Install(f)
 	f.BoolVar(&o.requireGuard, "require-guard", o.requireGuard,
 		"Assign, move and offer nothing while the admission policies of deploy/guard.yaml are not in force")
 	f.StringVar(&o.ownerClusterRole, "owner-cluster-role", o.ownerClusterRole,
@@ -109,14 +115,14 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 	f.StringVar(&o.certificateType, "certificate-type", o.certificateType,
 		"Who signs the certificate of the kubelet API: kubelet (the cluster), self-signed, or aws (EKS; the broker may not "+
 			"approve those requests, an administrator has to)")
-	o.kubeletOptions.install(f, " and the remote IPAM")
-	o.ipam.install(f)
+	o.Kubelet.Install(f, " and the remote IPAM")
+	o.ipam.Install(f)
 	o.installTimes(f)
 	f.IntVar(&o.movesAtOnce, "moves-at-once", o.movesAtOnce,
 		"How many pods may have left their provider and not run elsewhere yet; one that does not run for 10 s no longer counts")
 	f.IntVar(&o.workers, "workers", o.workers, "How many pods are reconciled in parallel")
-	o.tracing.install(f)
-	o.tracing.installSampling(f)
+	o.tracing.Install(f)
+	o.tracing.InstallSampling(f)
 }
 
 func (o *brokerOptions) installTimes(f *pflag.FlagSet) {
@@ -144,48 +150,48 @@ func (o *brokerOptions) installTimes(f *pflag.FlagSet) {
 
 // validate returns all faults as one error.
 func (o *brokerOptions) validate() error {
-	var f faults
+	var f flags.Faults
 	if !o.catalog && !o.orchestrator && !o.aggregator {
-		f.add("no service is switched on", "give at least one of --with-catalog, --with-orchestrator, --with-aggregator")
+		f.Add("no service is switched on", "give at least one of --with-catalog, --with-orchestrator, --with-aggregator")
 	}
-	o.serviceOptions.validate(&f)
-	f.when(net.ParseIP(o.nodeIP) == nil, fmt.Sprintf("--node-ip=%s", o.nodeIP), "give the IP address of this pod")
-	f.require(o.namespace, "--namespace", "give the namespace of this pod")
-	f.require(o.podName, "--pod-name", "give the name of this pod")
-	f.selector("--provider-selector", o.providerSelector)
-	f.selector("--consumer-selector", o.consumerSelector)
-	f.oneOf("--namespace-mapping-strategy", o.namespaceMapping, string(offloadingv1beta1.DefaultNameMappingStrategyType),
+	o.Service.Validate(&f)
+	f.When(net.ParseIP(o.nodeIP) == nil, fmt.Sprintf("--node-ip=%s", o.nodeIP), "give the IP address of this pod")
+	f.Require(o.namespace, "--namespace", "give the namespace of this pod")
+	f.Require(o.podName, "--pod-name", "give the name of this pod")
+	f.Selector("--provider-selector", o.providerSelector)
+	f.Selector("--consumer-selector", o.consumerSelector)
+	f.OneOf("--namespace-mapping-strategy", o.namespaceMapping, string(offloadingv1beta1.DefaultNameMappingStrategyType),
 		string(offloadingv1beta1.EnforceSameNameMappingStrategyType))
-	o.kubeletOptions.validate(&f, o.listenPort)
-	f.oneOf("--certificate-type", o.certificateType, string(kubeletapi.CertificateSelfSigned),
+	o.Kubelet.Validate(&f, o.listenPort)
+	f.OneOf("--certificate-type", o.certificateType, string(kubeletapi.CertificateSelfSigned),
 		string(kubeletapi.CertificateKubelet), string(kubeletapi.CertificateAWS))
-	o.offers.validate(&f)
-	o.ipam.validate(&f, o.aggregator && o.certificateType == string(kubeletapi.CertificateSelfSigned))
+	o.offers.Validate(&f)
+	o.ipam.Validate(&f, o.aggregator && o.certificateType == string(kubeletapi.CertificateSelfSigned))
 	o.validateTimes(&f)
-	f.limit("--moves-at-once", float64(o.movesAtOnce))
-	f.limit("--workers", float64(o.workers))
-	o.tracing.validate(&f)
-	return f.err()
+	f.Limit("--moves-at-once", float64(o.movesAtOnce))
+	f.Limit("--workers", float64(o.workers))
+	o.tracing.Validate(&f)
+	return f.Err()
 }
 
-func (o *brokerOptions) validateTimes(f *faults) {
+func (o *brokerOptions) validateTimes(f *flags.Faults) {
 	t := o.times
-	f.positive("--probe-interval", t.ProbeInterval)
-	f.positive("--probe-timeout", t.ProbeTimeout)
-	f.positive("--failover-after", t.FailoverAfter)
-	f.positive("--suspicion-window", t.SuspicionWindow)
-	f.when(t.SuspicionLimit != 0 && t.SuspicionLimit <= t.SuspicionWindow, fmt.Sprintf("--suspicion-limit=%s", t.SuspicionLimit),
+	f.Positive("--probe-interval", t.ProbeInterval)
+	f.Positive("--probe-timeout", t.ProbeTimeout)
+	f.Positive("--failover-after", t.FailoverAfter)
+	f.Positive("--suspicion-window", t.SuspicionWindow)
+	f.When(t.SuspicionLimit != 0 && t.SuspicionLimit <= t.SuspicionWindow, fmt.Sprintf("--suspicion-limit=%s", t.SuspicionLimit),
 		"use a duration above --suspicion-window, or 0 for no limit")
-	f.positive("--refusal-memory", t.RefusalMemory)
-	f.positive("--status-interval", t.StatusInterval)
-	f.positive("--request-timeout", t.RequestTimeout)
-	f.positive("--leader-election-retry-period", o.retryPeriod)
-	f.when(t.PendingTimeout < 0, fmt.Sprintf("--pending-timeout=%s", t.PendingTimeout), "use a duration, or 0 for no limit")
+	f.Positive("--refusal-memory", t.RefusalMemory)
+	f.Positive("--status-interval", t.StatusInterval)
+	f.Positive("--request-timeout", t.RequestTimeout)
+	f.Positive("--leader-election-retry-period", o.retryPeriod)
+	f.When(t.PendingTimeout < 0, fmt.Sprintf("--pending-timeout=%s", t.PendingTimeout), "use a duration, or 0 for no limit")
 	if o.renewDeadline <= o.retryPeriod || o.leaseDuration <= o.renewDeadline {
-		f.add(fmt.Sprintf("--leader-election-lease-duration=%s, --leader-election-renew-deadline=%s, --leader-election-retry-period=%s",
+		f.Add(fmt.Sprintf("--leader-election-lease-duration=%s, --leader-election-renew-deadline=%s, --leader-election-retry-period=%s",
 			o.leaseDuration, o.renewDeadline, o.retryPeriod), "make each longer than the next")
 	}
-	f.atLeastASecond("--node-lease-duration", o.nodeLeaseDuration)
+	f.AtLeastASecond("--node-lease-duration", o.nodeLeaseDuration)
 }
 
 // reoffload returns nil if no service offloads namespaces of consumers to the providers.
@@ -198,7 +204,7 @@ func (o *brokerOptions) reoffload() (*reoffload.Config, error) {
 		return nil, err
 	}
 	return &reoffload.Config{
-		Consumers: consumers, Mapping: offloadingv1beta1.NamespaceMappingStrategyType(o.namespaceMapping), BrokerNode: o.nodeName,
+		Consumers: consumers, Mapping: offloadingv1beta1.NamespaceMappingStrategyType(o.namespaceMapping), BrokerNode: o.NodeName,
 	}, nil
 }
 
@@ -213,32 +219,32 @@ func (o *brokerOptions) config() (broker.Config, error) {
 		return broker.Config{}, err
 	}
 	cfg := broker.Config{
-		NodeName: o.nodeName, NodeIP: o.nodeIP, OwnerClusterRole: o.ownerClusterRole,
+		NodeName: o.NodeName, NodeIP: o.nodeIP, OwnerClusterRole: o.ownerClusterRole,
 		Namespace: o.namespace, ProviderSelector: selector, Reoffload: reoffloading, RequireGuard: o.requireGuard,
 		Kubelet: broker.KubeletConfig{
-			Port: o.listenPort, CertificateType: kubeletapi.CertificateType(o.certificateType), CertDir: o.certDir,
-			ClientCAFile: o.clientCAFile, AuthorizationMode: kubeletapi.AuthorizationMode(o.kubeletAuthorizationMode),
+			Port: o.listenPort, CertificateType: kubeletapi.CertificateType(o.certificateType), CertDir: o.CertDir,
+			ClientCAFile: o.ClientCAFile, AuthorizationMode: kubeletapi.AuthorizationMode(o.AuthorizationMode),
 		},
 		Lease: broker.LeaseConfig{
 			Duration: o.leaseDuration, RenewDeadline: o.renewDeadline, RetryPeriod: o.retryPeriod, NodeDuration: o.nodeLeaseDuration,
 		},
-		Times: o.times, MovesAtOnce: o.movesAtOnce, Workers: o.workers, QPS: o.qps, Burst: o.burst,
-		MetricsAddress: served(o.metricsAddress), HealthAddress: served(o.healthProbeAddress),
+		Times: o.times, MovesAtOnce: o.movesAtOnce, Workers: o.workers, QPS: o.QPS, Burst: o.Burst,
+		MetricsAddress: flags.Served(o.MetricsAddress), HealthAddress: flags.Served(o.HealthProbeAddress),
 	}
 	if o.aggregator {
-		cfg.Offers = o.offers.config()
-		cfg.IPAM = o.ipam.config()
+		cfg.Offers = o.offers.Config()
+		cfg.IPAM = o.ipam.Config()
 	}
 	return cfg, nil
 }
 
-func (o *brokerOptions) run(ctx context.Context, log logr.Logger, home *rest.Config) error {
+func (o *brokerOptions) run(ctx context.Context, log logr.Logger, home *rest.Config, built build.Info) error {
 	cfg, err := o.config()
 	if err != nil {
 		return err
 	}
 	cfg.Log, cfg.Home = log, home
-	return o.tracing.traced(ctx, log, "liqo-broker", o.podName, func(tracer trace.Tracer) error {
+	return o.tracing.Traced(ctx, log, "liqo-broker", built.Version, o.podName, func(tracer trace.Tracer) error {
 		cfg.Tracer = tracer
 		return broker.Run(ctx, cfg)
 	})

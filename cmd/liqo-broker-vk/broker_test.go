@@ -7,14 +7,11 @@ import (
 	"time"
 
 	"github.com/liqotech/liqo/pkg/utils/args"
-	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"k8s.io/client-go/tools/leaderelection"
 
-	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
-
-	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
 )
 
 // validBroker are options with nothing wrong.
@@ -28,31 +25,31 @@ func TestBrokerOptionsAreValidated(t *testing.T) {
 	require.NoError(t, validBroker().validate())
 	for flag, change := range map[string]func(*brokerOptions){
 		"--with-catalog, --with-orchestrator, --with-aggregator": func(o *brokerOptions) { o.orchestrator = false },
-		"--broker-node":                func(o *brokerOptions) { o.nodeName = "No Name" },
+		"--broker-node":                func(o *brokerOptions) { o.NodeName = "No Name" },
 		"--node-ip":                    func(o *brokerOptions) { o.nodeIP = "here" },
 		"--namespace":                  func(o *brokerOptions) { o.namespace = "" },
 		"--pod-name":                   func(o *brokerOptions) { o.podName = "" },
 		"--provider-selector":          func(o *brokerOptions) { o.providerSelector = "a in b" },
 		"--consumer-selector":          func(o *brokerOptions) { o.consumerSelector = "a in b" },
 		"--namespace-mapping-strategy": func(o *brokerOptions) { o.namespaceMapping = "SelectedName" },
-		"--offer-class":                func(o *brokerOptions) { o.offers.class = "default" },
-		"--overcommit":                 func(o *brokerOptions) { o.offers.overcommit = 0 },
-		"--offer-hysteresis":           func(o *brokerOptions) { o.offers.hysteresis = "5" },
-		"--offer-interval":             func(o *brokerOptions) { o.offers.interval = 0 },
-		"--offer-ingress-class":        func(o *brokerOptions) { o.offers.ingressClasses.Classes = []args.ClassName{{Name: "a b"}} },
-		"--offer-load-balancer-class":  func(o *brokerOptions) { o.offers.loadBalancerClasses.Classes = []args.ClassName{{}} },
+		"--offer-class":                func(o *brokerOptions) { o.offers.Class = "default" },
+		"--overcommit":                 func(o *brokerOptions) { o.offers.Overcommit = 0 },
+		"--offer-hysteresis":           func(o *brokerOptions) { o.offers.Hysteresis = "5" },
+		"--offer-interval":             func(o *brokerOptions) { o.offers.Interval = 0 },
+		"--offer-ingress-class":        func(o *brokerOptions) { o.offers.IngressClasses.Classes = []args.ClassName{{Name: "a b"}} },
+		"--offer-load-balancer-class":  func(o *brokerOptions) { o.offers.LoadBalancerClasses.Classes = []args.ClassName{{}} },
 		"--listen-port":                func(o *brokerOptions) { o.listenPort = 0 },
 		"--certificate-type":           func(o *brokerOptions) { o.certificateType = "paper" },
-		"--kubelet-authorization-mode": func(o *brokerOptions) { o.kubeletAuthorizationMode = "Maybe" },
-		"--ipam-address":               func(o *brokerOptions) { o.ipam.address = "6000" },
-		"--ipam-tls-cert-file and --ipam-tls-private-key-file": func(o *brokerOptions) { o.ipam.keyFile = "key.pem" },
+		"--kubelet-authorization-mode": func(o *brokerOptions) { o.AuthorizationMode = "Maybe" },
+		"--ipam-address":               func(o *brokerOptions) { o.ipam.Address = "6000" },
+		"--ipam-tls-cert-file and --ipam-tls-private-key-file": func(o *brokerOptions) { o.ipam.KeyFile = "key.pem" },
 		"--ipam-insecure": func(o *brokerOptions) {
-			o.ipam.insecure, o.ipam.certFile, o.ipam.keyFile = true, "cert.pem", "key.pem"
+			o.ipam.Insecure, o.ipam.CertFile, o.ipam.KeyFile = true, "cert.pem", "key.pem"
 		},
 		"--ipam-tls-cert-file is empty":    func(o *brokerOptions) { o.aggregator, o.certificateType = true, "self-signed" },
-		"--ipam-qps":                       func(o *brokerOptions) { o.ipam.limits.PerSecond = 0 },
-		"--ipam-burst":                     func(o *brokerOptions) { o.ipam.limits.Burst = -1 },
-		"--ipam-max-concurrent":            func(o *brokerOptions) { o.ipam.limits.Concurrent = 0 },
+		"--ipam-qps":                       func(o *brokerOptions) { o.ipam.Limits.PerSecond = 0 },
+		"--ipam-burst":                     func(o *brokerOptions) { o.ipam.Limits.Burst = -1 },
+		"--ipam-max-concurrent":            func(o *brokerOptions) { o.ipam.Limits.Concurrent = 0 },
 		"--probe-interval":                 func(o *brokerOptions) { o.times.ProbeInterval = 0 },
 		"--probe-timeout":                  func(o *brokerOptions) { o.times.ProbeTimeout = -time.Second },
 		"--failover-after":                 func(o *brokerOptions) { o.times.FailoverAfter = 0 },
@@ -67,20 +64,20 @@ func TestBrokerOptionsAreValidated(t *testing.T) {
 		"--node-lease-duration":            func(o *brokerOptions) { o.nodeLeaseDuration = 0 },
 		"--moves-at-once":                  func(o *brokerOptions) { o.movesAtOnce = 0 },
 		"--workers":                        func(o *brokerOptions) { o.workers = -1 },
-		"--client-qps":                     func(o *brokerOptions) { o.qps = 0 },
-		"--client-max-burst":               func(o *brokerOptions) { o.burst = 0 },
-		"--metrics-address":                func(o *brokerOptions) { o.metricsAddress = "8080" },
-		"--profiling-address":              func(o *brokerOptions) { o.profilingAddress = "on" },
-		"--health-probe-address":           func(o *brokerOptions) { o.healthProbeAddress = "8081" },
-		"--tracing-endpoint=collector":     func(o *brokerOptions) { o.tracing.endpoint = "collector" },
-		"--tracing-sampling=1.5":           func(o *brokerOptions) { o.tracing.sampling = 1.5 },
-		"--tracing-sampling=NaN":           func(o *brokerOptions) { o.tracing.sampling = math.NaN() },
-		"without --tracing-endpoint":       func(o *brokerOptions) { o.tracing.insecure = true },
+		"--client-qps":                     func(o *brokerOptions) { o.QPS = 0 },
+		"--client-max-burst":               func(o *brokerOptions) { o.Burst = 0 },
+		"--metrics-address":                func(o *brokerOptions) { o.MetricsAddress = "8080" },
+		"--profiling-address":              func(o *brokerOptions) { o.ProfilingAddress = "on" },
+		"--health-probe-address":           func(o *brokerOptions) { o.HealthProbeAddress = "8081" },
+		"--tracing-endpoint=collector":     func(o *brokerOptions) { o.tracing.Endpoint = "collector" },
+		"--tracing-sampling=1.5":           func(o *brokerOptions) { o.tracing.Sampling = 1.5 },
+		"--tracing-sampling=NaN":           func(o *brokerOptions) { o.tracing.Sampling = math.NaN() },
+		"without --tracing-endpoint":       func(o *brokerOptions) { o.tracing.Insecure = true },
 		"--tracing-insecure together": func(o *brokerOptions) {
-			o.tracing = tracingOptions{endpoint: "collector:4317", insecure: true, caFile: "ca.pem", sampling: 1}
+			o.tracing = flags.Tracing{Endpoint: "collector:4317", Insecure: true, CAFile: "ca.pem", Sampling: 1}
 		},
-		"--log-level":  func(o *brokerOptions) { o.logLevel = "loud" },
-		"--log-format": func(o *brokerOptions) { o.logFormat = "xml" },
+		"--log-level":  func(o *brokerOptions) { o.LogLevel = "loud" },
+		"--log-format": func(o *brokerOptions) { o.LogFormat = "xml" },
 	} {
 		t.Run(flag, func(t *testing.T) {
 			o := validBroker()
@@ -88,24 +85,6 @@ func TestBrokerOptionsAreValidated(t *testing.T) {
 			require.ErrorContains(t, o.validate(), flag)
 		})
 	}
-}
-
-// The certificate of the kubelet API matters to consumers only where the remote IPAM is served with it.
-func TestASelfSignedCertificateIsGoodWithoutTheRemoteIPAM(t *testing.T) {
-	for name, change := range map[string]func(*brokerOptions){
-		"no aggregator": func(*brokerOptions) {},
-		"disabled":      func(o *brokerOptions) { o.aggregator, o.ipam.address = true, "0" },
-		"plaintext":     func(o *brokerOptions) { o.aggregator, o.ipam.insecure = true, true },
-		"another":       func(o *brokerOptions) { o.aggregator, o.ipam.certFile, o.ipam.keyFile = true, "cert.pem", "key.pem" },
-	} {
-		o := validBroker()
-		o.certificateType = "self-signed"
-		change(o)
-		var f faults
-		o.ipam.validate(&f, o.aggregator)
-		require.Empty(t, f, name)
-	}
-	require.Nil(t, (&ipamOptions{address: "0"}).config())
 }
 
 func TestAllFaultsOfTheBrokerAreReportedTogether(t *testing.T) {
@@ -118,21 +97,6 @@ func TestAllFaultsOfTheBrokerAreReportedTogether(t *testing.T) {
 func TestExplainRefusesBadArguments(t *testing.T) {
 	require.ErrorContains(t, run(t.Context(), []string{"explain", "pod", "--output=xml"}, &bytes.Buffer{}, &bytes.Buffer{}), "--output=xml")
 	require.Error(t, run(t.Context(), []string{"explain"}, &bytes.Buffer{}, &bytes.Buffer{}))
-}
-
-func TestFlagsOfTheOffers(t *testing.T) {
-	o := newBrokerOptions()
-	flags := pflag.NewFlagSet("broker", pflag.ContinueOnError)
-	o.install(flags)
-	require.NoError(t, flags.Parse([]string{
-		"--offer-class=gold", "--overcommit=1.5", "--offer-hysteresis=2.5%", "--offer-interval=1m",
-		"--offer-ingress-class=nginx;default", "--offer-ingress-class=traefik", "--offer-load-balancer-class=metal",
-	}))
-	require.Equal(t, &offer.Config{
-		Class: "gold", Rules: offer.Rules{Overcommit: 1.5, Hysteresis: 0.025}, Interval: time.Minute,
-		IngressClasses:      []liqov1beta1.IngressType{{IngressClassName: "nginx", Default: true}, {IngressClassName: "traefik"}},
-		LoadBalancerClasses: []liqov1beta1.LoadBalancerType{{LoadBalancerClassName: "metal"}},
-	}, o.offers.config())
 }
 
 func TestWhichServicesLookAfterConsumers(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/build"
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/server"
@@ -20,7 +22,7 @@ import (
 
 // catalogOptions are the flags of the catalog.
 type catalogOptions struct {
-	serviceOptions
+	flags.Service
 
 	address   string
 	plainHTTP bool
@@ -44,13 +46,13 @@ type catalogOptions struct {
 func newCatalogOptions() *catalogOptions {
 	return &catalogOptions{
 		// It may share the network namespace of the broker: the ports differ.
-		serviceOptions: newServiceOptions(":8082", ":8083", 50, 100),
-		address:        ":8000", public: true, namespace: os.Getenv("POD_NAMESPACE"), historyInterval: 30 * time.Second,
+		Service: flags.NewService(":8082", ":8083", 50, 100),
+		address: ":8000", public: true, namespace: os.Getenv("POD_NAMESPACE"), historyInterval: 30 * time.Second,
 		limits: caller.Limits{PerSecond: 50, Burst: 100, Streams: 10, TotalStreams: 1000, Connections: 512},
 	}
 }
 
-func newCatalogCommand(logs io.Writer) *cobra.Command {
+func newCatalogCommand(logs io.Writer, built build.Info) *cobra.Command {
 	o := newCatalogOptions()
 	cmd := &cobra.Command{
 		Use:   "catalog",
@@ -58,11 +60,13 @@ func newCatalogCommand(logs io.Writer) *cobra.Command {
 		Long: "catalog serves an HTTP API and a dashboard: the providers of the federation, where pods are assigned, and why.\n" +
 			"Consumers select providers; operators enable and disable them. Several replicas may run at once.",
 	}
-	return newServiceCommand(cmd, o, logs)
+	return newServiceCommand(cmd, o, logs, built)
 }
 
+func (o *catalogOptions) common() *flags.Service { return &o.Service }
+
 func (o *catalogOptions) install(f *pflag.FlagSet) {
-	o.serviceOptions.install(f)
+	o.Service.Install(f)
 	f.StringVar(&o.address, "address", o.address, "The address that the API and the dashboard are served on")
 	f.BoolVar(&o.plainHTTP, "plain-http", o.plainHTTP,
 		"Serve HTTP without TLS and without client certificates, for use behind a proxy with TLS")
@@ -99,36 +103,36 @@ func (o *catalogOptions) install(f *pflag.FlagSet) {
 
 // validate returns all faults as one error.
 func (o *catalogOptions) validate() error {
-	var f faults
-	o.serviceOptions.validate(&f)
-	f.address("--address", o.address)
-	f.pair("--tls-cert-file", o.certFile, "--tls-key-file", o.keyFile)
-	f.exclusive("--plain-http", o.plainHTTP, "--tls-cert-file", o.certFile != "")
+	var f flags.Faults
+	o.Service.Validate(&f)
+	f.Address("--address", o.address)
+	f.Pair("--tls-cert-file", o.certFile, "--tls-key-file", o.keyFile)
+	f.Exclusive("--plain-http", o.plainHTTP, "--tls-cert-file", o.certFile != "")
 	if o.tlsSecret != "" {
-		f.require(o.namespace, "--namespace", "give the namespace of this pod")
+		f.Require(o.namespace, "--namespace", "give the namespace of this pod")
 	}
-	f.exclusive("--plain-http", o.plainHTTP, "--client-ca-file", o.clientCA != "")
-	f.atLeastASecond("--history-interval", o.historyInterval)
-	f.limit("--requests-per-second", o.limits.PerSecond)
-	f.limit("--requests-burst", float64(o.limits.Burst))
-	f.limit("--streams-per-caller", float64(o.limits.Streams))
-	f.limit("--streams-in-all", float64(o.limits.TotalStreams))
-	f.limit("--connections-per-address", float64(o.limits.Connections))
-	return f.err()
+	f.Exclusive("--plain-http", o.plainHTTP, "--client-ca-file", o.clientCA != "")
+	f.AtLeastASecond("--history-interval", o.historyInterval)
+	f.Limit("--requests-per-second", o.limits.PerSecond)
+	f.Limit("--requests-burst", float64(o.limits.Burst))
+	f.Limit("--streams-per-caller", float64(o.limits.Streams))
+	f.Limit("--streams-in-all", float64(o.limits.TotalStreams))
+	f.Limit("--connections-per-address", float64(o.limits.Connections))
+	return f.Err()
 }
 
 // catalogService is the name of the Service in deploy/catalog.yaml, by which pods reach the catalog.
 const catalogService = "liqo-broker-catalog"
 
-// config returns the catalog's Config without Log and Home.
+// config returns the catalog's Config without Log, Home and Version.
 func (o *catalogOptions) config() catalog.Config {
 	cfg := catalog.Config{
 		LiqoV0: o.liqoV0,
-		QPS:    o.qps, Burst: o.burst, Version: version, Node: o.nodeName, Address: o.address,
+		QPS:    o.QPS, Burst: o.Burst, Node: o.NodeName, Address: o.address,
 		TLS:    catalog.TLSConfig{Off: o.plainHTTP, Public: o.public, CertFile: o.certFile, KeyFile: o.keyFile, ClientCAFile: o.clientCA},
 		Access: server.Access{ReadAuth: o.readAuth, AnonymousToggle: o.anonymousToggle},
 		Limits: o.limits, HistoryInterval: o.historyInterval,
-		MetricsAddress: served(o.metricsAddress), HealthAddress: served(o.healthProbeAddress),
+		MetricsAddress: flags.Served(o.MetricsAddress), HealthAddress: flags.Served(o.HealthProbeAddress),
 	}
 	if o.tlsSecret != "" {
 		inCluster := catalogService + "." + o.namespace + ".svc"
@@ -147,8 +151,8 @@ func (o *catalogOptions) needsLiqo(missing error) error {
 	return missing
 }
 
-func (o *catalogOptions) run(ctx context.Context, log logr.Logger, home *rest.Config) error {
+func (o *catalogOptions) run(ctx context.Context, log logr.Logger, home *rest.Config, built build.Info) error {
 	cfg := o.config()
-	cfg.Log, cfg.Home = log, home
+	cfg.Log, cfg.Home, cfg.Version = log, home, built.Version
 	return catalog.Run(ctx, cfg)
 }

@@ -20,7 +20,7 @@ import (
 func TestCatalogOptionsAreValidated(t *testing.T) {
 	require.NoError(t, newCatalogOptions().validate())
 	for flag, change := range map[string]func(*catalogOptions){
-		"--broker-node":                      func(o *catalogOptions) { o.nodeName = "No Name" },
+		"--broker-node":                      func(o *catalogOptions) { o.NodeName = "No Name" },
 		"--address":                          func(o *catalogOptions) { o.address = "8000" },
 		"--tls-cert-file and --tls-key-file": func(o *catalogOptions) { o.certFile = "cert.pem" },
 		"--plain-http together with --tls-cert-file": func(o *catalogOptions) {
@@ -33,13 +33,13 @@ func TestCatalogOptionsAreValidated(t *testing.T) {
 		"--streams-per-caller":                        func(o *catalogOptions) { o.limits.Streams = -1 },
 		"--streams-in-all":                            func(o *catalogOptions) { o.limits.TotalStreams = 0 },
 		"--connections-per-address":                   func(o *catalogOptions) { o.limits.Connections = 0 },
-		"--client-qps":                                func(o *catalogOptions) { o.qps = 0 },
-		"--client-max-burst":                          func(o *catalogOptions) { o.burst = 0 },
-		"--metrics-address":                           func(o *catalogOptions) { o.metricsAddress = "8082" },
-		"--profiling-address":                         func(o *catalogOptions) { o.profilingAddress = "on" },
-		"--health-probe-address":                      func(o *catalogOptions) { o.healthProbeAddress = "8083" },
-		"--log-level":                                 func(o *catalogOptions) { o.logLevel = "loud" },
-		"--log-format":                                func(o *catalogOptions) { o.logFormat = "xml" },
+		"--client-qps":                                func(o *catalogOptions) { o.QPS = 0 },
+		"--client-max-burst":                          func(o *catalogOptions) { o.Burst = 0 },
+		"--metrics-address":                           func(o *catalogOptions) { o.MetricsAddress = "8082" },
+		"--profiling-address":                         func(o *catalogOptions) { o.ProfilingAddress = "on" },
+		"--health-probe-address":                      func(o *catalogOptions) { o.HealthProbeAddress = "8083" },
+		"--log-level":                                 func(o *catalogOptions) { o.LogLevel = "loud" },
+		"--log-format":                                func(o *catalogOptions) { o.LogFormat = "xml" },
 	} {
 		t.Run(flag, func(t *testing.T) {
 			o := newCatalogOptions()
@@ -67,7 +67,7 @@ func TestFlagsOfTheCatalog(t *testing.T) {
 		"--history-interval=8s",
 	}))
 	require.Equal(t, catalog.Config{
-		QPS: 5, Burst: 6, Version: version, Node: "pool", Address: "127.0.0.1:1",
+		QPS: 5, Burst: 6, Node: "pool", Address: "127.0.0.1:1",
 		TLS:             catalog.TLSConfig{Public: true, CertFile: "c", KeyFile: "k", ClientCAFile: "a"},
 		Access:          server.Access{ReadAuth: true, AnonymousToggle: true},
 		HistoryInterval: 8 * time.Second,

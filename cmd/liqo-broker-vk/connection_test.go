@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/plugin"
 )
 
 func writeKubeconfig(t *testing.T, server string) string {
@@ -71,7 +73,7 @@ func TestConnection(t *testing.T) {
 			asked = nil
 			var stdout, stderr bytes.Buffer
 			args := append(strings.Fields(line), "--kubeconfig="+kubeconfig, "--as=someone")
-			require.NoError(t, runAs(t.Context(), pluginName, args, &stdout, &stderr), stderr.String())
+			require.NoError(t, runAs(t.Context(), plugin.Name, args, &stdout, &stderr), stderr.String())
 			require.Equal(t, want, asked)
 			require.Equal(t, 1, strings.Count(stderr.String(), "what the server warns of"), stderr.String())
 		})
@@ -106,7 +108,7 @@ func TestConnectionsThatFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			began := time.Now()
-			code := exitCode(runAs(t.Context(), pluginName, append([]string{"get", "providers"}, tc.args...), &stdout, &stderr), &stderr)
+			code := exitCode(runAs(t.Context(), plugin.Name, append([]string{"get", "providers"}, tc.args...), &stdout, &stderr), &stderr)
 			require.Equal(t, 1, code)
 			require.Contains(t, stderr.String(), tc.message)
 			require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
@@ -137,7 +139,7 @@ func TestDrainOverHTTP(t *testing.T) {
 	}))
 	defer server.Close()
 	var stdout, stderr bytes.Buffer
-	require.NoError(t, runAs(t.Context(), pluginName, []string{"drain", "p1", "--kubeconfig=" + writeKubeconfig(t, server.URL)}, &stdout, &stderr))
+	require.NoError(t, runAs(t.Context(), plugin.Name, []string{"drain", "p1", "--kubeconfig=" + writeKubeconfig(t, server.URL)}, &stdout, &stderr))
 	const path = "/apis/brokering.liqo.io/v1alpha1/providerclusters/p1"
 	require.Equal(t, []string{"GET " + path, "PATCH " + path, "GET " + path, "GET " + path}, requests)
 	require.Equal(t, "providercluster.brokering.liqo.io/p1 draining\np1: 1 pod is left\n"+

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/build"
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/plugin"
 	"github.com/capacitorset/liqo-broker-vk/docs"
 )
 
@@ -64,6 +66,6 @@ func printed(t *testing.T, commands []string) string {
 func (f *federation) kubectlBroker(t *testing.T, args ...string) (int, string) {
 	t.Helper()
 	var out bytes.Buffer
-	code := exitCode(execute(t.Context(), newPluginCommand(people{open: f.open}), args, &out, &out), &out)
+	code := exitCode(execute(t.Context(), plugin.Plugin{Build: build.Of(version, commit), Open: f.open}.Root(), args, &out, &out), &out)
 	return code, out.String()
 }

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -16,11 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
-	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
-	"github.com/liqotech/liqo/pkg/consts"
-
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/plugin"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
@@ -70,13 +70,13 @@ func newFederation(t *testing.T) *federation {
 }
 
 // open is what the commands reach instead of an API server.
-func (f *federation) open(c *connection, cmd *cobra.Command) (*cli.Session, error) {
-	namespace := c.overrides.Context.Namespace
+func (f *federation) open(c *plugin.Connection, cmd *cobra.Command) (*cli.Session, error) {
+	namespace := c.Overrides.Context.Namespace
 	if namespace == "" {
 		namespace = "default"
 	}
 	return &cli.Session{
-		Client: f.client, Namespace: namespace, RequestTimeout: c.requestTimeout,
+		Client: f.client, Namespace: namespace, RequestTimeout: c.RequestTimeout,
 		Now: func() time.Time { return f.now }, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
 	}, nil
 }

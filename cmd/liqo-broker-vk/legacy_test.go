@@ -8,16 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-func TestTheArgumentsOfLiqoV0AreKnown(t *testing.T) {
-	require.Empty(t, legacyFlag(liqoArguments()))
-	require.Empty(t, legacyFlag(nil))
-	require.Empty(t, legacyFlag([]string{"broker", "--ipam-server=x"}), "of a command")
-	require.Empty(t, legacyFlag([]string{"--remote-ipam=server=x", "--labels-not-reflected=a"}))
-	require.Equal(t, "--foreign-cluster-name", legacyFlag([]string{"--foreign-cluster-id=p1", "--foreign-cluster-name=p"}))
-	require.Equal(t, "--ipam-server", legacyFlag([]string{"--ipam-server", "x"}))
-}
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/build"
+)
 
 // The virtual kubelet of Liqo v0.x is in the directory of this program; a program of its own stands in for it.
 func TestTheArgumentsOfLiqoV0StartItsVirtualKubelet(t *testing.T) {
@@ -42,9 +35,9 @@ func TestTheArgumentsOfLiqoV0StartItsVirtualKubelet(t *testing.T) {
 	_, stderr, err := start()
 	require.Error(t, err)
 	require.Contains(t, stderr, "--home-cluster-name is a flag of Liqo v0.x")
-	require.Contains(t, stderr, legacyProgram)
+	require.Contains(t, stderr, build.LegacyProgram)
 
-	require.NoError(t, os.WriteFile(filepath.Join(dir, legacyProgram), []byte("#!/bin/sh\necho started \"$@\"\n"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, build.LegacyProgram), []byte("#!/bin/sh\necho started \"$@\"\n"), 0o755))
 	stdout, stderr, err := start()
 	require.NoError(t, err, stderr)
 	require.Equal(t, "started --home-cluster-name=h --foreign-cluster-id=p1\n", stdout)
@@ -53,6 +46,6 @@ func TestTheArgumentsOfLiqoV0StartItsVirtualKubelet(t *testing.T) {
 func TestTheVersionOfLiqoIsReadFromTheProgram(t *testing.T) {
 	this, err := os.Executable()
 	require.NoError(t, err)
-	require.Equal(t, thisBuild().Liqo, legacyLiqo(this), "this program stands in for the other")
-	require.Empty(t, legacyLiqo(filepath.Join(t.TempDir(), "none")))
+	require.Equal(t, build.Of(version, commit).Liqo, build.LegacyLiqo(this), "this program stands in for the other")
+	require.Empty(t, build.LegacyLiqo(filepath.Join(t.TempDir(), "none")))
 }

@@ -12,9 +12,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/build"
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/kubelet"
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/plugin"
+
 	// The CAs of public servers for systems without any, such as the image: the identities of EKS clusters call AWS.
 	_ "golang.org/x/crypto/x509roots/fallback"
 )
+
+// version and commit are set by the linker (-X main.version=… -X main.commit=…), see tools/image.
+var version, commit = build.Unreleased, ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -25,8 +32,8 @@ func main() {
 
 // runAs runs the program under a name. It returns nil when the command is done or ctx has ended.
 func runAs(ctx context.Context, program string, args []string, stdout, stderr io.Writer) error {
-	if flag := legacyFlag(args); flag != "" {
-		return execLegacy(flag, args)
+	if flag := kubelet.LegacyFlag(args); flag != "" {
+		return kubelet.ExecLegacy(flag, args)
 	}
 	cmd, args := commandOf(program, args, stderr) //nolint:contextcheck // cobra hands the context on.
 	return execute(ctx, cmd, args, stdout, stderr)
@@ -43,7 +50,7 @@ func execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, std
 	cmd.SetErr(stderr)
 	ran, err := cmd.ExecuteContextC(ctx)
 	if err != nil {
-		return asked(ran, err)
+		return plugin.ErrorOf(ran, err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package kubelet
 
 import (
 	"testing"
@@ -8,8 +8,8 @@ import (
 )
 
 func TestAddressesAreTranslatedByTheFlagsOfLaterVersionsOfLiqo(t *testing.T) {
-	o, flags := newOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
-	o.install(flags)
+	o, flags := NewOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.Install(flags)
 	require.Nil(t, o.addressConfig().Table)
 	require.NoError(t, flags.Parse([]string{
 		"--remote-pod-cidr=10.244.0.0/16", "--remote-pod-cidr-remap=10.30.0.0/16",

@@ -1,4 +1,5 @@
-package main
+// Package kubelet has the options of the virtual kubelet, and starts it: this one, or that of Liqo v0.x.
+package kubelet
 
 import (
 	"os"
@@ -8,12 +9,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
-// options are the flags and the environment of the virtual kubelet.
-type options struct {
+// Options are the flags and the environment of the virtual kubelet.
+type Options struct {
 	// stock holds the flags of Liqo's own virtual kubelet. Liqo installs them itself, so that they have the same names
 	// and defaults as long as we build against the same version. Some of them set package variables of Liqo (restcfg)
 	// and klog.
@@ -37,40 +39,40 @@ type options struct {
 	remoteIPAMCA, remoteIPAMServerName string
 	remoteIPAMInsecure                 bool
 
-	processOptions
-	kubeletOptions
+	flags.Process
+	flags.Kubelet
 	profilingAddress string
 
 	startupTimeout time.Duration
 	requestTimeout time.Duration
-	strictFlags    bool
+	StrictFlags    bool
 
-	tracing      tracingOptions
+	tracing      flags.Tracing
 	notReflected notReflected
 }
 
-// newOptions returns the defaults.
-func newOptions() *options {
-	return &options{
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	return &Options{
 		stock:            root.NewOpts(),
 		virtualNode:      os.Getenv("VIRTUALNODE_NAME"),
 		podNamespace:     os.Getenv("POD_NAMESPACE"),
 		announceRoot:     true,
-		processOptions:   newProcessOptions(":8081"),
-		kubeletOptions:   newKubeletOptions(),
+		Process:          flags.NewProcess(":8081"),
+		Kubelet:          flags.NewKubelet(),
 		profilingAddress: "127.0.0.1:6060",
 		startupTimeout:   2 * time.Minute,
 		requestTimeout:   time.Minute,
-		tracing:          newTracingOptions(),
+		tracing:          flags.NewTracing(),
 	}
 }
 
-// install binds the options to flags. liqo-controller-manager passes flags on as --flag=value only, and that of Liqo
+// Install binds the options to flags. liqo-controller-manager passes flags on as --flag=value only, and that of Liqo
 // v0.x splits them at commas, so every flag of ours takes a value without one.
-func (o *options) install(flags *pflag.FlagSet) {
+func (o *Options) Install(flags *pflag.FlagSet) {
 	root.InstallFlags(flags, o.stock)
 	o.notReflected.install(flags)
-	o.tracing.install(flags)
+	o.tracing.Install(flags)
 
 	flags.StringVar(&o.brokerNode, "broker-node", o.brokerNode,
 		"The name of the broker's node: serve, instead of a node of its own, the pods of that node which the broker has "+
@@ -105,13 +107,13 @@ func (o *options) install(flags *pflag.FlagSet) {
 		"The name that the remote IPAM's certificate is valid for; by default "+ipam.ServiceName)
 	flags.BoolVar(&o.remoteIPAMInsecure, "remote-ipam-insecure", o.remoteIPAMInsecure,
 		"Speak plaintext with the remote IPAM, as Liqo v0.x's does")
-	o.processOptions.install(flags)
-	o.kubeletOptions.install(flags, "")
+	o.Process.Install(flags)
+	o.Kubelet.Install(flags, "")
 	flags.StringVar(&o.profilingAddress, "profiling-address", o.profilingAddress,
 		"The address that /debug/pprof is served on with --enable-profiling")
 	flags.DurationVar(&o.startupTimeout, "startup-timeout", o.startupTimeout,
 		"How long to wait at start for missing objects and for API servers that do not answer")
 	flags.DurationVar(&o.requestTimeout, "request-timeout", o.requestTimeout,
 		"The deadline of each API request that is not a watch or another stream, 0 for none")
-	flags.BoolVar(&o.strictFlags, "strict-flags", o.strictFlags, process.StrictUsage)
+	flags.BoolVar(&o.StrictFlags, "strict-flags", o.StrictFlags, process.StrictUsage)
 }

@@ -1,4 +1,5 @@
-package main
+// Package build describes what this binary was built from, to users and to API servers.
+package build
 
 import (
 	"encoding/json"
@@ -10,18 +11,17 @@ import (
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
 )
 
-// version and commit are set by the linker (-X main.version=… -X main.commit=…), see tools/image.
-var version, commit = unreleased, ""
-
-// unreleased is the version of a binary that make image did not build.
-const unreleased = "dev"
+// Unreleased is the version of a binary that make image did not build.
+const Unreleased = "dev"
 
 const liqoModule = "github.com/liqotech/liqo"
 
-// build describes this binary.
-type build struct {
+// Info describes this binary.
+type Info struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit"`
 	Go       string `json:"go"`
@@ -32,9 +32,9 @@ type build struct {
 	Kubernetes string `json:"kubernetes"`
 }
 
-// thisBuild returns the linker's values, and for those that are not set the Go command's.
-func thisBuild() build {
-	b := build{
+// Of returns what this binary was built from: the linker's values, and for those that are not set the Go command's.
+func Of(version, commit string) Info {
+	b := Info{
 		Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Liqo: moduleVersion(liqoModule),
 		// The library v0.X is made of Kubernetes v1.X.
@@ -50,7 +50,7 @@ func thisBuild() build {
 }
 
 // liqos are both versions of Liqo, that of the other program last.
-func (b build) liqos() string {
+func (b Info) liqos() string {
 	if b.LiqoV0 == "" {
 		return b.Liqo
 	}
@@ -59,8 +59,8 @@ func (b build) liqos() string {
 
 // complete adds values that the linker did not set: "go install …@version" records the version, a build in a clone the
 // commit.
-func (b *build) complete(info *debug.BuildInfo) {
-	if b.Version == unreleased && info.Main.Version != "" && info.Main.Version != "(devel)" {
+func (b *Info) complete(info *debug.BuildInfo) {
+	if b.Version == Unreleased && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		b.Version = info.Main.Version
 	}
 	if b.Commit == "" {
@@ -83,23 +83,24 @@ func moduleVersion(path string) string {
 	return "unknown"
 }
 
-func newVersionCommand() *cobra.Command {
+// NewVersionCommand returns the command that prints what the binary was built from.
+func NewVersionCommand(built Info) *cobra.Command {
 	var output string
 	var short bool
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, and what it was built from",
-		Args:  noArguments,
+		Args:  flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var f faults
-			f.oneOf("--output", output, "text", "json", "yaml")
-			f.when(short && output != "text", "--short together with --output="+output, "leave one of them out")
+			var f flags.Faults
+			f.OneOf("--output", output, "text", "json", "yaml")
+			f.When(short && output != "text", "--short together with --output="+output, "leave one of them out")
 			if f != nil {
 				return f
 			}
-			built := thisBuild()
-			if path, err := legacyPath(); err == nil {
-				built.LiqoV0 = legacyLiqo(path)
+			built := built
+			if path, err := LegacyPath(); err == nil {
+				built.LiqoV0 = LegacyLiqo(path)
 			}
 			if short {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), built.Version)
@@ -113,7 +114,7 @@ func newVersionCommand() *cobra.Command {
 	return cmd
 }
 
-func (b build) print(w io.Writer, format string) error {
+func (b Info) print(w io.Writer, format string) error {
 	var text []byte
 	var err error
 	switch format {

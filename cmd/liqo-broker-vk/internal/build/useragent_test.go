@@ -1,4 +1,4 @@
-package main
+package build
 
 import (
 	"net/http"
@@ -27,16 +27,17 @@ contexts: [{name: c, context: {cluster: c}}]
 clusters: [{name: c, cluster: {server: "`+server.URL+`"}}]
 `), 0o600))
 
-	config, err := connectionConfig(kubeconfig, "explain")
+	built := Of(Unreleased, "")
+	config, err := built.RESTConfig(kubeconfig, "explain")
 	require.NoError(t, err)
 	client, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 	_, err = client.Discovery().ServerVersion()
 	require.NoError(t, err)
-	require.Equal(t, thisBuild().userAgent("explain"), heard)
+	require.Equal(t, built.UserAgent("explain"), heard)
 }
 
 func TestTheUserAgentNamesVersionPlatformCommitAndRole(t *testing.T) {
-	built := build{Version: "v0.1.0", Commit: "0123456789abcdef0123456789abcdef01234567", Platform: "linux/arm64"}
-	require.Equal(t, "liqo-broker-vk/v0.1.0 (linux/arm64) 0123456789ab/broker", built.userAgent("broker"))
+	built := Info{Version: "v0.1.0", Commit: "0123456789abcdef0123456789abcdef01234567", Platform: "linux/arm64"}
+	require.Equal(t, "liqo-broker-vk/v0.1.0 (linux/arm64) 0123456789ab/broker", built.UserAgent("broker"))
 }

@@ -1,10 +1,10 @@
-package main
+package build
 
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -14,7 +14,7 @@ import (
 )
 
 func TestVersionIsForPeopleAndForPrograms(t *testing.T) {
-	built := thisBuild()
+	built := Of(Unreleased, "")
 	for name, tc := range map[string]struct {
 		args []string
 		read func(t *testing.T, out []byte)
@@ -27,23 +27,33 @@ func TestVersionIsForPeopleAndForPrograms(t *testing.T) {
 			require.Equal(t, built.Version+"\n", string(out))
 		}},
 		"json": {[]string{"-o", "json"}, func(t *testing.T, out []byte) {
-			var got build
+			var got Info
 			require.NoError(t, json.Unmarshal(out, &got))
 			require.Equal(t, built, got)
 		}},
 		"yaml": {[]string{"--output=yaml"}, func(t *testing.T, out []byte) {
-			var got build
+			var got Info
 			require.NoError(t, yaml.UnmarshalStrict(out, &got))
 			require.Equal(t, built, got)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			require.Zero(t, exitCode(run(t.Context(), append([]string{"version"}, tc.args...), &stdout, &stderr), &stderr))
+			require.NoError(t, printVersion(&stdout, &stderr, tc.args...))
 			require.Empty(t, stderr.String())
 			tc.read(t, stdout.Bytes())
 		})
 	}
+}
+
+// printVersion runs the command version.
+func printVersion(stdout, stderr io.Writer, args ...string) error {
+	cmd := NewVersionCommand(Of(Unreleased, ""))
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	return cmd.Execute()
 }
 
 func TestVersionRefusesWhatItCannotPrint(t *testing.T) {
@@ -52,18 +62,9 @@ func TestVersionRefusesWhatItCannotPrint(t *testing.T) {
 		{"--short", "-ojson"}: "--short together with --output=json",
 	} {
 		var stdout, stderr bytes.Buffer
-		require.Equal(t, 1, exitCode(run(t.Context(), append([]string{"version"}, args[:]...), &stdout, &stderr), &stderr))
-		require.Contains(t, stderr.String(), message)
+		require.ErrorContains(t, printVersion(&stdout, &stderr, args[:]...), message)
 		require.Empty(t, stdout.String())
 	}
-}
-
-func TestABuildKnowsWhatItIsMadeOf(t *testing.T) {
-	built := thisBuild()
-	require.Equal(t, runtime.Version(), built.Go)
-	require.Equal(t, runtime.GOOS+"/"+runtime.GOARCH, built.Platform)
-	require.Regexp(t, `^v1\.\d+\.\d+`, built.Liqo)
-	require.Regexp(t, `^v1\.\d+\.\d+`, built.Kubernetes)
 }
 
 func TestTheLinkerIsBelievedFirst(t *testing.T) {
@@ -72,17 +73,17 @@ func TestTheLinkerIsBelievedFirst(t *testing.T) {
 		Settings: []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "abc"}},
 	}
 	for name, tc := range map[string]struct {
-		linked build
+		linked Info
 		info   *debug.BuildInfo
-		want   build
+		want   Info
 	}{
-		"both linked":            {build{Version: "v0.1.0", Commit: "def"}, noted, build{Version: "v0.1.0", Commit: "def"}},
-		"only in the build info": {build{Version: "dev"}, noted, build{Version: "v0.2.0", Commit: "abc"}},
-		"nothing, in a module":   {build{Version: "dev"}, &debug.BuildInfo{}, build{Version: "dev"}},
+		"both linked":            {Info{Version: "v0.1.0", Commit: "def"}, noted, Info{Version: "v0.1.0", Commit: "def"}},
+		"only in the build info": {Info{Version: "dev"}, noted, Info{Version: "v0.2.0", Commit: "abc"}},
+		"nothing, in a module":   {Info{Version: "dev"}, &debug.BuildInfo{}, Info{Version: "dev"}},
 		"nothing, built in a clone": {
-			build{Version: "dev"}, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, build{Version: "dev"},
+			Info{Version: "dev"}, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, Info{Version: "dev"},
 		},
-		"a linked version, no commit": {build{Version: "v0.1.0"}, noted, build{Version: "v0.1.0", Commit: "abc"}},
+		"a linked version, no commit": {Info{Version: "v0.1.0"}, noted, Info{Version: "v0.1.0", Commit: "abc"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := tc.linked
@@ -93,9 +94,9 @@ func TestTheLinkerIsBelievedFirst(t *testing.T) {
 }
 
 func TestTheDocumentShowsWhatIsPrinted(t *testing.T) {
-	text, err := os.ReadFile("../../docs/image.md")
+	text, err := os.ReadFile("../../../../docs/image.md")
 	require.NoError(t, err)
-	shown := build{
+	shown := Info{
 		Version: "v0.1.0", Commit: "0123456789abcdef0123456789abcdef01234567", Go: "go1.26.8", Platform: "linux/amd64",
 		Liqo: "v1.2.0", LiqoV0: "v0.9.4", Kubernetes: "v1.35.2",
 	}
@@ -103,6 +104,6 @@ func TestTheDocumentShowsWhatIsPrinted(t *testing.T) {
 	require.NoError(t, shown.print(&printed, "text"))
 	require.Contains(t, string(text), "$ liqo-broker-vk version\n"+printed.String()+"```")
 	for _, role := range []string{"broker", "virtual-kubelet"} {
-		require.Contains(t, string(text), "\n"+shown.userAgent(role)+"\n")
+		require.Contains(t, string(text), "\n"+shown.UserAgent(role)+"\n")
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/plugin"
 )
 
 func TestFailuresForPeopleAreThoseOfKubectl(t *testing.T) {
@@ -119,7 +121,7 @@ func TestCompletionWithoutAClusterPrintsNothing(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/does/not/exist")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	var stdout, stderr bytes.Buffer
-	require.NoError(t, runAs(t.Context(), pluginName, []string{cobra.ShellCompNoDescRequestCmd, "drain", ""}, &stdout, &stderr))
+	require.NoError(t, runAs(t.Context(), plugin.Name, []string{cobra.ShellCompNoDescRequestCmd, "drain", ""}, &stdout, &stderr))
 	require.Equal(t, ":4\n", stdout.String())
 }
 

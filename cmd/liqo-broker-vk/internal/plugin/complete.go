@@ -1,4 +1,4 @@
-package main
+package plugin
 
 import (
 	"context"
@@ -26,9 +26,9 @@ func complete(cmd *cobra.Command, flag string, how cobra.CompletionFunc) {
 }
 
 // suggest completes with names from the cluster, or with nothing if the API server does not answer.
-func (p people) suggest(c *connection, names func(*cli.Session, context.Context) ([]string, error)) cobra.CompletionFunc {
+func (p Plugin) suggest(c *Connection, names func(*cli.Session, context.Context) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		s, err := p.open(c, cmd)
+		s, err := p.Open(c, cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -42,12 +42,12 @@ func (p people) suggest(c *connection, names func(*cli.Session, context.Context)
 	}
 }
 
-func (p people) suggestPods(c *connection, node *string) cobra.CompletionFunc {
+func (p Plugin) suggestPods(c *Connection, node *string) cobra.CompletionFunc {
 	return p.suggest(c, func(s *cli.Session, ctx context.Context) ([]string, error) { return s.PodNames(ctx, *node) })
 }
 
 // suggestOne completes the single argument of a command.
-func (p people) suggestOne(how cobra.CompletionFunc) cobra.CompletionFunc {
+func (p Plugin) suggestOne(how cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -64,7 +64,7 @@ func unfinished(names, given []string, begun string) []string {
 }
 
 // completeConnection completes the flags of a connection.
-func (p people) completeConnection(cmd *cobra.Command, c *connection) {
+func (p Plugin) completeConnection(cmd *cobra.Command, c *Connection) {
 	complete(cmd, clientcmd.FlagNamespace, p.suggest(c, (*cli.Session).NamespaceNames))
 	for flag, names := range map[string]func(*api.Config) []string{
 		clientcmd.FlagContext:      func(k *api.Config) []string { return sorted(k.Contexts) },

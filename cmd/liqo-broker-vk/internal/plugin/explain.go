@@ -1,4 +1,4 @@
-package main
+package plugin
 
 import (
 	"context"
@@ -6,12 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
 )
 
 // newExplainCommand returns the command that shows what the broker would decide.
-func (p people) newExplainCommand() *cobra.Command {
-	var c connection
+func (p Plugin) newExplainCommand() *cobra.Command {
+	var c Connection
 	var node, output string
 	cmd := &cobra.Command{
 		Use:   "explain POD",
@@ -25,11 +26,11 @@ func (p people) newExplainCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var f faults
-			if f.oneOf("--output", output, cli.ExplainOutputs()...); f != nil {
+			var f flags.Faults
+			if f.OneOf("--output", output, cli.ExplainOutputs()...); f != nil {
 				return f
 			}
-			return p.with(&c, func(ctx context.Context, s *cli.Session, pods []string) error {
+			return p.inSession(&c, func(ctx context.Context, s *cli.Session, pods []string) error {
 				return s.Explain(ctx, node, pods[0], output)
 			})(cmd, args)
 		},
@@ -37,7 +38,7 @@ func (p people) newExplainCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVarP(&output, "output", "o", "table", "table, wide, json or yaml")
-	installBrokerNode(f, &node)
+	flags.InstallBrokerNode(f, &node)
 	c.install(f)
 	p.completeConnection(cmd, &c)
 	complete(cmd, "output", cobra.FixedCompletions(cli.ExplainOutputs(), cobra.ShellCompDirectiveNoFileComp))

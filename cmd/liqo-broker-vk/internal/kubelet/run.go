@@ -1,4 +1,4 @@
-package main
+package kubelet
 
 import (
 	"context"
@@ -17,6 +17,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/build"
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/logging"
@@ -30,12 +32,12 @@ import (
 // to the system only after minutes. The environment variable GOGC overrides it.
 const gcPercent = 60
 
-// runVirtualKubelet is the root command.
-func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, logs io.Writer) error {
+// Run is the root command: the virtual kubelet.
+func Run(ctx context.Context, o *Options, set *pflag.FlagSet, logs io.Writer, built build.Info) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	log, err := logging.SetUp(logs, o.logLevel, o.logFormat, flags)
+	log, err := logging.SetUp(logs, o.LogLevel, o.LogFormat, set)
 	if err != nil {
 		return err
 	}
@@ -43,13 +45,12 @@ func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, lo
 		debug.SetGCPercent(gcPercent)
 	}
 	cfg := o.providerConfig()
-	cfg.Log, cfg.UnknownFlags = log, process.Unknown(flags)
-	built := thisBuild()
+	cfg.Log, cfg.UnknownFlags = log, process.Unknown(set)
 	log.Info("Starting", "version", built.Version, "commit", built.Commit, "liqo", built.Liqo,
 		"node", cfg.Node.Name, "remoteCluster", cfg.ForeignCluster, "brokerNode", cfg.BrokerNode)
 	process.LogUnknown(log, cfg.UnknownFlags)
 
-	if cfg.Home, err = connectionConfig(o.stock.HomeKubeconfig, "virtual-kubelet"); err != nil {
+	if cfg.Home, err = built.RESTConfig(o.stock.HomeKubeconfig, "virtual-kubelet"); err != nil {
 		return fmt.Errorf("connecting to the home cluster (--home-kubeconfig, or run in a pod): %w", err)
 	}
 
@@ -58,7 +59,7 @@ func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, lo
 		group.Go(func() error { return process.ServeProfiles(ctx, o.profilingAddress) })
 	}
 	group.Go(func() error {
-		return o.tracing.traced(ctx, log, "liqo-virtual-kubelet", cfg.PodName, func(tracer trace.Tracer) error {
+		return o.tracing.Traced(ctx, log, "liqo-virtual-kubelet", built.Version, cfg.PodName, func(tracer trace.Tracer) error {
 			cfg.Tracer = tracer
 			return provider.Run(ctx, cfg)
 		})
@@ -71,7 +72,7 @@ func runVirtualKubelet(ctx context.Context, o *options, flags *pflag.FlagSet, lo
 }
 
 // providerConfig returns the virtual kubelet's Config without Log, Home and Tracer.
-func (o *options) providerConfig() provider.Config {
+func (o *Options) providerConfig() provider.Config {
 	s := o.stock
 	cfg := provider.Config{
 		HomeCluster:          s.HomeCluster.GetClusterID(),
@@ -107,14 +108,14 @@ func (o *options) providerConfig() provider.Config {
 		Kubelet: provider.KubeletConfig{
 			Port:              s.ListenPort,
 			CertificateType:   kubeletapi.CertificateType(s.CertificateType.Value),
-			CertDir:           o.certDir,
-			ClientCAFile:      o.clientCAFile,
-			AuthorizationMode: kubeletapi.AuthorizationMode(o.kubeletAuthorizationMode),
+			CertDir:           o.CertDir,
+			ClientCAFile:      o.ClientCAFile,
+			AuthorizationMode: kubeletapi.AuthorizationMode(o.AuthorizationMode),
 		},
 		InformerResyncPeriod: s.InformerResyncPeriod,
 		StartupTimeout:       o.startupTimeout,
 		RequestTimeout:       o.requestTimeout,
-		HealthAddress:        served(o.healthProbeAddress),
+		HealthAddress:        flags.Served(o.HealthProbeAddress),
 	}
 	if s.EnableMetrics {
 		cfg.MetricsAddress = s.MetricsAddress
@@ -123,7 +124,7 @@ func (o *options) providerConfig() provider.Config {
 }
 
 // table returns the translation that the flags give; nil if they give none.
-func (o *options) table() (*netconfig.Table, error) {
+func (o *Options) table() (*netconfig.Table, error) {
 	declared := networkingv1beta1.ClusterConfigCIDR{
 		Pod: cidrutils.FromStrings(o.remotePodCIDRs), External: cidrutils.FromStrings(o.remoteExternalCIDRs),
 	}
@@ -131,13 +132,13 @@ func (o *options) table() (*netconfig.Table, error) {
 		Pod: cidrutils.FromStrings(o.remappedPodCIDRs), External: cidrutils.FromStrings(o.remappedExternalCIDRs),
 	}
 	if len(declared.Pod)+len(declared.External)+len(seen.Pod)+len(seen.External) == 0 {
-		return nil, nil //nolint:nilnil // None is given.
+		return nil, nil // None is given.
 	}
 	table, err := netconfig.TableOf(declared, seen)
 	return &table, err
 }
 
-func (o *options) addressConfig() provider.AddressConfig {
+func (o *Options) addressConfig() provider.AddressConfig {
 	cfg := provider.AddressConfig{Direct: o.directTraffic, Announce: o.announceRoot, Opaque: o.opaqueAddresses}
 	if table, err := o.table(); err == nil { // validate checks it.
 		cfg.Table = table
@@ -155,7 +156,7 @@ func (o *options) addressConfig() provider.AddressConfig {
 	return cfg
 }
 
-func (o *options) reflectionConfig() provider.ReflectionConfig {
+func (o *Options) reflectionConfig() provider.ReflectionConfig {
 	s := o.stock
 	return provider.ReflectionConfig{
 		Reflectors:                      o.reflectors(),
@@ -178,7 +179,7 @@ func (o *options) reflectionConfig() provider.ReflectionConfig {
 
 // reflectors combines workers and types as Liqo does (root.getReflectorsConfigs): endpointslices have the type of
 // services, and resources without a flag have Liqo's fixed type.
-func (o *options) reflectors() map[resources.ResourceReflected]offloadingv1beta1.ReflectorConfig {
+func (o *Options) reflectors() map[resources.ResourceReflected]offloadingv1beta1.ReflectorConfig {
 	configs := make(map[resources.ResourceReflected]offloadingv1beta1.ReflectorConfig, len(resources.Reflectors))
 	for _, resource := range resources.Reflectors {
 		typed := resource

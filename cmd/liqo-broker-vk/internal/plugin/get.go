@@ -1,4 +1,4 @@
-package main
+package plugin
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
 )
 
 // getOptions are the flags of get.
 type getOptions struct {
-	connection
+	Connection
 	query    cli.Query
 	selector string
 	// watch is refused: kubectl does it.
@@ -23,9 +24,9 @@ type getOptions struct {
 }
 
 // run returns a command that prints what the flags select. instead is the kubectl command that watches the same objects.
-func (o *getOptions) run(p people, get func(*cli.Session, context.Context, cli.Query) error, instead string,
+func (o *getOptions) run(p Plugin, get func(*cli.Session, context.Context, cli.Query) error, instead string,
 ) func(*cobra.Command, []string) error {
-	return p.with(&o.connection, func(ctx context.Context, s *cli.Session, names []string) error {
+	return p.inSession(&o.Connection, func(ctx context.Context, s *cli.Session, names []string) error {
 		if o.watch {
 			return fmt.Errorf("--watch is not supported: use '%s'", instead)
 		}
@@ -42,7 +43,7 @@ func (o *getOptions) run(p people, get func(*cli.Session, context.Context, cli.Q
 	})
 }
 
-func (p people) newGetCommand() *cobra.Command {
+func (p Plugin) newGetCommand() *cobra.Command {
 	o := &getOptions{}
 	cmd := &cobra.Command{
 		Use:   "get",
@@ -64,12 +65,12 @@ func (p people) newGetCommand() *cobra.Command {
 	_ = f.MarkHidden("watch") // It fails for a flag that does not exist.
 	o.install(f)
 	cmd.AddCommand(p.newGetProvidersCommand(o), p.newGetPlacementsCommand(o))
-	p.completeConnection(cmd, &o.connection)
+	p.completeConnection(cmd, &o.Connection)
 	complete(cmd, "output", cobra.FixedCompletions(cli.Outputs(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-func (p people) newGetProvidersCommand(o *getOptions) *cobra.Command {
+func (p Plugin) newGetProvidersCommand(o *getOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "providers [NAME...]",
 		Aliases: []string{"provider", "providercluster", "providerclusters", "pcl"},
@@ -77,14 +78,14 @@ func (p people) newGetProvidersCommand(o *getOptions) *cobra.Command {
 		Long: "providers shows the provider clusters: whether pods can be assigned to them, how many pods they have, what is\n" +
 			"assigned of what they granted, and their KPIs.",
 		RunE:              o.run(p, (*cli.Session).GetProviders, "kubectl get providerclusters -w"),
-		ValidArgsFunction: p.suggest(&o.connection, (*cli.Session).ProviderNames),
+		ValidArgsFunction: p.suggest(&o.Connection, (*cli.Session).ProviderNames),
 	}
 	cmd.Flags().StringVar(&o.query.Consumer, "consumer", "", "Add a column: whether the consumer with this cluster id selected the provider")
-	complete(cmd, "consumer", p.suggest(&o.connection, (*cli.Session).ConsumerNames))
+	complete(cmd, "consumer", p.suggest(&o.Connection, (*cli.Session).ConsumerNames))
 	return cmd
 }
 
-func (p people) newGetPlacementsCommand(o *getOptions) *cobra.Command {
+func (p Plugin) newGetPlacementsCommand(o *getOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "placements [POD...]",
 		Aliases: []string{"placement"},
@@ -92,13 +93,13 @@ func (p people) newGetPlacementsCommand(o *getOptions) *cobra.Command {
 		Long: "placements shows the pods that are bound to the broker's node: their consumer, their provider cluster, the score\n" +
 			"and the age of the assignment. With -o wide it also shows the reason, or why a pod has no provider.",
 		RunE:              o.run(p, (*cli.Session).GetPlacements, "kubectl get pods -L "+v1alpha1.ProviderLabel+" -w"),
-		ValidArgsFunction: p.suggestPods(&o.connection, &o.query.Node),
+		ValidArgsFunction: p.suggestPods(&o.Connection, &o.query.Node),
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.query.Provider, "provider", "", "Only pods assigned to the provider with this cluster id")
 	f.StringVar(&o.query.Consumer, "consumer", "", "Only pods of the consumer with this cluster id")
-	installBrokerNode(f, &o.query.Node)
-	complete(cmd, "provider", p.suggest(&o.connection, (*cli.Session).ProviderNames))
-	complete(cmd, "consumer", p.suggest(&o.connection, (*cli.Session).ConsumerNames))
+	flags.InstallBrokerNode(f, &o.query.Node)
+	complete(cmd, "provider", p.suggest(&o.Connection, (*cli.Session).ProviderNames))
+	complete(cmd, "consumer", p.suggest(&o.Connection, (*cli.Session).ConsumerNames))
 	return cmd
 }

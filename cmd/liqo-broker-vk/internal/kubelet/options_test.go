@@ -1,4 +1,4 @@
-package main
+package kubelet
 
 import (
 	"os"
@@ -21,9 +21,9 @@ func stockFlags() *pflag.FlagSet {
 	return flags
 }
 
-func ourFlags() (*options, *pflag.FlagSet) {
-	o, flags := newOptions(), pflag.NewFlagSet("liqo-broker-vk", pflag.ContinueOnError)
-	o.install(flags)
+func ourFlags() (*Options, *pflag.FlagSet) {
+	o, flags := NewOptions(), pflag.NewFlagSet("liqo-broker-vk", pflag.ContinueOnError)
+	o.Install(flags)
 	return o, flags
 }
 
@@ -123,8 +123,8 @@ func TestLiqosArgumentsReachTheProvider(t *testing.T) {
 }
 
 func TestOnlyTheVirtualKubeletsOfABrokersNodeTrace(t *testing.T) {
-	o := newOptions()
-	o.tracing.endpoint = "collector:4317"
+	o := NewOptions()
+	o.tracing.Endpoint = "collector:4317"
 	require.ErrorContains(t, o.validate(), "--tracing-endpoint=collector:4317: give it to the virtual kubelets of a broker's node")
 	o.brokerNode = "liqo-broker"
 	require.NotContains(t, o.validate().Error(), "--tracing-endpoint")

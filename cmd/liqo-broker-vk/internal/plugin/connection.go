@@ -1,4 +1,4 @@
-package main
+package plugin
 
 import (
 	"errors"
@@ -11,42 +11,43 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/build"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-// personQPS and personBurst are kubectl's limits.
+// kubectlQPS and kubectlBurst are kubectl's limits.
 const (
-	personQPS   = 50
-	personBurst = 300
+	kubectlQPS   = 50
+	kubectlBurst = 300
 )
 
-// connection are kubectl's flags for the connection with the broker's cluster.
-type connection struct {
+// Connection are kubectl's flags for the connection with the broker's cluster.
+type Connection struct {
 	kubeconfig     string
-	overrides      clientcmd.ConfigOverrides
-	requestTimeout time.Duration
+	Overrides      clientcmd.ConfigOverrides
+	RequestTimeout time.Duration
 }
 
-func (c *connection) install(f *pflag.FlagSet) {
+func (c *Connection) install(f *pflag.FlagSet) {
 	f.StringVar(&c.kubeconfig, clientcmd.RecommendedConfigPathFlag, "",
 		"The kubeconfig of the broker's cluster; by default that of the environment")
-	f.DurationVar(&c.requestTimeout, clientcmd.FlagTimeout, 30*time.Second,
+	f.DurationVar(&c.RequestTimeout, clientcmd.FlagTimeout, 30*time.Second,
 		"The deadline of each request, 0 for none")
 	names := clientcmd.RecommendedConfigOverrideFlags("")
 	names.Timeout.LongName = "" // Defined above, as a duration.
 	names.ClusterOverrideFlags.APIServer.ShortName = "s"
-	clientcmd.BindOverrideFlags(&c.overrides, f, names)
+	clientcmd.BindOverrideFlags(&c.Overrides, f, names)
 }
 
-func (c *connection) loader() clientcmd.ClientConfig {
+func (c *Connection) loader() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &c.overrides)
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &c.Overrides)
 }
 
-// open returns a session. It makes no request.
-func (c *connection) open(cmd *cobra.Command) (*cli.Session, error) {
+// open returns a session of a command of this build. It makes no request.
+func (c *Connection) open(cmd *cobra.Command, built build.Info) (*cli.Session, error) {
 	loader := c.loader()
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
@@ -59,8 +60,8 @@ func (c *connection) open(cmd *cobra.Command) (*cli.Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the broker's cluster (--kubeconfig): %w", err)
 	}
-	config.QPS, config.Burst, config.Timeout = personQPS, personBurst, 0
-	config.UserAgent = thisBuild().userAgent(cmd.Name())
+	config.QPS, config.Burst, config.Timeout = kubectlQPS, kubectlBurst, 0
+	config.UserAgent = built.UserAgent(cmd.Name())
 	config.WarningHandler = rest.NewWarningWriter(cmd.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
 	scheme, err := apischeme.New()
 	if err != nil {
@@ -71,7 +72,7 @@ func (c *connection) open(cmd *cobra.Command) (*cli.Session, error) {
 		return nil, fmt.Errorf("connecting to the broker's cluster (--kubeconfig): %w", err)
 	}
 	return &cli.Session{
-		Client: reach, Namespace: namespace, RequestTimeout: c.requestTimeout, Now: time.Now,
+		Client: reach, Namespace: namespace, RequestTimeout: c.RequestTimeout, Now: time.Now,
 		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
 	}, nil
 }

@@ -1,4 +1,4 @@
-package main
+package plugin
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // newChange returns a command that changes providers.
-func (p people) newChange(c *connection, use, short, long string,
+func (p Plugin) newChange(c *Connection, use, short, long string,
 	do func(context.Context, *cli.Session, []string) error,
 ) *cobra.Command {
 	cmd := &cobra.Command{
@@ -21,7 +21,7 @@ func (p people) newChange(c *connection, use, short, long string,
 			}
 			return nil
 		},
-		RunE:              p.with(c, do),
+		RunE:              p.inSession(c, do),
 		ValidArgsFunction: p.suggest(c, (*cli.Session).ProviderNames),
 	}
 	c.install(cmd.Flags())
@@ -29,20 +29,20 @@ func (p people) newChange(c *connection, use, short, long string,
 	return cmd
 }
 
-func (p people) newEnableCommand() *cobra.Command {
+func (p Plugin) newEnableCommand() *cobra.Command {
 	return p.newSwitch("enable", true, "Let providers get new pods",
 		"enable lets providers get new pods of all consumers. It does not end a cordon or a drain (uncordon does). With\n"+
 			"--consumer it adds the providers to the selection of that consumer instead.")
 }
 
-func (p people) newDisableCommand() *cobra.Command {
+func (p Plugin) newDisableCommand() *cobra.Command {
 	return p.newSwitch("disable", false, "Keep new pods away from providers",
 		"disable keeps new pods of all consumers away from providers. Pods that run there stay; drain moves them. With\n"+
 			"--consumer it removes the providers from the selection of that consumer instead.")
 }
 
-func (p people) newSwitch(use string, on bool, short, long string) *cobra.Command {
-	var c connection
+func (p Plugin) newSwitch(use string, on bool, short, long string) *cobra.Command {
+	var c Connection
 	var consumer string
 	cmd := p.newChange(&c, use, short, long, func(ctx context.Context, s *cli.Session, providers []string) error {
 		if consumer != "" {
@@ -55,15 +55,15 @@ func (p people) newSwitch(use string, on bool, short, long string) *cobra.Comman
 	return cmd
 }
 
-func (p people) newCordonCommand() *cobra.Command {
-	var c connection
+func (p Plugin) newCordonCommand() *cobra.Command {
+	var c Connection
 	return p.newChange(&c, "cordon", "Mark providers as unschedulable",
 		"cordon keeps new pods away from providers, as kubectl cordon does from a Node. Pods that run there stay.",
 		func(ctx context.Context, s *cli.Session, providers []string) error { return s.Cordon(ctx, providers) })
 }
 
-func (p people) newUncordonCommand() *cobra.Command {
-	var c connection
+func (p Plugin) newUncordonCommand() *cobra.Command {
+	var c Connection
 	cmd := p.newChange(&c, "uncordon", "End a cordon or a drain",
 		"uncordon lets providers that were cordoned or drained get new pods again. Disabled providers stay disabled.",
 		func(ctx context.Context, s *cli.Session, providers []string) error { return s.Uncordon(ctx, providers) })
@@ -71,8 +71,8 @@ func (p people) newUncordonCommand() *cobra.Command {
 	return cmd
 }
 
-func (p people) newDrainCommand() *cobra.Command {
-	var c connection
+func (p Plugin) newDrainCommand() *cobra.Command {
+	var c Connection
 	var o cli.DrainOptions
 	cmd := p.newChange(&c, "drain", "Move the pods of providers to other providers",
 		"drain sets spec.drain of providers. The broker then moves their pods to other providers and assigns no new ones until\n"+

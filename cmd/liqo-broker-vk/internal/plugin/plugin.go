@@ -1,0 +1,110 @@
+// Package plugin has the commands of the kubectl plugin: they show and change a federation.
+package plugin
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/build"
+	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
+)
+
+// The names by which kubectl finds a plugin and its completion.
+const (
+	Name           = "kubectl-broker"
+	CompletionName = "kubectl_complete-broker"
+)
+
+// ofPlugin is the annotation of commands whose errors have kubectl's form.
+const ofPlugin = "of-plugin"
+
+// Plugin makes the commands of the kubectl plugin.
+type Plugin struct {
+	// Build is that of the program.
+	Build build.Info
+	// Open opens the session of a command; tests replace it.
+	Open func(*Connection, *cobra.Command) (*cli.Session, error)
+}
+
+// New returns the plugin of a program.
+func New(built build.Info) Plugin {
+	return Plugin{Build: built, Open: func(c *Connection, cmd *cobra.Command) (*cli.Session, error) { return c.open(cmd, built) }}
+}
+
+// Commands returns the commands, which the root command of the program has as well.
+func (p Plugin) Commands() []*cobra.Command {
+	commands := []*cobra.Command{
+		p.newGetCommand(), p.newExplainCommand(), p.newEnableCommand(), p.newDisableCommand(),
+		p.newCordonCommand(), p.newUncordonCommand(), p.newDrainCommand(),
+	}
+	for _, cmd := range commands {
+		mark(cmd)
+	}
+	return commands
+}
+
+func mark(cmd *cobra.Command) {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[ofPlugin] = ""
+	cmd.SetFlagErrorFunc(flags.PointToHelp)
+}
+
+// Root returns the root command of the kubectl plugin, without the roles that run as servers.
+func (p Plugin) Root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   Name,
+		Short: "Show and change a federation of Liqo clusters from its broker",
+		Long: "kubectl broker shows the provider clusters of a Liqo broker and the placements of its pods, and enables, disables\n" +
+			"and drains providers. It needs a kubeconfig of the broker's cluster.",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl broker"},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          flags.NoArguments,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	mark(cmd)
+	cmd.AddCommand(p.Commands()...)
+	cmd.AddCommand(build.NewVersionCommand(p.Build))
+	return cmd
+}
+
+// Error is an error of a command of the plugin.
+type Error struct{ error }
+
+// Unwrap implements the interface of errors.Is and errors.As.
+func (e *Error) Unwrap() error { return e.error }
+
+// ErrorOf wraps an error of a command, if it is one of the plugin's, in an Error.
+func ErrorOf(cmd *cobra.Command, err error) error {
+	for ; cmd != nil; cmd = cmd.Parent() {
+		if _, ok := cmd.Annotations[ofPlugin]; ok {
+			return &Error{err}
+		}
+	}
+	return err
+}
+
+// Lines returns the text of an error of a command of the plugin, as kubectl prints it; nil for another error.
+func Lines(err error) []string {
+	var failed *Error
+	if !errors.As(err, &failed) {
+		return nil
+	}
+	return cli.Words(failed.error)
+}
+
+// inSession returns a function that opens a session and runs a command in it.
+func (p Plugin) inSession(c *Connection, do func(context.Context, *cli.Session, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, err := p.Open(c, cmd)
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), s, args)
+	}
+}
