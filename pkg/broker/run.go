@@ -351,7 +351,7 @@ func (b *Broker) kubeletConfig(local kubernetes.Interface, connections *remote.C
 		Log:             log,
 		NodeName:        b.cfg.NodeName,
 		NodeIP:          b.cfg.NodeIP,
-		TenantNamespace: b.cfg.Namespace,
+		Remedy:          "kubectl apply -f deploy/broker.yaml",
 		Port:            b.cfg.Kubelet.Port,
 		CertificateType: b.cfg.Kubelet.CertificateType,
 		CertDir:         b.cfg.Kubelet.CertDir,

@@ -59,11 +59,10 @@ func newGate(cfg Config) (*gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	remedy := grantCommand(cfg.TenantNamespace)
 	g := &gate{
-		log: cfg.Log, node: cfg.NodeName, remedy: remedy, local: cfg.Local, ca: ca,
-		authenticator: access.NewAuthenticator(ca, cfg.Local, remedy),
-		authorizer:    access.NewReviewer(cfg.Local, remedy),
+		log: cfg.Log, node: cfg.NodeName, remedy: cfg.Remedy, local: cfg.Local, ca: ca,
+		authenticator: access.NewAuthenticator(ca, cfg.Local, cfg.Remedy),
+		authorizer:    access.NewReviewer(cfg.Local, cfg.Remedy),
 		tokens:        access.NewLimiter(tokensPerSecond, tokensBurst, tokenHosts),
 		callers:       httpserve.NewCallers(strangers, OfCaller), requests: httpserve.NewShares(OfCaller),
 	}
@@ -95,10 +94,13 @@ func (alwaysAllow) Authorize(context.Context, user.Info, []authorizationv1.Resou
 	return true, nil
 }
 
-// grantCommand is the one in docs/virtual-kubelet.md; the ClusterRole is in deploy/virtual-kubelet-auth.yaml.
-func grantCommand(tenantNamespace string) string {
-	return fmt.Sprintf("kubectl create clusterrolebinding liqo-broker-vk-kubelet-auth-%[1]s "+
-		"--clusterrole=liqo-broker-vk-kubelet-auth --group=system:serviceaccounts:%[1]s", tenantNamespace)
+// GrantCommand returns the command of docs/virtual-kubelet.md for a virtual kubelet; the ClusterRole is in
+// deploy/virtual-kubelet-auth.yaml. Liqo runs a virtual kubelet as the ServiceAccount that is named like its VirtualNode
+// (pkg/vkMachinery/forge). A certificate of a peer may name the group of all
+// ServiceAccounts of the namespace (docs/security.md).
+func GrantCommand(tenantNamespace, virtualNode string) string {
+	return fmt.Sprintf("kubectl create clusterrolebinding liqo-broker-vk-kubelet-auth-%[1]s-%[2]s "+
+		"--clusterrole=liqo-broker-vk-kubelet-auth --serviceaccount=%[1]s:%[2]s", tenantNamespace, virtualNode)
 }
 
 // run follows the client CA until ctx ends. Before, it logs an error if callers cannot be reviewed.

@@ -114,7 +114,7 @@ func (r *reviews) client() *fake.Clientset {
 // serveBehind starts a server whose only route is behind a gate.
 func serveBehind(t *testing.T, cfg Config) *httptest.Server {
 	t.Helper()
-	cfg.Log, cfg.NodeName, cfg.TenantNamespace = testr.New(t), "vnode", "liqo-tenant-p1"
+	cfg.Log, cfg.NodeName, cfg.Remedy = testr.New(t), "vnode", GrantCommand("liqo-tenant-p1", "p1-large")
 	gate, err := newGate(cfg)
 	require.NoError(t, err)
 	if file, ok := gate.ca.(interface{ RunOnce(context.Context) error }); ok {
@@ -168,8 +168,8 @@ func TestGate(t *testing.T) {
 		"prometheus": {"metrics": true, "pods": true},
 	}
 	tokens := map[string]string{"good": "prometheus"}
-	const remedy = "kubectl create clusterrolebinding liqo-broker-vk-kubelet-auth-liqo-tenant-p1 " +
-		"--clusterrole=liqo-broker-vk-kubelet-auth --group=system:serviceaccounts:liqo-tenant-p1"
+	const remedy = "kubectl create clusterrolebinding liqo-broker-vk-kubelet-auth-liqo-tenant-p1-p1-large " +
+		"--clusterrole=liqo-broker-vk-kubelet-auth --serviceaccount=liqo-tenant-p1:p1-large"
 
 	for name, tc := range map[string]struct {
 		caller    caller

@@ -22,9 +22,9 @@ type Config struct {
 	NodeName string
 	// NodeIP is the address in the serving certificate.
 	NodeIP string
-	// TenantNamespace is the namespace of the service account that reviews the callers; errors name it.
-	TenantNamespace string
-	Port            uint16
+	// Remedy is the command that lets this process review the callers; errors have it.
+	Remedy string
+	Port   uint16
 
 	CertificateType CertificateType
 	// CertDir stores the certificates of the types kubelet and aws, for the next start of the container.

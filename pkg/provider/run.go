@@ -191,7 +191,7 @@ func serve(ctx context.Context, group *errgroup.Group, cfg *Config, clients conn
 			Log:               log,
 			NodeName:          cfg.Node.Name,
 			NodeIP:            cfg.Node.IP,
-			TenantNamespace:   cfg.TenantNamespace,
+			Remedy:            kubeletapi.GrantCommand(cfg.TenantNamespace, cfg.VirtualNode),
 			Port:              cfg.Kubelet.Port,
 			CertificateType:   cfg.Kubelet.CertificateType,
 			CertDir:           cfg.Kubelet.CertDir,

@@ -192,31 +192,33 @@ func (c *Cluster) installLiqo(ctx context.Context, objects liqoObjects) error {
 	if err := liqochart.Apply(ctx, c.Client, fieldOwner, rendered); err != nil {
 		return fmt.Errorf("install Liqo: %w", err)
 	}
-	return c.bindRoles(ctx)
+	for _, file := range c.kubeletRoles() {
+		if err := c.ApplyManifests(ctx, file); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// bindRoles does the steps of docs/virtual-kubelet.md: it
-// applies the ClusterRoles of the virtual kubelets and binds them once for each
-// peering.
-func (c *Cluster) bindRoles(ctx context.Context) error {
+// kubeletRoles are the ClusterRoles of the virtual kubelets, with the files of deploy/ that have them.
+func (c *Cluster) kubeletRoles() map[string]string {
 	roles := map[string]string{"liqo-broker-vk-kubelet-auth": "virtual-kubelet-auth.yaml"}
 	if c.Role == RoleConsumer {
 		roles["liqo-broker-vk-addresses"] = "virtual-kubelet-addresses.yaml"
 	}
-	for role, file := range roles {
-		if err := c.ApplyManifests(ctx, file); err != nil {
-			return err
+	return roles
+}
+
+// bindKubeletRoles does the step of docs/virtual-kubelet.md for one VirtualNode, before its ServiceAccount is there.
+func (c *Cluster) bindKubeletRoles(ctx context.Context, tenant, virtualNode string) error {
+	for role := range c.kubeletRoles() {
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role + "-" + tenant + "-" + virtualNode},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: tenant, Name: virtualNode}},
 		}
-		for _, remote := range c.sandbox.providersOf(c) {
-			tenant := tenantNamespace(remote)
-			binding := &rbacv1.ClusterRoleBinding{
-				ObjectMeta: metav1.ObjectMeta{Name: role + "-" + tenant},
-				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + tenant}},
-			}
-			if err := c.Client.Create(ctx, binding); err != nil {
-				return err
-			}
+		if err := client.IgnoreAlreadyExists(c.Client.Create(ctx, binding)); err != nil {
+			return fmt.Errorf("ClusterRoleBinding %s: %w", binding.Name, err)
 		}
 	}
 	return nil

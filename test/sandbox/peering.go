@@ -106,6 +106,9 @@ func pollBytes(ctx context.Context, get func(context.Context) ([]byte, error)) (
 func (c *Cluster) CreateSlice(ctx context.Context, name, provider string, want Slice, extra map[corev1.ResourceName]string) error {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
+	if err := c.bindKubeletRoles(ctx, tenantNamespace(provider), name); err != nil {
+		return err
+	}
 	slice := forge.ResourceSlice(name, tenantNamespace(provider))
 	resources := map[corev1.ResourceName]string{
 		corev1.ResourceCPU: want.CPU, corev1.ResourceMemory: want.Memory, corev1.ResourcePods: want.Pods,

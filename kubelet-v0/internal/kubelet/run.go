@@ -173,7 +173,7 @@ func serveAPIs(ctx context.Context, group *errgroup.Group, cfg *Config, clients 
 			Log:               log,
 			NodeName:          cfg.Node.Name,
 			NodeIP:            cfg.Node.IP,
-			TenantNamespace:   cfg.TenantNamespace,
+			Remedy:            kubeletapi.GrantCommand(cfg.TenantNamespace, cfg.Node.Name),
 			Port:              cfg.API.Port,
 			CertificateType:   cfg.API.CertificateType,
 			CertDir:           cfg.API.CertDir,
