@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -101,9 +103,24 @@ func (g *guarded) consumerWrites(t *testing.T) {
 }
 
 // groups: the control plane of a consumer requests certificates of several organisations, with the key of its cluster. They
-// are refused, whereas the request that Liqo makes is not. Dry runs, lest Liqo signs.
+// are refused, whereas the request that Liqo makes is not. Dry runs, lest Liqo signs. A certificate of two organisations would
+// read another consumer's Secrets; those that the consumer has do not.
 func (g *guarded) groups(t *testing.T) {
 	ctx := t.Context()
+	const other = "consumer2"
+	secrets := g.secretsOf(t, "guard-groups-"+other, other)
+	forgedToo, err := g.broker.ClientConfig("guard-groups", g.consumer.Name, other)
+	require.NoError(t, err)
+	eventually(t, 10*time.Second, func(ctx context.Context) error { return secrets(ctx, g.client(t, forgedToo)) })
+	one, err := g.broker.ClientConfig("guard-groups", g.consumer.Name)
+	require.NoError(t, err)
+	for name, as := range map[string]client.Client{
+		"a certificate of one organisation": g.client(t, one), "its control plane": g.controlPlaneAtBroker(t), "its virtual kubelet": g.consumerAtBroker(t),
+	} {
+		err := secrets(ctx, as)
+		assert.True(t, kerrors.IsForbidden(err), "%s lists the Secrets of %s: %v", name, other, err)
+	}
+
 	controlPlane := g.controlPlaneAtBroker(t)
 	key, _, err := authentication.GetClusterKeys(ctx, g.consumer.Client, "liqo")
 	require.NoError(t, err)
@@ -114,12 +131,13 @@ func (g *guarded) groups(t *testing.T) {
 	}
 	honest, err := authentication.GenerateCSRForResourceSlice(key, slice)
 	require.NoError(t, err)
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
-		CommonName:   authentication.CommonNameResourceSliceCSR(slice),
-		Organization: []string{g.consumer.Name, "kubeadm:cluster-admins"},
-	}}, key)
-	require.NoError(t, err)
-	forged := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	forge := func(organization string) []byte {
+		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
+			CommonName: authentication.CommonNameResourceSliceCSR(slice), Organization: []string{g.consumer.Name, organization},
+		}}, key)
+		require.NoError(t, err)
+		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	}
 
 	const because = "spec.csr must name one common name and one organisation"
 	renew := func(csr []byte) *authv1beta1.Renew {
@@ -130,10 +148,40 @@ func (g *guarded) groups(t *testing.T) {
 		o.Spec.CSR = csr
 		return o
 	}
-	refusedFor(t, controlPlane.Create(ctx, asking(forged), client.DryRunAll), because)
-	refusedFor(t, controlPlane.Create(ctx, renew(forged), client.DryRunAll), because)
+	for _, organization := range []string{other, "kubeadm:cluster-admins"} {
+		forged := forge(organization)
+		refusedFor(t, controlPlane.Create(ctx, asking(forged), client.DryRunAll), because)
+		refusedFor(t, controlPlane.Create(ctx, renew(forged), client.DryRunAll), because)
+	}
 	require.NoError(t, controlPlane.Create(ctx, asking(honest), client.DryRunAll))
 	require.NoError(t, controlPlane.Create(ctx, renew(honest), client.DryRunAll))
+}
+
+// secretsOf makes a namespace with a Secret that belongs to a consumer as Liqo's NamespaceMap controller has it, by a binding to
+// the group of its name. What it returns lists the Secrets.
+func (g *guarded) secretsOf(t *testing.T, namespace, consumer string) func(context.Context, client.Client) error {
+	t.Helper()
+	for _, o := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "confidential", Namespace: namespace}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-" + consumer, Namespace: namespace},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: consumer}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: consts.RemoteNamespaceClusterRoleName},
+		},
+	} {
+		require.NoError(t, g.broker.Client.Create(t.Context(), o))
+	}
+	return func(ctx context.Context, as client.Client) error {
+		var list corev1.SecretList
+		if err := as.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		if len(list.Items) == 0 {
+			return fmt.Errorf("no Secret in %s", namespace)
+		}
+		return nil
+	}
 }
 
 // refusedFor asserts that a request was forbidden, and why.
