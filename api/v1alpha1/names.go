@@ -139,6 +139,9 @@ const ConditionAssigned = "brokering.liqo.io/Assigned"
 // kubelet of that VirtualNode reports to the broker that its provider cluster does not take the pod (pkg/refusal).
 const ConditionRefusedPrefix = "refused.brokering.liqo.io/"
 
+// ConditionNameCollision is the condition of a namespace whose name other consumers' namespaces would have as well.
+const ConditionNameCollision = "brokering.liqo.io/NameCollision"
+
 // EndpointIPName is the name of such an IP, by the address that it maps.
 func EndpointIPName(address netip.Addr) string {
 	return "liqo-broker-endpoint-" + strings.NewReplacer(".", "-", ":", "-").Replace(address.StringExpanded())

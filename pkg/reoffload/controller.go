@@ -2,6 +2,7 @@ package reoffload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -68,6 +69,7 @@ func SetUp(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 		For(&corev1.Namespace{}).
 		Watches(&offloadingv1beta1.NamespaceOffloading{}, handler.EnqueueRequestsFromMapFunc(
 			func(_ context.Context, o client.Object) []reconcile.Request { return byNamespace(o) })).
+		Watches(&offloadingv1beta1.NamespaceMap{}, claimed()).
 		Watches(&liqov1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.namespacesOf)).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(
 			func(_ context.Context, pod *corev1.Pod) []reconcile.Request { return byNamespace(pod) }))).
@@ -99,31 +101,39 @@ func podsElsewhere(mgr manager.Manager, brokerNode string) (cache.Cache, error) 
 
 // Reconcile brings one namespace in order.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	// 1. Read the objects.
 	var namespace corev1.Namespace
 	if err := r.client.Get(ctx, client.ObjectKey{Name: request.Name}, &namespace); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	// A report that fails does not delay the rest.
+	reported := r.reportClaims(ctx, &namespace)
+	result, err := r.offload(ctx, &namespace)
+	return result, errors.Join(err, reported)
+}
+
+// offload sends a namespace of a consumer on, and repairs what came too early.
+func (r *reconciler) offload(ctx context.Context, namespace *corev1.Namespace) (ctrl.Result, error) {
+	// 1. Read the objects.
 	existing, err := r.offloadingOf(ctx, namespace.Name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	selected, err := r.selected(ctx, originOf(&namespace))
+	selected, err := r.selected(ctx, originOf(namespace))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 
 	// 2. Write the NamespaceOffloading.
-	do, object := plan(&namespace, existing, selected, r.cfg.Mapping)
+	do, object := plan(namespace, existing, selected, r.cfg.Mapping)
 	if do != leave {
-		return ctrl.Result{}, r.apply(ctx, &namespace, do, existing, object)
+		return ctrl.Result{}, r.apply(ctx, namespace, do, existing, object)
 	}
 
 	// 3. Recreate the pods that were created too early.
-	if existing == nil || !ours(existing) || originOf(&namespace) == "" || !inEffect(&namespace, existing) {
+	if existing == nil || !ours(existing) || originOf(namespace) == "" || !inEffect(namespace, existing) {
 		return ctrl.Result{}, nil
 	}
-	after, err := r.repair(ctx, &namespace, existing.CreationTimestamp.Time)
+	after, err := r.repair(ctx, namespace, existing.CreationTimestamp.Time)
 	return ctrl.Result{RequeueAfter: after}, err
 }
 

@@ -15,11 +15,12 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
 
+	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
 // sentOn: the NamespaceOffloading of a consumer's namespace is kept as the broker wants it, and goes when the namespace is
-// a consumer's no longer.
+// a consumer's no longer. The consumer's claim on its name is reported meanwhile.
 func (c *chain) sentOn(t *testing.T) {
 	consumer := c.consumers[0]
 	name := client.ObjectKey{Namespace: consumer.RemoteNamespace(c.offload(t, consumer)), Name: consts.DefaultNamespaceOffloadingName}
@@ -56,9 +57,41 @@ func (c *chain) sentOn(t *testing.T) {
 		}
 		return nil
 	})
+	eventually(t, followTime, func(ctx context.Context) error { return c.collides(ctx, name.Namespace, corev1.ConditionTrue) })
+	eventually(t, followTime, func(ctx context.Context) error { return c.warned(ctx, consumer, name.Namespace) })
 	// As it was, so that it goes with the consumer's.
 	patch(namespace, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, consts.RemoteNamespaceManagedByAnnotationKey, managed))
+	eventually(t, followTime, func(ctx context.Context) error { return c.collides(ctx, name.Namespace, corev1.ConditionFalse) })
 	eventually(t, followTime, func(ctx context.Context) error { _, err := strategy(ctx); return err })
+}
+
+// collides answers nil when the condition of a namespace of the broker's cluster has that status.
+func (c *chain) collides(ctx context.Context, namespace string, want corev1.ConditionStatus) error {
+	var is corev1.Namespace
+	if err := c.broker.Client.Get(ctx, client.ObjectKey{Name: namespace}, &is); err != nil {
+		return err
+	}
+	for i := range is.Status.Conditions {
+		if is.Status.Conditions[i].Type == brokeringv1alpha1.ConditionNameCollision && is.Status.Conditions[i].Status == want {
+			return nil
+		}
+	}
+	return fmt.Errorf("the conditions of %s: %v", namespace, is.Status.Conditions)
+}
+
+// warned answers nil when an event of the consumer's NamespaceMap names a namespace that is taken.
+func (c *chain) warned(ctx context.Context, consumer *sandbox.Cluster, namespace string) error {
+	var events corev1.EventList
+	if err := c.broker.Client.List(ctx, &events, client.InNamespace("liqo-tenant-"+consumer.Name)); err != nil {
+		return err
+	}
+	for i := range events.Items {
+		e := &events.Items[i]
+		if e.InvolvedObject.Kind == "NamespaceMap" && e.Reason == "NamespaceTaken" && strings.Contains(e.Message, namespace) {
+			return nil
+		}
+	}
+	return fmt.Errorf("none of %d events says that %s is taken", len(events.Items), namespace)
 }
 
 // overtaken: a pod that arrives before its namespace is sent on, because the broker is away, is refused until it is, and
