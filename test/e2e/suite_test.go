@@ -27,6 +27,7 @@ func TestFederation(t *testing.T) {
 			{"logs exec attach and port-forward", b.kubelet},
 			{"namespaces of consumers are offloaded", c.sentOn},
 			{"the remote IPAM checks its callers", c.strangers},
+			{"a consumer reads nothing of others", c.readsNothing},
 			{"changes are forwarded or reported", c.changes},
 			{"pods differ from those of a node as documented", c.differences},
 			{"the way of a pod is a trace", c.trace},
