@@ -36,7 +36,7 @@ gotestsum = gotestsum --jsonfile='$(CURDIR)/dist/durations/$(1).jsonl' $(2)
 # A line for a module that go list -u has found a newer version of. A replaced one is what its replacement is.
 newer = {{if and .Update (not .Replace)}}  {{.Path}} {{.Version}} → {{.Update.Version}}{{if .Indirect}} (indirect){{end}}{{end}}
 
-.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e packets nftables lint outdated demo bench clean
+.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e packets nftables attack lint outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -133,6 +133,9 @@ packets: nftables ## Requests through Liqo's own data plane in network namespace
 
 nftables: ## Install Debian's nft, if there is none
 	@command -v nft >/dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends nftables; }
+
+attack: ## A hostile consumer at full size, beside an honest one: 3,000 pods that fit nowhere, 504 costly filters, 200 followed logs, 500 silent connections
+	$(TEST) ATTACK=full go test -v -count=1 -timeout=60m -run '^TestFederation$$/^placing$$/(costly_filters|a_flood_of_one)' ./e2e/
 
 lint: ## golangci-lint, at the version pinned in tools/go.mod
 	$(TOOL) golangci-lint run ./...
