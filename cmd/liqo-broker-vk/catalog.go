@@ -66,7 +66,7 @@ func newCatalogCommand(logs io.Writer, built build.Info) *cobra.Command {
 func (o *catalogOptions) common() *flags.Service { return &o.Service }
 
 func (o *catalogOptions) install(f *pflag.FlagSet) {
-	o.Service.Install(f)
+	o.Install(f)
 	f.StringVar(&o.address, "address", o.address, "The address that the API and the dashboard are served on")
 	f.BoolVar(&o.plainHTTP, "plain-http", o.plainHTTP,
 		"Serve HTTP without TLS and without client certificates, for use behind a proxy with TLS")
@@ -104,7 +104,7 @@ func (o *catalogOptions) install(f *pflag.FlagSet) {
 // validate returns all faults as one error.
 func (o *catalogOptions) validate() error {
 	var f flags.Faults
-	o.Service.Validate(&f)
+	o.Validate(&f)
 	f.Address("--address", o.address)
 	f.Pair("--tls-cert-file", o.certFile, "--tls-key-file", o.keyFile)
 	f.Exclusive("--plain-http", o.plainHTTP, "--tls-cert-file", o.certFile != "")
