@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -58,15 +57,13 @@ func packetTargets(geneve bool) []target {
 			if err != nil {
 				return err
 			}
-			args := []string{"build", "-ldflags=-s -w"}
 			if !geneve {
-				overlay, err := writeOverlay(src, dir)
-				if err != nil {
+				if src, err = withoutGeneve(src, filepath.Join(dir, "liqo")); err != nil {
 					return err
 				}
-				args = append(args, "-overlay="+overlay)
 			}
-			return goCommand(ctx, src, nil, append(args, "-o", dir+"/", "./cmd/gateway", "./cmd/gateway/wireguard", "./cmd/gateway/geneve", "./cmd/fabric")...)
+			return goCommand(ctx, src, nil, "build", "-trimpath", "-ldflags=-s -w", "-o", dir+"/",
+				"./cmd/gateway", "./cmd/gateway/wireguard", "./cmd/gateway/geneve", "./cmd/fabric")
 		}},
 		{"kube-proxy " + KubernetesVersion, []string{KubeProxy, Web}, func(ctx context.Context, dir string) error {
 			return goCommand(ctx, moduleRoot(), nil, "build", "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion="+KubernetesVersion,
@@ -75,14 +72,15 @@ func packetTargets(geneve bool) []target {
 	}
 }
 
-// writeOverlay has the Go command read our file in place of Liqo's.
-func writeOverlay(liqo, dir string) (string, error) {
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
-		filepath.Join(liqo, liqoGeneveFile): filepath.Join(moduleRoot(), ownGeneveFile),
-	}})
+// withoutGeneve makes a copy of Liqo's source with our file in place of Liqo's. An overlay cannot do that: the Go command
+// refuses to replace files of the module cache.
+func withoutGeneve(liqo, dir string) (string, error) {
+	if err := os.CopyFS(dir, os.DirFS(liqo)); err != nil {
+		return "", fmt.Errorf("copy Liqo's source: %w", err)
+	}
+	own, err := os.ReadFile(filepath.Join(moduleRoot(), ownGeneveFile))
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "overlay.json")
-	return path, os.WriteFile(path, overlay, 0o600)
+	return dir, os.WriteFile(filepath.Join(dir, liqoGeneveFile), own, 0o644)
 }

@@ -1,6 +1,6 @@
 // Package geneve takes the place of Liqo's package of that name (pkg/utils/network/geneve) in the sandbox's build of
 // gateway and fabric, where the kernel has no Geneve device. Its links are VXLAN: the same names, identifiers, addresses and
-// UDP port, another header. binaries.EnsurePackets has the Go command read this file in place of Liqo's.
+// UDP port, another header. binaries.EnsurePackets puts this file into a copy of Liqo's source.
 package geneve
 
 import (
