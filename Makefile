@@ -128,7 +128,7 @@ chromium: ## Install Debian's Chromium, if there is none
 e2e: chromium ## The end-to-end suites alone (E2E='-run Name' to choose)
 	$(TEST) $(TOOL) $(call gotestsum,e2e,--format=testname) -- -count=1 -parallel=12 -timeout=60m ./e2e/... $(E2E)
 
-packets: nftables ## Requests through Liqo's own data plane in network namespaces; as root (PACKETS='-run Name' to choose)
+packets: nftables ## Not finished: requests through Liqo's own data plane in network namespaces; as root (PACKETS='-run Name' to choose)
 	$(TEST) $(TOOL) $(call gotestsum,packets,--format=testname) -- -count=1 -timeout=30m -v ./packets/... $(PACKETS)
 
 nftables: ## Install Debian's nft, if there is none
