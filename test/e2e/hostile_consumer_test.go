@@ -82,14 +82,14 @@ func (c *chain) readsNothing(t *testing.T) {
 	}
 	for kind, paths := range own {
 		for _, path := range paths {
-			assert.NoError(t, read(t.Context(), identities[kind], path), "%s reads its own %s", kind, path)
+			assert.NoError(t, getPath(t.Context(), identities[kind], path), "%s reads its own %s", kind, path)
 		}
 	}
 
 	for _, path := range c.foreign(t, victim, theirs) {
-		assert.NoError(t, read(t.Context(), administrator, path), "%s is there", path)
+		assert.NoError(t, getPath(t.Context(), administrator, path), "%s is there", path)
 		for kind, identity := range identities {
-			err := read(t.Context(), identity, path)
+			err := getPath(t.Context(), identity, path)
 			assert.True(t, kerrors.IsForbidden(err), "%s reads %s: %v", kind, path, err)
 		}
 	}
@@ -165,6 +165,6 @@ func (c *chain) reads(t *testing.T, r served, namespace string) []string {
 	return []string{path + "/" + list.Items[0].GetName(), path, path + "?watch=true&timeoutSeconds=1"}
 }
 
-func read(ctx context.Context, as rest.Interface, path string) error {
+func getPath(ctx context.Context, as rest.Interface, path string) error {
 	return as.Get().RequestURI(path).Do(ctx).Error()
 }
