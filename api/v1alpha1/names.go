@@ -11,14 +11,16 @@ import (
 // Labels of a pod that is bound to the broker's node. Only the broker writes them; the admission policy in deploy/
 // refuses them from anyone else.
 const (
-	// VirtualNodeLabel names the VirtualNode that forwards the pod: this label decides, with the next one, where the pod runs.
+	// VirtualNodeLabel names the VirtualNode that forwards the pod: this label decides, with the next one, where the
+	// pod runs.
 	VirtualNodeLabel = "brokering.liqo.io/virtual-node"
 	// ProviderLabel is the id of the provider cluster of that VirtualNode: other providers may have one of that name. It is
 	// for people and for spreading, too. Both labels are written and removed together.
 	ProviderLabel = "brokering.liqo.io/provider"
 )
 
-// NoProviderAnnotation is on the broker's Node while the broker keeps it unschedulable, because no provider can be given pods.
+// NoProviderAnnotation is on the broker's Node while the broker keeps it unschedulable, because no provider can be
+// given pods.
 const NoProviderAnnotation = "brokering.liqo.io/no-provider"
 
 // NodeUnguarded is a condition of the broker's Node: True while the policies of deploy/guard.yaml are not in force, without
@@ -38,33 +40,34 @@ const (
 	// UnreachableAnnotation is when the provider cluster where the pod runs became unreachable (RFC 3339). While the
 	// pod has it, the virtual kubelet shows the pod as not Ready.
 	UnreachableAnnotation = "brokering.liqo.io/unreachable-since"
-	// TriesAnnotation is where the pod was assigned without one of its containers being started (pkg/tries). Without it the pod
-	// is tried everywhere again.
+	// TriesAnnotation is where the pod was assigned without one of its containers being started (pkg/tries). Without it
+	// the pod is tried everywhere again.
 	TriesAnnotation = "brokering.liqo.io/tries"
 	// TraceparentAnnotation is the trace of the pod's assignment (W3C Trace Context), if the broker traces: the virtual
 	// kubelet continues it.
 	TraceparentAnnotation = "brokering.liqo.io/traceparent"
 )
 
-// ReleasedAnnotation is on a pod that moves when the virtual kubelet that forwarded it will not make another ShadowPod of it:
-// the value is that of Assignment, with the VirtualNode that it leaves. Only virtual kubelets and the broker write it.
+// ReleasedAnnotation is on a pod that moves when the virtual kubelet that forwarded it will not make another ShadowPod
+// of it: the value is that of Assignment, with the VirtualNode that it leaves. Only virtual kubelets and the broker
+// write it.
 const ReleasedAnnotation = "brokering.liqo.io/released"
 
-// CreationTimeout is how long a virtual kubelet lets the creation of a ShadowPod take, after it has read that the pod is still
-// assigned to it. The API server of the provider ends the request then as well: it is told how much of the time is left
-// (parameter timeout, WithRequestDeadline in k8s.io/apiserver). Liqo's webhook has 10 s of it. CreationDeadline allows for the way
-// there, and for a write to etcd that was under way, which has 7 s.
+// CreationTimeout is how long a virtual kubelet lets the creation of a ShadowPod take, after it has read that the pod
+// is still assigned to it. The API server of the provider ends the request then as well: it is told how much of the
+// time is left (parameter timeout, WithRequestDeadline in k8s.io/apiserver). Liqo's webhook has 10 s of it.
+// CreationDeadline allows for the way there, and for a write to etcd that was under way, which has 7 s.
 const (
 	CreationTimeout  = 15 * time.Second
 	CreationDeadline = CreationTimeout + 10*time.Second
 )
 
-// PodUIDAnnotation is on a ShadowPod, and so on its pod, that was made of a pod of the broker's node: the UID of that pod. A pod of
-// the same name may come after it. In a chain of brokers each writes its own.
+// PodUIDAnnotation is on a ShadowPod, and so on its pod, that was made of a pod of the broker's node: the UID of that
+// pod. A pod of the same name may come after it. In a chain of brokers each writes its own.
 const PodUIDAnnotation = "brokering.liqo.io/pod-uid"
 
-// ConnectingAnnotation is on the lease of a virtual kubelet while the replica with this identity holds it and does not serve its
-// pods yet. A virtual kubelet that never writes it, such as Liqo's, serves them as soon as it has the lease.
+// ConnectingAnnotation is on the lease of a virtual kubelet while the replica with this identity holds it and does not
+// serve its pods yet. A virtual kubelet that never writes it, such as Liqo's, serves them as soon as it has the lease.
 const ConnectingAnnotation = "brokering.liqo.io/connecting"
 
 // Assignment identifies one assignment of a pod to a VirtualNode.

@@ -117,9 +117,9 @@ func TestWhichServicesLookAfterConsumers(t *testing.T) {
 	require.Nil(t, cfg, "which leaves namespaces alone")
 }
 
-// When the leader crashes, the next one has to renew the lease of the Node long before Kubernetes takes the Node for lost: 50 s
-// after the last renewal in v1.35, 40 s in older versions (NodeMonitorGracePeriod in kube-controller-manager's
-// pkg/controller/nodelifecycle/config/v1alpha1/defaults.go).
+// When the leader crashes, the next one has to renew the lease of the Node long before Kubernetes takes the Node for
+// lost: 50 s after the last renewal in v1.35, 40 s in older versions (NodeMonitorGracePeriod in
+// kube-controller-manager's pkg/controller/nodelifecycle/config/v1alpha1/defaults.go).
 func TestTheNodeOutlivesACrashOfTheLeader(t *testing.T) {
 	const (
 		gracePeriod = 40 * time.Second
@@ -131,8 +131,8 @@ func TestTheNodeOutlivesACrashOfTheLeader(t *testing.T) {
 	o := newBrokerOptions()
 	// virtual-kubelet renews a Node's lease after a quarter of its duration.
 	renewal := time.Duration(node.DefaultRenewIntervalFraction * float64(o.nodeLeaseDuration))
-	// A replica tries to lead after the retry period and up to 1.2 times that more (wait.JitterUntil in client-go's elector): so
-	// late it sees the last renewal of the leader's lease, and that the lease has expired.
+	// A replica tries to lead after the retry period and up to 1.2 times that more (wait.JitterUntil in client-go's
+	// elector): so late it sees the last renewal of the leader's lease, and that the lease has expired.
 	attempt := time.Duration((1 + leaderelection.JitterFactor) * float64(o.retryPeriod))
 	worst := renewal + attempt + o.leaseDuration + attempt + start
 	require.Equal(t, 29400*time.Millisecond, worst, "the figure in docs/broker.md")

@@ -15,8 +15,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
-// newRootCommand returns the command of the virtual kubelet; the other roles are its subcommands. Of the arguments, those of the
-// virtual kubelet may have flags that it does not know.
+// newRootCommand returns the command of the virtual kubelet; the other roles are its subcommands. Of the arguments,
+// those of the virtual kubelet may have flags that it does not know.
 func newRootCommand(logs io.Writer, args []string) *cobra.Command {
 	opts, built := kubelet.NewOptions(), build.Of(version, commit)
 	cmd := &cobra.Command{

@@ -86,9 +86,10 @@ func (b *Belief) ObserveAssigned(of *corev1.Pod, virtualNode string) {
 	b.assignPod(of, virtualNode)
 }
 
-// assignPod counts a pod at a VirtualNode with what is forwarded: Liqo's virtual kubelet forwards what the pod requested when its
-// ShadowPod was made, and no change of that (RemotePodSpec in Liqo's pkg/virtualKubelet/forge/pods.go). Until its status shows
-// that there is one it counts with the most that it requested since it came there. After that a resize changes nothing.
+// assignPod counts a pod at a VirtualNode with what is forwarded: Liqo's virtual kubelet forwards what the pod
+// requested when its ShadowPod was made, and no change of that (RemotePodSpec in Liqo's
+// pkg/virtualKubelet/forge/pods.go). Until its status shows that there is one it counts with the most that it requested
+// since it came there. After that a resize changes nothing.
 func (b *Belief) assignPod(of *corev1.Pod, virtualNode string) {
 	a := placement.AssignmentOf(of, virtualNode)
 	at, counted := b.state.Counted(of.UID)
@@ -216,7 +217,8 @@ func (b *Belief) ObserveUncertain(uid types.UID) {
 	}
 }
 
-// ObserveWritten takes in that the API server has a decision which was uncertain, or another one. The cache does not show it yet.
+// ObserveWritten takes in that the API server has a decision which was uncertain, or another one. The cache does not
+// show it yet.
 func (b *Belief) ObserveWritten(of *corev1.Pod, virtualNode string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -234,8 +236,8 @@ func (b *Belief) PendingAssignment(uid types.UID) (pending, uncertain bool) {
 	return p != nil && p.pending != "", p != nil && p.uncertain
 }
 
-// ObserveStays takes in that an assigned pod need not move, and whether it has started: it no longer waits for the limit of moves,
-// nor for its replicas. Once it has started its last move is over.
+// ObserveStays takes in that an assigned pod need not move, and whether it has started: it no longer waits for the
+// limit of moves, nor for its replicas. Once it has started its last move is over.
 func (b *Belief) ObserveStays(uid types.UID, started bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -34,8 +34,8 @@ type provider struct {
 	// last is the last probe; probed is false before the first one of this leader.
 	last   Probe
 	probed bool
-	// confirmed means that probes of this leader show whether the provider can be reached: as many were answered, or failed, as
-	// the state of the leader before takes to change.
+	// confirmed means that probes of this leader show whether the provider can be reached: as many were answered, or
+	// failed, as the state of the leader before takes to change.
 	confirmed bool
 	// failedProbes counts those in a row, firstFailed is the time of the first of them. answeredProbes counts those in a row
 	// during an outage.
@@ -145,8 +145,8 @@ func newProvider(status *v1alpha1.ProviderClusterStatus, probeInterval time.Dura
 	return p
 }
 
-// setVirtualNodes notes which VirtualNodes a provider has now. Those that it has no more are returned, and remembered as long
-// as a pod may have to leave them.
+// setVirtualNodes notes which VirtualNodes a provider has now. Those that it has no more are returned, and remembered
+// as long as a pod may have to leave them.
 func (b *Belief) setVirtualNodes(id string, now map[string]bool) (gone []string) {
 	for virtualNode, of := range b.providerOf {
 		if _, has := now[virtualNode]; of == id && !has {
@@ -205,9 +205,9 @@ func (b *Belief) Schedule(fresh scheduler.Provider) (changed bool) {
 	return changed
 }
 
-// ObserveProbe takes in the result of a probe. It returns the providers of which something else is believed since: that one, if
-// its reachability or its virtual kubelets changed, and those whose pods are not moved any more, or are again, because the
-// broker suspects itself.
+// ObserveProbe takes in the result of a probe. It returns the providers of which something else is believed since: that
+// one, if its reachability or its virtual kubelets changed, and those whose pods are not moved any more, or are again,
+// because the broker suspects itself.
 func (b *Belief) ObserveProbe(id string, probe Probe) (changed []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -339,10 +339,10 @@ func (b *Belief) AllConfirmed(ids []string) bool {
 	})
 }
 
-// Room adds up what the Node has room for: what the providers granted that can be given pods, which it counts, and what is
-// assigned elsewhere, or beyond a grant. kube-scheduler subtracts the pods of all providers from it, but those that have ended
-// (NewInformerFactory in kube-scheduler's pkg/scheduler): the Node has no room for what these hold. Unlimited means that a
-// VirtualNode which can be given pods does not limit their number.
+// Room adds up what the Node has room for: what the providers granted that can be given pods, which it counts, and what
+// is assigned elsewhere, or beyond a grant. kube-scheduler subtracts the pods of all providers from it, but those that
+// have ended (NewInformerFactory in kube-scheduler's pkg/scheduler): the Node has no room for what these hold.
+// Unlimited means that a VirtualNode which can be given pods does not limit their number.
 func (b *Belief) Room() (room resources.Amounts, usable int, unlimited bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

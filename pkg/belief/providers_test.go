@@ -121,8 +121,8 @@ func TestAnOutageGoesOnOverARestart(t *testing.T) {
 	}
 }
 
-// A provider may be reachable while no broker leads, and not any more soon after: its pods move after the second outage has lasted
-// long enough, not after the sum.
+// A provider may be reachable while no broker leads, and not any more soon after: its pods move after the second outage
+// has lasted long enough, not after the sum.
 func TestAnOutageThatWasOverDoesNotCount(t *testing.T) {
 	b := none()
 	b.SetProvider("q", ProviderSpec{VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{
@@ -138,7 +138,8 @@ func TestAnOutageThatWasOverDoesNotCount(t *testing.T) {
 	require.False(t, b.VirtualNode("q1").UnreachableSince.Before(noon))
 }
 
-// The leader before may have ended before its own second probe failed. Only an answer shows that the provider can be reached.
+// The leader before may have ended before its own second probe failed. Only an answer shows that the provider can be
+// reached.
 func TestOneFailedProbeOfANewLeaderConfirmsNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		then      Probe
@@ -334,8 +335,8 @@ func TestTheNodeHasNoRoomForWhatEndedPodsHold(t *testing.T) {
 	require.Zero(t, free())
 }
 
-// For all assignments: what kube-scheduler takes for free, by the Node and its pods that have not ended, is what is granted by
-// providers that can be given pods and not assigned.
+// For all assignments: what kube-scheduler takes for free, by the Node and its pods that have not ended, is what is
+// granted by providers that can be given pods and not assigned.
 func TestWhatKubeSchedulerTakesForFreeIsFree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := withProviders("p", "q")

@@ -18,8 +18,8 @@ func (b *Belief) MoveDelay(uid types.UID) time.Duration {
 	return b.limit.Delay(uid, b.cfg.Clock.Now())
 }
 
-// MayMove returns whether a pod may be moved as planned (moves.Turns). It counts as unavailable from then on, until it is assigned
-// anew or ObserveStays. Of two callers the later one must have read its replicas later.
+// MayMove returns whether a pod may be moved as planned (moves.Turns). It counts as unavailable from then on, until it
+// is assigned anew or ObserveStays. Of two callers the later one must have read its replicas later.
 func (b *Belief) MayMove(of *corev1.Pod, among moves.Replicas) moves.Turn {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -31,8 +31,8 @@ func (b *Belief) MayMove(of *corev1.Pod, among moves.Replicas) moves.Turn {
 	})
 }
 
-// NextToMove returns the pods to try after a pod has become available: the one that has waited longest among its replicas. If
-// the pod waits itself, that is none.
+// NextToMove returns the pods to try after a pod has become available: the one that has waited longest among its
+// replicas. If the pod waits itself, that is none.
 func (b *Belief) NextToMove(of *corev1.Pod) []types.NamespacedName {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,8 +55,8 @@ func (b *Belief) movesWaiting(provider string) moves.Waiting {
 	return b.turns.At(func(virtualNode string) bool { return b.providerOf[virtualNode] == provider })
 }
 
-// Wake returns the unassigned pods to try now, those that wait longest first (queue.Queue). More means that others may follow, if
-// these do not take what became free.
+// Wake returns the unassigned pods to try now, those that wait longest first (queue.Queue). More means that others may
+// follow, if these do not take what became free.
 func (b *Belief) Wake() (names []types.NamespacedName, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

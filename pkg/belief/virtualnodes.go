@@ -6,8 +6,8 @@ import "time"
 type VirtualNode struct {
 	// Known is false if no provider has the VirtualNode; all else is zero then.
 	Known bool
-	// Confirmed means that probes of this leader show whether its provider can be reached. Before, nothing speaks for a move,
-	// nor for the end of an outage that the leader before saw.
+	// Confirmed means that probes of this leader show whether its provider can be reached. Before, nothing speaks for a
+	// move, nor for the end of an outage that the leader before saw.
 	Confirmed bool
 	// UnreachableSince is when its provider became unreachable; zero while it can be reached, and before it is Confirmed.
 	UnreachableSince time.Time

@@ -202,7 +202,8 @@ func TestTheCatalogRuns(t *testing.T) {
 	require.Contains(t, c.do(call{path: "/metrics"}).body, `liqo_catalog_request_duration_seconds_count{code="200",method="GET",route="/api/v1/providers"} 1`)
 }
 
-// No answer of the whole catalog has metadata of Kubernetes and kubectl, the environment of pods, or data of other consumers.
+// No answer of the whole catalog has metadata of Kubernetes and kubectl, the environment of pods, or data of other
+// consumers.
 func TestNothingLeaksFromTheCluster(t *testing.T) {
 	api := newAPIServer(t, federationOf(3, 3, 9)...)
 	c := &requester{t: t}

@@ -60,9 +60,9 @@ func texts(status *corev1.PodStatus) iter.Seq[*string] {
 	}
 }
 
-// PodStatus returns the status of a pod of another cluster with a phase of Kubernetes, texts that can be shown, and texts and
-// lists of a bounded length; the one it is given stays as it is. Of a status that is too large nevertheless there remains what
-// the pod's owner and its services need.
+// PodStatus returns the status of a pod of another cluster with a phase of Kubernetes, texts that can be shown, and
+// texts and lists of a bounded length; the one it is given stays as it is. Of a status that is too large nevertheless
+// there remains what the pod's owner and its services need.
 func PodStatus(status *corev1.PodStatus) *corev1.PodStatus {
 	if status.Size() <= maxStatusText && plain(status) {
 		return status

@@ -22,8 +22,9 @@ func NewCallers(strangers, ofCaller int) *Callers {
 	return &Callers{strangers: strangers, known: NewShares(ofCaller)}
 }
 
-// Listener limits the connections of ln, also those of each host and of all as Run does. For one stranger too many it closes
-// the oldest connection of a stranger, of the host with the most: a caller has its first answer long before it is the oldest.
+// Listener limits the connections of ln, also those of each host and of all as Run does. For one stranger too many it
+// closes the oldest connection of a stranger, of the host with the most: a caller has its first answer long before it
+// is the oldest.
 func (c *Callers) Listener(ln net.Listener) net.Listener {
 	return limited{&callersListener{Listener: Limit(ln, connectionsOfHost, connections, nil), callers: c}}
 }

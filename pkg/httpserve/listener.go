@@ -38,8 +38,8 @@ func HostOf(address string) string {
 // limited is a listener with limits.
 type limited struct{ net.Listener }
 
-// Limit limits the connections of each host and of all. One too many of a host is closed at once, and refused is called if it
-// is not nil; one too many of all waits.
+// Limit limits the connections of each host and of all. One too many of a host is closed at once, and refused is called
+// if it is not nil; one too many of all waits.
 func Limit(ln net.Listener, ofHost, total int, refused func()) net.Listener {
 	return limited{netutil.LimitListener(&fairListener{Listener: ln, hosts: NewShares(ofHost), refused: refused}, total)}
 }

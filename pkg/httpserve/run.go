@@ -31,9 +31,8 @@ func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 }
 
 // Run serves on ln until ctx ends, and owns both: it returns nil once the server has shut down because ctx ended, and
-// an error if it stopped for any other reason. Without timeouts and limits (Limit) it sets its own. With srv.TLSConfig set it
-// serves HTTPS. The context of every request
-// descends from ctx, so that streams (followed logs) end with it.
+// an error if it stopped for any other reason. Without timeouts and limits (Limit) it sets its own. With srv.TLSConfig
+// set it serves HTTPS. The context of every request descends from ctx, so that streams (followed logs) end with it.
 func Run(ctx context.Context, srv *http.Server, ln net.Listener) error {
 	if srv.ReadHeaderTimeout == 0 {
 		srv.ReadHeaderTimeout = readHeaderTimeout

@@ -60,8 +60,8 @@ func (s *SelfSigned) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return s.current, nil
 }
 
-// GenerateSelfSigned returns a certificate for a host and its other addresses and names, and its key, in PEM. It is valid for
-// a year. client-go v0.28, which the virtual kubelet of Liqo v0.x is built with, has no other lifetime.
+// GenerateSelfSigned returns a certificate for a host and its other addresses and names, and its key, in PEM. It is
+// valid for a year. client-go v0.28, which the virtual kubelet of Liqo v0.x is built with, has no other lifetime.
 func GenerateSelfSigned(host string, ips []net.IP, names []string) (signed, key []byte, err error) {
 	signed, key, err = cert.GenerateSelfSignedCertKey(host, ips, names)
 	if err != nil {

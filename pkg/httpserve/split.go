@@ -23,8 +23,8 @@ type Splitter struct {
 	secure, plain *half
 }
 
-// Split returns a Splitter of ln. A connection without a first byte within wait is closed. The limits of ln are those of both
-// listeners.
+// Split returns a Splitter of ln. A connection without a first byte within wait is closed. The limits of ln are those
+// of both listeners.
 func Split(ln net.Listener, wait time.Duration) *Splitter {
 	return &Splitter{ln: ln, wait: wait, secure: newHalf(ln.Addr()), plain: newHalf(ln.Addr())}
 }
@@ -35,8 +35,8 @@ func (s *Splitter) Secure() net.Listener { return limited{s.secure} }
 // Plain is the listener of the connections without TLS.
 func (s *Splitter) Plain() net.Listener { return limited{s.plain} }
 
-// Run accepts connections until ctx ends, and then returns nil. It closes the listener, and the connections that no server has
-// yet; the servers close theirs.
+// Run accepts connections until ctx ends, and then returns nil. It closes the listener, and the connections that no
+// server has yet; the servers close theirs.
 func (s *Splitter) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var peeking sync.WaitGroup

@@ -1,8 +1,8 @@
-// Package interrupted keeps errors that client-go's retry loses. Its OnError and RetryOnConflict return nil when the function that
-// they call returns the error of a context: they take that for the end of their own wait (wait.Interrupted in
-// k8s.io/apimachinery v0.35), and return the last error that was worth a retry, of which there is none. So a write that had
-// no answer in time counts as done. virtual-kubelet's node controller then uses the Node that it did not get, and panics
-// (updateNodeStatus in its node/node.go, v1.11.0).
+// Package interrupted keeps errors that client-go's retry loses. Its OnError and RetryOnConflict return nil when the
+// function that they call returns the error of a context: they take that for the end of their own wait
+// (wait.Interrupted in k8s.io/apimachinery v0.35), and return the last error that was worth a retry, of which there is
+// none. So a write that had no answer in time counts as done. virtual-kubelet's node controller then uses the Node that
+// it did not get, and panics (updateNodeStatus in its node/node.go, v1.11.0).
 package interrupted
 
 import (

@@ -216,8 +216,8 @@ func (c *Client) newQueue() *addressQueue {
 	return queue
 }
 
-// processNext handles one address of the queue. It returns false when the queue is shut down. No two workers have the same address at once,
-// so the requests for one address are in order.
+// processNext handles one address of the queue. It returns false when the queue is shut down. No two workers have the
+// same address at once, so the requests for one address are in order.
 func (c *Client) processNext(ctx context.Context, queue *addressQueue, server wire.IpamClient) bool {
 	ip, closed := queue.next()
 	if closed {

@@ -186,9 +186,9 @@ func grantsPerConsumer(requests []Slice, offers map[types.NamespacedName]Offer) 
 	return out
 }
 
-// awaitsProviders reports whether the sum is not known because a VirtualNode has no ProviderCluster, or one that was restored from
-// a backup or is new has no status. The broker makes the object and writes its status when it reconciles the provider, whether or
-// not a probe was answered. What is missing for longer counts as nothing.
+// awaitsProviders reports whether the sum is not known because a VirtualNode has no ProviderCluster, or one that was
+// restored from a backup or is new has no status. The broker makes the object and writes its status when it reconciles
+// the provider, whether or not a probe was answered. What is missing for longer counts as nothing.
 func (r *reconciler) awaitsProviders(ctx context.Context, providers []v1alpha1.ProviderCluster) (bool, error) {
 	var virtualNodes offloadingv1beta1.VirtualNodeList
 	if err := r.client.List(ctx, &virtualNodes, client.MatchingLabelsSelector{Selector: r.cfg.Providers}); err != nil {

@@ -62,11 +62,11 @@ func defaulted() []corev1.ResourceName {
 
 // Decide divides the sum of the providers' grants among the slices, and returns an offer for each of them.
 //
-// All offers together never exceed the sum times Overcommit, and those to a consumer not its limit. Slices with a grant keep
-// it, the oldest first. The part that does not fit any more, because the sum or the limit is smaller, is removed at once, but
-// the grant stays, if necessary with amounts of 0. The rest goes to slices that request more than they have, again the oldest
-// first: in part to slices with a grant, all or nothing to slices without one. Of a defaulted resource a slice gets all that
-// is left. The order of the given slices does not matter.
+// All offers together never exceed the sum times Overcommit, and those to a consumer not its limit. Slices with a grant
+// keep it, the oldest first. The part that does not fit any more, because the sum or the limit is smaller, is removed
+// at once, but the grant stays, if necessary with amounts of 0. The rest goes to slices that request more than they
+// have, again the oldest first: in part to slices with a grant, all or nothing to slices without one. Of a defaulted
+// resource a slice gets all that is left. The order of the given slices does not matter.
 func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.NamespacedName]Offer {
 	all := slices.Clone(requests)
 	slices.SortFunc(all, func(a, b Slice) int {

@@ -23,8 +23,8 @@ type supply struct {
 	regions   []string
 }
 
-// supplyOf returns the sum of the grants of all providers that may get new pods. Unreachable ones count, because their grants
-// stay valid. Otherwise offers would change with every outage.
+// supplyOf returns the sum of the grants of all providers that may get new pods. Unreachable ones count, because their
+// grants stay valid. Otherwise offers would change with every outage.
 func supplyOf(providers []v1alpha1.ProviderCluster) supply {
 	s := supply{sum: resources.Amounts{}}
 	regions := sets.New[string]()

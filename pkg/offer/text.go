@@ -11,8 +11,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
-// Messages list at most maxListed resources, each with at most maxNameLength bytes of its name. Consumers choose the names, and
-// the message must fit into the status of a ResourceSlice.
+// Messages list at most maxListed resources, each with at most maxNameLength bytes of its name. Consumers choose the
+// names, and the message must fit into the status of a ResourceSlice.
 const (
 	maxListed     = 10
 	maxNameLength = 100

@@ -35,9 +35,10 @@ func PlaceOf(pod *corev1.Pod) string {
 	return pod.Annotations[v1alpha1.MovingFromAnnotation]
 }
 
-// AssignmentOf returns what a pod takes at a VirtualNode. One that has ended takes its requests until its ShadowPod is deleted,
-// which is when the pod is, or loses the label: the quota of the slice counts a ShadowPod whatever its phase (peeringInfo in
-// Liqo's pkg/webhooks/shadowpod). It is not counted as a pod, as in that quota, nor as one of its application.
+// AssignmentOf returns what a pod takes at a VirtualNode. One that has ended takes its requests until its ShadowPod is
+// deleted, which is when the pod is, or loses the label: the quota of the slice counts a ShadowPod whatever its phase
+// (peeringInfo in Liqo's pkg/webhooks/shadowpod). It is not counted as a pod, as in that quota, nor as one of its
+// application.
 func AssignmentOf(pod *corev1.Pod, virtualNode string) scheduler.Assignment {
 	a := scheduler.Assignment{
 		UID: pod.UID, VirtualNode: virtualNode, App: AppOf(pod), Requests: resources.PodRequests(&pod.Spec), Ended: Terminal(pod),

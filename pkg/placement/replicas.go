@@ -25,10 +25,11 @@ const defaultMaxUnavailable = "25%"
 // maxMaxUnavailable is the greatest number in the CRD.
 const maxMaxUnavailable = 1000000
 
-// ReplicasOf returns a key that the replicas of a pod share in its namespace: pods with the same labels, apart from those that
-// differ by replica or revision. A pod without other labels is the only one of its key. Owners are of no use: the pods of a
-// consumer are each owned by a ShadowPod of their own, with the labels of the consumer's pod and Liqo's (RemoteShadowPod in
-// Liqo's pkg/virtualKubelet/forge; shadowpod-controller). The key has a fixed length, as labels are chosen by consumers.
+// ReplicasOf returns a key that the replicas of a pod share in its namespace: pods with the same labels, apart from
+// those that differ by replica or revision. A pod without other labels is the only one of its key. Owners are of no
+// use: the pods of a consumer are each owned by a ShadowPod of their own, with the labels of the consumer's pod and
+// Liqo's (RemoteShadowPod in Liqo's pkg/virtualKubelet/forge; shadowpod-controller). The key has a fixed length, as
+// labels are chosen by consumers.
 func ReplicasOf(pod *corev1.Pod) string {
 	shared := maps.Clone(pod.Labels)
 	maps.DeleteFunc(shared, func(key, _ string) bool { return tellsReplicasApart(key) })
@@ -39,8 +40,8 @@ func ReplicasOf(pod *corev1.Pod) string {
 	return "labels/" + hex.EncodeToString(sum[:])
 }
 
-// tellsReplicasApart reports whether a label may differ between the replicas of an application: it is Kubernetes' own for that,
-// or one of Liqo or of this project, which depend on the path of a pod.
+// tellsReplicasApart reports whether a label may differ between the replicas of an application: it is Kubernetes' own
+// for that, or one of Liqo or of this project, which depend on the path of a pod.
 func tellsReplicasApart(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	if prefix == "liqo.io" || strings.HasSuffix(prefix, ".liqo.io") {
@@ -57,9 +58,9 @@ func Available(pod *corev1.Pod) bool {
 	return Ready(pod) && pod.Labels[v1alpha1.VirtualNodeLabel] != "" && pod.DeletionTimestamp == nil
 }
 
-// Replicates reports whether a pod counts as a replica at now. One that has ended does not, nor does one that is being deleted
-// after its grace period, which is over at the time of its deletion: such a pod may stay for as long as its provider cannot be
-// reached, and has been replaced.
+// Replicates reports whether a pod counts as a replica at now. One that has ended does not, nor does one that is being
+// deleted after its grace period, which is over at the time of its deletion: such a pod may stay for as long as its
+// provider cannot be reached, and has been replaced.
 func Replicates(pod *corev1.Pod, now time.Time) bool {
 	return !Terminal(pod) && (pod.DeletionTimestamp == nil || now.Before(pod.DeletionTimestamp.Time))
 }

@@ -191,8 +191,8 @@ func TestReflection(t *testing.T) {
 	t.Run("namespaces of a peer are not offloaded to it", func(t *testing.T) { c.requireRejected(t, "private") })
 }
 
-// offloadFromPeer adds the map of namespaces that a peer sends which is a consumer as well, of a namespace that has the name of
-// one of this cluster, and a pod there.
+// offloadFromPeer adds the map of namespaces that a peer sends which is a consumer as well, of a namespace that has the
+// name of one of this cluster, and a pod there.
 func (c *clusters) offloadFromPeer(namespace string) {
 	c.t.Helper()
 	theirs := &offloadingv1beta1.NamespaceMap{

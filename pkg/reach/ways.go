@@ -43,10 +43,10 @@ type Ways struct {
 }
 
 // Resolve returns the address under which this cluster reaches a pod of the next cluster that shows ip and runs at root
-// (zero if that is not known). It prefers the direct way; then come the pods of the next cluster itself, or addresses of
-// its external range; then the way through the next cluster. With no more than Next it is Liqo's own translation, but that
-// an address outside the ranges of the next cluster is refused: its administrators choose what a pod shows, Liqo maps it, and
-// traffic to the pod would go there.
+// (zero if that is not known). It prefers the direct way; then come the pods of the next cluster itself, or addresses
+// of its external range; then the way through the next cluster. With no more than Next it is Liqo's own translation,
+// but that an address outside the ranges of the next cluster is refused: its administrators choose what a pod shows,
+// Liqo maps it, and traffic to the pod would go there.
 //
 // The error is ErrUnreachable or ErrPending.
 func (w Ways) Resolve(ip string, root Root) (string, error) {

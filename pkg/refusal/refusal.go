@@ -41,8 +41,8 @@ type Refusal struct {
 	At time.Time
 }
 
-// Exceeded returns the resource of which a quota was exceeded; "" if the message does not name it. Liqo names one, even if more
-// are exceeded (checkResources in pkg/webhooks/shadowpod/peeringinfo.go).
+// Exceeded returns the resource of which a quota was exceeded; "" if the message does not name it. Liqo names one, even
+// if more are exceeded (checkResources in pkg/webhooks/shadowpod/peeringinfo.go).
 func (r Refusal) Exceeded() corev1.ResourceName {
 	if r.Reason != QuotaExceeded {
 		return ""
@@ -74,7 +74,8 @@ func by(virtualNode string, pod *corev1.Pod) (Refusal, bool) {
 }
 
 // Report writes a refusal into the status of a pod, in place of those by other VirtualNodes. It returns false if the
-// refusal was already there. The message is cut. The UID of the pod is a precondition: a new pod of the same name was not refused.
+// refusal was already there. The message is cut. The UID of the pod is a precondition: a new pod of the same name was
+// not refused.
 func Report(ctx context.Context, pods corev1client.PodInterface, pod *corev1.Pod, r Refusal) (bool, error) {
 	r.Message = distrust.Text(r.Message)
 	if reported, found := by(r.VirtualNode, pod); found && reported.Reason == r.Reason && reported.Message == r.Message {

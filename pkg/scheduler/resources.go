@@ -82,8 +82,8 @@ func (t *table) named(flat amounts) resources.Amounts {
 	return named
 }
 
-// grants returns what a slice grants, absent resources included. Liqo refuses pods that request a resource which the quota of
-// the slice does not name (checkResources of its webhook for ShadowPods); it does not count pods.
+// grants returns what a slice grants, absent resources included. Liqo refuses pods that request a resource which the
+// quota of the slice does not name (checkResources of its webhook for ShadowPods); it does not count pods.
 func (t *table) grants(granted resources.Amounts) amounts {
 	flat := make(amounts, wellKnown)
 	flat[pods] = unlimited

@@ -36,8 +36,8 @@ const (
 	budget = 50 * time.Millisecond
 )
 
-// TestSlowestFilters decides by the slowest filters known, each repeated as often as it fits, and searches for slower ones as long as SLOWEST_TIME says. With
-// UPDATE=1 it keeps what it finds (make fuzz).
+// TestSlowestFilters decides by the slowest filters known, each repeated as often as it fits, and searches for slower
+// ones as long as SLOWEST_TIME says. With UPDATE=1 it keeps what it finds (make fuzz).
 func TestSlowestFilters(t *testing.T) {
 	s, pod := hostileFederation()
 	known := readSlowest(t)

@@ -45,8 +45,9 @@ func Of(pod *corev1.Pod) Tries {
 	return tries
 }
 
-// After returns the tries with one more, which ended at now. The delay until the next one there doubles from the first on. Once
-// a pod was tried at one of them again, the delay is for all: otherwise it would go from one to the other without a pause.
+// After returns the tries with one more, which ended at now. The delay until the next one there doubles from the first
+// on. Once a pod was tried at one of them again, the delay is for all: otherwise it would go from one to the other
+// without a pause.
 func (t Tries) After(virtualNode, reason string, now time.Time, first time.Duration) Tries {
 	count := max(0, t[virtualNode].Count) + 1
 	delay := first
@@ -87,8 +88,8 @@ func (t Tries) Until() map[string]time.Time {
 	return until
 }
 
-// Describe returns where the pod was tried, why it left, and when it is tried again at one of them: "was tried at p1, p2: not
-// started within 2m; next try not before 2026-03-01T12:05:00Z". It is "" if the pod was tried nowhere.
+// Describe returns where the pod was tried, why it left, and when it is tried again at one of them: "was tried at p1,
+// p2: not started within 2m; next try not before 2026-03-01T12:05:00Z". It is "" if the pod was tried nowhere.
 func (t Tries) Describe(now time.Time) string {
 	if len(t) == 0 {
 		return ""

@@ -33,7 +33,8 @@ func TestTheDelayGrowsAndIsBounded(t *testing.T) {
 	require.Equal(t, 1, tries.After("p1", "", noon, 5*time.Minute)["p1"].Count)
 }
 
-// With many providers the first one could be tried again as soon as the last one was: the pod would be tried without a pause.
+// With many providers the first one could be tried again as soon as the last one was: the pod would be tried without a
+// pause.
 func TestAPodWaitsOnceItWasTriedEverywhere(t *testing.T) {
 	var tries Tries
 	now := noon

@@ -177,7 +177,8 @@ func (w *world) checkPolicies(t *rapid.T) {
 	require.Equal(t, want, got)
 }
 
-// After any changes in any order, every answer is the same as one computed from all objects. A reader of the stream has the same data as a reader of the lists, and gets no pods of other consumers.
+// After any changes in any order, every answer is the same as one computed from all objects. A reader of the stream has
+// the same data as a reader of the lists, and gets no pods of other consumers.
 func TestTheViewIsWhatIsTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld()

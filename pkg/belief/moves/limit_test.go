@@ -50,7 +50,8 @@ func TestLimit(t *testing.T) {
 	require.Len(t, limit.moving, 2, "c and last")
 }
 
-// However pods ask, ask again, run and stay, no more of them move at once than the limit allows, and a pod that keeps asking moves.
+// However pods ask, ask again, run and stay, no more of them move at once than the limit allows, and a pod that keeps
+// asking moves.
 func TestMovesKeepTheLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most, pods = 3, 20

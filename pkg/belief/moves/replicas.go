@@ -35,8 +35,8 @@ type Pod struct {
 	name types.NamespacedName
 	// permitted is the assignment (v1alpha1.Assignment) that the pod may leave as planned; "" if there is none.
 	permitted string
-	// because is why the pod waits for its replicas before it leaves the VirtualNode at; "" if it does not wait. among is where
-	// Turns has it.
+	// because is why the pod waits for its replicas before it leaves the VirtualNode at; "" if it does not wait. among
+	// is where Turns has it.
 	because, at string
 	among       replicasKey
 }
@@ -72,9 +72,10 @@ func (t *Turns) Waiting() (pods int) {
 	return pods
 }
 
-// MayMove returns whether a pod may be moved as planned: it may if fewer of its replicas than MaxUnavailable are unavailable.
-// It counts as unavailable from then on, until it is assigned anew or Stays: the API does not show yet that it moves. A pod
-// that is not available itself may always be moved. known returns what is known of another pod, nil if nothing is.
+// MayMove returns whether a pod may be moved as planned: it may if fewer of its replicas than MaxUnavailable are
+// unavailable. It counts as unavailable from then on, until it is assigned anew or Stays: the API does not show yet
+// that it moves. A pod that is not available itself may always be moved. known returns what is known of another pod,
+// nil if nothing is.
 func (t *Turns) MayMove(p *Pod, of *corev1.Pod, among Replicas, known func(types.UID) *Pod) Turn {
 	unavailable, example := unavailable(of, among.Pods, known)
 	available := placement.Available(of)

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// retryInterval is after what time a pod that waits is tried although no change is known that concerns it: criteria may read
-	// KPIs. Up to retryJitter is added, by the UID, so that pods that began to wait together are not tried together.
+	// retryInterval is after what time a pod that waits is tried although no change is known that concerns it: criteria
+	// may read KPIs. Up to retryJitter is added, by the UID, so that pods that began to wait together are not tried
+	// together.
 	retryInterval = 30 * time.Second
 	retryJitter   = 15 * time.Second
 	// MaxWoken is how many pods are tried at once because of changes, and maxChecks how many pairs of a pod and a slice are
@@ -35,8 +36,8 @@ type Pod struct {
 	again   bool
 	// seen is the number of the last change that its last try has seen, or for which it was woken.
 	seen uint64
-	// filters are the verdicts of the last try on the providers, which are sorted and shared by many pods. Both are nil while
-	// they are not known.
+	// filters are the verdicts of the last try on the providers, which are sorted and shared by many pods. Both are nil
+	// while they are not known.
 	providers []string
 	filters   []verdict.Filter
 	demand    scheduler.Demand
@@ -67,8 +68,8 @@ func (q *Queue) Open(virtualNode string) uint64 {
 	return q.changes
 }
 
-// BeginTry prepares the record of a pod for a decision; first means that it did not wait before. What changes during the decision
-// concerns the pod.
+// BeginTry prepares the record of a pod for a decision; first means that it did not wait before. What changes during
+// the decision concerns the pod.
 func (q *Queue) BeginTry(p *Pod, first bool, demand scheduler.Demand, readsResources bool, now time.Time) {
 	since := p.since
 	if first {
@@ -114,8 +115,8 @@ type Place struct {
 	Room    scheduler.Room
 }
 
-// concerns reports whether a change of the room at a place concerns a pod: the room was what it lacked there, or the provider
-// itself has changed since, and is among those that the pod may use.
+// concerns reports whether a change of the room at a place concerns a pod: the room was what it lacked there, or the
+// provider itself has changed since, and is among those that the pod may use.
 func (at *Place) concerns(p *Pod, change uint64) bool {
 	if p.seen >= change {
 		return false
@@ -136,9 +137,10 @@ func (at *Place) concerns(p *Pod, change uint64) bool {
 	return changed
 }
 
-// Wake returns those of the pods to try now, those that wait longest first: those that were not tried for too long, and those
-// that a change concerns and for which there is room. For what becomes free no more pods are woken than fit into it: more means
-// that others may follow, if these do not take it. place returns false for a VirtualNode that cannot be given pods.
+// Wake returns those of the pods to try now, those that wait longest first: those that were not tried for too long, and
+// those that a change concerns and for which there is room. For what becomes free no more pods are woken than fit into
+// it: more means that others may follow, if these do not take it. place returns false for a VirtualNode that cannot be
+// given pods.
 func (q *Queue) Wake(pods []*Pod, now time.Time, place func(virtualNode string) (Place, bool)) (woken []*Pod, more bool) {
 	var waiting []*Pod
 	for _, p := range pods {

@@ -65,8 +65,8 @@ func Of(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, now time.
 	return None, 0
 }
 
-// Taken reports whether a provider has begun to run a pod, which may then be Pending for as long as its init containers and its
-// images take: one of its containers was started, or its sandbox is ready and no container fails to be made.
+// Taken reports whether a provider has begun to run a pod, which may then be Pending for as long as its init containers
+// and its images take: one of its containers was started, or its sandbox is ready and no container fails to be made.
 func Taken(status *corev1.PodStatus) bool {
 	if status.Phase != corev1.PodPending {
 		return true

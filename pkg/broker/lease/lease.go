@@ -2,12 +2,12 @@
 // lease has lapsed.
 //
 // A process that is stopped (SIGSTOP, a stalled or suspended machine) for longer than its lease goes on afterwards with
-// what it knew. client-go's elector notices only when it cannot renew for the renew deadline, and renews a lease that has
-// lapsed if no other replica holds it at that moment. Meanwhile another replica may lead or have led, providers answer
-// again, and drains are over. So a lease that has lapsed is never renewed: from then on the process writes nothing to its own
-// cluster, and it ends. The next process probes and reads everything again, as every new leader does. That is one rule for
-// all writes. The alternative, to go on and to distrust each probe, cached object and decision of before, has one rule for
-// each.
+// what it knew. client-go's elector notices only when it cannot renew for the renew deadline, and renews a lease that
+// has lapsed if no other replica holds it at that moment. Meanwhile another replica may lead or have led, providers
+// answer again, and drains are over. So a lease that has lapsed is never renewed: from then on the process writes
+// nothing to its own cluster, and it ends. The next process probes and reads everything again, as every new leader
+// does. That is one rule for all writes. The alternative, to go on and to distrust each probe, cached object and
+// decision of before, has one rule for each.
 package lease
 
 import (

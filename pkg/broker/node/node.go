@@ -68,8 +68,8 @@ type Node struct {
 
 	mu   sync.Mutex
 	last *corev1.Node // Guarded by mu.
-	// unsettled is for how many ticks the capacity of before is kept while not all providers were probed: ticks, because time also
-	// passes while the process stands still. Used by one goroutine.
+	// unsettled is for how many ticks the capacity of before is kept while not all providers were probed: ticks,
+	// because time also passes while the process stands still. Used by one goroutine.
 	unsettled int
 	// cordoned is what was last written of the Node; used by one goroutine.
 	cordoned *bool
@@ -174,8 +174,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// isSettled reports whether what is assigned is counted, and the probes show of every provider whether it can be reached, or had
-// the time to. Until then the Node has the capacity that the leader before wrote.
+// isSettled reports whether what is assigned is counted, and the probes show of every provider whether it can be
+// reached, or had the time to. Until then the Node has the capacity that the leader before wrote.
 func (n *Node) isSettled(ctx context.Context) bool {
 	if !n.Restored() {
 		return false // The controllers count, and tell why they cannot.
@@ -288,9 +288,9 @@ func (n *Node) cordon(ctx context.Context) error {
 	return err
 }
 
-// forge returns the Node as it is now. It is Ready while the broker leads: Kubernetes and Liqo take the pods of a Node that is
-// not Ready for lost (Liqo's podstatus-controller, Kubernetes' taint eviction), and the pods at one provider are not lost when
-// another, or even this one, takes no new pods. Conditions that stay keep the times of before.
+// forge returns the Node as it is now. It is Ready while the broker leads: Kubernetes and Liqo take the pods of a Node
+// that is not Ready for lost (Liqo's podstatus-controller, Kubernetes' taint eviction), and the pods at one provider
+// are not lost when another, or even this one, takes no new pods. Conditions that stay keep the times of before.
 func (n *Node) forge(before *corev1.Node) *corev1.Node {
 	room, usable := n.room()
 	ready := corev1.NodeCondition{

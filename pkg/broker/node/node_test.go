@@ -27,7 +27,8 @@ import (
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-// newNode is the Node of a broker with one provider, of 8 CPUs, one of which a pod requests. The provider has not been probed.
+// newNode is the Node of a broker with one provider, of 8 CPUs, one of which a pod requests. The provider has not been
+// probed.
 func newNode(t *testing.T, kube kubernetes.Interface) *Node {
 	t.Helper()
 	known := belief.New(belief.Config{Clock: clock.RealClock{}, SuspicionWindow: time.Minute, ProbeInterval: time.Second})

@@ -15,8 +15,8 @@ import (
 const (
 	// unassignedInterval is the least time between two times that unassigned pods are woken.
 	unassignedInterval = 200 * time.Millisecond
-	// dueInterval is how often it is checked which refusals have expired, and which unassigned pods are to be tried without a
-	// change.
+	// dueInterval is how often it is checked which refusals have expired, and which unassigned pods are to be tried
+	// without a change.
 	dueInterval = time.Second
 )
 

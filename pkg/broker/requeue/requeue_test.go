@@ -22,7 +22,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// running runs Pods for a provider q of two CPUs, which is known once join is called. drain takes the pods that were requeued.
+// running runs Pods for a provider q of two CPUs, which is known once join is called. drain takes the pods that were
+// requeued.
 func running(t *testing.T) (known *belief.Belief, pods *Pods, join func(), drain func() []string) {
 	t.Helper()
 	known = belief.New(belief.Config{Clock: clock.RealClock{}})

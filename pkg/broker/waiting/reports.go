@@ -27,14 +27,14 @@ import (
 )
 
 const (
-	// reportsPerSecond and reportsBurst limit the writes of reports, well below --client-qps: the messages of all pods that wait
-	// may change at once.
+	// reportsPerSecond and reportsBurst limit the writes of reports, well below --client-qps: the messages of all pods
+	// that wait may change at once.
 	reportsPerSecond = 20
 	reportsBurst     = 100
 	// reportWorkers is how many reports are written in parallel.
 	reportWorkers = 2
-	// settleTime is how long another message of the same reason must hold until it is written: longer than a pod waits until it
-	// is tried without a change (pkg/belief). A provider that is away for a moment is no news.
+	// settleTime is how long another message of the same reason must hold until it is written: longer than a pod waits
+	// until it is tried without a change (pkg/belief). A provider that is away for a moment is no news.
 	settleTime = time.Minute
 )
 

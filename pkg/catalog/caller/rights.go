@@ -162,9 +162,9 @@ func (r *Rights) Need(ctx context.Context, who *Caller, rights ...Right) error {
 	return nil
 }
 
-// HasEither reports whether a caller has a right to all objects of a kind, or to one of them. The right to an object that
-// does not exist is not reviewed, but has the same cost, so that a caller without rights cannot find out which objects exist.
-// The error is as that of Has.
+// HasEither reports whether a caller has a right to all objects of a kind, or to one of them. The right to an object
+// that does not exist is not reviewed, but has the same cost, so that a caller without rights cannot find out which
+// objects exist. The error is as that of Has.
 func (r *Rights) HasEither(ctx context.Context, who *Caller, all, one Right, exists bool) (bool, error) {
 	if ok, err := r.Has(ctx, who, all); ok || err != nil {
 		return ok, err

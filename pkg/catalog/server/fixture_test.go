@@ -99,8 +99,8 @@ var users = map[string]string{
 	"people-c1": "system:serviceaccount:liqo-tenant-c1:people",
 }
 
-// allowed is RBAC. The operator has all rights, users of c1 have those of the ClusterRole of Liqo's peering, and one user may
-// read one namespace.
+// allowed is RBAC. The operator has all rights, users of c1 have those of the ClusterRole of Liqo's peering, and one
+// user may read one namespace.
 func allowed(spec *authorizationv1.SubjectAccessReviewSpec) bool {
 	what := spec.ResourceAttributes
 	switch spec.User {

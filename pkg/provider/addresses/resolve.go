@@ -65,8 +65,8 @@ func (r *resolver) resolve(remote *corev1.Pod) (string, error) {
 	return ways.Resolve(remote.Status.PodIP, r.rootOf(remote))
 }
 
-// rootOf returns where a remote pod runs, by its annotations. A cluster that forwards no pods has no such annotations to write:
-// they are read if pods of the remote cluster may run elsewhere.
+// rootOf returns where a remote pod runs, by its annotations. A cluster that forwards no pods has no such annotations
+// to write: they are read if pods of the remote cluster may run elsewhere.
 func (r *resolver) rootOf(remote *corev1.Pod) reach.Root {
 	if !r.changes() {
 		return reach.Root{}

@@ -61,8 +61,8 @@ func (n *namespace) addressOf(remote *corev1.Pod) (string, error) {
 	return external(n.ips, address)
 }
 
-// withAddress returns the pod with that address, and no other; the object in the cache stays as it is, and Liqo copies what it
-// changes.
+// withAddress returns the pod with that address, and no other; the object in the cache stays as it is, and Liqo copies
+// what it changes.
 func withAddress(pod *corev1.Pod, address string) *corev1.Pod {
 	if pod.Status.PodIP == address && (address != "" || len(pod.Status.PodIPs) == 0) {
 		return pod // Of several podIPs, Liqo shows podIP only (forge.LocalPodStatus).

@@ -17,9 +17,9 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 )
 
-// ConfigMaps returns a reflector of ConfigMaps that deletes an immutable one of the remote cluster whose original has other data: the
-// original was deleted and created again before the virtual kubelet saw that it was gone. Liqo applies the new data again and again,
-// and the remote API server refuses it. The next try creates the copy.
+// ConfigMaps returns a reflector of ConfigMaps that deletes an immutable one of the remote cluster whose original has
+// other data: the original was deleted and created again before the virtual kubelet saw that it was gone. Liqo applies
+// the new data again and again, and the remote API server refuses it. The next try creates the copy.
 func ConfigMaps(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		return &replacing[*corev1.ConfigMap]{

@@ -29,8 +29,9 @@ const ReasonNotForwarded = "ChangeNotForwarded"
 // shownChanges is how many changes of one pod the event names.
 const shownChanges = 5
 
-// Pods returns a reflector of pods that reports with an event what was changed in a pod after it was forwarded. Liqo forwards
-// the spec once (forge.RemotePodSpec), and the API server has accepted the change: without the event nothing tells that it has no effect.
+// Pods returns a reflector of pods that reports with an event what was changed in a pod after it was forwarded. Liqo
+// forwards the spec once (forge.RemotePodSpec), and the API server has accepted the change: without the event nothing
+// tells that it has no effect.
 func Pods(local func(namespace string) corev1listers.PodNamespaceLister, next generic.NamespacedReflectorFactoryFunc,
 ) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
@@ -103,9 +104,9 @@ func messageOf(changes []string) string {
 		strings.Join(changes, ", "))
 }
 
-// notForwarded returns what of a pod's spec differs from the spec that was forwarded, of all that an API server allows to be changed
-// (ValidatePodUpdate, ValidatePodResize and ValidatePodEphemeralContainersUpdate in Kubernetes' pkg/apis/core/validation) and that
-// Liqo forwards as it is. Liqo filters tolerations.
+// notForwarded returns what of a pod's spec differs from the spec that was forwarded, of all that an API server allows
+// to be changed (ValidatePodUpdate, ValidatePodResize and ValidatePodEphemeralContainersUpdate in Kubernetes'
+// pkg/apis/core/validation) and that Liqo forwards as it is. Liqo filters tolerations.
 func notForwarded(local, forwarded *corev1.PodSpec) []string {
 	changes := slices.Concat(
 		changedContainers("init container", local.InitContainers, forwarded.InitContainers),

@@ -16,8 +16,9 @@ func (unknown) String() string   { return "" }
 func (unknown) Set(string) error { return nil }
 func (unknown) Type() string     { return "" }
 
-// AllowUnknown has a FlagSet accept and ignore the flags among args that it does not have. Liqo's controller managers pass such ones
-// to virtual kubelets that are older. The value of a flag may be the next argument: a virtual kubelet has no arguments but flags.
+// AllowUnknown has a FlagSet accept and ignore the flags among args that it does not have. Liqo's controller managers
+// pass such ones to virtual kubelets that are older. The value of a flag may be the next argument: a virtual kubelet
+// has no arguments but flags.
 func AllowUnknown(flags *pflag.FlagSet, args []string) {
 	for i, arg := range args {
 		name, is := strings.CutPrefix(arg, "--")

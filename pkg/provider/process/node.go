@@ -30,8 +30,8 @@ type NodeConfig struct {
 	LeaseDuration, PingInterval, PingTimeout time.Duration
 }
 
-// NodeLabels adds to the labels that the flags give the one that Liqo after v1.2.0 and other providers of virtual-kubelet put on their
-// nodes.
+// NodeLabels adds to the labels that the flags give the one that Liqo after v1.2.0 and other providers of
+// virtual-kubelet put on their nodes.
 func NodeLabels(given map[string]string) map[string]string {
 	return labels.Merge(labels.Set{"type": "virtual-kubelet"}, given)
 }

@@ -49,9 +49,10 @@ func (r Retries) after(err error, object types.NamespacedName) error {
 // errNotReady means that caches are not synced yet.
 var errNotReady = errors.New("the reflection of the namespace is starting")
 
-// Namespaced returns reflectors of namespaces that are always ready: while the one below is not, its objects are retried
-// here, where the generic reflector would use its bucket. Each namespace has back-offs of its own, which end with its reflector:
-// Liqo handles no object of a namespace that is not reflected any more, so none of those that fail then would be forgotten.
+// Namespaced returns reflectors of namespaces that are always ready: while the one below is not, its objects are
+// retried here, where the generic reflector would use its bucket. Each namespace has back-offs of its own, which end
+// with its reflector: Liqo handles no object of a namespace that is not reflected any more, so none of those that fail
+// then would be forgotten.
 func (Retries) Namespaced(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		return &retryingReflector{NamespacedReflector: next(opts), namespace: opts.LocalNamespace, retries: New()}

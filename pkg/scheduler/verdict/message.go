@@ -102,8 +102,8 @@ func (d *Result) Unschedulable() string {
 	return line
 }
 
-// Waiting is Unschedulable for the condition of a pod that waits: "no provider cluster fits: disabled, insufficient cpu". It has no
-// counts, which change with each provider that comes or goes.
+// Waiting is Unschedulable for the condition of a pod that waits: "no provider cluster fits: disabled, insufficient
+// cpu". It has no counts, which change with each provider that comes or goes.
 func (d *Result) Waiting() string {
 	reasons, _ := d.reasons()
 	if len(reasons) == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/build"
 )
 
-// LegacyFlag returns a flag among the arguments that the controller manager of Liqo v0.x passes and that of Liqo v1 does not;
-// "" if there is none. Both names of clusters are always passed (pkg/vkMachinery/forge in v0.9.4).
+// LegacyFlag returns a flag among the arguments that the controller manager of Liqo v0.x passes and that of Liqo v1
+// does not; "" if there is none. Both names of clusters are always passed (pkg/vkMachinery/forge in v0.9.4).
 func LegacyFlag(args []string) string {
 	if len(args) == 0 || !strings.HasPrefix(args[0], "-") {
 		return "" // A command.
