@@ -15,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -139,7 +141,8 @@ func drawPod(t *rapid.T, name string) *corev1.Pod {
 	return pod
 }
 
-// drawUnassigned draws the pod that is decided about. It may name a policy, have a filter, and have been tried at VirtualNodes.
+// drawUnassigned draws the pod that is decided about. It may name a policy, have a filter, and have been tried at
+// VirtualNodes.
 func drawUnassigned(t *rapid.T, virtualNodes []string) *corev1.Pod {
 	pod, now := drawPod(t, "pod"), time.Now()
 	if policy := rapid.SampledFrom([]string{"", "", "", "a", "none"}).Draw(t, "policy"); policy != "" {
@@ -239,14 +242,16 @@ func requireEqualVerdicts(t *rapid.T, decision *scheduler.Decision, explanation 
 func TestExplanationsDecideAsTheBroker(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
-	programs := criteria.NewCache(8 << 20)
+	programs, decoder := criteria.NewCache(8<<20), serializer.NewCodecFactory(scheme).UniversalDecoder()
 	rapid.Check(t, func(t *rapid.T) {
 		objects := append(drawFederation(t), drawPolicies(t)...)
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{
 			consts.RemoteClusterID: rapid.SampledFrom([]string{"", "c1", "c1", "p1"}).Draw(t, "consumer"),
 		}}}
 		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithObjects(namespace).
-			WithStatusSubresource(&v1alpha1.ProviderCluster{}).Build()
+			WithStatusSubresource(&v1alpha1.ProviderCluster{}).
+			WithObjectTracker(clienttesting.NewObjectTracker(scheme, decoder)). // The default one takes half of the time, for managed fields.
+			Build()
 		known := belief.New(belief.Config{Clock: clock.RealClock{}, SuspicionWindow: time.Minute, ProbeInterval: time.Second})
 		controller := New(Config{
 			Log: logr.Discard(), Clock: clock.RealClock{}, Client: c, Belief: known, Connections: remote.NewConnections(nil, nil, ""),
