@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"time"
@@ -35,6 +36,9 @@ type catalogOptions struct {
 	historyInterval time.Duration
 
 	limits caller.Limits
+
+	// liqoV0 is found at start.
+	liqoV0 bool
 }
 
 func newCatalogOptions() *catalogOptions {
@@ -119,7 +123,8 @@ const catalogService = "liqo-broker-catalog"
 // config returns the catalog's Config without Log and Home.
 func (o *catalogOptions) config() catalog.Config {
 	cfg := catalog.Config{
-		QPS: o.qps, Burst: o.burst, Version: version, Node: o.nodeName, Address: o.address,
+		LiqoV0: o.liqoV0,
+		QPS:    o.qps, Burst: o.burst, Version: version, Node: o.nodeName, Address: o.address,
 		TLS:    catalog.TLSConfig{Off: o.plainHTTP, Public: o.public, CertFile: o.certFile, KeyFile: o.keyFile, ClientCAFile: o.clientCA},
 		Access: server.Access{ReadAuth: o.readAuth, AnonymousToggle: o.anonymousToggle},
 		Limits: o.limits, HistoryInterval: o.historyInterval,
@@ -131,6 +136,15 @@ func (o *catalogOptions) config() catalog.Config {
 		cfg.TLS.Names = []string{inCluster, catalogService, catalogService + "." + o.namespace, inCluster + ".cluster.local"}
 	}
 	return cfg
+}
+
+// needsLiqo accepts Liqo v0.x, too.
+func (o *catalogOptions) needsLiqo(missing error) error {
+	if errors.As(missing, new(*liqoV0Error)) {
+		o.liqoV0 = true
+		return nil
+	}
+	return missing
 }
 
 func (o *catalogOptions) run(ctx context.Context, log logr.Logger, home *rest.Config) error {

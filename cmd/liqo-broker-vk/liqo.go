@@ -21,7 +21,15 @@ const liqoCheckTimeout = 10 * time.Second
 // groupOfV0 is the group of Liqo v0.x's ShadowPods and NamespaceMaps, which v1 does not have.
 const groupOfV0 = "virtualkubelet.liqo.io"
 
-// requireLiqo returns an error if the API server serves no Liqo v1. It returns nil if the API server does not answer: what needs it
+// liqoV0Error means that Liqo v0.x is installed, and not Liqo v1.
+type liqoV0Error struct{ missing schema.GroupVersion }
+
+func (e *liqoV0Error) Error() string {
+	return fmt.Sprintf("the API server serves %s and not %s: Liqo v0.x is installed, and the broker needs Liqo v1 in its cluster. "+
+		"With Liqo v0.x the image can be used as virtual kubelet and as catalog", groupOfV0, e.missing)
+}
+
+// requireLiqo returns an error if the API server serves no Liqo v1: a *liqoV0Error with Liqo v0.x. It returns nil if the API server does not answer: what needs it
 // retries, and returns its own errors.
 func requireLiqo(ctx context.Context, home *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(home)
@@ -53,8 +61,7 @@ func checkLiqo(served *metav1.APIGroupList) error {
 		switch {
 		case serves(version):
 		case isV0:
-			return fmt.Errorf("the API server serves %s and not %s: Liqo v0.x is installed, and broker and catalog need Liqo v1 in their "+
-				"cluster. With Liqo v0.x the image can be used as virtual kubelet", groupOfV0, version)
+			return &liqoV0Error{version}
 		default:
 			return fmt.Errorf("the API server does not serve %s: install Liqo v1.2 in the broker's cluster", version)
 		}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestBrokerAndCatalogNeedLiqoV1(t *testing.T) {
+func TestBrokerNeedsLiqoV1(t *testing.T) {
 	v1 := []string{"apps/v1", "core.liqo.io/v1beta1", "authentication.liqo.io/v1beta1", "offloading.liqo.io/v1beta1"}
 	for name, tc := range map[string]struct {
 		serves []string
@@ -28,7 +28,7 @@ func TestBrokerAndCatalogNeedLiqoV1(t *testing.T) {
 		},
 		"v0.x": {
 			[]string{"virtualkubelet.liqo.io/v1alpha1", "offloading.liqo.io/v1alpha1", "discovery.liqo.io/v1alpha1"},
-			"serves virtualkubelet.liqo.io and not core.liqo.io/v1beta1: Liqo v0.x is installed, and broker and catalog need Liqo v1",
+			"serves virtualkubelet.liqo.io and not core.liqo.io/v1beta1: Liqo v0.x is installed, and the broker needs Liqo v1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -135,10 +135,14 @@ type service interface {
 	install(*pflag.FlagSet)
 	validate() error
 	common() *serviceOptions
+	// needsLiqo returns what keeps the service from running, given what requireLiqo has returned.
+	needsLiqo(missing error) error
 	run(context.Context, logr.Logger, *rest.Config) error
 }
 
 func (o *serviceOptions) common() *serviceOptions { return o }
+
+func (o *serviceOptions) needsLiqo(missing error) error { return missing }
 
 // newServiceCommand completes a command so that it validates the options, sets up the log and the connection with the
 // broker's cluster, and runs the service.
@@ -161,7 +165,7 @@ func newServiceCommand(cmd *cobra.Command, s service, logs io.Writer) *cobra.Com
 		}
 		built := thisBuild()
 		log.Info("Starting", "role", cmd.Name(), "version", built.Version, "commit", built.Commit, "node", o.nodeName)
-		if err := requireLiqo(cmd.Context(), home); err != nil {
+		if err := s.needsLiqo(requireLiqo(cmd.Context(), home)); err != nil {
 			return err
 		}
 		group, ctx := errgroup.WithContext(cmd.Context())

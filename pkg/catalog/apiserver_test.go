@@ -44,9 +44,11 @@ var collections = map[string]metav1.APIResource{
 	"/api/v1/pods":       {Name: "pods", Kind: "Pod", Namespaced: true},
 	"/api/v1/namespaces": {Name: "namespaces", Kind: "Namespace"},
 	"/api/v1/configmaps": {Name: "configmaps", Kind: "ConfigMap", Namespaced: true},
+	"/api/v1/nodes":      {Name: "nodes", Kind: "Node"},
 	"/apis/brokering.liqo.io/v1alpha1/providerclusters":  {Name: "providerclusters", Kind: "ProviderCluster"},
 	"/apis/brokering.liqo.io/v1alpha1/placementpolicies": {Name: "placementpolicies", Kind: "PlacementPolicy"},
 	"/apis/core.liqo.io/v1beta1/foreignclusters":         {Name: "foreignclusters", Kind: "ForeignCluster"},
+	"/apis/discovery.liqo.io/v1alpha1/foreignclusters":   {Name: "foreignclusters", Kind: "ForeignCluster"},
 	"/apis/offloading.liqo.io/v1beta1/virtualnodes":      {Name: "virtualnodes", Kind: "VirtualNode", Namespaced: true},
 	"/apis/offloading.liqo.io/v1beta1/namespacemaps":     {Name: "namespacemaps", Kind: "NamespaceMap", Namespaced: true},
 }
@@ -79,7 +81,7 @@ func (s *apiServer) put(objects ...client.Object) {
 		require.NoError(s.t, json.Unmarshal(text, &object))
 		object["kind"], object["apiVersion"] = gvk.Kind, gvk.GroupVersion().String()
 		for path, resource := range collections {
-			if resource.Kind == gvk.Kind {
+			if resource.Kind == gvk.Kind && strings.Contains(path, "/"+gvk.GroupVersion().String()+"/") {
 				s.store(path, o.GetNamespace()+"/"+o.GetName(), object)
 			}
 		}
@@ -156,7 +158,7 @@ func (s *apiServer) say(w http.ResponseWriter, what any) {
 
 func (s *apiServer) groups() *metav1.APIGroupList {
 	list := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
-	for _, group := range []string{"brokering.liqo.io/v1alpha1", "core.liqo.io/v1beta1", "offloading.liqo.io/v1beta1"} {
+	for _, group := range []string{"brokering.liqo.io/v1alpha1", "core.liqo.io/v1beta1", "offloading.liqo.io/v1beta1", "discovery.liqo.io/v1alpha1"} {
 		name, version, _ := strings.Cut(group, "/")
 		v := metav1.GroupVersionForDiscovery{GroupVersion: group, Version: version}
 		list.Groups = append(list.Groups, metav1.APIGroup{Name: name, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})

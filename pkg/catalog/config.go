@@ -20,6 +20,9 @@ type Config struct {
 	QPS   float32
 	Burst int
 
+	// LiqoV0 means that Liqo v0.x is installed in that cluster, and so no broker.
+	LiqoV0 bool
+
 	// Version is that of this program, Node the broker's node.
 	Version, Node string
 	// HistoryInterval is the interval of the samples in the histories of providers.

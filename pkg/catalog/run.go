@@ -1,6 +1,6 @@
 // Package catalog runs the catalog: an HTTP API, described in docs/catalog.md and by its own OpenAPI document, and a
 // dashboard. Package server answers the requests from package view; package caller identifies the callers, and has what
-// they may see and do; package api has the shapes.
+// they may see and do; package api has the shapes. With Liqo v0.x package liqov0 answers instead.
 package catalog
 
 import (
@@ -27,6 +27,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/dashboard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/liqov0"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/server"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
@@ -43,8 +44,12 @@ var errStopped = errors.New("a part of the catalog ended by itself")
 
 // Run runs the catalog until ctx ends. It returns nil then, after everything has stopped; any other end is an error.
 func Run(ctx context.Context, cfg Config) error {
-	c := &catalog{cfg: cfg, log: cfg.Log, metrics: guard.NewMetrics()}
-	if err := c.prepare(ctx); err != nil {
+	c := &catalog{cfg: cfg, log: cfg.Log, metrics: guard.NewMetrics(), allowances: caller.NewAllowances(cfg.Limits, clock.RealClock{})}
+	prepare := c.prepare
+	if cfg.LiqoV0 {
+		prepare = c.prepareLiqoV0
+	}
+	if err := prepare(ctx); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -71,6 +76,8 @@ type catalog struct {
 	view    *view.View
 	kube    kubernetes.Interface
 	live    client.Client
+	// synced reports whether requests can be answered.
+	synced func() bool
 	// clientCA verifies client certificates; nil without TLS.
 	clientCA   access.ClientCA
 	allowances *caller.Allowances
@@ -79,24 +86,21 @@ type catalog struct {
 }
 
 func (c *catalog) prepare(ctx context.Context) error {
-	if err := c.connect(); err != nil {
+	if err := c.connect(view.CacheOptions(c.cfg.Node)); err != nil {
 		return fmt.Errorf("home cluster: %w", err)
 	}
-	certificates, err := c.clientCertificates()
+	c.view = view.New(c.cache, view.Config{Node: c.cfg.Node, SampleEvery: c.cfg.HistoryInterval})
+	c.synced = c.view.Synced
+	c.tasks = append(c.tasks, c.view.Run)
+	identifier, err := c.identifier()
 	if err != nil {
 		return err
 	}
 	clk := clock.RealClock{}
-	c.allowances = caller.NewAllowances(c.cfg.Limits, clk)
 	s := server.New(server.Config{
 		Log: c.log, Version: c.cfg.Version, Node: c.cfg.Node, Access: c.cfg.Access, Clock: clk,
 		View: c.view, Explain: explain.NewExplainer(c.cache, c.cfg.Node, c.view.State(), clk.Now), Live: c.live,
-		Identifier: caller.NewIdentifier(access.NewTokenReviewer(c.kube, remedy), certificates, c.allowances, clk),
-		Allowances: c.allowances,
-		Rights: &caller.Rights{
-			Authorizer: access.NewLimitedReviewer(c.kube, remedy, c.allowances.SpendReview), Tenants: c.view,
-		},
-		Metrics: c.metrics,
+		Identifier: identifier, Allowances: c.allowances, Rights: c.rights(c.view), Metrics: c.metrics,
 	})
 	handler, err := s.Handler(dashboard.Handler())
 	if err != nil {
@@ -108,15 +112,52 @@ func (c *catalog) prepare(ctx context.Context) error {
 	return c.serveOperators(ctx)
 }
 
-// connect makes the clients, and the view of the cache that requests are answered from.
-func (c *catalog) connect() error {
+// prepareLiqoV0 is prepare for a cluster with Liqo v0.x.
+func (c *catalog) prepareLiqoV0(ctx context.Context) error {
+	if err := c.connect(liqov0.CacheOptions()); err != nil {
+		return fmt.Errorf("home cluster: %w", err)
+	}
+	clusters := liqov0.NewClusters(c.cache)
+	c.synced = clusters.Synced
+	c.tasks = append(c.tasks, clusters.Run)
+	identifier, err := c.identifier()
+	if err != nil {
+		return err
+	}
+	answers := liqov0.New(liqov0.Config{
+		Log: c.log, Clock: clock.RealClock{}, ReadAuth: c.cfg.Access.ReadAuth, AnonymousToggle: c.cfg.Access.AnonymousToggle,
+		Clusters: clusters, Live: c.live, Identifier: identifier, Allowances: c.allowances, Rights: c.rights(nil), Metrics: c.metrics,
+	})
+	c.log.Info("Liqo v0.x is installed: there are no providers of a broker, only /api/clusters and /api/toggle")
+	handler := answers.Handler()
+	if err := c.serve(ctx, handler, answers.Plain(handler)); err != nil {
+		return err
+	}
+	return c.serveOperators(ctx)
+}
+
+// identifier identifies the callers.
+func (c *catalog) identifier() (*caller.Identifier, error) {
+	certificates, err := c.clientCertificates()
+	if err != nil {
+		return nil, err
+	}
+	return caller.NewIdentifier(access.NewTokenReviewer(c.kube, remedy), certificates, c.allowances, clock.RealClock{}), nil
+}
+
+// rights reviews what callers may do; tenants is nil where no caller acts for a consumer.
+func (c *catalog) rights(tenants caller.Tenants) *caller.Rights {
+	return &caller.Rights{Authorizer: access.NewLimitedReviewer(c.kube, remedy, c.allowances.SpendReview), Tenants: tenants}
+}
+
+// connect makes the clients and the cache that requests are answered from.
+func (c *catalog) connect(options cache.Options) error {
 	scheme, err := apischeme.New()
 	if err != nil {
 		return err
 	}
 	home := rest.CopyConfig(c.cfg.Home)
 	home.QPS, home.Burst = c.cfg.QPS, c.cfg.Burst
-	options := view.CacheOptions(c.cfg.Node)
 	options.Scheme = scheme
 	if c.cache, err = cache.New(home, options); err != nil {
 		return err
@@ -127,8 +168,7 @@ func (c *catalog) connect() error {
 	if c.live, err = client.New(home, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
-	c.view = view.New(c.cache, view.Config{Node: c.cfg.Node, SampleEvery: c.cfg.HistoryInterval})
-	c.tasks = append(c.tasks, c.cache.Start, c.view.Run)
+	c.tasks = append(c.tasks, c.cache.Start)
 	return nil
 }
 
@@ -215,7 +255,7 @@ func (c *catalog) serveOperators(ctx context.Context) error {
 		mux.HandleFunc("GET /livez", alive)
 		mux.HandleFunc("GET /healthz", alive)
 		mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-			if !c.view.Synced() {
+			if !c.synced() {
 				http.Error(w, "the caches are not filled yet", http.StatusServiceUnavailable)
 				return
 			}

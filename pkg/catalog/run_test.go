@@ -174,7 +174,7 @@ func TestTheCatalogRuns(t *testing.T) {
 
 	api.mu.Lock()
 	require.Equal(t, "spec.nodeName="+node, api.selected["/api/v1/pods"], "no other pods are known")
-	require.Len(t, api.selected, len(collections)-1, "and no ConfigMaps, without TLS: %v", api.selected)
+	require.Len(t, api.selected, len(collections)-3, "and no ConfigMaps, without TLS, and nothing of Liqo v0.x: %v", api.selected)
 	api.mu.Unlock()
 
 	var explanation explain.Explanation

@@ -143,7 +143,7 @@ func TestFilesForKubectlAreTheOrchestrator(t *testing.T) {
 	}
 	same(t, kustomized(t, "kustomize/orchestrator"), all)
 	for _, name := range []string{
-		"catalog.yaml", "network-manager.yaml", "virtual-kubelet-auth.yaml", "virtual-kubelet-addresses.yaml",
+		"catalog.yaml", "catalog-liqo-v0.yaml", "network-manager.yaml", "virtual-kubelet-auth.yaml", "virtual-kubelet-addresses.yaml",
 	} {
 		text, err := os.ReadFile(filepath.Join(string(here), name))
 		require.NoError(t, err)

@@ -83,6 +83,23 @@ func PatchProvider(id string) Right {
 	return Right{authorizationv1.ResourceAttributes{Verb: "patch", Group: ourGroup, Resource: "providerclusters", Name: id}, what}
 }
 
+// ListForeignClustersV0 is the right to see the status of ForeignClusters of Liqo v0.x.
+func ListForeignClustersV0() Right {
+	return Right{
+		authorizationv1.ResourceAttributes{Verb: "list", Group: "discovery.liqo.io", Resource: "foreignclusters"},
+		"list foreignclusters.discovery.liqo.io",
+	}
+}
+
+// PatchNode is the right to cordon a node, or any node with "".
+func PatchNode(name string) Right {
+	what := "patch nodes"
+	if name != "" {
+		what += " " + name
+	}
+	return Right{authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes", Name: name}, what}
+}
+
 func in(namespace string) string {
 	if namespace == "" {
 		return " in all namespaces"

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/toggle"
 )
 
 // fuzzed is a catalog without a network, and calls it as the operator.
@@ -47,7 +48,7 @@ func FuzzQuery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, query string) {
 		for _, path := range []string{
 			"/api/v1/me", "/api/v1/providers", "/api/v1/providers/p1", "/api/v1/placements", "/api/v1/policies", "/api/v1/explain",
-			clustersPath, togglePath,
+			clustersPath, toggle.Path,
 		} {
 			r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
 			r.URL.RawQuery = query

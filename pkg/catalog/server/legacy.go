@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 
@@ -16,6 +14,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/toggle"
 )
 
 // foreignClusters are objects of Liqo's API; the document does not repeat their schema.
@@ -45,7 +44,7 @@ func (s *Server) routeLegacy(document huma.API) {
 		byAnybody, http.StatusBadRequest, http.StatusForbidden)
 	register(s, document, op, s.clusters)
 
-	op = operation("toggle", http.MethodPost, togglePath,
+	op = operation("toggle", http.MethodPost, toggle.Path,
 		"Select a provider for the consumer on whose behalf the caller asks; without one, enable or disable it for all consumers", byKnown,
 		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusConflict)
 	op.SkipValidateParams = true // It would answer 422, which existing clients do not expect.
@@ -54,39 +53,11 @@ func (s *Server) routeLegacy(document huma.API) {
 	op.Summary += ". GET is for existing clients and needs a bearer token, which browsers do not send by themselves"
 	op.Security = []map[string][]string{{"token": {}}}
 	register(s, document, op, s.toggle)
-	item := document.OpenAPI().Paths[togglePath]
-	for _, toggle := range []*huma.Operation{item.Get, item.Post} {
-		delete(toggle.Responses, strconv.Itoa(http.StatusUnprocessableEntity)) // Huma adds it to every operation with parameters.
+	item := document.OpenAPI().Paths[toggle.Path]
+	for _, method := range []*huma.Operation{item.Get, item.Post} {
+		delete(method.Responses, strconv.Itoa(http.StatusUnprocessableEntity)) // Huma adds it to every operation with parameters.
 	}
 }
-
-// checkToggleByGet refuses a toggle by GET that a page of another origin may have made a browser send. Browsers present
-// client certificates by themselves, so only a bearer token identifies the caller here. Over HTTPS browsers send the origin
-// of a request. Over plain HTTP they do not: with --anonymous-toggle any page can toggle then.
-func (s *Server) checkToggleByGet(r *http.Request, who *caller.Caller) *problem.Problem {
-	if r.Method == http.MethodHead {
-		return problem.MethodNotAllowed("GET, POST")
-	}
-	asWrite := r.WithContext(r.Context())
-	asWrite.Method = http.MethodPost
-	if err := s.origins.Check(asWrite); err != nil {
-		return problem.New(http.StatusForbidden, "a page of another origin may not write here")
-	}
-	if who.ByToken {
-		return nil
-	}
-	*who = caller.Caller{}
-	if s.Access.AnonymousToggle {
-		return nil
-	}
-	return unauthorizedToggle(r.URL.Query())
-}
-
-func unauthorizedToggle(query url.Values) *problem.Problem {
-	return problem.New(http.StatusUnauthorized, caller.ErrStranger.Error()+"; "+correctCall(query)).Authenticate("Bearer")
-}
-
-func toggleHint(r *http.Request) string { return correctCall(r.URL.Query()) }
 
 // clusters lists the ForeignClusters: to callers that may list providers all of them, to others those of the providers and
 // of the consumer on whose behalf they ask, and to callers that are neither those of the providers, without addresses and
@@ -131,12 +102,10 @@ func publicCluster(fc *liqov1beta1.ForeignCluster) liqov1beta1.ForeignCluster {
 
 // check returns what is wrong with the parameters of a toggle; nil if nothing is.
 func (in *toggleInput) check() *problem.Problem {
-	switch {
-	case in.Enable != "true" && in.Enable != "false":
-		return problem.New(http.StatusBadRequest, "the parameter enable is missing or not valid", problem.Fault("query.enable", "use true or false"))
-	case in.ID == "":
-		return problem.New(http.StatusBadRequest, "the parameter id is missing", problem.Fault("query.id", "use the id of a cluster"))
-	case in.Consumer != "" && len(validation.IsDNS1123Label(in.Consumer)) > 0:
+	if p := toggle.Check(in.ID, in.Enable); p != nil {
+		return p
+	}
+	if in.Consumer != "" && len(validation.IsDNS1123Label(in.Consumer)) > 0 {
 		return problem.New(http.StatusBadRequest, "the parameter consumer is not valid",
 			problem.Fault("query.consumer", "use the id of a consumer, or leave it out"))
 	}
@@ -147,7 +116,7 @@ func (in *toggleInput) check() *problem.Problem {
 func (s *Server) toggle(ctx context.Context, in *toggleInput) (*answer[toggled], error) {
 	who := guard.CallerOf(ctx)
 	if !who.Known() && !s.Access.AnonymousToggle {
-		return nil, unauthorizedToggle(url.Values{"id": {in.ID}, "enable": {in.Enable}})
+		return nil, toggle.Unidentified(in.ID, in.Enable)
 	}
 	if p := in.check(); p != nil {
 		return nil, p
@@ -192,17 +161,4 @@ func (s *Server) findProvider(name string) (string, bool) {
 		}
 	}
 	return name, false
-}
-
-// correctCall is a command that toggles.
-func correctCall(query url.Values) string {
-	id, enable := query.Get("id"), query.Get("enable")
-	if len(validation.IsDNS1123Label(id)) > 0 {
-		id = "CLUSTER"
-	}
-	if enable != "true" && enable != "false" {
-		enable = "true|false"
-	}
-	return fmt.Sprintf(`use: curl -X POST -H "Authorization: Bearer $TOKEN" 'https://…%s?id=%s&enable=%s'`,
-		togglePath, id, enable)
 }

@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/toggle"
 )
 
 const (
 	base         = "/api/v1"
 	clustersPath = "/api/clusters"
-	togglePath   = "/api/toggle"
 	eventsPath   = base + "/events"
 	documentPath = base + "/openapi.json"
 )
@@ -34,9 +34,9 @@ func (s *Server) route() error {
 	}
 	s.routes = routesOf(document.OpenAPI())
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		s.routes[method+" "+togglePath].Hint = toggleHint
+		s.routes[method+" "+toggle.Path].Hint = toggle.Hint
 	}
-	s.routes[http.MethodGet+" "+togglePath].Check = s.checkToggleByGet
+	s.routes[http.MethodGet+" "+toggle.Path].Check = toggle.ByGet(s.origins, s.Access.AnonymousToggle)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/toggle"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 	"github.com/capacitorset/liqo-broker-vk/pkg/view"
 )
@@ -105,29 +106,9 @@ func (s *Server) Handler(dashboard http.Handler) (http.Handler, error) {
 	}))), nil
 }
 
-// Plain answers what comes without TLS: what anonymous callers may read, by next, which is the Handler. A request with
-// credentials, and one that writes, is refused with the address to send it to, and nobody looks at the credentials. Pages
-// of the dashboard are redirected there: whoever signs in on one must have got it with TLS.
+// Plain answers what comes without TLS, by next, which is the Handler.
 func (s *Server) Plain(next http.Handler) http.Handler {
-	return guard.Secured(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		target := "https://" + r.Host + r.URL.RequestURI()
-		switch {
-		case r.Header.Get("Authorization") != "":
-			refuseInPlain(w, "credentials are not accepted over plain HTTP, where others can read them: replace them, and use "+target)
-		case r.Method != http.MethodGet && r.Method != http.MethodHead, s.routeOf(r).Path == togglePath:
-			refuseInPlain(w, "nothing is written over plain HTTP: use "+target)
-		case !isAPI(r):
-			http.Redirect(w, r, target, http.StatusTemporaryRedirect) //nolint:gosec // To the host that the client asked.
-		default:
-			next.ServeHTTP(w, r)
-		}
-	}))
-}
-
-// refuseInPlain ends the connection as well: what the client sends next is likely to be refused, too.
-func refuseInPlain(w http.ResponseWriter, why string) {
-	w.Header().Set("Connection", "close")
-	problem.New(http.StatusForbidden, why).Write(w)
+	return guard.Plain(next, func(r *http.Request) bool { return s.routeOf(r).Path == toggle.Path }, isAPI)
 }
 
 // answer is the mux, with problem documents where it has no route.

@@ -1,0 +1,104 @@
+// Package liqov0 is the catalog of a cluster with Liqo v0.x, where there is no broker: its ForeignClusters at /api/clusters, and
+// /api/toggle, which cordons and uncordons the virtual nodes of a cluster.
+package liqov0
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/toggle"
+)
+
+const clustersPath = "/api/clusters"
+
+// Config is what a Catalog works with.
+type Config struct {
+	Log   logr.Logger
+	Clock clock.Clock
+	// ReadAuth hides the clusters from anonymous callers, AnonymousToggle lets them toggle.
+	ReadAuth, AnonymousToggle bool
+	// Clusters are read from memory.
+	Clusters *Clusters
+	// Live writes to the API server.
+	Live client.Client
+
+	Identifier *caller.Identifier
+	Allowances *caller.Allowances
+	Rights     *caller.Rights
+	Metrics    *guard.Metrics
+}
+
+// Catalog answers requests.
+type Catalog struct {
+	Config
+	guard  *guard.Guard
+	mux    *http.ServeMux
+	routes map[string]*guard.Route // By pattern of the mux.
+}
+
+// New returns a Catalog.
+func New(cfg Config) *Catalog {
+	origins := http.NewCrossOriginProtection()
+	c := &Catalog{
+		Config: cfg, mux: http.NewServeMux(), routes: map[string]*guard.Route{},
+		guard: &guard.Guard{
+			Log: cfg.Log, Clock: cfg.Clock, Synced: cfg.Clusters.Synced, Identifier: cfg.Identifier,
+			Allowances: cfg.Allowances, Origins: origins, Metrics: cfg.Metrics,
+		},
+	}
+	c.route("GET "+clustersPath, &guard.Route{Path: clustersPath, AnyParameter: true}, c.list)
+	c.route("POST "+toggle.Path, &guard.Route{Path: toggle.Path, AnyParameter: true, Hint: toggle.Hint}, c.toggle)
+	c.route("GET "+toggle.Path, &guard.Route{
+		Path: toggle.Path, AnyParameter: true, Hint: toggle.Hint, Check: toggle.ByGet(origins, cfg.AnonymousToggle),
+	}, c.toggle)
+	return c
+}
+
+// route answers requests with what answer returns, in JSON, or with its error.
+func (c *Catalog) route(pattern string, route *guard.Route, answer func(*http.Request) (any, error)) {
+	c.routes[pattern] = route
+	c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		body, err := answer(r)
+		if err != nil {
+			problem.Of(c.Log, err).Write(w)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(body) // A client that has disconnected needs no answer.
+	})
+}
+
+// Handler answers everything.
+func (c *Catalog) Handler() http.Handler {
+	answers := c.guard.Guarded(c.guard.Filled(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Authorization")
+		if c.routeOf(r).Path != "" {
+			c.mux.ServeHTTP(w, r)
+			return
+		}
+		problem.New(http.StatusNotFound, "Liqo v0.x is installed in this cluster: there are GET "+clustersPath+", and POST and GET "+
+			toggle.Path+", and nothing else").Write(w)
+	})))
+	return guard.Secured(c.guard.Observed(c.routeOf, answers))
+}
+
+// Plain answers what comes without TLS, by next, which is the Handler.
+func (c *Catalog) Plain(next http.Handler) http.Handler {
+	return guard.Plain(next, func(r *http.Request) bool { return c.routeOf(r).Path == toggle.Path },
+		func(*http.Request) bool { return true })
+}
+
+func (c *Catalog) routeOf(r *http.Request) *guard.Route {
+	_, pattern := c.mux.Handler(r)
+	if route := c.routes[pattern]; route != nil {
+		return route
+	}
+	return &guard.Route{}
+}
