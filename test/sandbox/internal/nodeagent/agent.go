@@ -63,6 +63,8 @@ type Config struct {
 	// NodeName is the agent's Node.
 	NodeName string
 	Client   kubernetes.Interface
+	// Untainted has the node take pods that do not tolerate its taint, too.
+	Untainted bool
 	// APIPort is where pods find the API server on 127.0.0.1.
 	APIPort int
 	// Contain is the binary of cmd/contain.
@@ -171,7 +173,9 @@ func (a *Agent) Register(ctx context.Context) error {
 				corev1.LabelHostname: a.cfg.NodeName, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64", NodeLabel: "true",
 			},
 		},
-		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: Taint, Effect: corev1.TaintEffectNoSchedule}}},
+	}
+	if !a.cfg.Untainted {
+		node.Spec.Taints = []corev1.Taint{{Key: Taint, Effect: corev1.TaintEffectNoSchedule}}
 	}
 	if _, err := a.cfg.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("node %s: %w", a.cfg.NodeName, err)
