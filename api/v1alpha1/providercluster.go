@@ -104,6 +104,8 @@ const (
 	ProviderClean = "Clean"
 	// ProviderDrained: with spec.drain, no pod is assigned there or leaving any more; absent without.
 	ProviderDrained = "Drained"
+	// ProviderSlicesGranted: False while it denies ResourceSlices, with its reason; absent without.
+	ProviderSlicesGranted = "SlicesGranted"
 )
 
 // Reasons of the conditions of a ProviderCluster.
@@ -124,6 +126,8 @@ const (
 	ReasonMovedPodsLeft     = "MovedPodsLeft"
 	ReasonPodsLeft          = "PodsLeft"
 	ReasonEmpty             = "Empty"
+	// ReasonDenied stands for the reason of a provider that gives none that a condition can have.
+	ReasonDenied = "Denied"
 )
 
 // VirtualNodeStatus is one slice of a provider.

@@ -12,11 +12,17 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
+	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication/forge"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
@@ -42,6 +48,47 @@ func (b *brokered) unknown(t *testing.T) {
 			return err
 		}
 		return conditionIs(&pc, brokeringv1alpha1.ProviderReady, "NotPeered")
+	})
+}
+
+// denied: a provider denies a slice, as a later Liqo does with class default. No controller decides about the class of this one, so the
+// test writes what Liqo would write at the provider, and Liqo brings it here.
+func (b *brokered) denied(t *testing.T) {
+	const reason = "DefaultResourceSliceClassDisabled"
+	provider := b.providers[2]
+	slice := forge.ResourceSlice("denied", "liqo-tenant-"+provider.Name)
+	require.NoError(t, forge.MutateResourceSlice(slice, liqov1beta1.ClusterID(provider.Name), &forge.ResourceSliceOptions{Class: "undecided"}, true))
+	require.NoError(t, b.broker.Client.Create(t.Context(), slice))
+	t.Cleanup(func() { require.NoError(t, client.IgnoreNotFound(b.broker.Client.Delete(context.Background(), slice))) })
+	there := client.ObjectKey{Namespace: "liqo-tenant-" + b.broker.Name, Name: slice.Name}
+	eventually(t, followTime, func(ctx context.Context) error {
+		var replica authv1beta1.ResourceSlice
+		if err := provider.Client.Get(ctx, there, &replica); err != nil {
+			return err
+		}
+		authentication.EnsureCondition(&replica, authv1beta1.ResourceSliceConditionTypeResources, authv1beta1.ResourceSliceConditionDenied,
+			reason, "the class is disabled")
+		return provider.Client.Status().Update(ctx, &replica)
+	})
+	granted := func(ctx context.Context) (*metav1.Condition, error) {
+		var pc brokeringv1alpha1.ProviderCluster
+		err := b.broker.Client.Get(ctx, client.ObjectKey{Name: provider.Name}, &pc)
+		return meta.FindStatusCondition(pc.Status.Conditions, brokeringv1alpha1.ProviderSlicesGranted), err
+	}
+	eventually(t, followTime, func(ctx context.Context) error {
+		c, err := granted(ctx)
+		if err == nil && (c == nil || c.Reason != reason) {
+			err = fmt.Errorf("condition SlicesGranted: %+v", c)
+		}
+		return err
+	})
+	require.NoError(t, b.broker.Client.Delete(t.Context(), slice))
+	eventually(t, followTime, func(ctx context.Context) error {
+		c, err := granted(ctx)
+		if err == nil && c != nil {
+			err = fmt.Errorf("condition SlicesGranted is still there: %+v", c)
+		}
+		return err
 	})
 }
 

@@ -80,6 +80,7 @@ func TestFederation(t *testing.T) {
 		{"providers that are all cordoned keep their pods", b.cordonedAll},
 		{"a drained provider is emptied", b.drained},
 		{"a provider without VirtualNodes is removed", b.unknown},
+		{"a denied slice is shown", b.denied},
 		{"a virtual kubelet of another node is not used", b.stray},
 		{"a completed pod stays completed", b.ended},
 		{"a Service has its pods at two providers", b.service},

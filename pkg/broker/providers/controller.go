@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
@@ -121,6 +121,12 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 			}
 			return ""
 		})).
+		Watches(&authv1beta1.ResourceSlice{}, by(func(o client.Object) string {
+			if slice, ok := o.(*authv1beta1.ResourceSlice); ok {
+				return askedOf(slice)
+			}
+			return ""
+		})).
 		WatchesRawSource(c.Queue.Source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4, SkipNameValidation: ptr.To(true)}).
 		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
@@ -205,6 +211,8 @@ type objects struct {
 	sharedNames sets.Set[string]
 	// namespaceMaps are those in the provider's own tenant namespace.
 	namespaceMaps []*offloadingv1beta1.NamespaceMap
+	// denied are the ResourceSlices that the provider denied.
+	denied []*authv1beta1.ResourceSlice
 	// connected means that Liqo's network to the provider is established, or not Liqo's concern. Unknown is not connected.
 	connected bool
 }
@@ -214,6 +222,9 @@ func (c *Controller) read(ctx context.Context, id string) (in objects, err error
 		return in, err
 	}
 	if in.namespaceMaps, err = c.namespaceMaps(ctx, id); err != nil {
+		return in, err
+	}
+	if in.denied, err = c.deniedSlices(ctx, id); err != nil {
 		return in, err
 	}
 	in.connected, err = c.networkConnected(ctx, id)
@@ -324,8 +335,8 @@ func (c *Controller) providerCluster(ctx context.Context, id string) (*v1alpha1.
 	return pc, nil
 }
 
-// remove forgets a cluster that has no VirtualNode any more. Its object stays if an administrator has set anything in it, and
-// the connections stay until Liqo has removed its namespaces: pods that leave it are asked about.
+// remove forgets a cluster that has no VirtualNode any more. The connections stay until Liqo has removed its namespaces: pods
+// that leave it are asked about.
 func (c *Controller) remove(ctx context.Context, id string, in objects) error {
 	known := c.Belief.RemoveProvider(id)
 	if len(in.remoteNamespaces()) == 0 {
@@ -338,22 +349,28 @@ func (c *Controller) remove(ctx context.Context, id string, in objects) error {
 	if known {
 		c.Changed(ctx, id)
 	}
+	return c.writeNotPeered(ctx, id, in.denied)
+}
+
+// writeNotPeered deletes the object of a cluster without VirtualNodes, unless an administrator has set anything in it. While the
+// cluster denies slices there is an object, which has the reason.
+func (c *Controller) writeNotPeered(ctx context.Context, id string, denied []*authv1beta1.ResourceSlice) error {
 	var pc v1alpha1.ProviderCluster
-	if err := c.Client.Get(ctx, client.ObjectKey{Name: id}, &pc); err != nil {
+	switch err := c.Client.Get(ctx, client.ObjectKey{Name: id}, &pc); {
+	case kerrors.IsNotFound(err) && len(denied) > 0:
+		made, err := c.providerCluster(ctx, id)
+		if err != nil {
+			return err
+		}
+		pc = *made
+	case err != nil:
 		return client.IgnoreNotFound(err)
-	}
-	if !administered(&pc.Spec) {
+	case len(denied) == 0 && !administered(&pc.Spec):
 		// The version: an administrator may have set something that the cache does not show yet.
 		return client.IgnoreNotFound(c.Client.Delete(ctx, &pc, client.Preconditions{UID: &pc.UID, ResourceVersion: &pc.ResourceVersion}))
 	}
 	updated := pc.DeepCopy()
-	updated.Status.ObservedGeneration = pc.Generation
-	updated.Status.VirtualNodes, updated.Status.Resources, updated.Status.Pods, updated.Status.Summary = nil, v1alpha1.Resources{}, 0, v1alpha1.Summary{}
-	meta.SetStatusCondition(&updated.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ProviderReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPeered,
-		Message: "there is no VirtualNode of this cluster", ObservedGeneration: pc.Generation,
-	})
-	setDrained(&updated.Status, &pc, &belief.Provider{Draining: true})
+	updated.Status = notPeered(&pc, denied)
 	if equality.Semantic.DeepEqual(&pc.Status, &updated.Status) {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -54,7 +55,26 @@ func statusOf(pc *v1alpha1.ProviderCluster, known *belief.Provider, in objects, 
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	setDrained(&status, pc, known)
+	setSlicesGranted(&status, pc.Generation, in.denied)
 	status.Summary = summarize(&status)
+	return status
+}
+
+// notPeered returns the status of a cluster of which there is no VirtualNode.
+func notPeered(pc *v1alpha1.ProviderCluster, denied []*authv1beta1.ResourceSlice) v1alpha1.ProviderClusterStatus {
+	status := *pc.Status.DeepCopy()
+	status.ObservedGeneration = pc.Generation
+	status.VirtualNodes, status.Resources, status.Pods, status.Summary = nil, v1alpha1.Resources{}, 0, v1alpha1.Summary{}
+	message := "there is no VirtualNode of this cluster"
+	if len(denied) > 0 {
+		message += ": " + reasonOfDenial(denied[0]) + ", " + denials(denied)
+	}
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: v1alpha1.ProviderReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPeered,
+		Message: message, ObservedGeneration: pc.Generation,
+	})
+	setDrained(&status, pc, &belief.Provider{Draining: true})
+	setSlicesGranted(&status, pc.Generation, denied)
 	return status
 }
 
