@@ -28,11 +28,27 @@ type Table struct {
 // NewTable reads the translation out of a Configuration.
 // It returns an error that is ErrNotConfigured while liqo-controller-manager has not reconciled the current generation.
 func NewTable(cfg *networkingv1beta1.Configuration) (Table, error) {
-	if !networkingutils.AreConfigurationNetworkCIDRsConfigured(cfg) || cfg.Status.Remote == nil {
+	if !remapped(cfg) || cfg.Status.Remote == nil {
 		return Table{}, ErrNotConfigured
 	}
 
 	return TableOf(cfg.Spec.Remote.CIDR, cfg.Status.Remote.CIDR)
+}
+
+// Liqo v1.1 has no conditions of Configurations. It sets this label once all CIDRs are remapped, and never takes it away
+// (its pkg/liqo-controller-manager/networking/external-network/configuration/label.go).
+const (
+	configuredLabel = "configuration.liqo.io/configured"
+	configuredValue = "true"
+)
+
+// remapped reports whether the CIDRs in the status are those of the spec. With Liqo v1.1 this is not known of a spec that has
+// changed since: its status may be that of the spec before.
+func remapped(cfg *networkingv1beta1.Configuration) bool {
+	if len(cfg.Status.Conditions) == 0 {
+		return cfg.Labels[configuredLabel] == configuredValue
+	}
+	return networkingutils.AreConfigurationNetworkCIDRsConfigured(cfg)
 }
 
 // TableOf returns the translation of the CIDRs that the remote cluster declares into those under which this cluster sees them,

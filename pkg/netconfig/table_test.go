@@ -63,11 +63,27 @@ func TestTranslate(t *testing.T) {
 	require.Error(t, err)
 }
 
+// Liqo v1.1 has no conditions: it sets a label.
+func TestTheConfigurationOfLiqoV11(t *testing.T) {
+	cfg := configuration([]string{"10.244.0.0/16"}, []string{"10.30.0.0/16"}, []string{"10.70.0.0/16"}, []string{"10.28.0.0/16"})
+	cfg.Status.Conditions = nil
+	_, err := NewTable(cfg)
+	require.ErrorIs(t, err, ErrNotConfigured)
+	cfg.Labels = map[string]string{configuredLabel: configuredValue}
+	table, err := NewTable(cfg)
+	require.NoError(t, err)
+	seen, err := table.Translate("10.244.7.1")
+	require.NoError(t, err)
+	require.Equal(t, "10.30.7.1", seen)
+}
+
 func TestNewTableRefuses(t *testing.T) {
 	pending := configuration([]string{"10.0.0.0/16"}, []string{"10.1.0.0/16"}, nil, nil)
 	pending.Status.Conditions[0].Status = metav1.ConditionFalse
 	outdated := configuration([]string{"10.0.0.0/16"}, []string{"10.1.0.0/16"}, nil, nil)
 	outdated.Generation++
+	labelled := pending.DeepCopy() // Liqo v1.2 does not take the label of v1.1 away.
+	labelled.Labels = map[string]string{configuredLabel: configuredValue}
 	empty := configuration(nil, nil, nil, nil)
 	empty.Status.Remote = nil
 
@@ -76,6 +92,7 @@ func TestNewTableRefuses(t *testing.T) {
 		notConfigured bool
 	}{
 		"a Configuration that is not remapped yet":          {pending, true},
+		"one that has the label of Liqo v1.1 besides":       {labelled, true},
 		"a Configuration that changed since it was":         {outdated, true},
 		"a Configuration without an answer":                 {empty, true},
 		"more CIDRs declared than remapped":                 {configuration([]string{"10.0.0.0/16"}, nil, nil, nil), false},

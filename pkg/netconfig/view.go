@@ -45,9 +45,7 @@ func (v View) Next(fc *liqov1beta1.ForeignCluster, cfgs []*networkingv1beta1.Con
 	case fc == nil:
 	case fcutils.IsNetworkingModuleEnabled(fc):
 		next.Module = Enabled
-	case fc.Status.ObservedGeneration > 0:
-		// Before the first reconciliation the zero value would read as "disabled"
-		// (so Liqo's node provider, applyForeignCluster).
+	case Reconciled(fc):
 		next.Module = Disabled
 	}
 
@@ -64,6 +62,17 @@ func (v View) Next(fc *liqov1beta1.ForeignCluster, cfgs []*networkingv1beta1.Con
 	default:
 		return next, errors.New("several network configurations for the same remote cluster")
 	}
+}
+
+// Reconciled reports whether Liqo has written the status of a ForeignCluster. Before that, the zero value would read as a networking
+// module that is disabled (so Liqo's node provider, applyForeignCluster). Liqo v1.1 writes no generation; it writes the role in the
+// same update as the modules, and Unknown is also the default of the CRD.
+func Reconciled(fc *liqov1beta1.ForeignCluster) bool {
+	switch fc.Status.Role {
+	case liqov1beta1.ConsumerRole, liqov1beta1.ProviderRole, liqov1beta1.ConsumerAndProviderRole:
+		return true
+	}
+	return fc.Status.ObservedGeneration > 0
 }
 
 func (v View) equal(other View) bool {

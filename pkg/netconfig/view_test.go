@@ -22,6 +22,11 @@ func TestView(t *testing.T) {
 	require.NoError(t, err)
 	outdated := remapped.DeepCopy()
 	outdated.Generation++
+	// What Liqo v1.1 writes has no generation and no conditions.
+	earlier := foreignCluster(0, false)
+	earlier.Status.Role = liqov1beta1.ProviderRole
+	unwritten := foreignCluster(0, false)
+	unwritten.Status.Role = liqov1beta1.UnknownRole
 
 	for name, tc := range map[string]struct {
 		before  View
@@ -33,6 +38,8 @@ func TestView(t *testing.T) {
 	}{
 		"nothing known yet: withheld":                             {},
 		"the ForeignCluster has no status yet: withheld":          {fc: foreignCluster(0, false)},
+		"the ForeignCluster has the default status: withheld":     {fc: unwritten},
+		"networking module off in Liqo v1.1: shown as it is":      {fc: earlier, shown: "10.244.1.2", known: true},
 		"networking module off: shown as it is":                   {fc: foreignCluster(1, false), shown: "10.244.1.2", known: true},
 		"module off, Configuration there: shown as it is":         {fc: foreignCluster(1, false), cfgs: []*networkingv1beta1.Configuration{remapped}, shown: "10.244.1.2", known: true},
 		"module on, no Configuration: withheld":                   {fc: foreignCluster(1, true)},

@@ -5,8 +5,11 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	fcutils "github.com/liqotech/liqo/pkg/utils/foreigncluster"
 	nodeprovider "github.com/liqotech/liqo/pkg/virtualKubelet/liqoNodeProvider"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
@@ -29,7 +32,7 @@ func runNode(ctx context.Context, cfg *Config, p *peering, local kubernetes.Inte
 
 		InformerResyncPeriod: cfg.InformerResyncPeriod,
 		PingDisabled:         cfg.Node.PingInterval == 0,
-		CheckNetworkStatus:   cfg.Node.CheckNetwork,
+		CheckNetworkStatus:   cfg.Node.CheckNetwork && !networkingDisabled(p.foreignCluster),
 
 		VirtualNode:    p.virtualNode,
 		ForeignCluster: p.foreignCluster,
@@ -43,4 +46,10 @@ func runNode(ctx context.Context, cfg *Config, p *peering, local kubernetes.Inte
 		close(startInformers)
 		ready()
 	})
+}
+
+// networkingDisabled reports whether the networking module of the peering is known to be disabled. Liqo's node provider finds that
+// out itself, except with Liqo v1.1, where it takes the module as enabled and the Node would never be Ready.
+func networkingDisabled(fc *liqov1beta1.ForeignCluster) bool {
+	return fc != nil && fc.Status.ObservedGeneration == 0 && netconfig.Reconciled(fc) && !fcutils.IsNetworkingModuleEnabled(fc)
 }
