@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -60,12 +61,19 @@ func start(t *testing.T, image string) *federation {
 	}
 }
 
+// Environment variables with the versions of Liqo and of Kubernetes in all clusters; make matrix sets them.
+const (
+	liqoVariable       = "LIQO"
+	kubernetesVariable = "KUBERNETES"
+)
+
 // up makes a sandbox that is there until the test ends. One that fails leaves the
 // logs.
 func up(t *testing.T, opts sandbox.Options) *sandbox.Sandbox {
 	t.Helper()
 	began := time.Now()
 	opts.Progress = func(format string, args ...any) { t.Logf(format, args...) }
+	opts.Liqo, opts.Kubernetes = os.Getenv(liqoVariable), os.Getenv(kubernetesVariable)
 	s, err := sandbox.Up(t.Context(), opts)
 	require.NoError(t, err)
 	t.Cleanup(func() {

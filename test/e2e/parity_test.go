@@ -24,7 +24,7 @@ import (
 func TestParityStock(t *testing.T) {
 	cache, err := sandbox.CacheDir()
 	require.NoError(t, err)
-	stock, err := passed.Of(filepath.Join(cache, "passed"), "parity-stock", append(parityFiles(), paritySources()...)...)
+	stock, err := passed.Of(filepath.Join(cache, "passed"), "parity-stock"+os.Getenv(liqoVariable)+os.Getenv(kubernetesVariable), append(parityFiles(), paritySources()...)...)
 	require.NoError(t, err)
 	when, err := stock.When()
 	require.NoError(t, err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
 )
 
 // Names of the images that the sandbox knows.
@@ -16,8 +18,16 @@ const (
 	ImageOurs = "liqo-broker-vk:dev"
 	// imageOther is that of Options.BrokerKubelet.
 	imageOther = "liqo-broker-vk:other"
-	// ImageStock is Liqo's own, under the name that Liqo's chart gives it.
+	// ImageStock is Liqo's own, of the version that the clusters have, under the name that the chart of v1.2.0 gives it.
 	ImageStock = "ghcr.io/liqotech/virtual-kubelet:v1.2.0"
+)
+
+// Versions of Liqo and of Kubernetes that a sandbox can have; the first of each is the default, with which everything is tested.
+const (
+	LiqoVersion            = binaries.LiqoVersion
+	LiqoV11Version         = binaries.LiqoV11Version
+	KubernetesVersion      = binaries.KubernetesVersion
+	KubernetesLaterVersion = binaries.KubernetesLaterVersion
 )
 
 // Broker is the name of the broker cluster.
@@ -43,6 +53,12 @@ type Options struct {
 	Providers int
 	// Networking also runs Liqo's ipam and networking controllers.
 	Networking bool
+	// Kubernetes is the version of all control planes: KubernetesVersion (the default) or KubernetesLaterVersion.
+	Kubernetes string
+	// APIServerArgs are further arguments of all API servers.
+	APIServerArgs []string
+	// Liqo is the version of Liqo in all clusters: LiqoVersion (the default) or LiqoV11Version.
+	Liqo string
 	// Image is the virtual kubelet of all clusters (with BrokerNode, of the
 	// consumers); default ImageOurs.
 	Image string
@@ -83,6 +99,9 @@ type Options struct {
 	// ConsumerNodes gives each consumer a simulated node, CLUSTER-node, for pods of
 	// its own that name it.
 	ConsumerNodes bool
+	// LocalNodes are clusters that get a simulated node, CLUSTER-node, for every pod that may run there. The pods of virtual kubelets
+	// prefer the host node.
+	LocalNodes []string
 	// DirectNetworks are further connections between the networks of clusters,
 	// each as CONSUMER:PROVIDER; they need Networking.
 	DirectNetworks []string
@@ -108,6 +127,8 @@ var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$`)
 func (o *Options) complete() {
 	setDefault(&o.Name, "default")
 	setDefault(&o.Image, ImageOurs)
+	setDefault(&o.Liqo, LiqoVersion)
+	setDefault(&o.Kubernetes, KubernetesVersion)
 	setDefault(&o.ProviderSlice, Slice{CPU: "16", Memory: "64Gi", Pods: "600"})
 	setDefault(&o.ConsumerSlice, Slice{CPU: "48", Memory: "192Gi", Pods: "1800"})
 	if o.Progress == nil {
@@ -142,6 +163,12 @@ func (o *Options) validate() error {
 	}
 	if o.Image != ImageOurs && o.Image != ImageStock {
 		errs = append(errs, fmt.Errorf("--image=%q: use %s or %s", o.Image, ImageOurs, ImageStock))
+	}
+	if o.Kubernetes != KubernetesVersion && o.Kubernetes != KubernetesLaterVersion {
+		errs = append(errs, fmt.Errorf("--kubernetes=%q: use %s or %s", o.Kubernetes, KubernetesVersion, KubernetesLaterVersion))
+	}
+	if o.Liqo != LiqoVersion && o.Liqo != LiqoV11Version {
+		errs = append(errs, fmt.Errorf("--liqo=%q: use %s or %s", o.Liqo, LiqoVersion, LiqoV11Version))
 	}
 	if o.Latency < 0 {
 		errs = append(errs, fmt.Errorf("--latency=%s: use 0 or more", o.Latency))

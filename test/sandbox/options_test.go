@@ -14,10 +14,14 @@ func TestOptionsValidate(t *testing.T) {
 	}{
 		"only the numbers must be given": {Options{Consumers: 1, Providers: 1}, nil},
 		"a name that is no file name":    {Options{Name: "../x", Consumers: 1, Providers: 1}, []string{`--name="../x"`}},
-		"an unknown image":               {Options{Image: "nginx:1", Consumers: 1, Providers: 1}, []string{`--image="nginx:1"`, ImageOurs}},
-		"a node that cannot be":          {Options{Consumers: 1, Providers: 1, BrokerNode: "No_Node"}, []string{`--broker-node="No_Node"`}},
-		"arguments of no broker":         {Options{Consumers: 1, Providers: 1, BrokerArgs: []string{"--x"}}, []string{"--broker-arg=--x"}},
-		"an answer before its request":   {Options{Consumers: 1, Providers: 1, Latency: -1}, []string{"--latency=-1ns"}},
+		"other versions":                 {Options{Consumers: 1, Providers: 1, Liqo: LiqoV11Version, Kubernetes: KubernetesLaterVersion}, nil},
+		"unknown versions": {Options{Consumers: 1, Providers: 1, Liqo: "v1", Kubernetes: "v1"}, []string{
+			`--liqo="v1"`, LiqoV11Version, `--kubernetes="v1"`, KubernetesLaterVersion,
+		}},
+		"an unknown image":             {Options{Image: "nginx:1", Consumers: 1, Providers: 1}, []string{`--image="nginx:1"`, ImageOurs}},
+		"a node that cannot be":        {Options{Consumers: 1, Providers: 1, BrokerNode: "No_Node"}, []string{`--broker-node="No_Node"`}},
+		"arguments of no broker":       {Options{Consumers: 1, Providers: 1, BrokerArgs: []string{"--x"}}, []string{"--broker-arg=--x"}},
+		"an answer before its request": {Options{Consumers: 1, Providers: 1, Latency: -1}, []string{"--latency=-1ns"}},
 		"all faults are reported at once": {
 			Options{Name: "A", Consumers: 99}, []string{`--name="A"`, "--consumers=99", "--providers=0"},
 		},

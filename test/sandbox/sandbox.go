@@ -24,13 +24,15 @@ type Sandbox struct {
 	// Clusters: consumers first, then the broker, then providers.
 	Clusters []*Cluster
 
-	opts   Options
-	dir    string
-	bin    string
-	group  *proc.Group
-	ports  *ports.Pool
-	images map[string]nodeagent.Image
-	began  time.Time
+	opts Options
+	dir  string
+	bin  string
+	// liqo and kubernetes have the binaries of Liqo, and of the control planes.
+	liqo, kubernetes string
+	group            *proc.Group
+	ports            *ports.Pool
+	images           map[string]nodeagent.Image
+	began            time.Time
 
 	// runCtx lives until Down; background holds what runs in this process.
 	runCtx     context.Context
@@ -73,6 +75,9 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	if s.bin, err = binaries.Ensure(ctx, s.say); err != nil {
 		return err
 	}
+	if err := s.buildVersions(ctx); err != nil {
+		return err
+	}
 	s.say("building %s", ImageOurs)
 	ours, err := binaries.BuildProduct(ctx, s.dir)
 	if err != nil {
@@ -82,7 +87,7 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	if err := s.linkTools(); err != nil {
 		return err
 	}
-	objects, err := loadLiqo(ctx)
+	objects, err := loadLiqo(ctx, s.opts.Liqo)
 	if err != nil {
 		return err
 	}
@@ -133,6 +138,20 @@ func (s *Sandbox) boot(ctx context.Context) error {
 		return err
 	}
 	return s.saveState()
+}
+
+// buildVersions builds other versions of Liqo and of Kubernetes than those of go.mod.
+func (s *Sandbox) buildVersions(ctx context.Context) (err error) {
+	s.liqo, s.kubernetes = s.bin, s.bin
+	if s.opts.Liqo != binaries.LiqoVersion {
+		if s.liqo, err = binaries.EnsureLiqo(ctx, s.opts.Liqo, s.say); err != nil {
+			return err
+		}
+	}
+	if s.opts.Kubernetes != binaries.KubernetesVersion {
+		s.kubernetes, err = binaries.EnsureKubernetes(ctx, s.opts.Kubernetes, s.say)
+	}
+	return err
 }
 
 func (s *Sandbox) plan() {
@@ -213,10 +232,10 @@ func (s *Sandbox) each(ctx context.Context, clusters []*Cluster, do func(context
 // imageTable maps image names to binaries. Images differ in nothing but their
 // binary, and in what gives each process ports of its own.
 func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
-	liqo := func(name string) nodeagent.Image { return nodeagent.Image{Binary: filepath.Join(s.bin, name)} }
+	liqo := func(name string) nodeagent.Image { return nodeagent.Image{Binary: filepath.Join(s.liqo, name)} }
 	stock := liqo(binaries.LiqoVirtualKubelet)
 	stock.Ports = func([]string) []nodeagent.Port { return append([]nodeagent.Port{kubeletPort}, kubeletMetrics...) }
-	registry, tag := "ghcr.io/liqotech/", ":"+binaries.LiqoVersion
+	registry, tag := "ghcr.io/liqotech/", ":"+s.opts.Liqo
 	other := cmp.Or(s.opts.BrokerKubelet, ours)
 	return map[string]nodeagent.Image{
 		ImageStock: stock,

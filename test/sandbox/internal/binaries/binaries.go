@@ -28,6 +28,10 @@ const (
 	KwokVersion       = "v0.7.0"
 	// LiqoV0Version is that of kubelet-v0/go.mod.
 	LiqoV0Version = "v0.9.4"
+	// KubernetesLaterVersion is a later version, which a sandbox can run instead. sandbox/kubernetes has what go.mod would have for it.
+	KubernetesLaterVersion = "v1.36.1"
+	// LiqoV11Version is an earlier version with the same API, which a sandbox can run instead.
+	LiqoV11Version = "v1.1.2"
 )
 
 // Names of the binaries in the directory that Ensure returns.
@@ -64,36 +68,49 @@ type target struct {
 }
 
 func targets() []target {
-	liqo := []string{LiqoControllerManager, LiqoCRDReplicator, LiqoWebhook, LiqoIPAM, LiqoVirtualKubelet}
 	return []target{
 		{"contain", []string{Contain}, func(ctx context.Context, dir string) error {
 			return goCommand(ctx, moduleRoot(), nil, "build", "-o", dir+"/", "./sandbox/cmd/contain")
 		}},
-		{"Liqo " + LiqoVersion, liqo, func(ctx context.Context, dir string) error {
-			// Built inside Liqo's own module, so with Liqo's own choice of
-			// dependencies: the stock binaries, not an approximation.
-			src, err := LiqoSource(ctx)
-			if err != nil {
-				return err
-			}
-			args := []string{"build", "-ldflags=-s -w", "-o", dir + "/"}
-			for _, name := range liqo {
-				args = append(args, "./cmd/"+name)
-			}
-			return goCommand(ctx, src, nil, args...)
-		}},
+		liqoTarget(LiqoVersion),
 		{"KWOK " + KwokVersion, []string{Kwok}, func(ctx context.Context, dir string) error {
 			return goCommand(ctx, moduleRoot(), []string{"GOBIN=" + dir},
 				"install", "-ldflags=-s -w", "sigs.k8s.io/kwok/cmd/kwok@"+KwokVersion)
 		}},
-		{"Kubernetes " + KubernetesVersion, []string{Kube, Kubectl}, func(ctx context.Context, dir string) error {
-			v := "-X k8s.io/component-base/version."
-			parts := strings.Split(strings.TrimPrefix(KubernetesVersion, "v"), ".")
-			return goCommand(ctx, moduleRoot(), nil, "build",
-				"-ldflags=-s -w "+v+"gitVersion="+KubernetesVersion+" "+v+"gitMajor="+parts[0]+" "+v+"gitMinor="+parts[1],
-				"-o", dir+"/", "./sandbox/cmd/kube", "./sandbox/cmd/kubectl")
-		}},
+		kubernetesTarget(KubernetesVersion),
 	}
+}
+
+func kubernetesTarget(version string) target {
+	return target{"Kubernetes " + version, []string{Kube, Kubectl}, func(ctx context.Context, dir string) error {
+		v := "-X k8s.io/component-base/version."
+		parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+		args := []string{
+			"build",
+			"-ldflags=-s -w " + v + "gitVersion=" + version + " " + v + "gitMajor=" + parts[0] + " " + v + "gitMinor=" + parts[1],
+			"-o", dir + "/",
+		}
+		if version != KubernetesVersion {
+			args = append(args, "-modfile=sandbox/kubernetes/"+version+".mod")
+		}
+		return goCommand(ctx, moduleRoot(), nil, append(args, "./sandbox/cmd/kube", "./sandbox/cmd/kubectl")...)
+	}}
+}
+
+// liqoTarget builds inside Liqo's own module, so with Liqo's own choice of dependencies: the stock binaries, not an approximation.
+func liqoTarget(version string) target {
+	names := []string{LiqoControllerManager, LiqoCRDReplicator, LiqoWebhook, LiqoIPAM, LiqoVirtualKubelet}
+	return target{"Liqo " + version, names, func(ctx context.Context, dir string) error {
+		src, err := LiqoSource(ctx, version)
+		if err != nil {
+			return err
+		}
+		args := []string{"build", "-ldflags=-s -w", "-o", dir + "/"}
+		for _, name := range names {
+			args = append(args, "./cmd/"+name)
+		}
+		return goCommand(ctx, src, nil, args...)
+	}}
 }
 
 // CacheDir is where sandboxes keep binaries and state: liqo-broker-vk below the
@@ -112,11 +129,29 @@ func CacheDir() (string, error) {
 // Ensure builds what the cache lacks and returns the directory that holds all
 // binaries. progress gets a line for each build.
 func Ensure(ctx context.Context, progress func(format string, args ...any)) (string, error) {
-	cache, err := CacheDir()
+	key, err := cacheKey()
 	if err != nil {
 		return "", err
 	}
-	key, err := cacheKey()
+	return ensureAll(ctx, key, targets(), progress)
+}
+
+// EnsureLiqo does the same for another version of Liqo, and returns the directory that holds its binaries.
+func EnsureLiqo(ctx context.Context, version string, progress func(format string, args ...any)) (string, error) {
+	return ensureAll(ctx, "liqo-"+version+"-"+runtime.Version(), []target{liqoTarget(version)}, progress)
+}
+
+// EnsureKubernetes does the same for another version of Kubernetes, and returns the directory that holds its binaries.
+func EnsureKubernetes(ctx context.Context, version string, progress func(format string, args ...any)) (string, error) {
+	key, err := cacheKey() // It has the sources of the programs.
+	if err != nil {
+		return "", err
+	}
+	return ensureAll(ctx, key+"-kubernetes-"+version, []target{kubernetesTarget(version)}, progress)
+}
+
+func ensureAll(ctx context.Context, key string, targets []target, progress func(format string, args ...any)) (string, error) {
+	cache, err := CacheDir()
 	if err != nil {
 		return "", err
 	}
@@ -129,7 +164,7 @@ func Ensure(ctx context.Context, progress func(format string, args ...any)) (str
 		return "", err
 	}
 	defer unlock()
-	for _, t := range targets() {
+	for _, t := range targets {
 		if err := t.ensure(ctx, dir, progress); err != nil {
 			return "", fmt.Errorf("build %s: %w", t.name, err)
 		}
@@ -226,10 +261,10 @@ func copyProgram(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// LiqoSource returns the directory of Liqo's source, which also holds its Helm
-// chart and CRDs.
-func LiqoSource(ctx context.Context) (string, error) {
-	return moduleDir(ctx, "github.com/liqotech/liqo@"+LiqoVersion)
+// LiqoSource returns the directory of the source of a version of Liqo, which also holds
+// its Helm chart and CRDs.
+func LiqoSource(ctx context.Context, version string) (string, error) {
+	return moduleDir(ctx, "github.com/liqotech/liqo@"+version)
 }
 
 // LiqoV0Source returns the directory of the source of Liqo v0.x.

@@ -14,7 +14,7 @@ import (
 
 func rendered(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
-	source, err := binaries.LiqoSource(t.Context())
+	source, err := binaries.LiqoSource(t.Context(), binaries.LiqoVersion)
 	require.NoError(t, err)
 	objects, err := Render(source, map[string]any{
 		"tag": "v1", "discovery": map[string]any{"config": map[string]any{"clusterID": "here"}},
