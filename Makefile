@@ -24,6 +24,10 @@ SEEDS ?= 0-4
 MINUTES ?= 0
 FAULT ?=
 KUBELETS ?=
+# Sides and packages of make liqo-e2e, and versions of make matrix; default all.
+SIDES ?=
+PACKAGES ?=
+VERSIONS ?=
 # The steps of make test. go vet is one of the linters.
 STEPS := fmt-check unit dashboard image-test e2e
 # gotestsum with the name of its results, which make test reports, and the arguments of go test.
@@ -32,7 +36,7 @@ gotestsum = gotestsum --jsonfile='$(CURDIR)/dist/durations/$(1).jsonl' $(2)
 # A line for a module that go list -u has found a newer version of. A replaced one is what its replacement is.
 newer = {{if and .Update (not .Replace)}}  {{.Path}} {{.Version}} → {{.Update.Version}}{{if .Indirect}} (indirect){{end}}{{end}}
 
-.PHONY: help build generate image check test durations unit random histories chaos mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e lint outdated demo bench clean
+.PHONY: help build generate image check test durations unit random histories chaos mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e liqo-e2e matrix lint outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,7 +77,7 @@ unit: ## Unit tests with -race, the remote IPAM against Liqo v0.9.4, the rules w
 	$(TOOL) $(call gotestsum,unit-slowest,--format=pkgname --hide-summary=skipped) -- -run '^TestSlowestFilters$$' ./pkg/scheduler/
 	GOGC=400 FUZZ_INPUTS=100000 $(TOOL) $(call gotestsum,unit-inputs,--format=pkgname --hide-summary=skipped) -- -run '^TestMutatedExpressions$$' ./pkg/criteria/
 	$(TEST) HISTORIES=1000 $(TOOL) $(call gotestsum,unit-histories,--format=pkgname --hide-summary=skipped) -- -timeout=30m ./histories/...
-	$(TEST) $(TOOL) $(call gotestsum,unit-test,--format=pkgname --hide-summary=skipped) -- -race ./audit/... ./bench/... ./collector/... ./passed/... ./sandbox/...
+	$(TEST) $(TOOL) $(call gotestsum,unit-test,--format=pkgname --hide-summary=skipped) -- -race ./audit/... ./bench/... ./collector/... ./passed/... ./sandbox/... ./suites/...
 	$(TEST) $(TOOL) $(call gotestsum,unit-deploy,--format=pkgname --hide-summary=skipped) -- -count=1 ./deploy/... ./exposition/...
 	$(INTEROP) $(TOOL) $(call gotestsum,unit-interop,--format=pkgname --hide-summary=skipped) -- -count=1 ./...
 	$(KUBELET_V0) $(TOOL) $(call gotestsum,unit-kubelet-v0,--format=pkgname --hide-summary=skipped) -- -race ./...
@@ -120,6 +124,14 @@ chromium: ## Install Debian's Chromium, if there is none
 
 e2e: chromium ## The end-to-end suites alone (E2E='-run Name' to choose)
 	$(TEST) $(TOOL) $(call gotestsum,e2e,--format=testname) -- -count=1 -parallel=12 -timeout=60m ./e2e/... $(E2E)
+
+liqo-e2e: ## Liqo's and virtual-kubelet's own suites against Liqo's virtual kubelet, ours in its place, and the broker (an hour; SIDES=stock,drop-in,chain,broker PACKAGES=reflection)
+	$(TEST) go run ./suites -suites=liqo,virtual-kubelet -sides='$(SIDES)' -packages='$(PACKAGES)'
+	$(TEST) UPDATE=1 go test -count=1 -run '^TestTheDocumentsHaveTheLastResults$$' ./suites
+
+matrix: liqo-e2e ## make liqo-e2e, and the end-to-end suites with other versions of Liqo and Kubernetes (hours; VERSIONS='Liqo v1.1.2'); results go to the tree
+	$(TEST) go run ./suites -suites=versions -versions='$(VERSIONS)'
+	$(TEST) UPDATE=1 go test -count=1 -run '^TestTheDocumentsHaveTheLastResults$$' ./suites
 
 lint: ## golangci-lint, at the version pinned in tools/go.mod
 	$(TOOL) golangci-lint run ./...
