@@ -5,17 +5,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/liqotech/liqo/pkg/consts"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -28,7 +24,6 @@ func (c *chain) differences(t *testing.T) {
 	namespace := c.offload(t, consumer)
 	c.annotated(t, consumer, namespace)
 	c.specDiffers(t, consumer, namespace)
-	c.daemon(t, consumer, namespace)
 }
 
 // specDiffers: what of a pod's spec is another one at the provider, and that no token gets there.
@@ -103,38 +98,5 @@ func (c *chain) annotated(t *testing.T, consumer *sandbox.Cluster, namespace str
 			}
 		}
 		return nil
-	})
-}
-
-// daemon has one pod on the virtual node, and keeps it, if it is for virtual nodes only.
-func (c *chain) daemon(t *testing.T, consumer *sandbox.Cluster, namespace string) {
-	template := newPod(namespace, "agent")
-	template.Spec.NodeSelector = map[string]string{consts.TypeLabel: consts.TypeNode}
-	template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	require.NoError(t, consumer.Client.Create(t.Context(), &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"},
-		Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: template.Labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: template.Labels}, Spec: template.Spec},
-		},
-	}))
-	agents := func(ctx context.Context) ([]corev1.Pod, error) {
-		var list corev1.PodList
-		err := consumer.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels(template.Labels))
-		return list.Items, err
-	}
-	var first []corev1.Pod
-	eventually(t, patient, func(ctx context.Context) (err error) {
-		if first, err = agents(ctx); err == nil && (len(first) != 1 || first[0].Status.Phase != corev1.PodRunning) {
-			err = fmt.Errorf("%d pods, want one that runs", len(first))
-		}
-		return err
-	})
-	throughout(t, 2*time.Second, func(ctx context.Context) error {
-		now, err := agents(ctx)
-		if err == nil && (len(now) != 1 || now[0].UID != first[0].UID || now[0].DeletionTimestamp != nil) {
-			err = fmt.Errorf("%d pods, want the first one", len(now))
-		}
-		return err
 	})
 }
