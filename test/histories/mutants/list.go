@@ -77,7 +77,7 @@ func mutants() []mutant {
 			"a deleted pod that is nowhere is not ended", controller, "case pod.DeletionTimestamp != nil:\n\t\treturn ctrl.Result{}, c.finalize(ctx, pod)",
 			"case pod.DeletionTimestamp != nil:\n\t\treturn ctrl.Result{}, nil",
 		},
-		{"a namespace that is not known counts as removed", move, "case !at.mapped:\n\t\treturn leavingRecheck, nil", "case !at.mapped:\n\t\treturn 0, nil"},
+		{"a namespace that is not known counts as removed", move, "case !at.mapped:\n\t\treturn leavingRecheck, false, nil", "case !at.mapped:\n\t\treturn 0, false, nil"},
 		{"what the last provider reported stays on a pod that leaves", move, `if pod.Status.Phase == corev1.PodPending && pod.Status.PodIP == "" {`, `if true {`},
 		{"an unanswered pod that is deleted is not waited for", move, `case at.pod.Settled && answer.Known && !answer.Present:`, `case !answer.Present:`},
 		{
