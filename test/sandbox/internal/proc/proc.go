@@ -40,6 +40,11 @@ type Group struct {
 	start   chan startRequest
 	stop    chan struct{}
 
+	// starting is held by each Start, and by Close until none is under way any more and none follows: what starts later
+	// would write its log into directories that are being removed.
+	starting sync.RWMutex
+	closed   bool
+
 	mu   sync.Mutex
 	live map[*Process]struct{}
 }
@@ -114,6 +119,11 @@ type Process struct {
 
 // Start runs spec. The returned process has been recorded.
 func (g *Group) Start(spec Spec) (*Process, error) {
+	g.starting.RLock()
+	defer g.starting.RUnlock()
+	if g.closed {
+		return nil, fmt.Errorf("%s: the group has ended", spec.Name)
+	}
 	log, err := os.OpenFile(spec.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -127,11 +137,7 @@ func (g *Group) Start(spec Spec) (*Process, error) {
 		privateNamespaces(cmd.SysProcAttr)
 	}
 	r := startRequest{cmd: cmd, network: spec.Network, done: make(chan error, 1)}
-	select {
-	case g.start <- r:
-	case <-g.stop:
-		return nil, fmt.Errorf("%s: the group has ended", spec.Name)
-	}
+	g.start <- r
 	if err := <-r.done; err != nil {
 		return nil, fmt.Errorf("%s: %w", spec.Name, err)
 	}
@@ -240,8 +246,11 @@ func (g *Group) Live() []*Process {
 	return out
 }
 
-// Close kills every process of the group and waits for them.
+// Close kills every process of the group and waits for them. No process starts afterwards.
 func (g *Group) Close() {
+	g.starting.Lock()
+	g.closed = true
+	g.starting.Unlock()
 	close(g.stop)
 	for _, p := range g.Live() {
 		_ = p.Signal(syscall.SIGKILL)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -60,8 +62,33 @@ func TestCloseEndsAllProcesses(t *testing.T) {
 	g.Close()
 	assert.False(t, a.Running())
 	assert.False(t, b.Running())
-	_, err := g.Start(Spec{Name: "late", Path: "/bin/true", Log: filepath.Join(t.TempDir(), "log")})
+	log := filepath.Join(t.TempDir(), "log")
+	_, err := g.Start(Spec{Name: "late", Path: "/bin/true", Log: log})
 	assert.ErrorContains(t, err, "late: the group has ended")
+	assert.NoFileExists(t, log, "its directory may be removed at this moment")
+}
+
+// What is being started when the group ends has ended with it, and nothing starts afterwards.
+func TestNothingStartsBesideClose(t *testing.T) {
+	for range 20 {
+		dir, records := t.TempDir(), t.TempDir()
+		g := NewGroup(records)
+		var starts sync.WaitGroup
+		for i := range 8 {
+			starts.Go(func() {
+				for {
+					if _, err := g.Start(Spec{Name: "late", Path: "/bin/sleep", Args: []string{"60"}, Log: filepath.Join(dir, strconv.Itoa(i))}); err != nil {
+						return
+					}
+				}
+			})
+		}
+		g.Close()
+		require.NoError(t, os.RemoveAll(dir))
+		starts.Wait()
+		assert.NoDirExists(t, dir)
+		assert.Empty(t, g.Live())
+	}
 }
 
 func TestFailureShowsTheLog(t *testing.T) {
