@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
@@ -172,6 +173,10 @@ func faultKinds() map[string]faultKind {
 		"cordon": {
 			3, 60 * time.Second,
 			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = true }), inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Cordoned = false }),
+		},
+		"disable": {
+			3, 60 * time.Second,
+			inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Enabled = ptr.To(false) }), inSpec(func(s *v1alpha1.ProviderClusterSpec) { s.Enabled = nil }),
 		},
 		part: {
 			6, 60 * time.Second,

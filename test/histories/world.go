@@ -40,6 +40,8 @@ type world struct {
 	// brokers are the replicas that run, kubelets the virtual kubelets by provider. Guarded by mu.
 	brokers  []*process
 	kubelets map[string]*virtualKubelet
+	// administrator is held while a VirtualNode is deleted.
+	administrator sync.Mutex
 	// joins is when each provider got its VirtualNode. Guarded by mu.
 	joins   map[string][]time.Time
 	started int
@@ -210,8 +212,11 @@ func (w *world) joinedAgain(p *provider, from, until time.Time) time.Time {
 func (w *world) part(p *provider) {
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: p.virtualNode()}}
 	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: p.id}}
-	if w.home.remove("admin", vn, nil, nil) != nil {
-		return
+	w.administrator.Lock()
+	defer w.administrator.Unlock()
+	found, err := w.home.find(typeOf[offloadingv1beta1.VirtualNode](), types.NamespacedName{Namespace: vn.Namespace, Name: vn.Name})
+	if err != nil || found.GetDeletionTimestamp() != nil || w.home.remove("admin", vn, nil, nil) != nil {
+		return // A deletion of what is being deleted already does nothing more.
 	}
 	chance := p.weather.draw("part")
 	w.later(time.Duration(chance%500)*time.Millisecond, func() {

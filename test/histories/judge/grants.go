@@ -125,5 +125,5 @@ func (p presence) at(uid types.UID, t time.Time) bool {
 
 // Calm are the kinds of faults in which the broker knows of each pod whether it is Ready.
 func Calm() []string {
-	return []string{"drain", "cordon", "leader is killed", "provider starts slowly"}
+	return []string{"drain", "cordon", "disable", "leader is killed", "provider starts slowly"}
 }

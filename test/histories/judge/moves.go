@@ -77,8 +77,8 @@ func homeAway() []string {
 	return []string{"home refuses", "home hangs", "home's etcd hangs", "home's etcd is killed"}
 }
 
-// judgeAssignments checks that no pod is assigned to a provider that has been unreachable for long, nor to one whose virtual
-// kubelet has only connected for long, and that no mark of an outage is taken away meanwhile.
+// judgeAssignments checks that no pod is assigned to a provider that has been unreachable for long, or disabled, cordoned or
+// drained, nor to one whose virtual kubelet has only connected for long, and that no mark of an outage is taken away meanwhile.
 func (r *Record) judgeAssignments(record []Change) (faults []string) {
 	for _, c := range record {
 		if c.After == nil || providerOf(c.After) == "" {
@@ -99,12 +99,41 @@ func (r *Record) judgeAssignments(record []Change) (faults []string) {
 			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, or its mark taken away, which has been unreachable for long", name,
 				at, r.at(c.At)))
 		}
+		if assigned && slices.ContainsFunc(r.closed(at), func(s span) bool { return c.At.After(r.noticedBy(s.from)) && c.At.Before(s.to) }) {
+			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, which has been disabled, cordoned or drained for long", name, at, r.at(c.At)))
+		}
 		if assigned && r.connects(at, c.At) {
 			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, whose virtual kubelet has only connected for long", name,
 				at, r.at(c.At)))
 		}
 	}
 	return faults
+}
+
+// closed is when the ProviderCluster of a provider said that no pod is to be assigned to it.
+func (r *Record) closed(provider string) (spans []span) {
+	from := time.Time{}
+	for _, c := range r.Home.ProviderClusters {
+		if c.Object().GetName() != provider {
+			continue
+		}
+		says := false
+		if c.After != nil {
+			spec := c.After.(*v1alpha1.ProviderCluster).Spec
+			says = spec.Enabled != nil && !*spec.Enabled || spec.Cordoned || spec.Drain
+		}
+		switch {
+		case says && from.IsZero():
+			from = c.At
+		case !says && !from.IsZero():
+			spans = append(spans, span{from, c.At})
+			from = time.Time{}
+		}
+	}
+	if !from.IsZero() {
+		spans = append(spans, span{from, r.Ended})
+	}
+	return spans
 }
 
 // connects reports whether a virtual kubelet has had its lease for a while and said all the time that it only connects.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
@@ -27,4 +29,35 @@ func TestWhatIsDoneWhileTheAPIServerIsAwayIsNoticedLater(t *testing.T) {
 	assert.Empty(t, r.judgeMoves(move, nil))
 	move[0].At = after(131)
 	assert.Len(t, r.judgeMoves(move, nil), 1, "it had time when the API server was back")
+}
+
+func TestNoPodIsAssignedToAProviderThatIsClosed(t *testing.T) {
+	began := time.Now()
+	after := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
+	provider := func(spec v1alpha1.ProviderClusterSpec) *v1alpha1.ProviderCluster {
+		return &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "p0"}, Spec: spec}
+	}
+	pending, assigned := pod("shop", "web", corev1.PodPending), pod("shop", "web", corev1.PodPending)
+	assigned.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "p0-a", v1alpha1.ProviderLabel: "p0"}
+	r := &Record{
+		Began: began, Ended: after(300), Providers: []*Provider{{ID: "p0", VirtualNode: "p0-a"}}, Times: Times{Noticed: 40 * time.Second},
+	}
+	at := func(seconds int) []string {
+		return r.judgeAssignments([]Change{{At: after(seconds), Before: pending, After: assigned}})
+	}
+	open := provider(v1alpha1.ProviderClusterSpec{})
+	for _, closed := range []v1alpha1.ProviderClusterSpec{{Enabled: ptr.To(false)}, {Cordoned: true}, {Drain: true}} {
+		r.Home.ProviderClusters = []Change{
+			{At: after(0), After: open},
+			{At: after(10), Before: open, After: provider(closed)},
+			{At: after(20), Before: provider(closed), After: provider(closed)},
+			{At: after(100), Before: provider(closed), After: open},
+			{At: after(200), Before: open, After: provider(closed)},
+		}
+		assert.Empty(t, at(5))
+		assert.Empty(t, at(45), "it may not be noticed yet")
+		assert.Len(t, at(55), 1)
+		assert.Empty(t, at(150))
+		assert.Len(t, at(250), 1)
+	}
 }

@@ -1,4 +1,5 @@
-// Command mutants brings faults back into the broker, one after the other, and shows which of them the histories find.
+// Command mutants brings faults back into the broker, one after the other, and shows which of them the histories find, or a
+// unit test where histories cannot.
 //
 //	go run ./histories/mutants [-only text] [-histories 10000]
 //
@@ -25,6 +26,13 @@ import (
 // mutant is one change of the broker. Old occurs once in the file.
 type mutant struct {
 	name, file, old, new string
+}
+
+// tested is a mutant that the histories do not show: they judge what happens, not how fast, how often, or over which
+// connection. A unit test finds it.
+type tested struct {
+	mutant
+	dir, test string
 }
 
 func main() {
@@ -55,14 +63,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	defer os.RemoveAll(dir)
 	var errs []error
-	for _, m := range mutants() {
-		if !strings.Contains(m.name, *only) {
-			continue
+	try := func(m *mutant, run func(overlay string) (string, error)) {
+		if !strings.Contains(m.name, *only) || ctx.Err() != nil {
+			return
 		}
 		began := time.Now()
-		found, err := m.try(ctx, root, dir, *histories)
-		if err == nil && found == "" {
-			err = fmt.Errorf("not found in %d histories", *histories)
+		found := ""
+		overlay, err := m.overlay(root, dir)
+		if err == nil {
+			found, err = run(overlay)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
@@ -70,7 +79,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		fmt.Fprintf(out, "%-70s %6s  %.150s\n", m.name, time.Since(began).Round(time.Second), found)
 	}
-	return errors.Join(errs...)
+	for _, m := range mutants() {
+		try(&m, func(overlay string) (string, error) { return letHappen(ctx, overlay, dir, *histories) })
+	}
+	for _, m := range testedMutants() {
+		try(&m.mutant, func(overlay string) (string, error) { return m.fails(ctx, root, overlay) })
+	}
+	return errors.Join(append(errs, ctx.Err())...)
 }
 
 // mutated returns the file with the fault.
@@ -85,23 +100,26 @@ func (m *mutant) mutated(root string) ([]byte, error) {
 	return bytes.Replace(text, []byte(m.old), []byte(m.new), 1), nil
 }
 
-// violation is what a failed test says first.
-var violation = regexp.MustCompile(`seed \d+: .*|panic: .*`)
-
-// try runs histories with the fault, and returns what they found; "" is nothing.
-func (m *mutant) try(ctx context.Context, root, dir string, histories uint64) (string, error) {
+// overlay writes the file with the fault, and returns the overlay by which the compiler gets it.
+func (m *mutant) overlay(root, dir string) (string, error) {
 	text, err := m.mutated(root)
 	if err != nil {
 		return "", err
 	}
-	changed, overlay, binary := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "histories.test")
+	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
 	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, m.file): changed}})
 	if err != nil {
 		return "", err
 	}
-	if err := errors.Join(os.WriteFile(changed, text, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
-		return "", err
-	}
+	return overlay, errors.Join(os.WriteFile(changed, text, 0o600), os.WriteFile(overlay, replace, 0o600))
+}
+
+// violation is what a failed test of histories says first.
+var violation = regexp.MustCompile(`seed \d+: .*|panic: .*`)
+
+// letHappen runs histories with a fault, and returns what they found. It is an error if they found nothing.
+func letHappen(ctx context.Context, overlay, dir string, histories uint64) (string, error) {
+	binary := filepath.Join(dir, "histories.test")
 	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, "./histories")
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, output)
@@ -110,9 +128,24 @@ func (m *mutant) try(ctx context.Context, root, dir string, histories uint64) (s
 		fmt.Sprint("-histories=", histories)).CombinedOutput()
 	switch found := violation.Find(output); {
 	case err == nil:
-		return "", nil
+		return "", fmt.Errorf("not found in %d histories", histories)
 	case found != nil:
 		return string(found), nil
+	default:
+		return "", fmt.Errorf("%w: %.500s", err, output)
+	}
+}
+
+// fails runs the test with the fault, and returns that it failed. It is an error if it did not.
+func (m *tested) fails(ctx context.Context, root, overlay string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-overlay", overlay, "-timeout=5m", "-run=^"+m.test+"$", "./"+m.dir)
+	cmd.Dir = root
+	output, err := cmd.CombinedOutput()
+	switch {
+	case err == nil:
+		return "", fmt.Errorf("not found by %s", m.test)
+	case bytes.Contains(output, []byte("--- FAIL: "+m.test)), bytes.Contains(output, []byte("panic: test timed out")):
+		return m.test + " fails", nil
 	default:
 		return "", fmt.Errorf("%w: %.500s", err, output)
 	}
