@@ -53,9 +53,9 @@ func (f *Federation) providers(ctx context.Context) (all []*judge.Provider, err 
 		if err := f.Cluster(sandbox.Broker).Client.Get(ctx, key, &virtualNode); err != nil {
 			return nil, err
 		}
-		all = append(all, &judge.Provider{
-			ID: c.Name, VirtualNode: virtualNode.Name, Millis: virtualNode.Spec.ResourceQuota.Hard.Cpu().MilliValue(),
-		})
+		all = append(all, &judge.Provider{ID: c.Name, Slices: []judge.Slice{{
+			VirtualNode: virtualNode.Name, Millis: virtualNode.Spec.ResourceQuota.Hard.Cpu().MilliValue(),
+		}}})
 	}
 	return all, nil
 }

@@ -25,9 +25,9 @@ const (
 // history is what happens to a world. All times are from its beginning.
 type history struct {
 	Seed uint64 `json:"seed"`
-	// Providers are how many CPUs each grants.
-	Providers []int `json:"providers"`
-	Replicas  int   `json:"replicas"`
+	// Providers are how many CPUs the slices of each grant.
+	Providers [][]int `json:"providers"`
+	Replicas  int     `json:"replicas"`
 	// LateNamespace has the namespace be created with its first pod.
 	LateNamespace bool      `json:"lateNamespace,omitempty"`
 	Pods          []podSpec `json:"pods"`
@@ -51,15 +51,19 @@ type podSpec struct {
 	Never bool `json:"never,omitempty"`
 }
 
-// fault is one of kinds, at a provider if it concerns one.
+// fault is one of kinds, at a provider or a slice of it if it concerns one.
 type fault struct {
 	Kind     string        `json:"kind"`
 	Provider int           `json:"provider"`
+	Slice    int           `json:"slice,omitempty"`
 	At       time.Duration `json:"at"`
 	For      time.Duration `json:"for"`
 }
 
 func (f fault) until() time.Duration { return f.At + f.For }
+
+// of is the slice of a provider that it concerns, if it concerns one.
+func (f fault) of(p *provider) *slice { return p.slices[f.Slice%len(p.slices)] }
 
 func (h *history) String() string {
 	text, err := json.Marshal(h)
@@ -104,7 +108,7 @@ func leaderOf(do func(*process)) func(*world, *provider, fault) {
 func kubeletOf(do func(*virtualKubelet, fault)) func(*world, *provider, fault) {
 	return func(w *world, p *provider, f fault) {
 		w.mu.Lock()
-		k := w.kubelets[p.id]
+		k := w.kubelets[f.of(p).virtualNode]
 		w.mu.Unlock()
 		if k != nil {
 			do(k, f)
@@ -180,12 +184,12 @@ func faultKinds() map[string]faultKind {
 		},
 		part: {
 			6, 60 * time.Second,
-			func(w *world, p *provider, _ fault) {
+			func(w *world, p *provider, f fault) {
 				if w.waitHome() {
-					w.part(p)
+					w.part(f.of(p))
 				}
 			},
-			func(w *world, p *provider, _ fault) { w.rejoin(p) },
+			func(w *world, p *provider, f fault) { w.rejoin(f.of(p)) },
 		},
 	}
 }
@@ -193,10 +197,10 @@ func faultKinds() map[string]faultKind {
 // part is the kind of fault in which a VirtualNode is deleted.
 const part = "part"
 
-// rejoin makes the VirtualNode of a provider again, once Liqo has cleaned up.
-func (w *world) rejoin(p *provider) {
+// rejoin makes the VirtualNode of a slice again, once Liqo has cleaned up.
+func (w *world) rejoin(s *slice) {
 	liqo := newProcess(w.ctx, "liqo")
-	for w.waitHome() && !w.join(p) {
+	for w.waitHome() && !w.join(s) {
 		if !liqo.sleep(w.ctx, 500*time.Millisecond) {
 			return
 		}
@@ -208,7 +212,11 @@ func generate(seed uint64) *history {
 	random := rand.New(rand.NewPCG(seed, 1))
 	h := &history{Seed: seed, Replicas: 1 + random.IntN(2), LateNamespace: random.IntN(8) == 0}
 	for range 2 + random.IntN(2) {
-		h.Providers = append(h.Providers, 2+random.IntN(6))
+		granted := []int{2 + random.IntN(6)}
+		if random.IntN(4) == 0 {
+			granted = append(granted, 1+random.IntN(4))
+		}
+		h.Providers = append(h.Providers, granted)
 	}
 	app := ""
 	if random.IntN(2) == 0 {
@@ -231,7 +239,7 @@ func generate(seed uint64) *history {
 		names = append(judge.Calm(), "drain") // Twice as often.
 	}
 	for range 1 + random.IntN(8) {
-		f := fault{Kind: names[random.IntN(len(names))], Provider: random.IntN(len(h.Providers)), At: 10*time.Second + upTo(random, 80*time.Second)}
+		f := fault{Kind: names[random.IntN(len(names))], Provider: random.IntN(len(h.Providers)), Slice: random.IntN(2), At: 10*time.Second + upTo(random, 80*time.Second)}
 		if longest := kinds[f.Kind].longest; longest > 0 {
 			f.For = time.Second + upTo(random, longest)
 		}
@@ -251,6 +259,14 @@ func (h *history) shorter() (all []*history) {
 		less := *h
 		less.Pods = slices.Delete(slices.Clone(h.Pods), i, i+1)
 		all = append(all, &less)
+	}
+	for i, granted := range h.Providers {
+		if len(granted) > 1 {
+			less := *h
+			less.Providers = slices.Clone(h.Providers)
+			less.Providers[i] = granted[:1]
+			all = append(all, &less)
+		}
 	}
 	if h.Replicas > 1 {
 		less := *h

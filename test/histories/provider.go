@@ -29,7 +29,7 @@ const localUID = v1alpha1.PodUIDAnnotation
 type provider struct {
 	world   *world
 	id      string
-	cpus    int
+	slices  []*slice
 	server  *server
 	weather *weather
 
@@ -40,23 +40,34 @@ type provider struct {
 	closed bool
 }
 
-func newProvider(w *world, id string, cpus int, seed uint64) *provider {
-	return &provider{world: w, id: id, cpus: cpus, server: newServer(id), weather: newWeather(seed), closed: true}
+// slice is a ResourceSlice that a provider grants, with its VirtualNode and an identity of its own.
+type slice struct {
+	provider    *provider
+	virtualNode string
+	cpus        int
 }
 
-func (p *provider) tenant() string      { return "liqo-tenant-" + p.id }
-func (p *provider) virtualNode() string { return p.id + "-a" }
+func newProvider(w *world, id string, cpus []int, seed uint64) *provider {
+	p := &provider{world: w, id: id, server: newServer(id), weather: newWeather(seed), closed: true}
+	for i, granted := range cpus {
+		p.slices = append(p.slices, &slice{provider: p, virtualNode: fmt.Sprintf("%s-%c", id, 'a'+i), cpus: granted})
+	}
+	return p
+}
+
+func (p *provider) tenant() string { return "liqo-tenant-" + p.id }
 
 // kubeconfig is the Secret that Liqo makes for a ResourceSlice.
-func (p *provider) kubeconfig() *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: "kubeconfig-resourceslice-" + p.virtualNode()}}
+func (s *slice) kubeconfig() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.provider.tenant(), Name: "kubeconfig-resourceslice-" + s.virtualNode}}
 }
 
 func (p *provider) namespace() string { return podNamespace + "-" + p.id }
 
 // create is the request of a virtual kubelet for a ShadowPod: first the webhook, which may take its time, and counts what
-// there is in all phases (peeringInfo in Liqo's pkg/webhooks/shadowpod).
-func (p *provider) create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
+// there is in all phases of the same identity (peeringInfo in Liqo's pkg/webhooks/shadowpod).
+func (s *slice) create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
+	p := s.provider
 	for {
 		p.weather.mu.Lock()
 		frozen, closed, changed := p.frozen > 0, p.closed, p.weather.changed
@@ -79,11 +90,13 @@ func (p *provider) create(ctx context.Context, shadow *offloadingv1beta1.ShadowP
 	}
 	taken := cpusOf(&shadow.Spec.Pod)
 	for _, o := range p.server.all(typeOf[offloadingv1beta1.ShadowPod]()) {
-		taken += cpusOf(&o.(*offloadingv1beta1.ShadowPod).Spec.Pod)
+		if o.GetLabels()[forge.LiqoOriginClusterNodeName] == s.virtualNode {
+			taken += cpusOf(&o.(*offloadingv1beta1.ShadowPod).Spec.Pod)
+		}
 	}
-	if taken > p.cpus {
+	if taken > s.cpus {
 		return kerrors.NewForbidden(resourceOf(typeOf[offloadingv1beta1.ShadowPod]()), shadow.Name,
-			fmt.Errorf("quota usage exceeded: cpu %d of %d", taken, p.cpus))
+			fmt.Errorf("quota usage exceeded: cpu %d of %d", taken, s.cpus))
 	}
 	return p.server.create("kubelet", shadow)
 }

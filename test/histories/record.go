@@ -29,16 +29,20 @@ func judgedTimes() judge.Times {
 func (o *outcome) record() *judge.Record {
 	r := &judge.Record{Began: o.began, Ended: time.Now(), Home: o.world.home.cluster(), Node: brokerNode, Times: judgedTimes()}
 	for _, p := range o.world.providers {
-		r.Providers = append(r.Providers, &judge.Provider{
-			ID: p.id, VirtualNode: p.virtualNode(), Millis: int64(p.cpus) * 1000, Cluster: p.server.cluster(),
-		})
+		of := &judge.Provider{ID: p.id, Cluster: p.server.cluster()}
+		for _, s := range p.slices {
+			of.Slices = append(of.Slices, judge.Slice{VirtualNode: s.virtualNode, Millis: int64(s.cpus) * 1000})
+		}
+		r.Providers = append(r.Providers, of)
 	}
 	for _, f := range o.history.Faults {
-		p, from, until := o.world.providers[f.Provider], o.began.Add(f.At), o.began.Add(f.until())
+		p := o.world.providers[f.Provider]
+		fault := judge.Fault{Kind: f.Kind, Provider: p.id, From: o.began.Add(f.At), Until: o.began.Add(f.until())}
 		if f.Kind == part {
-			until = o.world.joinedAgain(p, from, until)
+			fault.VirtualNode = f.of(p).virtualNode
+			fault.Until = o.world.joinedAgain(f.of(p), fault.From, fault.Until)
 		}
-		r.Faults = append(r.Faults, judge.Fault{Kind: f.Kind, Provider: p.id, From: from, Until: until})
+		r.Faults = append(r.Faults, fault)
 	}
 	return r
 }

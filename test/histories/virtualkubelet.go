@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
@@ -34,6 +35,7 @@ const (
 type virtualKubelet struct {
 	world    *world
 	provider *provider
+	slice    *slice
 	process  *process
 	local    *mirror
 	remote   *mirror
@@ -54,32 +56,38 @@ type kubeletAssignment struct {
 	deleted bool
 }
 
-// startKubelet starts the virtual kubelet of a provider, and again when it has ended, as long as there is the VirtualNode.
-func (w *world) startKubelet(p *provider) {
+// startKubelet starts the virtual kubelet of a slice, and again when it has ended, as long as there is the VirtualNode.
+func (w *world) startKubelet(s *slice) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.started++
+	p := s.provider
 	k := &virtualKubelet{
-		world: w, provider: p, process: newProcess(w.ctx, fmt.Sprintf("kubelet-%s-%d", p.id, w.started)), busy: map[string]bool{},
+		world: w, provider: p, slice: s, process: newProcess(w.ctx, fmt.Sprintf("kubelet-%s-%d", s.virtualNode, w.started)), busy: map[string]bool{},
 		failures: map[string]int{}, assigned: map[string]kubeletAssignment{}, uncertain: map[string]time.Time{},
 	}
 	k.local, k.remote = newMirror(k.process, w.home, w.weather), newMirror(k.process, p.server, p.weather)
-	w.kubelets[p.id] = k
+	w.kubelets[s.virtualNode] = k
 	w.spawn(func() {
 		k.run()
 		k.process.kill(errKilled)
 		w.after(2*time.Second, func() {
 			w.mu.Lock()
-			current := w.kubelets[p.id] == k
+			current := w.kubelets[s.virtualNode] == k
 			w.mu.Unlock()
 			if current {
-				w.startKubelet(p)
+				w.startKubelet(s)
 			}
 		})
 	})
 }
 
-func (k *virtualKubelet) virtualNode() string { return k.provider.virtualNode() }
+func (k *virtualKubelet) virtualNode() string { return k.slice.virtualNode }
+
+// own reports whether it forwarded a ShadowPod, or its pod, and not the virtual kubelet of another slice.
+func (k *virtualKubelet) own(o object) bool {
+	return o.GetLabels()[forge.LiqoOriginClusterNodeName] == k.virtualNode()
+}
 
 // run serves once it has the lease, and as long as it can renew it.
 func (k *virtualKubelet) run() {
@@ -218,11 +226,19 @@ func (k *virtualKubelet) handle(name string) error {
 	}
 	ctx, cancel := context.WithTimeout(k.process.ctx, kubeletRequest)
 	defer cancel()
-	if local == nil {
+	others := shadow != nil && !k.own(shadow) || remote != nil && !k.own(remote)
+	switch {
+	case local == nil && others:
+		return k.release(ctx, name)
+	case local == nil:
 		if err := k.deleteShadow(ctx, shadow); err != nil {
 			return err
 		}
 		return k.release(ctx, name)
+	case others && local.DeletionTimestamp == nil:
+		return errors.New("another slice has a pod of the name")
+	case others:
+		shadow, remote = nil, nil
 	}
 	k.observe(local)
 	terminal := local.Status.Phase == corev1.PodSucceeded || local.Status.Phase == corev1.PodFailed
@@ -324,7 +340,7 @@ func (k *virtualKubelet) createThere(ctx context.Context, shadow *offloadingv1be
 	answer := make(chan error, 1)
 	k.world.spawn(func() {
 		defer cancel()
-		answer <- k.provider.create(there, shadow)
+		answer <- k.slice.create(there, shadow)
 	})
 	select {
 	case err := <-answer:

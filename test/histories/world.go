@@ -37,12 +37,12 @@ type world struct {
 	running   sync.WaitGroup
 
 	mu sync.Mutex
-	// brokers are the replicas that run, kubelets the virtual kubelets by provider. Guarded by mu.
+	// brokers are the replicas that run, kubelets the virtual kubelets by VirtualNode. Guarded by mu.
 	brokers  []*process
 	kubelets map[string]*virtualKubelet
-	// administrator is held while a VirtualNode is deleted.
+	// administrator is held while a VirtualNode is made or deleted.
 	administrator sync.Mutex
-	// joins is when each provider got its VirtualNode. Guarded by mu.
+	// joins is when each VirtualNode was made. Guarded by mu.
 	joins   map[string][]time.Time
 	started int
 }
@@ -61,7 +61,9 @@ func newWorld(ctx context.Context, scheme *runtime.Scheme, h *history) *world {
 		w.mustCreate(&liqov1beta1.ForeignCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: p.id}, Spec: liqov1beta1.ForeignClusterSpec{ClusterID: liqov1beta1.ClusterID(p.id)},
 		})
-		w.join(p)
+		for _, s := range p.slices {
+			w.join(s)
+		}
 		w.spawn(p.run)
 	}
 	return w
@@ -157,10 +159,22 @@ func (w *world) leader() *process {
 	return nil
 }
 
+// findVirtualNode returns that of a slice; nil if there is none.
+func (w *world) findVirtualNode(s *slice) object {
+	found, err := w.home.find(typeOf[offloadingv1beta1.VirtualNode](), types.NamespacedName{Namespace: s.provider.tenant(), Name: s.virtualNode})
+	if err != nil {
+		return nil
+	}
+	return found
+}
+
 // join makes what Liqo makes for a granted ResourceSlice: the VirtualNode, and the NamespaceMap with the offloaded
-// namespace; false if those of before are still there.
-func (w *world) join(p *provider) bool {
-	if _, err := w.home.find(typeOf[offloadingv1beta1.VirtualNode](), types.NamespacedName{Namespace: p.tenant(), Name: p.virtualNode()}); err == nil {
+// namespace, unless another slice of the provider has it already; false if those of before are still there.
+func (w *world) join(s *slice) bool {
+	p := s.provider
+	w.administrator.Lock()
+	defer w.administrator.Unlock()
+	if w.findVirtualNode(s) != nil {
 		return false
 	}
 	m := &offloadingv1beta1.NamespaceMap{
@@ -171,33 +185,38 @@ func (w *world) join(p *provider) bool {
 			podNamespace: {RemoteNamespace: p.namespace(), Phase: offloadingv1beta1.MappingAccepted},
 		}},
 	}
-	if w.home.create("liqo", m) != nil {
+	switch found, err := w.home.find(typeOf[offloadingv1beta1.NamespaceMap](), keyOf(m)); {
+	case err == nil && found.GetDeletionTimestamp() != nil:
 		return false
+	case err != nil:
+		if w.home.create("liqo", m) != nil {
+			return false
+		}
+		p.openNamespace()
 	}
-	p.openNamespace()
-	_ = w.home.create("liqo", p.kubeconfig())
+	_ = w.home.create("liqo", s.kubeconfig())
 	vn := &offloadingv1beta1.VirtualNode{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: p.virtualNode(), Finalizers: []string{"liqo"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: s.virtualNode, Finalizers: []string{"liqo"}},
 		Spec: offloadingv1beta1.VirtualNodeSpec{
-			ClusterID: liqov1beta1.ClusterID(p.id), KubeconfigSecretRef: &corev1.LocalObjectReference{Name: p.kubeconfig().Name},
+			ClusterID: liqov1beta1.ClusterID(p.id), KubeconfigSecretRef: &corev1.LocalObjectReference{Name: s.kubeconfig().Name},
 			ResourceQuota: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
-				corev1.ResourceCPU: *resource.NewQuantity(int64(p.cpus), resource.DecimalSI), corev1.ResourcePods: resource.MustParse("100"),
+				corev1.ResourceCPU: *resource.NewQuantity(int64(s.cpus), resource.DecimalSI), corev1.ResourcePods: resource.MustParse("100"),
 			}},
 		},
 	}
 	w.mustCreate(vn)
-	w.startKubelet(p)
+	w.startKubelet(s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.joins[p.id] = append(w.joins[p.id], time.Now())
+	w.joins[s.virtualNode] = append(w.joins[s.virtualNode], time.Now())
 	return true
 }
 
-// joinedAgain returns when a provider had its VirtualNode again that was deleted at some time, at the earliest when that was to end.
-func (w *world) joinedAgain(p *provider, from, until time.Time) time.Time {
+// joinedAgain returns when a VirtualNode was made again that was deleted at some time, at the earliest when that was to end.
+func (w *world) joinedAgain(s *slice, from, until time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, joined := range w.joins[p.id] {
+	for _, joined := range w.joins[s.virtualNode] {
 		if joined.After(from) && !joined.Before(until) {
 			return joined
 		}
@@ -205,27 +224,35 @@ func (w *world) joinedAgain(p *provider, from, until time.Time) time.Time {
 	return until
 }
 
-// part deletes the VirtualNode of a provider, and does what Liqo does then (virtualnode-controller, namespacemap-controller):
-// the virtual kubelet ends, the removal of the namespace is requested, and the VirtualNode is gone. The namespace at the
-// provider ends later, sometimes much later, and only then the NamespaceMap. The kubeconfig goes as well if the ResourceSlice was
-// deleted, and not the VirtualNode alone.
-func (w *world) part(p *provider) {
-	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: p.virtualNode()}}
+// part deletes the VirtualNode of a slice, and does what Liqo does then (virtualnode-controller, namespacemap-controller):
+// the virtual kubelet ends, the removal of the namespace is requested if that was the last VirtualNode of the provider, and the
+// VirtualNode is gone. The namespace at the provider ends later, sometimes much later, and only then the NamespaceMap. The
+// kubeconfig goes as well if the ResourceSlice was deleted, and not the VirtualNode alone.
+func (w *world) part(s *slice) {
+	p := s.provider
+	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: s.virtualNode}}
 	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: p.id}}
 	w.administrator.Lock()
 	defer w.administrator.Unlock()
-	found, err := w.home.find(typeOf[offloadingv1beta1.VirtualNode](), types.NamespacedName{Namespace: vn.Namespace, Name: vn.Name})
-	if err != nil || found.GetDeletionTimestamp() != nil || w.home.remove("admin", vn, nil, nil) != nil {
+	found := w.findVirtualNode(s)
+	if found == nil || found.GetDeletionTimestamp() != nil || w.home.remove("admin", vn, nil, nil) != nil {
 		return // A deletion of what is being deleted already does nothing more.
 	}
 	chance := p.weather.draw("part")
 	w.later(time.Duration(chance%500)*time.Millisecond, func() {
 		w.mu.Lock()
-		kubelet := w.kubelets[p.id]
-		delete(w.kubelets, p.id)
+		kubelet := w.kubelets[s.virtualNode]
+		delete(w.kubelets, s.virtualNode)
 		w.mu.Unlock()
 		if kubelet != nil {
 			kubelet.process.kill(errKilled)
+		}
+		w.administrator.Lock()
+		defer w.administrator.Unlock()
+		for _, other := range p.slices {
+			if other != s && w.findVirtualNode(other) != nil {
+				return // ensureNamespaceMapAbsence counts those that are there, also if they are being deleted.
+			}
 		}
 		_ = w.home.remove("liqo", m, nil, nil)
 		_, _ = w.home.update("liqo", copyOf(m), true, func(fresh object) error {
@@ -236,21 +263,21 @@ func (w *world) part(p *provider) {
 			}
 			return nil
 		})
+		closing := time.Duration(500+chance>>32%3000) * time.Millisecond
+		if chance>>50%4 == 0 {
+			closing += 40 * time.Second // The controllers of the provider are slow.
+		}
+		w.after(closing, func() {
+			if !p.closeNamespace(w.ctx) {
+				return
+			}
+			w.later(0, func() { w.unfinalize(m) })
+		})
 	})
 	w.later(time.Duration(600+chance>>16%1400)*time.Millisecond, func() { w.unfinalize(vn) })
 	if chance>>48%2 == 0 {
-		_ = w.home.remove("liqo", p.kubeconfig(), nil, nil)
+		_ = w.home.remove("liqo", s.kubeconfig(), nil, nil)
 	}
-	closing := time.Duration(1000+chance>>32%3000) * time.Millisecond
-	if chance>>50%4 == 0 {
-		closing += 40 * time.Second // The controllers of the provider are slow.
-	}
-	w.after(closing, func() {
-		if !p.closeNamespace(w.ctx) {
-			return
-		}
-		w.later(0, func() { w.unfinalize(m) })
-	})
 }
 
 func (w *world) unfinalize(o object) {

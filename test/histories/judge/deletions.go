@@ -19,7 +19,7 @@ func (r *Record) judgeDeletions(record []Change) (faults []string) {
 			if types.UID(c.Object().GetAnnotations()[PodUID]) != uid || !deletes(&c) {
 				continue
 			}
-			since := assignedSince(record, p.VirtualNode, c.At)
+			since := assignedSince(record, originOf(c.Object()), c.At)
 			if since.IsZero() || c.At.Sub(since) < r.Times.Noticed || r.parted(p.ID, c.At) {
 				continue
 			}

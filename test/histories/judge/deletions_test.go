@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
@@ -24,7 +25,9 @@ func TestAShadowPodIsDeletedWithItsPodOnly(t *testing.T) {
 		}
 		return p
 	}
-	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Annotations: map[string]string{PodUID: "uid"}}}
+	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+		Name: "pod", Annotations: map[string]string{PodUID: "uid"}, Labels: map[string]string{forge.LiqoOriginClusterNodeName: "a"},
+	}}
 	for name, tc := range map[string]struct {
 		pods   []Change
 		faults []Fault
@@ -47,7 +50,7 @@ func TestAShadowPodIsDeletedWithItsPodOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &Record{
 				Began: began, Faults: tc.faults, Times: Times{Noticed: 10 * time.Second},
-				Providers: []*Provider{{ID: "p", VirtualNode: "a", Cluster: Cluster{ShadowPods: []Change{
+				Providers: []*Provider{{ID: "p", Slices: []Slice{{VirtualNode: "a"}}, Cluster: Cluster{ShadowPods: []Change{
 					{At: after(2), After: shadow}, {At: after(60), Before: shadow, After: nil},
 				}}}},
 			}

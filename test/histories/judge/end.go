@@ -26,7 +26,7 @@ func (r *Record) Unsettled() string {
 		for _, o := range latest(p.ShadowPods) {
 			shadows[client.ObjectKeyFromObject(o)] = true
 			local := locals[types.UID(o.GetAnnotations()[PodUID])]
-			if local == nil || local.Labels[v1alpha1.VirtualNodeLabel] != p.VirtualNode {
+			if local == nil || virtualNodeOf(local) != originOf(o) {
 				faults = append(faults, fmt.Sprintf("%s has a ShadowPod %s of a pod that is not there", p.ID, o.GetName()))
 			}
 		}
@@ -34,7 +34,7 @@ func (r *Record) Unsettled() string {
 			local := types.UID(pod.Annotations[PodUID])
 			if !shadows[client.ObjectKeyFromObject(pod)] {
 				faults = append(faults, fmt.Sprintf("%s has a pod %s without a ShadowPod", p.ID, pod.Name))
-			} else if of := locals[local]; of != nil && of.Labels[v1alpha1.VirtualNodeLabel] == p.VirtualNode {
+			} else if of := locals[local]; of != nil && virtualNodeOf(of) == originOf(pod) {
 				there[local] = pod
 			}
 		}
@@ -56,7 +56,7 @@ func (r *Record) Unsettled() string {
 
 // judgePod returns what is wrong about one pod, at the end. There is the one at its provider.
 func (r *Record) judgePod(pod, there *corev1.Pod, pods []*corev1.Pod) string {
-	at := pod.Labels[v1alpha1.VirtualNodeLabel]
+	at := virtualNodeOf(pod)
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return "is being deleted"
@@ -76,15 +76,15 @@ func (r *Record) judgePod(pod, there *corev1.Pod, pods []*corev1.Pod) string {
 
 // judgeWaiting returns what is wrong about a pod that waits: there is room, or no reason is given.
 func (r *Record) judgeWaiting(pod *corev1.Pod, pods []*corev1.Pod) string {
-	for _, p := range r.Providers {
-		free := p.Millis
+	for _, s := range r.slices() {
+		free := s.Millis
 		for _, other := range pods {
-			if placeOf(other) == p.VirtualNode {
+			if placeOf(other) == s.VirtualNode {
 				free -= millisOf(&other.Spec)
 			}
 		}
 		if free >= millisOf(&pod.Spec) {
-			return fmt.Sprintf("waits, and %s has %s CPUs free", p.ID, cpus(free))
+			return fmt.Sprintf("waits, and %s has %s CPUs free", s.VirtualNode, cpus(free))
 		}
 	}
 	why := corev1.PodConditionType(v1alpha1.ConditionAssigned)
@@ -143,7 +143,7 @@ func (r *Record) judgeStatus(p *Provider, pods []*corev1.Pod) (faults []string) 
 	}
 	there := int32(0)
 	for _, pod := range pods {
-		if placeOf(pod) == p.VirtualNode && !terminal(pod) {
+		if p.has(placeOf(pod)) && !terminal(pod) {
 			there++
 		}
 	}
@@ -161,8 +161,8 @@ func (r *Record) judgeStatus(p *Provider, pods []*corev1.Pod) (faults []string) 
 // judgeRoom returns what is wrong about the room that the Node shows at the end; "" if nothing is.
 func (r *Record) judgeRoom(pods []*corev1.Pod) string {
 	granted := int64(0)
-	for _, p := range r.Providers {
-		granted += p.Millis
+	for _, s := range r.slices() {
+		granted += s.Millis
 	}
 	for _, pod := range pods {
 		if terminal(pod) && placeOf(pod) != "" {

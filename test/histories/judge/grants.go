@@ -8,39 +8,44 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 )
 
 // judgeGrants checks that what is assigned to a VirtualNode, and what is leaving it and still there, never exceeds the
 // grant.
 func (r *Record) judgeGrants() (faults []string) {
-	record := r.Home.Pods
 	for _, p := range r.Providers {
-		present := p.presence()
-		latest := map[types.UID]*corev1.Pod{}
-		for _, c := range record {
-			pod := c.Object().(*corev1.Pod)
-			if latest[pod.UID] = pod; c.After == nil {
-				delete(latest, pod.UID)
+		for _, s := range p.Slices {
+			faults = append(faults, r.judgeGrant(s, p.presence(s.VirtualNode))...)
+		}
+	}
+	return faults
+}
+
+// judgeGrant checks it of one VirtualNode. Present is when its ShadowPods were there.
+func (r *Record) judgeGrant(s Slice, present presence) (faults []string) {
+	latest := map[types.UID]*corev1.Pod{}
+	for _, c := range r.Home.Pods {
+		pod := c.Object().(*corev1.Pod)
+		if latest[pod.UID] = pod; c.After == nil {
+			delete(latest, pod.UID)
+		}
+		if virtualNodeOf(c.After) != s.VirtualNode || virtualNodeOf(c.Before) == s.VirtualNode {
+			continue // It was not assigned there just now.
+		}
+		sum, names := int64(0), []string{}
+		for uid, other := range latest {
+			if virtualNodeOf(other) == s.VirtualNode || placeOf(other) == s.VirtualNode && present.at(uid, c.At) {
+				sum += millisOf(&other.Spec)
+				names = append(names, other.Name)
 			}
-			if c.After == nil || pod.Labels[v1alpha1.VirtualNodeLabel] != p.VirtualNode ||
-				c.Before != nil && c.Before.GetLabels()[v1alpha1.VirtualNodeLabel] == p.VirtualNode {
-				continue // It was not assigned there just now.
-			}
-			sum, names := int64(0), []string{}
-			for uid, other := range latest {
-				assigned := other.Labels[v1alpha1.VirtualNodeLabel] == p.VirtualNode
-				if assigned || placeOf(other) == p.VirtualNode && present.at(uid, c.At) {
-					sum += millisOf(&other.Spec)
-					names = append(names, other.Name)
-				}
-			}
-			if sum > p.Millis {
-				slices.Sort(names)
-				faults = append(faults, fmt.Sprintf("%s takes %s at %s to %s CPUs, which grants %s: %s", pod.Name, p.VirtualNode,
-					r.at(c.At), cpus(sum), cpus(p.Millis), strings.Join(names, " ")))
-			}
+		}
+		if sum > s.Millis {
+			slices.Sort(names)
+			faults = append(faults, fmt.Sprintf("%s takes %s at %s to %s CPUs, which grants %s: %s", pod.Name, s.VirtualNode,
+				r.at(c.At), cpus(sum), cpus(s.Millis), strings.Join(names, " ")))
 		}
 	}
 	return faults
@@ -101,9 +106,13 @@ func isReadyBefore(record []Change, move Change) bool {
 // presence is when a provider had ShadowPods, by the UIDs in the broker's cluster.
 type presence map[types.UID][]span
 
-func (p *Provider) presence() presence {
+// presence returns when there were those of one VirtualNode; of all for "".
+func (p *Provider) presence(virtualNode string) presence {
 	all, began := presence{}, map[types.UID]time.Time{}
 	for _, c := range p.ShadowPods {
+		if virtualNode != "" && originOf(c.Object()) != virtualNode {
+			continue
+		}
 		uid := types.UID(c.Object().GetAnnotations()[PodUID])
 		if c.Before == nil {
 			began[uid] = c.At
@@ -122,6 +131,9 @@ func (p *Provider) presence() presence {
 func (p presence) at(uid types.UID, t time.Time) bool {
 	return slices.ContainsFunc(p[uid], func(s span) bool { return !t.Before(s.from) && t.Before(s.to) })
 }
+
+// originOf is the VirtualNode that forwarded a ShadowPod, or its pod.
+func originOf(o client.Object) string { return o.GetLabels()[forge.LiqoOriginClusterNodeName] }
 
 // Calm are the kinds of faults in which the broker knows of each pod whether it is Ready.
 func Calm() []string {

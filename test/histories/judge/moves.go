@@ -17,8 +17,8 @@ func (r *Record) judgeMoves(record []Change, runs []run) (faults []string) {
 			continue
 		}
 		before, after := c.Before.(*corev1.Pod), c.After.(*corev1.Pod)
-		from := before.Labels[v1alpha1.VirtualNodeLabel]
-		if from == "" || after.Labels[v1alpha1.VirtualNodeLabel] != "" || terminal(before) {
+		from := virtualNodeOf(before)
+		if from == "" || virtualNodeOf(after) != "" || terminal(before) {
 			continue
 		}
 		if !r.mayMove(before, from, c.At, runs) {
@@ -31,16 +31,15 @@ func (r *Record) judgeMoves(record []Change, runs []run) (faults []string) {
 
 func (r *Record) mayMove(pod *corev1.Pod, from string, at time.Time, runs []run) bool {
 	for _, p := range r.Providers {
-		if p.VirtualNode != from {
+		if !p.has(from) {
 			continue
 		}
 		never := pod.Annotations[v1alpha1.FailoverAnnotation] == string(v1alpha1.FailoverNever)
 		if !never && r.mayFailOver(p.ID, at) {
 			return true
 		}
-		if slices.ContainsFunc(r.faultsAt(p.ID, "drain", "part"), func(s span) bool {
-			return at.After(s.from) && at.Before(r.noticedBy(s.to))
-		}) {
+		planned := append(r.faultsAt(p.ID, "drain"), r.parts(p.ID, from)...)
+		if slices.ContainsFunc(planned, func(s span) bool { return at.After(s.from) && at.Before(r.noticedBy(s.to)) }) {
 			return true
 		}
 	}
@@ -85,7 +84,7 @@ func (r *Record) judgeAssignments(record []Change) (faults []string) {
 			continue
 		}
 		at, name := providerOf(c.After), c.After.GetName()
-		assigned := providerOf(c.Before) != at
+		assigned := virtualNodeOf(c.Before) != virtualNodeOf(c.After)
 		marked := c.Before != nil && c.Before.GetAnnotations()[v1alpha1.UnreachableAnnotation] != ""
 		unmarked := !assigned && marked && c.After.GetAnnotations()[v1alpha1.UnreachableAnnotation] == ""
 		out := func(provider string, noticed time.Duration) bool {
@@ -102,7 +101,7 @@ func (r *Record) judgeAssignments(record []Change) (faults []string) {
 		if assigned && slices.ContainsFunc(r.closed(at), func(s span) bool { return c.At.After(r.noticedBy(s.from)) && c.At.Before(s.to) }) {
 			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, which has been disabled, cordoned or drained for long", name, at, r.at(c.At)))
 		}
-		if assigned && r.connects(at, c.At) {
+		if assigned && r.connects(virtualNodeOf(c.After), c.At) {
 			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, whose virtual kubelet has only connected for long", name,
 				at, r.at(c.At)))
 		}
@@ -137,10 +136,10 @@ func (r *Record) closed(provider string) (spans []span) {
 }
 
 // connects reports whether a virtual kubelet has had its lease for a while and said all the time that it only connects.
-func (r *Record) connects(provider string, at time.Time) bool {
+func (r *Record) connects(virtualNode string, at time.Time) bool {
 	since, holder := time.Time{}, ""
 	for _, c := range r.Home.Leases {
-		if c.Object().GetName() != r.provider(provider).VirtualNode || c.After == nil || c.At.After(at) {
+		if c.Object().GetName() != virtualNode || c.After == nil || c.At.After(at) {
 			continue
 		}
 		switch now := c.After.GetAnnotations()[v1alpha1.ConnectingAnnotation]; {

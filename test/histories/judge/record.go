@@ -37,12 +37,23 @@ type Cluster struct {
 	Pods, ShadowPods, Leases, Nodes, ProviderClusters []Change
 }
 
-// Provider is a provider cluster with its VirtualNode.
+// Provider is a provider cluster with the slices that it grants.
 type Provider struct {
-	ID, VirtualNode string
+	ID     string
+	Slices []Slice
+	Cluster
+}
+
+// Slice is a ResourceSlice with its VirtualNode.
+type Slice struct {
+	VirtualNode string
 	// Millis is how many thousandths of a CPU it grants.
 	Millis int64
-	Cluster
+}
+
+// has reports whether one of its slices has a VirtualNode.
+func (p *Provider) has(virtualNode string) bool {
+	return slices.ContainsFunc(p.Slices, func(s Slice) bool { return s.VirtualNode == virtualNode })
 }
 
 // Consumer is a consumer cluster, whose pods come to the broker's cluster by Liqo.
@@ -55,7 +66,9 @@ type Consumer struct {
 type Fault struct {
 	Kind string
 	// Provider is the id of the one concerned; any if none is.
-	Provider    string
+	Provider string
+	// VirtualNode is the one that was deleted, if one was; "" for all of the provider.
+	VirtualNode string
 	From, Until time.Time
 }
 
@@ -142,13 +155,12 @@ func latestPods(record []Change) (pods []*corev1.Pod) {
 // at returns a time as of the beginning.
 func (r *Record) at(t time.Time) time.Duration { return t.Sub(r.Began).Round(time.Millisecond) }
 
-func (r *Record) provider(id string) *Provider {
+// slices are those of all providers.
+func (r *Record) slices() (all []Slice) {
 	for _, p := range r.Providers {
-		if p.ID == id {
-			return p
-		}
+		all = append(all, p.Slices...)
 	}
-	panic(fmt.Sprintf("no provider %q", id))
+	return all
 }
 
 // sortedKeys are the keys of a map in order.
@@ -160,6 +172,14 @@ func providerOf(pod client.Object) string {
 		return ""
 	}
 	return pod.GetLabels()[v1alpha1.ProviderLabel]
+}
+
+// virtualNodeOf is the VirtualNode that a pod is assigned to; "" is none.
+func virtualNodeOf(pod client.Object) string {
+	if pod == nil {
+		return ""
+	}
+	return pod.GetLabels()[v1alpha1.VirtualNodeLabel]
 }
 
 // leftFrom is the provider that a pod is leaving; "" is none.

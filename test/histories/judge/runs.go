@@ -57,6 +57,17 @@ func (r *Record) faultsAt(provider string, kinds ...string) (all []span) {
 	return all
 }
 
+// parts are the times in which a VirtualNode of a provider was deleted.
+func (r *Record) parts(provider, virtualNode string) (all []span) {
+	for i := range r.Faults {
+		f := &r.Faults[i]
+		if f.Kind == "part" && f.Provider == provider && (f.VirtualNode == "" || f.VirtualNode == virtualNode) {
+			all = append(all, span{f.From, f.Until})
+		}
+	}
+	return all
+}
+
 // unreachable are the kinds of faults in which a provider does not report that it is ready.
 func unreachable() []string {
 	return []string{"provider refuses", "provider hangs", "provider's etcd hangs", "provider's etcd is killed"}
@@ -145,8 +156,8 @@ func (r *Record) judgePresence(record []Change) (faults []string) {
 	pod := record[0].Object()
 	for i, first := range r.Providers {
 		for _, second := range r.Providers[i+1:] {
-			for _, a := range first.presence()[pod.GetUID()] {
-				for _, b := range second.presence()[pod.GetUID()] {
+			for _, a := range first.presence("")[pod.GetUID()] {
+				for _, b := range second.presence("")[pod.GetUID()] {
 					begins, ends := latestOf(a.from, b.from), earliestOf(a.to, b.to)
 					if begins.Add(r.Times.Overlap).Before(ends) && !r.failedOver(record, first.ID, begins) && !r.failedOver(record, second.ID, begins) {
 						faults = append(faults, fmt.Sprintf("%s has a ShadowPod at %s and at %s from %s to %s", pod.GetName(), first.ID, second.ID,
