@@ -35,8 +35,6 @@ const (
 	brokerNode = "liqo-broker"
 	// failoverAfter is the broker's --failover-after here.
 	failoverAfter = 20 * time.Second
-	// patient is how long many pods may take to run, on a machine that does other things too.
-	patient = time.Minute
 )
 
 // startBroker starts a federation with a broker whose times are short.

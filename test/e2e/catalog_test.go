@@ -184,7 +184,7 @@ func (c *catalogued) toggle(t *testing.T) {
 	require.Equal(t, before.Spec, c.providerOf(t, id).Spec)
 
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patient)
 		defer cancel()
 		_, _ = c.operator.ask(ctx, http.MethodPost, path("true"), "")
 	})

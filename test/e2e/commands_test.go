@@ -111,7 +111,7 @@ func (c *catalogued) drains(t *testing.T, p plugin) {
 		return allRunning(ctx, c.consumers[1], c.theirs, len(c.podsOf(t, c.theirs)))
 	})
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patient)
 		defer cancel()
 		_, _, _ = p.run(ctx, "uncordon", from.Name)
 	})

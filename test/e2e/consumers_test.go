@@ -108,7 +108,7 @@ func (c *chain) strangers(t *testing.T) {
 		for ip, want := range map[string]bool{
 			netip.MustParsePrefix(networks.Items[0].Status.CIDR.String()).Addr().Next().String(): true, "192.0.2.1": false,
 		} {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patient)
 			answer, err := c.dialRemoteIPAM(t, replica, stranger).BelongsToPodCIDR(ctx, &wire.BelongsRequest{Ip: ip})
 			cancel()
 			require.NoError(t, err)
@@ -120,7 +120,7 @@ func (c *chain) strangers(t *testing.T) {
 // askRemoteIPAM asks a replica, with the identity of a consumer and in the name of one, where a pod's address leads.
 func (c *chain) askRemoteIPAM(t *testing.T, replica string, consumer *sandbox.Cluster, as, ip string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	answer, err := c.dialRemoteIPAM(t, replica, consumer).MapEndpointIP(ctx, &wire.MapRequest{ClusterID: as, Ip: ip})
 	return answer.GetIp(), err

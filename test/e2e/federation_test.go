@@ -124,7 +124,11 @@ func (f *federation) removeNamespace(t *testing.T, name string) {
 	}
 }
 
-const pollEvery = 50 * time.Millisecond
+const (
+	pollEvery = 50 * time.Millisecond
+	// patient is how long an answer may take, or many pods to run, on a machine that does other things too.
+	patient = time.Minute
+)
 
 // pause is how long to wait before a check is repeated, by how long it took. One
 // that reads hundreds of objects leaves two thirds of the time to what it waits for.

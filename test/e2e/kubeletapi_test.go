@@ -53,7 +53,7 @@ func (f *federation) kubeletCalls(t *testing.T, pod *corev1.Pod) {
 		})
 	})
 	t.Run("logs -f", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patient)
 		defer cancel()
 		stream, err := pods.GetLogs(pod.Name, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
 		require.NoError(t, err)
@@ -77,7 +77,7 @@ func (f *federation) kubeletCalls(t *testing.T, pod *corev1.Pod) {
 				}, scheme.ParameterCodec)
 			executor, err := dial(f.local.Config, http.MethodPost, req)
 			require.NoError(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patient)
 			defer cancel()
 			var out, errOut bytes.Buffer
 			err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{
@@ -92,7 +92,7 @@ func (f *federation) kubeletCalls(t *testing.T, pod *corev1.Pod) {
 			VersionedParams(&corev1.PodAttachOptions{Container: "main", Stdout: true, Stderr: true}, scheme.ParameterCodec)
 		executor, err := remotecommand.NewSPDYExecutor(f.local.Config, http.MethodPost, req.URL())
 		require.NoError(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patient)
 		defer cancel()
 		read, write := io.Pipe()
 		defer read.Close()

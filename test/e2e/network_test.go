@@ -92,7 +92,7 @@ func remapping(t *testing.T, f *federation) {
 func (f *federation) setRemotePodRange(t *testing.T, to netip.Prefix) {
 	t.Helper()
 	namespace := client.InNamespace("liqo-tenant-" + f.remote.Name)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
 	within(ctx, t, func(ctx context.Context) error {
 		var conf networkingv1beta1.Configuration

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -236,15 +237,23 @@ func (c *Cluster) run(comp *component) (*proc.Process, error) {
 // plenty is the memory from which on components collect garbage seldom. Ten clusters take 10 GB then, 5 otherwise.
 const plenty = 16 << 30
 
+// manyProcessors are more than the processes of ten clusters keep busy.
+const manyProcessors = 8
+
 // processEnv is the environment of a component. Control planes that do nothing spend much of their time on collecting
-// garbage. A machine with little memory needs it.
+// garbage, and on waking threads. A machine with little memory needs the first. Where clusters outnumber the processors, a
+// component that uses one of them does the second less: five clusters start in 64 s instead of 75 to 86.
 func processEnv() []string {
 	gogc := "50"
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err == nil && min(info.Totalram*uint64(info.Unit), limit()) >= plenty {
 		gogc = "300"
 	}
-	return []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GOGC=" + gogc}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GOGC=" + gogc}
+	if runtime.NumCPU() < manyProcessors {
+		env = append(env, "GOMAXPROCS=1")
+	}
+	return env
 }
 
 // limit is the memory that the container has, in bytes.
