@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -19,6 +20,7 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 )
 
 // claim is a consumer's wish for a namespace of this cluster that is not its own.
@@ -29,17 +31,21 @@ type claim struct {
 	by       *offloadingv1beta1.NamespaceMap
 }
 
+// String names it. The name of the namespace is a consumer's text of any length.
 func (c claim) String() string {
-	return fmt.Sprintf("namespace %s of consumer %s", c.original, c.consumer)
+	return fmt.Sprintf("namespace %s of consumer %s", distrust.Text(distrust.Cut(c.original, validation.DNS1123LabelMaxLength)), c.consumer)
 }
 
-// maxClaims are as many as one message has.
+// maxClaims are as many as one message has, and as many as have an event.
 const maxClaims = 5
 
 // claimsOn returns the claims of consumers on a namespace that exists for another one, or for none, sorted. Liqo
 // retries them without end, and gives the reason in its log only (createNamespace of its NamespaceMap controller).
 // Honest consumers make them, too: shop-us of eu and shop of us-eu are both called shop-us-eu here.
 func claimsOn(namespace *corev1.Namespace, maps []offloadingv1beta1.NamespaceMap) []claim {
+	if originOf(namespace) == "" && strings.HasPrefix(namespace.Name, "kube-") {
+		return nil // No honest consumer maps to these.
+	}
 	var claims []claim
 	for i := range maps {
 		m := &maps[i]
@@ -81,7 +87,7 @@ func (r *reconciler) reportClaims(ctx context.Context, namespace *corev1.Namespa
 	if origin := originOf(namespace); origin != "" {
 		owner = "it is a namespace of consumer " + origin
 	}
-	for _, c := range claims {
+	for _, c := range claims[:min(len(claims), maxClaims)] {
 		r.events.Eventf(c.by, corev1.EventTypeWarning, "NamespaceTaken",
 			"The %s has no namespace here, because there is one of the name %s already, and %s", c, namespace.Name, owner)
 	}

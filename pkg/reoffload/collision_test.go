@@ -1,6 +1,8 @@
 package reoffload
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -123,4 +125,28 @@ func TestAChangedMapConcernsWhatChanged(t *testing.T) {
 	require.ElementsMatch(t, []string{"b-c1", "c-c1"}, names())
 	claimed().Delete(t.Context(), event.DeleteEvent{Object: after}, queue)
 	require.ElementsMatch(t, []string{"a-c1", "c-c1"}, names())
+}
+
+// The name of a namespace in a consumer's NamespaceMap is any text of any length, and there may be thousands.
+func TestClaimsOfAHostileConsumerAreBounded(t *testing.T) {
+	taken := arrived(func(ns *corev1.Namespace) { ns.Name = "taken" })
+	mapping := map[string]string{}
+	for i := range 2000 {
+		mapping[fmt.Sprintf("\u202e%04d\n%s", i, strings.Repeat("x", 1000))] = taken.Name
+	}
+	r := newReconciler(t, "", taken, mapOf("evil", mapping))
+	recorder := record.NewFakeRecorder(100)
+	r.events = recorder
+	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: taken.Name}})
+	require.NoError(t, err)
+	require.NoError(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(taken), taken))
+	message := taken.Status.Conditions[len(taken.Status.Conditions)-1].Message
+	require.Contains(t, message, "2000 more would have this name")
+	require.Less(t, len(message), 1024)
+	require.NotContains(t, message, "\n")
+	require.NotContains(t, message, "\u202e")
+	require.LessOrEqual(t, len(recorder.Events), maxClaims+1)
+
+	system := arrived(func(ns *corev1.Namespace) { ns.Name = "kube-system"; delete(ns.Labels, "liqo.io/remote-cluster-id") })
+	require.Empty(t, claimsOn(system, []offloadingv1beta1.NamespaceMap{*mapOf("evil", map[string]string{"a": "kube-system"})}))
 }

@@ -14,7 +14,7 @@ import (
 //     The broker offers what all providers grant, so the chain's come before those that add a slice.
 //   - "faults": scenarios that fill all providers or stop something.
 //
-// The suites that have federations of their own run at the same time as all but the first group: see aside.
+// The suites that have federations of their own run at the same time as all but the first group, or afterwards: see aside.
 func TestFederation(t *testing.T) {
 	c := startFederation(t)
 	b := c.brokered
@@ -38,7 +38,9 @@ func TestFederation(t *testing.T) {
 			})
 		}
 	})
-	t.Parallel()
+	if besideFederation() {
+		t.Parallel()
+	}
 	oneByOne(t, "chain", []scenario{
 		{"pods show the addresses that lead to them", c.addresses},
 		{"a Service spans the chain", c.services},

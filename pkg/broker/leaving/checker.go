@@ -227,7 +227,7 @@ func (c *Checker) Check(ctx context.Context, via string) time.Duration {
 		return c.interval.When(via)
 	}
 	for where, questions := range groups {
-		if !c.checkGroup(ctx, connection, where, questions) {
+		if !c.checkGroup(ctx, connection, via, where, questions) {
 			break // The others would not be answered either.
 		}
 	}
@@ -268,8 +268,9 @@ func (c *Checker) drop(via string) {
 	delete(c.failed, via)
 }
 
-// checkGroup asks about the pods of one remote namespace. It reports whether the provider answered, be it a refusal.
-func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection, where group, questions []*question) bool {
+// checkGroup asks about the pods of one remote namespace. It reports whether the provider answered, be it a refusal. The
+// connection may be another VirtualNode's than via, about which nothing is learnt.
+func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection, via string, where group, questions []*question) bool {
 	names := make([]string, len(questions))
 	for i, q := range questions {
 		names[i] = q.pod.Name.Name
@@ -277,11 +278,11 @@ func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection,
 	listing, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	found, err := connection.Forwarded(listing, where.virtualNode, where.remoteNamespace, names)
-	answered := c.observe(connection.VirtualNode, where, err)
+	answered := c.observe(via, where, err)
 	if err != nil {
 		c.fail(questions, err)
 		if len(questions) > 0 {
-			c.Log.Info("Cannot ask a provider about the pods that leave it", "virtualNode", connection.VirtualNode,
+			c.Log.Info("Cannot ask a provider about the pods that leave it", "virtualNode", via,
 				"namespace", where.remoteNamespace, "pods", len(questions), "error", err.Error())
 		}
 		return answered

@@ -311,3 +311,24 @@ func TestAProviderIsConnectedWithAgain(t *testing.T) {
 	require.True(t, c.Ask(podNamed("pod")).Present)
 	require.Equal(t, []string{"q1"}, wanted)
 }
+
+// The VirtualNodes q1 and q2 of a provider are gone. It is asked about what q1 left with the identity of q2, and does not answer.
+// What is believed of q2 when it was made again is not what q1 met.
+func TestAFailureIsThatOfTheVirtualNodeAskedAbout(t *testing.T) {
+	p, c := newProvider(t, "pod")
+	other := c.Connections.Get("q1")
+	c.Connections.Remove("q1")
+	other.VirtualNode = "q2"
+	c.Connect = func(context.Context, string) *remote.Connection { return other }
+	p.answer = func() error { return context.DeadlineExceeded }
+	c.Ask(podNamed("pod"))
+	for range failures {
+		c.Check(t.Context(), "q1")
+	}
+	require.NotEmpty(t, c.Problem("q1"))
+	require.Empty(t, c.Problem("q2"), "nobody would ask it any more, and take that back")
+	c.Forget(podNamed("pod").Name)
+	p.answer = nil
+	c.Check(t.Context(), "q1")
+	require.Empty(t, c.Problem("q1"))
+}

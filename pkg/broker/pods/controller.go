@@ -131,6 +131,7 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 	if err := c.Client.Get(ctx, r.NamespacedName, &pod); err != nil {
 		if kerrors.IsNotFound(err) {
 			c.observeGone(r.NamespacedName, "")
+			c.conflicts.Forget(r.NamespacedName)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, err

@@ -432,15 +432,23 @@ func (c *Controller) checkClean(ctx context.Context, id string) time.Duration {
 		if connection == nil {
 			return c.ProbeInterval
 		}
+		refusals := 0
 		for local, remoteName := range namespaces {
 			left, err := c.movedPodsLeft(ctx, connection, local, remoteName)
 			if err != nil {
-				c.Log.Info("Cannot list the ShadowPods of a provider", "provider", id, "error", err.Error())
-				return c.ProbeInterval
+				c.Log.Info("Cannot list the ShadowPods of a provider", "provider", id, "namespace", remoteName, "error", err.Error())
 			}
-			if left {
+			switch {
+			case kerrors.IsForbidden(err) || kerrors.IsNotFound(err):
+				refusals++ // Nothing can be created there either. One namespace does not keep the provider from all others.
+			case err != nil:
+				return c.ProbeInterval
+			case left:
 				return time.Second
 			}
+		}
+		if refusals > 0 && refusals == len(namespaces) {
+			return c.ProbeInterval
 		}
 	}
 	c.Log.Info("A provider that was unreachable has removed the pods that were moved away", "provider", id)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +29,7 @@ import (
 const (
 	// restoreChunk is how many pods are read at once.
 	restoreChunk = 500
-	// restoreTimeout bounds one try to read all pods. Whoever calls Restore retries with backoff.
+	// restoreTimeout bounds one try to read all objects of a kind. Whoever calls Restore retries with backoff.
 	restoreTimeout = 30 * time.Second
 	// cacheDelay and longestCacheDelay are the backoff between two comparisons of the cache with the API.
 	cacheDelay        = 50 * time.Millisecond
@@ -44,7 +46,8 @@ var errCacheLags = errors.New("the cache does not show yet what the API server h
 // informer's first list has resourceVersion=0 (client-go's Reflector), which a watch cache answers that may be behind etcd,
 // and its watch may be late. A list without a resourceVersion is consistent. Then it waits until the cache shows the same
 // assignments: a pod that was not shown as assigned would be assigned again, whose conflict frees its room. It waits for
-// VirtualNodes and NamespaceMaps as well: the pods of one that is not shown would be taken for what is left of one that is gone.
+// VirtualNodes and NamespaceMaps as well: the pods of one that is not shown would be taken for what is left of one that is gone;
+// and for ProviderClusters, whose status says where pods that were moved away may still run.
 type Restorer struct {
 	live, cache client.Reader
 	node        string
@@ -76,9 +79,9 @@ func (r *Restorer) Restore(ctx context.Context) error {
 	if r.began.Load() != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
-	defer cancel()
-	for _, of := range []client.ObjectList{&offloadingv1beta1.VirtualNodeList{}, &offloadingv1beta1.NamespaceMapList{}} {
+	for _, of := range []client.ObjectList{
+		&offloadingv1beta1.VirtualNodeList{}, &offloadingv1beta1.NamespaceMapList{}, &v1alpha1.ProviderClusterList{},
+	} {
 		if err := r.waitShown(ctx, of); err != nil {
 			return fmt.Errorf("%T: %w", of, err)
 		}
@@ -110,6 +113,8 @@ func (r *Restorer) LeadsSince() time.Time {
 // assigned returns the pods that take room, once the cache has shown every assignment that the API server shows. A pod
 // that the cache shows no more has ended, or left, since.
 func (r *Restorer) assigned(ctx context.Context) ([]*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
+	defer cancel()
 	shown := sets.New[assignment]()
 	for delay := cacheDelay; ; delay = min(2*delay, longestCacheDelay) {
 		live, err := r.list(ctx)
@@ -143,43 +148,55 @@ func pause(ctx context.Context, delay time.Duration) error {
 	}
 }
 
-// waitShown waits until the cache shows all objects of a kind as the API server has them.
+// waitShown waits until the cache shows all objects of a kind as the API server had them at first, or newer. What changes all
+// the time, which a consumer can bring about, does not delay it.
 func (r *Restorer) waitShown(ctx context.Context, kind client.ObjectList) error {
+	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
+	defer cancel()
+	missing, err := versions(ctx, r.live, kind)
+	if err != nil {
+		return err
+	}
 	for delay := cacheDelay; ; delay = min(2*delay, longestCacheDelay) {
-		live, err := versions(ctx, r.live, kind)
-		if err != nil {
-			return err
-		}
 		cached, err := versions(ctx, r.cache, kind)
 		if err != nil {
 			return err
 		}
-		if cached.IsSuperset(live) {
+		maps.DeleteFunc(missing, func(uid types.UID, version string) bool { return isShown(cached[uid], version) })
+		if len(missing) == 0 {
 			return nil
 		}
 		if err := pause(ctx, delay); err != nil {
 			return err
 		}
+		live, err := versions(ctx, r.live, kind)
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(missing, func(uid types.UID, _ string) bool { return live[uid] == "" })
 	}
 }
 
-// version is one state of an object.
-type version struct {
-	uid      types.UID
-	resource string
+// isShown reports whether a resourceVersion of the cache is the one wanted, or newer; "" is none.
+func isShown(cached, wanted string) bool {
+	if cached == "" || cached == wanted {
+		return cached != ""
+	}
+	order, err := resourceversion.CompareResourceVersion(cached, wanted)
+	return err == nil && order >= 0
 }
 
-// versions lists the objects of a kind.
-func versions(ctx context.Context, reader client.Reader, kind client.ObjectList) (sets.Set[version], error) {
+// versions lists the objects of a kind, and returns their resourceVersions.
+func versions(ctx context.Context, reader client.Reader, kind client.ObjectList) (map[types.UID]string, error) {
 	list, _ := kind.DeepCopyObject().(client.ObjectList)
 	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	found := sets.New[version]()
+	found := map[types.UID]string{}
 	err := meta.EachListItem(list, func(item runtime.Object) error {
 		o, err := meta.Accessor(item)
 		if err == nil {
-			found.Insert(version{o.GetUID(), o.GetResourceVersion()})
+			found[o.GetUID()] = o.GetResourceVersion()
 		}
 		return err
 	})

@@ -29,6 +29,8 @@ type lists struct {
 	list func(*client.ListOptions) ([]corev1.Pod, string, error)
 	// virtualNodes returns the VirtualNodes; nil is none.
 	virtualNodes func() []offloadingv1beta1.VirtualNode
+	// namespaceMap and provider are the resourceVersions of the only one; nil is none.
+	namespaceMap, provider func() int
 }
 
 func (l lists) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
@@ -45,8 +47,20 @@ func (l lists) List(ctx context.Context, into client.ObjectList, options ...clie
 		if l.virtualNodes != nil {
 			list.Items = l.virtualNodes()
 		}
+	case *offloadingv1beta1.NamespaceMapList:
+		if l.namespaceMap != nil {
+			list.Items = []offloadingv1beta1.NamespaceMap{{ObjectMeta: atVersion(l.namespaceMap())}}
+		}
+	case *v1alpha1.ProviderClusterList:
+		if l.provider != nil {
+			list.Items = []v1alpha1.ProviderCluster{{ObjectMeta: atVersion(l.provider())}}
+		}
 	}
 	return err
+}
+
+func atVersion(version int) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: "only", UID: "only", ResourceVersion: strconv.Itoa(version)}
 }
 
 // showing lists pods.
@@ -196,5 +210,48 @@ func TestAVirtualNodeThatTheCacheDoesNotShowYetIsWaitedFor(t *testing.T) {
 		current.Store(&made)
 		require.NoError(t, <-done)
 		require.Equal(t, 1, counted())
+	})
+}
+
+// A consumer writes its NamespaceMap all the time, which the cache shows a moment later. It does not keep all others from a leader.
+func TestWhatChangesAllTheTimeIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		version := func() int { return 100 + int(time.Since(began)/time.Millisecond) }
+		live := &lists{list: showing(named("a")), namespaceMap: version}
+		cache := &lists{list: showing(named("a")), namespaceMap: func() int { return version() - 40 }}
+		counted, restore := restored(live, cache)
+		require.NoError(t, restore(t.Context()))
+		require.Less(t, time.Since(began), time.Second)
+		require.Equal(t, 1, counted())
+	})
+}
+
+// It is deleted while the cache does not show it yet.
+func TestWhatIsGoneMeanwhileIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		live, cache := &lists{list: showing(), virtualNodes: func() []offloadingv1beta1.VirtualNode {
+			if asked++; asked > 1 {
+				return nil
+			}
+			return []offloadingv1beta1.VirtualNode{{ObjectMeta: atVersion(7)}}
+		}}, &lists{list: showing()}
+		_, restore := restored(live, cache)
+		require.NoError(t, restore(t.Context()))
+	})
+}
+
+// The former leader wrote a moment ago that pods it moved away may still run at a provider.
+func TestAProviderClusterThatTheCacheDoesNotShowYetIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var current atomic.Int64
+		live := &lists{list: showing(), provider: func() int { return 10 }}
+		cache := &lists{list: showing(), provider: func() int { return int(current.Load()) }}
+		current.Store(9)
+		_, restore := restored(live, cache)
+		require.ErrorIs(t, restore(t.Context()), errCacheLags)
+		current.Store(10)
+		require.NoError(t, restore(t.Context()))
 	})
 }

@@ -71,38 +71,42 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 // Reconcile removes from a pod what its ShadowPod does not have any more. The caches may lag: if a key has come back in the
 // meantime, Liqo's controller writes it again after the pod has changed.
 func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
-	var pod corev1.Pod
-	if err := c.Client.Get(ctx, r.NamespacedName, &pod); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	shadow := shadowPodMetadata()
-	if err := c.Client.Get(ctx, r.NamespacedName, shadow); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if !metav1.IsControlledBy(&pod, shadow) || pod.DeletionTimestamp != nil {
-		return ctrl.Result{}, nil
-	}
-	labels, annotations := missing(pod.Labels, shadow.Labels), missing(pod.Annotations, shadow.Annotations)
-	if len(labels)+len(annotations) == 0 {
-		return ctrl.Result{}, nil
-	}
-	// The cache has no managed fields.
-	live := &metav1.PartialObjectMetadata{}
-	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	if err := c.Live.Get(ctx, r.NamespacedName, live); err != nil || live.UID != pod.UID {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	change, err := removal(live.ManagedFields, labels, annotations)
-	if err != nil || len(change) == 0 {
-		return ctrl.Result{}, err
-	}
-	pod.ResourceVersion = live.ResourceVersion
-	err = c.Writer.Patch(ctx, &pod, change)
+	err := c.remove(ctx, r.NamespacedName)
 	if kerrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: c.conflicts.When(r.NamespacedName)}, nil
 	}
 	c.conflicts.Forget(r.NamespacedName)
 	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+func (c *Controller) remove(ctx context.Context, name types.NamespacedName) error {
+	var pod corev1.Pod
+	if err := c.Client.Get(ctx, name, &pod); err != nil {
+		return err
+	}
+	shadow := shadowPodMetadata()
+	if err := c.Client.Get(ctx, name, shadow); err != nil {
+		return err
+	}
+	if !metav1.IsControlledBy(&pod, shadow) || pod.DeletionTimestamp != nil {
+		return nil
+	}
+	labels, annotations := missing(pod.Labels, shadow.Labels), missing(pod.Annotations, shadow.Annotations)
+	if len(labels)+len(annotations) == 0 {
+		return nil
+	}
+	// The cache has no managed fields.
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	if err := c.Live.Get(ctx, name, live); err != nil || live.UID != pod.UID {
+		return err
+	}
+	change, err := removal(live.ManagedFields, labels, annotations)
+	if err != nil || len(change) == 0 {
+		return err
+	}
+	pod.ResourceVersion = live.ResourceVersion
+	return c.Writer.Patch(ctx, &pod, change)
 }
 
 func shadowPodMetadata() *metav1.PartialObjectMetadata {

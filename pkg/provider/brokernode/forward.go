@@ -72,7 +72,8 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 	shadows.ready = func(ctx context.Context) error { return f.stillAssigned(ctx, pod) }
 	ctx, end := f.trace(ctx, pod)
 	created, err := shadows.Create(ctx, lens.WithPodUID(shadow, pod.UID), opts)
-	if kerrors.IsForbidden(err) && !mayHave(ctx, shadows, shadow.Name) {
+	// What was not sent may have an error of this cluster's own API server, which is no refusal.
+	if kerrors.IsForbidden(err) && !errors.Is(err, errUnsent) && !mayHave(ctx, shadows, shadow.Name) {
 		if failed := f.report(ctx, pod, reasonOf(err), err.Error()); failed != nil {
 			f.Log.Error(failed, "Cannot report a refusal to the broker", "refusal", err.Error())
 		}

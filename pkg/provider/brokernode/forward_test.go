@@ -8,14 +8,26 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
+	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
@@ -87,5 +99,30 @@ func TestWhetherAPodIsStillAssignedIsAskedWhenItsTurnHasCome(t *testing.T) {
 			r.observeCreate("a", err)
 			require.Empty(t, r.uncertain, "nothing may still be created")
 		})
+	}
+}
+
+// The API server of this cluster, which is asked whether a pod is still assigned, has just been started and knows no roles yet.
+func TestARefusalOfTheOwnAPIServerIsNoneOfTheProvider(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "a", UID: "a", Labels: map[string]string{v1alpha1.VirtualNodeLabel: "v1"},
+	}}
+	kube := kubefake.NewClientset(pod)
+	kube.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, kerrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no role"))
+	})
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	require.NoError(t, indexer.Add(pod))
+	f := &Forwarder{
+		View: View{VirtualNode: "v1"}, Clock: clock.RealClock{}, Log: logr.Discard(),
+		Pods:    func(namespace string) corev1client.PodInterface { return kube.CoreV1().Pods(namespace) },
+		Refused: func(reason string) { assert.Fail(t, "refused: "+reason) },
+	}
+	there := liqofake.NewSimpleClientset().OffloadingV1beta1()
+	_, err := f.create(t.Context(), corev1listers.NewPodLister(indexer).Pods("ns"), timely{ShadowPodInterface: there.ShadowPods("ns-home")},
+		&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns-home", Name: "a"}}, metav1.CreateOptions{})
+	require.ErrorIs(t, err, errUnsent)
+	for _, action := range kube.Actions() {
+		require.Equal(t, "get", action.GetVerb())
 	}
 }

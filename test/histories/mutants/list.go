@@ -108,7 +108,7 @@ func mutants() []mutant {
 		},
 		{
 			"a VirtualNode that the cache does not show yet is gone", "pkg/broker/restore/restorer.go",
-			`if cached.IsSuperset(live) {`, `if cached.IsSuperset(live) || true {`,
+			`if len(missing) == 0 {`, `if true {`,
 		},
 		{"a disabled provider takes pods", "pkg/scheduler/kept.go", `case !p.Enabled:`, `case false:`},
 		{"a cordoned provider takes pods", "pkg/scheduler/kept.go", `case p.Cordoned:`, `case false:`},
@@ -151,5 +151,21 @@ func testedMutants() []tested {
 			"each other message of a waiting pod is written at once", "pkg/broker/waiting/reports.go",
 			`left > 0 && rewords(&pod, &why)`, `left > 0 && false && rewords(&pod, &why)`,
 		}, "pkg/broker/pods", "TestAFlapIsNotWrittenOnPodsThatWait"},
+		{mutant{
+			"a failure is that of the VirtualNode whose connection was used", "pkg/broker/leaving/checker.go",
+			`answered := c.observe(via, where, err)`, `answered := c.observe(connection.VirtualNode, where, err)`,
+		}, "pkg/broker/leaving", "TestAFailureIsThatOfTheVirtualNodeAskedAbout"},
+		{mutant{
+			"what changes all the time keeps a leader from beginning", "pkg/broker/restore/restorer.go",
+			`return isShown(cached[uid], version)`, `return cached[uid] == version`,
+		}, "pkg/broker/restore", "TestWhatChangesAllTheTimeIsNotWaitedFor"},
+		{mutant{
+			"a refusal of the own API server is one of the provider", "pkg/provider/brokernode/forward.go",
+			` && !errors.Is(err, errUnsent) && !mayHave(`, ` && !mayHave(`,
+		}, "pkg/provider/brokernode", "TestARefusalOfTheOwnAPIServerIsNoneOfTheProvider"},
+		{mutant{
+			"a namespace that refuses keeps its provider from all others", "pkg/broker/providers/controller.go",
+			`refusals++ //`, `return c.ProbeInterval //`,
+		}, "pkg/broker/providers", "TestANamespaceThatRefusesDoesNotKeepAProviderUnclean"},
 	}
 }
