@@ -106,10 +106,6 @@ func mutants() []mutant {
 			"a pod that never fails over waits for a provider that is gone, although it is being deleted", move,
 			`answer.Since, at.alone && pod.DeletionTimestamp != nil)`, `answer.Since, false)`,
 		},
-		{
-			"a VirtualNode that the cache does not show yet is gone", "pkg/broker/restore/restorer.go",
-			`if len(missing) == 0 {`, `if true {`,
-		},
 		{"a disabled provider takes pods", "pkg/scheduler/kept.go", `case !p.Enabled:`, `case false:`},
 		{"a cordoned provider takes pods", "pkg/scheduler/kept.go", `case p.Cordoned:`, `case false:`},
 		{"pods are moved while nothing speaks for it", evict, `case !at.Confirmed:`, `case false:`},
@@ -167,5 +163,8 @@ func testedMutants() []tested {
 			"a namespace that refuses keeps its provider from all others", "pkg/broker/providers/controller.go",
 			`refusals++ //`, `return c.ProbeInterval //`,
 		}, "pkg/broker/providers", "TestANamespaceThatRefusesDoesNotKeepAProviderUnclean"},
+		{mutant{
+			"a VirtualNode that the cache does not show yet is gone", "pkg/broker/restore/restorer.go", `if len(missing) == 0 {`, `if true {`,
+		}, "pkg/broker/restore", "TestAVirtualNodeThatTheCacheDoesNotShowYetIsWaitedFor"},
 	}
 }
