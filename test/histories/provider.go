@@ -62,6 +62,11 @@ func (s *slice) kubeconfig() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.provider.tenant(), Name: "kubeconfig-resourceslice-" + s.virtualNode}}
 }
 
+// forwarded reports whether its virtual kubelet forwarded a ShadowPod, or its pod, and not that of another slice.
+func (s *slice) forwarded(o object) bool {
+	return o.GetLabels()[forge.LiqoOriginClusterNodeName] == s.virtualNode
+}
+
 func (p *provider) namespace() string { return podNamespace + "-" + p.id }
 
 // create is the request of a virtual kubelet for a ShadowPod: first the webhook, which may take its time, and counts what
@@ -90,7 +95,7 @@ func (s *slice) create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod)
 	}
 	taken := cpusOf(&shadow.Spec.Pod)
 	for _, o := range p.server.all(typeOf[offloadingv1beta1.ShadowPod]()) {
-		if o.GetLabels()[forge.LiqoOriginClusterNodeName] == s.virtualNode {
+		if s.forwarded(o) {
 			taken += cpusOf(&o.(*offloadingv1beta1.ShadowPod).Spec.Pod)
 		}
 	}

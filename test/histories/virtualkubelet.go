@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
-	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
@@ -83,11 +82,6 @@ func (w *world) startKubelet(s *slice) {
 }
 
 func (k *virtualKubelet) virtualNode() string { return k.slice.virtualNode }
-
-// own reports whether it forwarded a ShadowPod, or its pod, and not the virtual kubelet of another slice.
-func (k *virtualKubelet) own(o object) bool {
-	return o.GetLabels()[forge.LiqoOriginClusterNodeName] == k.virtualNode()
-}
 
 // run serves once it has the lease, and as long as it can renew it.
 func (k *virtualKubelet) run() {
@@ -226,7 +220,7 @@ func (k *virtualKubelet) handle(name string) error {
 	}
 	ctx, cancel := context.WithTimeout(k.process.ctx, kubeletRequest)
 	defer cancel()
-	others := shadow != nil && !k.own(shadow) || remote != nil && !k.own(remote)
+	others := shadow != nil && !k.slice.forwarded(shadow) || remote != nil && !k.slice.forwarded(remote)
 	switch {
 	case local == nil && others:
 		return k.release(ctx, name)

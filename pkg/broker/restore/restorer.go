@@ -29,7 +29,7 @@ import (
 const (
 	// restoreChunk is how many pods are read at once.
 	restoreChunk = 500
-	// restoreTimeout bounds one try to read all objects of a kind. Whoever calls Restore retries with backoff.
+	// restoreTimeout bounds one try to read all objects of a kind. The callers of Restore retry with backoff.
 	restoreTimeout = 30 * time.Second
 	// cacheDelay and longestCacheDelay are the backoff between two comparisons of the cache with the API.
 	cacheDelay        = 50 * time.Millisecond

@@ -19,8 +19,9 @@ func (r *Record) judgeDeletions(record []Change) (faults []string) {
 			if types.UID(c.Object().GetAnnotations()[PodUID]) != uid || !deletes(&c) {
 				continue
 			}
-			since := assignedSince(record, originOf(c.Object()), c.At)
-			if since.IsZero() || c.At.Sub(since) < r.Times.Noticed || r.parted(p.ID, c.At) {
+			by := originOf(c.Object())
+			since := assignedSince(record, by, c.At)
+			if since.IsZero() || c.At.Sub(since) < r.Times.Noticed || r.parted(p.ID, by, c.At) {
 				continue
 			}
 			faults = append(faults, fmt.Sprintf("the ShadowPod of %s at %s is deleted at %s by %s, and the pod is assigned there since %s",
@@ -55,9 +56,9 @@ func assignedSince(record []Change, virtualNode string, at time.Time) (since tim
 	return since
 }
 
-// parted reports whether the VirtualNode of a provider was deleted before a time, and Liqo may not have ended everything there.
-func (r *Record) parted(provider string, at time.Time) bool {
-	return slices.ContainsFunc(r.faultsAt(provider, "part"), func(s span) bool {
+// parted reports whether a VirtualNode of a provider was deleted before a time, and Liqo may not have ended everything there.
+func (r *Record) parted(provider, virtualNode string, at time.Time) bool {
+	return slices.ContainsFunc(r.parts(provider, virtualNode), func(s span) bool {
 		return at.After(s.from) && at.Before(s.to.Add(r.Times.Noticed))
 	})
 }
