@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
@@ -32,9 +34,59 @@ func (b *brokered) models(t *testing.T) {
 	b.create(t, ns, "web", 2, requests(corev1.ResourceCPU, "2"))
 	b.settle(t, ns, 2)
 	require.Equal(t, map[string]int{"provider3": 2}, b.count(t, ns, brokeringv1alpha1.ProviderLabel))
+	t.Run("kube-scheduler binds what the Node has room for", func(t *testing.T) { b.bound(t, other) })
 	t.Run("the quota counts what has ended", func(t *testing.T) { b.quotaCountsEnded(t, ns, other) })
 	t.Run("a creation whose client is gone is cancelled", func(t *testing.T) { b.cancelled(t, ns, other) })
 	t.Run("a VirtualNode is gone before its pods are", func(t *testing.T) { b.goneBeforeItsPods(t, ns) })
+}
+
+// bound: kube-scheduler binds no pod that requests more than FreeOnNode finds free on the broker's Node, and says so in
+// PodScheduled; once another pod is gone it binds one that requests all of it.
+func (b *brokered) bound(t *testing.T, ns string) {
+	free := func() int64 {
+		var node corev1.Node
+		require.NoError(t, b.broker.Client.Get(t.Context(), client.ObjectKey{Name: brokerNode}, &node))
+		list, err := pods(t.Context(), b.broker, metav1.NamespaceAll)
+		require.NoError(t, err)
+		all := make([]*corev1.Pod, len(list))
+		for i := range list {
+			all[i] = &list[i]
+		}
+		return judge.FreeOnNode(&node, all)
+	}
+	get := func(ctx context.Context) (*corev1.Pod, error) {
+		var pod corev1.Pod
+		return &pod, b.broker.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "large-0"}, &pod)
+	}
+	const filler = 2000
+	b.create(t, ns, "filler", 1, requests(corev1.ResourceCPU, fmt.Sprintf("%dm", filler)))
+	b.settle(t, ns, 1)
+	b.create(t, ns, "large", 1, requests(corev1.ResourceCPU, fmt.Sprintf("%dm", free()+filler)))
+	eventually(t, patient, func(ctx context.Context) error {
+		pod, err := get(ctx)
+		if err != nil {
+			return err
+		}
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "Insufficient cpu") {
+				return nil
+			}
+		}
+		return fmt.Errorf("the pod is at %q: %v", pod.Spec.NodeName, pod.Status.Conditions)
+	})
+	require.NoError(t, b.broker.Client.Delete(t.Context(), newPod(ns, "filler-0")))
+	eventually(t, patient, func(ctx context.Context) error {
+		pod, err := get(ctx)
+		if err == nil && pod.Spec.NodeName != brokerNode {
+			err = fmt.Errorf("the pod is not bound: %v", pod.Status.Conditions)
+		}
+		return err
+	})
+	require.NoError(t, b.broker.Client.Delete(t.Context(), newPod(ns, "large-0")))
+	eventually(t, patient, func(ctx context.Context) error {
+		_, err := get(ctx)
+		return stillThere(err)
+	})
 }
 
 // quotaCountsEnded: Liqo's webhook counts the ShadowPod of a pod that has ended until it is deleted. 16 CPUs are

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +23,8 @@ type mirror struct {
 	process *process
 	server  *server
 	weather *weather
+	// unbound has it show the pods that are bound to no Node as well.
+	unbound bool
 
 	mu        sync.Mutex
 	informers map[reflect.Type]*informer
@@ -129,7 +132,7 @@ func (m *mirror) IndexField(_ context.Context, _ client.Object, field string, va
 	return nil
 }
 
-// matches reports whether an object has the values of the fields that a selector requires. All pods are of one node here.
+// matches reports whether an object has the values of the fields that a selector requires. All pods that it has are of one Node.
 func (m *mirror) matches(o client.Object, selector fields.Selector) bool {
 	for _, required := range selector.Requirements() {
 		m.mu.Lock()
@@ -271,6 +274,9 @@ func (i *informer) catchUp(moment time.Time) int {
 
 // show takes in what an object is now; nil is gone.
 func (i *informer) show(key types.NamespacedName, now client.Object) {
+	if pod, is := now.(*corev1.Pod); is && pod.Spec.NodeName == "" && !i.mirror.unbound {
+		now = nil // Its watch is for the pods of a Node.
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	before := i.objects[key]

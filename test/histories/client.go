@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
@@ -78,7 +80,12 @@ func (l live) Get(ctx context.Context, key client.ObjectKey, into client.Object,
 
 func (l live) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
 	t := itemType(into)
-	return l.request(ctx, "list", t, types.NamespacedName{}, false, func() error { return fill(into, l.server.all(t), opts) })
+	return l.request(ctx, "list", t, types.NamespacedName{}, false, func() error {
+		return fill(into, slices.DeleteFunc(l.server.all(t), func(o client.Object) bool {
+			pod, is := o.(*corev1.Pod)
+			return is && pod.Spec.NodeName == "" // Pods are listed by their Node.
+		}), opts)
+	})
 }
 
 // cachedClient reads from a mirror and writes to the server, if may allows it. It implements client.Client.

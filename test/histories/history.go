@@ -29,9 +29,11 @@ type history struct {
 	Providers [][]int `json:"providers"`
 	Replicas  int     `json:"replicas"`
 	// LateNamespace has the namespace be created with its first pod.
-	LateNamespace bool      `json:"lateNamespace,omitempty"`
-	Pods          []podSpec `json:"pods"`
-	Faults        []fault   `json:"faults"`
+	LateNamespace bool `json:"lateNamespace,omitempty"`
+	// Scheduled has kube-scheduler bind the pods; otherwise they are bound when they are created, also beyond the room of the Node.
+	Scheduled bool      `json:"scheduled,omitempty"`
+	Pods      []podSpec `json:"pods"`
+	Faults    []fault   `json:"faults"`
 }
 
 // podSpec is a pod of a consumer.
@@ -245,6 +247,7 @@ func generate(seed uint64) *history {
 		}
 		h.Faults = append(h.Faults, f)
 	}
+	h.Scheduled = random.IntN(2) == 0
 	return h
 }
 
@@ -271,6 +274,11 @@ func (h *history) shorter() (all []*history) {
 	if h.Replicas > 1 {
 		less := *h
 		less.Replicas = 1
+		all = append(all, &less)
+	}
+	if h.Scheduled {
+		less := *h
+		less.Scheduled = false
 		all = append(all, &less)
 	}
 	return all

@@ -222,6 +222,9 @@ func (s *server) remove(by string, o client.Object, grace *int64, only *metav1.P
 		if seconds = 30; grace != nil {
 			seconds = *grace
 		}
+		if pod.Spec.NodeName == "" { // No kubelet has to end it (CheckGracefulDelete of Kubernetes' pkg/registry/core/pod).
+			seconds = 0
+		}
 	}
 	if seconds == 0 && len(before.GetFinalizers()) == 0 {
 		s.set(by, t, key, nil)

@@ -34,6 +34,8 @@ type world struct {
 	home      *server
 	weather   *weather
 	providers []*provider
+	// scheduled has kube-scheduler bind the pods of consumers; otherwise they are bound from the beginning.
+	scheduled bool
 	running   sync.WaitGroup
 
 	mu sync.Mutex
@@ -48,7 +50,10 @@ type world struct {
 }
 
 func newWorld(ctx context.Context, scheme *runtime.Scheme, h *history) *world {
-	w := &world{ctx: ctx, scheme: scheme, home: newServer("home"), weather: newWeather(h.Seed), kubelets: map[string]*virtualKubelet{}, joins: map[string][]time.Time{}}
+	w := &world{ctx: ctx, scheme: scheme, home: newServer("home"), weather: newWeather(h.Seed), scheduled: h.Scheduled, kubelets: map[string]*virtualKubelet{}, joins: map[string][]time.Time{}}
+	if h.Scheduled {
+		w.spawn(w.runKubeScheduler)
+	}
 	if !h.LateNamespace {
 		w.createNamespace()
 	}
@@ -301,7 +306,7 @@ func (w *world) createNamespace() {
 	})
 }
 
-// createPod makes a pod as a consumer does, which kube-scheduler has bound to the broker's node.
+// createPod makes a pod as a consumer does.
 func (w *world) createPod(of *podSpec) {
 	w.createNamespace()
 	pod := &corev1.Pod{
@@ -312,6 +317,9 @@ func (w *world) createPod(of *podSpec) {
 			}},
 		}}},
 		Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	if w.scheduled {
+		pod.Spec.NodeName = ""
 	}
 	if of.App != "" {
 		pod.Labels = map[string]string{"app": of.App}

@@ -64,6 +64,8 @@ func (r *Record) judgePod(pod, there *corev1.Pod, pods []*corev1.Pod) string {
 		return ""
 	case at == "" && pod.Annotations[v1alpha1.MovingFromAnnotation] != "":
 		return "is moving"
+	case pod.Spec.NodeName == "":
+		return r.judgeUnbound(pod, pods)
 	case at == "":
 		return r.judgeWaiting(pod, pods)
 	case there == nil:
@@ -87,12 +89,24 @@ func (r *Record) judgeWaiting(pod *corev1.Pod, pods []*corev1.Pod) string {
 			return fmt.Sprintf("waits, and %s has %s CPUs free", s.VirtualNode, cpus(free))
 		}
 	}
-	why := corev1.PodConditionType(v1alpha1.ConditionAssigned)
-	if pod.Spec.NodeName == "" {
-		why = corev1.PodScheduled
+	return judgeReason(pod, v1alpha1.ConditionAssigned)
+}
+
+// judgeUnbound returns what is wrong about a pod that kube-scheduler has not bound: the Node has room, or no reason is given.
+// Pods that are bound and wait for a provider take room of the Node as well.
+func (r *Record) judgeUnbound(pod *corev1.Pod, pods []*corev1.Pod) string {
+	for _, o := range latest(r.Home.Nodes) {
+		if free := FreeOnNode(o.(*corev1.Node), pods); o.GetName() == r.Node && free >= millisOf(&pod.Spec) {
+			return fmt.Sprintf("is not bound, and the Node has %s CPUs free", cpus(free))
+		}
 	}
+	return judgeReason(pod, corev1.PodScheduled)
+}
+
+// judgeReason returns whether a condition says nothing of why a pod waits.
+func judgeReason(pod *corev1.Pod, condition corev1.PodConditionType) string {
 	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == why && c.Status == corev1.ConditionFalse && c.Message != "" {
+		if c := &pod.Status.Conditions[i]; c.Type == condition && c.Status == corev1.ConditionFalse && c.Message != "" {
 			return ""
 		}
 	}

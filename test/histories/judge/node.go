@@ -39,6 +39,17 @@ func (r *Record) judgeNode() (faults []string) {
 	return faults
 }
 
+// FreeOnNode returns how many thousandths of a CPU kube-scheduler finds free on a Node that has these pods.
+func FreeOnNode(node *corev1.Node, pods []*corev1.Pod) (millis int64) {
+	millis = node.Status.Allocatable.Cpu().MilliValue()
+	for _, pod := range pods {
+		if pod.Spec.NodeName == node.Name && !terminal(pod) {
+			millis -= millisOf(&pod.Spec)
+		}
+	}
+	return millis
+}
+
 // unattended reports whether there was no broker for so long that Kubernetes could take the Node for lost.
 func (r *Record) unattended(at time.Time) bool {
 	return slices.ContainsFunc(r.Faults, func(f Fault) bool {

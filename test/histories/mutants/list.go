@@ -90,6 +90,8 @@ func mutants() []mutant {
 			"the Node is not Ready when no provider takes pods", node, `Type: corev1.NodeReady, Status: corev1.ConditionTrue,`,
 			`Type: corev1.NodeReady, Status: map[bool]corev1.ConditionStatus{true: "True", false: "False"}[usable > 0],`,
 		},
+		{"the Node stays cordoned when providers take pods again", node, `case !wanted && marked:`, `case marked && false:`},
+		{"a write that uncordons the Node and fails counts as done", node, "if err == nil {\n\t\tn.cordoned = &wanted", "if n.cordoned = &wanted; err == nil {\n\t\tn.cordoned = &wanted"},
 		{"the Node hides the room of pods at providers that are not usable", belief, `room.Add(roomAt(nil, load))`, `_ = load`},
 		{"the Node does not show the room of ended pods as taken", belief, `room.Sub(load.Ended)`, ``},
 		{
