@@ -235,11 +235,12 @@ func (f *federation) client() client.Client {
 	scheme, err := apischeme.New()
 	require.NoError(f.t, err)
 	var objects []client.Object
-	mapping := map[string]offloadingv1beta1.RemoteNamespaceStatus{}
+	desired, mapping := map[string]string{}, map[string]offloadingv1beta1.RemoteNamespaceStatus{}
 	for name, consumer := range map[string]string{"shop-consumer1": "consumer1", "lab-consumer2": "consumer2"} {
 		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: name, Labels: map[string]string{consts.RemoteClusterID: consumer},
 		}})
+		desired[name] = name
 		mapping[name] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: name, Phase: offloadingv1beta1.MappingAccepted}
 	}
 	for id, pc := range f.providers {
@@ -247,7 +248,8 @@ func (f *federation) client() client.Client {
 		objects = append(objects, pc, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: tenant.Namespace, Labels: map[string]string{consts.RemoteClusterID: id, consts.TenantNamespaceLabel: "true"},
 		}}, &offloadingv1beta1.NamespaceMap{
-			ObjectMeta: tenant, Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: mapping},
+			ObjectMeta: tenant, Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: desired},
+			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: mapping},
 		}, &offloadingv1beta1.VirtualNode{
 			ObjectMeta: tenant, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(id), Labels: f.labels[id]},
 		})

@@ -127,8 +127,9 @@ func (f *federation) peering(id string) []client.Object {
 	mapping := offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "liqo-tenant-" + id, Name: id, Labels: map[string]string{consts.RemoteClusterID: id},
 	}}
-	mapping.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{}
+	mapping.Spec.DesiredMapping, mapping.Status.CurrentMapping = map[string]string{}, map[string]offloadingv1beta1.RemoteNamespaceStatus{}
 	for _, ns := range []string{"shop-consumer1", "lab-consumer2"} {
+		mapping.Spec.DesiredMapping[ns] = ns
 		mapping.Status.CurrentMapping[ns] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: ns, Phase: offloadingv1beta1.MappingAccepted}
 	}
 	return []client.Object{

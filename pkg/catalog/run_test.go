@@ -53,8 +53,9 @@ func federationOf(providers, consumers, pods int) []client.Object {
 	provider := func(i int) string { return fmt.Sprintf("p%d", i%providers) }
 	for i := range providers {
 		id := provider(i)
-		mapping := map[string]offloadingv1beta1.RemoteNamespaceStatus{}
+		desired, mapping := map[string]string{}, map[string]offloadingv1beta1.RemoteNamespaceStatus{}
 		for n := range consumers {
+			desired[fmt.Sprintf("web-c%d", n)] = ""
 			mapping[fmt.Sprintf("web-c%d", n)] = offloadingv1beta1.RemoteNamespaceStatus{Phase: offloadingv1beta1.MappingAccepted}
 		}
 		latency := int64(i % 50)
@@ -79,6 +80,7 @@ func federationOf(providers, consumers, pods int) []client.Object {
 			}},
 			marked(&offloadingv1beta1.NamespaceMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id, Labels: map[string]string{"liqo.io/remote-cluster-id": id}},
+				Spec:       offloadingv1beta1.NamespaceMapSpec{DesiredMapping: desired},
 				Status:     offloadingv1beta1.NamespaceMapStatus{CurrentMapping: mapping},
 			}),
 			marked(&offloadingv1beta1.VirtualNode{

@@ -44,6 +44,7 @@ func federationOf(t *testing.T, objects ...client.Object) client.WithWatch {
 	for id, price := range map[string]string{"cheap": "1", "dear": "9", "unpriced": "much"} {
 		objects = append(objects, shown(id, "4", true, map[string]string{"price": price}), tenant(id), &offloadingv1beta1.NamespaceMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: tenant(id).Name, Name: id, Labels: map[string]string{"liqo.io/remote-cluster-id": id}},
+			Spec:       offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"ns": ""}},
 			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 				"ns": {Phase: offloadingv1beta1.MappingAccepted},
 			}},

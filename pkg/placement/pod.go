@@ -3,12 +3,13 @@ package placement
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
-
-	"github.com/liqotech/liqo/pkg/consts"
 )
 
 // ConsumerOf returns the id of the cluster that the pods of a namespace come from; "" is this one.
@@ -24,6 +25,15 @@ func TenantOf(namespace *corev1.Namespace) string {
 		return ""
 	}
 	return namespace.Labels[consts.RemoteClusterID]
+}
+
+// OffloadsTo returns the id of the cluster that a NamespaceMap offloads namespaces of this one to, if it is in the tenant namespace
+// of that cluster; "" for a map that a peer sent, whose namespaces are those of the peer. A peer may be provider and consumer.
+func OffloadsTo(m *offloadingv1beta1.NamespaceMap) string {
+	if m.Labels[consts.ReplicationOriginLabel] != "" {
+		return ""
+	}
+	return m.Labels[consts.RemoteClusterID]
 }
 
 // PlaceOf returns the VirtualNode where a pod takes room: where it is assigned, or where it is leaving; "" if nowhere. A pod

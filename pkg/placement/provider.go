@@ -14,6 +14,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/offloaded"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -39,9 +40,9 @@ func Provider(pc *v1alpha1.ProviderCluster, virtualNodes []*offloadingv1beta1.Vi
 		}
 	}
 	for _, m := range namespaceMaps {
-		for local, remote := range m.Status.CurrentMapping {
-			if remote.Phase == offloadingv1beta1.MappingAccepted {
-				p.Namespaces.Insert(local)
+		for namespace := range m.Status.CurrentMapping {
+			if offloaded.Is(m, namespace) {
+				p.Namespaces.Insert(namespace)
 			}
 		}
 	}

@@ -83,11 +83,14 @@ func TestProvider(t *testing.T) {
 			want: func(p *scheduler.Provider) { p.Labels = map[string]string{"region": "us", "disk": "fast"} },
 		},
 		"the namespaces that are offloaded there, none of which is pending": {
-			namespaceMaps: []*offloadingv1beta1.NamespaceMap{{Status: offloadingv1beta1.NamespaceMapStatus{
-				CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
-					"a": {Phase: offloadingv1beta1.MappingAccepted}, "b": {Phase: offloadingv1beta1.MappingCreationLoopBackOff},
-				},
-			}}},
+			namespaceMaps: []*offloadingv1beta1.NamespaceMap{{
+				Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"a": "a-p", "b": "b-p"}},
+				Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
+					"a":           {RemoteNamespace: "a-p", Phase: offloadingv1beta1.MappingAccepted},
+					"b":           {RemoteNamespace: "b-p", Phase: offloadingv1beta1.MappingCreationLoopBackOff},
+					"kube-system": {RemoteNamespace: "x", Phase: offloadingv1beta1.MappingAccepted}, // Which only the provider wants.
+				}},
+			}},
 			want: func(p *scheduler.Provider) { p.Namespaces = sets.New("a") },
 		},
 	} {

@@ -84,8 +84,10 @@ func newClusters(t *testing.T) *clusters {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "liqo-tenant-p1", Name: "p1", Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "p1"},
 		},
+		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"ns": "ns-home"}},
 		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
-			"ns": {RemoteNamespace: "ns-home", Phase: offloadingv1beta1.MappingAccepted},
+			"ns":          {RemoteNamespace: "ns-home", Phase: offloadingv1beta1.MappingAccepted},
+			"kube-system": {RemoteNamespace: "kube-system-p1", Phase: offloadingv1beta1.MappingAccepted}, // The peer writes the status.
 		}},
 	}
 	c := &clusters{t: t, Clients: connect.Clients{
@@ -185,10 +187,12 @@ func (c *clusters) requireShown(name, address string) {
 func TestReflection(t *testing.T) {
 	c := newClusters(t)
 	c.offloadFromPeer("private")
+	c.createStranger("kube-system")
 	c.show(networkView(t, true, ""))
 	reflection := c.start()
 	t.Run("addresses follow the network", func(t *testing.T) { c.checkAddresses(t, reflection) })
 	t.Run("namespaces of a peer are not offloaded to it", func(t *testing.T) { c.requireRejected(t, "private") })
+	t.Run("namespaces that only the peer wants are not offloaded to it", func(t *testing.T) { c.requireRejected(t, "kube-system") })
 }
 
 // offloadFromPeer adds the map of namespaces that a peer sends which is a consumer as well, of a namespace that has the
@@ -199,13 +203,20 @@ func (c *clusters) offloadFromPeer(namespace string) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "liqo-tenant-p1", Name: "home", Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "home"},
 		},
+		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{namespace: namespace + "-p1"}},
 		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 			namespace: {RemoteNamespace: namespace + "-p1", Phase: offloadingv1beta1.MappingAccepted},
 		}},
 	}
 	_, err := c.LocalLiqo.OffloadingV1beta1().NamespaceMaps(theirs.Namespace).Create(c.t.Context(), theirs, metav1.CreateOptions{})
 	require.NoError(c.t, err)
-	_, err = c.Local.CoreV1().Pods(namespace).Create(c.t.Context(), &corev1.Pod{
+	c.createStranger(namespace)
+}
+
+// createStranger binds a pod of a namespace that is not offloaded.
+func (c *clusters) createStranger(namespace string) {
+	c.t.Helper()
+	_, err := c.Local.CoreV1().Pods(namespace).Create(c.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod", UID: "private-uid"},
 		Spec:       corev1.PodSpec{NodeName: "vnode", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 		Status:     corev1.PodStatus{Phase: corev1.PodPending},

@@ -186,6 +186,7 @@ func (w *world) join(s *slice) bool {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.tenant(), Name: p.id, Labels: map[string]string{consts.RemoteClusterID: p.id}, Finalizers: []string{"liqo"},
 		},
+		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{podNamespace: p.namespace()}},
 		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 			podNamespace: {RemoteNamespace: p.namespace(), Phase: offloadingv1beta1.MappingAccepted},
 		}},

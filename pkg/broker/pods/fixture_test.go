@@ -96,7 +96,9 @@ func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trac
 	require.NoError(t, err)
 	objects = append(objects, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"}},
-	})
+	}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-q", Labels: map[string]string{
+		"liqo.io/remote-cluster-id": "q", "liqo.io/tenant-namespace": "true",
+	}}})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithIndex(&corev1.Pod{}, replicasIndex, indexReplicas).

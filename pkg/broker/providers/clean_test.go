@@ -58,7 +58,7 @@ func TestANamespaceThatRefusesDoesNotKeepAProviderUnclean(t *testing.T) {
 			connections := remote.NewConnections(nil, nil, "")
 			connections.Set(&remote.Connection{Provider: "p1", VirtualNode: "v1", Liqo: liqo})
 			controller := New(Config{
-				Log: testr.New(t), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode).Build(), Belief: known,
+				Log: testr.New(t), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, tenantOf("p1")).Build(), Belief: known,
 				Connections: connections, Selector: labels.Everything(), ProbeInterval: interval, RequestTimeout: time.Second,
 			})
 			require.Equal(t, tc.want, controller.checkClean(t.Context(), "p1"))

@@ -219,7 +219,7 @@ type objects struct {
 }
 
 func (c *Controller) read(ctx context.Context, id string) (in objects, err error) {
-	if in.virtualNodes, in.sharedNames, err = virtualNodesOf(ctx, c.Client, c.Selector, id); err != nil {
+	if in.virtualNodes, in.sharedNames, err = c.virtualNodes(ctx, id); err != nil {
 		return in, err
 	}
 	if in.namespaceMaps, err = c.namespaceMaps(ctx, id); err != nil {
@@ -232,11 +232,11 @@ func (c *Controller) read(ctx context.Context, id string) (in objects, err error
 	return in, err
 }
 
-// virtualNodesOf returns the VirtualNodes of a provider, by name, and the names that are not unique.
-func virtualNodesOf(ctx context.Context, reader client.Reader, selector labels.Selector, id string,
-) (own []*offloadingv1beta1.VirtualNode, shared sets.Set[string], err error) {
+// virtualNodes returns the VirtualNodes of a provider, by name, and the names that are not unique. Those outside of its tenant
+// namespace are not its own.
+func (c *Controller) virtualNodes(ctx context.Context, id string) (own []*offloadingv1beta1.VirtualNode, shared sets.Set[string], err error) {
 	var list offloadingv1beta1.VirtualNodeList
-	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, err
 	}
 	seen, shared := sets.New[string](), sets.New[string]()
@@ -246,7 +246,13 @@ func virtualNodesOf(ctx context.Context, reader client.Reader, selector labels.S
 			shared.Insert(vn.Name)
 		}
 		seen.Insert(vn.Name)
-		if string(vn.Spec.ClusterID) == id && selector.Matches(labels.Set(vn.Labels)) {
+		if string(vn.Spec.ClusterID) != id || !c.Selector.Matches(labels.Set(vn.Labels)) {
+			continue
+		}
+		switch mine, err := c.isTenant(ctx, vn.Namespace, id); {
+		case err != nil:
+			return nil, nil, err
+		case mine:
 			own = append(own, vn)
 		}
 	}
@@ -256,8 +262,16 @@ func virtualNodesOf(ctx context.Context, reader client.Reader, selector labels.S
 	return own, shared, nil
 }
 
-// namespaceMaps returns those of a provider in its own tenant namespace. Others do not count: the names in them decide
-// whose pods the broker asks about, and connects callers with (placement.TenantOf).
+// isTenant reports whether a namespace is the tenant namespace of a cluster. What other clusters may write into theirs says nothing
+// about it (placement.TenantOf).
+func (c *Controller) isTenant(ctx context.Context, namespace, id string) (bool, error) {
+	var tenant corev1.Namespace
+	err := c.Client.Get(ctx, client.ObjectKey{Name: namespace}, &tenant)
+	return err == nil && placement.TenantOf(&tenant) == id, client.IgnoreNotFound(err)
+}
+
+// namespaceMaps returns those that offload namespaces to a provider. The names in them decide whose pods the broker asks about,
+// and connects callers with.
 func (c *Controller) namespaceMaps(ctx context.Context, id string) ([]*offloadingv1beta1.NamespaceMap, error) {
 	var list offloadingv1beta1.NamespaceMapList
 	if err := c.Client.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: id}); err != nil {
@@ -265,12 +279,13 @@ func (c *Controller) namespaceMaps(ctx context.Context, id string) ([]*offloadin
 	}
 	var own []*offloadingv1beta1.NamespaceMap
 	for i := range list.Items {
-		var tenant corev1.Namespace
-		err := c.Client.Get(ctx, client.ObjectKey{Name: list.Items[i].Namespace}, &tenant)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, err
+		if placement.OffloadsTo(&list.Items[i]) != id {
+			continue
 		}
-		if placement.TenantOf(&tenant) == id {
+		switch mine, err := c.isTenant(ctx, list.Items[i].Namespace, id); {
+		case err != nil:
+			return nil, err
+		case mine:
 			own = append(own, &list.Items[i])
 		}
 	}
@@ -423,7 +438,7 @@ func (c *Controller) checkClean(ctx context.Context, id string) time.Duration {
 	if !uncleaned {
 		return 0
 	}
-	virtualNodes, _, err := virtualNodesOf(ctx, c.Client, c.Selector, id)
+	virtualNodes, _, err := c.virtualNodes(ctx, id)
 	if err != nil {
 		return c.ProbeInterval
 	}
@@ -473,7 +488,7 @@ func (c *Controller) movedPodsLeft(ctx context.Context, at *remote.Connection, l
 
 // Sibling returns a VirtualNode of a provider, the first by name; "" if it has none.
 func (c *Controller) Sibling(ctx context.Context, provider string) (string, error) {
-	virtualNodes, _, err := virtualNodesOf(ctx, c.Client, c.Selector, provider)
+	virtualNodes, _, err := c.virtualNodes(ctx, provider)
 	if err != nil || len(virtualNodes) == 0 {
 		return "", err
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
@@ -37,16 +38,19 @@ func TestNamespaceMapsOfOthersDoNotCount(t *testing.T) {
 			consts.RemoteClusterID: cluster, consts.TenantNamespaceLabel: isTenant,
 		}}}
 	}
-	mapOf := func(in, local string, phase offloadingv1beta1.MappingPhase) client.Object {
+	mapOf := func(in, local string, phase offloadingv1beta1.MappingPhase) *offloadingv1beta1.NamespaceMap {
 		return &offloadingv1beta1.NamespaceMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "map", Labels: map[string]string{consts.RemoteClusterID: "p1"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "map-" + local, Labels: map[string]string{consts.RemoteClusterID: "p1"}},
+			Spec:       offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{local: "shop-broker"}},
 			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 				local: {RemoteNamespace: "shop-broker", Phase: phase},
 			}},
 		}
 	}
+	received := mapOf("liqo-tenant-p1", "theirs", offloadingv1beta1.MappingAccepted) // p1 is a consumer, too.
+	received.Labels[consts.ReplicationOriginLabel] = "p1"
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		namespace("liqo-tenant-p1", "p1", "true"), mapOf("liqo-tenant-p1", "shop", offloadingv1beta1.MappingAccepted),
+		namespace("liqo-tenant-p1", "p1", "true"), mapOf("liqo-tenant-p1", "shop", offloadingv1beta1.MappingAccepted), received,
 		namespace("tenant-too", "p1", "true"), mapOf("tenant-too", "going", offloadingv1beta1.MappingTerminating),
 		namespace("liqo-tenant-evil", "evil", "true"), mapOf("liqo-tenant-evil", "evil", offloadingv1beta1.MappingAccepted),
 		namespace("offloaded-by-p1", "p1", "false"), mapOf("offloaded-by-p1", "no-tenant", offloadingv1beta1.MappingAccepted),
@@ -59,6 +63,32 @@ func TestNamespaceMapsOfOthersDoNotCount(t *testing.T) {
 	require.Equal(t, map[string]string{"shop": "shop-broker", "going": "shop-broker"}, in.spec(&v1alpha1.ProviderCluster{}).RemoteNamespaces)
 	translated := placement.Provider(&v1alpha1.ProviderCluster{}, nil, maps)
 	require.Equal(t, sets.New("shop"), translated.Namespaces)
+}
+
+// A peer can have a VirtualNode made in its tenant namespace, with a kubeconfig of its own, and with the id of a provider.
+func TestVirtualNodesOutsideOfTheProvidersTenantNamespaceDoNotCount(t *testing.T) {
+	scheme, err := apischeme.New()
+	require.NoError(t, err)
+	virtualNode := func(namespace, name string) client.Object {
+		return &offloadingv1beta1.VirtualNode{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "p1"},
+		}
+	}
+	controller := New(Config{Selector: labels.Everything(), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		tenantOf("p1"), virtualNode("liqo-tenant-p1", "own"), tenantOf("evil"), virtualNode("liqo-tenant-evil", "forged"),
+		virtualNode("default", "stray"),
+	).Build()})
+	own, _, err := controller.virtualNodes(t.Context(), "p1")
+	require.NoError(t, err)
+	require.Len(t, own, 1)
+	require.Equal(t, "own", own[0].Name)
+}
+
+// tenantOf is the tenant namespace of a cluster.
+func tenantOf(id string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-" + id, Labels: map[string]string{
+		consts.RemoteClusterID: id, consts.TenantNamespaceLabel: "true",
+	}}}
 }
 
 // The last VirtualNode of a provider is deleted just after an administrator has set its drain, which the cache does not show yet.

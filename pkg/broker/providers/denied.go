@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
-	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // askedOf returns the provider that this cluster asks for resources by a ResourceSlice; "" for a slice of a consumer, which Liqo
@@ -44,12 +42,10 @@ func (c *Controller) deniedSlices(ctx context.Context, id string) ([]*authv1beta
 		if askedOf(slice) != id || denialOf(slice) == nil {
 			continue
 		}
-		var tenant corev1.Namespace
-		err := c.Client.Get(ctx, client.ObjectKey{Name: slice.Namespace}, &tenant)
-		if client.IgnoreNotFound(err) != nil {
+		switch mine, err := c.isTenant(ctx, slice.Namespace, id); {
+		case err != nil:
 			return nil, err
-		}
-		if placement.TenantOf(&tenant) == id {
+		case mine:
 			denied = append(denied, slice)
 		}
 	}

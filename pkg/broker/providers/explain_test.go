@@ -58,6 +58,7 @@ func drawFederation(t *rapid.T) []client.Object {
 			}},
 			&offloadingv1beta1.NamespaceMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: id, Labels: map[string]string{consts.RemoteClusterID: id}},
+				Spec:       offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"ns": "ns-broker"}},
 				Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 					"ns": {RemoteNamespace: "ns-broker", Phase: rapid.SampledFrom([]offloadingv1beta1.MappingPhase{
 						offloadingv1beta1.MappingAccepted, offloadingv1beta1.MappingAccepted, offloadingv1beta1.MappingTerminating,
@@ -70,6 +71,13 @@ func drawFederation(t *rapid.T) []client.Object {
 		for n := range rapid.IntRange(1, 2).Draw(t, "slices") {
 			vn := started(rapid.SampledFrom([]string{"--broker-node=pool", "--broker-node=pool", "--broker-node=other"}).Draw(t, "serves"))
 			vn.Namespace, vn.Name = fmt.Sprint(tenant, "-", n), fmt.Sprint(id, "-", n+1)
+			cluster := id
+			if n > 0 { // A provider without any is not known to the broker; an explanation has it if it is administered.
+				cluster = rapid.SampledFrom([]string{id, id, "stranger"}).Draw(t, "tenant")
+			}
+			objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: vn.Namespace, Labels: map[string]string{
+				consts.RemoteClusterID: cluster, consts.TenantNamespaceLabel: "true",
+			}}})
 			if rapid.IntRange(0, 4).Draw(t, "shared") == 0 {
 				vn.Name = "shared"
 			}

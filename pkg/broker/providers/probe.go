@@ -62,7 +62,7 @@ func (c *Controller) reconcileProbe(ctx context.Context, id string) (ctrl.Result
 		}
 		return ctrl.Result{}, err
 	}
-	virtualNodes, _, err := virtualNodesOf(ctx, c.Client, c.Selector, id)
+	virtualNodes, _, err := c.virtualNodes(ctx, id)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -60,7 +60,7 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 	defer broken.Close()
 
 	home := kubefake.NewClientset(&coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "answering-1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-answering", Name: "answering-1"},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To("vk"), LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: &metav1.MicroTime{Time: time.Now()},
 		},
@@ -77,8 +77,8 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 	var inAPI []client.Object
 	ids := []string{"hanging", "answering", "broken", "unconnected"}
 	for _, id := range ids {
-		inAPI = append(inAPI, &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: id}}, &offloadingv1beta1.VirtualNode{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: id + "-1"},
+		inAPI = append(inAPI, &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: id}}, tenantOf(id), &offloadingv1beta1.VirtualNode{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id + "-1"},
 			Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(id)},
 		})
 		known.SetProvider(id, belief.ProviderSpec{VirtualNodes: map[string]bool{id + "-1": false}}, &v1alpha1.ProviderClusterStatus{})

@@ -80,12 +80,14 @@ func start(t *testing.T) *clusters {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "liqo-tenant-p1", Name: "p1", Labels: map[string]string{consts.RemoteClusterID: "p1", consts.ReplicationDestinationLabel: "p1"},
 		},
+		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"ns": "ns-home"}},
 		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 			"ns": {RemoteNamespace: "ns-home", Phase: offloadingv1beta1.MappingAccepted},
 		}},
 	}
 	c := &clusters{t: t, local: fake.NewClientset(), remote: fake.NewClientset(), remoteLiqo: liqofake.NewSimpleClientset()}
 	for _, namespace := range manyNamespaces() {
+		namespaceMap.Spec.DesiredMapping[namespace] = namespace + "-home"
 		namespaceMap.Status.CurrentMapping[namespace] = offloadingv1beta1.RemoteNamespaceStatus{
 			RemoteNamespace: namespace + "-home", Phase: offloadingv1beta1.MappingAccepted,
 		}

@@ -12,11 +12,14 @@ import (
 	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
 	offloadingclient "github.com/liqotech/liqo/pkg/client/clientset/versioned/typed/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/offloaded"
 )
 
-// Destined returns a client that lists and watches only the NamespaceMaps for a remote cluster. Liqo selects all that
-// concern it (namespacemap.NewHandler): a cluster that is both provider and consumer sends maps of its own as well, whose
-// namespaces are those of that cluster, and would be taken for namespaces of this one.
+// Destined returns a client that lists and watches only the NamespaceMaps for a remote cluster, and in them only the namespaces
+// that are offloaded to it. Liqo selects all maps that concern it (namespacemap.NewHandler): a cluster that is both provider and
+// consumer sends maps of its own as well, whose namespaces are those of that cluster, and would be taken for namespaces of this
+// one. And it starts whatever the status names, which the remote cluster writes (package offloaded).
 func Destined(client liqoclient.Interface, remote liqov1beta1.ClusterID) liqoclient.Interface {
 	return destined{client, labels.Set{consts.ReplicationDestinationLabel: string(remote)}.String()}
 }
@@ -52,11 +55,27 @@ type destinedMaps struct {
 }
 
 func (d destinedMaps) List(ctx context.Context, opts metav1.ListOptions) (*offloadingv1beta1.NamespaceMapList, error) {
-	return d.NamespaceMapInterface.List(ctx, d.selecting(opts))
+	list, err := d.NamespaceMapInterface.List(ctx, d.selecting(opts))
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		list.Items[i] = *offloaded.Only(&list.Items[i])
+	}
+	return list, nil
 }
 
 func (d destinedMaps) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	return d.NamespaceMapInterface.Watch(ctx, d.selecting(opts))
+	changes, err := d.NamespaceMapInterface.Watch(ctx, d.selecting(opts))
+	if err != nil {
+		return nil, err
+	}
+	return watch.Filter(changes, func(in watch.Event) (watch.Event, bool) {
+		if m, is := in.Object.(*offloadingv1beta1.NamespaceMap); is {
+			in.Object = offloaded.Only(m)
+		}
+		return in, true
+	}), nil
 }
 
 func (d destinedMaps) selecting(opts metav1.ListOptions) metav1.ListOptions {

@@ -38,3 +38,39 @@ func TestOnlyMapsForTheRemoteClusterAreSeen(t *testing.T) {
 	watched := actions[len(actions)-1].(k8stesting.WatchAction).GetWatchRestrictions().Labels
 	require.Equal(t, "a=b,liqo.io/remoteID=p1", watched.String())
 }
+
+// The status of a map is what the remote cluster writes in its own cluster; Liqo starts to reflect each namespace that it accepts.
+func TestOnlyNamespacesThatAreOffloadedAreSeen(t *testing.T) {
+	accepted := func(remote string) offloadingv1beta1.RemoteNamespaceStatus {
+		return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
+	}
+	terminating := offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: "old-home", Phase: offloadingv1beta1.MappingTerminating}
+	m := &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-p1", Name: "p1", Labels: map[string]string{"liqo.io/remoteID": "p1"}},
+		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{
+			"shop": "shop-home", "other": "other-home", "liqo-tenant-p2": "x", "liqo-tenant-p1": "x",
+		}},
+		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
+			"shop": accepted("shop-home"), "other": accepted("not-as-asked"), "kube-system": accepted("x"), "old": terminating,
+			"liqo-tenant-p2": accepted("x"), "liqo-tenant-p1": accepted("x"), "unnamed": accepted(""),
+		}},
+	}
+	whole := m.DeepCopy()
+	want := map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("shop-home"), "old": terminating}
+	fake := liqofake.NewSimpleClientset(m)
+	maps := Destined(fake, "p1").OffloadingV1beta1().NamespaceMaps("liqo-tenant-p1")
+
+	list, err := maps.List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, list.Items, 1)
+	require.Equal(t, want, list.Items[0].Status.CurrentMapping)
+
+	changes, err := maps.Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	defer changes.Stop()
+	_, err = fake.OffloadingV1beta1().NamespaceMaps("liqo-tenant-p1").UpdateStatus(t.Context(), m, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	seen := <-changes.ResultChan()
+	require.Equal(t, want, seen.Object.(*offloadingv1beta1.NamespaceMap).Status.CurrentMapping)
+	require.Equal(t, whole, m, "an object that others have is not changed")
+}

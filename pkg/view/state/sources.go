@@ -8,13 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
-	"github.com/liqotech/liqo/pkg/consts"
-
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/follow"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 )
 
 // sources are the objects that providers are translated from. Its lock is never held while something is decided.
@@ -53,23 +51,30 @@ func (s *sources) takeChanged() map[string]source {
 	defer s.mu.Unlock()
 	taken := make(map[string]source, len(s.changed))
 	for id := range s.changed {
-		from := source{provider: s.providers[id], virtualNodes: s.virtualNodes.Of(id)}
-		for _, m := range s.namespaceMaps.Of(id) {
-			// Maps in the tenant namespace of another cluster are that cluster's to write, and do not count.
-			if s.tenants[m.Namespace] == id {
-				from.namespaceMaps = append(from.namespaceMaps, m)
-			}
+		taken[id] = source{
+			provider: s.providers[id], virtualNodes: ownedBy(s.tenants, id, s.virtualNodes.Of(id)),
+			namespaceMaps: ownedBy(s.tenants, id, s.namespaceMaps.Of(id)),
 		}
-		taken[id] = from
 	}
 	s.changed = sets.New[string]()
 	return taken
 }
 
+// ownedBy returns those of the objects that are in the tenant namespace of a cluster. What is in that of another is for the other to
+// write, and does not count.
+func ownedBy[T client.Object](tenants map[string]string, id string, objects []T) (own []T) {
+	for _, o := range objects {
+		if tenants[o.GetNamespace()] == id {
+			own = append(own, o)
+		}
+	}
+	return own
+}
+
 // Provider returns the object of a provider, nil if there is none, and its translation, without namespaces.
 func (s *sources) Provider(id string) (*v1alpha1.ProviderCluster, scheduler.Provider) {
 	s.mu.Lock()
-	pc, virtualNodes := s.providers[id], s.virtualNodes.Of(id)
+	pc, virtualNodes := s.providers[id], ownedBy(s.tenants, id, s.virtualNodes.Of(id))
 	s.mu.Unlock()
 	if pc == nil {
 		return nil, scheduler.Provider{}
@@ -115,7 +120,7 @@ func (s *sources) RemoveVirtualNode(name types.NamespacedName) (providers []stri
 func (s *sources) SetNamespaceMap(m *offloadingv1beta1.NamespaceMap) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.changed.Insert(s.namespaceMaps.Set(client.ObjectKeyFromObject(m), m.Labels[consts.RemoteClusterID], m)...)
+	s.changed.Insert(s.namespaceMaps.Set(client.ObjectKeyFromObject(m), placement.OffloadsTo(m), m)...)
 }
 
 // RemoveNamespaceMap removes a NamespaceMap, if there is one.

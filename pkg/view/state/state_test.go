@@ -90,6 +90,7 @@ func drawObject(t *rapid.T) client.Object {
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "liqo-tenant-" + provider("in"), Name: "map", Labels: map[string]string{"liqo.io/remote-cluster-id": name},
 			},
+			Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"ns": ""}},
 			Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 				"ns": {Phase: rapid.SampledFrom([]offloadingv1beta1.MappingPhase{
 					offloadingv1beta1.MappingAccepted, offloadingv1beta1.MappingAccepted, offloadingv1beta1.MappingCreationLoopBackOff,
