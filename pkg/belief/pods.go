@@ -25,6 +25,8 @@ type pod struct {
 	// unassigned means that no provider fitted when the pod was tried last; waits is what is known of that.
 	unassigned bool
 	waits      queue.Pod
+	// requests are what the pod requests while it waits for a provider, as it was tried last; nil if it never waited.
+	requests resources.Amounts
 	// left is the VirtualNode that the pod, which is moving, has left: nothing of it is there any more.
 	left string
 	// evictedAt is when this leader took the pod away from its provider; zero once it is assigned again.
@@ -140,6 +142,13 @@ func (b *Belief) ObserveGone(name types.NamespacedName, uid types.UID) bool {
 	}
 	b.forget(known)
 	return true
+}
+
+// ObserveWaits takes in that a pod waits for a provider, whatever for, with what it requests.
+func (b *Belief) ObserveWaits(of *corev1.Pod) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.recordOf(of).requests = placement.AssignmentOf(of, "").Requests
 }
 
 // ObserveLeft takes in that nothing of a moving pod is at its old VirtualNode any more; its room there is free.

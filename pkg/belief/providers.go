@@ -340,8 +340,9 @@ func (b *Belief) AllConfirmed(ids []string) bool {
 }
 
 // Room adds up what the Node has room for: what the providers granted that can be given pods, which it counts, and what
-// is assigned elsewhere, or beyond a grant. kube-scheduler subtracts the pods of all providers from it, but those that
-// have ended (NewInformerFactory in kube-scheduler's pkg/scheduler): the Node has no room for what these hold.
+// is assigned elsewhere, or beyond a grant. kube-scheduler subtracts all pods of the Node from it, but those that have ended
+// (NewInformerFactory in kube-scheduler's pkg/scheduler): the Node has no room for what these hold, and room beside what waits
+// for a provider, or pods that no provider fits would keep others from the Node.
 // Unlimited means that a VirtualNode which can be given pods does not limit their number.
 func (b *Belief) Room() (room resources.Amounts, usable int, unlimited bool) {
 	b.mu.Lock()
@@ -363,6 +364,11 @@ func (b *Belief) Room() (room resources.Amounts, usable int, unlimited bool) {
 	}
 	for _, load := range loads {
 		room.Add(roomAt(nil, load))
+	}
+	for uid, p := range b.pods {
+		if b.state.PlaceOf(uid) == "" {
+			room.Add(p.requests)
+		}
 	}
 	return room, usable, unlimited
 }

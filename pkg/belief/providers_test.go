@@ -314,6 +314,31 @@ func TestTheNodeHasRoomForWhatUsableProvidersGrantedAndAllThatIsAssigned(t *test
 	require.False(t, b.AllConfirmed([]string{"p", "unknown"}))
 }
 
+// A tenant can have many pods wait that no provider fits: kube-scheduler subtracts them, and would bind no others.
+func TestPodsThatWaitTakeNoRoomOfTheNode(t *testing.T) {
+	b := withProviders("p")
+	require.Equal(t, resources.Amounts{corev1.ResourceCPU: 2000}, roomOf(b))
+	one, other := newPod("one", "3"), newPod("other", "500m")
+	b.ObserveWaits(one)
+	b.ObserveWaits(one)
+	b.ObserveWaits(other)
+	require.Equal(t, resources.Amounts{corev1.ResourceCPU: 5500, corev1.ResourcePods: 2}, roomOf(b))
+	b.ObserveAssigned(other, "p1")
+	require.Equal(t, resources.Amounts{corev1.ResourceCPU: 5000, corev1.ResourcePods: 2}, roomOf(b), "the grant has no room of pods")
+	b.ObserveLeft(other, "p1")
+	b.ObserveGone(types.NamespacedName{Namespace: "ns", Name: "one"}, "one")
+	require.Equal(t, resources.Amounts{corev1.ResourceCPU: 2500, corev1.ResourcePods: 1}, roomOf(b), "it waits again")
+	one.Status.Phase = corev1.PodFailed
+	b.ObserveEnded(one, "p1")
+	b.ObserveGone(types.NamespacedName{Namespace: "ns", Name: "other"}, "other")
+	require.Zero(t, roomOf(b)[corev1.ResourceCPU], "what has ended holds all of it")
+}
+
+func roomOf(b *Belief) resources.Amounts {
+	room, _, _ := b.Room()
+	return room
+}
+
 // kube-scheduler does not subtract pods that have ended, so what they hold must be no room in the first place.
 func TestTheNodeHasNoRoomForWhatEndedPodsHold(t *testing.T) {
 	b := withProviders("p", "q")

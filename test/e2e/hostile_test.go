@@ -60,12 +60,30 @@ func (b *brokered) timeToRun(t *testing.T, namespace, name string, adapt ...func
 	return took[len(took)/2]
 }
 
+// scheduled has kube-scheduler bind a pod.
+func scheduled(p *corev1.Pod) { p.Spec.NodeName = "" }
+
+// bindsAll answers nil when kube-scheduler has bound all pods of a namespace: those that wait for a provider leave the Node room.
+func (b *brokered) bindsAll(ctx context.Context, namespace string) error {
+	list, err := pods(ctx, b.broker, namespace)
+	unbound := 0
+	for i := range list {
+		if list[i].Spec.NodeName == "" {
+			unbound++
+		}
+	}
+	if unbound > 0 {
+		err = fmt.Errorf("%d of %d pods are not bound", unbound, len(list))
+	}
+	return err
+}
+
 // flood has a tenant create pods that no provider fits, follow logs, and open connections that it leaves silent, while
 // a pod of another one is assigned as if there were none.
 func (b *brokered) flood(t *testing.T) {
 	stuck, followed, silent := sized(600, 3000), sized(60, 200), sized(300, 500)
 	ns, theirs := b.namespace(t), b.namespace(t)
-	idle := b.timeToRun(t, ns, "idle")
+	idle := b.timeToRun(t, ns, "idle", scheduled)
 
 	b.create(t, theirs, "talker", 1, func(p *corev1.Pod) { p.Spec.NodeName = brokerNode })
 	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, theirs, "talker-0", "") })
@@ -92,12 +110,10 @@ func (b *brokered) flood(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = connection.Close() })
 	}
-	b.create(t, theirs, "stuck", stuck, func(p *corev1.Pod) {
-		p.Spec.NodeName = brokerNode
-		annotated(brokeringv1alpha1.FilterAnnotation, "false")(p)
-	})
+	b.create(t, theirs, "stuck", stuck, annotated(brokeringv1alpha1.FilterAnnotation, "false"))
+	eventually(t, 5*patient, func(ctx context.Context) error { return b.bindsAll(ctx, theirs) })
 
-	busy := b.timeToRun(t, ns, "busy")
+	busy := b.timeToRun(t, ns, "busy", scheduled)
 	t.Logf("a pod runs after %s, and after %s with %d pods that no provider fits", idle, busy, stuck)
 	assert.Less(t, busy, 2*idle+slack)
 	eventually(t, patient, func(ctx context.Context) error {

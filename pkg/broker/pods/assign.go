@@ -134,6 +134,7 @@ func (c *Controller) observeIfWritten(pod, live *corev1.Pod) bool {
 
 // waits has it written on a pod why no provider was chosen.
 func (c *Controller) waits(ctx context.Context, pod *corev1.Pod, reason, message string) error {
+	c.Belief.ObserveWaits(pod)
 	if pod.Annotations[v1alpha1.MovingFromAnnotation] != "" {
 		// It has left, and waits like any other pod: what becomes of its last provider does not concern it any more.
 		annotations := clearedByLeaving()

@@ -93,7 +93,6 @@ func (r *Record) judgeWaiting(pod *corev1.Pod, pods []*corev1.Pod) string {
 }
 
 // judgeUnbound returns what is wrong about a pod that kube-scheduler has not bound: the Node has room, or no reason is given.
-// Pods that are bound and wait for a provider take room of the Node as well.
 func (r *Record) judgeUnbound(pod *corev1.Pod, pods []*corev1.Pod) string {
 	for _, o := range latest(r.Home.Nodes) {
 		if free := FreeOnNode(o.(*corev1.Node), pods); o.GetName() == r.Node && free >= millisOf(&pod.Spec) {
@@ -179,8 +178,11 @@ func (r *Record) judgeRoom(pods []*corev1.Pod) string {
 		granted += s.Millis
 	}
 	for _, pod := range pods {
-		if terminal(pod) && placeOf(pod) != "" {
+		switch {
+		case terminal(pod) && placeOf(pod) != "":
 			granted -= millisOf(&pod.Spec) // kube-scheduler does not count it, the quota does.
+		case !terminal(pod) && placeOf(pod) == "" && pod.Spec.NodeName == r.Node:
+			granted += millisOf(&pod.Spec) // kube-scheduler counts it, although it waits.
 		}
 	}
 	for _, o := range latest(r.Home.Nodes) {

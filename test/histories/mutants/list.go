@@ -92,6 +92,7 @@ func mutants() []mutant {
 		},
 		{"the Node stays cordoned when providers take pods again", node, `case !wanted && marked:`, `case marked && false:`},
 		{"a write that uncordons the Node and fails counts as done", node, "if err == nil {\n\t\tn.cordoned = &wanted", "if n.cordoned = &wanted; err == nil {\n\t\tn.cordoned = &wanted"},
+		{"pods that wait keep others from the Node", belief, `room.Add(p.requests)`, `_ = p.requests`},
 		{"the Node hides the room of pods at providers that are not usable", belief, `room.Add(roomAt(nil, load))`, `_ = load`},
 		{"the Node does not show the room of ended pods as taken", belief, `room.Sub(load.Ended)`, ``},
 		{
