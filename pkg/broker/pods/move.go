@@ -257,8 +257,12 @@ func (c *Controller) reconcileEnded(ctx context.Context, pod *corev1.Pod, virtua
 		return ctrl.Result{}, nil
 	}
 	at, err := c.virtualNode(ctx, virtualNode)
-	if err != nil || at.Known {
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if at.Known {
+		c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // It may have been asked whether it has ended.
+		return ctrl.Result{}, nil
 	}
 	if !deleting && c.Guard.Missing() != "" {
 		return ctrl.Result{RequeueAfter: guard.Recheck}, nil

@@ -63,6 +63,7 @@ func TestAPodThatHasEndedAtItsProviderIsEndedHere(t *testing.T) {
 	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
 	pod, _ = c.reconciled(t, "pod")
 	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel], "it stays where it ended")
+	require.Zero(t, c.Leaving.Check(t.Context(), "q1"), "its provider is asked no more")
 }
 
 func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
