@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -36,7 +37,7 @@ func Provider(pc *v1alpha1.ProviderCluster, virtualNodes []*offloadingv1beta1.Vi
 	}
 	for _, virtualNode := range slices.SortedFunc(slices.Values(virtualNodes), byName) {
 		if isSlice(pc, virtualNode.Name) { // The broker may be configured to ignore some of them.
-			maps.Copy(p.Labels, virtualNode.Spec.Labels)
+			maps.Copy(p.Labels, labelsOf(virtualNode))
 		}
 	}
 	for _, m := range namespaceMaps {
@@ -53,6 +54,22 @@ func Provider(pc *v1alpha1.ProviderCluster, virtualNodes []*offloadingv1beta1.Vi
 		})
 	}
 	return p
+}
+
+// maxLabels is how many labels of a VirtualNode are read.
+const maxLabels = 200
+
+// labelsOf returns the labels of a VirtualNode that the Node of Liqo's virtual kubelet could have, in order. The provider writes
+// them (status.nodeLabels of a ResourceSlice), in any length and with any characters, and the catalog shows them to everybody.
+func labelsOf(virtualNode *offloadingv1beta1.VirtualNode) map[string]string {
+	labels := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(virtualNode.Spec.Labels)) {
+		value := virtualNode.Spec.Labels[key]
+		if len(labels) < maxLabels && len(content.IsLabelKey(key)) == 0 && len(content.IsLabelValue(value)) == 0 {
+			labels[key] = value
+		}
+	}
+	return labels
 }
 
 func byName(a, b *offloadingv1beta1.VirtualNode) int {

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,6 +76,12 @@ func TestProvider(t *testing.T) {
 			virtualNodes: []*offloadingv1beta1.VirtualNode{{
 				ObjectMeta: metav1.ObjectMeta{Name: "v2"}, Spec: offloadingv1beta1.VirtualNodeSpec{Labels: map[string]string{"region": "eu"}},
 			}},
+		},
+		"no labels that a Node could not have": {
+			virtualNodes: []*offloadingv1beta1.VirtualNode{virtualNode(map[string]string{
+				"region": "eu", "long": strings.Repeat("x", 64), "control": "a\u202eb\x1b[2J", "not a key": "x", "empty": "",
+			})},
+			want: func(p *scheduler.Provider) { p.Labels = map[string]string{"region": "eu", "empty": ""} },
 		},
 		"the labels of its VirtualNodes": {
 			virtualNodes: []*offloadingv1beta1.VirtualNode{
