@@ -82,6 +82,11 @@ func TestReflectedObjectsAreNotLiqosOwn(t *testing.T) {
 	token := &forge.ServiceAccountPodTokens{PodName: "web", ServiceAccountName: "default"}
 	ofPod := applied(t, forge.RemoteServiceAccountSecret(token, "tokens", offloaded, "broker"))
 	requireRefusal(t, write(t, plugin, theKubelet, secretsResource, "", nil, ofPod), "")
+	// Those of Liqo v0.9.4 (pkg/virtualKubelet/forge).
+	for _, key := range []string{"origin", "destination", "nodename", "service-account-name", "service-account-for-pod-name"} {
+		labelled("virtualkubelet.liqo.io/"+key, "x")(ofPod.Object)
+	}
+	requireRefusal(t, write(t, plugin, theKubelet, secretsResource, "", nil, ofPod), "")
 
 	// What Liqo's controllers find in all namespaces.
 	for _, key := range []string{
