@@ -77,6 +77,7 @@ func TestProvidersAcceptOnlyNamespacesThatTheyWereAskedFor(t *testing.T) {
 		"by another name there":                  {"status", ours(), ours(reported("future-c2", "other", accepted)), refused},
 		"by another name later":                  {"status", ours(mine(accepted)), ours(reported("future-c2", "other", accepted)), refused},
 		"without a name":                         {"status", ours(), ours(set(accepted, "status", "currentMapping", "future-c2", "phase")), refused},
+		"of the system without a name":           {"status", ours(), ours(set(accepted, "status", "currentMapping", "kube-system", "phase")), refused},
 		"what it is not asked for any more":      {"status", ours(unasked), ours(unasked, mine(accepted)), refused},
 		"again":                                  {"status", ours(unasked, mine(terminating)), ours(unasked, mine(accepted)), refused},
 		"as long as it was not there, elsewhere": {"status", ours(unasked, mine(accepted)), ours(unasked, reported("future-c2", "other", accepted)), refused},
