@@ -9,7 +9,6 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/admissionregistration/v1"
@@ -25,10 +24,17 @@ const Recheck = 5 * time.Second
 // checkInterval is how often the state is compared.
 const checkInterval = time.Second
 
-// Policies are the names of the policies of deploy/guard.yaml, each of which has a binding of the same name.
+// PoliciesAnnotation is on the policy liqo-broker-assignments. It has the names of the policies of deploy/guard.yaml that are not
+// in each version of it, separated by commas. So the broker knows which ones to expect of a guard that is older than itself.
+const PoliciesAnnotation = "brokering.liqo.io/policies"
+
+// assignments is the policy that has the annotation, and classes that of a component, which need not be installed.
+const assignments, classes = "liqo-broker-assignments", "liqo-broker-classes"
+
+// Policies are the names of the policies of each deploy/guard.yaml, each of which has a binding of the same name.
 func Policies() []string {
 	return []string{
-		"liqo-broker-assignments", "liqo-broker-exposure", "liqo-broker-identities", "liqo-broker-namespaces", "liqo-broker-offers",
+		assignments, "liqo-broker-exposure", "liqo-broker-identities", "liqo-broker-namespaces", "liqo-broker-offers",
 		"liqo-broker-pods", "liqo-broker-shadowpods",
 	}
 }
@@ -130,27 +136,50 @@ func (g *Guard) faults() (faults []string, known bool) {
 			return nil, false
 		}
 	}
-	bindings, err := g.bindings.List(labels.Everything())
-	if err != nil {
-		return nil, false
-	}
-	for _, name := range Policies() {
-		at := slices.IndexFunc(bindings, func(b *admissionv1.ValidatingAdmissionPolicyBinding) bool { return b.Name == name })
-		policy, err := g.policies.Get(name)
-		fault := ""
-		switch {
-		case err != nil:
-			fault = "is missing"
-		case policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy != admissionv1.Fail:
-			fault = "has not the failurePolicy Fail"
-		case at < 0 || bindings[at].Spec.PolicyName != name:
-			fault = "has no binding"
-		case !slices.Contains(bindings[at].Spec.ValidationActions, admissionv1.Deny):
-			fault = "has a binding that does not Deny"
-		}
-		if fault != "" {
+	for _, name := range g.expected() {
+		if fault := g.fault(name); fault != "" {
 			faults = append(faults, "policy "+name+" "+fault)
 		}
 	}
 	return faults, true
+}
+
+// expected returns the names of the policies that have to be in force: those of each guard, those that the guard in the cluster
+// names, and that of the classes if a part of it is there.
+func (g *Guard) expected() []string {
+	names := Policies()
+	if policy, err := g.policies.Get(assignments); err == nil {
+		for name := range strings.SplitSeq(policy.Annotations[PoliciesAnnotation], ",") {
+			if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	_, noPolicy := g.policies.Get(classes)
+	_, noBinding := g.bindings.Get(classes)
+	if noPolicy == nil || noBinding == nil {
+		names = append(names, classes)
+	}
+	return names
+}
+
+// fault returns why a policy is not in force; "" if it is.
+func (g *Guard) fault(name string) string {
+	policy, err := g.policies.Get(name)
+	if err != nil {
+		return "is missing"
+	}
+	if policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy != admissionv1.Fail {
+		return "has not the failurePolicy Fail"
+	}
+	binding, err := g.bindings.Get(name)
+	switch {
+	case err != nil || binding.Spec.PolicyName != name:
+		return "has no binding"
+	case !slices.Contains(binding.Spec.ValidationActions, admissionv1.Deny):
+		return "has a binding that does not Deny"
+	case binding.Spec.MatchResources != nil:
+		return "has a binding that matches a part of the requests"
+	}
+	return ""
 }

@@ -15,9 +15,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// whole is the guard as deploy/guard.yaml has it.
-func whole() (objects []runtime.Object) {
-	for _, name := range Policies() {
+// whole is the guard as the oldest deploy/guard.yaml has it.
+func whole() []runtime.Object { return both(Policies()...) }
+
+// both are policies with their bindings.
+func both(names ...string) (objects []runtime.Object) {
+	for _, name := range names {
 		meta := metav1.ObjectMeta{Name: name}
 		objects = append(objects,
 			&admissionv1.ValidatingAdmissionPolicy{
@@ -52,12 +55,20 @@ func TestGuardKnowsWhatIsMissing(t *testing.T) {
 		missing string
 		count   int
 	}{
-		"nothing":          {whole(), "", 0},
-		"a policy":         {whole()[1:], "policy liqo-broker-assignments is missing", 1},
-		"a binding":        {append(whole()[:1], whole()[2:]...), "policy liqo-broker-assignments has no binding", 1},
-		"everything":       {nil, "policy liqo-broker-shadowpods is missing", len(Policies())},
-		"it only warns":    {warns(), "policy liqo-broker-assignments has a binding that does not Deny", 1},
-		"it ignores fault": {ignores(), "policy liqo-broker-assignments has not the failurePolicy Fail", 1},
+		"nothing":                   {whole(), "", 0},
+		"a policy":                  {whole()[1:], "policy liqo-broker-assignments is missing", 1},
+		"a binding":                 {append(whole()[:1], whole()[2:]...), "policy liqo-broker-assignments has no binding", 1},
+		"everything":                {nil, "policy liqo-broker-shadowpods is missing", len(Policies())},
+		"it only warns":             {warns(), "policy liqo-broker-assignments has a binding that does not Deny", 1},
+		"it matches a part":         {narrowed(), "policy liqo-broker-assignments has a binding that matches a part of the requests", 1},
+		"one that the guard names":  {names("liqo-broker-labels"), "policy liqo-broker-labels is missing", 1},
+		"its binding":               {append(names("liqo-broker-labels"), both("liqo-broker-labels")[0]), "policy liqo-broker-labels has no binding", 1},
+		"none that the guard names": {append(names("liqo-broker-labels, liqo-broker-slices"), both("liqo-broker-labels", "liqo-broker-slices")...), "", 0},
+		"none of an older guard":    {append(whole(), both("liqo-broker-labels")[:1]...), "", 0},
+		"the classes are bounded":   {append(whole(), both(classes)...), "", 0},
+		"not by a binding":          {append(whole(), both(classes)[0]), "policy liqo-broker-classes has no binding", 1},
+		"not by a policy":           {append(whole(), both(classes)[1]), "policy liqo-broker-classes is missing", 1},
+		"it ignores fault":          {ignores(), "policy liqo-broker-assignments has not the failurePolicy Fail", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := start(t, fake.NewClientset(tc.objects...))
@@ -71,6 +82,19 @@ func TestGuardKnowsWhatIsMissing(t *testing.T) {
 			require.Contains(t, g.Missing(), Remedy)
 		})
 	}
+}
+
+// names is a guard that names further policies.
+func names(further string) []runtime.Object {
+	all := whole()
+	all[0].(*admissionv1.ValidatingAdmissionPolicy).Annotations = map[string]string{PoliciesAnnotation: further}
+	return all
+}
+
+func narrowed() []runtime.Object {
+	all := whole()
+	all[1].(*admissionv1.ValidatingAdmissionPolicyBinding).Spec.MatchResources = &admissionv1.MatchResources{}
+	return all
 }
 
 func warns() []runtime.Object {

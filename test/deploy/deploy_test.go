@@ -182,7 +182,7 @@ func TestServicesAreWhatWasAskedFor(t *testing.T) {
 			assert.Equal(t, want.catalog, has(objects, "Deployment", "liqo-broker-catalog"))
 			assert.Equal(t, want.catalog, has(objects, "ClusterRole", "liqo-broker-vk-catalog"))
 			assert.Equal(t, want.remote, has(objects, "Service", "liqo-network-manager"))
-			for _, policy := range guardPolicies() {
+			for _, policy := range guardPolicies(t) {
 				assert.True(t, has(objects, "ValidatingAdmissionPolicy", policy), policy)
 				assert.True(t, has(objects, "ValidatingAdmissionPolicyBinding", policy), policy)
 			}

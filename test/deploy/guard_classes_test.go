@@ -29,7 +29,7 @@ func TestConsumersRequestBoundedClasses(t *testing.T) {
 		"by who peers":                           {thePeeringUser, nil, slice(of("default")), refused, false},
 		"by the replicator of this cluster":      {theReplicator, nil, slice(of("default")), refused, false},
 		"another class later":                    {theConsumer, slice(), slice(of("default")), refused, false},
-		"with the label of replicated ones then": {theConsumer, slice(ours, of("default")), slice(of("default")), refused, false},
+		"with the label of replicated ones then": {theReplicator, slice(ours, of("default")), slice(of("default")), refused, false},
 		"what was there stays, and is cordoned":  {liqo, slice(of("default")), slice(of("default"), cordoned), "", true},
 		"or leaves for a bounded one":            {theConsumer, slice(of("default")), slice(), "", true},
 		"what this cluster requests itself":      {liqo, nil, slice(ours, of("default")), "", true},

@@ -17,15 +17,12 @@ import (
 
 var namespaceMaps = offloadingv1beta1.NamespaceMapGroupVersionResource
 
-// namespaceMap is one as the replicator of a consumer writes it in the broker's cluster (mutateLabelsForRemote).
+// namespaceMap is one as the replicator of a consumer writes it in the broker's cluster.
 func namespaceMap(changes ...func(map[string]any)) *unstructured.Unstructured {
 	o := map[string]any{
 		"apiVersion": offloadingv1beta1.SchemeGroupVersion.String(), "kind": "NamespaceMap",
-		"metadata": map[string]any{"name": "broker", "namespace": tenantNamespace, "labels": map[string]any{
-			"liqo.io/replication": "false", "liqo.io/replicated": "true", "liqo.io/originID": "c1",
-			"liqo.io/remote-cluster-id": "c1", "liqo.io/remoteID": "broker",
-		}},
-		"spec": map[string]any{"desiredMapping": map[string]any{"shop": "shop-c1", "liqo-demo": "liqo-demo-c1"}},
+		"metadata": map[string]any{"name": "broker", "namespace": tenantNamespace, "labels": replicated()},
+		"spec":     map[string]any{"desiredMapping": map[string]any{"shop": "shop-c1", "liqo-demo": "liqo-demo-c1"}},
 	}
 	for _, change := range changes {
 		change(o)
@@ -38,6 +35,71 @@ func mapped(name string) func(map[string]any) { return set(name, "spec", "desire
 
 func current(name string) func(map[string]any) {
 	return set(map[string]any{"remoteNamespace": name, "phase": "Accepted"}, "status", "currentMapping", "x")
+}
+
+// reported is the status of a map of this cluster, with the phase of the only namespace that it asks the provider for.
+func reported(key, name, phase string) func(map[string]any) {
+	return set(map[string]any{"remoteNamespace": name, "phase": phase}, "status", "currentMapping", key)
+}
+
+// A provider writes the status of the replica there, and Liqo's replicator copies it (updateObjectStatus in
+// internal/crdReplicator/reflection/handler.go of Liqo v1.2.0).
+func TestProvidersAcceptOnlyNamespacesThatTheyWereAskedFor(t *testing.T) {
+	const refused, accepted, terminating = "did not ask for that in spec.desiredMapping", "Accepted", "Terminating"
+	ours := func(changes ...func(map[string]any)) *unstructured.Unstructured {
+		return namespaceMap(append([]func(map[string]any){
+			set(map[string]any{"liqo.io/replication": "true", "liqo.io/remote-cluster-id": "c1", "liqo.io/remoteID": "c1"}, "metadata", "labels"),
+			set(map[string]any{"future-c2": "future-c2-broker"}, "spec", "desiredMapping"),
+		}, changes...)...)
+	}
+	mine := func(phase string) func(map[string]any) { return reported("future-c2", "future-c2-broker", phase) }
+	stolen, unasked := reported("kube-system", "x", accepted), set(nil, "spec", "desiredMapping")
+	plugin, without := guard(t), unguarded(t, "liqo-broker-namespaces")
+	for what, tc := range map[string]struct {
+		subresource string
+		old, new    *unstructured.Unstructured
+		because     string
+	}{
+		"as the provider accepts it":             {"status", ours(), ours(mine(accepted)), ""},
+		"after it could not":                     {"status", ours(mine("CreationLoopBackOff")), ours(mine(accepted)), ""},
+		"it cannot any more":                     {"status", ours(mine(accepted)), ours(mine("CreationLoopBackOff")), ""},
+		"the spec asks for it no more":           {"", ours(mine(accepted)), ours(mine(accepted), unasked), ""},
+		"before the provider knows":              {"status", ours(unasked, mine(accepted)), ours(unasked, mine(accepted), reported("y", "y", terminating)), ""},
+		"then it is terminated":                  {"status", ours(unasked, mine(accepted)), ours(unasked, mine(terminating)), ""},
+		"also what was never seen here":          {"status", ours(unasked), ours(unasked, mine(terminating)), ""},
+		"then it is gone":                        {"status", ours(unasked, mine(terminating)), ours(unasked), ""},
+		"beside another that it is asked for":    {"status", ours(mine(terminating), mapped("x-broker")), ours(mine(accepted), mapped("x-broker"), current("x-broker")), ""},
+		"what was there before the guard":        {"status", ours(stolen), ours(stolen, mine(accepted)), ""},
+		"is taken away":                          {"status", ours(stolen), ours(), ""},
+		"a namespace of the system":              {"status", ours(), ours(stolen), refused},
+		"beside what it is asked for":            {"status", ours(mine(accepted)), ours(mine(accepted), stolen), refused},
+		"of another consumer":                    {"status", ours(), ours(reported("shop-c9", "shop-c9-broker", accepted)), refused},
+		"by another name there":                  {"status", ours(), ours(reported("future-c2", "other", accepted)), refused},
+		"by another name later":                  {"status", ours(mine(accepted)), ours(reported("future-c2", "other", accepted)), refused},
+		"without a name":                         {"status", ours(), ours(set(accepted, "status", "currentMapping", "future-c2", "phase")), refused},
+		"of the system without a name":           {"status", ours(), ours(set(accepted, "status", "currentMapping", "kube-system", "phase")), refused},
+		"what it is not asked for any more":      {"status", ours(unasked), ours(unasked, mine(accepted)), refused},
+		"again":                                  {"status", ours(unasked, mine(terminating)), ours(unasked, mine(accepted)), refused},
+		"as long as it was not there, elsewhere": {"status", ours(unasked, mine(accepted)), ours(unasked, reported("future-c2", "other", accepted)), refused},
+	} {
+		t.Run(what, func(t *testing.T) {
+			for _, who := range []string{theReplicator, "an administrator"} {
+				requireRefusal(t, write(t, without, who, namespaceMaps, tc.subresource, tc.old, tc.new), "")
+				requireRefusal(t, write(t, plugin, who, namespaceMaps, tc.subresource, tc.old, tc.new), tc.because)
+			}
+		})
+	}
+	for count, because := range map[int]string{2000: "", 20_000: "have 4000 in its status"} {
+		desired, all := map[string]any{}, map[string]any{}
+		for i := range count {
+			name := fmt.Sprint(i)
+			desired[name], all[name] = name, map[string]any{"remoteNamespace": name, "phase": accepted}
+		}
+		asked, began := ours(set(desired, "spec", "desiredMapping")), time.Now()
+		answered := ours(set(desired, "spec", "desiredMapping"), set(all, "status", "currentMapping"))
+		requireRefusal(t, write(t, plugin, theReplicator, namespaceMaps, "status", asked, answered), because)
+		require.Less(t, time.Since(began), 5*time.Second)
+	}
 }
 
 func labelled(key string, value any) func(map[string]any) {
@@ -64,35 +126,34 @@ func TestConsumersMapTheirOwnNamespacesOnly(t *testing.T) {
 		// same is whether the value guard.sameNames allows it.
 		same bool
 	}{
-		"what its replicator creates":          {who: theConsumer, new: namespaceMap()},
-		"without a namespace":                  {who: theConsumer, new: namespaceMap(set(nil, "spec", "desiredMapping"))},
-		"one more":                             {who: theConsumer, old: namespaceMap(), new: namespaceMap(mapped("more-c1"))},
-		"one that it selected":                 {who: theConsumer, old: namespaceMap(), new: namespaceMap(mapped("other-name-c1"))},
-		"Liqo's finalizer":                     {who: liqo, old: namespaceMap(), new: namespaceMap(set([]any{"x"}, "metadata", "finalizers"))},
-		"Liqo's status":                        {who: liqo, subresource: "status", old: namespaceMap(), new: namespaceMap(current("shop-c1"))},
-		"ours":                                 {who: liqo, new: ours()},
-		"our status, as a provider reports it": {who: theReplicator, subresource: "status", old: ours(), new: ours(current("future-c2-broker"))},
-		"that of another consumer":             {theConsumer, "", namespaceMap(), namespaceMap(mapped("future-c2")), name + "future-c2", true},
-		"when it creates the map":              {theConsumer, "", nil, namespaceMap(mapped("future-c2")), name + "future-c2", true},
-		"without a dash":                       {theConsumer, "", nil, namespaceMap(mapped("futurec1")), name + "futurec1", true},
-		"the same name":                        {theConsumer, "", nil, namespaceMap(mapped("x")), name + "x", true},
-		"one of the system":                    {theConsumer, "", nil, namespaceMap(mapped("kube-anything-c1")), name + "kube-anything-c1", false},
-		"a tenant namespace":                   {theConsumer, "", nil, namespaceMap(mapped("liqo-tenant-c9-c1")), name + "liqo-tenant-c9-c1", false},
-		"Liqo's":                               {theConsumer, "", nil, namespaceMap(mapped("liqo")), name + "liqo", false},
-		"the broker's":                         {theConsumer, "", nil, namespaceMap(mapped("liqo-broker")), name + "liqo-broker", false},
-		"whoever writes it":                    {theReplicator, "", nil, namespaceMap(mapped("future-c2")), name + "future-c2", true},
-		"what is there may be taken away":      {who: theConsumer, old: namespaceMap(mapped("kube-x")), new: namespaceMap()},
-		"or stay":                              {who: theConsumer, old: namespaceMap(mapped("kube-x")), new: namespaceMap(mapped("kube-x"), set("a-c1", "spec", "desiredMapping", "a"))},
-		"the status":                           {theConsumer, "status", namespaceMap(), namespaceMap(current("kube-system")), status, false},
-		"the status, by who peers":             {thePeeringUser, "status", namespaceMap(), namespaceMap(current("kube-system")), status, false},
-		"a map that is not replicated":         {theConsumer, "", nil, namespaceMap(labelled("liqo.io/replicated", nil)), theLabels, false},
-		"that asks to be replicated":           {theConsumer, "", nil, namespaceMap(labelled("liqo.io/replication", "true")), theLabels, false},
-		"of another origin":                    {theConsumer, "", nil, namespaceMap(labelled("liqo.io/originID", "c2")), theLabels, false},
-		"of another cluster":                   {theConsumer, "", nil, namespaceMap(labelled("liqo.io/remote-cluster-id", "p1")), theLabels, false},
-		"for itself":                           {theConsumer, "", nil, namespaceMap(labelled("liqo.io/remoteID", "c1")), theLabels, false},
-		"ours, by the peer":                    {theConsumer, "", ours(), ours(set("liqo", "spec", "desiredMapping", "liqo")), theLabels, false},
-		"ours, as if it were its own":          {theConsumer, "", ours(), namespaceMap(), theLabels, false},
-		"the status of ours":                   {theConsumer, "status", ours(), ours(current("stolen")), theLabels, false},
+		"what its replicator creates":     {who: theConsumer, new: namespaceMap()},
+		"without a namespace":             {who: theConsumer, new: namespaceMap(set(nil, "spec", "desiredMapping"))},
+		"one more":                        {who: theConsumer, old: namespaceMap(), new: namespaceMap(mapped("more-c1"))},
+		"one that it selected":            {who: theConsumer, old: namespaceMap(), new: namespaceMap(mapped("other-name-c1"))},
+		"Liqo's finalizer":                {who: liqo, old: namespaceMap(), new: namespaceMap(set([]any{"x"}, "metadata", "finalizers"))},
+		"Liqo's status":                   {who: liqo, subresource: "status", old: namespaceMap(), new: namespaceMap(current("shop-c1"))},
+		"ours":                            {who: liqo, new: ours()},
+		"that of another consumer":        {theConsumer, "", namespaceMap(), namespaceMap(mapped("future-c2")), name + "future-c2", true},
+		"when it creates the map":         {theConsumer, "", nil, namespaceMap(mapped("future-c2")), name + "future-c2", true},
+		"without a dash":                  {theConsumer, "", nil, namespaceMap(mapped("futurec1")), name + "futurec1", true},
+		"the same name":                   {theConsumer, "", nil, namespaceMap(mapped("x")), name + "x", true},
+		"one of the system":               {theConsumer, "", nil, namespaceMap(mapped("kube-anything-c1")), name + "kube-anything-c1", false},
+		"a tenant namespace":              {theConsumer, "", nil, namespaceMap(mapped("liqo-tenant-c9-c1")), name + "liqo-tenant-c9-c1", false},
+		"Liqo's":                          {theConsumer, "", nil, namespaceMap(mapped("liqo")), name + "liqo", false},
+		"the broker's":                    {theConsumer, "", nil, namespaceMap(mapped("liqo-broker")), name + "liqo-broker", false},
+		"whoever writes it":               {theReplicator, "", nil, namespaceMap(mapped("future-c2")), name + "future-c2", true},
+		"what is there may be taken away": {who: theConsumer, old: namespaceMap(mapped("kube-x")), new: namespaceMap()},
+		"or stay":                         {who: theConsumer, old: namespaceMap(mapped("kube-x")), new: namespaceMap(mapped("kube-x"), set("a-c1", "spec", "desiredMapping", "a"))},
+		"the status":                      {theConsumer, "status", namespaceMap(), namespaceMap(current("kube-system")), status, false},
+		"the status, by who peers":        {thePeeringUser, "status", namespaceMap(), namespaceMap(current("kube-system")), status, false},
+		"a map that is not replicated":    {theConsumer, "", nil, namespaceMap(labelled("liqo.io/replicated", nil)), theLabels, false},
+		"that asks to be replicated":      {theConsumer, "", nil, namespaceMap(labelled("liqo.io/replication", "true")), theLabels, false},
+		"of another origin":               {theConsumer, "", nil, namespaceMap(labelled("liqo.io/originID", "c2")), theLabels, false},
+		"of another cluster":              {theConsumer, "", nil, namespaceMap(labelled("liqo.io/remote-cluster-id", "p1")), theLabels, false},
+		"for itself":                      {theConsumer, "", nil, namespaceMap(labelled("liqo.io/remoteID", "c1")), theLabels, false},
+		"ours, by the peer":               {theConsumer, "", ours(), ours(set("liqo", "spec", "desiredMapping", "liqo")), theLabels, false},
+		"ours, as if it were its own":     {theConsumer, "", ours(), namespaceMap(), theLabels, false},
+		"the status of ours":              {theConsumer, "status", ours(), ours(current("stolen")), theLabels, false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			requireRefusal(t, write(t, without, tc.who, namespaceMaps, tc.subresource, tc.old, tc.new), "")
@@ -144,6 +205,11 @@ func TestConsumersOpenNothingToTheOutside(t *testing.T) {
 		"at addresses of its choice":          {theKubelet, nil, service(corev1.ServiceTypeClusterIP, external), addresses, false},
 		"later":                               {theKubelet, service(corev1.ServiceTypeClusterIP), service(corev1.ServiceTypeClusterIP, external), addresses, false},
 		"at an address of the load balancer":  {theKubelet, nil, service(corev1.ServiceTypeLoadBalancer, balanced), addresses, false},
+		"at an address of MetalLB":            {theKubelet, nil, service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/loadBalancerIPs")), addresses, false},
+		"of any type":                         {theKubelet, nil, service(corev1.ServiceTypeClusterIP, annotated("metallb.io/loadBalancerIPs")), addresses, false},
+		"later, of MetalLB":                   {theKubelet, service(corev1.ServiceTypeLoadBalancer), service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/loadBalancerIPs")), addresses, false},
+		"of MetalLB, which is there":          {who: theKubelet, old: service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/address-pool")), new: service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/address-pool"), labelled("a", "b"))},
+		"of MetalLB, by somebody else":        {who: "an administrator", new: service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/loadBalancerIPs"))},
 		"which are there":                     {who: theKubelet, old: service(corev1.ServiceTypeClusterIP, external), new: service(corev1.ServiceTypeClusterIP, external, labelled("a", "b"))},
 		"which are taken away":                {who: theKubelet, old: service(corev1.ServiceTypeClusterIP, external), new: service(corev1.ServiceTypeClusterIP)},
 		"in a namespace that just arrived":    {theKubelet, nil, service(corev1.ServiceTypeClusterIP, in(arrived), external), addresses, false},
@@ -167,6 +233,57 @@ func TestConsumersOpenNothingToTheOutside(t *testing.T) {
 			requireRefusal(t, write(t, open, tc.who, resource, "", tc.old, tc.new), tc.because)
 		})
 	}
+}
+
+// annotated is an object with an annotation.
+func annotated(key string) func(map[string]any) {
+	return set("10.0.0.1", "metadata", "annotations", key)
+}
+
+func TestConsumersChooseNoAddressByAnnotations(t *testing.T) {
+	forge.Init("c1", "broker", "broker", "10.0.0.1")
+	plugin, services := guard(t), corev1.SchemeGroupVersion.WithResource("services")
+	annotatedService := func(keys ...string) *unstructured.Unstructured {
+		local := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}}}
+		local.Name, local.Annotations = "web", map[string]string{}
+		for _, key := range keys {
+			local.Annotations[key] = "x"
+		}
+		return applied(t, forge.RemoteService(local, offloaded, true, "", &forge.ForgingOpts{}))
+	}
+	// Those of the implementations' documents.
+	for _, key := range []string{
+		"metallb.io/loadBalancerIPs", "metallb.io/address-pool", "metallb.io/allow-shared-ip", "metallb.universe.tf/loadBalancerIPs",
+		"metallb.universe.tf/address-pool", "metallb.universe.tf/allow-shared-ip", "lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips",
+		"lbipam.cilium.io/sharing-key", "io.cilium/lb-ipam-sharing-key", "kube-vip.io/loadbalancerIPs", "kube-vip.io/loadbalancerHostname",
+		"service.beta.kubernetes.io/aws-load-balancer-eip-allocations", "service.beta.kubernetes.io/aws-load-balancer-private-ipv4-addresses",
+		"service.beta.kubernetes.io/aws-load-balancer-subnets", "service.beta.kubernetes.io/azure-load-balancer-ipv4",
+		"service.beta.kubernetes.io/azure-load-balancer-ipv6", "service.beta.kubernetes.io/azure-pip-name",
+		"networking.gke.io/load-balancer-ip-addresses", "projectcalico.org/loadBalancerIPs", "projectcalico.org/ipv4pools",
+		"purelb.io/addresses", "loxilb.io/staticIP", "load-balancer.hetzner.cloud/private-ipv4", "load-balancer.hetzner.cloud/hostname",
+		"kubernetes.digitalocean.com/load-balancer-id", "loadbalancer.openstack.org/load-balancer-id",
+		"service.antrea.io/external-ip-pool", "eip.openelb.kubesphere.io/v1alpha2", "external-dns.alpha.kubernetes.io/target",
+		"external-dns.alpha.kubernetes.io/hostname", "METALLB.io/LoadBalancerIPs",
+	} {
+		err := write(t, plugin, theKubelet, services, "", nil, annotatedService("example.org/a", key))
+		requireRefusal(t, err, "not the annotation "+key)
+	}
+	// Of tenants, and what the load balancers of the consumer note.
+	for _, key := range []string{
+		"kubectl.kubernetes.io/last-applied-configuration", "meta.helm.sh/release-name", "prometheus.io/scrape", "description",
+		"metallb.io/ip-allocated-from-pool", "metallb.universe.tf/ip-allocated-from-pool", "service.kubernetes.io/topology-mode",
+		"service.beta.kubernetes.io/aws-load-balancer-type", "service.beta.kubernetes.io/aws-load-balancer-scheme",
+		"liqo.io/force-remote-node-port", "example.org/skip", "example.org/zip-code", "argocd.argoproj.io/tracking-id",
+	} {
+		requireRefusal(t, write(t, plugin, theKubelet, services, "", nil, annotatedService(key)), "")
+	}
+	many := make([]string, 20_000)
+	for i := range many {
+		many[i] = fmt.Sprint("metallb.io/ips-", i)
+	}
+	began := time.Now()
+	require.ErrorContains(t, write(t, plugin, theKubelet, services, "", nil, annotatedService(many...)), "1000 annotations")
+	require.Less(t, time.Since(began), 5*time.Second)
 }
 
 // applied is what is there after a server-side apply.
@@ -218,11 +335,20 @@ func TestQuantitiesOfShadowPodsThatTakeForeverAreRefused(t *testing.T) {
 	for where, put := range map[string]func(o map[string]any, quantity any){
 		"a request":       func(o map[string]any, q any) { set(q, "resources", "requests", "memory")(container(o)) },
 		"a limit":         func(o map[string]any, q any) { set(q, "resources", "limits", "memory")(container(o)) },
-		"the pod's":       func(o map[string]any, q any) { set(q, "spec", "pod", "resources", "limits", "cpu")(o) },
 		"the overhead":    func(o map[string]any, q any) { set(q, "spec", "pod", "overhead", "cpu")(o) },
 		"an empty volume": func(o map[string]any, q any) { set(q, "emptyDir", "sizeLimit")(volume(o)) },
 		"a claim": func(o map[string]any, q any) {
 			set(q, "ephemeral", "volumeClaimTemplate", "spec", "resources", "requests", "storage")(volume(o))
+		},
+		"the divisor of a file": func(o map[string]any, q any) {
+			set([]any{map[string]any{"path": "x", "resourceFieldRef": map[string]any{"divisor": q}}}, "downwardAPI", "items")(volume(o))
+		},
+		"that of a projected one": func(o map[string]any, q any) {
+			item := map[string]any{"path": "x", "resourceFieldRef": map[string]any{"divisor": q}}
+			set([]any{map[string]any{"downwardAPI": map[string]any{"items": []any{item}}}}, "projected", "sources")(volume(o))
+		},
+		"that of a variable": func(o map[string]any, q any) {
+			set([]any{map[string]any{"name": "X", "valueFrom": map[string]any{"resourceFieldRef": map[string]any{"divisor": q}}}}, "env")(container(o))
 		},
 	} {
 		for quantity, accepted := range map[any]bool{

@@ -13,6 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -284,7 +285,7 @@ func TestShadowPodsDecideNothingAboutTheirNodes(t *testing.T) {
 
 // The API server is not to be kept busy by what a policy goes through.
 func TestWhatTakesLongToGoThroughIsRefused(t *testing.T) {
-	plugin := guard(t)
+	plugin := unguarded(t, "liqo-broker-labels") // Which bounds annotations, too.
 	const tooLarge = "a ShadowPod may have 100 containers"
 	for name, tc := range map[string]struct {
 		count   int
@@ -310,6 +311,37 @@ func TestWhatTakesLongToGoThroughIsRefused(t *testing.T) {
 		"many sysctls": {20_000, func(s *offloadingv1beta1.ShadowPod, i int) {
 			s.Spec.Pod.SecurityContext.Sysctls = append(s.Spec.Pod.SecurityContext.Sysctls, corev1.Sysctl{Name: fmt.Sprint(i)})
 		}, tooLarge},
+		"many terms": {200, func(s *offloadingv1beta1.ShadowPod, _ int) {
+			repelled(func(a *corev1.PodAntiAffinity) {
+				a.RequiredDuringSchedulingIgnoredDuringExecution = append(a.RequiredDuringSchedulingIgnoredDuringExecution, corev1.PodAffinityTerm{Namespaces: []string{offloaded}})
+			})(&s.Spec.Pod)
+		}, ""},
+		"too many terms": {20_000, func(s *offloadingv1beta1.ShadowPod, _ int) {
+			repelled(func(a *corev1.PodAntiAffinity) {
+				a.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PreferredDuringSchedulingIgnoredDuringExecution, corev1.WeightedPodAffinityTerm{})
+			})(&s.Spec.Pod)
+		}, tooLarge},
+		"many namespaces of a term": {20_000, func(s *offloadingv1beta1.ShadowPod, _ int) {
+			repelled(func(a *corev1.PodAntiAffinity) {
+				if len(a.RequiredDuringSchedulingIgnoredDuringExecution) == 0 {
+					a.RequiredDuringSchedulingIgnoredDuringExecution = make([]corev1.PodAffinityTerm, 1)
+				}
+				term := &a.RequiredDuringSchedulingIgnoredDuringExecution[0]
+				term.Namespaces = append(term.Namespaces, offloaded)
+			})(&s.Spec.Pod)
+		}, tooLarge},
+		"many variables": {4000, func(s *offloadingv1beta1.ShadowPod, i int) {
+			s.Spec.Pod.Containers[0].Env = append(s.Spec.Pod.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprint(i)})
+		}, ""},
+		"too many variables": {20_000, func(s *offloadingv1beta1.ShadowPod, i int) {
+			s.Spec.Pod.Containers[0].Env = append(s.Spec.Pod.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprint(i)})
+		}, tooLarge},
+		"many sources of a volume": {20_000, func(s *offloadingv1beta1.ShadowPod, _ int) {
+			v := &s.Spec.Pod.Volumes[1].Projected.Sources
+			*v = append(*v, corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{}})
+		}, tooLarge},
+		"many files of a source": {1900, func(s *offloadingv1beta1.ShadowPod, i int) { projectFile(s, i) }, ""},
+		"too many files":         {20_000, func(s *offloadingv1beta1.ShadowPod, i int) { projectFile(s, i) }, tooLarge},
 		"many annotations": {20_000, func(s *offloadingv1beta1.ShadowPod, i int) {
 			s.Annotations = with(s.Annotations, fmt.Sprint(i))
 		}, tooLarge},
@@ -323,6 +355,101 @@ func TestWhatTakesLongToGoThroughIsRefused(t *testing.T) {
 			requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", nil, object), tc.because)
 			require.Less(t, time.Since(began), 5*time.Second)
 		})
+	}
+}
+
+// projectFile adds a file to a source of a projected volume.
+func projectFile(s *offloadingv1beta1.ShadowPod, i int) {
+	source := &s.Spec.Pod.Volumes[1].Projected.Sources[0]
+	if source.DownwardAPI == nil {
+		source.DownwardAPI = &corev1.DownwardAPIProjection{}
+	}
+	source.DownwardAPI.Items = append(source.DownwardAPI.Items, corev1.DownwardAPIVolumeFile{
+		Path: fmt.Sprint(i), ResourceFieldRef: &corev1.ResourceFieldSelector{Divisor: resource.MustParse("1Mi")},
+	})
+}
+
+// repelled changes the anti-affinity of a pod.
+func repelled(change func(a *corev1.PodAntiAffinity)) func(*corev1.PodSpec) {
+	return func(s *corev1.PodSpec) {
+		if s.Affinity == nil {
+			s.Affinity = &corev1.Affinity{}
+		}
+		if s.Affinity.PodAntiAffinity == nil {
+			s.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{}
+		}
+		change(s.Affinity.PodAntiAffinity)
+	}
+}
+
+func TestShadowPodsKeepNoPodsOfOthersAway(t *testing.T) {
+	plugin, without := guard(t), unguarded(t, "liqo-broker-shadowpods")
+	const refused = "may have affinity and anti-affinity only to pods of its own namespace"
+	labels := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	everyone, own := &metav1.LabelSelector{}, corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: labels}
+	for name, tc := range map[string]struct {
+		change  func(term *corev1.PodAffinityTerm)
+		because string
+	}{
+		"of its own namespace":        {func(*corev1.PodAffinityTerm) {}, ""},
+		"by its name":                 {func(a *corev1.PodAffinityTerm) { a.Namespaces = []string{offloaded} }, ""},
+		"of all namespaces":           {func(a *corev1.PodAffinityTerm) { a.NamespaceSelector = everyone }, refused},
+		"of those with a label":       {func(a *corev1.PodAffinityTerm) { a.NamespaceSelector = labels }, refused},
+		"of another":                  {func(a *corev1.PodAffinityTerm) { a.Namespaces = []string{"shop-c2"} }, refused},
+		"of another beside its own":   {func(a *corev1.PodAffinityTerm) { a.Namespaces = []string{offloaded, "shop-c2"} }, refused},
+		"by the name in the consumer": {func(a *corev1.PodAffinityTerm) { a.Namespaces = []string{"shop"} }, refused},
+	} {
+		term := own
+		tc.change(&term)
+		weighted := []corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: own}, {Weight: 100, PodAffinityTerm: term}}
+		for where, affinity := range map[string]*corev1.Affinity{
+			"required away":   {PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{own, term}}},
+			"preferred away":  {PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: weighted}},
+			"required beside": {PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{own, term}}},
+			"preferred":       {PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: weighted}},
+		} {
+			t.Run(where+" "+name, func(t *testing.T) {
+				changed := forwarded(at())
+				changed.Spec.Pod.Affinity = affinity
+				shadow, released := raw(t, changed), raw(t, changed)
+				requireRefusal(t, write(t, without, theKubelet, shadowPods, "", nil, shadow), "")
+				requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", nil, shadow), tc.because)
+				released.SetFinalizers([]string{"example.org/x"})
+				requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", shadow, released), "")
+			})
+		}
+	}
+	for _, preset := range []string{"propagate", "soft", "hard"} {
+		pod := at(func(p *corev1.Pod) {
+			p.Annotations = map[string]string{"liqo.io/anti-affinity-preset": preset}
+			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{own},
+			}}
+		})
+		shadow := forwarded(pod)
+		require.NotNil(t, shadow.Spec.Pod.Affinity.PodAntiAffinity, preset)
+		requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", nil, raw(t, shadow)), "")
+	}
+}
+
+// Liqo's quota counts the resources of the containers only (pkg/webhooks/shadowpod/spdescription.go of Liqo v1.2.0), but
+// kube-scheduler those of the pod.
+func TestShadowPodsRequestByTheirContainersOnly(t *testing.T) {
+	plugin, without := guard(t), unguarded(t, "liqo-broker-shadowpods")
+	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("400")}
+	for name, resources := range map[string]*corev1.ResourceRequirements{"requests": {Requests: amounts}, "limits": {Limits: amounts}} {
+		pod := at(func(p *corev1.Pod) { p.Spec.Resources = resources })
+		shadow := forwarded(pod)
+		requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", nil, raw(t, shadow)), "")
+		require.Nil(t, shadow.Spec.Pod.Resources, "Liqo's virtual kubelet forwards none")
+		shadow.Spec.Pod.Resources = resources
+		attack := raw(t, shadow)
+		requireRefusal(t, write(t, without, theKubelet, shadowPods, "", nil, attack), "")
+		requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", nil, attack), "a ShadowPod may not have spec.pod.resources")
+		requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", raw(t, forwarded(at())), attack), "a ShadowPod may not have spec.pod.resources")
+		released := attack.DeepCopy()
+		released.SetFinalizers([]string{"example.org/" + name})
+		requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", attack, released), "")
 	}
 }
 

@@ -116,12 +116,16 @@ func guardWith(t *testing.T, key string, value any) *validating.Plugin {
 	return guardOf(t, objects)
 }
 
-// unguarded is what it would be without one of the policies.
-func unguarded(t *testing.T, policy string) *validating.Plugin {
+// unguarded is what it would be without some of the policies.
+func unguarded(t *testing.T, policies ...string) *validating.Plugin {
 	t.Helper()
 	objects := rendered(t, All)
-	require.True(t, has(objects, "ValidatingAdmissionPolicy", policy))
-	return guardOf(t, slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetName() == policy }))
+	for _, policy := range policies {
+		require.True(t, has(objects, "ValidatingAdmissionPolicy", policy), policy)
+	}
+	return guardOf(t, slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
+		return slices.Contains(policies, o.GetName())
+	}))
 }
 
 func guardOf(t *testing.T, everything []*unstructured.Unstructured) *validating.Plugin {
@@ -187,13 +191,22 @@ func requireRefusal(t *testing.T, err error, because string) {
 
 var sliceVersion = schema.GroupVersion{Group: "authentication.liqo.io", Version: "v1beta1"}
 
+// replicated are the labels of an object that the replicator of the consumer writes in the broker's cluster
+// (mutateLabelsForRemote in internal/crdReplicator/reflection/handler.go of Liqo v1.2.0).
+func replicated() map[string]any {
+	return map[string]any{
+		"liqo.io/replication": "false", "liqo.io/replicated": "true", "liqo.io/originID": "c1",
+		"liqo.io/remote-cluster-id": "c1", "liqo.io/remoteID": "broker",
+	}
+}
+
 // slice is a ResourceSlice as its replica looks in the broker's cluster.
 func slice(changes ...func(o map[string]any)) *unstructured.Unstructured {
 	o := map[string]any{
 		"apiVersion": sliceVersion.String(), "kind": "ResourceSlice",
 		"metadata": map[string]any{
 			"name": "s", "namespace": tenantNamespace,
-			"labels": map[string]any{"liqo.io/replicated": "true", "liqo.io/originID": "c1"},
+			"labels": replicated(),
 		},
 		"spec": map[string]any{
 			"class": "broker", "consumerClusterID": "c1", "csr": honest(), "resources": map[string]any{"cpu": "4", "pods": int64(10)},
@@ -246,7 +259,7 @@ func ask(t *testing.T, plugin *validating.Plugin, who, subresource string, old, 
 }
 
 func TestOnlyTheBrokerGrants(t *testing.T) {
-	plugin := unguarded(t, "liqo-broker-classes") // Which refuses some of this, too.
+	plugin := unguarded(t, "liqo-broker-classes", "liqo-broker-slices") // Which refuse some of this, too.
 	const refused = "only the broker may decide what a ResourceSlice is granted"
 	otherClass, own := set("default", "spec", "class"), set(nil, "metadata", "labels")
 	for name, tc := range map[string]struct {

@@ -12,8 +12,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/component-helpers/auth/rbac/validation"
-
-	required "github.com/capacitorset/liqo-broker-vk/pkg/guard"
 )
 
 // right is a rule of one verb on one resource.
@@ -54,7 +52,7 @@ func TestTheGuardGrantsWhatItsPoliciesAskFor(t *testing.T) {
 	require.Equal(t, []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Namespace, Name: "liqo-broker"}}, binding.Subjects)
 	rules := find[rbacv1.ClusterRole](t, objects, "ClusterRole", guardRole).Rules
 	asked, used := 0, map[string]bool{}
-	for _, name := range required.Policies() {
+	for _, name := range guardPolicies(t) {
 		policy := find[admissionregistrationv1.ValidatingAdmissionPolicy](t, objects, "ValidatingAdmissionPolicy", name)
 		for _, v := range policy.Spec.Validations {
 			questions := check.FindAllStringSubmatch(v.Expression, -1)

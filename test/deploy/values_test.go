@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -332,18 +333,23 @@ func TestNamesThatLookLikeSomethingElseAreNames(t *testing.T) {
 
 // Helm deletes neither what every ProviderCluster would go with, nor what pods and offers are guarded by.
 func TestCRDsAndGuardOutliveARelease(t *testing.T) {
-	kept := 0
+	kept, policies := 0, guardPolicies(t)
 	for _, o := range rendered(t, All) {
-		if o.GetKind() == "CustomResourceDefinition" || slices.Contains(guardPolicies(), o.GetName()) {
+		if o.GetKind() == "CustomResourceDefinition" || slices.Contains(policies, o.GetName()) {
 			kept++
 			assert.Equal(t, "keep", o.GetAnnotations()["helm.sh/resource-policy"], identity(o))
 		}
 	}
-	require.Equal(t, 3+2*len(guardPolicies()), kept)
+	require.Equal(t, 3+2*len(policies), kept)
 }
 
-// The policies of the guard.
-func guardPolicies() []string { return required.Policies() }
+// guardPolicies are those that the broker requires of the guard of this version.
+func guardPolicies(t *testing.T) []string {
+	t.Helper()
+	policy := find[admissionregistrationv1.ValidatingAdmissionPolicy](t, rendered(t, All), "ValidatingAdmissionPolicy",
+		"liqo-broker-assignments")
+	return append(required.Policies(), strings.Split(policy.Annotations[required.PoliciesAnnotation], ",")...)
+}
 
 // The broker does nothing while one of them is missing.
 func TestTheBrokerRequiresTheGuard(t *testing.T) {
@@ -354,7 +360,7 @@ func TestTheBrokerRequiresTheGuard(t *testing.T) {
 	for _, name := range names {
 		policies = append(policies, name[1])
 	}
-	require.ElementsMatch(t, policies, required.Policies())
+	require.ElementsMatch(t, policies, guardPolicies(t))
 }
 
 // noted finds the object in NOTES.txt.

@@ -95,11 +95,57 @@ func (g *guarded) consumerWrites(t *testing.T) {
 
 	slice := g.replica("guard-cordoned", "default")
 	slice.SetAnnotations(map[string]string{consts.CordonTenantAnnotation: "true"})
-	require.NoError(t, controlPlane.Create(ctx, slice))
+	require.NoError(t, g.broker.Client.Create(ctx, slice))
 	uncordoned := slice.DeepCopy()
 	uncordoned.SetAnnotations(nil)
-	refusedFor(t, controlPlane.Update(ctx, uncordoned, client.DryRunAll), "may cordon or uncordon a ResourceSlice")
+	like := g.likeControlPlane(t, "guard-cordoned")
+	refusedFor(t, like.Update(ctx, uncordoned, client.DryRunAll), "may cordon or uncordon a ResourceSlice")
 	require.NoError(t, controlPlane.Delete(ctx, slice))
+}
+
+// inLiqosPlace: the identities of a consumer write what Liqo would take for its own, and what it takes from a provider is
+// written to a map of this cluster. Dry runs, too.
+func (g *guarded) inLiqosPlace(t *testing.T) {
+	ctx := t.Context()
+	kubelet, controlPlane := g.consumerAtBroker(t), g.controlPlaneAtBroker(t)
+	const replicasOnly = "a consumer may write only the ResourceSlices and Renews that Liqo replicates"
+	sent := g.replica("attack", "default")
+	sent.SetLabels(map[string]string{
+		consts.ReplicationRequestedLabel: "true", consts.ReplicationDestinationLabel: "provider1", consts.RemoteClusterID: "provider1",
+	})
+	refusedFor(t, controlPlane.Create(ctx, sent, client.DryRunAll), replicasOnly)
+	refusedFor(t, controlPlane.Create(ctx, g.replica("attack", "default"), client.DryRunAll), replicasOnly)
+	var slices authv1beta1.ResourceSliceList
+	require.NoError(t, controlPlane.List(ctx, &slices, client.InNamespace(sent.GetNamespace()),
+		client.MatchingLabels{consts.ReplicationOriginLabel: g.consumer.Name}))
+	require.NotEmpty(t, slices.Items)
+	theirs := &slices.Items[0]
+	require.NoError(t, controlPlane.Update(ctx, theirs.DeepCopy(), client.DryRunAll))
+	theirs.Status.NodeSelector = map[string]string{"mine": "yes"}
+	refusedFor(t, controlPlane.Status().Update(ctx, theirs, client.DryRunAll),
+		"only the cluster that gets a ResourceSlice or a Renew may write its status")
+
+	secret := func(labels map[string]string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Name: "attack", Namespace: g.consumer.RemoteNamespace(guardEarly), Labels: labels,
+		}}
+	}
+	require.NoError(t, kubelet.Create(ctx, secret(map[string]string{"app": "web"}), client.DryRunAll))
+	refusedFor(t, kubelet.Create(ctx, secret(map[string]string{consts.WebhookResourceLabelKey: "true"}), client.DryRunAll),
+		"an object of a consumer may not have the label liqo.io/webhook")
+
+	var maps offloadingv1beta1.NamespaceMapList
+	require.NoError(t, g.broker.Client.List(ctx, &maps, client.MatchingLabels{consts.ReplicationRequestedLabel: "true"}))
+	require.NotEmpty(t, maps.Items)
+	ours := &maps.Items[0]
+	if ours.Status.CurrentMapping == nil {
+		ours.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{}
+	}
+	require.NoError(t, g.broker.Client.Status().Update(ctx, ours.DeepCopy(), client.DryRunAll))
+	ours.Status.CurrentMapping["kube-system"] = offloadingv1beta1.RemoteNamespaceStatus{
+		RemoteNamespace: "x", Phase: offloadingv1beta1.MappingAccepted,
+	}
+	refusedFor(t, g.broker.Client.Status().Update(ctx, ours, client.DryRunAll), "may not accept the namespace kube-system")
 }
 
 // groups: the control plane of a consumer requests certificates of several organisations, with the key of its cluster. They
@@ -126,8 +172,14 @@ func (g *guarded) groups(t *testing.T) {
 	require.NoError(t, err)
 	consumer := liqov1beta1.ClusterID(g.consumer.Name)
 	slice := &authv1beta1.ResourceSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: "guard-groups", Namespace: "liqo-tenant-" + g.consumer.Name},
-		Spec:       authv1beta1.ResourceSliceSpec{ConsumerClusterID: &consumer},
+		ObjectMeta: metav1.ObjectMeta{
+			// As Liqo's replicator labels them.
+			Name: "guard-groups", Namespace: "liqo-tenant-" + g.consumer.Name, Labels: map[string]string{
+				consts.ReplicationRequestedLabel: "false", consts.ReplicationStatusLabel: "true", consts.ReplicationOriginLabel: g.consumer.Name,
+				consts.RemoteClusterID: g.consumer.Name, consts.ReplicationDestinationLabel: g.broker.Name,
+			},
+		},
+		Spec: authv1beta1.ResourceSliceSpec{ConsumerClusterID: &consumer, Class: "broker"},
 	}
 	honest, err := authentication.GenerateCSRForResourceSlice(key, slice)
 	require.NoError(t, err)

@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,10 +21,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// A consumer may write the status of its ResourceSlices, but not what it is granted; the broker and Liqo may.
+// Who has the role of a consumer's control plane may write the status of its ResourceSlices, but not what it is granted; the
+// broker and Liqo may.
 func (g *guarded) grants(t *testing.T) {
 	ctx := t.Context()
-	consumer := g.controlPlaneAtBroker(t)
+	consumer := g.likeControlPlane(t, "guard-grants")
 	broker, liqo := g.clientAs(t, sandbox.BrokerComponent, sandbox.BrokerComponent), g.clientAs(t, "liqo", "liqo-controller-manager")
 	slice := g.replica("guard-grants", "broker")
 	require.NoError(t, consumer.Create(ctx, slice))
@@ -53,7 +56,7 @@ func (g *guarded) grants(t *testing.T) {
 // Quantities that take hours to parse are refused. Dry runs, because Liqo would parse them first.
 func (g *guarded) quantities(t *testing.T) {
 	ctx := t.Context()
-	consumer := g.controlPlaneAtBroker(t)
+	consumer := g.likeControlPlane(t, "guard-quantities")
 	slice := g.replica("guard-quantities", "default")
 	require.NoError(t, consumer.Create(ctx, slice))
 	for _, quantity := range []string{"1e-2000000000", "1E2000000000", strings.Repeat("9", 31)} {
@@ -74,8 +77,8 @@ func (g *guarded) quantities(t *testing.T) {
 	require.NoError(t, consumer.Delete(ctx, slice))
 }
 
-// replica is a ResourceSlice as a consumer can make it in the broker's cluster by itself. Liqo leaves it alone: it asks for
-// no certificate, and comes from nowhere as far as the consumer's replicator is concerned.
+// replica is a replicated ResourceSlice that Liqo leaves alone: it asks for no certificate, and comes from nowhere as far as
+// the consumer's replicator is concerned. So the policy liqo-broker-slices lets no peer write it.
 func (g *guarded) replica(name, class string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"class": class, "consumerClusterID": g.consumer.Name, "resources": map[string]any{"cpu": "400"},
@@ -143,6 +146,27 @@ func unreadable(err error) error {
 func (g *guarded) controlPlaneAtBroker(t *testing.T) client.Client {
 	t.Helper()
 	return g.client(t, identityOf(t, g.consumer, authv1beta1.ControlPlaneIdentityType))
+}
+
+// likeControlPlane is a client with the role of the consumer's control plane, which no policy knows as a peer.
+func (g *guarded) likeControlPlane(t *testing.T, user string) client.Client {
+	t.Helper()
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user, Namespace: "liqo-tenant-" + g.consumer.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
+	}
+	require.NoError(t, g.broker.Client.Create(t.Context(), binding))
+	t.Cleanup(func() { require.NoError(t, g.broker.Client.Delete(context.Background(), binding)) })
+	config, err := g.broker.ClientConfig(user)
+	require.NoError(t, err)
+	as := g.client(t, config)
+	// The authorizer learns of the binding by a watch.
+	eventually(t, 10*time.Second, func(ctx context.Context) error {
+		var list authv1beta1.ResourceSliceList
+		return as.List(ctx, &list, client.InNamespace(binding.Namespace))
+	})
+	return as
 }
 
 // clientAs is a client of the broker's cluster that is a ServiceAccount.

@@ -57,6 +57,7 @@ func (b *brokered) guardAndManifests(t *testing.T) {
 	t.Run("a consumer asks for what takes forever to read", g.quantities)
 	t.Run("a pod of a consumer waits for its namespace", g.early)
 	t.Run("a consumer writes more than Liqo does", g.consumerWrites)
+	t.Run("a consumer writes in Liqo's place", g.inLiqosPlace)
 	t.Run("a consumer gets one group", g.groups)
 	t.Run("an owner of a namespace", g.namespaceOwner)
 	t.Run("a binding", g.binding)
