@@ -68,7 +68,7 @@ func compose(cfg *Config, clients connect.Clients, local liqoipam.IpamClient, ne
 		With(storage.NewPersistentVolumeClaimReflector(r.VirtualStorageClassName, r.RemoteRealStorageClassName, r.EnableStorage,
 			r.Reflectors[generic.PersistentVolumeClaim])).
 		With(event.NewEventReflector(r.Reflectors[generic.Event])).
-		WithNamespaceHandler(namespacemap.NewHandler(clients.LocalLiqo, cfg.TenantNamespace, cfg.InformerResyncPeriod))
+		WithNamespaceHandler(namespacemap.NewHandler(offloading{clients.LocalLiqo}, cfg.TenantNamespace, cfg.InformerResyncPeriod))
 	if !r.DisableIPReflection {
 		m.With(exposition.NewEndpointSliceReflector(local, r.Reflectors[generic.EndpointSlice]))
 	}

@@ -96,7 +96,9 @@ func newFederation(t *testing.T) *federation {
 		"clusterIdentity": map[string]any{"clusterID": "p1", "clusterName": "provider"},
 		"resourceQuota":   map[string]any{"hard": map[string]any{"cpu": "4", "memory": "8Gi", "pods": "110"}},
 	}, nil)
-	f.liqo("virtualkubelet.liqo.io/v1alpha1", "NamespaceMap", "p1", map[string]any{}, map[string]any{
+	f.liqo("virtualkubelet.liqo.io/v1alpha1", "NamespaceMap", "p1", map[string]any{
+		"desiredMapping": map[string]any{local: remote},
+	}, map[string]any{
 		"currentMapping": map[string]any{local: map[string]any{"remoteNamespace": remote, "phase": "Accepted"}},
 	})
 	f.liqo("net.liqo.io/v1alpha1", "TunnelEndpoint", "p1", map[string]any{
