@@ -112,7 +112,7 @@ func TestTrackerGoesOnAfterARestart(t *testing.T) {
 	p50, _, known := again.PodStart()
 	require.True(t, known)
 	require.Equal(t, 2*time.Second, p50, "one sample does not outweigh what was known")
-	rate, _ := again.FailureRate()
+	rate, _ := failureRate(again.started, again.failed)
 	require.InDelta(t, 0.25, rate, 1e-9)
 
 	again.Probe(begin.Add(49*time.Hour), true, time.Millisecond)

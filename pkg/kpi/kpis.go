@@ -178,12 +178,6 @@ func (t *Tracker) halve(now time.Time) {
 	}
 }
 
-// Uptime returns the history of the provider.
-func (t *Tracker) Uptime() *Uptime { return t.uptime }
-
-// FailureRate returns the share of the assignments that failed, from 0 to 1; false if there was none.
-func (t *Tracker) FailureRate() (float64, bool) { return failureRate(t.started, t.failed) }
-
 // Latency returns the median time of the last answers; false if there was none.
 func (t *Tracker) Latency() (time.Duration, bool) {
 	if took, known := t.latency.Quantile(0.5); known {

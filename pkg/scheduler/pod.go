@@ -55,9 +55,9 @@ type Policy struct {
 	Name string
 	// Named are the ids of the providers that may be used; nil is all, empty is none.
 	Named sets.Set[string]
-	// Filter is true for the providers to use; nil is all. It is made by criteria.NewFilter.
+	// Filter is true for the providers to use; nil is all. It is made by a criteria.Cache.
 	Filter *criteria.Program
-	// Score is the plugin expression's score; nil leaves that plugin out. It is made by criteria.NewScore.
+	// Score is the plugin expression's score; nil leaves that plugin out. It is made by a criteria.Cache.
 	Score *criteria.Program
 	// Weights in any order; nil is the default ones. What score.ValidateWeights refuses is left out.
 	Weights []score.Weight

@@ -38,7 +38,7 @@ import (
 // movesAtOnce is so many that only the test of this limit meets it.
 const movesAtOnce = 20
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // A constant, were there any of time.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // assignedPod is a pod that was assigned to VirtualNode q1 five minutes before noon.
 func assignedPod(phase corev1.PodPhase, change ...func(*corev1.Pod)) *corev1.Pod {

@@ -33,7 +33,7 @@ func (c *Controller) triesAfter(ctx context.Context, pod *corev1.Pod, virtualNod
 		}
 		text = "not started within " + duration.HumanDuration(criteria.Rules.PendingTimeout)
 	default:
-		return nil, nil //nolint:nilnil // None is an answer.
+		return nil, nil
 	}
 	return tries.Of(pod).After(virtualNode, text, c.Clock.Now(), c.RefusalMemory), nil
 }
