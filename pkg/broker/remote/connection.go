@@ -8,11 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -21,9 +17,7 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
-	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
-	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 )
 
@@ -179,141 +173,4 @@ func (c *Connection) Probe(ctx context.Context) (time.Duration, error) {
 		err = fmt.Errorf("/readyz answers %q, not ok", body[:min(len(body), 100)])
 	}
 	return time.Since(began), err
-}
-
-// Forwarded is what a provider has of a pod that a VirtualNode forwarded.
-type Forwarded struct {
-	// ShadowPod is the UID of its ShadowPod; "" if there is none.
-	ShadowPod types.UID
-	// Status is that of the pod, as it may be shown; nil if there is no pod.
-	Status *corev1.PodStatus
-	// shadowOf and podOf are the UIDs of the pods here that both were made of; "" if that is not said, as by older virtual
-	// kubelets.
-	shadowOf, podOf types.UID
-}
-
-// Of returns what of it was made of a pod, and not of an earlier one of the same name.
-func (f Forwarded) Of(uid types.UID) Forwarded {
-	if f.shadowOf != "" && f.shadowOf != uid {
-		f.ShadowPod = ""
-	}
-	if f.podOf != "" && f.podOf != uid {
-		f.Status = nil
-	}
-	return f
-}
-
-// few is how many pods are asked for one by one. For more of them all pods of the VirtualNode are listed.
-const few = 4
-
-// Forwarded returns, by name, what a provider has of the named pods in a remote namespace, without those of which it has
-// nothing. What other VirtualNodes forwarded does not count. Without names it asks whether the provider answers at all.
-func (c *Connection) Forwarded(ctx context.Context, virtualNode, namespace string, names []string) (map[string]Forwarded, error) {
-	options := metav1.ListOptions{LabelSelector: forge.LiqoOriginClusterNodeName + "=" + virtualNode, Limit: chunkSize}
-	asked, found := sets.New(names...), map[string]Forwarded{}
-	if len(names) == 0 {
-		options.Limit = 1
-		_, err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).List(ctx, options)
-		return found, err
-	}
-	selectors := []string{""}
-	if len(names) <= few {
-		selectors = selectors[:0]
-		for name := range asked {
-			selectors = append(selectors, fields.OneTermEqualSelector(metav1.ObjectNameField, name).String())
-		}
-	}
-	for _, options.FieldSelector = range selectors {
-		if err := c.addShadowPods(ctx, namespace, options, asked, found); err != nil {
-			return nil, err
-		}
-		// The pods come last: the ShadowPod of one that is not there any more makes no other.
-		if err := c.addPods(ctx, namespace, options, asked, found); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
-func (c *Connection) addShadowPods(ctx context.Context, namespace string, options metav1.ListOptions, asked sets.Set[string],
-	found map[string]Forwarded,
-) error {
-	return inChunks("ShadowPods", namespace, options, func(options metav1.ListOptions) (string, error) {
-		list, err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		for i := range list.Items {
-			if name := list.Items[i].Name; asked.Has(name) {
-				found[name] = Forwarded{ShadowPod: list.Items[i].UID, shadowOf: podUID(&list.Items[i])}
-			}
-		}
-		return list.Continue, nil
-	})
-}
-
-func (c *Connection) addPods(ctx context.Context, namespace string, options metav1.ListOptions, asked sets.Set[string],
-	found map[string]Forwarded,
-) error {
-	return inChunks("pods", namespace, options, func(options metav1.ListOptions) (string, error) {
-		list, err := c.Kube.CoreV1().Pods(namespace).List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		for i := range list.Items {
-			if name := list.Items[i].Name; asked.Has(name) {
-				f := found[name]
-				f.Status, f.podOf = distrust.PodStatus(list.Items[i].Status.DeepCopy()), podUID(&list.Items[i])
-				found[name] = f
-			}
-		}
-		return list.Continue, nil
-	})
-}
-
-func podUID(o metav1.Object) types.UID {
-	return types.UID(o.GetAnnotations()[v1alpha1.PodUIDAnnotation])
-}
-
-// DeleteShadowPod deletes a ShadowPod whose virtual kubelet is gone.
-func (c *Connection) DeleteShadowPod(ctx context.Context, namespace, name string, uid types.UID) error {
-	err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).Delete(ctx, name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &uid},
-	})
-	if kerrors.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
-
-// A list is read in chunks, as kubectl does. A provider that always has one more is not asked without end.
-const (
-	chunkSize = 500
-	maxChunks = 200
-)
-
-// ShadowPods returns the names of the ShadowPods in a remote namespace that this VirtualNode forwarded.
-func (c *Connection) ShadowPods(ctx context.Context, namespace string) (names []string, err error) {
-	options := metav1.ListOptions{LabelSelector: forge.LiqoOriginClusterNodeName + "=" + c.VirtualNode, Limit: chunkSize}
-	err = inChunks("ShadowPods", namespace, options, func(options metav1.ListOptions) (string, error) {
-		list, err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
-		return list.Continue, nil
-	})
-	return names, err
-}
-
-// inChunks calls list until it returns no token with which the list continues.
-func inChunks(kind, namespace string, options metav1.ListOptions, list func(metav1.ListOptions) (string, error)) (err error) {
-	for range maxChunks {
-		if options.Continue, err = list(options); err != nil || options.Continue == "" {
-			return err
-		}
-	}
-	return fmt.Errorf("%s in remote namespace %s: more than %d chunks", kind, namespace, maxChunks)
 }
