@@ -438,7 +438,10 @@ func TestFailures(t *testing.T) {
 		"the provider has an error in words":    {pod: "pod", instead: answer(503, "overloaded"), code: 503, message: "overloaded"},
 		"the provider does not know the broker": {pod: "pod", instead: answer(401, "who"), code: 502, message: "the provider's API server answered 401 Unauthorized: who"},
 		"the provider forbids it":               {pod: "pod", instead: answer(403, "no"), code: 502, message: "the provider's API server answered 403 Forbidden: no"},
-		"the provider does not upgrade":         {pod: "pod", instead: answer(204, ""), code: 502, message: "the provider's API server answered 204 No Content: "},
+		"what answers is no API server": {
+			pod: "pod", instead: answer(404, "<html>a page of another server</html>"), code: 404, message: "its answer is no Status of Kubernetes",
+		},
+		"the provider does not upgrade": {pod: "pod", instead: answer(204, ""), code: 502, message: "the provider's API server answered 204 No Content: its answer is no Status of Kubernetes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			provider := newAPIServer(t)

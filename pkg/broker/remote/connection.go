@@ -2,12 +2,16 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"regexp"
+	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
@@ -54,15 +58,23 @@ type Connections struct {
 	identities identitymanager.IdentityReader
 	userAgent  string
 
+	// Proxies are those that kubeconfigs may name (distrust.CheckConfig). It is set before the first use.
+	Proxies []string
+
 	mu sync.Mutex
 	// byVirtualNode by name; guarded by mu.
 	byVirtualNode map[string]*Connection
+	// refused are the VirtualNodes whose kubeconfig is not used, by name; guarded by mu.
+	refused map[string]refused
 }
+
+// refused is why the kubeconfig of a VirtualNode of a provider is not used.
+type refused struct{ provider, why string }
 
 // NewConnections reads the kubeconfigs from Secrets of the home cluster. Providers see the user agent.
 func NewConnections(home kubernetes.Interface, identities identitymanager.IdentityReader, userAgent string) *Connections {
 	return &Connections{
-		home: home, identities: identities, userAgent: userAgent, byVirtualNode: map[string]*Connection{},
+		home: home, identities: identities, userAgent: userAgent, byVirtualNode: map[string]*Connection{}, refused: map[string]refused{},
 	}
 }
 
@@ -91,6 +103,7 @@ func (c *Connections) Set(connection *Connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.byVirtualNode[connection.VirtualNode] = connection
+	delete(c.refused, connection.VirtualNode)
 }
 
 // Remove forgets the connection of a VirtualNode.
@@ -98,6 +111,22 @@ func (c *Connections) Remove(virtualNode string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.byVirtualNode, virtualNode)
+	delete(c.refused, virtualNode)
+}
+
+// Refused returns why the kubeconfig of a VirtualNode is not used; "" if it is, or if there is none.
+func (c *Connections) Refused(virtualNode string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused[virtualNode].why
+}
+
+// refuse has a VirtualNode no connection. One of an earlier kubeconfig is not used either.
+func (c *Connections) refuse(vn *offloadingv1beta1.VirtualNode, why *distrust.AddressError) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byVirtualNode, vn.Name)
+	c.refused[vn.Name] = refused{provider: string(vn.Spec.ClusterID), why: why.Error()}
 }
 
 // RemoveOf forgets the connections of all VirtualNodes of a provider.
@@ -105,6 +134,7 @@ func (c *Connections) RemoveOf(provider string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.byVirtualNode, func(_ string, at *Connection) bool { return at.Provider == provider })
+	maps.DeleteFunc(c.refused, func(_ string, of refused) bool { return of.provider == provider })
 }
 
 // Refresh reads the kubeconfig of a VirtualNode, unless it was read less than a minute ago, and connects again if it has
@@ -128,6 +158,9 @@ func (c *Connections) Refresh(ctx context.Context, vn *offloadingv1beta1.Virtual
 		return nil
 	}
 	fresh, err := c.connect(vn, secret)
+	if why := (*distrust.AddressError)(nil); errors.As(err, &why) {
+		c.refuse(vn, why)
+	}
 	if err != nil {
 		return fmt.Errorf("kubeconfig of VirtualNode %s, Secret %s/%s: %w", vn.Name, secret.Namespace, secret.Name, err)
 	}
@@ -139,6 +172,9 @@ func (c *Connections) Refresh(ctx context.Context, vn *offloadingv1beta1.Virtual
 func (c *Connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.Secret) (*Connection, error) {
 	config, err := c.identities.GetConfigFromSecret(vn.Spec.ClusterID, secret)
 	if err != nil {
+		return nil, err
+	}
+	if err := distrust.CheckConfig(config, c.Proxies); err != nil {
 		return nil, err
 	}
 	config.QPS, config.Burst, config.UserAgent = providerQPS, providerBurst, c.userAgent
@@ -165,12 +201,34 @@ func (c *Connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.
 }
 
 // Probe asks the provider's API server whether it is ready, its etcd included, and returns the round trip. What answers anything
-// else than kube-apiserver does, a proxy with a page of its own for example, is not ready.
+// else than kube-apiserver does, a proxy with a page of its own for example, is not ready. Its text is not in the error.
 func (c *Connection) Probe(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	body, err := c.Probes.Get().AbsPath("/readyz").DoRaw(ctx)
-	if err == nil && string(body) != "ok" {
-		err = fmt.Errorf("/readyz answers %q, not ok", body[:min(len(body), 100)])
+	took := time.Since(began)
+	if status := kerrors.APIStatus(nil); errors.As(err, &status) {
+		return took, notReady(status.Status().Code, body)
 	}
-	return time.Since(began), err
+	if err == nil && string(body) != "ok" {
+		err = errors.New("/readyz does not answer ok")
+	}
+	return took, err
+}
+
+// failedCheck is a line of kube-apiserver's answer (k8s.io/apiserver/pkg/server/healthz).
+var failedCheck = regexp.MustCompile(`(?m)^\[-]([A-Za-z0-9/_.-]{1,63}) failed: reason withheld$`)
+
+// maxChecks is how many failed checks are named.
+const maxChecks = 4
+
+// notReady is the error of an answer of kube-apiserver, with the names of the checks that failed.
+func notReady(code int32, body []byte) error {
+	var failed []string
+	for _, match := range failedCheck.FindAllSubmatch(body, maxChecks) {
+		failed = append(failed, string(match[1]))
+	}
+	if len(failed) == 0 {
+		return fmt.Errorf("/readyz answers with the status %d", code)
+	}
+	return fmt.Errorf("/readyz answers with the status %d, failed checks: %s", code, strings.Join(failed, ", "))
 }

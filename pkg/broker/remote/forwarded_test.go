@@ -64,7 +64,7 @@ func TestAnHonestListIsRead(t *testing.T) {
 	pods.Items[7].Status.ContainerStatuses[0].AllocatedResources = pods.Items[7].Spec.Containers[0].Resources.Requests
 	text, err := json.Marshal(&pods)
 	require.NoError(t, err)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if strings.HasSuffix(r.URL.Path, "/shadowpods") {
 			_, _ = w.Write([]byte(`{"kind":"ShadowPodList","apiVersion":"offloading.liqo.io/v1beta1","metadata":{},"items":null}`))
@@ -74,7 +74,7 @@ func TestAnHonestListIsRead(t *testing.T) {
 	}))
 	defer server.Close()
 	began := time.Now()
-	found, err := connected(t, server.URL).Forwarded(t.Context(), "p1", "ns", names)
+	found, err := connected(t, server).Forwarded(t.Context(), "p1", "ns", names)
 	require.NoError(t, err)
 	t.Logf("%d MiB are read in %s", len(text)>>20, time.Since(began))
 	require.Len(t, found, number)

@@ -27,7 +27,7 @@ func TestAHostileListCostsLittle(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(20))
 	for name, attack := range distrusttest.Lists() {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/readyz" {
 					_, _ = io.WriteString(w, "ok")
 					return
@@ -35,7 +35,7 @@ func TestAHostileListCostsLittle(t *testing.T) {
 				attack(w, r)
 			}))
 			defer server.Close()
-			provider := connected(t, server.URL)
+			provider := connected(t, server)
 			_, err := provider.Probe(t.Context())
 			require.NoError(t, err)
 			for call, ask := range map[string]func(ctx context.Context) error{
