@@ -197,8 +197,10 @@ func TestOnlyOKIsReady(t *testing.T) {
 		"a text":  {500, "secret", "/readyz answers with the status 500"},
 		"no etcd": {500, "[+]ping ok\n[-]etcd failed: reason withheld\n[-]x/y failed: reason withheld\nreadyz check failed\n", "status 500, failed checks: etcd, x/y"},
 		"a lie":   {500, "[-]a secret failed: reason withheld\n[-]b failed: secret\n", "/readyz answers with the status 500"},
-		"a Status": {403, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"secret","reason":"Forbidden","code":403}`,
-			"/readyz answers with the status 403"},
+		"a Status": {
+			403, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"secret","reason":"Forbidden","code":403}`,
+			"/readyz answers with the status 403",
+		},
 	} {
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(tc.code)
