@@ -32,6 +32,7 @@ type brokerOptions struct {
 	podName          string
 	namespace        string
 	providerSelector string
+	providerProxies  []string
 	consumerSelector string
 	namespaceMapping string
 	offers           flags.Offers
@@ -101,6 +102,8 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 	f.StringVar(&o.namespace, "namespace", o.namespace, "The namespace of this pod, where the leader's lease is (environment POD_NAMESPACE)")
 	f.StringVar(&o.providerSelector, "provider-selector", o.providerSelector,
 		"The label selector of the VirtualNodes whose clusters are providers; empty for all")
+	f.StringSliceVar(&o.providerProxies, "provider-proxy-url", nil,
+		"The proxyURLs that providers may give in the status of their ResourceSlices, as with liqoctl peer --in-band; * for any")
 	f.StringVar(&o.consumerSelector, "consumer-selector", o.consumerSelector,
 		"The label selector of the ForeignClusters of those consumers whose namespaces are offloaded to the providers; empty for all")
 	f.StringVar(&o.namespaceMapping, "namespace-mapping-strategy", o.namespaceMapping,
@@ -220,7 +223,8 @@ func (o *brokerOptions) config() (broker.Config, error) {
 	}
 	cfg := broker.Config{
 		NodeName: o.NodeName, NodeIP: o.nodeIP, OwnerClusterRole: o.ownerClusterRole,
-		Namespace: o.namespace, ProviderSelector: selector, Reoffload: reoffloading, RequireGuard: o.requireGuard,
+		Namespace: o.namespace, ProviderSelector: selector, ProviderProxies: o.providerProxies,
+		Reoffload: reoffloading, RequireGuard: o.requireGuard,
 		Kubelet: broker.KubeletConfig{
 			Port: o.listenPort, CertificateType: kubeletapi.CertificateType(o.certificateType), CertDir: o.CertDir,
 			ClientCAFile: o.ClientCAFile, AuthorizationMode: kubeletapi.AuthorizationMode(o.AuthorizationMode),

@@ -29,6 +29,8 @@ type Config struct {
 	Namespace string
 	// ProviderSelector selects VirtualNodes by their labels.
 	ProviderSelector labels.Selector
+	// ProviderProxies are the proxyURLs that kubeconfigs of providers may name; "*" is any.
+	ProviderProxies []string
 
 	// Reoffload is how namespaces of consumers are offloaded to the providers; nil is not at all.
 	Reoffload *reoffload.Config

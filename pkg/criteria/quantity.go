@@ -10,22 +10,11 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/api/resource"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
-// shortQuantity is what no quantity of a cluster is longer than. An exponent of ten digits takes resource.ParseQuantity
-// hours and gigabytes, for it raises ten to it; and no cost is charged for that.
-var shortQuantity = regexp.MustCompile(`^[^eE]{0,30}([eE][+-]?[0-9]{0,2}|Ei)?$`)
-
-// ParseQuantity reads a quantity from an untrusted text: unlike resource.ParseQuantity its time is bounded.
-func ParseQuantity(text string) (resource.Quantity, error) {
-	if !shortQuantity.MatchString(text) {
-		return resource.Quantity{}, fmt.Errorf("a quantity may have 30 digits, and two more in its exponent: %w",
-			resource.ErrFormatWrong)
-	}
-	return resource.ParseQuantity(text)
-}
-
-// boundedQuantities has the functions of Kubernetes' library that read quantities do so by ParseQuantity: a function of
+// boundedQuantities has the functions of Kubernetes' library that read quantities do so by resources.ParseQuantity: a function of
 // the same signature takes the place of what is there (cel-go, decls.FunctionDecl.AddOverload).
 func boundedQuantities() []cel.EnvOption {
 	text := []*cel.Type{cel.StringType}
@@ -67,5 +56,5 @@ func parseValue(arg ref.Val) (resource.Quantity, error) {
 	if !ok {
 		return resource.Quantity{}, fmt.Errorf("%v is no text", arg.Value())
 	}
-	return ParseQuantity(text)
+	return resources.ParseQuantity(text)
 }

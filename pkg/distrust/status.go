@@ -78,6 +78,11 @@ func PodStatus(status *corev1.PodStatus) *corev1.PodStatus {
 	if out.Size() <= maxStatus {
 		return out
 	}
+	return LeastStatus(out)
+}
+
+// LeastStatus returns what the owner of a pod and its services need of the status of one: one of PodStatus.
+func LeastStatus(out *corev1.PodStatus) *corev1.PodStatus {
 	left := &corev1.PodStatus{
 		Phase: out.Phase, StartTime: out.StartTime,
 		Reason: reasonStatusTooLarge, Message: "the provider cluster reports more than is shown here",

@@ -18,6 +18,8 @@ import (
 const (
 	// maxHealth is ample for /readyz?verbose.
 	maxHealth = 64 << 10
+	// maxError is for the answer that a request failed. Its decoded causes may take forty times as much.
+	maxError = 512 << 10
 	// maxObject is more than twice what etcd stores of an object.
 	maxObject = 4 << 20
 	// maxList is for a list or one chunk of it, and for the metrics of all pods. Reflectors get a list in one piece: 10,000
@@ -122,7 +124,7 @@ func limitOf(req *http.Request, status int) int64 {
 	case status == http.StatusSwitchingProtocols:
 		return 0
 	case status/100 != 2:
-		return maxObject
+		return maxError
 	}
 	switch req.URL.Path {
 	case "/readyz", "/livez", "/healthz":

@@ -268,7 +268,7 @@ func TestLimits(t *testing.T) {
 	exec := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces/ns/pods/p/exec", http.NoBody)
 	require.Zero(t, limitOf(exec, http.StatusSwitchingProtocols))
 	watch := httptest.NewRequest(http.MethodGet, "/api/v1/pods?watch=true", http.NoBody)
-	require.EqualValues(t, maxObject, limitOf(watch, http.StatusForbidden), "client-go reads the whole of an error")
+	require.EqualValues(t, maxError, limitOf(watch, http.StatusForbidden), "client-go reads the whole of an error")
 }
 
 func TestTheTransportBelowIsFound(t *testing.T) {

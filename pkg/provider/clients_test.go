@@ -1,6 +1,8 @@
 package provider
 
 import (
+	"encoding/base64"
+	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -26,14 +28,16 @@ import (
 // The remote cluster's audit log has our user agent, like that of the home cluster, even if the Secret sets another one.
 func TestEveryClientHasTheUserAgentOfHome(t *testing.T) {
 	heard := map[string][]string{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		heard[r.UserAgent()] = append(heard[r.UserAgent()], r.URL.Path)
 		w.WriteHeader(http.StatusNotFound)
-	}))
+	})
+	home, server := httptest.NewServer(answer), httptest.NewTLSServer(answer)
+	defer home.Close()
 	defer server.Close()
-	cfg := runConfig(t, server.URL)
+	cfg := runConfig(t, home.URL)
 	cfg.Home.UserAgent = "ours/v1"
-	clients := remoteClients(t, &cfg, server.URL)
+	clients := remoteClients(t, &cfg, server)
 
 	for _, call := range []func() error{
 		func() error {
@@ -63,8 +67,20 @@ func TestEveryClientHasTheUserAgentOfHome(t *testing.T) {
 	require.Len(t, heard, 1, "%v", heard)
 }
 
-// remoteClients returns the clients of a virtual kubelet whose remote cluster has the URL.
-func remoteClients(t *testing.T, cfg *Config, url string) connect.Clients {
+// remoteClients returns the clients of a virtual kubelet whose remote cluster is the server.
+func remoteClients(t *testing.T, cfg *Config, server *httptest.Server) connect.Clients {
+	t.Helper()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	local, remote, err := remoteOf(t, cfg, server.URL+`", certificate-authority-data: "`+base64.StdEncoding.EncodeToString(ca))
+	require.NoError(t, err)
+	keepRotated(t.Context(), cfg, remote, local)
+	clients, err := connect.New(rest.CopyConfig(cfg.Home), remote)
+	require.NoError(t, err)
+	return clients
+}
+
+// remoteOf returns the config of the kubeconfig with the text for its server.
+func remoteOf(t *testing.T, cfg *Config, server string) (*fake.Clientset, *rest.Config, error) {
 	t.Helper()
 	local := fake.NewClientset(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cfg.TenantNamespace, Name: cfg.KubeconfigSecretName},
@@ -73,16 +89,31 @@ apiVersion: v1
 kind: Config
 current-context: c
 contexts: [{name: c, context: {cluster: c}}]
-clusters: [{name: c, cluster: {server: "` + url + `"}}]
+clusters: [{name: c, cluster: {server: "` + server + `"}}]
 `)},
 	})
 	identities := identitymanager.NewCertificateIdentityReader(t.Context(), nil, local, cfg.Home, cfg.HomeCluster, nil)
 	remote, err := remoteConfig(t.Context(), cfg, local, identities)
-	require.NoError(t, err)
-	keepRotated(t.Context(), cfg, remote, local)
-	clients, err := connect.New(rest.CopyConfig(cfg.Home), remote)
-	require.NoError(t, err)
-	return clients
+	return local, remote, err
+}
+
+func TestARemoteClusterIsReachedByHTTPSOnly(t *testing.T) {
+	cfg := runConfig(t, "http://home")
+	for server, want := range map[string]string{
+		"https://192.0.2.1:6443":                                        "",
+		"https://192.0.2.1:6443/k8s/clusters/c":                         "",
+		`https://192.0.2.1:6443", proxy-url: "http://10.70.0.7:8118`:    "",
+		"http://internal:8080/prefix":                                   "is not of https",
+		"https://user:word@internal":                                    "has a user",
+		`https://192.0.2.1:6443", insecure-skip-tls-verify: true, x: "`: "insecure-skip-tls-verify",
+	} {
+		_, _, err := remoteOf(t, &cfg, server)
+		if want == "" {
+			require.NoError(t, err, server)
+		} else {
+			require.ErrorContains(t, err, want, server)
+		}
+	}
 }
 
 // Liqo's reflectors and its node get their connections from the same config.
@@ -90,10 +121,10 @@ func TestNoRemoteClientFollowsARedirect(t *testing.T) {
 	asked := false
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	defer inside.Close()
-	server := httptest.NewServer(http.RedirectHandler(inside.URL, http.StatusFound))
+	server := httptest.NewTLSServer(http.RedirectHandler(inside.URL, http.StatusFound))
 	defer server.Close()
-	cfg := runConfig(t, server.URL)
-	clients := remoteClients(t, &cfg, server.URL)
+	cfg := runConfig(t, inside.URL)
+	clients := remoteClients(t, &cfg, server)
 	stream := func(subresource string) *url.URL {
 		return clients.Remote.CoreV1().RESTClient().Post().Resource("pods").Namespace("ns").Name("p").SubResource(subresource).URL()
 	}

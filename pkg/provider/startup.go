@@ -102,6 +102,10 @@ func remoteConfig(ctx context.Context, cfg *Config, local kubernetes.Interface,
 	if err != nil {
 		return nil, err
 	}
+	// Any proxy, as in Liqo's virtual kubelet.
+	if err := distrust.CheckConfig(config, []string{distrust.AnyProxy}); err != nil {
+		return nil, err
+	}
 	if len(config.CertData) > 0 {
 		// Liqo's certificate rotation exits the process if these do not fit together.
 		if _, err := tls.X509KeyPair(config.CertData, config.KeyData); err != nil {

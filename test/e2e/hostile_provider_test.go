@@ -23,10 +23,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust/distrusttest"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
@@ -37,6 +39,8 @@ const hostileTexts = `\u001b[2J\u0007\n\u202e\u2066\u200b\ufeff<script>`
 type impostor struct {
 	// answer is how, by a name of attacks.
 	answer atomic.Pointer[http.HandlerFunc]
+	// lists is how often it was asked for the usage of pods since then, while it is ready.
+	lists atomic.Int64
 	// canary is a server that no redirect may lead to; visitors are the user agents that came nevertheless.
 	canary *httptest.Server
 
@@ -126,13 +130,25 @@ func (b *brokered) hostileProvider(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, b.Restart(context.Background(), "provider2")) })
 	t.Cleanup(i.close)
 
+	attacks := i.attacks()
+	for name, lists := range distrusttest.Lists() {
+		attacks[name+", of a provider that is ready"] = i.ready(lists)
+	}
 	most, number := before, 0
-	for name, attack := range i.attacks() {
+	for name, attack := range attacks {
 		i.answer.Store(&attack)
-		eventually(t, 30*time.Second, func(ctx context.Context) error { return b.reachable(ctx, "provider2", metav1.ConditionFalse) })
+		i.lists.Store(0)
 		number++
-		took := b.timeToRun(t, ns, fmt.Sprintf("during-%d", number), others)
-		memory := b.brokerMemory()
+		var took time.Duration
+		memory := b.mostMemoryDuring(func() {
+			if strings.HasSuffix(name, "is ready") {
+				b.usage(t, name)
+				assert.Positive(t, i.lists.Load(), "%s: it was asked for a list", name)
+			} else {
+				eventually(t, 30*time.Second, func(ctx context.Context) error { return b.reachable(ctx, "provider2", metav1.ConditionFalse) })
+			}
+			took = b.timeToRun(t, ns, fmt.Sprintf("during-%d", number), others)
+		})
 		most = max(most, memory)
 		t.Logf("%s: a pod of another provider runs after %s (%s before), the broker has %d MiB (%d)", name, took, idle, memory>>20, before>>20)
 		assert.Less(t, took, 2*idle+slack, name)
@@ -154,6 +170,56 @@ func (b *brokered) hostileProvider(t *testing.T) {
 	for _, visitor := range i.visitors {
 		assert.NotContains(t, visitor, "liqo-broker-vk", "it followed a redirect")
 	}
+}
+
+// ready answers as a provider that is ready, and lists of usage by the handler. Other lists are not answered: the provider's
+// own virtual kubelet reads them without a bound of its memory.
+func (i *impostor) ready(lists http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/readyz":
+			_, _ = io.WriteString(w, "ok")
+		case strings.HasPrefix(r.URL.Path, "/apis/metrics.k8s.io/"):
+			i.lists.Add(1)
+			lists(w, r)
+		default:
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+		}
+	}
+}
+
+// usage has the broker ask all providers for the usage of their pods, of which the impostor has one.
+func (b *brokered) usage(t *testing.T, name string) {
+	t.Helper()
+	kube, err := kubernetes.NewForConfig(b.broker.Config)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err = kube.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes", brokerNode, "proxy/stats/summary").DoRaw(ctx)
+	assert.NoError(t, err, name)
+}
+
+// mostMemoryDuring is the most of brokerMemory that is seen meanwhile.
+func (b *brokered) mostMemoryDuring(do func()) (most int64) {
+	done, sampled := make(chan struct{}), make(chan int64)
+	go func() {
+		most := b.brokerMemory()
+		for {
+			select {
+			case <-done:
+				sampled <- max(most, b.brokerMemory())
+				return
+			case <-time.After(100 * time.Millisecond):
+				most = max(most, b.brokerMemory())
+			}
+		}
+	}()
+	defer func() {
+		close(done)
+		most = <-sampled
+	}()
+	do()
+	return most
 }
 
 // lies are statuses of pods that an API server accepts from a provider, and no kubelet writes.

@@ -86,7 +86,7 @@ type identities struct {
 
 func (i identities) GetConfigFromSecret(id liqov1beta1.ClusterID, _ *corev1.Secret) (*rest.Config, error) {
 	at := i.world.provider(string(id))
-	return &rest.Config{Host: "http://" + at.id, ContentConfig: rest.ContentConfig{ContentType: "application/json"}, Transport: transport{process: i.process, server: at.server, weather: at.weather}}, nil
+	return &rest.Config{Host: "https://" + at.id, ContentConfig: rest.ContentConfig{ContentType: "application/json"}, Transport: transport{process: i.process, server: at.server, weather: at.weather}}, nil
 }
 
 // runBroker runs one replica of the broker until it ends, by itself or because its process was killed.

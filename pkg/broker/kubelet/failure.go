@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,6 +45,19 @@ func noAnswer(err error) error {
 	return failuref(http.StatusBadGateway, "no answer from the provider's API server: %s", err)
 }
 
+// maxMessage bounds what a caller is shown of an error at a provider (bytes).
+const maxMessage = 4 << 10
+
+// errorText is the text of an answer that is no Status. Kubelets write one in plain text, which kube-apiserver passes on
+// (k8s.io/apimachinery/pkg/util/proxy). Pages are not shown: they are of what is no API server.
+func errorText(response *http.Response, body []byte) string {
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if kind != "text/plain" {
+		return "its answer is no Status of Kubernetes"
+	}
+	return string(body)
+}
+
 // answered is the error that a provider's API server answered. Where it is about the identity of this cluster, or is no
 // error, the gateway is bad and not the request.
 func answered(response *http.Response) error {
@@ -52,9 +66,10 @@ func answered(response *http.Response) error {
 		return fmt.Errorf("the provider's API server answered %s: %w", response.Status, err)
 	}
 	status := metav1.Status{}
-	if json.Unmarshal(body, &status) != nil || status.Message == "" {
-		status.Message = string(body)
+	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" || status.Message == "" {
+		status.Message = errorText(response, body)
 	}
+	status.Message = distrust.Lines(distrust.Cut(status.Message, maxMessage))
 	switch code := response.StatusCode; {
 	case code < http.StatusBadRequest, code == http.StatusUnauthorized, code == http.StatusForbidden:
 		return failuref(http.StatusBadGateway, "the provider's API server answered %s: %s", response.Status, status.Message)

@@ -181,7 +181,7 @@ func (p *providers) Scrapers(context.Context) []Scraper { return p.scrapers }
 func pod(name, virtualNode string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, Labels: map[string]string{v1alpha1.VirtualNodeLabel: virtualNode},
-	}}
+	}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}
 }
 
 func namespace(name, consumer string) *corev1.Namespace {
@@ -194,9 +194,11 @@ func in(namespace string, pod *corev1.Pod) *corev1.Pod {
 }
 
 // handler is the kubelet API before one provider.
-func handler(t *testing.T, within time.Duration, config *rest.Config, metrics metricsclient.Interface, scrapers ...Scraper) http.Handler {
+func handler(t *testing.T, within time.Duration, config *rest.Config, scrapers ...Scraper) http.Handler {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	metrics, err := metricsclient.NewForConfig(config)
 	require.NoError(t, err)
 	return newServer(Config{
 		Log: logr.Discard(), NodeName: "broker",
@@ -212,11 +214,9 @@ func handler(t *testing.T, within time.Duration, config *rest.Config, metrics me
 }
 
 // serve starts the kubelet API before one provider; its requests end with ctx.
-func serve(t *testing.T, ctx context.Context, config *rest.Config, metrics metricsclient.Interface, //
-	scrapers ...Scraper,
-) *httptest.Server {
+func serve(t *testing.T, ctx context.Context, config *rest.Config, scrapers ...Scraper) *httptest.Server {
 	t.Helper()
-	handler := handler(t, answerWithin, config, metrics, scrapers...)
+	handler := handler(t, answerWithin, config, scrapers...)
 	var active sync.WaitGroup
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		active.Add(1)

@@ -56,13 +56,20 @@ type server struct {
 	started      metav1.Time
 	// streams limits the open requests to each provider, by its id, and consumers those for the pods of a consumer to each.
 	streams, consumers *httpserve.Shares
+	// all limits the open requests for the pods of each consumer to all providers together.
+	all *httpserve.Fair
 }
+
+// ofAll is how many logs, execs, attaches and port-forwards may be open to all providers together. The rest of what the API
+// server may have open here is for lists, usage and metrics.
+const ofAll = kubeletapi.OfCaller * 7 / 8
 
 // ofProvider is how many logs, execs, attaches and port-forwards may be open to each provider: a quarter of what the API
 // server may have open here, so that those to three slow providers leave as many for the others.
 const ofProvider = kubeletapi.OfCaller / 4
 
-// ofConsumer is how many of them may be for the pods of one consumer. The caller is always the API server.
+// ofConsumer is how many of them may be for the pods of one consumer. The caller is always the API server. To all providers
+// together a consumer may have as many as are free.
 const ofConsumer = ofProvider / 2
 
 // answerWithin is as long as client-go waits for a connection.
@@ -77,6 +84,7 @@ func newServer(cfg Config, answerWithin time.Duration) *server {
 	return &server{
 		Config: cfg, answerWithin: answerWithin, started: metav1.Now(),
 		streams: httpserve.NewShares(ofProvider), consumers: httpserve.NewShares(ofConsumer),
+		all: httpserve.NewFair(ofAll),
 	}
 }
 

@@ -106,7 +106,16 @@ func (s *server) take(ctx context.Context, provider, namespace string) (release 
 		return nil, failuref(http.StatusTooManyRequests,
 			"too many requests at once to the provider %s (at most %d logs, execs, attaches and port-forwards)", provider, ofProvider)
 	}
+	releaseAll, ok := s.all.Take(consumer)
+	if !ok {
+		releaseProvider()
+		releaseConsumer()
+		return nil, failuref(http.StatusTooManyRequests,
+			"too many requests at once for pods of the consumer %q (as many as are free of %d logs, execs, attaches and port-forwards)",
+			consumer, ofAll)
+	}
 	return func() {
+		releaseAll()
 		releaseProvider()
 		releaseConsumer()
 	}, nil

@@ -45,7 +45,7 @@ const (
 
 func TestExecAndAttachReachThePodAtItsProvider(t *testing.T) {
 	provider := newAPIServer(t)
-	server := serve(t, t.Context(), provider.config(), nil)
+	server := serve(t, t.Context(), provider.config())
 	for path, want := range map[string]string{execPath: "main cat -: ", attachPath: "main attached: "} {
 		for by, executor := range executors(t, server, path) {
 			// A client by WebSocket cannot end its input before version 5 of the protocol.
@@ -75,7 +75,7 @@ func TestExecAndAttachReachThePodAtItsProvider(t *testing.T) {
 
 func TestTheExitCodeAndTheTerminalReachTheOtherSide(t *testing.T) {
 	provider := newAPIServer(t)
-	server := serve(t, t.Context(), provider.config(), nil)
+	server := serve(t, t.Context(), provider.config())
 	for by, executor := range executors(t, server, "/exec/ns/pod/main?command=fail&output=1&error=1") {
 		var out, problems bytes.Buffer
 		err := executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: &problems})
@@ -106,7 +106,7 @@ func (o *once) Next() *remotecommand.TerminalSize {
 
 func TestPortForwardReachesThePodAtItsProvider(t *testing.T) {
 	provider := newAPIServer(t)
-	server := serve(t, t.Context(), provider.config(), nil)
+	server := serve(t, t.Context(), provider.config())
 	transport, upgrader, err := spdy.RoundTripperFor(caller(server))
 	require.NoError(t, err)
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, address(t, server, "/portForward/ns/pod"))
@@ -148,7 +148,7 @@ func TestPortForwardByWebSocketReachesTheProvider(t *testing.T) {
 			_ = conn.WriteMessage(kind, append([]byte(r.URL.Path+"?"+r.URL.RawQuery+" "), message...))
 		}
 	}
-	server := serve(t, t.Context(), provider.config(), nil)
+	server := serve(t, t.Context(), provider.config())
 	tlsConfig, err := rest.TLSConfigFor(caller(server))
 	require.NoError(t, err)
 	dialer := websocket.Dialer{
@@ -170,7 +170,7 @@ func TestLogs(t *testing.T) {
 	provider := newAPIServer(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	server := serve(t, ctx, provider.config(), nil)
+	server := serve(t, ctx, provider.config())
 	for query, want := range map[string]string{
 		"": "container=main",
 		"?tailLines=0&sinceSeconds=3&limitBytes=9":               "container=main&limitBytes=9&sinceSeconds=3&tailLines=0",
@@ -189,7 +189,7 @@ func TestAFollowedLogEndsWithTheServerAndWithTheCaller(t *testing.T) {
 		provider := newAPIServer(t)
 		ctx, stopServer := context.WithCancel(t.Context())
 		callerCtx, stopCaller := context.WithCancel(t.Context())
-		server := serve(t, ctx, provider.config(), nil)
+		server := serve(t, ctx, provider.config())
 		request, err := http.NewRequestWithContext(callerCtx, http.MethodGet, server.URL+logsPath+"?follow=true", http.NoBody)
 		require.NoError(t, err)
 		response, err := server.Client().Do(request)
@@ -216,7 +216,7 @@ func TestAnUpgradedConnectionEndsWithTheServerAndWithTheCaller(t *testing.T) {
 			provider := newAPIServer(t)
 			ctx, stopServer := context.WithCancel(t.Context())
 			callerCtx, stopCaller := context.WithCancel(t.Context())
-			executor := executors(t, serve(t, ctx, provider.config(), nil), execPath)[by]
+			executor := executors(t, serve(t, ctx, provider.config()), execPath)[by]
 			in, input := io.Pipe()
 			output, out := io.Pipe()
 			ended := make(chan error, 1)
@@ -252,7 +252,7 @@ func TestAnUpgradedConnectionEndsAsAWhole(t *testing.T) {
 			conns <- conn
 		}
 	}
-	server := serve(t, t.Context(), provider.config(), nil)
+	server := serve(t, t.Context(), provider.config())
 	client, err := tls.Dial("tcp", strings.TrimPrefix(server.URL, "https://"), &tls.Config{InsecureSkipVerify: true})
 	require.NoError(t, err)
 	_, err = io.WriteString(client, "POST "+execPath+" HTTP/1.1\r\nHost: broker\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
@@ -265,7 +265,7 @@ func TestAnUpgradedConnectionEndsAsAWhole(t *testing.T) {
 
 func TestOnlyTheIdentityOfThisClusterReachesTheProvider(t *testing.T) {
 	provider := newAPIServer(t)
-	server := serve(t, t.Context(), provider.config(), nil)
+	server := serve(t, t.Context(), provider.config())
 	for _, path := range []string{logsPath, execPath} {
 		request, err := http.NewRequest(http.MethodGet, server.URL+path, strings.NewReader("a body"))
 		require.NoError(t, err)
@@ -327,7 +327,7 @@ func TestARedirectIsRefused(t *testing.T) {
 	for want, config := range map[string]*rest.Config{
 		"the provider's API server answered 307": bare, "the provider redirects to": provider.config(),
 	} {
-		server := serve(t, t.Context(), config, nil)
+		server := serve(t, t.Context(), config)
 		for path := range requests {
 			code, body := ask(t, server, path)
 			require.Equal(t, http.StatusBadGateway, code, path)
@@ -352,7 +352,7 @@ func TestAnAnswerThatIsNoStreamIsCut(t *testing.T) {
 			}
 		}
 	}
-	server := serve(t, t.Context(), provider.config(), nil)
+	server := serve(t, t.Context(), provider.config())
 	for path := range requests {
 		code, body := ask(t, server, path)
 		require.Equal(t, http.StatusTeapot, code, path)
@@ -377,7 +377,7 @@ func TestAHeaderWithoutEndIsCut(t *testing.T) {
 			_, err = fmt.Fprintf(conn, "X-%d: %s\r\n", i, strings.Repeat("x", 1<<10))
 		}
 	}
-	server := serve(t, t.Context(), provider.config(), nil)
+	server := serve(t, t.Context(), provider.config())
 	for path := range requests {
 		code, body := ask(t, server, path)
 		require.Equal(t, http.StatusBadGateway, code, path)
@@ -407,7 +407,7 @@ func TestTheProxyOfAKubeconfigIsUsed(t *testing.T) {
 	defer proxy.Close()
 	config := provider.config()
 	config.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(proxy.URL) }
-	server := serve(t, t.Context(), config, nil)
+	server := serve(t, t.Context(), config)
 	code, _ := get(t, server, logsPath)
 	require.Equal(t, http.StatusOK, code)
 	for by, executor := range executors(t, server, "/exec/ns/pod/main?command=fail&output=1&error=1") {
@@ -438,12 +438,15 @@ func TestFailures(t *testing.T) {
 		"the provider has an error in words":    {pod: "pod", instead: answer(503, "overloaded"), code: 503, message: "overloaded"},
 		"the provider does not know the broker": {pod: "pod", instead: answer(401, "who"), code: 502, message: "the provider's API server answered 401 Unauthorized: who"},
 		"the provider forbids it":               {pod: "pod", instead: answer(403, "no"), code: 502, message: "the provider's API server answered 403 Forbidden: no"},
-		"the provider does not upgrade":         {pod: "pod", instead: answer(204, ""), code: 502, message: "the provider's API server answered 204 No Content: "},
+		"what answers is no API server": {
+			pod: "pod", instead: answer(404, "<html>a page of another server</html>"), code: 404, message: "its answer is no Status of Kubernetes",
+		},
+		"the provider does not upgrade": {pod: "pod", instead: answer(204, ""), code: 502, message: "the provider's API server answered 204 No Content: its answer is no Status of Kubernetes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			provider := newAPIServer(t)
 			provider.instead = tc.instead
-			server := serve(t, t.Context(), provider.config(), nil)
+			server := serve(t, t.Context(), provider.config())
 			code, body := get(t, server, "/containerLogs/ns/"+tc.pod+"/main")
 			require.Equal(t, tc.code, code)
 			require.Equal(t, tc.message+"\n", body, "a log's reader is shown the text as it is")
@@ -456,7 +459,7 @@ func TestFailures(t *testing.T) {
 	}
 
 	provider := newAPIServer(t)
-	server := serve(t, t.Context(), provider.config(), nil)
+	server := serve(t, t.Context(), provider.config())
 	provider.Close()
 	code, body := get(t, server, logsPath)
 	require.Equal(t, http.StatusBadGateway, code)
@@ -475,7 +478,7 @@ func TestOneProviderDoesNotTakeAllStreams(t *testing.T) {
 			<-r.Context().Done()
 		}
 	}
-	server := serve(t, t.Context(), slow.config(), nil)
+	server := serve(t, t.Context(), slow.config())
 	const othersPath = "/containerLogs/consumer2/theirs/main"
 	follow := func(path string) (code int, body io.ReadCloser) {
 		response, err := server.Client().Get(server.URL + path + "?follow=true")

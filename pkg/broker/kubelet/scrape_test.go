@@ -30,7 +30,7 @@ func measures(provider, text string) Scraper {
 
 func page(t *testing.T, scrapers ...Scraper) string {
 	t.Helper()
-	server := serve(t, t.Context(), newAPIServer(t).config(), nil, scrapers...)
+	server := serve(t, t.Context(), newAPIServer(t).config(), scrapers...)
 	code, body := get(t, server, "/metrics/resource?a=b")
 	require.Equal(t, http.StatusOK, code)
 	require.NoError(t, valid([]byte(body)))

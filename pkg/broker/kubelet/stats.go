@@ -8,10 +8,13 @@ import (
 	statsv1alpha1 "github.com/virtual-kubelet/virtual-kubelet/node/api/statsv1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
@@ -64,17 +67,54 @@ func (s *server) usage(ctx context.Context, of share, pods map[string]*corev1.Po
 	if !ok {
 		return nil
 	}
-	measured, err := place.Metrics.MetricsV1beta1().PodMetricses(place.Namespace).
-		List(ctx, metav1.ListOptions{LabelSelector: forge.LiqoOriginClusterNodeName + "=" + of.virtualNode})
+	var stats []statsv1alpha1.PodStats
+	list := distrust.Lists{Client: place.Metrics.MetricsV1beta1().RESTClient(), Namespace: place.Namespace, Resource: "pods"}
+	options := metav1.ListOptions{LabelSelector: forge.LiqoOriginClusterNodeName + "=" + of.virtualNode}
+	err := distrust.List(ctx, list, options, func(measured *podUsage) {
+		if pod, ok := pods[string(measured.Metadata.Name)]; ok {
+			stats = append(stats, forge.LocalPodStats(pod, measured.of(pod)))
+			delete(pods, pod.Name) // Each counts once.
+		}
+	})
 	if err != nil {
-		s.Log.V(1).Info("Cannot read the usage of a provider's pods", "virtualNode", of.virtualNode, "because", err.Error())
+		s.Log.V(1).Info("Cannot read the usage of a provider's pods", "virtualNode", of.virtualNode, "because", distrust.Text(err.Error()))
 		return nil
 	}
-	var stats []statsv1alpha1.PodStats
-	for i := range measured.Items {
-		if pod, ok := pods[measured.Items[i].Name]; ok {
-			stats = append(stats, forge.LocalPodStats(pod, &measured.Items[i]))
+	return stats
+}
+
+// podUsage is what is read of a PodMetrics of a provider.
+type podUsage struct {
+	Metadata struct {
+		Name distrust.Name `json:"name"`
+	} `json:"metadata"`
+	Containers distrust.Few[containerUsage] `json:"containers"`
+}
+
+type containerUsage struct {
+	Name  distrust.Name `json:"name"`
+	Usage struct {
+		CPU    distrust.Quantity `json:"cpu"`
+		Memory distrust.Quantity `json:"memory"`
+	} `json:"usage"`
+}
+
+// of returns the usage of those containers that the pod has.
+func (u *podUsage) of(pod *corev1.Pod) *metricsv1beta1.PodMetrics {
+	known, usage := sets.New[string](), &metricsv1beta1.PodMetrics{}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			known.Insert(list[i].Name)
 		}
 	}
-	return stats
+	for i := range u.Containers {
+		container := &u.Containers[i]
+		if name := string(container.Name); known.Has(name) {
+			known.Delete(name)
+			usage.Containers = append(usage.Containers, metricsv1beta1.ContainerMetrics{Name: name, Usage: corev1.ResourceList{
+				corev1.ResourceCPU: container.Usage.CPU.Quantity, corev1.ResourceMemory: container.Usage.Memory.Quantity,
+			}})
+		}
+	}
+	return usage
 }

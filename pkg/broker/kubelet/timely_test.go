@@ -86,7 +86,7 @@ func TestAProviderThatHangsIsGivenUp(t *testing.T) {
 				provider.instead = tc.instead
 				config = provider.config()
 			}
-			server := httptest.NewTLSServer(handler(t, within, config, nil))
+			server := httptest.NewTLSServer(handler(t, within, config))
 			defer server.Close()
 			for path := range requests {
 				code, body := ask(t, server, path)
@@ -177,7 +177,7 @@ const (
 // TestAWebSocketEndsWithItsCaller has a provider that does not end its side.
 func TestAWebSocketEndsWithItsCaller(t *testing.T) {
 	provider := newAPIServer(t)
-	routes, ended := handler(t, answerWithin, provider.config(), nil), make(chan struct{})
+	routes, ended := handler(t, answerWithin, provider.config()), make(chan struct{})
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)
 		routes.ServeHTTP(w, r)
@@ -199,7 +199,7 @@ func TestAbortedStreamsLeaveNothingBehind(t *testing.T) {
 	const streams = 1000
 	provider := newAPIServer(t)
 	provider.begun, provider.ended = make(chan struct{}, streams), make(chan struct{}, streams)
-	server := serve(t, t.Context(), provider.config(), nil)
+	server := serve(t, t.Context(), provider.config())
 	kinds := []string{
 		"GET " + logsPath + "?follow=true HTTP/1.1\nHost: broker\n",
 		"POST " + execPath + " HTTP/1.1\n" + bySPDY,

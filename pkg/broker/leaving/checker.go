@@ -21,6 +21,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 )
 
 const (
@@ -283,7 +284,7 @@ func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection,
 		c.fail(questions, err)
 		if len(questions) > 0 {
 			c.Log.Info("Cannot ask a provider about the pods that leave it", "virtualNode", via,
-				"namespace", where.remoteNamespace, "pods", len(questions), "error", err.Error())
+				"namespace", where.remoteNamespace, "pods", len(questions), "error", distrust.Text(err.Error()))
 		}
 		return answered
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 )
 
@@ -60,7 +61,7 @@ func newProvider(t *testing.T, names ...string) (*provider, *Checker) {
 	p.kube.PrependReactor("list", "*", count)
 	p.liqo.PrependReactor("list", "*", count)
 	connections := remote.NewConnections(nil, nil, "")
-	connections.Set(&remote.Connection{Provider: "q", VirtualNode: "q1", Kube: p.kube, Liqo: p.liqo})
+	connections.Set(&remote.Connection{Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(p.kube), Liqo: remotetest.Liqo(p.liqo)})
 	return p, New(Config{
 		Log: testr.New(t), Connections: connections, Queue: &requeue.Queue{}, Timeout: time.Minute,
 		Connect: func(context.Context, string) *remote.Connection { return nil },
@@ -193,7 +194,8 @@ func TestAProviderThatListsNothingIsUnreachable(t *testing.T) {
 	}
 	require.Empty(t, c.Problem("q1"), "it may be a slip")
 	require.Positive(t, c.Check(t.Context(), "q1"))
-	require.Contains(t, c.Problem("q1"), "lists no pods: "+context.DeadlineExceeded.Error())
+	require.Contains(t, c.Problem("q1"), "its API server is ready, but lists no pods: ")
+	require.Contains(t, c.Problem("q1"), context.DeadlineExceeded.Error())
 	require.False(t, c.Ask(podNamed("pod")).Known)
 
 	// Its pods were given up. It is asked whether it answers again, without them.
@@ -277,7 +279,9 @@ func TestAnAnswerDoesNotOutliveAListThatFails(t *testing.T) {
 		p.answer = func() error { return context.DeadlineExceeded }
 		time.Sleep(time.Minute)
 		c.Check(t.Context(), "q1")
-		require.Equal(t, Answer{Asked: asked, Since: answered, Err: context.DeadlineExceeded}, c.Ask(podNamed("pod")))
+		none := c.Ask(podNamed("pod"))
+		require.ErrorIs(t, none.Err, context.DeadlineExceeded)
+		require.Equal(t, Answer{Asked: asked, Since: answered, Err: none.Err}, none)
 		p.answer = nil
 		c.Check(t.Context(), "q1")
 		require.True(t, c.Ask(podNamed("pod")).Present)

@@ -26,6 +26,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
 )
 
 // connect gives the controller the clients of a VirtualNode of provider q, which has a pod of a status in the namespace ns-r.
@@ -33,7 +34,7 @@ func (c *Controller) connect(virtualNode string, status corev1.PodStatus) *kubef
 	meta := metav1.ObjectMeta{Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: virtualNode}}
 	there := kubefake.NewClientset(&corev1.Pod{ObjectMeta: meta, Status: status})
 	c.Leaving.Connections.Set(&remote.Connection{
-		Provider: "q", VirtualNode: virtualNode, Kube: there, Liqo: liqofake.NewSimpleClientset(),
+		Provider: "q", VirtualNode: virtualNode, Kube: remotetest.Kube(there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
 	})
 	return there
 }

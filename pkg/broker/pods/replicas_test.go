@@ -32,6 +32,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -93,7 +94,7 @@ func (d *drainage) lead(t *testing.T, c *Controller) {
 	}
 	c.drains()
 	c.Leaving.Connections.Set(&remote.Connection{
-		Provider: "q", VirtualNode: "q1", Kube: d.there, Liqo: liqofake.NewSimpleClientset(),
+		Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(d.there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
 	})
 }
 

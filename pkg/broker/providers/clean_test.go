@@ -22,6 +22,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
@@ -56,7 +57,7 @@ func TestANamespaceThatRefusesDoesNotKeepAProviderUnclean(t *testing.T) {
 			}, &v1alpha1.ProviderClusterStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ProviderClean, Status: metav1.ConditionFalse}}})
 			known.ObserveProbe("p1", belief.Probe{Ended: time.Now(), Answered: true})
 			connections := remote.NewConnections(nil, nil, "")
-			connections.Set(&remote.Connection{Provider: "p1", VirtualNode: "v1", Liqo: liqo})
+			connections.Set(&remote.Connection{Provider: "p1", VirtualNode: "v1", Liqo: remotetest.Liqo(liqo)})
 			controller := New(Config{
 				Log: testr.New(t), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, tenantOf("p1")).Build(), Belief: known,
 				Connections: connections, Selector: labels.Everything(), ProbeInterval: interval, RequestTimeout: time.Second,

@@ -43,6 +43,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
@@ -451,7 +452,8 @@ func (c *Controller) checkClean(ctx context.Context, id string) time.Duration {
 		for local, remoteName := range namespaces {
 			left, err := c.movedPodsLeft(ctx, connection, local, remoteName)
 			if err != nil {
-				c.Log.Info("Cannot list the ShadowPods of a provider", "provider", id, "namespace", remoteName, "error", err.Error())
+				c.Log.Info("Cannot list the ShadowPods of a provider", "provider", id, "namespace", remoteName,
+					"error", distrust.Text(err.Error()))
 			}
 			switch {
 			case kerrors.IsForbidden(err) || kerrors.IsNotFound(err):

@@ -106,6 +106,9 @@ func (c *Controller) probeAPIServer(ctx context.Context, virtualNodes []*offload
 	for _, vn := range virtualNodes {
 		connection := c.Connections.Get(vn.Name)
 		if connection == nil {
+			if why := c.Connections.Refused(vn.Name); why != "" {
+				problem = "its kubeconfig is not used: " + why
+			}
 			continue
 		}
 		took, err := connection.Probe(ctx)

@@ -30,7 +30,6 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
@@ -112,7 +111,7 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 	require.Equal(t, map[string]bool{"answering-1": true}, probed("answering").Kubelets)
 	require.Equal(t, "no answer within 2s", probed("hanging").Problem)
 	require.Equal(t, 1, probed("broken").ProbesFailed)
-	require.Len(t, probed("broken").Problem, distrust.MaxText)
+	require.Equal(t, "/readyz answers with the status 500", probed("broken").Problem)
 	require.NotContains(t, probed("broken").Problem, "\n")
 	require.Equal(t, map[string]bool{"broken-1": false}, probed("broken").Kubelets, "there is no lease")
 	require.Equal(t, "no kubeconfig", probed("unconnected").Problem)

@@ -2,17 +2,17 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"regexp"
+	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -21,9 +21,7 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
-	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
-	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 )
 
@@ -60,15 +58,23 @@ type Connections struct {
 	identities identitymanager.IdentityReader
 	userAgent  string
 
+	// Proxies are those that kubeconfigs may name (distrust.CheckConfig). It is set before the first use.
+	Proxies []string
+
 	mu sync.Mutex
 	// byVirtualNode by name; guarded by mu.
 	byVirtualNode map[string]*Connection
+	// refused are the VirtualNodes whose kubeconfig is not used, by name; guarded by mu.
+	refused map[string]refused
 }
+
+// refused is why the kubeconfig of a VirtualNode of a provider is not used.
+type refused struct{ provider, why string }
 
 // NewConnections reads the kubeconfigs from Secrets of the home cluster. Providers see the user agent.
 func NewConnections(home kubernetes.Interface, identities identitymanager.IdentityReader, userAgent string) *Connections {
 	return &Connections{
-		home: home, identities: identities, userAgent: userAgent, byVirtualNode: map[string]*Connection{},
+		home: home, identities: identities, userAgent: userAgent, byVirtualNode: map[string]*Connection{}, refused: map[string]refused{},
 	}
 }
 
@@ -97,6 +103,7 @@ func (c *Connections) Set(connection *Connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.byVirtualNode[connection.VirtualNode] = connection
+	delete(c.refused, connection.VirtualNode)
 }
 
 // Remove forgets the connection of a VirtualNode.
@@ -104,6 +111,22 @@ func (c *Connections) Remove(virtualNode string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.byVirtualNode, virtualNode)
+	delete(c.refused, virtualNode)
+}
+
+// Refused returns why the kubeconfig of a VirtualNode is not used; "" if it is, or if there is none.
+func (c *Connections) Refused(virtualNode string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused[virtualNode].why
+}
+
+// refuse has a VirtualNode no connection. One of an earlier kubeconfig is not used either.
+func (c *Connections) refuse(vn *offloadingv1beta1.VirtualNode, why *distrust.AddressError) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byVirtualNode, vn.Name)
+	c.refused[vn.Name] = refused{provider: string(vn.Spec.ClusterID), why: why.Error()}
 }
 
 // RemoveOf forgets the connections of all VirtualNodes of a provider.
@@ -111,6 +134,7 @@ func (c *Connections) RemoveOf(provider string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.byVirtualNode, func(_ string, at *Connection) bool { return at.Provider == provider })
+	maps.DeleteFunc(c.refused, func(_ string, of refused) bool { return of.provider == provider })
 }
 
 // Refresh reads the kubeconfig of a VirtualNode, unless it was read less than a minute ago, and connects again if it has
@@ -134,6 +158,9 @@ func (c *Connections) Refresh(ctx context.Context, vn *offloadingv1beta1.Virtual
 		return nil
 	}
 	fresh, err := c.connect(vn, secret)
+	if why := (*distrust.AddressError)(nil); errors.As(err, &why) {
+		c.refuse(vn, why)
+	}
 	if err != nil {
 		return fmt.Errorf("kubeconfig of VirtualNode %s, Secret %s/%s: %w", vn.Name, secret.Namespace, secret.Name, err)
 	}
@@ -145,6 +172,9 @@ func (c *Connections) Refresh(ctx context.Context, vn *offloadingv1beta1.Virtual
 func (c *Connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.Secret) (*Connection, error) {
 	config, err := c.identities.GetConfigFromSecret(vn.Spec.ClusterID, secret)
 	if err != nil {
+		return nil, err
+	}
+	if err := distrust.CheckConfig(config, c.Proxies); err != nil {
 		return nil, err
 	}
 	config.QPS, config.Burst, config.UserAgent = providerQPS, providerBurst, c.userAgent
@@ -171,149 +201,34 @@ func (c *Connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.
 }
 
 // Probe asks the provider's API server whether it is ready, its etcd included, and returns the round trip. What answers anything
-// else than kube-apiserver does, a proxy with a page of its own for example, is not ready.
+// else than kube-apiserver does, a proxy with a page of its own for example, is not ready. Its text is not in the error.
 func (c *Connection) Probe(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	body, err := c.Probes.Get().AbsPath("/readyz").DoRaw(ctx)
+	took := time.Since(began)
+	if status := kerrors.APIStatus(nil); errors.As(err, &status) {
+		return took, notReady(status.Status().Code, body)
+	}
 	if err == nil && string(body) != "ok" {
-		err = fmt.Errorf("/readyz answers %q, not ok", body[:min(len(body), 100)])
+		err = errors.New("/readyz does not answer ok")
 	}
-	return time.Since(began), err
+	return took, err
 }
 
-// Forwarded is what a provider has of a pod that a VirtualNode forwarded.
-type Forwarded struct {
-	// ShadowPod is the UID of its ShadowPod; "" if there is none.
-	ShadowPod types.UID
-	// Status is that of the pod, as it may be shown; nil if there is no pod.
-	Status *corev1.PodStatus
-	// shadowOf and podOf are the UIDs of the pods here that both were made of; "" if that is not said, as by older virtual
-	// kubelets.
-	shadowOf, podOf types.UID
-}
+// failedCheck is a line of kube-apiserver's answer (k8s.io/apiserver/pkg/server/healthz).
+var failedCheck = regexp.MustCompile(`(?m)^\[-]([A-Za-z0-9/_.-]{1,63}) failed: reason withheld$`)
 
-// Of returns what of it was made of a pod, and not of an earlier one of the same name.
-func (f Forwarded) Of(uid types.UID) Forwarded {
-	if f.shadowOf != "" && f.shadowOf != uid {
-		f.ShadowPod = ""
+// maxChecks is how many failed checks are named.
+const maxChecks = 4
+
+// notReady is the error of an answer of kube-apiserver, with the names of the checks that failed.
+func notReady(code int32, body []byte) error {
+	var failed []string
+	for _, match := range failedCheck.FindAllSubmatch(body, maxChecks) {
+		failed = append(failed, string(match[1]))
 	}
-	if f.podOf != "" && f.podOf != uid {
-		f.Status = nil
+	if len(failed) == 0 {
+		return fmt.Errorf("/readyz answers with the status %d", code)
 	}
-	return f
-}
-
-// few is how many pods are asked for one by one. For more of them all pods of the VirtualNode are listed.
-const few = 4
-
-// Forwarded returns, by name, what a provider has of the named pods in a remote namespace, without those of which it has
-// nothing. What other VirtualNodes forwarded does not count. Without names it asks whether the provider answers at all.
-func (c *Connection) Forwarded(ctx context.Context, virtualNode, namespace string, names []string) (map[string]Forwarded, error) {
-	options := metav1.ListOptions{LabelSelector: forge.LiqoOriginClusterNodeName + "=" + virtualNode, Limit: chunkSize}
-	asked, found := sets.New(names...), map[string]Forwarded{}
-	if len(names) == 0 {
-		options.Limit = 1
-		_, err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).List(ctx, options)
-		return found, err
-	}
-	selectors := []string{""}
-	if len(names) <= few {
-		selectors = selectors[:0]
-		for name := range asked {
-			selectors = append(selectors, fields.OneTermEqualSelector(metav1.ObjectNameField, name).String())
-		}
-	}
-	for _, options.FieldSelector = range selectors {
-		if err := c.addShadowPods(ctx, namespace, options, asked, found); err != nil {
-			return nil, err
-		}
-		// The pods come last: the ShadowPod of one that is not there any more makes no other.
-		if err := c.addPods(ctx, namespace, options, asked, found); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
-func (c *Connection) addShadowPods(ctx context.Context, namespace string, options metav1.ListOptions, asked sets.Set[string],
-	found map[string]Forwarded,
-) error {
-	return inChunks("ShadowPods", namespace, options, func(options metav1.ListOptions) (string, error) {
-		list, err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		for i := range list.Items {
-			if name := list.Items[i].Name; asked.Has(name) {
-				found[name] = Forwarded{ShadowPod: list.Items[i].UID, shadowOf: podUID(&list.Items[i])}
-			}
-		}
-		return list.Continue, nil
-	})
-}
-
-func (c *Connection) addPods(ctx context.Context, namespace string, options metav1.ListOptions, asked sets.Set[string],
-	found map[string]Forwarded,
-) error {
-	return inChunks("pods", namespace, options, func(options metav1.ListOptions) (string, error) {
-		list, err := c.Kube.CoreV1().Pods(namespace).List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		for i := range list.Items {
-			if name := list.Items[i].Name; asked.Has(name) {
-				f := found[name]
-				f.Status, f.podOf = distrust.PodStatus(list.Items[i].Status.DeepCopy()), podUID(&list.Items[i])
-				found[name] = f
-			}
-		}
-		return list.Continue, nil
-	})
-}
-
-func podUID(o metav1.Object) types.UID {
-	return types.UID(o.GetAnnotations()[v1alpha1.PodUIDAnnotation])
-}
-
-// DeleteShadowPod deletes a ShadowPod whose virtual kubelet is gone.
-func (c *Connection) DeleteShadowPod(ctx context.Context, namespace, name string, uid types.UID) error {
-	err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).Delete(ctx, name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &uid},
-	})
-	if kerrors.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
-
-// A list is read in chunks, as kubectl does. A provider that always has one more is not asked without end.
-const (
-	chunkSize = 500
-	maxChunks = 200
-)
-
-// ShadowPods returns the names of the ShadowPods in a remote namespace that this VirtualNode forwarded.
-func (c *Connection) ShadowPods(ctx context.Context, namespace string) (names []string, err error) {
-	options := metav1.ListOptions{LabelSelector: forge.LiqoOriginClusterNodeName + "=" + c.VirtualNode, Limit: chunkSize}
-	err = inChunks("ShadowPods", namespace, options, func(options metav1.ListOptions) (string, error) {
-		list, err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).List(ctx, options)
-		if err != nil {
-			return "", err
-		}
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
-		return list.Continue, nil
-	})
-	return names, err
-}
-
-// inChunks calls list until it returns no token with which the list continues.
-func inChunks(kind, namespace string, options metav1.ListOptions, list func(metav1.ListOptions) (string, error)) (err error) {
-	for range maxChunks {
-		if options.Continue, err = list(options); err != nil || options.Continue == "" {
-			return err
-		}
-	}
-	return fmt.Errorf("%s in remote namespace %s: more than %d chunks", kind, namespace, maxChunks)
+	return fmt.Errorf("/readyz answers with the status %d, failed checks: %s", code, strings.Join(failed, ", "))
 }

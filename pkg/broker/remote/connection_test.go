@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/base64"
+	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -24,12 +26,12 @@ import (
 
 func TestProvidersHearWhoTheBrokerIs(t *testing.T) {
 	heard := map[string]int{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		heard[r.UserAgent()]++
 		w.WriteHeader(http.StatusNotFound)
 	}))
 	defer server.Close()
-	provider := connected(t, server.URL)
+	provider := connected(t, server)
 	_, err := provider.Probe(t.Context())
 	require.Error(t, err)
 	_, err = provider.ShadowPods(t.Context(), "ns")
@@ -39,9 +41,10 @@ func TestProvidersHearWhoTheBrokerIs(t *testing.T) {
 	require.Equal(t, map[string]int{"ours/v1": 3}, heard)
 }
 
-// connected returns the connection to a provider whose API server has the URL.
-func connected(t *testing.T, url string) *Connection {
+// connected returns the connection to a provider whose API server is the server.
+func connected(t *testing.T, server *httptest.Server) *Connection {
 	t.Helper()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	home := fake.NewClientset(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "kubeconfig"},
 		Data: map[string][]byte{consts.KubeconfigSecretField: []byte(`
@@ -49,7 +52,7 @@ apiVersion: v1
 kind: Config
 current-context: c
 contexts: [{name: c, context: {cluster: c}}]
-clusters: [{name: c, cluster: {server: "` + url + `"}}]
+clusters: [{name: c, cluster: {server: "` + server.URL + `", certificate-authority-data: ` + base64.StdEncoding.EncodeToString(ca) + `}}]
 `)},
 	})
 	identities := identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil)
@@ -66,9 +69,9 @@ func TestAConnectionFollowsNoRedirect(t *testing.T) {
 	asked := false
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	defer inside.Close()
-	server := httptest.NewServer(http.RedirectHandler(inside.URL, http.StatusFound))
+	server := httptest.NewTLSServer(http.RedirectHandler(inside.URL, http.StatusFound))
 	defer server.Close()
-	provider := connected(t, server.URL)
+	provider := connected(t, server)
 	for name, call := range map[string]func() error{
 		"probe": func() error { _, err := provider.Probe(t.Context()); return err },
 		"Liqo":  func() error { _, err := provider.ShadowPods(t.Context(), "ns"); return err },
@@ -92,7 +95,7 @@ func TestAConnectionFollowsNoRedirect(t *testing.T) {
 
 func TestAProbeEndsInTimeAndMemory(t *testing.T) {
 	drip := 10 * time.Millisecond
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
 			_, _ = io.WriteString(w, "o")
 			w.(http.Flusher).Flush()
@@ -102,7 +105,7 @@ func TestAProbeEndsInTimeAndMemory(t *testing.T) {
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err := connected(t, server.URL).Probe(ctx)
+	_, err := connected(t, server).Probe(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	var bomb bytes.Buffer
@@ -110,26 +113,26 @@ func TestAProbeEndsInTimeAndMemory(t *testing.T) {
 	_, err = zip.Write(make([]byte, 128<<20))
 	require.NoError(t, err)
 	require.NoError(t, zip.Close())
-	zipped := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	zipped := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = w.Write(bomb.Bytes())
 	}))
 	defer zipped.Close()
-	_, err = connected(t, zipped.URL).Probe(t.Context())
+	_, err = connected(t, zipped).Probe(t.Context())
 	require.ErrorContains(t, err, "the provider's answer is longer than 65536 bytes")
 }
 
 // A provider that answers is not taken for unreachable because many others ask it, too.
 func TestProbesWaitForNoOtherRequests(t *testing.T) {
 	release := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" {
 			<-release
 		}
 		_, _ = w.Write([]byte("ok"))
 	}))
 	defer server.Close()
-	provider := connected(t, server.URL)
+	provider := connected(t, server)
 	var asking sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	const others = 16 * providerBurst // The last has its turn after 30 s.
@@ -157,7 +160,7 @@ func TestProbesWaitForNoOtherRequests(t *testing.T) {
 func TestShadowPodsAreReadInChunks(t *testing.T) {
 	var asked []string
 	answer := map[string]string{"": "a", "a": "b", "b": ""}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := r.URL.Query().Get("continue")
 		asked = append(asked, r.URL.Query().Get("limit")+from)
 		w.Header().Set("Content-Type", "application/json")
@@ -169,7 +172,7 @@ func TestShadowPodsAreReadInChunks(t *testing.T) {
 			next+`"},"items":[{"metadata":{"name":"pod`+from+`"}}]}`)
 	}))
 	defer server.Close()
-	provider := connected(t, server.URL)
+	provider := connected(t, server)
 	names, err := provider.ShadowPods(t.Context(), "ns")
 	require.NoError(t, err)
 	require.Equal(t, []string{"pod", "poda", "podb"}, names)
@@ -183,15 +186,33 @@ func TestShadowPodsAreReadInChunks(t *testing.T) {
 	require.ErrorContains(t, err, "more than 200 chunks")
 }
 
-// A proxy with a page of its own, or what answers everything, is no API server that is ready.
+// A proxy with a page of its own, or what answers everything, is no API server that is ready. Its text is not shown.
 func TestOnlyOKIsReady(t *testing.T) {
-	body := "<html>sign in</html>"
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
-	defer server.Close()
-	provider := connected(t, server.URL)
-	_, err := provider.Probe(t.Context())
-	require.ErrorContains(t, err, `/readyz answers "<html>sign in</html>", not ok`)
-	body = "ok"
-	_, err = provider.Probe(t.Context())
-	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		code       int
+		body, want string
+	}{
+		"ready":   {200, "ok", ""},
+		"a page":  {200, "<html>secret</html>", "/readyz does not answer ok"},
+		"a text":  {500, "secret", "/readyz answers with the status 500"},
+		"no etcd": {500, "[+]ping ok\n[-]etcd failed: reason withheld\n[-]x/y failed: reason withheld\nreadyz check failed\n", "status 500, failed checks: etcd, x/y"},
+		"a lie":   {500, "[-]a secret failed: reason withheld\n[-]b failed: secret\n", "/readyz answers with the status 500"},
+		"a Status": {
+			403, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"secret","reason":"Forbidden","code":403}`,
+			"/readyz answers with the status 403",
+		},
+	} {
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(tc.code)
+			_, _ = w.Write([]byte(tc.body))
+		}))
+		_, err := connected(t, server).Probe(t.Context())
+		server.Close()
+		if tc.want == "" {
+			require.NoError(t, err, name)
+			continue
+		}
+		require.ErrorContains(t, err, tc.want, name)
+		require.NotContains(t, err.Error(), "secret", name)
+	}
 }

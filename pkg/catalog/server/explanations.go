@@ -13,8 +13,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
 // explanationCost is how many requests an explanation counts for: it may evaluate expressions for every provider.
@@ -108,7 +108,7 @@ func quantities(texts map[string]string) (corev1.ResourceList, error) {
 	list := corev1.ResourceList{}
 	p := problem.New(http.StatusUnprocessableEntity, "the requests are not valid")
 	for name, text := range texts {
-		quantity, err := criteria.ParseQuantity(text)
+		quantity, err := resources.ParseQuantity(text)
 		switch {
 		case len(validation.IsQualifiedName(name)) > 0:
 			p.Errors = append(p.Errors, problem.Fault("body.requests."+name, "it is not the name of a resource"))

@@ -1,0 +1,132 @@
+package remote
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+)
+
+// Forwarded is what a provider has of a pod that a VirtualNode forwarded.
+type Forwarded struct {
+	// ShadowPod is the UID of its ShadowPod; "" if there is none.
+	ShadowPod types.UID
+	// Status is that of the pod, as it may be shown; nil if there is no pod.
+	Status *corev1.PodStatus
+	// shadowOf and podOf are the UIDs of the pods here that both were made of; "" if that is not said, as by older virtual
+	// kubelets.
+	shadowOf, podOf types.UID
+}
+
+// Of returns what of it was made of a pod, and not of an earlier one of the same name.
+func (f Forwarded) Of(uid types.UID) Forwarded {
+	if f.shadowOf != "" && f.shadowOf != uid {
+		f.ShadowPod = ""
+	}
+	if f.podOf != "" && f.podOf != uid {
+		f.Status = nil
+	}
+	return f
+}
+
+// few is how many pods are asked for one by one. For more of them all pods of the VirtualNode are listed.
+const few = 4
+
+// Forwarded returns, by name, what a provider has of the named pods in a remote namespace, without those of which it has
+// nothing. What other VirtualNodes forwarded does not count. Without names it asks whether the provider answers at all.
+func (c *Connection) Forwarded(ctx context.Context, virtualNode, namespace string, names []string) (map[string]Forwarded, error) {
+	options := forwardedBy(virtualNode)
+	asked, found := sets.New(names...), map[string]Forwarded{}
+	if len(names) == 0 {
+		return found, distrust.Try(ctx, c.shadowPods(namespace), options)
+	}
+	selectors := []string{""}
+	if len(names) <= few {
+		selectors = selectors[:0]
+		for name := range asked {
+			selectors = append(selectors, fields.OneTermEqualSelector(metav1.ObjectNameField, name).String())
+		}
+	}
+	for _, options.FieldSelector = range selectors {
+		if err := c.addShadowPods(ctx, namespace, options, asked, found); err != nil {
+			return nil, err
+		}
+		// The pods come last: the ShadowPod of one that is not there any more makes no other.
+		if err := c.addPods(ctx, namespace, options, asked, found); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// forwardedBy selects what a VirtualNode forwarded.
+func forwardedBy(virtualNode string) metav1.ListOptions {
+	return metav1.ListOptions{LabelSelector: forge.LiqoOriginClusterNodeName + "=" + virtualNode}
+}
+
+func (c *Connection) shadowPods(namespace string) distrust.Lists {
+	return distrust.Lists{Client: c.Liqo.OffloadingV1beta1().RESTClient(), Namespace: namespace, Resource: "shadowpods"}
+}
+
+func (c *Connection) addShadowPods(ctx context.Context, namespace string, options metav1.ListOptions, asked sets.Set[string],
+	found map[string]Forwarded,
+) error {
+	return distrust.List(ctx, c.shadowPods(namespace), options, func(shadow *object) {
+		if name := string(shadow.Metadata.Name); asked.Has(name) {
+			found[name] = Forwarded{ShadowPod: types.UID(shadow.Metadata.UID), shadowOf: shadow.podUID()}
+		}
+	})
+}
+
+// maxKept and maxKeptOfPod bound what is kept of the statuses of all pods that are asked about, in bytes: in all, and for each
+// of them in addition. A kubelet writes at most 12 KiB of messages into the status of a pod.
+const (
+	maxKept      = 8 << 20
+	maxKeptOfPod = 16 << 10
+)
+
+func (c *Connection) addPods(ctx context.Context, namespace string, options metav1.ListOptions, asked sets.Set[string],
+	found map[string]Forwarded,
+) error {
+	left := maxKept + len(asked)*maxKeptOfPod
+	pods := distrust.Lists{Client: c.Kube.CoreV1().RESTClient(), Namespace: namespace, Resource: "pods"}
+	return distrust.List(ctx, pods, options, func(there *pod) {
+		name := string(there.Metadata.Name)
+		if !asked.Has(name) {
+			return
+		}
+		f := found[name]
+		f.Status, f.podOf = distrust.PodStatus(there.Status.status()), there.podUID()
+		if left -= f.Status.Size(); left < 0 {
+			f.Status = distrust.LeastStatus(f.Status)
+		}
+		found[name] = f
+	})
+}
+
+// DeleteShadowPod deletes a ShadowPod whose virtual kubelet is gone.
+func (c *Connection) DeleteShadowPod(ctx context.Context, namespace, name string, uid types.UID) error {
+	err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).Delete(ctx, name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid},
+	})
+	if kerrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// ShadowPods returns the names of the ShadowPods in a remote namespace that this VirtualNode forwarded.
+func (c *Connection) ShadowPods(ctx context.Context, namespace string) (names []string, err error) {
+	err = distrust.List(ctx, c.shadowPods(namespace), forwardedBy(c.VirtualNode), func(shadow *object) {
+		names = append(names, string(shadow.Metadata.Name))
+	})
+	return names, err
+}

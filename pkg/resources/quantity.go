@@ -1,0 +1,21 @@
+package resources
+
+import (
+	"fmt"
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// shortQuantity is what no quantity of a cluster is longer than. An exponent of ten digits takes resource.ParseQuantity
+// hours and gigabytes, for it raises ten to it; and no cost is charged for that.
+var shortQuantity = regexp.MustCompile(`^[^eE]{0,30}([eE][+-]?[0-9]{0,2}|Ei)?$`)
+
+// ParseQuantity reads a quantity from an untrusted text: unlike resource.ParseQuantity its time is bounded.
+func ParseQuantity(text string) (resource.Quantity, error) {
+	if !shortQuantity.MatchString(text) {
+		return resource.Quantity{}, fmt.Errorf("a quantity may have 30 digits, and two more in its exponent: %w",
+			resource.ErrFormatWrong)
+	}
+	return resource.ParseQuantity(text)
+}
