@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources/quantity"
 )
 
-// boundedQuantities has the functions of Kubernetes' library that read quantities do so by resources.ParseQuantity: a function of
+// boundedQuantities has the functions of Kubernetes' library that read quantities do so by quantity.Parse: a function of
 // the same signature takes the place of what is there (cel-go, decls.FunctionDecl.AddOverload).
 func boundedQuantities() []cel.EnvOption {
 	text := []*cel.Type{cel.StringType}
@@ -56,5 +56,5 @@ func parseValue(arg ref.Val) (resource.Quantity, error) {
 	if !ok {
 		return resource.Quantity{}, fmt.Errorf("%v is no text", arg.Value())
 	}
-	return resources.ParseQuantity(text)
+	return quantity.Parse(text)
 }

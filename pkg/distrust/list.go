@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources/quantity"
 )
 
 // A list is read in chunks, as kubectl does. A provider that always has one more is not asked without end. What ignores the
@@ -266,6 +266,6 @@ func (q *Quantity) UnmarshalJSON(data []byte) (err error) {
 	if text == "null" {
 		return nil
 	}
-	q.Quantity, err = resources.ParseQuantity(text)
+	q.Quantity, err = quantity.Parse(text)
 	return err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
-	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources/quantity"
 )
 
 // explanationCost is how many requests an explanation counts for: it may evaluate expressions for every provider.
@@ -108,16 +108,16 @@ func quantities(texts map[string]string) (corev1.ResourceList, error) {
 	list := corev1.ResourceList{}
 	p := problem.New(http.StatusUnprocessableEntity, "the requests are not valid")
 	for name, text := range texts {
-		quantity, err := resources.ParseQuantity(text)
+		amount, err := quantity.Parse(text)
 		switch {
 		case len(validation.IsQualifiedName(name)) > 0:
 			p.Errors = append(p.Errors, problem.Fault("body.requests."+name, "it is not the name of a resource"))
 		case err != nil:
 			p.Errors = append(p.Errors, problem.Fault("body.requests."+name, err.Error()))
-		case quantity.Sign() < 0:
+		case amount.Sign() < 0:
 			p.Errors = append(p.Errors, problem.Fault("body.requests."+name, "it must not be negative"))
 		}
-		list[corev1.ResourceName(name)] = quantity
+		list[corev1.ResourceName(name)] = amount
 	}
 	if len(p.Errors) > 0 {
 		return nil, p

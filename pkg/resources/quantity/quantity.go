@@ -1,4 +1,5 @@
-package resources
+// Package quantity reads amounts from texts that may be hostile. It has no other dependency than apimachinery.
+package quantity
 
 import (
 	"fmt"
@@ -11,8 +12,8 @@ import (
 // hours and gigabytes, for it raises ten to it; and no cost is charged for that.
 var shortQuantity = regexp.MustCompile(`^[^eE]{0,30}([eE][+-]?[0-9]{0,2}|Ei)?$`)
 
-// ParseQuantity reads a quantity from an untrusted text: unlike resource.ParseQuantity its time is bounded.
-func ParseQuantity(text string) (resource.Quantity, error) {
+// Parse reads a quantity from an untrusted text: unlike resource.ParseQuantity its time is bounded.
+func Parse(text string) (resource.Quantity, error) {
 	if !shortQuantity.MatchString(text) {
 		return resource.Quantity{}, fmt.Errorf("a quantity may have 30 digits, and two more in its exponent: %w",
 			resource.ErrFormatWrong)
