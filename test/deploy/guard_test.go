@@ -31,7 +31,7 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources/quantity"
 )
 
 // Namespaces of a consumer, and who writes there.
@@ -308,28 +308,28 @@ func TestOnlyTheBrokerGrants(t *testing.T) {
 
 func TestQuantitiesThatTakeForeverAreRefused(t *testing.T) {
 	plugin := unguarded(t, "liqo-broker-classes")
-	for quantity, accepted := range map[any]bool{
+	for amount, accepted := range map[any]bool{
 		int64(1): true, int64(1<<63 - 1): true, "1": true, "1500m": true, "+2Gi": true, "-1.5Ei": true, "1E": true, "1e9": true,
 		"1E-99": true, strings.Repeat("9", 30): true,
 		"1e-2000000000": false, "1E2000000000": false, "1e100": false, "1e+1000000000.5": false, strings.Repeat("9", 31): false,
 		"1e-" + strings.Repeat("0", 1<<20) + "1": false,
 	} {
 		for where, path := range map[string][]string{"": {"spec"}, "status": {"status"}} {
-			wrote := slice(set("default", "spec", "class"), set(quantity, append(path, "resources", "memory")...))
+			wrote := slice(set("default", "spec", "class"), set(amount, append(path, "resources", "memory")...))
 			var err error
 			if where == "" {
 				err = ask(t, plugin, theConsumer, where, nil, wrote)
 			} else {
 				err = ask(t, plugin, theReplicator, where, slice(set("default", "spec", "class")), wrote)
 			}
-			text := fmt.Sprint(quantity)
+			text := fmt.Sprint(amount)
 			shown := text[:min(40, len(text))]
 			if !accepted {
 				require.ErrorContains(t, err, "the quantity of memory may have 30 digits, and two more in its exponent", shown)
 				continue
 			}
 			require.NoError(t, err, shown)
-			_, err = criteria.ParseQuantity(text)
+			_, err = quantity.Parse(text)
 			require.NoError(t, err, shown)
 		}
 	}
