@@ -23,12 +23,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust/distrusttest"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
@@ -39,8 +37,6 @@ const hostileTexts = `\u001b[2J\u0007\n\u202e\u2066\u200b\ufeff<script>`
 type impostor struct {
 	// answer is how, by a name of attacks.
 	answer atomic.Pointer[http.HandlerFunc]
-	// lists is how often it was asked for the usage of pods since then, while it is ready.
-	lists atomic.Int64
 	// canary is a server that no redirect may lead to; visitors are the user agents that came nevertheless.
 	canary *httptest.Server
 
@@ -130,23 +126,13 @@ func (b *brokered) hostileProvider(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, b.Restart(context.Background(), "provider2")) })
 	t.Cleanup(i.close)
 
-	attacks := i.attacks()
-	for name, lists := range distrusttest.Lists() {
-		attacks[name+", of a provider that is ready"] = i.ready(lists)
-	}
 	most, number := before, 0
-	for name, attack := range attacks {
+	for name, attack := range i.attacks() {
 		i.answer.Store(&attack)
-		i.lists.Store(0)
 		number++
 		var took time.Duration
 		memory := b.mostMemoryDuring(func() {
-			if strings.HasSuffix(name, "is ready") {
-				b.usage(t, name)
-				assert.Positive(t, i.lists.Load(), "%s: it was asked for a list", name)
-			} else {
-				eventually(t, 30*time.Second, func(ctx context.Context) error { return b.reachable(ctx, "provider2", metav1.ConditionFalse) })
-			}
+			eventually(t, 30*time.Second, func(ctx context.Context) error { return b.reachable(ctx, "provider2", metav1.ConditionFalse) })
 			took = b.timeToRun(t, ns, fmt.Sprintf("during-%d", number), others)
 		})
 		most = max(most, memory)
@@ -170,41 +156,6 @@ func (b *brokered) hostileProvider(t *testing.T) {
 	for _, visitor := range i.visitors {
 		assert.NotContains(t, visitor, "liqo-broker-vk", "it followed a redirect")
 	}
-}
-
-// ready answers as a provider that is ready, and lists of usage by the handler. Other lists are not answered: the provider's
-// own virtual kubelet reads them without a bound of its memory.
-func (i *impostor) ready(lists http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == "/readyz":
-			_, _ = io.WriteString(w, "ok")
-		case strings.HasPrefix(r.URL.Path, "/apis/metrics.k8s.io/"):
-			i.lists.Add(1)
-			lists(w, r)
-		default:
-			http.Error(w, "not now", http.StatusServiceUnavailable)
-		}
-	}
-}
-
-// usage has the broker ask all providers for the usage of their pods, of which the impostor has one. The API server is not asked
-// for it: its proxy to nodes refuses loopback addresses (IsProxyableHostname in Kubernetes' pkg/proxy/util).
-func (b *brokered) usage(t *testing.T, name string) {
-	t.Helper()
-	config, err := b.broker.ClientConfig("admin", "system:masters")
-	require.NoError(t, err)
-	config.Insecure, config.CAData, config.CAFile = true, nil, ""
-	caller, err := rest.HTTPClientFor(config)
-	require.NoError(t, err)
-	caller.Timeout = 20 * time.Second
-	f := &federation{Sandbox: b.Sandbox, local: b.broker, node: brokerNode}
-	resp, err := caller.Get(f.kubeletURL(t) + "/stats/summary")
-	require.NoError(t, err, name)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	assert.NoError(t, err, name)
-	assert.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", name, body)
 }
 
 // mostMemoryDuring is the most of brokerMemory that is seen meanwhile.
