@@ -366,7 +366,7 @@ func (b *Belief) Room() (room resources.Amounts, usable int, unlimited bool) {
 		room.Add(roomAt(nil, load))
 	}
 	for uid, p := range b.pods {
-		if b.state.PlaceOf(uid) == "" {
+		if p.requests != nil && b.state.PlaceOf(uid) == "" {
 			room.Add(p.requests)
 		}
 	}

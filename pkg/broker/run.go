@@ -172,8 +172,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 		Clock: clock.RealClock{}, MovesAtOnce: cfg.MovesAtOnce,
 		SuspicionWindow: cfg.Times.SuspicionWindow, SuspicionLimit: cfg.Times.SuspicionLimit, ProbeInterval: cfg.Times.ProbeInterval,
 	})
-	connections := remote.NewConnections(kube, identities, cfg.Home.UserAgent)
-	connections.Proxies = cfg.ProviderProxies
+	connections := remote.NewConnections(kube, identities, cfg.Home.UserAgent, cfg.ProviderProxies...)
 	restorer := restore.New(mgr.GetAPIReader(), mgr.GetClient(), cfg.NodeName, known, clock.RealClock{})
 	podQueue, providerQueue := &requeue.Queue{}, &requeue.Queue{}
 	b := &Broker{

@@ -7,26 +7,39 @@ import (
 
 // Shares limits how many of something each key may have open, so that one cannot take what is there for all.
 type Shares struct {
-	most int
+	// may reports whether a key that has so many open, of so many in all, may have one more.
+	may func(open, all int) bool
 
-	mu   sync.Mutex
-	open map[string]int // By key; guarded by mu.
+	mu sync.Mutex
+	// open is how many each key has open, all how many there are; guarded by mu.
+	open map[string]int
+	all  int
 }
 
 // NewShares returns Shares of most for each key.
-func NewShares(most int) *Shares { return &Shares{most: most, open: map[string]int{}} }
+func NewShares(most int) *Shares {
+	return &Shares{may: func(open, _ int) bool { return open < most }, open: map[string]int{}}
+}
+
+// NewFairShares returns Shares of a number of something: each key may have as many as are free. Thus one key has at most half of
+// all, two have a third each, and however many they are, the next one finds some.
+func NewFairShares(number int) *Shares {
+	return &Shares{may: func(open, all int) bool { return open < number-all }, open: map[string]int{}}
+}
 
 // Take counts one until release is called. It returns false if it is one too many.
 func (s *Shares) Take(key string) (release func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open[key] >= s.most {
+	if !s.may(s.open[key], s.all) {
 		return nil, false
 	}
+	s.all++
 	s.open[key]++
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		s.all--
 		if s.open[key]--; s.open[key] == 0 {
 			delete(s.open, key)
 		}

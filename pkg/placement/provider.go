@@ -41,8 +41,9 @@ func Provider(pc *v1alpha1.ProviderCluster, virtualNodes []*offloadingv1beta1.Vi
 		}
 	}
 	for _, m := range namespaceMaps {
-		for namespace := range m.Status.CurrentMapping {
-			if offloaded.Is(m, namespace) {
+		for namespace, at := range m.Status.CurrentMapping {
+			if at.Phase == offloadingv1beta1.MappingAccepted &&
+				offloaded.Asked(m.Spec.DesiredMapping, m.Namespace, namespace, at.RemoteNamespace) {
 				p.Namespaces.Insert(namespace)
 			}
 		}

@@ -98,7 +98,7 @@ func (s *kubeScheduler) tryAll() (next time.Duration) {
 func (s *kubeScheduler) try(pod *corev1.Pod) error {
 	if problem := s.problem(pod); problem != "" {
 		_ = s.write(pod, "report", func() error {
-			_, err := s.world.home.update(s.process.name, pod, true, scheduled(corev1.PodCondition{
+			_, err := s.world.home.update(s.process.name, pod, true, scheduled(pod, corev1.PodCondition{
 				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: problem,
 			}))
 			return err
@@ -114,11 +114,10 @@ func (s *kubeScheduler) try(pod *corev1.Pod) error {
 				return errors.New("it is another one, is bound or is being deleted")
 			}
 			bound.Spec.NodeName = brokerNode
-			bound.SetResourceVersion("") // A binding has no version.
 			return nil
 		})
 		if err == nil {
-			_, err = s.world.home.update(s.process.name, pod, true, scheduled(corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}))
+			_, err = s.world.home.update(s.process.name, pod, true, scheduled(pod, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}))
 		}
 		return err
 	})
@@ -135,9 +134,12 @@ func (s *kubeScheduler) write(pod *corev1.Pod, verb string, do func() error) err
 }
 
 // scheduled has a pod have a condition, if it is the pod and not another of its name.
-func scheduled(condition corev1.PodCondition) func(object) error {
+func scheduled(of *corev1.Pod, condition corev1.PodCondition) func(object) error {
 	return func(fresh object) error {
 		pod := fresh.(*corev1.Pod)
+		if pod.UID != of.UID {
+			return errors.New("it is another one")
+		}
 		for i := range pod.Status.Conditions {
 			if pod.Status.Conditions[i].Type == condition.Type {
 				pod.Status.Conditions[i] = condition

@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -11,11 +10,13 @@ import (
 	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
 	virtualkubeletclient "github.com/liqotech/liqo/pkg/client/clientset/versioned/typed/virtualkubelet/v1alpha1"
 	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/offloaded"
 )
 
 // offloading is a client in whose NamespaceMaps only namespaces are Accepted that this cluster has offloaded. Liqo reflects whatever
-// the status of a map names (namespacemap.Handler), and the remote cluster writes that. It is what pkg/offloaded of the main module
-// does, with the types of Liqo v0.x.
+// the status of a map names (namespacemap.Handler), and the remote cluster writes that
+// (package offloaded).
 type offloading struct{ liqoclient.Interface }
 
 // VirtualkubeletV1alpha1 implements liqoclient.Interface.
@@ -59,15 +60,12 @@ func (m offloadingMaps) Watch(ctx context.Context, opts metav1.ListOptions) (wat
 	}), nil
 }
 
-// onlyOffloaded returns a copy of a map. None is offloaded by a map that the remote cluster sent for namespaces of its own, and
-// tenant namespaces never are.
+// onlyOffloaded returns a copy of a map. None is offloaded by a map that the remote cluster sent for namespaces of its own.
 func onlyOffloaded(m *virtualkubeletv1alpha1.NamespaceMap) *virtualkubeletv1alpha1.NamespaceMap {
-	only := m.DeepCopy()
+	only, sent := m.DeepCopy(), m.Labels[consts.ReplicationOriginLabel] != ""
 	for namespace, at := range m.Status.CurrentMapping {
-		remote, asked := m.Spec.DesiredMapping[namespace]
-		offloaded := asked && remote == at.RemoteNamespace && m.Labels[consts.ReplicationOriginLabel] == "" &&
-			namespace != m.Namespace && !strings.HasPrefix(namespace, "liqo-tenant-")
-		if at.Phase == virtualkubeletv1alpha1.MappingAccepted && !offloaded {
+		if at.Phase == virtualkubeletv1alpha1.MappingAccepted &&
+			(sent || !offloaded.Asked(m.Spec.DesiredMapping, m.Namespace, namespace, at.RemoteNamespace)) {
 			delete(only.Status.CurrentMapping, namespace)
 		}
 	}

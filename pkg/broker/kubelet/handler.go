@@ -54,10 +54,9 @@ type server struct {
 	// answerWithin is how long a provider may take to begin its answer to logs, exec, attach and port-forward.
 	answerWithin time.Duration
 	started      metav1.Time
-	// streams limits the open requests to each provider, by its id, and consumers those for the pods of a consumer to each.
-	streams, consumers *httpserve.Shares
-	// all limits the open requests for the pods of each consumer to all providers together.
-	all *httpserve.Fair
+	// streams limits the open requests to each provider, by its id, consumers those for the pods of a consumer to each, and all
+	// those for the pods of a consumer to all providers together.
+	streams, consumers, all *httpserve.Shares
 }
 
 // ofAll is how many logs, execs, attaches and port-forwards may be open to all providers together. The rest of what the API
@@ -84,7 +83,7 @@ func newServer(cfg Config, answerWithin time.Duration) *server {
 	return &server{
 		Config: cfg, answerWithin: answerWithin, started: metav1.Now(),
 		streams: httpserve.NewShares(ofProvider), consumers: httpserve.NewShares(ofConsumer),
-		all: httpserve.NewFair(ofAll),
+		all: httpserve.NewFairShares(ofAll),
 	}
 }
 

@@ -247,28 +247,30 @@ func (c *Controller) virtualNodes(ctx context.Context, id string) (own []*offloa
 			shared.Insert(vn.Name)
 		}
 		seen.Insert(vn.Name)
-		if string(vn.Spec.ClusterID) != id || !c.Selector.Matches(labels.Set(vn.Labels)) {
-			continue
-		}
-		switch mine, err := c.isTenant(ctx, vn.Namespace, id); {
-		case err != nil:
-			return nil, nil, err
-		case mine:
+		if string(vn.Spec.ClusterID) == id && c.Selector.Matches(labels.Set(vn.Labels)) {
 			own = append(own, vn)
 		}
 	}
-	slices.SortFunc(own, func(a, b *offloadingv1beta1.VirtualNode) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Namespace, b.Namespace))
-	})
-	return own, shared, nil
+	own, err = inTenantOf(ctx, c.Client, id, own)
+	return own, shared, err
 }
 
-// isTenant reports whether a namespace is the tenant namespace of a cluster. What other clusters may write into theirs says nothing
-// about it (placement.TenantOf).
-func (c *Controller) isTenant(ctx context.Context, namespace, id string) (bool, error) {
-	var tenant corev1.Namespace
-	err := c.Client.Get(ctx, client.ObjectKey{Name: namespace}, &tenant)
-	return err == nil && placement.TenantOf(&tenant) == id, client.IgnoreNotFound(err)
+// inTenantOf returns those of the objects that are in the tenant namespace of a cluster, by name. What other clusters may write into
+// theirs says nothing about it (placement.TenantOf).
+func inTenantOf[T client.Object](ctx context.Context, reader client.Reader, id string, objects []T) (own []T, err error) {
+	for _, o := range objects {
+		var tenant corev1.Namespace
+		if err := reader.Get(ctx, client.ObjectKey{Name: o.GetNamespace()}, &tenant); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if placement.TenantOf(&tenant) == id {
+			own = append(own, o)
+		}
+	}
+	slices.SortFunc(own, func(a, b T) int {
+		return cmp.Or(strings.Compare(a.GetName(), b.GetName()), strings.Compare(a.GetNamespace(), b.GetNamespace()))
+	})
+	return own, nil
 }
 
 // namespaceMaps returns those that offload namespaces to a provider. The names in them decide whose pods the broker asks about,
@@ -280,17 +282,11 @@ func (c *Controller) namespaceMaps(ctx context.Context, id string) ([]*offloadin
 	}
 	var own []*offloadingv1beta1.NamespaceMap
 	for i := range list.Items {
-		if placement.OffloadsTo(&list.Items[i]) != id {
-			continue
-		}
-		switch mine, err := c.isTenant(ctx, list.Items[i].Namespace, id); {
-		case err != nil:
-			return nil, err
-		case mine:
+		if placement.OffloadsTo(&list.Items[i]) == id {
 			own = append(own, &list.Items[i])
 		}
 	}
-	return own, nil
+	return inTenantOf(ctx, c.Client, id, own)
 }
 
 func (c *Controller) networkConnected(ctx context.Context, id string) (bool, error) {

@@ -1,12 +1,10 @@
 package providers
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,21 +36,11 @@ func (c *Controller) deniedSlices(ctx context.Context, id string) ([]*authv1beta
 	}
 	var denied []*authv1beta1.ResourceSlice
 	for i := range list.Items {
-		slice := &list.Items[i]
-		if askedOf(slice) != id || denialOf(slice) == nil {
-			continue
-		}
-		switch mine, err := c.isTenant(ctx, slice.Namespace, id); {
-		case err != nil:
-			return nil, err
-		case mine:
+		if slice := &list.Items[i]; askedOf(slice) == id && denialOf(slice) != nil {
 			denied = append(denied, slice)
 		}
 	}
-	slices.SortFunc(denied, func(a, b *authv1beta1.ResourceSlice) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Namespace, b.Namespace))
-	})
-	return denied, nil
+	return inTenantOf(ctx, c.Client, id, denied)
 }
 
 // denialOf returns the condition by which a provider denied a slice, or its credentials; nil if it did not.

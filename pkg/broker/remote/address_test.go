@@ -48,8 +48,7 @@ func TestKubeconfigsLeadToAPIServersOnly(t *testing.T) {
 			require.NoError(t, authforge.MutateKubeconfigSecret(secret, identity, nil, ptr.To("there")))
 			secret.ResourceVersion = "1"
 			home := fake.NewClientset(secret)
-			c := NewConnections(home, identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil), "ours/v1")
-			c.Proxies = tc.proxies
+			c := NewConnections(home, identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil), "ours/v1", tc.proxies...)
 			vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "p1"}}
 			vn.Spec.ClusterID, vn.Spec.KubeconfigSecretRef = "p1", &corev1.LocalObjectReference{Name: secret.Name}
 			c.Set(&Connection{VirtualNode: "p1"}) // Of an address before.

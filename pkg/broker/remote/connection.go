@@ -57,9 +57,7 @@ type Connections struct {
 	home       kubernetes.Interface
 	identities identitymanager.IdentityReader
 	userAgent  string
-
-	// Proxies are those that kubeconfigs may name (distrust.CheckConfig). It is set before the first use.
-	Proxies []string
+	proxies    []string
 
 	mu sync.Mutex
 	// byVirtualNode by name; guarded by mu.
@@ -71,10 +69,12 @@ type Connections struct {
 // refused is why the kubeconfig of a VirtualNode of a provider is not used.
 type refused struct{ provider, why string }
 
-// NewConnections reads the kubeconfigs from Secrets of the home cluster. Providers see the user agent.
-func NewConnections(home kubernetes.Interface, identities identitymanager.IdentityReader, userAgent string) *Connections {
+// NewConnections reads the kubeconfigs from Secrets of the home cluster. Providers see the user agent. The proxies are those that
+// kubeconfigs may name (distrust.CheckConfig).
+func NewConnections(home kubernetes.Interface, identities identitymanager.IdentityReader, userAgent string, proxies ...string) *Connections {
 	return &Connections{
-		home: home, identities: identities, userAgent: userAgent, byVirtualNode: map[string]*Connection{}, refused: map[string]refused{},
+		home: home, identities: identities, userAgent: userAgent, proxies: proxies,
+		byVirtualNode: map[string]*Connection{}, refused: map[string]refused{},
 	}
 }
 
@@ -174,7 +174,7 @@ func (c *Connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.
 	if err != nil {
 		return nil, err
 	}
-	if err := distrust.CheckConfig(config, c.Proxies); err != nil {
+	if err := distrust.CheckConfig(config, c.proxies); err != nil {
 		return nil, err
 	}
 	config.QPS, config.Burst, config.UserAgent = providerQPS, providerBurst, c.userAgent

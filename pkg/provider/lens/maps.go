@@ -60,7 +60,7 @@ func (d destinedMaps) List(ctx context.Context, opts metav1.ListOptions) (*offlo
 		return nil, err
 	}
 	for i := range list.Items {
-		list.Items[i] = *offloaded.Only(&list.Items[i])
+		list.Items[i] = *onlyOffloaded(&list.Items[i])
 	}
 	return list, nil
 }
@@ -72,10 +72,23 @@ func (d destinedMaps) Watch(ctx context.Context, opts metav1.ListOptions) (watch
 	}
 	return watch.Filter(changes, func(in watch.Event) (watch.Event, bool) {
 		if m, is := in.Object.(*offloadingv1beta1.NamespaceMap); is {
-			in.Object = offloaded.Only(m)
+			in.Object = onlyOffloaded(m)
 		}
 		return in, true
 	}), nil
+}
+
+// onlyOffloaded returns a copy of a map in whose status only those namespaces are Accepted that are offloaded. Namespaces in other
+// phases stay: Liqo starts nothing for them.
+func onlyOffloaded(m *offloadingv1beta1.NamespaceMap) *offloadingv1beta1.NamespaceMap {
+	only := m.DeepCopy()
+	for namespace, at := range m.Status.CurrentMapping {
+		if at.Phase == offloadingv1beta1.MappingAccepted &&
+			!offloaded.Asked(m.Spec.DesiredMapping, m.Namespace, namespace, at.RemoteNamespace) {
+			delete(only.Status.CurrentMapping, namespace)
+		}
+	}
+	return only
 }
 
 func (d destinedMaps) selecting(opts metav1.ListOptions) metav1.ListOptions {
