@@ -133,16 +133,19 @@ func (r *Record) failedOver(record []Change, provider string, then time.Time) bo
 	return false
 }
 
+// reported is how long a virtual kubelet may take to report that a pod has completed.
+const reported = 5 * time.Second
+
 // maybeUnseen reports whether it was not known, when a pod began to run again, that it had completed: it did so while
-// it was leaving, or Liqo deleted it with its namespace, because an administrator deleted the VirtualNode, before its
-// status was read.
+// it was leaving, or so soon before that its status was not reported yet, or Liqo deleted it with its namespace, because an
+// administrator deleted the VirtualNode, before its status was read.
 func (r *Record) maybeUnseen(record []Change, ran, again run) bool {
 	leaves := false
 	for _, c := range record {
 		if c.At.Before(again.from) && c.After != nil && terminal(c.After.(*corev1.Pod)) {
 			return false
 		}
-		if c.At.Before(ran.to) {
+		if c.At.Before(ran.to.Add(reported)) {
 			leaves = providerOf(c.After) != ran.provider
 		}
 	}

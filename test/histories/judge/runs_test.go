@@ -1,0 +1,50 @@
+package judge
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// Seed 6133 of the histories: the broker begins to move a pod 1 ms after it has completed at the provider, and 20 ms before its
+// virtual kubelet reports that.
+func TestAPodMayCompleteUnseenBeforeItIsMoved(t *testing.T) {
+	began := time.Now()
+	after := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }
+	at := func(provider string, phase corev1.PodPhase) *corev1.Pod {
+		p := pod("shop", "job", phase)
+		p.UID, p.Labels = "job", map[string]string{v1alpha1.ProviderLabel: provider}
+		return p
+	}
+	local := at("p0", corev1.PodRunning)
+	remote := func(seconds float64, before, now corev1.PodPhase, run types.UID) Change {
+		b, a := at("", before), at("", now)
+		b.UID, a.UID = run, run
+		b.Annotations, a.Annotations = map[string]string{PodUID: "job"}, map[string]string{PodUID: "job"}
+		return Change{At: after(seconds), Before: b, After: a}
+	}
+	p0 := &Provider{ID: "p0", Slices: []Slice{{VirtualNode: "p0-a"}}, Cluster: Cluster{Pods: []Change{
+		remote(10, corev1.PodPending, corev1.PodRunning, "run-1"), remote(20, corev1.PodRunning, corev1.PodSucceeded, "run-1"),
+		remote(60, corev1.PodPending, corev1.PodRunning, "run-2"),
+	}}}
+	r := &Record{Began: began, Providers: []*Provider{p0}}
+	judged := func(changes ...Change) []string {
+		return r.judgeRuns(append([]Change{{At: after(1), After: local}}, changes...), r.runs()[local.UID])
+	}
+	moved := func(seconds float64) Change {
+		return Change{At: after(seconds), Before: local, After: at("", corev1.PodRunning)}
+	}
+	succeeded := Change{At: after(20.02), Before: local, After: at("p0", corev1.PodSucceeded)}
+	again := Change{At: after(59), Before: at("", corev1.PodPending), After: at("p0", corev1.PodPending)}
+
+	assert.Empty(t, judged(moved(19.9), again), "it completed while it was leaving")
+	assert.Empty(t, judged(moved(20.001), again), "its completion was not reported yet")
+	assert.Len(t, judged(moved(40), again), 1, "it was to be reported by then")
+	assert.Len(t, judged(again), 1, "it did not move")
+	assert.Len(t, judged(succeeded, moved(20.03), again), 1, "it was reported")
+}
