@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -45,6 +43,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/withdrawn"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
@@ -100,6 +99,9 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.MetricsAddress != "" {
 		group.Go(func() error { return serveMetrics(ctx, cfg.MetricsAddress, b.metrics) })
 	}
+	if cfg.HealthAddress != "" {
+		group.Go(func() error { return serveHealth(ctx, cfg.HealthAddress, mgr.GetCache()) })
+	}
 	group.Go(func() error { return lock.Run(ctx) })
 	group.Go(func() error {
 		if err := mgr.Start(ctx); err != nil {
@@ -131,8 +133,7 @@ func managerOptions(cfg *Config, scheme *runtime.Scheme) ctrl.Options {
 		RetryPeriod:                   &cfg.Lease.RetryPeriod,
 		// Ours are served on a registry of our own; controller-runtime's queues and latencies join them there.
 		Metrics:                metricsserver.Options{BindAddress: "0"},
-		HealthProbeBindAddress: cmp.Or(cfg.HealthAddress, "0"),
-		LivenessEndpointName:   "/livez",
+		HealthProbeBindAddress: "0", // So are the probes, with limits of connections.
 	}
 }
 
@@ -303,10 +304,7 @@ func (b *Broker) setUpServers(ctx context.Context, mgr manager.Manager) error {
 			return err
 		}
 	}
-	if err := b.setUpForConsumers(mgr); err != nil {
-		return err
-	}
-	return setUpHealth(mgr, b.cfg.HealthAddress)
+	return b.setUpForConsumers(mgr)
 }
 
 // setUpForConsumers registers what the leader does for consumers besides their pods.
@@ -326,22 +324,21 @@ func (b *Broker) setUpForConsumers(mgr manager.Manager) error {
 	return nil
 }
 
-// setUpHealth registers the health checks, unless they are not served.
-func setUpHealth(mgr manager.Manager, address string) error {
-	if address == "" {
-		return nil
-	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+// serveHealth serves the probes: a replica is ready when its caches are filled, also one that does not lead.
+func serveHealth(ctx context.Context, address string, caches cache.Cache) error {
+	ln, err := httpserve.Listen(ctx, address, "--health-probe-address")
+	if err != nil {
 		return err
 	}
-	return mgr.AddReadyzCheck("cache", func(r *http.Request) error {
-		probe, cancel := context.WithTimeout(r.Context(), time.Second)
+	handler := httpserve.HealthHandler(func(ctx context.Context) (string, error) {
+		probe, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		if !mgr.GetCache().WaitForCacheSync(probe) {
-			return errors.New("the caches are not filled yet")
+		if !caches.WaitForCacheSync(probe) {
+			return "", errors.New("the caches are not filled yet")
 		}
-		return nil
+		return "ok", nil
 	})
+	return httpserve.Run(ctx, &http.Server{Handler: handler}, ln) //nolint:gosec // Run sets ReadHeaderTimeout.
 }
 
 // kubeletConfig returns the configuration of the kubelet API, with the certificate that the remote IPAM serves with, too.

@@ -250,18 +250,13 @@ func (c *catalog) logSettings(scheme string, address net.Addr) {
 // serveOperators listens for probes, and for scrapes of metrics.
 func (c *catalog) serveOperators(ctx context.Context) error {
 	if address := c.cfg.HealthAddress; address != "" {
-		mux := http.NewServeMux()
-		alive := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }
-		mux.HandleFunc("GET /livez", alive)
-		mux.HandleFunc("GET /healthz", alive)
-		mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		handler := httpserve.HealthHandler(func(context.Context) (string, error) {
 			if !c.synced() {
-				http.Error(w, "the caches are not filled yet", http.StatusServiceUnavailable)
-				return
+				return "", errors.New("the caches are not filled yet")
 			}
-			alive(w, r)
+			return "ok", nil
 		})
-		if err := c.listen(ctx, address, "--health-probe-address", mux); err != nil {
+		if err := c.listen(ctx, address, "--health-probe-address", handler); err != nil {
 			return err
 		}
 	}

@@ -1,9 +1,12 @@
 package process
 
 import (
-	"fmt"
+	"context"
+	"errors"
 	"net/http"
 	"sync/atomic"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 )
 
 // Phase is how far a virtual kubelet has come.
@@ -37,16 +40,11 @@ func (h *Health) Current() Phase { return Phase(h.phase.Load()) }
 // Handler serves /livez and its old name /healthz, which succeed as long as the process answers, and /readyz. A virtual
 // kubelet that can't go on exits, so there is nothing more for a liveness probe to find.
 func (h *Health) Handler() http.Handler {
-	mux := http.NewServeMux()
-	alive := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
-	mux.HandleFunc("GET /livez", alive)
-	mux.HandleFunc("GET /healthz", alive)
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	return httpserve.HealthHandler(func(context.Context) (string, error) {
 		now := h.Current()
 		if !now.ready() {
-			w.WriteHeader(http.StatusServiceUnavailable)
+			return "", errors.New(now.String())
 		}
-		fmt.Fprintln(w, now)
+		return now.String(), nil
 	})
-	return mux
 }
