@@ -39,9 +39,9 @@ func (b *budget) release(consumer string, amounts resources.Amounts) {
 // left returns how much of a resource is left for a consumer. It reports whether its limit is what bounds it.
 func (b *budget) left(consumer string, name corev1.ResourceName) (amount int64, limited bool) {
 	if room, ok := b.limits[consumer][name]; ok && room <= b.sum[name] {
-		return room, true
+		return max(0, room), true
 	}
-	return b.sum[name], false
+	return max(0, b.sum[name]), false
 }
 
 // allLeft returns what is left of every resource for a consumer.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -130,7 +131,11 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if rules.Limits, err = r.limits(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	candidates, err := r.slices(ctx)
+	candidates, covered, err := r.slices(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	kept, err := r.pods(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -141,18 +146,26 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	requested := make(map[types.NamespacedName]resources.Amounts, len(candidates))
 	for _, a := range candidates {
 		s := sliceOf(a.slice, a.mode, r.requested[nameOf(a.slice)], now, r.cfg.Interval)
+		s.Kept = kept[creatorOf(a.slice)]
+		covered.Insert(creatorOf(a.slice))
 		requests, requested[s.Name] = append(requests, s), s.Requested
 	}
+	rules.Left = kept.without(covered)
 	offers := Decide(available.sum, rules, requests)
 
 	// 3. The offers are written. Grants shrink first, because others grow by the released resources.
 	total := available.sum.Scale(r.cfg.Rules.Overcommit)
 	r.metrics.set(total, grantsPerConsumer(requests, offers))
 	w := &writer{reconciler: r, free: newBudget(total, rules.Limits), labels: available.labels(), now: now}
+	for consumer, amounts := range rules.Left {
+		w.free.take(consumer, amounts)
+		w.requeueAfter(r.cfg.Interval) // Until they are gone.
+	}
 	pending := make([]*pendingOffer, len(requests))
 	for i, a := range candidates {
-		w.free.take(consumerOf(a.slice), requests[i].Granted)
-		pending[i] = &pendingOffer{slice: a.slice, requested: requests[i].Requested, granted: requests[i].Granted, offer: offers[requests[i].Name]}
+		s := &requests[i]
+		w.free.take(s.Consumer, s.held())
+		pending[i] = &pendingOffer{slice: a.slice, requested: s.Requested, granted: s.Granted, held: s.held(), offer: offers[s.Name]}
 	}
 	for _, s := range pending {
 		w.shrink(ctx, s)
@@ -227,27 +240,30 @@ type candidate struct {
 	mode  mode
 }
 
-// slices reads the slices that take part in the decision.
-func (r *reconciler) slices(ctx context.Context) ([]candidate, error) {
+// slices reads the slices that take part in the decision. Covered are the users of slices that others granted.
+func (r *reconciler) slices(ctx context.Context) (candidates []candidate, covered sets.Set[user], err error) {
 	var list authv1beta1.ResourceSliceList
 	if err := r.live.List(ctx, &list, client.MatchingLabels{consts.ReplicationStatusLabel: "true"}); err != nil {
-		return nil, fmt.Errorf("ResourceSlices: %w", err)
+		return nil, nil, fmt.Errorf("ResourceSlices: %w", err)
 	}
 	var tenants authv1beta1.TenantList
 	if err := r.client.List(ctx, &tenants); err != nil {
-		return nil, fmt.Errorf("tenants of consumers: %w", err)
+		return nil, nil, fmt.Errorf("tenants of consumers: %w", err)
 	}
-	var candidates []candidate
+	covered = sets.New[user]()
 	for i := range list.Items {
 		slice := &list.Items[i]
 		if !r.isOurs(slice) {
+			if slice.Spec.ConsumerClusterID != nil && isAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources) {
+				covered.Insert(creatorOf(slice))
+			}
 			continue
 		}
 		if f := modeOf(slice, tenantOf(tenants.Items, slice)); f != ignored {
 			candidates = append(candidates, candidate{slice, f})
 		}
 	}
-	return candidates, nil
+	return candidates, covered, nil
 }
 
 // tenantOf is the tenant that a slice belongs to: that of its consumer, in its namespace; nil if there is none.

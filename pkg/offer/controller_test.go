@@ -29,6 +29,9 @@ import (
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
@@ -108,8 +111,9 @@ func newWorld(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *
 	require.NoError(t, authv1beta1.AddToScheme(scheme))
 	require.NoError(t, v1alpha1.AddToScheme(scheme))
 	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
+	require.NoError(t, corev1.AddToScheme(scheme))
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).
-		WithStatusSubresource(&authv1beta1.ResourceSlice{}, &v1alpha1.ProviderCluster{}).Build()
+		WithStatusSubresource(&authv1beta1.ResourceSlice{}, &v1alpha1.ProviderCluster{}, &corev1.Pod{}).Build()
 	w := &world{now: dayOne.Add(time.Hour), events: record.NewFakeRecorder(100)}
 	w.reconciler = &reconciler{
 		cfg: Config{
@@ -521,6 +525,73 @@ func TestTheLimitOfAConsumerCountsWhatIsWritten(t *testing.T) {
 	require.ErrorContains(t, err, "status of ResourceSlice liqo-tenant-c1/stays")
 	require.Nil(t, w.read(t, "grows").Status.Resources, "the limit has room for 2 until the other releases 7")
 	require.Equal(t, "2", w.read(t, "small").Status.Resources.Cpu().String())
+}
+
+// podOf is a pod that runs here and was created with the certificate of a slice.
+func podOf(slice *authv1beta1.ResourceSlice, name, cpu string) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-c1", Name: name, Labels: map[string]string{
+			forge.LiqoOriginClusterIDKey: "c1", consts.CreatorLabelKey: authentication.CommonNameResourceSliceCSR(slice),
+		}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
+	}
+	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	return p
+}
+
+// A consumer deletes its slice, keeps the pods, and asks for another one.
+func TestPodsWhoseSliceIsGoneCount(t *testing.T) {
+	former := newSlice("former", "8")
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "48"), limit("c1", "10"), former)
+	w.pass(t)
+	require.Equal(t, "8", w.read(t, "former").Status.Resources.Cpu().String())
+	stays := podOf(former, "stays", "5")
+	require.NoError(t, w.client.Create(t.Context(), stays))
+	require.NoError(t, w.client.Create(t.Context(), podOf(former, "leaves", "3")))
+	w.pass(t)
+	require.Equal(t, "8", w.read(t, "former").Status.Resources.Cpu().String(), "what pods of a grant request is in the grant")
+
+	require.NoError(t, w.client.Delete(t.Context(), w.read(t, "former")))
+	require.NoError(t, w.client.Create(t.Context(), newSlice("next", "6")))
+	result := w.pass(t)
+	require.Equal(t, "cpu: 6 requested, 2 left of the limit 10 of ConsumerCluster c1", resourcesOf(w.read(t, "next")).Message)
+	require.Equal(t, 30*time.Second, result.RequeueAfter, "no event says that they are gone")
+
+	require.NoError(t, w.client.Create(t.Context(), newSlice("small", "2")))
+	w.pass(t)
+	require.Equal(t, "2", w.read(t, "small").Status.Resources.Cpu().String())
+
+	// A slice of the former name has these pods again, and its grant includes them.
+	require.NoError(t, w.client.Create(t.Context(), newSlice("former", "9")))
+	w.pass(t)
+	require.Equal(t, "cpu: 9 requested, 8 left of the limit 10 of ConsumerCluster c1", resourcesOf(w.read(t, "former")).Message)
+	require.Nil(t, w.read(t, "next").Status.Resources, "that the slice is there does not mean that its pods are covered")
+	require.NoError(t, w.client.Delete(t.Context(), w.read(t, "former")))
+	require.NoError(t, w.client.Create(t.Context(), newSlice("former", "8")))
+	w.pass(t)
+	require.Equal(t, "8", w.read(t, "former").Status.Resources.Cpu().String())
+
+	require.NoError(t, w.client.Delete(t.Context(), w.read(t, "former")))
+	require.NoError(t, w.client.Delete(t.Context(), stays))
+	w.pass(t)
+	require.Nil(t, w.read(t, "next").Status.Resources, "3 of 10 are still used by a pod, and 2 by a slice")
+	var leaves corev1.Pod
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: "shop-c1", Name: "leaves"}, &leaves))
+	leaves.Status.Phase = corev1.PodSucceeded
+	require.NoError(t, w.client.Status().Update(t.Context(), &leaves))
+	w.pass(t)
+	require.Equal(t, "6", w.read(t, "next").Status.Resources.Cpu().String())
+}
+
+// Others get no room that pods take whose slice is gone; those of another class are not the broker's.
+func TestPodsWhoseSliceIsGoneTakeRoomOfOthers(t *testing.T) {
+	former, foreign := newSlice("former", "8"), newSlice("foreign", "4", withGrant("4", dayOne))
+	foreign.Spec.Class = "default"
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "10"), foreign, podOf(former, "stays", "8"),
+		podOf(foreign, "elsewhere", "4"), newSlice("old", "2", withGrant("2", dayOne)), newSlice("large", "3"))
+	w.pass(t)
+	require.Equal(t, "2", w.read(t, "old").Status.Resources.Cpu().String())
+	require.Equal(t, "cpu: 3 requested, 0 left of 10", resourcesOf(w.read(t, "large")).Message)
 }
 
 // A backup has no status, so that the providers of a restored cluster grant nothing until the broker has filled it in.

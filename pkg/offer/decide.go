@@ -25,9 +25,19 @@ type Slice struct {
 	Requested resources.Amounts
 	// Granted is its present grant; nil is none yet.
 	Granted resources.Amounts
+	// Kept are what pods request that were created with its certificate while a slice of this name had a grant.
+	Kept resources.Amounts
 	// Frozen: it keeps its grant and gets no more. CoolingDown: it gets no more for some time, because its grant changed
 	// recently.
 	Frozen, CoolingDown bool
+}
+
+// held is what the slice takes of the sum and of its consumer's limit before the decision.
+func (s *Slice) held() resources.Amounts {
+	if s.Granted != nil {
+		return s.Granted
+	}
+	return s.Kept
 }
 
 // Offer is the new grant of a slice, or its denial.
@@ -47,6 +57,8 @@ type Rules struct {
 	// Limits are the most that all slices of a consumer together may have, by the consumer's id. A consumer without them,
 	// or a resource that they do not name, has no limit.
 	Limits map[string]resources.Amounts
+	// Left are what pods request whose slices are gone, by the consumer's id: they run on.
+	Left map[string]resources.Amounts
 }
 
 // maxResources is the number of resources that a slice may have, including the defaulted ones. The admission policy in
@@ -66,7 +78,8 @@ func defaulted() []corev1.ResourceName {
 // keep it, the oldest first. The part that does not fit any more, because the sum or the limit is smaller, is removed
 // at once, but the grant stays, if necessary with amounts of 0. The rest goes to slices that request more than they
 // have, again the oldest first: in part to slices with a grant, all or nothing to slices without one. Of a defaulted
-// resource a slice gets all that is left. The order of the given slices does not matter.
+// resource a slice gets all that is left. Pods without a granted slice take what they request until they are gone, and a first
+// grant to their slice includes it. The order of the given slices does not matter.
 func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.NamespacedName]Offer {
 	all := slices.Clone(requests)
 	slices.SortFunc(all, func(a, b Slice) int {
@@ -74,9 +87,17 @@ func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.Name
 	})
 	d := allocation{total: sum.Scale(rules.Overcommit), rules: rules}
 	d.budget = newBudget(d.total, rules.Limits)
+	for consumer, amounts := range rules.Left {
+		d.take(consumer, amounts)
+	}
 	offers := make(map[types.NamespacedName]Offer, len(all))
 
-	// 1. Present grants are kept.
+	// 1. Present grants are kept, and what runs without one.
+	for i := range all {
+		if s := &all[i]; s.Granted == nil {
+			d.take(s.Consumer, s.Kept)
+		}
+	}
 	for i := range all {
 		if s := &all[i]; s.Granted != nil {
 			offers[s.Name] = Offer{Granted: d.retain(s)}
@@ -87,7 +108,10 @@ func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.Name
 		s := &all[i]
 		switch {
 		case s.Granted == nil:
-			offers[s.Name] = d.grant(s)
+			d.release(s.Consumer, s.Kept)
+			if offers[s.Name] = d.grant(s); offers[s.Name].Granted == nil {
+				d.take(s.Consumer, s.Kept)
+			}
 		case s.Frozen || s.CoolingDown || s.names() > maxResources:
 			offers[s.Name] = d.offer(s, offers[s.Name].Granted)
 		default:

@@ -306,22 +306,32 @@ func TestNoConsumerHasMoreThanItsLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sum, rules, slices := situation(t)
 		rules.Limits = map[string]resources.Amounts{"c1": amounts(t, "limit", 80)}
+		rules.Left = map[string]resources.Amounts{"c1": amounts(t, "left", 20), "c2": amounts(t, "left", 20)}
 		for i := range slices {
 			slices[i].Consumer = rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "consumer")
+			slices[i].Kept = amounts(t, "kept", 20)
 		}
 		offers := Decide(sum, rules, slices)
 		total := map[string]resources.Amounts{"c1": {}, "c2": {}}
+		running := map[string]resources.Amounts{"c1": {}, "c2": {}}
 		all := resources.Amounts{}
+		for consumer, amounts := range rules.Left {
+			running[consumer].Add(amounts)
+		}
 		for _, s := range slices {
 			total[s.Consumer].Add(offers[s.Name].Granted)
 			all.Add(offers[s.Name].Granted)
+			if offers[s.Name].Granted == nil {
+				running[s.Consumer].Add(s.Kept)
+			}
 			require.True(t, s.Granted == nil || offers[s.Name].Granted != nil, "a grant may shrink, but is not denied")
 		}
 		for name, limit := range rules.Limits["c1"] {
-			require.LessOrEqual(t, total["c1"][name], limit, name)
+			require.LessOrEqual(t, total["c1"][name], max(0, limit-running["c1"][name]), name)
 		}
 		for name, amount := range all {
-			require.LessOrEqual(t, float64(amount), float64(sum[name])*rules.Overcommit, name)
+			taken := float64(running["c1"][name] + running["c2"][name])
+			require.LessOrEqual(t, float64(amount), max(0, float64(sum[name])*rules.Overcommit-taken), name)
 		}
 		settled := Decide(sum, rules, after(slices, offers))
 		for name, offer := range offers {

@@ -33,7 +33,9 @@ type writer struct {
 type pendingOffer struct {
 	slice              *authv1beta1.ResourceSlice
 	requested, granted resources.Amounts
-	offer              Offer
+	// held is what it takes of the free budget.
+	held  resources.Amounts
+	offer Offer
 	// unwritten: the offer was not written, or in part only.
 	unwritten bool
 }
@@ -63,7 +65,16 @@ func (w *writer) grow(ctx context.Context, s *pendingOffer) {
 		w.requeueAfter(guard.Recheck)
 		return
 	}
-	free := w.free.allLeft(consumerOf(s.slice))
+	consumer, written := consumerOf(s.slice), false
+	if s.granted == nil { // A first grant includes what its pods request.
+		w.free.release(consumer, s.held)
+		defer func() {
+			if !written {
+				w.free.take(consumer, s.held)
+			}
+		}()
+	}
+	free := w.free.allLeft(consumer)
 	offer, short := s.offer, !free.Covers(more)
 	if short {
 		more = more.Min(free).Excess(nil) // What is above zero.
@@ -75,8 +86,8 @@ func (w *writer) grow(ctx context.Context, s *pendingOffer) {
 			return
 		}
 	}
-	if w.write(ctx, s, offer) {
-		w.free.take(consumerOf(s.slice), more)
+	if written = w.write(ctx, s, offer); written {
+		w.free.take(consumer, more)
 	}
 	s.unwritten = s.unwritten || short
 }

@@ -14,8 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
+	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	authforge "github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication/forge"
+	networkforge "github.com/liqotech/liqo/pkg/liqo-controller-manager/networking/forge"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 )
 
@@ -151,6 +154,44 @@ func TestWhoPeersWritesTheNonceOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			requireRefusal(t, write(t, without, tc.who, secretsResource, "", nil, tc.secret), "")
 			requireRefusal(t, write(t, plugin, tc.who, secretsResource, "", nil, tc.secret), tc.because)
+		})
+	}
+}
+
+// Who peers a consumer connects its network, and that of no other cluster: Liqo finds these objects by the id in their labels.
+func TestWhoPeersConnectsNoOtherCluster(t *testing.T) {
+	plugin, without := guard(t), unguarded(t, "liqo-broker-labels")
+	// As Liqo's forge does, which asks an API server for the kind of the template.
+	gateway := func(kind string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(networkingv1beta1.GroupVersion.WithKind(kind))
+		o.SetNamespace(tenantNamespace)
+		o.SetLabels(map[string]string{"liqo.io/remote-cluster-id": "c1"})
+		return o
+	}
+	key, err := networkforge.PublicKey(tenantNamespace, nil, "c1", []byte("key"))
+	require.NoError(t, err)
+	for plural, o := range map[string]*unstructured.Unstructured{
+		"configurations": raw(t, networkforge.Configuration("c1", tenantNamespace, "c1", []string{"10.0.0.0/16"}, "10.1.0.0/16")),
+		"gatewayclients": gateway("GatewayClient"), "gatewayservers": gateway("GatewayServer"), "publickeies": raw(t, key),
+		"ips": raw(t, &ipamv1alpha1.IP{
+			TypeMeta:   metav1.TypeMeta{APIVersion: ipamv1alpha1.IPGroupVersionResource.GroupVersion().String(), Kind: "IP"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: tenantNamespace, Name: "api-server"},
+		}),
+	} {
+		t.Run(plural, func(t *testing.T) {
+			resource := o.GroupVersionKind().GroupVersion().WithResource(plural)
+			others := o.DeepCopy()
+			labelled("liqo.io/remote-cluster-id", "c2")(others.Object)
+			const because = "the label liqo.io/remote-cluster-id must be c1"
+			requireRefusal(t, write(t, without, thePeeringUser, resource, "", nil, others), "")
+			for _, who := range []string{thePeeringUser, "c1"} {
+				requireRefusal(t, write(t, plugin, who, resource, "", nil, o), "")
+				requireRefusal(t, write(t, plugin, who, resource, "", nil, others), because)
+				requireRefusal(t, write(t, plugin, who, resource, "", o, others), because)
+				requireRefusal(t, write(t, plugin, who, resource, "", others, o), "")
+			}
+			requireRefusal(t, write(t, plugin, liqo, resource, "", nil, others), "")
 		})
 	}
 }

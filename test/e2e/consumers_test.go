@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -23,6 +24,7 @@ import (
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
 	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication/forge"
 
@@ -305,9 +307,13 @@ func (c *chain) offers(t *testing.T) {
 	eventually(t, 20*time.Second, func(ctx context.Context) error { return c.offered(ctx, above, "4") })
 	require.NoError(t, consumer.Client.Delete(t.Context(), c.atConsumer(t, consumer, "above")))
 
+	kept := c.keep(t, consumer, "3", "2")
+
 	// One that leaves it to the broker gets the rest, on its virtual node, and more when there is more.
 	all := c.ask(t, consumer, "all", nil)
-	eventually(t, 20*time.Second, func(ctx context.Context) error { return c.offered(ctx, all, "38") })
+	eventually(t, 20*time.Second, func(ctx context.Context) error { return c.offered(ctx, all, "36") })
+	require.NoError(t, c.broker.Client.Delete(t.Context(), kept))
+	eventually(t, patient, func(ctx context.Context) error { return c.offered(ctx, all, "38") })
 	eventually(t, patient, func(ctx context.Context) error { return nodeHas(ctx, consumer, "all", "38") })
 	t.Cleanup(func() { c.grant(t, "provider2", "16") })
 	c.grant(t, "provider2", "24")
@@ -315,6 +321,35 @@ func (c *chain) offers(t *testing.T) {
 	var node corev1.Node
 	require.NoError(t, consumer.Client.Get(t.Context(), client.ObjectKey{Name: "all"}, &node))
 	assert.Equal(t, "3", node.Labels[brokeringv1alpha1.ProvidersLabel])
+}
+
+// keep has a consumer delete a slice of so many CPUs and keep a pod that requests some of them, which it made by the credentials
+// of the slice. It returns the ShadowPod.
+func (c *chain) keep(t *testing.T, consumer *sandbox.Cluster, granted, used string) *offloadingv1beta1.ShadowPod {
+	t.Helper()
+	slice := c.ask(t, consumer, "former", map[corev1.ResourceName]string{
+		corev1.ResourceCPU: granted, corev1.ResourceMemory: "1Gi", corev1.ResourcePods: "10",
+	})
+	eventually(t, 20*time.Second, func(ctx context.Context) error { return c.offered(ctx, slice, granted) })
+	id := &authv1beta1.Identity{}
+	key := client.ObjectKey{Namespace: "liqo-tenant-" + sandbox.Broker, Name: forge.ResourceSliceIdentityName(slice)}
+	eventually(t, patient, func(ctx context.Context) error {
+		if err := consumer.Client.Get(ctx, key, id); err != nil {
+			return err
+		}
+		if id.Status.KubeconfigSecretRef == nil {
+			return errors.New("the consumer has no kubeconfig of its slice")
+		}
+		return nil
+	})
+	kept := shadowPod(consumer, c.offload(t, consumer), "kept", requests(corev1.ResourceCPU, used))
+	direct := clientOf(t, kubeconfigOf(t, consumer, id))
+	eventually(t, patient, func(ctx context.Context) error { return direct.Create(ctx, kept.DeepCopy()) }) // Until it has the quota.
+	eventually(t, patient, func(ctx context.Context) error {
+		return c.broker.Client.Get(ctx, client.ObjectKeyFromObject(kept), &corev1.Pod{})
+	})
+	require.NoError(t, consumer.Client.Delete(t.Context(), c.atConsumer(t, consumer, "former")))
+	return kept
 }
 
 // ask makes a ResourceSlice of the broker's class, and returns what the broker's cluster has of it.

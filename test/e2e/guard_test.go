@@ -305,17 +305,22 @@ func identityOf(t *testing.T, consumer *sandbox.Cluster, kind authv1beta1.Identi
 	require.NoError(t, consumer.Client.List(t.Context(), &identities))
 	for i := range identities.Items {
 		id := &identities.Items[i]
-		if id.Spec.Type != kind || id.Status.KubeconfigSecretRef == nil {
-			continue
+		if id.Spec.Type == kind && id.Status.KubeconfigSecretRef != nil {
+			return kubeconfigOf(t, consumer, id)
 		}
-		secret, err := consumer.Kube.CoreV1().Secrets(id.Namespace).Get(t.Context(), id.Status.KubeconfigSecretRef.Name, metav1.GetOptions{})
-		require.NoError(t, err)
-		config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
-		require.NoError(t, err)
-		return config
 	}
 	require.Failf(t, "the consumer has no identity at the broker", "type %s", kind)
 	return nil
+}
+
+// kubeconfigOf is what a consumer received with an Identity.
+func kubeconfigOf(t *testing.T, consumer *sandbox.Cluster, id *authv1beta1.Identity) *rest.Config {
+	t.Helper()
+	secret, err := consumer.Kube.CoreV1().Secrets(id.Namespace).Get(t.Context(), id.Status.KubeconfigSecretRef.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"])
+	require.NoError(t, err)
+	return config
 }
 
 // Who may do everything to the pods of a namespace may neither set, nor change,

@@ -88,8 +88,8 @@ func TestFederation(t *testing.T) {
 		{"a virtual kubelet of another node is not used", b.stray},
 		{"a completed pod stays completed", b.ended},
 		{"a Service has its pods at two providers", b.service},
-		{"costly filters hold up nobody else", b.costly},
-		{"a flood of one tenant does not delay others", b.flood},
+		{"costly filters hold up nobody else", c.costly},
+		{"a flood of one consumer does not delay others", c.flood},
 	})
 	oneByOne(t, "faults", []scenario{
 		{"150 pods at once exceed no grant", b.burst},
