@@ -65,6 +65,14 @@ func Terminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
+// EndedStatus returns what is written into the status of a pod that has ended at its provider.
+func EndedStatus(there *corev1.PodStatus) map[string]any {
+	return map[string]any{
+		"phase": there.Phase, "reason": there.Reason, "message": there.Message, "conditions": there.Conditions,
+		"containerStatuses": there.ContainerStatuses, "initContainerStatuses": there.InitContainerStatuses,
+	}
+}
+
 // AppOf returns the application of a pod by the labels that Kubernetes recommends, in its namespace; "" if it has none.
 // Owners are of no use: the pods of a consumer are each owned by a ShadowPod of their own.
 func AppOf(pod *corev1.Pod) string {

@@ -225,6 +225,9 @@ func (k *virtualKubelet) handle(name string) error {
 	case local == nil && others:
 		return k.release(ctx, name)
 	case local == nil:
+		if err := k.reportEnd(ctx, shadow, remote); err != nil {
+			return err
+		}
 		if err := k.deleteShadow(ctx, shadow); err != nil {
 			return err
 		}
@@ -235,7 +238,6 @@ func (k *virtualKubelet) handle(name string) error {
 		shadow, remote = nil, nil
 	}
 	k.observe(local)
-	terminal := local.Status.Phase == corev1.PodSucceeded || local.Status.Phase == corev1.PodFailed
 	switch {
 	case local.DeletionTimestamp != nil:
 		if err := k.deleteShadow(ctx, shadow); err != nil || shadow != nil || remote != nil {
@@ -245,7 +247,7 @@ func (k *virtualKubelet) handle(name string) error {
 			err := k.world.home.remove(k.process.name, local, ptr.To(int64(0)), &metav1.Preconditions{UID: &local.UID})
 			return ignoreGone(err)
 		})
-	case terminal:
+	case ended(local):
 		return nil
 	case shadow != nil && shadow.Annotations[localUID] != string(local.UID):
 		if err := k.deleteShadow(ctx, shadow); err != nil {
@@ -276,6 +278,35 @@ func (k *virtualKubelet) deleteShadow(ctx context.Context, shadow *offloadingv1b
 	return k.process.request(ctx, k.provider.weather, "delete "+shadow.Name, true, func() error {
 		return ignoreGone(k.provider.server.remove(k.process.name, shadow, nil, &metav1.Preconditions{UID: &shadow.UID}))
 	})
+}
+
+// reportEnd writes the status of a pod that has ended while it was leaving.
+func (k *virtualKubelet) reportEnd(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod) error {
+	if shadow == nil || shadow.DeletionTimestamp != nil || remote == nil || remote.DeletionTimestamp != nil || !ended(remote) {
+		return nil
+	}
+	return k.process.request(ctx, k.world.weather, "end "+shadow.Name, true, func() error {
+		local := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: podNamespace, Name: shadow.Name}}
+		_, err := k.world.home.update(k.process.name, local, true, func(fresh object) error {
+			pod := fresh.(*corev1.Pod)
+			if string(pod.UID) != shadow.Annotations[localUID] || pod.DeletionTimestamp != nil || ended(pod) ||
+				pod.Labels[v1alpha1.VirtualNodeLabel] != "" || pod.Annotations[v1alpha1.MovingFromAnnotation] != k.virtualNode() {
+				return errNotLeaving
+			}
+			pod.Status = *remote.Status.DeepCopy()
+			return nil
+		})
+		if errors.Is(err, errNotLeaving) {
+			return nil
+		}
+		return ignoreGone(err)
+	})
+}
+
+var errNotLeaving = errors.New("the pod is not leaving")
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 func (k *virtualKubelet) create(ctx context.Context, local *corev1.Pod) error {

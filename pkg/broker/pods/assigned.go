@@ -103,10 +103,7 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, virtualNo
 // end writes the status of a pod that has ended at its provider.
 func (c *Controller) end(ctx context.Context, pod *corev1.Pod, there *corev1.PodStatus) error {
 	c.Log.Info("A pod has ended at its provider", "pod", client.ObjectKeyFromObject(pod), "phase", there.Phase)
-	return c.write.PatchStatus(ctx, pod, map[string]any{
-		"phase": there.Phase, "reason": there.Reason, "message": there.Message, "conditions": there.Conditions,
-		"containerStatuses": there.ContainerStatuses, "initContainerStatuses": there.InitContainerStatuses,
-	})
+	return c.write.PatchStatus(ctx, pod, placement.EndedStatus(there))
 }
 
 // virtualNode returns what is known of the provider of a VirtualNode. If the VirtualNode exists and its provider is not

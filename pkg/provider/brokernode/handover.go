@@ -36,6 +36,7 @@ var errPreviousExists = errors.New("waiting until the pod's previous ShadowPod a
 //     the end of the new one.
 //   - What was made of an earlier pod of the same name is deleted first, by the UID that its ShadowPod has. Liqo would take
 //     it for the new pod's, and report that it has run, if the earlier one was deleted while no virtual kubelet was running.
+//   - A pod that has ended when it leaves is shown as ended, and does not run again.
 //   - A pod that leaves is released: the broker is told that no ShadowPod of it is being created any more.
 //   - What Liqo remembers of a pod is forgotten when it leaves. Otherwise, if it left before its ShadowPod was in the
 //     cache, Liqo would never create another (PodInfo.PreventCreationUntilSeen).
@@ -93,6 +94,11 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 		if shadow != nil && !own(shadow) {
 			return h.releases.release(ctx, name)
 		}
+		if endedMeanwhile(shadow, remote) {
+			if err := h.releases.reportEnd(ctx, name, lens.PodUID(shadow), &remote.Status); err != nil {
+				return err
+			}
+		}
 		return errors.Join(h.NamespacedReflector.Handle(ctx, name), h.releases.release(ctx, name))
 	}
 	h.releases.observe(local)
@@ -105,6 +111,12 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 		}
 	}
 	return h.NamespacedReflector.Handle(ctx, name)
+}
+
+// endedMeanwhile reports whether a pod that left has ended by itself, and not because its ShadowPod is deleted.
+func endedMeanwhile(shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod) bool {
+	return shadow != nil && shadow.DeletionTimestamp == nil && lens.PodUID(shadow) != "" &&
+		remote != nil && remote.DeletionTimestamp == nil && placement.Terminal(remote)
 }
 
 // ofEarlierPod reports whether this virtual kubelet made a ShadowPod of another pod, which bore the name before.

@@ -10,8 +10,11 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
@@ -19,6 +22,8 @@ import (
 	offloadinglisters "github.com/liqotech/liqo/pkg/client/listers/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
 // actAsLiqo sets the package state of Liqo with the identity of the virtual kubelet. It is the same in all tests of this package.
@@ -44,6 +49,89 @@ type liqos struct {
 func (l *liqos) Handle(_ context.Context, name string) error {
 	l.handled = append(l.handled, name)
 	return l.err
+}
+
+// A pod completes after the broker has begun to move it, and before its ShadowPod is deleted.
+func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
+	actAsLiqo()
+	now := metav1.Now()
+	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns-home", Name: "a", GenerateName: "uid",
+		Labels: labels.Merge(forge.ReflectionLabels(), labels.Set{forge.LiqoOriginClusterNodeName: "p1-gpu"}),
+	}}
+	there := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns-home", Name: "a"}, Status: corev1.PodStatus{
+		Phase: corev1.PodSucceeded, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 0}}}},
+	}}
+	leaving := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "a", UID: "uid", Annotations: map[string]string{v1alpha1.MovingFromAnnotation: "p1-gpu"},
+	}, Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: "Other", Status: corev1.ConditionTrue}}}}
+	const refused = "the API server refuses this"
+	type world struct {
+		local  *corev1.Pod
+		shadow *offloadingv1beta1.ShadowPod
+		remote *corev1.Pod
+	}
+	for name, tc := range map[string]struct {
+		change  func(*world)
+		reports bool
+	}{
+		"it has completed":                      {func(*world) {}, true},
+		"it has failed":                         {func(w *world) { w.remote.Status.Phase = corev1.PodFailed }, true},
+		"the API server accepts no such status": {func(w *world) { w.remote.Status.Message = refused }, false},
+		"it runs":                               {func(w *world) { w.remote.Status.Phase = corev1.PodRunning }, false},
+		"nothing of it is there":                {func(w *world) { w.remote = nil }, false},
+		"it ends because it is deleted":         {func(w *world) { w.remote.DeletionTimestamp = &now }, false},
+		"its ShadowPod is deleted":              {func(w *world) { w.shadow.DeletionTimestamp = &now }, false},
+		"the ShadowPod does not say whose":      {func(w *world) { w.shadow.GenerateName = "" }, false},
+		"the ShadowPod is an earlier pod's":     {func(w *world) { w.shadow.GenerateName = "earlier" }, false},
+		"it left another VirtualNode":           {func(w *world) { w.local.Annotations[v1alpha1.MovingFromAnnotation] = "q1" }, false},
+		"it is assigned again":                  {func(w *world) { w.local.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "q1"} }, false},
+		"it is deleted":                         {func(w *world) { w.local.DeletionTimestamp, w.local.Finalizers = &now, []string{"x"} }, false},
+		"it is gone":                            {func(w *world) { w.local.Name = "b" }, false},
+		"it has been shown to have ended since": {func(w *world) { w.local.Status.Phase = corev1.PodFailed }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{leaving.DeepCopy(), shadow.DeepCopy(), there.DeepCopy()}
+			tc.change(w)
+			home, below := fake.NewClientset(w.local), &liqos{}
+			remotes := indexed[*corev1.Pod](t)
+			if w.remote != nil {
+				require.NoError(t, remotes.Add(w.remote))
+			}
+			h := &handover{
+				NamespacedReflector: below, forget: func(string) {},
+				local:    corev1listers.NewPodLister(indexed[*corev1.Pod](t)).Pods("ns"),
+				remote:   corev1listers.NewPodLister(remotes).Pods("ns-home"),
+				shadows:  offloadinglisters.NewShadowPodLister(indexed(t, w.shadow)).ShadowPods("ns-home"),
+				releases: (&Forwarder{View: View{VirtualNode: "p1-gpu"}, Pods: home.CoreV1().Pods}).releasesOf("ns"),
+			}
+			answer := errors.New("the API server is away")
+			if w.remote != nil && w.remote.Status.Message == refused {
+				answer = kerrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil)
+			}
+			home.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return answer != nil, nil, answer
+			})
+			err := h.Handle(t.Context(), "a")
+			if tc.reports {
+				require.ErrorIs(t, err, answer)
+				require.Empty(t, below.handled, "the ShadowPod stays until it is written")
+				answer = nil
+				require.NoError(t, h.Handle(t.Context(), "a"))
+			}
+			require.Equal(t, []string{"a"}, below.handled)
+			pod, err := home.CoreV1().Pods("ns").Get(t.Context(), w.local.Name, metav1.GetOptions{})
+			require.NoError(t, err)
+			if !tc.reports {
+				require.Equal(t, w.local.Status, pod.Status)
+				return
+			}
+			require.Equal(t, w.remote.Status.Phase, pod.Status.Phase)
+			require.Equal(t, w.remote.Status.ContainerStatuses, pod.Status.ContainerStatuses)
+			require.Len(t, pod.Status.Conditions, 2)
+		})
+	}
 }
 
 func TestHandover(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // releases tells the broker that a pod which leaves was let go. Until then a ShadowPod may appear at the provider after the
@@ -113,6 +114,32 @@ func (r *releases) observeCreate(name string, err error) {
 	case kerrors.ReasonForError(err) == metav1.StatusReasonUnknown, kerrors.IsTimeout(err), kerrors.IsServerTimeout(err):
 		r.uncertain[name] = time.Now()
 	}
+}
+
+// reportEnd writes the status of a pod that has ended while it was leaving, before its ShadowPod is deleted: it must not run again.
+// A pod that another VirtualNode has by now is left alone, and so is one that this VirtualNode did not lose to a move.
+func (r *releases) reportEnd(ctx context.Context, name string, uid types.UID, there *corev1.PodStatus) error {
+	pod, err := r.pods.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case kerrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("pod %s, which ended while it was leaving: %w", name, err)
+	case pod.UID != uid || pod.DeletionTimestamp != nil || placement.Terminal(pod) || pod.Labels[v1alpha1.VirtualNodeLabel] != "" ||
+		pod.Annotations[v1alpha1.MovingFromAnnotation] != r.virtualNode:
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion}, "status": placement.EndedStatus(there),
+	})
+	if err != nil {
+		return err
+	}
+	_, err = r.pods.Patch(ctx, name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	if err == nil || kerrors.IsNotFound(err) || kerrors.IsInvalid(err) || kerrors.IsForbidden(err) {
+		return nil // What the API server does not accept must not keep the pod from leaving.
+	}
+	return fmt.Errorf("telling that pod %s has ended: %w", name, err)
 }
 
 // release writes once that a pod was let go, if it has left while it lived.

@@ -136,21 +136,27 @@ func (r *Record) failedOver(record []Change, provider string, then time.Time) bo
 // reported is how long a virtual kubelet may take to report that a pod has completed.
 const reported = 5 * time.Second
 
-// maybeUnseen reports whether it was not known, when a pod began to run again, that it had completed: it did so while
-// it was leaving, or so soon before that its status was not reported yet, or Liqo deleted it with its namespace, because an
+// maybeUnseen reports whether it was not known, when a pod began to run again, that it had completed: its ShadowPod was deleted
+// before that or so soon after it that its status was not reported yet, or Liqo deleted it with its namespace, because an
 // administrator deleted the VirtualNode, before its status was read.
 func (r *Record) maybeUnseen(record []Change, ran, again run) bool {
-	leaves := false
 	for _, c := range record {
 		if c.At.Before(again.from) && c.After != nil && terminal(c.After.(*corev1.Pod)) {
 			return false
 		}
-		if c.At.Before(ran.to.Add(reported)) {
-			leaves = providerOf(c.After) != ran.provider
-		}
 	}
-	return leaves || slices.ContainsFunc(r.faultsAt(ran.provider, "part"), func(s span) bool {
-		return s.from.After(ran.from) && s.from.Before(again.from)
+	return r.deletedAt(ran.provider, record[0].Object().GetUID(), span{ran.from, ran.to.Add(reported)}) ||
+		slices.ContainsFunc(r.faultsAt(ran.provider, "part"), func(s span) bool {
+			return s.from.After(ran.from) && s.from.Before(again.from)
+		})
+}
+
+// deletedAt reports whether a provider's ShadowPod of a pod was deleted within a time.
+func (r *Record) deletedAt(provider string, uid types.UID, within span) bool {
+	return slices.ContainsFunc(r.Providers, func(p *Provider) bool {
+		return p.ID == provider && slices.ContainsFunc(p.presence("")[uid], func(s span) bool {
+			return s.to.After(within.from) && s.to.Before(within.to)
+		})
 	})
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// Seed 6133 of the histories: the broker begins to move a pod 1 ms after it has completed at the provider, and 20 ms before its
-// virtual kubelet reports that.
+// Seed 6133 of the histories: the broker began to move a pod 1 ms after it had completed at the provider, and 20 ms before its
+// virtual kubelet would have reported that. What deletes the ShadowPod looks first whether the pod has ended.
 func TestAPodMayCompleteUnseenBeforeItIsMoved(t *testing.T) {
 	began := time.Now()
 	after := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }
@@ -33,18 +33,18 @@ func TestAPodMayCompleteUnseenBeforeItIsMoved(t *testing.T) {
 		remote(60, corev1.PodPending, corev1.PodRunning, "run-2"),
 	}}}
 	r := &Record{Began: began, Providers: []*Provider{p0}}
-	judged := func(changes ...Change) []string {
+	judged := func(shadowDeleted float64, changes ...Change) []string {
+		shadow := remote(0, "", "", "shadow").After
+		p0.ShadowPods = []Change{{At: after(9), After: shadow}, {At: after(shadowDeleted), Before: shadow}}
 		return r.judgeRuns(append([]Change{{At: after(1), After: local}}, changes...), r.runs()[local.UID])
 	}
-	moved := func(seconds float64) Change {
-		return Change{At: after(seconds), Before: local, After: at("", corev1.PodRunning)}
-	}
+	left := Change{At: after(19), Before: local, After: at("", corev1.PodRunning)}
 	succeeded := Change{At: after(20.02), Before: local, After: at("p0", corev1.PodSucceeded)}
 	again := Change{At: after(59), Before: at("", corev1.PodPending), After: at("p0", corev1.PodPending)}
 
-	assert.Empty(t, judged(moved(19.9), again), "it completed while it was leaving")
-	assert.Empty(t, judged(moved(20.001), again), "its completion was not reported yet")
-	assert.Len(t, judged(moved(40), again), 1, "it was to be reported by then")
-	assert.Len(t, judged(again), 1, "it did not move")
-	assert.Len(t, judged(succeeded, moved(20.03), again), 1, "it was reported")
+	assert.Empty(t, judged(19.9, left, again), "its ShadowPod was deleted before")
+	assert.Empty(t, judged(20.1, left, again), "its completion was not reported yet")
+	assert.Len(t, judged(40, left, again), 1, "its completion was to be seen by who deleted the ShadowPod")
+	assert.Len(t, judged(59, again), 1, "it did not leave")
+	assert.Len(t, judged(20.1, succeeded, left, again), 1, "it was reported")
 }
