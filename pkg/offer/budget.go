@@ -27,6 +27,10 @@ func newBudget(sum resources.Amounts, limits map[string]resources.Amounts) budge
 // take subtracts what a consumer gets.
 func (b *budget) take(consumer string, amounts resources.Amounts) {
 	b.sum.Sub(amounts)
+	b.takeFromLimit(consumer, amounts)
+}
+
+func (b *budget) takeFromLimit(consumer string, amounts resources.Amounts) {
 	b.limits[consumer].Sub(namedBy(b.limits[consumer], amounts))
 }
 
@@ -34,6 +38,18 @@ func (b *budget) take(consumer string, amounts resources.Amounts) {
 func (b *budget) release(consumer string, amounts resources.Amounts) {
 	b.sum.Add(amounts)
 	b.limits[consumer].Add(namedBy(b.limits[consumer], amounts))
+}
+
+// takeUsed subtracts what a slice uses beyond a grant.
+func (b *budget) takeUsed(s *Slice, granted resources.Amounts) {
+	b.sum.Sub(s.Running.Excess(granted))
+	b.takeFromLimit(s.Consumer, s.counted().Excess(granted))
+}
+
+// releaseUsed adds it again.
+func (b *budget) releaseUsed(s *Slice, granted resources.Amounts) {
+	b.sum.Add(s.Running.Excess(granted))
+	b.limits[s.Consumer].Add(namedBy(b.limits[s.Consumer], s.counted().Excess(granted)))
 }
 
 // left returns how much of a resource is left for a consumer. It reports whether its limit is what bounds it.

@@ -70,6 +70,8 @@ type reconciler struct {
 	now     func() time.Time
 	// requested is the request of each slice at the last decision. Only the one worker of the controller uses it.
 	requested map[types.NamespacedName]resources.Amounts
+	// former are the grants of a moment ago. Only that worker uses it.
+	former former
 	// unknownSince is since when providers are not known, by their ids. Only that worker uses it.
 	unknownSince map[string]time.Time
 }
@@ -77,7 +79,7 @@ type reconciler struct {
 // SetUp registers the controller with the manager; it runs on the leader, and counts in metrics.
 func SetUp(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	r := &reconciler{
-		cfg: cfg, client: mgr.GetClient(), live: mgr.GetAPIReader(), metrics: metrics, now: time.Now,
+		cfg: cfg, client: mgr.GetClient(), live: mgr.GetAPIReader(), metrics: metrics, now: time.Now, former: former{},
 		events: mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // As the broker's own events.
 	}
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
@@ -131,11 +133,11 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if rules.Limits, err = r.limits(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	candidates, covered, err := r.slices(ctx)
+	candidates, others, err := r.slices(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	kept, err := r.pods(ctx)
+	running, err := r.running(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -146,26 +148,29 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	requested := make(map[types.NamespacedName]resources.Amounts, len(candidates))
 	for _, a := range candidates {
 		s := sliceOf(a.slice, a.mode, r.requested[nameOf(a.slice)], now, r.cfg.Interval)
-		s.Kept = kept[creatorOf(a.slice)]
-		covered.Insert(creatorOf(a.slice))
+		s.Running = running[creatorOf(a.slice)]
+		s.Former = r.former.observe(creatorOf(a.slice), s.Granted, now, r.cfg.Interval)
+		others.Insert(creatorOf(a.slice))
 		requests, requested[s.Name] = append(requests, s), s.Requested
 	}
-	rules.Left = kept.without(covered)
+	requests = append(requests, r.gone(running, others, now)...)
 	offers := Decide(available.sum, rules, requests)
 
 	// 3. The offers are written. Grants shrink first, because others grow by the released resources.
 	total := available.sum.Scale(r.cfg.Rules.Overcommit)
-	r.metrics.set(total, grantsPerConsumer(requests, offers))
+	r.metrics.set(total, grantsPerConsumer(requests[:len(candidates)], offers))
 	w := &writer{reconciler: r, free: newBudget(total, rules.Limits), labels: available.labels(), now: now}
-	for consumer, amounts := range rules.Left {
-		w.free.take(consumer, amounts)
-		w.requeueAfter(r.cfg.Interval) // Until they are gone.
-	}
-	pending := make([]*pendingOffer, len(requests))
-	for i, a := range candidates {
+	pending := make([]*pendingOffer, len(candidates))
+	for i := range requests {
 		s := &requests[i]
-		w.free.take(s.Consumer, s.held())
-		pending[i] = &pendingOffer{slice: a.slice, requested: s.Requested, granted: s.Granted, held: s.held(), offer: offers[s.Name]}
+		w.free.take(s.Consumer, s.Granted)
+		w.free.takeUsed(s, s.Granted)
+		if i < len(candidates) {
+			pending[i] = &pendingOffer{Slice: s, slice: candidates[i].slice, has: s.Granted, offer: offers[s.Name]}
+		}
+		if len(s.counted().Excess(offers[s.Name].Granted)) > 0 {
+			w.requeueAfter(r.cfg.Interval) // No event says that pods are gone.
+		}
 	}
 	for _, s := range pending {
 		w.shrink(ctx, s)
@@ -175,12 +180,13 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 
 	// 4. Offers that were not written are retried, and slices that may grow soon are requeued.
-	for i, s := range pending {
-		if requests[i].CoolingDown {
+	for _, s := range pending {
+		r.former.observe(creatorOf(s.slice), s.has, now, r.cfg.Interval)
+		if s.CoolingDown {
 			w.requeueAfter(cooldownOf(s.slice, now, r.cfg.Interval))
 		}
 		if s.unwritten {
-			requested[requests[i].Name] = r.requested[requests[i].Name]
+			requested[s.Name] = r.requested[s.Name]
 		}
 	}
 	r.requested = requested
@@ -240,8 +246,8 @@ type candidate struct {
 	mode  mode
 }
 
-// slices reads the slices that take part in the decision. Covered are the users of slices that others granted.
-func (r *reconciler) slices(ctx context.Context) (candidates []candidate, covered sets.Set[user], err error) {
+// slices reads the slices that take part in the decision. Others are the users of slices that Liqo granted, or somebody else.
+func (r *reconciler) slices(ctx context.Context) (candidates []candidate, others sets.Set[user], err error) {
 	var list authv1beta1.ResourceSliceList
 	if err := r.live.List(ctx, &list, client.MatchingLabels{consts.ReplicationStatusLabel: "true"}); err != nil {
 		return nil, nil, fmt.Errorf("ResourceSlices: %w", err)
@@ -250,12 +256,12 @@ func (r *reconciler) slices(ctx context.Context) (candidates []candidate, covere
 	if err := r.client.List(ctx, &tenants); err != nil {
 		return nil, nil, fmt.Errorf("tenants of consumers: %w", err)
 	}
-	covered = sets.New[user]()
+	others = sets.New[user]()
 	for i := range list.Items {
 		slice := &list.Items[i]
 		if !r.isOurs(slice) {
 			if slice.Spec.ConsumerClusterID != nil && isAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources) {
-				covered.Insert(creatorOf(slice))
+				others.Insert(creatorOf(slice))
 			}
 			continue
 		}
@@ -263,7 +269,7 @@ func (r *reconciler) slices(ctx context.Context) (candidates []candidate, covere
 			candidates = append(candidates, candidate{slice, f})
 		}
 	}
-	return candidates, covered, nil
+	return candidates, others, nil
 }
 
 // tenantOf is the tenant that a slice belongs to: that of its consumer, in its namespace; nil if there is none.

@@ -113,14 +113,15 @@ func newWorld(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *
 	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
 	require.NoError(t, corev1.AddToScheme(scheme))
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).
-		WithStatusSubresource(&authv1beta1.ResourceSlice{}, &v1alpha1.ProviderCluster{}, &corev1.Pod{}).Build()
+		WithStatusSubresource(&authv1beta1.ResourceSlice{}, &v1alpha1.ProviderCluster{}, &corev1.Pod{}).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
 	w := &world{now: dayOne.Add(time.Hour), events: record.NewFakeRecorder(100)}
 	w.reconciler = &reconciler{
 		cfg: Config{
 			Class: "broker", Providers: labels.Everything(), Rules: Rules{Overcommit: 1, Hysteresis: 0.05}, Interval: 30 * time.Second,
 			IngressClasses: []liqov1beta1.IngressType{{IngressClassName: "nginx", Default: true}},
 		},
-		client: c, live: c, events: w.events, metrics: NewMetrics(), now: func() time.Time { return w.now },
+		client: c, live: c, events: w.events, metrics: NewMetrics(), now: func() time.Time { return w.now }, former: former{},
 	}
 	return w
 }
@@ -539,59 +540,101 @@ func podOf(slice *authv1beta1.ResourceSlice, name, cpu string) *corev1.Pod {
 	return p
 }
 
-// A consumer deletes its slice, keeps the pods, and asks for another one.
-func TestPodsWhoseSliceIsGoneCount(t *testing.T) {
-	former := newSlice("former", "8")
-	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "48"), limit("c1", "10"), former)
+// later passes once more when nothing of a moment ago counts any more.
+func (w *world) later(t *testing.T) ctrl.Result {
+	t.Helper()
+	w.now = w.now.Add(w.cfg.Interval)
+	return w.pass(t)
+}
+
+func (w *world) replace(t *testing.T, slice *authv1beta1.ResourceSlice) {
+	t.Helper()
+	require.NoError(t, client.IgnoreNotFound(w.client.Delete(t.Context(), slice.DeepCopy())))
+	require.NoError(t, w.client.Create(t.Context(), slice))
+}
+
+// A consumer has pods that outlive their slice, or its grant, and asks for another one.
+func TestPodsBeyondTheGrantOfTheirSliceCount(t *testing.T) {
+	const denied = "cpu: 6 requested, 2 left of the limit 10 of ConsumerCluster c1"
+	former := newSlice("former", "8", func(s *authv1beta1.ResourceSlice) { s.Spec.Resources[corev1.ResourcePods] = resource.MustParse("2") })
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "48"), limit("c1", "10"), former.DeepCopy())
 	w.pass(t)
-	require.Equal(t, "8", w.read(t, "former").Status.Resources.Cpu().String())
-	stays := podOf(former, "stays", "5")
+	stays, leaves := podOf(former, "stays", "5"), podOf(former, "leaves", "3")
+	stays.Spec.NodeName = "liqo-broker"
 	require.NoError(t, w.client.Create(t.Context(), stays))
-	require.NoError(t, w.client.Create(t.Context(), podOf(former, "leaves", "3")))
-	w.pass(t)
-	require.Equal(t, "8", w.read(t, "former").Status.Resources.Cpu().String(), "what pods of a grant request is in the grant")
+	require.NoError(t, w.client.Create(t.Context(), leaves))
+	require.Zero(t, w.later(t).RequeueAfter)
+	require.Equal(t, "8", w.read(t, "former").Status.Resources.Cpu().String(), "what they request is in the grant")
 
 	require.NoError(t, w.client.Delete(t.Context(), w.read(t, "former")))
-	require.NoError(t, w.client.Create(t.Context(), newSlice("next", "6")))
-	result := w.pass(t)
-	require.Equal(t, "cpu: 6 requested, 2 left of the limit 10 of ConsumerCluster c1", resourcesOf(w.read(t, "next")).Message)
-	require.Equal(t, 30*time.Second, result.RequeueAfter, "no event says that they are gone")
+	w.replace(t, newSlice("next", "6"))
+	require.Equal(t, w.cfg.Interval, w.pass(t).RequeueAfter, "no event says that they are gone")
+	require.Equal(t, denied, resourcesOf(w.read(t, "next")).Message)
+	w.later(t)
+	require.Equal(t, denied, resourcesOf(w.read(t, "next")).Message)
 
-	require.NoError(t, w.client.Create(t.Context(), newSlice("small", "2")))
-	w.pass(t)
-	require.Equal(t, "2", w.read(t, "small").Status.Resources.Cpu().String())
+	// A slice of that name has these pods again.
+	w.replace(t, newSlice("former", "9"))
+	w.replace(t, newSlice("small", "2"))
+	require.Equal(t, w.cfg.Interval, w.later(t).RequeueAfter)
+	require.Equal(t, "9", w.read(t, "former").Status.Resources.Cpu().String())
+	require.Equal(t, "cpu: 2 requested, 1 left of the limit 10 of ConsumerCluster c1", resourcesOf(w.read(t, "small")).Message)
+	// It does not make room by asking for less than they request.
+	w.replace(t, newSlice("former", "1"))
+	w.later(t)
+	w.later(t)
+	require.Equal(t, "1", w.read(t, "former").Status.Resources.Cpu().String())
+	require.Equal(t, "2", w.read(t, "small").Status.Resources.Cpu().String(), "2 of 10 are left beside 8")
+	require.Nil(t, w.read(t, "next").Status.Resources)
 
-	// A slice of the former name has these pods again, and its grant includes them.
-	require.NoError(t, w.client.Create(t.Context(), newSlice("former", "9")))
-	w.pass(t)
-	require.Equal(t, "cpu: 9 requested, 8 left of the limit 10 of ConsumerCluster c1", resourcesOf(w.read(t, "former")).Message)
-	require.Nil(t, w.read(t, "next").Status.Resources, "that the slice is there does not mean that its pods are covered")
-	require.NoError(t, w.client.Delete(t.Context(), w.read(t, "former")))
-	require.NoError(t, w.client.Create(t.Context(), newSlice("former", "8")))
-	w.pass(t)
-	require.Equal(t, "8", w.read(t, "former").Status.Resources.Cpu().String())
-
-	require.NoError(t, w.client.Delete(t.Context(), w.read(t, "former")))
 	require.NoError(t, w.client.Delete(t.Context(), stays))
-	w.pass(t)
-	require.Nil(t, w.read(t, "next").Status.Resources, "3 of 10 are still used by a pod, and 2 by a slice")
-	var leaves corev1.Pod
-	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: "shop-c1", Name: "leaves"}, &leaves))
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(leaves), leaves))
 	leaves.Status.Phase = corev1.PodSucceeded
-	require.NoError(t, w.client.Status().Update(t.Context(), &leaves))
-	w.pass(t)
+	require.NoError(t, w.client.Status().Update(t.Context(), leaves))
+	w.later(t)
 	require.Equal(t, "6", w.read(t, "next").Status.Resources.Cpu().String())
 }
 
-// Others get no room that pods take whose slice is gone; those of another class are not the broker's.
-func TestPodsWhoseSliceIsGoneTakeRoomOfOthers(t *testing.T) {
+// ShadowPods that were created just before their slice was deleted have no pods yet.
+func TestAGrantCountsForSomeTimeAfterItsEnd(t *testing.T) {
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "48"), limit("c1", "10"), newSlice("former", "8"))
+	w.pass(t)
+	require.NoError(t, w.client.Delete(t.Context(), w.read(t, "former")))
+	w.replace(t, newSlice("next", "6"))
+	w.now = w.now.Add(time.Hour)
+	require.Equal(t, w.cfg.Interval, w.pass(t).RequeueAfter)
+	require.Nil(t, w.read(t, "next").Status.Resources)
+	w.now = w.now.Add(w.cfg.Interval - time.Second)
+	w.pass(t)
+	require.Nil(t, w.read(t, "next").Status.Resources)
+	w.now = w.now.Add(time.Second)
+	require.Zero(t, w.pass(t).RequeueAfter)
+	require.Equal(t, "6", w.read(t, "next").Status.Resources.Cpu().String())
+	require.Len(t, w.former, 1)
+
+	// The request is lowered instead.
+	next := w.read(t, "next")
+	next.Spec.Resources[corev1.ResourceCPU] = resource.MustParse("1")
+	require.NoError(t, w.client.Update(t.Context(), next))
+	w.replace(t, newSlice("another", "5"))
+	w.pass(t)
+	require.Equal(t, "1", w.read(t, "next").Status.Resources.Cpu().String())
+	require.Nil(t, w.read(t, "another").Status.Resources)
+	w.pass(t)
+	require.Nil(t, w.read(t, "another").Status.Resources)
+	w.later(t)
+	require.Equal(t, "5", w.read(t, "another").Status.Resources.Cpu().String())
+}
+
+// Others keep what they have, and get no more room than there is. What Liqo granted is not the broker's.
+func TestPodsBeyondTheGrantOfTheirSliceTakeNothingFromOthers(t *testing.T) {
 	former, foreign := newSlice("former", "8"), newSlice("foreign", "4", withGrant("4", dayOne))
 	foreign.Spec.Class = "default"
 	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "10"), foreign, podOf(former, "stays", "8"),
-		podOf(foreign, "elsewhere", "4"), newSlice("old", "2", withGrant("2", dayOne)), newSlice("large", "3"))
+		podOf(foreign, "elsewhere", "4"), newSlice("old", "5", withGrant("5", dayOne)), newSlice("large", "1"))
 	w.pass(t)
-	require.Equal(t, "2", w.read(t, "old").Status.Resources.Cpu().String())
-	require.Equal(t, "cpu: 3 requested, 0 left of 10", resourcesOf(w.read(t, "large")).Message)
+	require.Equal(t, "5", w.read(t, "old").Status.Resources.Cpu().String())
+	require.Equal(t, "cpu: 1 requested, 0 left of 10", resourcesOf(w.read(t, "large")).Message)
 }
 
 // A backup has no status, so that the providers of a restored cluster grant nothing until the broker has filled it in.

@@ -25,20 +25,19 @@ type Slice struct {
 	Requested resources.Amounts
 	// Granted is its present grant; nil is none yet.
 	Granted resources.Amounts
-	// Kept are what pods request that were created with its certificate while a slice of this name had a grant.
-	Kept resources.Amounts
+	// Running is what the pods request that were created with its certificate. Liqo's quota stops new ones, and ends none.
+	Running resources.Amounts
+	// Former is what it was granted a moment ago: pods may come of that which are not known yet.
+	Former resources.Amounts
+	// Gone means that it was deleted, or is denied by Liqo. It gets no offer.
+	Gone bool
 	// Frozen: it keeps its grant and gets no more. CoolingDown: it gets no more for some time, because its grant changed
 	// recently.
 	Frozen, CoolingDown bool
 }
 
-// held is what the slice takes of the sum and of its consumer's limit before the decision.
-func (s *Slice) held() resources.Amounts {
-	if s.Granted != nil {
-		return s.Granted
-	}
-	return s.Kept
-}
+// counted is what the limit of its consumer counts at least, whatever its grant is.
+func (s *Slice) counted() resources.Amounts { return s.Running.Max(s.Former) }
 
 // Offer is the new grant of a slice, or its denial.
 type Offer struct {
@@ -57,8 +56,6 @@ type Rules struct {
 	// Limits are the most that all slices of a consumer together may have, by the consumer's id. A consumer without them,
 	// or a resource that they do not name, has no limit.
 	Limits map[string]resources.Amounts
-	// Left are what pods request whose slices are gone, by the consumer's id: they run on.
-	Left map[string]resources.Amounts
 }
 
 // maxResources is the number of resources that a slice may have, including the defaulted ones. The admission policy in
@@ -72,14 +69,16 @@ func defaulted() []corev1.ResourceName {
 	}
 }
 
-// Decide divides the sum of the providers' grants among the slices, and returns an offer for each of them.
+// Decide divides the sum of the providers' grants among the slices, and returns an offer for each of them that is not gone.
 //
 // All offers together never exceed the sum times Overcommit, and those to a consumer not its limit. Slices with a grant
 // keep it, the oldest first. The part that does not fit any more, because the sum or the limit is smaller, is removed
 // at once, but the grant stays, if necessary with amounts of 0. The rest goes to slices that request more than they
 // have, again the oldest first: in part to slices with a grant, all or nothing to slices without one. Of a defaulted
-// resource a slice gets all that is left. Pods without a granted slice take what they request until they are gone, and a first
-// grant to their slice includes it. The order of the given slices does not matter.
+// resource a slice gets all that is left. The order of the given slices does not matter.
+//
+// What pods request beyond the grant of their slice, if it has one, takes from the limit before the consumer's other slices keep
+// theirs, and from the sum before a slice gets more: it is no reason to take from others.
 func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.NamespacedName]Offer {
 	all := slices.Clone(requests)
 	slices.SortFunc(all, func(a, b Slice) int {
@@ -87,36 +86,44 @@ func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.Name
 	})
 	d := allocation{total: sum.Scale(rules.Overcommit), rules: rules}
 	d.budget = newBudget(d.total, rules.Limits)
-	for consumer, amounts := range rules.Left {
-		d.take(consumer, amounts)
-	}
 	offers := make(map[types.NamespacedName]Offer, len(all))
 
-	// 1. Present grants are kept, and what runs without one.
+	// 1. Present grants are kept.
 	for i := range all {
-		if s := &all[i]; s.Granted == nil {
-			d.take(s.Consumer, s.Kept)
+		if s := &all[i]; s.Gone {
+			d.takeFromLimit(s.Consumer, s.counted())
 		}
 	}
 	for i := range all {
 		if s := &all[i]; s.Granted != nil {
-			offers[s.Name] = Offer{Granted: d.retain(s)}
+			granted := d.retain(s)
+			offers[s.Name] = Offer{Granted: granted}
+			d.takeFromLimit(s.Consumer, s.counted().Excess(granted))
 		}
+	}
+	for i := range all {
+		s := &all[i]
+		if s.Granted == nil && !s.Gone {
+			d.takeFromLimit(s.Consumer, s.counted())
+		}
+		d.sum.Sub(s.Running.Excess(offers[s.Name].Granted))
 	}
 	// 2. The rest is granted.
 	for i := range all {
 		s := &all[i]
+		if s.Gone {
+			continue
+		}
+		d.releaseUsed(s, offers[s.Name].Granted)
 		switch {
 		case s.Granted == nil:
-			d.release(s.Consumer, s.Kept)
-			if offers[s.Name] = d.grant(s); offers[s.Name].Granted == nil {
-				d.take(s.Consumer, s.Kept)
-			}
+			offers[s.Name] = d.grant(s)
 		case s.Frozen || s.CoolingDown || s.names() > maxResources:
 			offers[s.Name] = d.offer(s, offers[s.Name].Granted)
 		default:
 			offers[s.Name] = d.offer(s, d.grow(s, offers[s.Name].Granted))
 		}
+		d.takeUsed(s, offers[s.Name].Granted)
 	}
 	return offers
 }

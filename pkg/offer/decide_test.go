@@ -306,32 +306,40 @@ func TestNoConsumerHasMoreThanItsLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sum, rules, slices := situation(t)
 		rules.Limits = map[string]resources.Amounts{"c1": amounts(t, "limit", 80)}
-		rules.Left = map[string]resources.Amounts{"c1": amounts(t, "left", 20), "c2": amounts(t, "left", 20)}
 		for i := range slices {
 			slices[i].Consumer = rapid.SampledFrom([]string{"c1", "c2"}).Draw(t, "consumer")
-			slices[i].Kept = amounts(t, "kept", 20)
+			slices[i].Running, slices[i].Former = amounts(t, "running", 20), amounts(t, "former", 20)
+			if slices[i].Granted == nil {
+				slices[i].Gone = rapid.Bool().Draw(t, "gone")
+			}
 		}
 		offers := Decide(sum, rules, slices)
-		total := map[string]resources.Amounts{"c1": {}, "c2": {}}
-		running := map[string]resources.Amounts{"c1": {}, "c2": {}}
-		all := resources.Amounts{}
-		for consumer, amounts := range rules.Left {
-			running[consumer].Add(amounts)
+		limited, used := resources.Amounts{}, resources.Amounts{}
+		for _, s := range slices {
+			granted := offers[s.Name].Granted
+			if s.Consumer == "c1" {
+				limited.Add(granted.Max(s.Running).Max(s.Former))
+			}
+			used.Add(granted.Max(s.Running))
+			require.True(t, s.Granted == nil || granted != nil, "a grant may shrink, but is not denied")
+			require.False(t, s.Gone && granted != nil)
 		}
 		for _, s := range slices {
-			total[s.Consumer].Add(offers[s.Name].Granted)
-			all.Add(offers[s.Name].Granted)
-			if offers[s.Name].Granted == nil {
-				running[s.Consumer].Add(s.Kept)
+			for name := range offers[s.Name].Granted.Excess(s.Granted.Max(s.Running)) {
+				require.LessOrEqual(t, float64(used[name]), float64(sum[name])*rules.Overcommit, "%s grows beyond the sum", name)
 			}
-			require.True(t, s.Granted == nil || offers[s.Name].Granted != nil, "a grant may shrink, but is not denied")
+			for name := range offers[s.Name].Granted.Excess(s.Granted.Max(s.Running).Max(s.Former)) {
+				if limit, has := rules.Limits[s.Consumer][name]; has {
+					require.LessOrEqual(t, limited[name], limit, "%s grows beyond the limit", name)
+				}
+			}
 		}
-		for name, limit := range rules.Limits["c1"] {
-			require.LessOrEqual(t, total["c1"][name], max(0, limit-running["c1"][name]), name)
+		alone := resources.Amounts{}
+		for _, s := range slices {
+			alone.Add(offers[s.Name].Granted)
 		}
-		for name, amount := range all {
-			taken := float64(running["c1"][name] + running["c2"][name])
-			require.LessOrEqual(t, float64(amount), max(0, float64(sum[name])*rules.Overcommit-taken), name)
+		for name, amount := range alone {
+			require.LessOrEqual(t, float64(amount), float64(sum[name])*rules.Overcommit, name)
 		}
 		settled := Decide(sum, rules, after(slices, offers))
 		for name, offer := range offers {

@@ -29,34 +29,37 @@ type writer struct {
 	after time.Duration
 }
 
-// pendingOffer is the offer to one slice, with its request and its present grant.
+// pendingOffer is the offer to one slice.
 type pendingOffer struct {
-	slice              *authv1beta1.ResourceSlice
-	requested, granted resources.Amounts
-	// held is what it takes of the free budget.
-	held  resources.Amounts
+	*Slice
+	slice *authv1beta1.ResourceSlice
 	offer Offer
+	// has is the grant that is written.
+	has resources.Amounts
 	// unwritten: the offer was not written, or in part only.
 	unwritten bool
 }
 
 // shrink writes the offer if no resource grows. Otherwise it writes only the resources that shrink.
 func (w *writer) shrink(ctx context.Context, s *pendingOffer) {
-	offer, less, more := s.offer, s.granted.Excess(s.offer.Granted), s.offer.Granted.Excess(s.granted)
+	offer, less, more := s.offer, s.has.Excess(s.offer.Granted), s.offer.Granted.Excess(s.has)
 	if len(more) > 0 {
 		if len(less) == 0 {
 			return
 		}
-		offer.Granted = offer.Granted.Min(s.granted)
+		offer.Granted = offer.Granted.Min(s.has)
 	}
 	if w.write(ctx, s, offer) {
-		w.free.release(consumerOf(s.slice), less)
+		w.free.releaseUsed(s.Slice, s.has)
+		w.free.release(s.Consumer, less)
+		w.free.takeUsed(s.Slice, offer.Granted)
+		s.has = offer.Granted
 	}
 }
 
 // grow writes the offer if a resource grows, up to the free resources.
 func (w *writer) grow(ctx context.Context, s *pendingOffer) {
-	more := s.offer.Granted.Excess(s.granted)
+	more := s.offer.Granted.Excess(s.has)
 	if len(more) == 0 || s.unwritten {
 		return
 	}
@@ -65,29 +68,23 @@ func (w *writer) grow(ctx context.Context, s *pendingOffer) {
 		w.requeueAfter(guard.Recheck)
 		return
 	}
-	consumer, written := consumerOf(s.slice), false
-	if s.granted == nil { // A first grant includes what its pods request.
-		w.free.release(consumer, s.held)
-		defer func() {
-			if !written {
-				w.free.take(consumer, s.held)
-			}
-		}()
-	}
-	free := w.free.allLeft(consumer)
+	w.free.releaseUsed(s.Slice, s.has)
+	defer func() { w.free.takeUsed(s.Slice, s.has) }()
+	free := w.free.allLeft(s.Consumer)
 	offer, short := s.offer, !free.Covers(more)
 	if short {
 		more = more.Min(free).Excess(nil) // What is above zero.
 		offer.Granted = resources.Amounts{}
-		offer.Granted.Add(s.granted)
+		offer.Granted.Add(s.has)
 		offer.Granted.Add(more)
 		if len(more) == 0 || !s.suffices(offer.Granted) {
 			s.unwritten = true
 			return
 		}
 	}
-	if written = w.write(ctx, s, offer); written {
-		w.free.take(consumer, more)
+	if w.write(ctx, s, offer) {
+		w.free.take(s.Consumer, more)
+		s.has = offer.Granted
 	}
 	s.unwritten = s.unwritten || short
 }
@@ -95,11 +92,11 @@ func (w *writer) grow(ctx context.Context, s *pendingOffer) {
 // suffices reports whether a first grant is enough: all requested amounts, and some of each resource that the slice does not
 // name.
 func (s *pendingOffer) suffices(granted resources.Amounts) bool {
-	if s.granted != nil {
+	if s.has != nil {
 		return true
 	}
 	for name := range s.offer.Granted {
-		if requested, named := s.requested[name]; granted[name] < requested || !named && granted[name] < min(1, s.offer.Granted[name]) {
+		if requested, named := s.Requested[name]; granted[name] < requested || !named && granted[name] < min(1, s.offer.Granted[name]) {
 			return false
 		}
 	}

@@ -132,6 +132,18 @@ func (a Amounts) Min(other Amounts) Amounts {
 	return least
 }
 
+// Max returns the resources of both, with the larger amount.
+func (a Amounts) Max(other Amounts) Amounts {
+	most := make(Amounts, max(len(a), len(other)))
+	for name, amount := range a {
+		most[name] = max(amount, other[name])
+	}
+	for name, amount := range other {
+		most[name] = max(amount, a[name])
+	}
+	return most
+}
+
 // Scale returns a multiplied by a factor that is not negative. Fractions are dropped.
 func (a Amounts) Scale(factor float64) Amounts {
 	product := make(Amounts, len(a))

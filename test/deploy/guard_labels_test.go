@@ -174,10 +174,6 @@ func TestWhoPeersConnectsNoOtherCluster(t *testing.T) {
 	for plural, o := range map[string]*unstructured.Unstructured{
 		"configurations": raw(t, networkforge.Configuration("c1", tenantNamespace, "c1", []string{"10.0.0.0/16"}, "10.1.0.0/16")),
 		"gatewayclients": gateway("GatewayClient"), "gatewayservers": gateway("GatewayServer"), "publickeies": raw(t, key),
-		"ips": raw(t, &ipamv1alpha1.IP{
-			TypeMeta:   metav1.TypeMeta{APIVersion: ipamv1alpha1.IPGroupVersionResource.GroupVersion().String(), Kind: "IP"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: tenantNamespace, Name: "api-server"},
-		}),
 	} {
 		t.Run(plural, func(t *testing.T) {
 			resource := o.GroupVersionKind().GroupVersion().WithResource(plural)
@@ -193,6 +189,27 @@ func TestWhoPeersConnectsNoOtherCluster(t *testing.T) {
 			}
 			requireRefusal(t, write(t, plugin, liqo, resource, "", nil, others), "")
 		})
+	}
+}
+
+// Liqo makes a Service of an IP as its template says, and leads traffic to its address.
+func TestPeersWriteNoIPs(t *testing.T) {
+	ip := raw(t, &ipamv1alpha1.IP{
+		TypeMeta:   metav1.TypeMeta{APIVersion: ipamv1alpha1.SchemeGroupVersion.String(), Kind: "IP"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenantNamespace, Name: "metadata"},
+		Spec: ipamv1alpha1.IPSpec{IP: "169.254.169.254", ServiceTemplate: &ipamv1alpha1.ServiceTemplate{
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ExternalIPs: []string{"192.0.2.1"}},
+		}},
+	})
+	resource := ipamv1alpha1.SchemeGroupVersion.WithResource("ips")
+	requireRefusal(t, write(t, unguarded(t, "liqo-broker-labels"), thePeeringUser, resource, "", nil, ip), "")
+	plugin := guard(t)
+	for _, who := range []string{thePeeringUser, "c1"} {
+		requireRefusal(t, write(t, plugin, who, resource, "", nil, ip), "a peer may not write IPs here")
+		requireRefusal(t, write(t, plugin, who, resource, "", ip, ip), "a peer may not write IPs here")
+	}
+	for _, who := range []string{liqo, "an administrator"} { // Liqo's virtual kubelets, and the broker.
+		requireRefusal(t, write(t, plugin, who, resource, "", nil, ip), "")
 	}
 }
 

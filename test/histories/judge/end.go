@@ -89,24 +89,28 @@ func (r *Record) judgeWaiting(pod *corev1.Pod, pods []*corev1.Pod) string {
 			return fmt.Sprintf("waits, and %s has %s CPUs free", s.VirtualNode, cpus(free))
 		}
 	}
-	return judgeReason(pod, v1alpha1.ConditionAssigned)
+	return judgeReason(pod, v1alpha1.ConditionAssigned, "no provider cluster fits: insufficient cpu")
 }
 
-// judgeUnbound returns what is wrong about a pod that kube-scheduler has not bound: the Node has room, or no reason is given.
+// judgeUnbound returns what is wrong about a pod that kube-scheduler has not bound: the Node has room.
 func (r *Record) judgeUnbound(pod *corev1.Pod, pods []*corev1.Pod) string {
 	for _, o := range latest(r.Home.Nodes) {
 		if free := FreeOnNode(o.(*corev1.Node), pods); o.GetName() == r.Node && free >= millisOf(&pod.Spec) {
 			return fmt.Sprintf("is not bound, and the Node has %s CPUs free", cpus(free))
 		}
 	}
-	return judgeReason(pod, corev1.PodScheduled)
+	return "" // Why is said by kube-scheduler.
 }
 
-// judgeReason returns whether a condition says nothing of why a pod waits.
-func judgeReason(pod *corev1.Pod, condition corev1.PodConditionType) string {
+// judgeReason returns what is wrong about the condition by which people learn why a pod waits: nothing but room is missing. What
+// follows a semicolon was so before.
+func judgeReason(pod *corev1.Pod, condition corev1.PodConditionType, want string) string {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == condition && c.Status == corev1.ConditionFalse && c.Message != "" {
-			return ""
+			if now, _, _ := strings.Cut(c.Message, ";"); now == want {
+				return ""
+			}
+			return fmt.Sprintf("waits for want of room, and its reason is %q", c.Message)
 		}
 	}
 	return "waits without a reason"

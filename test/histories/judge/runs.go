@@ -134,7 +134,7 @@ func (r *Record) failedOver(record []Change, provider string, then time.Time) bo
 }
 
 // reported is how long a virtual kubelet may take to report that a pod has completed.
-const reported = 5 * time.Second
+const reported = 2 * time.Second
 
 // maybeUnseen reports whether it was not known, when a pod began to run again, that it had completed: its ShadowPod was deleted
 // before that or so soon after it that its status was not reported yet, or Liqo deleted it with its namespace, because an

@@ -43,8 +43,8 @@ func TestAPodMayCompleteUnseenBeforeItIsMoved(t *testing.T) {
 	again := Change{At: after(59), Before: at("", corev1.PodPending), After: at("p0", corev1.PodPending)}
 
 	assert.Empty(t, judged(19.9, left, again), "its ShadowPod was deleted before")
-	assert.Empty(t, judged(20.1, left, again), "its completion was not reported yet")
-	assert.Len(t, judged(40, left, again), 1, "its completion was to be seen by who deleted the ShadowPod")
+	assert.Empty(t, judged(21.9, left, again), "its completion was not reported yet")
+	assert.Len(t, judged(22.1, left, again), 1, "its completion was to be seen by who deleted the ShadowPod")
 	assert.Len(t, judged(59, again), 1, "it did not leave")
 	assert.Len(t, judged(20.1, succeeded, left, again), 1, "it was reported")
 }
