@@ -57,7 +57,7 @@ func (c *chain) offload(t *testing.T, consumer *sandbox.Cluster) string {
 // withdraw deletes a namespace of a consumer and waits until nothing of it is left that a later scenario might see.
 func (c *chain) withdraw(t *testing.T, consumer *sandbox.Cluster, namespace string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(sized(2, 10))*time.Minute)
 	defer cancel()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	require.NoError(t, client.IgnoreNotFound(consumer.Client.Delete(ctx, ns)))

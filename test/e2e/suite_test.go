@@ -28,6 +28,7 @@ func TestFederation(t *testing.T) {
 			{"namespaces of consumers are offloaded", c.sentOn},
 			{"the remote IPAM checks its callers", c.strangers},
 			{"a consumer reads nothing of others", c.readsNothing},
+			{"a consumer writes nothing but its own", c.writesNothing},
 			{"changes are forwarded or reported", c.changes},
 			{"pods differ from those of a node as documented", c.differences},
 			{"the way of a pod is a trace", c.trace},
