@@ -16,7 +16,7 @@ E2E ?=
 PACKETS ?=
 # How long make fuzz searches, for new paths and for the slowest filters each, and how many expressions it tries besides.
 FUZZ_TIME ?= 1h
-FUZZ_INPUTS ?= 10000000
+FUZZ_INPUTS ?= 100000000
 # How many histories make histories lets happen, and the first seed.
 N ?= 100000
 SEED ?= 0
@@ -104,7 +104,7 @@ older: ## Let faults happen to a broker of this version with virtual kubelets of
 mutants: ## Bring known faults back into the broker, one after the other, and show which the histories find
 	$(TEST) go run ./histories/mutants
 
-fuzz: ## FUZZ_INPUTS expressions at random (10^7), then searches for new paths and for the slowest, FUZZ_TIME each (1h); what is found goes to testdata/
+fuzz: ## FUZZ_INPUTS expressions at random (10^8), then searches for new paths and for the slowest, FUZZ_TIME each (1h); what is found goes to testdata/
 	GOGC=400 FUZZ_INPUTS=$(FUZZ_INPUTS) go test -v -count=1 -timeout=0 -run '^TestMutatedExpressions$$' ./pkg/criteria/
 	go test -run '^$$' -fuzz '^FuzzExpressions$$' -fuzztime=$(FUZZ_TIME) -fuzzminimizetime=100x ./pkg/criteria/
 	UPDATE=1 SLOWEST_TIME=$(FUZZ_TIME) go test -v -timeout=0 -run '^TestSlowestFilters$$' ./pkg/scheduler/
