@@ -138,11 +138,23 @@ func (b *brokered) hostileProvider(t *testing.T) {
 
 	most, number := before, 0
 	for name, attack := range i.attacks() {
-		i.answer.Store(&attack)
+		var probes atomic.Int64
+		counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/readyz" {
+				probes.Add(1)
+			}
+			attack(w, r)
+		})
+		i.answer.Store(&counted)
 		number++
 		var took time.Duration
 		memory := b.mostMemoryDuring(func() {
-			eventually(t, 30*time.Second, func(ctx context.Context) error { return b.reachable(ctx, "provider2", metav1.ConditionFalse) })
+			eventually(t, 30*time.Second, func(ctx context.Context) error {
+				if n := probes.Load(); n < 3 { // So two of them have ended: they follow each other.
+					return fmt.Errorf("%s: %d probes", name, n)
+				}
+				return b.reachable(ctx, "provider2", metav1.ConditionFalse)
+			})
 			took = honest(fmt.Sprintf("during-%d", number))
 		})
 		most = max(most, memory)
