@@ -307,6 +307,8 @@ type outcome struct {
 	// settled is when everything was as it should be after the last fault, unsettled what is not; "" if it is.
 	settled   time.Time
 	unsettled string
+	// untrue are reasons of pods that are not true; "" if there are none.
+	untrue string
 }
 
 // run lets a history happen. It is called in a bubble of testing/synctest.
@@ -343,10 +345,13 @@ func (h *history) run(ctx context.Context, scheme *runtime.Scheme) *outcome {
 	}
 	time.Sleep(last + time.Second)
 	o.settled = time.Now()
-	for deadline := time.Now().Add(settleWithin); time.Now().Before(deadline) && time.Since(o.settled) < stays; time.Sleep(time.Second) {
-		if o.unsettled = o.record().Unsettled(); o.unsettled != "" {
+	deadline := time.Now().Add(settleWithin)
+	for ; time.Now().Before(deadline) && (time.Since(o.settled) < stays || o.untrue != ""); time.Sleep(time.Second) {
+		record := o.record()
+		if o.unsettled = record.Unsettled(); o.unsettled != "" {
 			o.settled = time.Now()
 		}
+		o.untrue = record.Untrue()
 	}
 	o.ended = time.Now()
 	cancel()

@@ -63,6 +63,8 @@ func (o *outcome) judge() []string {
 	faults := slices.Concat(o.record().Violations(), o.judgeRequests())
 	if o.unsettled != "" {
 		faults = append(faults, "not settled: "+o.unsettled)
+	} else if o.untrue != "" {
+		faults = append(faults, "not true: "+o.untrue)
 	}
 	return faults
 }

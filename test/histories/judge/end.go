@@ -89,7 +89,10 @@ func (r *Record) judgeWaiting(pod *corev1.Pod, pods []*corev1.Pod) string {
 			return fmt.Sprintf("waits, and %s has %s CPUs free", s.VirtualNode, cpus(free))
 		}
 	}
-	return judgeReason(pod, v1alpha1.ConditionAssigned, "no provider cluster fits: insufficient cpu")
+	if reasonOf(pod) == "" {
+		return "waits without a reason"
+	}
+	return ""
 }
 
 // judgeUnbound returns what is wrong about a pod that kube-scheduler has not bound: the Node has room.
@@ -99,21 +102,32 @@ func (r *Record) judgeUnbound(pod *corev1.Pod, pods []*corev1.Pod) string {
 			return fmt.Sprintf("is not bound, and the Node has %s CPUs free", cpus(free))
 		}
 	}
-	return "" // Why is said by kube-scheduler.
+	return ""
 }
 
-// judgeReason returns what is wrong about the condition by which people learn why a pod waits: nothing but room is missing. What
-// follows a semicolon was so before.
-func judgeReason(pod *corev1.Pod, condition corev1.PodConditionType, want string) string {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == condition && c.Status == corev1.ConditionFalse && c.Message != "" {
-			if now, _, _ := strings.Cut(c.Message, ";"); now == want {
-				return ""
-			}
-			return fmt.Sprintf("waits for want of room, and its reason is %q", c.Message)
+// Untrue returns the reasons of pods that wait which are not true, when all is as it should be: nothing but room is missing. The broker
+// writes them later than it decides. What follows a semicolon was so before.
+func (r *Record) Untrue() string {
+	var faults []string
+	for _, pod := range latestPods(r.Home.Pods) {
+		if pod.Spec.NodeName == "" || virtualNodeOf(pod) != "" || terminal(pod) || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if now, _, _ := strings.Cut(reasonOf(pod), ";"); now != "no provider cluster fits: insufficient cpu" {
+			faults = append(faults, fmt.Sprintf("%s waits for want of room, and its reason is %q", pod.Name, reasonOf(pod)))
 		}
 	}
-	return "waits without a reason"
+	return strings.Join(faults, "; ")
+}
+
+// reasonOf is why a pod waits, in the words of the broker.
+func reasonOf(pod *corev1.Pod) string {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.ConditionAssigned && c.Status == corev1.ConditionFalse {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 // judgeShown returns which pods of a consumer are not shown as they are in the broker's cluster, or are not there, at
