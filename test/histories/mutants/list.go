@@ -28,6 +28,10 @@ func mutants() []mutant {
 			`true`,
 		},
 		{
+			"the reason of a pod that waits is not written again", assign,
+			`before.Reason == reason && before.Message == message`, `before.Reason == reason`,
+		},
+		{
 			"a pod that runs is moved for being shown Pending", assigned,
 			`case why == eviction.PendingTooLong && eviction.Taken(answer.Status):`, `case false:`,
 		},
