@@ -17,14 +17,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// attributeRegion is the attribute of where a provider is.
-const attributeRegion = "region"
-
 // ProviderOf shows a provider as the scheduler sees it, with what only its object has.
 func ProviderOf(pc *v1alpha1.ProviderCluster, p *scheduler.Provider) Provider {
 	out := Provider{
 		ID: pc.Name, Created: pc.CreationTimestamp.UTC(),
-		Enabled: p.Enabled, Cordoned: p.Cordoned, Draining: p.Draining, Ready: p.Ready,
+		Region: pc.Spec.Region(), Enabled: p.Enabled, Cordoned: p.Cordoned, Draining: p.Draining, Ready: p.Ready,
 		Attributes: map[string]string{},
 		Resources:  *pc.Status.Resources.DeepCopy(), Pods: pc.Status.Pods,
 		KPIs:       kpisOf(p.KPIs, pc.Status.KPIs.MovedAway),
@@ -35,7 +32,6 @@ func ProviderOf(pc *v1alpha1.ProviderCluster, p *scheduler.Provider) Provider {
 	}
 	maps.Copy(out.Attributes, p.Labels)
 	maps.Copy(out.Attributes, p.Attributes)
-	out.Region = out.Attributes[attributeRegion]
 	for i := range pc.Status.VirtualNodes {
 		vn := &pc.Status.VirtualNodes[i]
 		out.VirtualNodes = append(out.VirtualNodes, VirtualNode{
