@@ -25,6 +25,8 @@ import (
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // reconcileTimeout bounds the requests of one reconciliation.
@@ -118,7 +120,7 @@ func (r *reconciler) offload(ctx context.Context, namespace *corev1.Namespace) (
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	selected, err := r.selected(ctx, originOf(namespace))
+	selected, err := r.selected(ctx, placement.ConsumerOf(namespace))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -130,7 +132,7 @@ func (r *reconciler) offload(ctx context.Context, namespace *corev1.Namespace) (
 	}
 
 	// 3. Recreate the pods that were created too early.
-	if existing == nil || !ours(existing) || originOf(namespace) == "" || !inEffect(namespace, existing) {
+	if existing == nil || !ours(existing) || placement.ConsumerOf(namespace) == "" || !inEffect(namespace, existing) {
 		return ctrl.Result{}, nil
 	}
 	after, err := r.repair(ctx, namespace, existing.CreationTimestamp.Time)

@@ -30,6 +30,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // Endpoints maps the endpoints that consumers reflected here to addresses of this cluster's external CIDR, by which the
@@ -132,8 +133,8 @@ func (e *Endpoints) addressesOfConsumer(ctx context.Context, namespace string) (
 	if err := e.client.Get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {
 		return none, client.IgnoreNotFound(err)
 	}
-	consumer := ns.Labels[consts.RemoteClusterID]
-	if consumer == "" || ns.Annotations[consts.RemoteNamespaceManagedByAnnotationKey] == "" {
+	consumer := placement.ConsumerOf(&ns)
+	if consumer == "" {
 		return none, nil
 	}
 	var configurations networkingv1beta1.ConfigurationList

@@ -95,7 +95,9 @@ func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trac
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	objects = append(objects, &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"}, Annotations: map[string]string{
+			"liqo.io/managed-by-namespace-map": "liqo-tenant/c1",
+		}},
 	}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-q", Labels: map[string]string{
 		"liqo.io/remote-cluster-id": "q", "liqo.io/tenant-namespace": "true",
 	}}})
