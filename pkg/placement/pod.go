@@ -1,8 +1,12 @@
 package placement
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
@@ -21,6 +25,19 @@ func ConsumerOf(namespace metav1.Object) string {
 		return ""
 	}
 	return namespace.GetLabels()[consts.RemoteClusterID]
+}
+
+// NamespacesOf returns requests for the namespaces that may come from a cluster: also its tenant namespace.
+func NamespacesOf(ctx context.Context, reader client.Reader, cluster string) ([]reconcile.Request, error) {
+	var list corev1.NamespaceList
+	if err := reader.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: cluster}); err != nil {
+		return nil, err
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests, nil
 }
 
 // TenantOf returns the id of the cluster of a tenant namespace; "" if the namespace is none. An object in there with the id

@@ -206,14 +206,9 @@ func (r *reconciler) namespacesOf(ctx context.Context, o client.Object) []reconc
 	if !ok || r.cfg.Consumers.Empty() {
 		return nil
 	}
-	var list corev1.NamespaceList
-	if err := r.client.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: string(foreign.Spec.ClusterID)}); err != nil {
+	requests, err := placement.NamespacesOf(ctx, r.client, string(foreign.Spec.ClusterID))
+	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot list the namespaces of a consumer", "consumer", foreign.Spec.ClusterID)
-		return nil
-	}
-	requests := make([]reconcile.Request, 0, len(list.Items))
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
 	}
 	return requests
 }

@@ -153,14 +153,9 @@ func (e *Endpoints) addressesOfConsumer(ctx context.Context, namespace string) (
 
 // namespacesOfConsumer returns the namespaces of the consumer of a Configuration.
 func (e *Endpoints) namespacesOfConsumer(ctx context.Context, configuration client.Object) []reconcile.Request {
-	var list corev1.NamespaceList
-	if err := e.client.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: configuration.GetLabels()[consts.RemoteClusterID]}); err != nil {
+	requests, err := placement.NamespacesOf(ctx, e.client, configuration.GetLabels()[consts.RemoteClusterID])
+	if err != nil {
 		e.log.Error(err, "Cannot list the namespaces of a consumer", "configuration", client.ObjectKeyFromObject(configuration))
-		return nil
-	}
-	requests := make([]reconcile.Request, 0, len(list.Items))
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Name: list.Items[i].Name}})
 	}
 	return requests
 }
