@@ -122,7 +122,8 @@ func newCatalog(cfg Config, options cache.Options) (*catalog, error) {
 	}
 	allowances := caller.NewAllowances(cfg.Limits, clock.RealClock{})
 	return &catalog{
-		cfg: cfg, log: cfg.Log, metrics: guard.NewMetrics(), cache: read, kube: kube, live: live, clientCA: ca, tasks: tasks, allowances: allowances,
+		cfg: cfg, log: cfg.Log, metrics: guard.NewMetrics(), cache: read, kube: kube, live: live,
+		clientCA: ca, tasks: tasks, allowances: allowances,
 		identifier: caller.NewIdentifier(access.NewTokenReviewer(kube, remedy), certificates, allowances, clock.RealClock{}),
 	}, nil
 }

@@ -108,7 +108,10 @@ func (s *server) take(ctx context.Context, provider, namespace string) (release 
 		key    string
 		what   string
 	}{
-		{s.consumers, consumer + " " + provider, fmt.Sprintf("for pods of the consumer %q to the provider %s (at most %d %s)", consumer, provider, ofConsumer, these)},
+		{
+			s.consumers, consumer + " " + provider,
+			fmt.Sprintf("for pods of the consumer %q to the provider %s (at most %d %s)", consumer, provider, ofConsumer, these),
+		},
 		{s.streams, provider, fmt.Sprintf("to the provider %s (at most %d %s)", provider, ofProvider, these)},
 		{s.all, consumer, fmt.Sprintf("for pods of the consumer %q (as many as are free of %d %s)", consumer, ofAll, these)},
 	} {
