@@ -239,6 +239,7 @@ func (f *federation) client() client.Client {
 	for name, consumer := range map[string]string{"shop-consumer1": "consumer1", "lab-consumer2": "consumer2"} {
 		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: name, Labels: map[string]string{consts.RemoteClusterID: consumer},
+			Annotations: map[string]string{consts.RemoteNamespaceManagedByAnnotationKey: "liqo-tenant/" + consumer},
 		}})
 		desired[name] = name
 		mapping[name] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: name, Phase: offloadingv1beta1.MappingAccepted}

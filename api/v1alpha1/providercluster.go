@@ -60,6 +60,9 @@ type ProviderClusterSpec struct {
 // IsEnabled reports whether the provider takes part, which is the default.
 func (s *ProviderClusterSpec) IsEnabled() bool { return s.Enabled == nil || *s.Enabled }
 
+// Region returns where the provider is, as an administrator says; "" if none does. What the provider advertises is not it.
+func (s *ProviderClusterSpec) Region() string { return s.Attributes["region"] }
+
 // ProviderClusterStatus is what the broker knows of a provider.
 type ProviderClusterStatus struct {
 	// ObservedGeneration is the generation of the spec that the conditions speak of.

@@ -150,6 +150,7 @@ func (f *federation) namespace(name, consumer string) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if consumer != "" {
 		ns.Labels = map[string]string{consts.RemoteClusterID: consumer}
+		ns.Annotations = map[string]string{consts.RemoteNamespaceManagedByAnnotationKey: "liqo-tenant/" + consumer}
 	}
 	return ns
 }

@@ -39,11 +39,6 @@ func runAs(ctx context.Context, program string, args []string, stdout, stderr io
 	return execute(ctx, cmd, args, stdout, stderr)
 }
 
-// run runs the program under its own name.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	return execute(ctx, newRootCommand(stderr, args), args, stdout, stderr) //nolint:contextcheck // cobra hands the context on.
-}
-
 func execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, stderr io.Writer) error {
 	cmd.SetArgs(args)
 	cmd.SetOut(stdout)

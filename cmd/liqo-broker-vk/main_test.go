@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -11,6 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+// run runs the program under its own name.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	return runAs(ctx, "liqo-broker-vk", args, stdout, stderr)
+}
 
 func TestFailuresAreOneLine(t *testing.T) {
 	liqoEnvironment(t)

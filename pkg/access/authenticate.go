@@ -15,18 +15,15 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
-	"k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 )
 
 const (
-	// tokenTTL is how long a reviewed token stays good, as in the real kubelet
-	// (authentication.webhook.cacheTTL).
-	tokenTTL = 2 * time.Minute
-	// rejectionTTL is how long a token that was not accepted is not reviewed again.
-	rejectionTTL = 10 * time.Second
+	// rejectedTTL is for callers of a kubelet API.
+	rejectedTTL = 10 * time.Second
 	// reviewTimeout bounds one question to the API server.
 	reviewTimeout = 10 * time.Second
 
@@ -60,7 +57,7 @@ func NewClientCA(file string, local kubernetes.Interface) (ClientCA, error) {
 // k8s.io/apiserver. Their factory (authenticatorfactory.DelegatingAuthenticatorConfig) links gRPC, the konnectivity
 // client and the OpenTelemetry exporters, 130 packages, for one TokenReview.
 func NewAuthenticator(ca dynamiccertificates.CAContentProvider, local kubernetes.Interface, remedy string) authenticator.Request {
-	tokens := cache.New(rejectionAsAnswer{NewTokenReviewer(local, remedy)}, false, tokenTTL, rejectionTTL)
+	tokens := NewTokens(NewTokenReviewer(local, remedy), rejectedTTL, clock.RealClock{})
 	return group.NewAuthenticatedGroupAdder(union.New(newCertificates(ca), bearertoken.New(tokens)))
 }
 
@@ -81,18 +78,6 @@ func oneOrganization(chain []*cryptox509.Certificate) (*authenticator.Response, 
 		return nil, false, fmt.Errorf("the client certificate has %d organizations, and only one is accepted", len(organizations))
 	}
 	return x509.CommonNameUserConversion.User(chain)
-}
-
-// rejectionAsAnswer returns no error for a token that the API server does not accept: a cache keeps answers only.
-type rejectionAsAnswer struct{ authenticator.Token }
-
-// AuthenticateToken implements authenticator.Token.
-func (r rejectionAsAnswer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-	response, ok, err := r.Token.AuthenticateToken(ctx, token)
-	if errors.Is(err, ErrRejected) {
-		return nil, false, nil
-	}
-	return response, ok, err
 }
 
 // ErrRejected is the error for a token that the API server has reviewed and does not accept.

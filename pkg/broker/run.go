@@ -142,7 +142,6 @@ type Broker struct {
 	cfg    Config
 	kube   kubernetes.Interface
 	client client.Client
-	belief *belief.Belief
 	// guard is nil if it is not required.
 	guard   *guard.Guard
 	metrics *Metrics
@@ -169,63 +168,67 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 		return nil, fmt.Errorf("home cluster: %w", err)
 	}
 	// 1. What is known, and the ways to the providers.
+	home, clk := mgr.GetClient(), clock.RealClock{}
 	known := belief.New(belief.Config{
-		Clock: clock.RealClock{}, MovesAtOnce: cfg.MovesAtOnce,
+		Clock: clk, MovesAtOnce: cfg.MovesAtOnce,
 		SuspicionWindow: cfg.Times.SuspicionWindow, SuspicionLimit: cfg.Times.SuspicionLimit, ProbeInterval: cfg.Times.ProbeInterval,
 	})
 	connections := remote.NewConnections(kube, identities, cfg.Home.UserAgent, cfg.ProviderProxies...)
-	restorer := restore.New(mgr.GetAPIReader(), mgr.GetClient(), cfg.NodeName, known, clock.RealClock{})
-	podQueue, providerQueue := &requeue.Queue{}, &requeue.Queue{}
-	b := &Broker{
-		cfg: cfg, kube: kube, client: mgr.GetClient(), belief: known,
-		requeue: requeue.NewPods(podQueue, mgr.GetClient(), known, cfg.Log),
-	}
-
+	restorer := restore.New(mgr.GetAPIReader(), home, cfg.NodeName, known, clk)
+	podQueue, providerQueue, nodeChanged := &requeue.Queue{}, &requeue.Queue{}, node.NewSignal()
+	again := requeue.NewPods(podQueue, home, known, cfg.Log)
+	var required *guard.Guard
 	if cfg.RequireGuard {
-		if b.guard, err = guard.New(kube, b.guardChanged); err != nil {
+		required, err = guard.New(kube, func(ctx context.Context) {
+			again.All(ctx)
+			nodeChanged.Send()
+		})
+		if err != nil {
 			return nil, fmt.Errorf("guard: %w", err)
 		}
 	}
 
 	// 2. The node, and the providers behind it.
-	b.node = node.New(node.Config{
-		Log: cfg.Log, Client: b.client, Kube: kube, Belief: known, Guard: b.guard, Name: cfg.NodeName, IP: cfg.NodeIP, Port: cfg.Kubelet.Port,
+	brokerNode := node.New(node.Config{
+		Log: cfg.Log, Client: home, Kube: kube, Belief: known, Guard: required, Name: cfg.NodeName, IP: cfg.NodeIP, Port: cfg.Kubelet.Port,
 		Version: version.GitVersion, OwnerClusterRole: cfg.OwnerClusterRole,
 		LeaseDuration: cfg.Lease.NodeDuration, ProbeTimeout: cfg.Times.ProbeTimeout,
-		Restored: func() bool { return !restorer.LeadsSince().IsZero() },
+		Restored: func() bool { return !restorer.LeadsSince().IsZero() }, Changed: nodeChanged,
 	})
-	b.leaving = leaving.New(leaving.Config{
-		Log: cfg.Log, Connections: connections, Queue: podQueue, Timeout: cfg.Times.RequestTimeout,
-		Connect: func(ctx context.Context, virtualNode string) *remote.Connection {
-			return b.providers.Connect(ctx, virtualNode)
+	gone := &providers.Gone{Log: cfg.Log, Clock: clk, Client: home, Belief: known, Connections: connections}
+	checker := leaving.New(leaving.Config{
+		Log: cfg.Log, Connections: connections, Queue: podQueue, Timeout: cfg.Times.RequestTimeout, Connect: gone.Connect,
+	})
+	providerController := providers.New(providers.Config{
+		Log: cfg.Log, Clock: clk, Client: home, Home: kube, Belief: known, Connections: connections,
+		Restore: restorer.Restore, Queue: providerQueue, ListProblem: checker.Problem, NodeName: cfg.NodeName, Selector: cfg.ProviderSelector,
+		Changed: func(ctx context.Context, id string) {
+			again.OfProvider(ctx, id)
+			again.Unassigned()
+			nodeChanged.Send()
 		},
-	})
-	b.providers = providers.New(providers.Config{
-		Log: cfg.Log, Clock: clock.RealClock{}, Client: b.client, Home: kube, Belief: known, Connections: connections,
-		Restore: restorer.Restore, Queue: providerQueue, Changed: b.providerChanged,
-		ListProblem: b.leaving.Problem, NodeName: cfg.NodeName, Selector: cfg.ProviderSelector,
 		ProbeInterval: cfg.Times.ProbeInterval, ProbeTimeout: cfg.Times.ProbeTimeout,
 		StatusInterval: cfg.Times.StatusInterval, RequestTimeout: cfg.Times.RequestTimeout,
 	})
-	b.metrics = NewMetrics(known, b.guard, podQueue, b.providers)
+	metrics := NewMetrics(known, required, podQueue, providerController)
 
 	// 3. The pods, their policies and addresses.
-	rules := &placement.Policies{Client: b.client, Programs: criteria.NewCache(programs), Defaults: placement.Rules{
+	rules := &placement.Policies{Client: home, Programs: criteria.NewCache(programs), Defaults: placement.Rules{
 		Failover: v1alpha1.FailoverMove, FailoverAfter: cfg.Times.FailoverAfter, PendingTimeout: cfg.Times.PendingTimeout,
 	}}
-	b.policies = policies.New(b.client, rules, b.requeue, clock.RealClock{}, b.metrics.policies)
 	mapsAddresses, err := network.ModuleInstalled(mgr.GetRESTMapper())
 	if err != nil {
 		return nil, err
 	}
+	var endpoints *network.Endpoints
 	if mapsAddresses {
-		b.endpoints = network.NewEndpoints(b.client, cfg.Log)
+		endpoints = network.NewEndpoints(home, cfg.Log)
 	}
-	b.pods = pods.New(pods.Config{
-		Log: cfg.Log, Clock: clock.RealClock{}, Client: b.client, Live: mgr.GetAPIReader(), Tracer: cfg.Tracer,
+	podController := pods.New(pods.Config{
+		Log: cfg.Log, Clock: clk, Client: home, Live: mgr.GetAPIReader(), Tracer: cfg.Tracer,
 		Events:  mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // The new recorder has no pods' events yet.
-		Metrics: b.metrics.pods, Guard: b.guard, Belief: known, Restorer: restorer, Policies: rules, Leaving: b.leaving, MapsAddresses: mapsAddresses,
-		Sibling: b.providers.Sibling, RemoteNamespace: b.providers.RemoteNamespace, Queue: podQueue, Requeue: b.requeue, Providers: providerQueue,
+		Metrics: metrics.pods, Guard: required, Belief: known, Restorer: restorer, Policies: rules, Leaving: checker, MapsAddresses: mapsAddresses,
+		Sibling: providerController.Sibling, RemoteNamespace: gone.RemoteNamespace, Queue: podQueue, Requeue: again, Providers: providerQueue,
 		RefusalMemory: cfg.Times.RefusalMemory, ProbeInterval: cfg.Times.ProbeInterval, Workers: cfg.Workers,
 	})
 
@@ -234,21 +237,16 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	if err != nil {
 		return nil, err
 	}
-	b.kubelet, err = b.kubeletConfig(local, connections)
-	return b, err
-}
-
-// guardChanged requeues what waits for the guard.
-func (b *Broker) guardChanged(ctx context.Context) {
-	b.requeue.All(ctx)
-	b.node.Refresh()
-}
-
-// providerChanged requeues what a change of a provider may concern.
-func (b *Broker) providerChanged(ctx context.Context, id string) {
-	b.requeue.OfProvider(ctx, id)
-	b.requeue.Unassigned()
-	b.node.Refresh()
+	kubeletAPI, err := kubeletConfig(&cfg, local, kubeletProviders{reader: home, belief: known, connections: connections})
+	if err != nil {
+		return nil, err
+	}
+	return &Broker{
+		cfg: cfg, kube: kube, client: home, guard: required, metrics: metrics,
+		node: brokerNode, providers: providerController, leaving: checker, pods: podController,
+		policies:  policies.New(home, rules, again, clk, metrics.policies),
+		endpoints: endpoints, requeue: again, kubelet: kubeletAPI,
+	}, nil
 }
 
 // Node is what the broker shows as its Node.
@@ -342,27 +340,26 @@ func serveHealth(ctx context.Context, address string, caches cache.Cache) error 
 }
 
 // kubeletConfig returns the configuration of the kubelet API, with the certificate that the remote IPAM serves with, too.
-func (b *Broker) kubeletConfig(local kubernetes.Interface, connections *remote.Connections) (kubeletapi.Config, error) {
-	log := b.cfg.Log.WithName("kubelet-api")
+func kubeletConfig(broker *Config, local kubernetes.Interface, to kubeletProviders) (kubeletapi.Config, error) {
+	log := broker.Log.WithName("kubelet-api")
 	cfg := kubeletapi.Config{
 		Log:             log,
-		NodeName:        b.cfg.NodeName,
-		NodeIP:          b.cfg.NodeIP,
+		NodeName:        broker.NodeName,
+		NodeIP:          broker.NodeIP,
 		Remedy:          "kubectl apply -f deploy/broker.yaml",
-		Port:            b.cfg.Kubelet.Port,
-		CertificateType: b.cfg.Kubelet.CertificateType,
-		CertDir:         b.cfg.Kubelet.CertDir,
+		Port:            broker.Kubelet.Port,
+		CertificateType: broker.Kubelet.CertificateType,
+		CertDir:         broker.Kubelet.CertDir,
 
 		ApproveCertificate: true,
-		ClientCAFile:       b.cfg.Kubelet.ClientCAFile,
-		AuthorizationMode:  b.cfg.Kubelet.AuthorizationMode,
+		ClientCAFile:       broker.Kubelet.ClientCAFile,
+		AuthorizationMode:  broker.Kubelet.AuthorizationMode,
 		Local:              local,
 		Handler: kubelet.NewHandler(kubelet.Config{
-			Log: log, NodeName: b.cfg.NodeName, Reader: b.client,
-			Providers: kubeletProviders{reader: b.client, belief: b.belief, connections: connections},
+			Log: log, NodeName: broker.NodeName, Reader: to.reader, Providers: to,
 		}),
 	}
-	if b.cfg.IPAM != nil {
+	if broker.IPAM != nil {
 		cfg.DNSNames = []string{ipam.ServiceName}
 	}
 	var err error

@@ -44,12 +44,15 @@ var errStopped = errors.New("a part of the catalog ended by itself")
 
 // Run runs the catalog until ctx ends. It returns nil then, after everything has stopped; any other end is an error.
 func Run(ctx context.Context, cfg Config) error {
-	c := &catalog{cfg: cfg, log: cfg.Log, metrics: guard.NewMetrics(), allowances: caller.NewAllowances(cfg.Limits, clock.RealClock{})}
-	prepare := c.prepare
+	options, prepare := view.CacheOptions(cfg.Node), (*catalog).prepare
 	if cfg.LiqoV0 {
-		prepare = c.prepareLiqoV0
+		options, prepare = liqov0.CacheOptions(), (*catalog).prepareLiqoV0
 	}
-	if err := prepare(ctx); err != nil {
+	c, err := newCatalog(cfg, options)
+	if err != nil {
+		return err
+	}
+	if err := prepare(c, ctx); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -73,76 +76,85 @@ type catalog struct {
 	log     logr.Logger
 	metrics *guard.Metrics
 	cache   cache.Cache
-	view    *view.View
 	kube    kubernetes.Interface
 	live    client.Client
-	// synced reports whether requests can be answered.
-	synced func() bool
 	// clientCA verifies client certificates; nil without TLS.
 	clientCA   access.ClientCA
+	identifier *caller.Identifier
 	allowances *caller.Allowances
 	// tasks run until ctx ends.
 	tasks []func(ctx context.Context) error
 }
 
-func (c *catalog) prepare(ctx context.Context) error {
-	if err := c.connect(view.CacheOptions(c.cfg.Node)); err != nil {
-		return fmt.Errorf("home cluster: %w", err)
-	}
-	c.view = view.New(c.cache, view.Config{Node: c.cfg.Node, SampleEvery: c.cfg.HistoryInterval})
-	c.synced = c.view.Synced
-	c.tasks = append(c.tasks, c.view.Run)
-	identifier, err := c.identifier()
+// newCatalog makes what does not depend on the version of Liqo. Requests are answered from a cache with these options.
+func newCatalog(cfg Config, options cache.Options) (*catalog, error) {
+	scheme, err := apischeme.New()
 	if err != nil {
-		return err
+		return nil, err
 	}
+	home := rest.CopyConfig(cfg.Home)
+	home.QPS, home.Burst = cfg.QPS, cfg.Burst
+	options.Scheme = scheme
+	read, err := cache.New(home, options)
+	if err != nil {
+		return nil, fmt.Errorf("home cluster: %w", err)
+	}
+	kube, err := kubernetes.NewForConfig(home)
+	if err != nil {
+		return nil, fmt.Errorf("home cluster: %w", err)
+	}
+	live, err := client.New(home, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("home cluster: %w", err)
+	}
+	tasks := []func(ctx context.Context) error{read.Start}
+	var ca access.ClientCA
+	var certificates authenticator.Request
+	if !cfg.TLS.Off {
+		if ca, err = access.NewClientCA(cfg.TLS.ClientCAFile, kube); err != nil {
+			return nil, err
+		}
+		certificates = access.NewCertificateAuthenticator(ca)
+		tasks = append(tasks, func(ctx context.Context) error {
+			ca.Run(ctx, 1)
+			return nil
+		})
+	}
+	allowances := caller.NewAllowances(cfg.Limits, clock.RealClock{})
+	return &catalog{
+		cfg: cfg, log: cfg.Log, metrics: guard.NewMetrics(), cache: read, kube: kube, live: live,
+		clientCA: ca, tasks: tasks, allowances: allowances,
+		identifier: caller.NewIdentifier(access.NewTokenReviewer(kube, remedy), certificates, allowances, clock.RealClock{}),
+	}, nil
+}
+
+func (c *catalog) prepare(ctx context.Context) error {
+	shown := view.New(c.cache, view.Config{Node: c.cfg.Node, SampleEvery: c.cfg.HistoryInterval})
+	c.tasks = append(c.tasks, shown.Run)
 	clk := clock.RealClock{}
 	s := server.New(server.Config{
 		Log: c.log, Version: c.cfg.Version, Node: c.cfg.Node, Access: c.cfg.Access, Clock: clk,
-		View: c.view, Explain: explain.NewExplainer(c.cache, c.cfg.Node, c.view.State(), clk.Now), Live: c.live,
-		Identifier: identifier, Allowances: c.allowances, Rights: c.rights(c.view), Metrics: c.metrics,
+		View: shown, Explain: explain.NewExplainer(c.cache, c.cfg.Node, shown.State(), clk.Now), Live: c.live,
+		Identifier: c.identifier, Allowances: c.allowances, Rights: c.rights(shown), Metrics: c.metrics,
 	})
 	handler, err := s.Handler(dashboard.Handler())
 	if err != nil {
 		return err
 	}
-	if err := c.serve(ctx, handler, s.Plain(handler)); err != nil {
-		return err
-	}
-	return c.serveOperators(ctx)
+	return c.serveAll(ctx, handler, s.Plain(handler), shown.Synced)
 }
 
 // prepareLiqoV0 is prepare for a cluster with Liqo v0.x.
 func (c *catalog) prepareLiqoV0(ctx context.Context) error {
-	if err := c.connect(liqov0.CacheOptions()); err != nil {
-		return fmt.Errorf("home cluster: %w", err)
-	}
 	clusters := liqov0.NewClusters(c.cache)
-	c.synced = clusters.Synced
 	c.tasks = append(c.tasks, clusters.Run)
-	identifier, err := c.identifier()
-	if err != nil {
-		return err
-	}
 	answers := liqov0.New(liqov0.Config{
 		Log: c.log, Clock: clock.RealClock{}, ReadAuth: c.cfg.Access.ReadAuth, AnonymousToggle: c.cfg.Access.AnonymousToggle,
-		Clusters: clusters, Live: c.live, Identifier: identifier, Allowances: c.allowances, Rights: c.rights(nil), Metrics: c.metrics,
+		Clusters: clusters, Live: c.live, Identifier: c.identifier, Allowances: c.allowances, Rights: c.rights(nil), Metrics: c.metrics,
 	})
 	c.log.Info("Liqo v0.x is installed: there are no providers of a broker, only /api/clusters and /api/toggle")
 	handler := answers.Handler()
-	if err := c.serve(ctx, handler, answers.Plain(handler)); err != nil {
-		return err
-	}
-	return c.serveOperators(ctx)
-}
-
-// identifier identifies the callers.
-func (c *catalog) identifier() (*caller.Identifier, error) {
-	certificates, err := c.clientCertificates()
-	if err != nil {
-		return nil, err
-	}
-	return caller.NewIdentifier(access.NewTokenReviewer(c.kube, remedy), certificates, c.allowances, clock.RealClock{}), nil
+	return c.serveAll(ctx, handler, answers.Plain(handler), clusters.Synced)
 }
 
 // rights reviews what callers may do; tenants is nil where no caller acts for a consumer.
@@ -150,43 +162,12 @@ func (c *catalog) rights(tenants caller.Tenants) *caller.Rights {
 	return &caller.Rights{Authorizer: access.NewLimitedReviewer(c.kube, remedy, c.allowances.SpendReview), Tenants: tenants}
 }
 
-// connect makes the clients and the cache that requests are answered from.
-func (c *catalog) connect(options cache.Options) error {
-	scheme, err := apischeme.New()
-	if err != nil {
+// serveAll serves callers and operators. synced reports whether requests can be answered.
+func (c *catalog) serveAll(ctx context.Context, handler, plain http.Handler, synced func() bool) error {
+	if err := c.serve(ctx, handler, plain); err != nil {
 		return err
 	}
-	home := rest.CopyConfig(c.cfg.Home)
-	home.QPS, home.Burst = c.cfg.QPS, c.cfg.Burst
-	options.Scheme = scheme
-	if c.cache, err = cache.New(home, options); err != nil {
-		return err
-	}
-	if c.kube, err = kubernetes.NewForConfig(home); err != nil {
-		return err
-	}
-	if c.live, err = client.New(home, client.Options{Scheme: scheme}); err != nil {
-		return err
-	}
-	c.tasks = append(c.tasks, c.cache.Start)
-	return nil
-}
-
-// clientCertificates returns nil without TLS.
-func (c *catalog) clientCertificates() (authenticator.Request, error) {
-	if c.cfg.TLS.Off {
-		return nil, nil // None is an answer.
-	}
-	ca, err := access.NewClientCA(c.cfg.TLS.ClientCAFile, c.kube)
-	if err != nil {
-		return nil, err
-	}
-	c.clientCA = ca
-	c.tasks = append(c.tasks, func(ctx context.Context) error {
-		ca.Run(ctx, 1)
-		return nil
-	})
-	return access.NewCertificateAuthenticator(ca), nil
+	return c.serveOperators(ctx, synced)
 }
 
 // serve serves handler; without TLS on the same port plain, if that is wanted.
@@ -248,10 +229,10 @@ func (c *catalog) logSettings(scheme string, address net.Addr) {
 }
 
 // serveOperators listens for probes, and for scrapes of metrics.
-func (c *catalog) serveOperators(ctx context.Context) error {
+func (c *catalog) serveOperators(ctx context.Context, synced func() bool) error {
 	if address := c.cfg.HealthAddress; address != "" {
 		handler := httpserve.HealthHandler(func(context.Context) (string, error) {
-			if !c.synced() {
+			if !synced() {
 				return "", errors.New("the caches are not filled yet")
 			}
 			return "ok", nil

@@ -91,7 +91,9 @@ func federationOf(providers, consumers, pods int) []client.Object {
 	for n := range consumers {
 		id := fmt.Sprint("c", n)
 		all = append(all,
-			marked(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web-" + id, Labels: map[string]string{"liqo.io/remote-cluster-id": id}}}),
+			marked(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web-" + id, Labels: map[string]string{"liqo.io/remote-cluster-id": id}, Annotations: map[string]string{
+				"liqo.io/managed-by-namespace-map": "liqo-tenant/" + id,
+			}}}),
 			marked(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: "liqo-tenant-" + id, Labels: map[string]string{"liqo.io/remote-cluster-id": id, "liqo.io/tenant-namespace": "true"},
 			}}),

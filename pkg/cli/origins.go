@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // origins maps namespaces to the consumers that offloaded them.
@@ -30,7 +30,7 @@ func (s *Session) origins(ctx context.Context, namespace string, required bool) 
 		var found []client.Object
 		found, err = s.list(ctx, metadata("NamespaceList"))
 		for _, ns := range found {
-			o.known[ns.GetName()] = ns.GetLabels()[consts.RemoteClusterID]
+			o.known[ns.GetName()] = placement.ConsumerOf(ns)
 		}
 	}
 	switch {
@@ -48,7 +48,7 @@ func (o *origins) read(ctx context.Context, namespace string) error {
 	if err := o.s.get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {
 		return err
 	}
-	o.known[namespace] = ns.Labels[consts.RemoteClusterID]
+	o.known[namespace] = placement.ConsumerOf(&ns)
 	return nil
 }
 

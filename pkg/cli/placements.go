@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
 // GetPlacements prints the pods bound to the broker's node, with their provider cluster.
@@ -116,19 +116,18 @@ func containersReady(pod *corev1.Pod) string {
 // decision returns the score of the provider that a pod is assigned to, and its parts. For a pod without a provider it
 // returns why there is none.
 func decision(pod *corev1.Pod) (score, why string) {
-	provider := pod.Labels[v1alpha1.ProviderLabel]
 	text := pod.Annotations[v1alpha1.DecisionAnnotation]
-	if provider == "" {
+	if pod.Labels[v1alpha1.ProviderLabel] == "" {
 		if text == "" {
 			text = unassignedMessage(pod)
 		}
 		return none, cmp.Or(text, none)
 	}
-	score, why, _ = strings.Cut(strings.TrimPrefix(text, provider+" "), ": ")
-	if _, err := strconv.Atoi(score); err != nil {
+	points, plugins, ok := verdict.ParseShort(text)
+	if !ok {
 		return unknown, cmp.Or(text, unknown)
 	}
-	return score, cmp.Or(why, none)
+	return strconv.Itoa(points), cmp.Or(plugins, none)
 }
 
 // unassignedMessage returns the message of the condition Assigned if that is False, else "".

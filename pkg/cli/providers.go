@@ -71,7 +71,7 @@ func (s *Session) providerColumns() []column {
 		of("Latency", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Status.Summary.Latency, unknown) }),
 		of("Price", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Spec.Attributes["price"], none) }),
 		of("Age", func(pc *v1alpha1.ProviderCluster) string { return age(s.Now(), pc.CreationTimestamp.Time) }),
-		wide("Region", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Spec.Attributes["region"], none) }),
+		wide("Region", func(pc *v1alpha1.ProviderCluster) string { return cmp.Or(pc.Spec.Region(), none) }),
 		wide("Slices", slicesReady),
 		wide("Pod-Start", podStart),
 		wide("Failed", failed),

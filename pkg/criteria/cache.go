@@ -44,23 +44,23 @@ func NewCache(bytes int) *Cache {
 
 // Filter returns what NewFilter does.
 func (c *Cache) Filter(expression string) (*Program, error) {
-	return c.program(cacheKey{text: expression})
+	return c.program(cacheKey{text: expression}, NewFilter)
 }
 
 // Score returns what NewScore does.
 func (c *Cache) Score(expression string) (*Program, error) {
-	return c.program(cacheKey{text: expression, isScore: true})
+	return c.program(cacheKey{text: expression, isScore: true}, NewScore)
 }
 
-func (c *Cache) program(key cacheKey) (*Program, error) {
+func (c *Cache) program(key cacheKey, compile func(expression string) (*Program, error)) (*Program, error) {
 	if len(key.text) > MaxLength {
-		return compile(key.text, key.isScore) // An error without much ado, and not worth its memory.
+		return compile(key.text) // An error without much ado, and not worth its memory.
 	}
 	if entry := c.find(key); entry != nil {
 		return entry.program, entry.err
 	}
 	// Two callers may compile the same text at the same time; the others do not wait for them.
-	program, err := compile(key.text, key.isScore)
+	program, err := compile(key.text)
 	c.add(&cacheEntry{key: key, program: program, err: err})
 	return program, err
 }

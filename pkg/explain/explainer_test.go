@@ -52,6 +52,7 @@ func federationOf(t *testing.T, objects ...client.Object) client.WithWatch {
 	}
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "ns", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"},
+		Annotations: map[string]string{"liqo.io/managed-by-namespace-map": "liqo-tenant/c1"},
 	}})
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }

@@ -36,7 +36,7 @@ func supplyOf(providers []v1alpha1.ProviderCluster) supply {
 		}
 		s.sum.Add(granted)
 		s.providers++
-		regions.Insert(p.Attributes["region"])
+		regions.Insert(providers[i].Spec.Region())
 	}
 	s.regions = sets.List(regions.Delete(""))
 	return s

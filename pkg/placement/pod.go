@@ -1,7 +1,12 @@
 package placement
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
@@ -12,19 +17,38 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
 )
 
-// ConsumerOf returns the id of the cluster that the pods of a namespace come from; "" is this one.
-func ConsumerOf(namespace *corev1.Namespace) string {
-	return namespace.Labels[consts.RemoteClusterID]
+// ConsumerOf returns the id of the cluster that a namespace and its pods come from; "" is this one. The label alone is not enough:
+// tenant namespaces have it as well. Liqo writes both when it creates the namespace for a NamespaceMap of the consumer
+// (createNamespace in pkg/liqo-controller-manager/offloading/namespacemap-controller).
+func ConsumerOf(namespace metav1.Object) string {
+	if namespace.GetAnnotations()[consts.RemoteNamespaceManagedByAnnotationKey] == "" || TenantOf(namespace) != "" {
+		return ""
+	}
+	return namespace.GetLabels()[consts.RemoteClusterID]
+}
+
+// NamespacesOf returns requests for the namespaces that may come from a cluster: also its tenant namespace.
+func NamespacesOf(ctx context.Context, reader client.Reader, cluster string) ([]reconcile.Request, error) {
+	var list corev1.NamespaceList
+	if err := reader.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: cluster}); err != nil {
+		return nil, err
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests, nil
 }
 
 // TenantOf returns the id of the cluster of a tenant namespace; "" if the namespace is none. An object in there with the id
 // of another cluster does not count: Liqo's peering lets a consumer's control plane write
 // NamespaceMaps, with any label and status, in its own (ClusterRole liqo-remote-controlplane).
-func TenantOf(namespace *corev1.Namespace) string {
-	if namespace.Labels[consts.TenantNamespaceLabel] != "true" {
+func TenantOf(namespace metav1.Object) string {
+	labels := namespace.GetLabels()
+	if labels[consts.TenantNamespaceLabel] != "true" {
 		return ""
 	}
-	return namespace.Labels[consts.RemoteClusterID]
+	return labels[consts.RemoteClusterID]
 }
 
 // OffloadsTo returns the id of the cluster that a NamespaceMap offloads namespaces of this one to, if it is in the tenant namespace

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
@@ -28,6 +29,28 @@ func TestTheApplicationOfAPod(t *testing.T) {
 			pod := &corev1.Pod{}
 			pod.Namespace, pod.Labels = "ns", tc.labels
 			require.Equal(t, tc.want, AppOf(pod))
+		})
+	}
+}
+
+func TestWhoseANamespaceIs(t *testing.T) {
+	const label, managed, tenant = "liqo.io/remote-cluster-id", "liqo.io/managed-by-namespace-map", "liqo.io/tenant-namespace"
+	for name, tc := range map[string]struct {
+		labels, annotations map[string]string
+		consumer, tenant    string
+	}{
+		"made here":                    {},
+		"made by Liqo for a consumer":  {map[string]string{label: "c1"}, map[string]string{managed: "liqo-tenant-c1/c1"}, "c1", ""},
+		"labelled by an administrator": {map[string]string{label: "c1"}, nil, "", ""},
+		"the tenant namespace":         {map[string]string{label: "c1", tenant: "true"}, nil, "", "c1"},
+		"the tenant namespace, whatever it is annotated with": {
+			map[string]string{label: "c1", tenant: "true"}, map[string]string{managed: "liqo-tenant-c1/c1"}, "", "c1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels, Annotations: tc.annotations}}
+			require.Equal(t, tc.consumer, ConsumerOf(namespace))
+			require.Equal(t, tc.tenant, TenantOf(namespace))
 		})
 	}
 }

@@ -41,6 +41,7 @@ func read(t *testing.T, objects ...client.Object) *Policies {
 func TestWhichPolicyCounts(t *testing.T) {
 	consumerNamespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "ns", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1", "team": "red"},
+		Annotations: map[string]string{"liqo.io/managed-by-namespace-map": "liqo-tenant/c1"},
 	}}
 	p := read(t,
 		policy("all", func(*v1alpha1.PlacementPolicySpec) {}),
@@ -126,7 +127,10 @@ func TestNamesOfPoliciesAreNotToBeGuessed(t *testing.T) {
 	p := read(t, selected("hidden", "c2", v1alpha1.SelectOnly), policy("private", func(s *v1alpha1.PlacementPolicySpec) {
 		s.Consumers = []string{"c2"}
 	}))
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Labels:      map[string]string{"liqo.io/remote-cluster-id": "c1"},
+		Annotations: map[string]string{"liqo.io/managed-by-namespace-map": "liqo-tenant/c1"},
+	}}
 	said := map[string]bool{}
 	for _, name := range []string{"hidden", "private", "nosuch"} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.PolicyAnnotation: name}}}
@@ -191,6 +195,7 @@ func TestASelectionIsOfItsConsumerAndBesideThePolicy(t *testing.T) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}
 		if consumer != "" {
 			namespace.Labels = map[string]string{"liqo.io/remote-cluster-id": consumer}
+			namespace.Annotations = map[string]string{"liqo.io/managed-by-namespace-map": "liqo-tenant/" + consumer}
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: "ns"}}
 		asked, err := p.CriteriaOf(t.Context(), pod, namespace)
@@ -219,7 +224,10 @@ func TestASelectionIsOfItsConsumerAndBesideThePolicy(t *testing.T) {
 
 func TestASelectionIsNoPodsPolicy(t *testing.T) {
 	p := read(t, selected("of-c1", "c1", v1alpha1.SelectAllBut))
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Labels:      map[string]string{"liqo.io/remote-cluster-id": "c1"},
+		Annotations: map[string]string{"liqo.io/managed-by-namespace-map": "liqo-tenant/c1"},
+	}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.PolicyAnnotation: "of-c1"}}}
 	_, err := p.CriteriaOf(t.Context(), pod, namespace)
 	require.ErrorIs(t, err, ErrInvalid)

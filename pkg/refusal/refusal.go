@@ -37,22 +37,10 @@ type Refusal struct {
 	VirtualNode string
 	// Reason is one of Reasons; Message is the answer of the provider cluster, for people.
 	Reason, Message string
+	// Exceeded is the resource of which the quota was exceeded, after QuotaExceeded; "" if it is not known.
+	Exceeded corev1.ResourceName
 	// At has the precision of a second.
 	At time.Time
-}
-
-// Exceeded returns the resource of which a quota was exceeded; "" if the message does not name it. Liqo names one, even
-// if more are exceeded (checkResources in pkg/webhooks/shadowpod/peeringinfo.go).
-func (r Refusal) Exceeded() corev1.ResourceName {
-	if r.Reason != QuotaExceeded {
-		return ""
-	}
-	before, _, found := strings.Cut(r.Message, " quota usage exceeded")
-	_, name, named := strings.Cut(before[max(0, strings.LastIndex(before, "peering ")):], "peering ")
-	if !found || !named {
-		return ""
-	}
-	return corev1.ResourceName(name)
 }
 
 // Of returns the refusal of the pod by the VirtualNode that it is assigned to, if it was reported since the pod was
@@ -68,7 +56,10 @@ func by(virtualNode string, pod *corev1.Pod) (Refusal, bool) {
 			c.LastTransitionTime.Time.Before(v1alpha1.AssignedAt(pod).Truncate(time.Second)) {
 			continue
 		}
-		return Refusal{VirtualNode: virtualNode, Reason: c.Reason, Message: c.Message, At: c.LastTransitionTime.Time}, true
+		reason, exceeded, _ := strings.Cut(c.Reason, ":")
+		return Refusal{
+			VirtualNode: virtualNode, Reason: reason, Exceeded: corev1.ResourceName(exceeded), Message: c.Message, At: c.LastTransitionTime.Time,
+		}, true
 	}
 	return Refusal{}, false
 }
@@ -78,8 +69,11 @@ func by(virtualNode string, pod *corev1.Pod) (Refusal, bool) {
 // not refused.
 func Report(ctx context.Context, pods corev1client.PodInterface, pod *corev1.Pod, r Refusal) (bool, error) {
 	r.Message = distrust.Text(r.Message)
-	if reported, found := by(r.VirtualNode, pod); found && reported.Reason == r.Reason && reported.Message == r.Message {
-		return false, nil
+	if reported, found := by(r.VirtualNode, pod); found {
+		reported.At = r.At
+		if reported == r {
+			return false, nil
+		}
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
@@ -98,11 +92,15 @@ func Report(ctx context.Context, pods corev1client.PodInterface, pod *corev1.Pod
 
 // conditions returns the change of the pod's conditions, as a strategic merge patch has it.
 func conditions(pod *corev1.Pod, r Refusal) []any {
+	reason := r.Reason
+	if r.Exceeded != "" {
+		reason += ":" + string(r.Exceeded)
+	}
 	refused := corev1.PodCondition{
 		Type:               conditionType(r.VirtualNode),
 		Status:             corev1.ConditionTrue,
 		LastTransitionTime: metav1.NewTime(r.At),
-		Reason:             r.Reason,
+		Reason:             reason,
 		Message:            r.Message,
 	}
 	changes := []any{refused}

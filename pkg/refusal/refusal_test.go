@@ -2,6 +2,7 @@ package refusal
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,20 +77,36 @@ func TestARefusalIsReadAndReportedOncePerAssignment(t *testing.T) {
 }
 
 func TestWhatIsReportedIsRead(t *testing.T) {
-	client := fake.NewClientset(pod())
-	want := Refusal{VirtualNode: "p1-gpu", Reason: QuotaExceeded, Message: "p1: full", At: noon.Truncate(time.Second)}
-	_, err := Report(t.Context(), client.CoreV1().Pods("ns"), pod(), want)
-	require.NoError(t, err)
-	now, err := client.CoreV1().Pods("ns").Get(t.Context(), "a", metav1.GetOptions{})
-	require.NoError(t, err)
-	read, found := Of(now)
-	require.True(t, found)
-	read.At = read.At.UTC()
-	require.Equal(t, want, read)
+	for name, tc := range map[string]struct {
+		reason, condition string
+		exceeded          corev1.ResourceName
+	}{
+		"by a rule":                          {Forbidden, "Forbidden", ""},
+		"by a quota":                         {QuotaExceeded, "QuotaExceeded:cpu", "cpu"},
+		"by a quota of an extended resource": {QuotaExceeded, "QuotaExceeded:nvidia.com/gpu", "nvidia.com/gpu"},
+		"by a quota of whatever, as older virtual kubelets report it": {QuotaExceeded, "QuotaExceeded", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset(pod())
+			want := Refusal{VirtualNode: "p1-gpu", Reason: tc.reason, Exceeded: tc.exceeded, Message: "p1: full", At: noon.Truncate(time.Second)}
+			_, err := Report(t.Context(), client.CoreV1().Pods("ns"), pod(), want)
+			require.NoError(t, err)
+			now, err := client.CoreV1().Pods("ns").Get(t.Context(), "a", metav1.GetOptions{})
+			require.NoError(t, err)
+			require.True(t, slices.ContainsFunc(now.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == tc.condition }))
+			read, found := Of(now)
+			require.True(t, found)
+			read.At = read.At.UTC()
+			require.Equal(t, want, read)
+			again, err := Report(t.Context(), client.CoreV1().Pods("ns"), now, want)
+			require.NoError(t, err)
+			require.False(t, again)
 
-	now.Labels["brokering.liqo.io/virtual-node"] = "p1"
-	_, found = Of(now)
-	require.False(t, found, "it is not that of another VirtualNode, in the same second")
+			now.Labels["brokering.liqo.io/virtual-node"] = "p1"
+			_, found = Of(now)
+			require.False(t, found, "it is not that of another VirtualNode, in the same second")
+		})
+	}
 }
 
 func TestTheMessageOfAProviderIsCut(t *testing.T) {
@@ -139,25 +156,4 @@ func TestTheTypeOfTheConditionIsAQualifiedName(t *testing.T) {
 	longest := "a23456789-b23456789-c23456789-d23456789-e23456789-f23456789.123"
 	require.Len(t, longest, validation.LabelValueMaxLength)
 	require.Empty(t, validation.IsQualifiedName(string(conditionType(longest))))
-}
-
-func TestTheResourceThatWasExceeded(t *testing.T) {
-	const denied = `admission webhook "shadowpod.validate.liqo.io" denied the request: `
-	for name, tc := range map[string]struct {
-		reason, message string
-		want            corev1.ResourceName
-	}{
-		"cpu":                  {QuotaExceeded, denied + "peering cpu quota usage exceeded - free 200m / requested 500m", "cpu"},
-		"an extended resource": {QuotaExceeded, denied + "peering nvidia.com/gpu quota usage exceeded - free 0 / requested 1", "nvidia.com/gpu"},
-		"the text is not Liqo's": {
-			QuotaExceeded, "quota usage exceeded", "",
-		},
-		"the text names none":    {QuotaExceeded, "peering  quota usage exceeded", ""},
-		"it was no quota":        {Forbidden, denied + "peering cpu quota usage exceeded - free 200m / requested 500m", ""},
-		"cut after the resource": {QuotaExceeded, denied + "peering memory quota usage exceeded - fr", "memory"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			require.Equal(t, tc.want, Refusal{Reason: tc.reason, Message: tc.message}.Exceeded())
-		})
-	}
 }

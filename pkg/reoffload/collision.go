@@ -21,6 +21,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // claim is a consumer's wish for a namespace of this cluster that is not its own.
@@ -43,7 +44,7 @@ const maxClaims = 5
 // retries them without end, and gives the reason in its log only (createNamespace of its NamespaceMap controller).
 // Honest consumers make them, too: shop-us of eu and shop of us-eu are both called shop-us-eu here.
 func claimsOn(namespace *corev1.Namespace, maps []offloadingv1beta1.NamespaceMap) []claim {
-	if originOf(namespace) == "" && strings.HasPrefix(namespace.Name, "kube-") {
+	if placement.ConsumerOf(namespace) == "" && strings.HasPrefix(namespace.Name, "kube-") {
 		return nil // No honest consumer maps to these.
 	}
 	var claims []claim
@@ -84,7 +85,7 @@ func (r *reconciler) reportClaims(ctx context.Context, namespace *corev1.Namespa
 		return fmt.Errorf("condition %s of namespace %s: %w", v1alpha1.ConditionNameCollision, namespace.Name, err)
 	}
 	owner := "it was not made for a consumer"
-	if origin := originOf(namespace); origin != "" {
+	if origin := placement.ConsumerOf(namespace); origin != "" {
 		owner = "it is a namespace of consumer " + origin
 	}
 	for _, c := range claims[:min(len(claims), maxClaims)] {

@@ -25,6 +25,8 @@ import (
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // reconcileTimeout bounds the requests of one reconciliation.
@@ -118,7 +120,7 @@ func (r *reconciler) offload(ctx context.Context, namespace *corev1.Namespace) (
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	selected, err := r.selected(ctx, originOf(namespace))
+	selected, err := r.selected(ctx, placement.ConsumerOf(namespace))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -130,7 +132,7 @@ func (r *reconciler) offload(ctx context.Context, namespace *corev1.Namespace) (
 	}
 
 	// 3. Recreate the pods that were created too early.
-	if existing == nil || !ours(existing) || originOf(namespace) == "" || !inEffect(namespace, existing) {
+	if existing == nil || !ours(existing) || placement.ConsumerOf(namespace) == "" || !inEffect(namespace, existing) {
 		return ctrl.Result{}, nil
 	}
 	after, err := r.repair(ctx, namespace, existing.CreationTimestamp.Time)
@@ -204,14 +206,9 @@ func (r *reconciler) namespacesOf(ctx context.Context, o client.Object) []reconc
 	if !ok || r.cfg.Consumers.Empty() {
 		return nil
 	}
-	var list corev1.NamespaceList
-	if err := r.client.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: string(foreign.Spec.ClusterID)}); err != nil {
+	requests, err := placement.NamespacesOf(ctx, r.client, string(foreign.Spec.ClusterID))
+	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot list the namespaces of a consumer", "consumer", foreign.Spec.ClusterID)
-		return nil
-	}
-	requests := make([]reconcile.Request, 0, len(list.Items))
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
 	}
 	return requests
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // action is a change of the NamespaceOffloading of a namespace.
@@ -26,15 +27,6 @@ func (a action) String() string {
 	return [...]string{leave: "left", create: "created", update: "changed_back", remove: "removed"}[a]
 }
 
-// originOf is the id of the cluster that a namespace arrived from; "" if it was made here. The label alone is not
-// enough: tenant namespaces have it as well.
-func originOf(namespace *corev1.Namespace) string {
-	if namespace.Annotations[consts.RemoteNamespaceManagedByAnnotationKey] == "" {
-		return ""
-	}
-	return namespace.Labels[consts.RemoteClusterID]
-}
-
 // ours reports whether the broker made a NamespaceOffloading, and its label was not removed since.
 func ours(offloading *offloadingv1beta1.NamespaceOffloading) bool {
 	return offloading.Labels[consts.K8sAppManagedByKey] == v1alpha1.ManagedByBroker
@@ -45,7 +37,7 @@ func ours(offloading *offloadingv1beta1.NamespaceOffloading) bool {
 func plan(namespace *corev1.Namespace, existing *offloadingv1beta1.NamespaceOffloading, selected bool,
 	mapping offloadingv1beta1.NamespaceMappingStrategyType,
 ) (action, *offloadingv1beta1.NamespaceOffloading) {
-	origin := originOf(namespace)
+	origin := placement.ConsumerOf(namespace)
 	switch {
 	case namespace.DeletionTimestamp != nil:
 		return leave, nil // All that is in it goes with it.

@@ -113,6 +113,7 @@ func namespaceOf(name, cluster string) *corev1.Namespace {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
 	if cluster != "" {
 		n.Labels[consts.RemoteClusterID] = cluster
+		n.Annotations = map[string]string{consts.RemoteNamespaceManagedByAnnotationKey: "liqo-tenant/" + cluster}
 	}
 	return n
 }

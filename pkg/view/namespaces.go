@@ -28,18 +28,16 @@ func newNamespaces() *namespaces {
 func (n *namespaces) set(namespace *corev1.Namespace) {
 	n.remove(namespace.Name)
 	n.names.Insert(namespace.Name)
-	cluster := placement.ConsumerOf(namespace)
-	switch {
-	case cluster == "":
-	case placement.TenantOf(namespace) != "":
-		// It has the cluster's label but was made here: its pods are not the cluster's.
+	cluster := placement.TenantOf(namespace)
+	if cluster != "" {
 		n.tenants[namespace.Name] = cluster
 		if n.byTenant[cluster] == nil {
 			n.byTenant[cluster] = sets.New[string]()
 		}
 		n.byTenant[cluster].Insert(namespace.Name)
-	default:
-		n.origins[namespace.Name] = cluster
+	}
+	if consumer := placement.ConsumerOf(namespace); consumer != "" {
+		n.origins[namespace.Name] = consumer
 	}
 }
 

@@ -53,11 +53,11 @@ func TestWhatAProviderShows(t *testing.T) {
 				p.Attributes = map[string]string{"region": "eu", "price": "0.04", "disk": "fast"}
 			},
 		},
-		"where it is may come from the provider, what it costs may not": {
+		"neither where it is nor what it costs may come from the provider": {
 			change:     func(*v1alpha1.ProviderCluster) {},
 			advertised: map[string]string{"region": "us", "price": "0"},
 			want: func(p *api.Provider) {
-				p.Region, p.Attributes = "us", map[string]string{"region": "us", "price": "0"}
+				p.Attributes = map[string]string{"region": "us", "price": "0"}
 			},
 		},
 		"a price that is no number is unknown": {

@@ -303,7 +303,10 @@ func (w *world) setSpec(p *provider, change func(*v1alpha1.ProviderClusterSpec))
 // createNamespace makes the namespace of the consumer's pods, if there is none.
 func (w *world) createNamespace() {
 	_ = w.home.create("liqo", &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{Name: podNamespace, Labels: map[string]string{consts.RemoteClusterID: "consumer"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: podNamespace, Labels: map[string]string{consts.RemoteClusterID: "consumer"},
+			Annotations: map[string]string{consts.RemoteNamespaceManagedByAnnotationKey: "liqo-tenant/consumer"},
+		},
 	})
 }
 

@@ -40,6 +40,7 @@ func (l *load) populate(ctx context.Context) error {
 	for i := range consumers {
 		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: consumerName(i), Labels: map[string]string{consts.RemoteClusterID: consumerName(i)},
+			Annotations: map[string]string{consts.RemoteNamespaceManagedByAnnotationKey: "liqo-tenant/" + consumerName(i)},
 		}})
 	}
 	for _, o := range objects {

@@ -185,7 +185,9 @@ func pod(name, virtualNode string) *corev1.Pod {
 }
 
 func namespace(name, consumer string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{consts.RemoteClusterID: consumer}}}
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{consts.RemoteClusterID: consumer}, Annotations: map[string]string{
+		consts.RemoteNamespaceManagedByAnnotationKey: "liqo-tenant/" + consumer,
+	}}}
 }
 
 func in(namespace string, pod *corev1.Pod) *corev1.Pod {

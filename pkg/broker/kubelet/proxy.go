@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
@@ -94,31 +96,33 @@ func (s *server) take(ctx context.Context, provider, namespace string) (release 
 		return nil, err
 	}
 	consumer := placement.ConsumerOf(&of)
-	releaseConsumer, ok := s.consumers.Take(consumer + " " + provider)
-	if !ok {
-		return nil, failuref(http.StatusTooManyRequests,
-			"too many requests at once for pods of the consumer %q to the provider %s (at most %d logs, execs, attaches and port-forwards)",
-			consumer, provider, ofConsumer)
+	var taken []func()
+	release = func() {
+		for _, one := range taken {
+			one()
+		}
 	}
-	releaseProvider, ok := s.streams.Take(provider)
-	if !ok {
-		releaseConsumer()
-		return nil, failuref(http.StatusTooManyRequests,
-			"too many requests at once to the provider %s (at most %d logs, execs, attaches and port-forwards)", provider, ofProvider)
+	const these = "logs, execs, attaches and port-forwards"
+	for _, limit := range []struct {
+		shares *httpserve.Shares
+		key    string
+		what   string
+	}{
+		{
+			s.consumers, consumer + " " + provider,
+			fmt.Sprintf("for pods of the consumer %q to the provider %s (at most %d %s)", consumer, provider, ofConsumer, these),
+		},
+		{s.streams, provider, fmt.Sprintf("to the provider %s (at most %d %s)", provider, ofProvider, these)},
+		{s.all, consumer, fmt.Sprintf("for pods of the consumer %q (as many as are free of %d %s)", consumer, ofAll, these)},
+	} {
+		one, ok := limit.shares.Take(limit.key)
+		if !ok {
+			release()
+			return nil, failuref(http.StatusTooManyRequests, "too many requests at once %s", limit.what)
+		}
+		taken = append(taken, one)
 	}
-	releaseAll, ok := s.all.Take(consumer)
-	if !ok {
-		releaseProvider()
-		releaseConsumer()
-		return nil, failuref(http.StatusTooManyRequests,
-			"too many requests at once for pods of the consumer %q (as many as are free of %d logs, execs, attaches and port-forwards)",
-			consumer, ofAll)
-	}
-	return func() {
-		releaseAll()
-		releaseProvider()
-		releaseConsumer()
-	}, nil
+	return release, nil
 }
 
 // transportFor is that of the config, without HTTP/2, which has no upgrades. An answer of another status than expected has

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet/exposition"
 )
 
 // Scraper reads what Liqo's metric agent at one provider measures of this cluster's pods. Their namespaces have the names
@@ -40,24 +41,24 @@ func (s *server) scrape(ctx context.Context, uri *url.URL) ([]byte, error) {
 		}
 	}
 	scrapers := s.Providers.Scrapers(ctx)
-	all := make([]*families, len(scrapers))
+	all := make([]*exposition.Metrics, len(scrapers))
 	var asking sync.WaitGroup
 	for i, of := range scrapers {
 		asking.Go(func() { all[i] = s.metricsOf(ctx, of, uri, assigned[of.Provider]) })
 	}
 	asking.Wait()
-	return merge(all), nil
+	return exposition.Merge(all), nil
 }
 
 // metricsOf returns what was read of a provider's metrics before an error.
-func (s *server) metricsOf(ctx context.Context, of Scraper, uri *url.URL, pods sets.Set[types.NamespacedName]) *families {
+func (s *server) metricsOf(ctx context.Context, of Scraper, uri *url.URL, pods sets.Set[types.NamespacedName]) *exposition.Metrics {
 	text, err := of.Scrape(ctx, uri)
 	if err != nil {
 		s.Log.V(1).Info("Cannot scrape a provider", "provider", of.Provider, "because", err.Error())
-		return newFamilies()
+		return &exposition.Metrics{}
 	}
 	defer text.Close()
-	metrics, err := read(text, pods)
+	metrics, err := exposition.Read(text, pods)
 	if err != nil {
 		s.Log.Info("The metrics of a provider are not whole", "provider", of.Provider, "because", err.Error())
 	}

@@ -81,8 +81,7 @@ func (a addressBook) forwardedFor(ctx context.Context, consumer string, pod *cor
 	if err := a.cache.Get(ctx, client.ObjectKey{Name: pod.Namespace}, &namespace); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return namespace.Labels[consts.RemoteClusterID] == consumer &&
-		namespace.Annotations[consts.RemoteNamespaceManagedByAnnotationKey] != "", nil
+	return consumer != "" && placement.ConsumerOf(&namespace) == consumer, nil
 }
 
 // external returns the address that Liqo mapped the pod's address to; the zero Addr while it has not, or if it mapped an

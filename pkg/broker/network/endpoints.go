@@ -30,6 +30,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // Endpoints maps the endpoints that consumers reflected here to addresses of this cluster's external CIDR, by which the
@@ -132,8 +133,8 @@ func (e *Endpoints) addressesOfConsumer(ctx context.Context, namespace string) (
 	if err := e.client.Get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {
 		return none, client.IgnoreNotFound(err)
 	}
-	consumer := ns.Labels[consts.RemoteClusterID]
-	if consumer == "" || ns.Annotations[consts.RemoteNamespaceManagedByAnnotationKey] == "" {
+	consumer := placement.ConsumerOf(&ns)
+	if consumer == "" {
 		return none, nil
 	}
 	var configurations networkingv1beta1.ConfigurationList
@@ -152,14 +153,9 @@ func (e *Endpoints) addressesOfConsumer(ctx context.Context, namespace string) (
 
 // namespacesOfConsumer returns the namespaces of the consumer of a Configuration.
 func (e *Endpoints) namespacesOfConsumer(ctx context.Context, configuration client.Object) []reconcile.Request {
-	var list corev1.NamespaceList
-	if err := e.client.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: configuration.GetLabels()[consts.RemoteClusterID]}); err != nil {
+	requests, err := placement.NamespacesOf(ctx, e.client, configuration.GetLabels()[consts.RemoteClusterID])
+	if err != nil {
 		e.log.Error(err, "Cannot list the namespaces of a consumer", "configuration", client.ObjectKeyFromObject(configuration))
-		return nil
-	}
-	requests := make([]reconcile.Request, 0, len(list.Items))
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Name: list.Items[i].Name}})
 	}
 	return requests
 }

@@ -45,6 +45,8 @@ type Config struct {
 	Belief *belief.Belief
 	// Restored reports whether the room of all assigned pods is counted; the capacity stays as it is before.
 	Restored func() bool
+	// Changed is sent to when the Node may have changed.
+	Changed Signal
 	// Guard is nil if it is not required.
 	Guard *guard.Guard
 
@@ -63,9 +65,6 @@ type Config struct {
 type Node struct {
 	Config
 
-	// changed has an element when the Node may have changed.
-	changed chan struct{}
-
 	mu   sync.Mutex
 	last *corev1.Node // Guarded by mu.
 	// unsettled is for how many ticks the capacity of before is kept while not all providers were probed: ticks,
@@ -76,7 +75,21 @@ type Node struct {
 }
 
 // New returns a Node, which does nothing before Run.
-func New(cfg Config) *Node { return &Node{Config: cfg, changed: make(chan struct{}, 1)} }
+func New(cfg Config) *Node { return &Node{Config: cfg} }
+
+// Signal has the Node updated soon. Many sent ones become one.
+type Signal chan struct{}
+
+// NewSignal returns a Signal that was not sent.
+func NewSignal() Signal { return make(Signal, 1) }
+
+// Send does not block.
+func (s Signal) Send() {
+	select {
+	case s <- struct{}{}:
+	default: // The Node is about to be updated.
+	}
+}
 
 // Ping implements node.NodeProvider.
 func (*Node) Ping(ctx context.Context) error { return ctx.Err() }
@@ -92,7 +105,7 @@ func (n *Node) NotifyNodeStatus(ctx context.Context, changes func(*corev1.Node))
 			select {
 			case <-ctx.Done():
 				return
-			case <-n.changed:
+			case <-n.Changed:
 			case <-tick.C: // Pods have left providers that cannot be given others.
 				n.unsettled--
 			}
@@ -108,14 +121,6 @@ func (n *Node) NotifyNodeStatus(ctx context.Context, changes func(*corev1.Node))
 			}
 		}
 	}()
-}
-
-// Refresh has the Node updated soon. Many calls become one.
-func (n *Node) Refresh() {
-	select {
-	case n.changed <- struct{}{}:
-	default: // It is about to be updated.
-	}
 }
 
 // next returns the Node as it is now, with the capacity of before until it is settled; nil if nothing has changed.
@@ -150,7 +155,7 @@ func (n *Node) Run(ctx context.Context) error {
 	n.mu.Lock()
 	n.last = first.DeepCopy()
 	n.mu.Unlock()
-	n.Refresh()
+	n.Changed.Send()
 	controller, err := node.NewNodeController(n, first, interrupted.Nodes(n.Kube.CoreV1().Nodes()),
 		node.WithNodeEnableLeaseV1(n.Kube.CoordinationV1().Leases(corev1.NamespaceNodeLease),
 			int32(n.LeaseDuration.Seconds())),

@@ -43,7 +43,8 @@ func newNode(t *testing.T, kube kubernetes.Interface) *Node {
 	require.NoError(t, err)
 	objects := []client.Object{&v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "p"}}}
 	n := New(Config{
-		Log: testr.New(t), Client: ctrlfake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
+		Changed: NewSignal(),
+		Log:     testr.New(t), Client: ctrlfake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
 		Kube: kube, Belief: known, Restored: func() bool { return true }, Name: "broker", IP: "10.0.0.2", Version: "v1",
 	})
 	n.unsettled = 1
@@ -119,7 +120,7 @@ func TestTheCapacityIsKeptForSoManyTicks(t *testing.T) {
 		var at []time.Duration
 		began := time.Now()
 		n.NotifyNodeStatus(ctx, func(*corev1.Node) { at = append(at, time.Since(began)) })
-		n.Refresh()
+		n.Changed.Send()
 		time.Sleep(2 * time.Minute)
 		stop()
 		synctest.Wait()

@@ -95,7 +95,9 @@ func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trac
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	objects = append(objects, &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"liqo.io/remote-cluster-id": "c1"}, Annotations: map[string]string{
+			"liqo.io/managed-by-namespace-map": "liqo-tenant/c1",
+		}},
 	}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-q", Labels: map[string]string{
 		"liqo.io/remote-cluster-id": "q", "liqo.io/tenant-namespace": "true",
 	}}})
@@ -123,16 +125,17 @@ func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Trac
 	of := providers.New(providers.Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Selector: labels.Everything(), Belief: known, Connections: connections,
 	})
+	gone := &providers.Gone{Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Belief: known, Connections: connections}
 	return New(Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Live: c, Events: record.NewFakeRecorder(100), Tracer: tracer,
 		Metrics: NewMetrics(known), Belief: known, Restorer: restore.New(c, c, "", known, clock.RealClock{}),
 		Leaving: leaving.New(leaving.Config{
-			Log: testr.New(t), Connections: connections, Queue: queue, Timeout: time.Minute, Connect: of.Connect,
+			Log: testr.New(t), Connections: connections, Queue: queue, Timeout: time.Minute, Connect: gone.Connect,
 		}),
 		Policies: &placement.Policies{
 			Client: c, Programs: criteria.NewCache(1 << 20), Defaults: placement.Rules{Failover: v1alpha1.FailoverMove},
 		},
-		Sibling: of.Sibling, RemoteNamespace: of.RemoteNamespace, Queue: queue, Requeue: requeue.NewPods(queue, c, known, testr.New(t)), Providers: &requeue.Queue{},
+		Sibling: of.Sibling, RemoteNamespace: gone.RemoteNamespace, Queue: queue, Requeue: requeue.NewPods(queue, c, known, testr.New(t)), Providers: &requeue.Queue{},
 	})
 }
 

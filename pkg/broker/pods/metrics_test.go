@@ -116,7 +116,11 @@ func TestAnEvictionForARefusalIsTakenIn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
 		withheld bool
-	}{"by the quota": {refusal.QuotaExceeded, true}, "by a rule": {refusal.Forbidden, false}} {
+	}{
+		"by the quota of cpu":                              {refusal.QuotaExceeded + ":cpu", true},
+		"by a quota that an older virtual kubelet reports": {refusal.QuotaExceeded, true},
+		"by a rule": {refusal.Forbidden, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			pod := assignedPod(corev1.PodPending, refusedBy("q1", noon))
 			pod.Status.Conditions[0].Reason = tc.reason

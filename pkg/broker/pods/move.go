@@ -59,7 +59,7 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode str
 	if tried != nil {
 		c.Belief.ObserveRefused(pod, belief.Refusal{
 			VirtualNode: virtualNode, Reason: belief.RefusalReason(why), Until: c.Clock.Now().Add(c.RefusalMemory),
-			LacksRoom: quotaExceeded, Lacks: by.Exceeded(), Again: tried[virtualNode].Count > 1,
+			LacksRoom: quotaExceeded, Lacks: by.Exceeded, Again: tried[virtualNode].Count > 1,
 		})
 	}
 	return nil

@@ -36,7 +36,6 @@ import (
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
-	authforge "github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication/forge"
 	fcutils "github.com/liqotech/liqo/pkg/utils/foreigncluster"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -223,7 +222,7 @@ func (c *Controller) read(ctx context.Context, id string) (in objects, err error
 	if in.virtualNodes, in.sharedNames, err = c.virtualNodes(ctx, id); err != nil {
 		return in, err
 	}
-	if in.namespaceMaps, err = c.namespaceMaps(ctx, id); err != nil {
+	if in.namespaceMaps, err = namespaceMaps(ctx, c.Client, id); err != nil {
 		return in, err
 	}
 	if in.denied, err = c.deniedSlices(ctx, id); err != nil {
@@ -275,9 +274,9 @@ func inTenantOf[T client.Object](ctx context.Context, reader client.Reader, id s
 
 // namespaceMaps returns those that offload namespaces to a provider. The names in them decide whose pods the broker asks about,
 // and connects callers with.
-func (c *Controller) namespaceMaps(ctx context.Context, id string) ([]*offloadingv1beta1.NamespaceMap, error) {
+func namespaceMaps(ctx context.Context, c client.Client, id string) ([]*offloadingv1beta1.NamespaceMap, error) {
 	var list offloadingv1beta1.NamespaceMapList
-	if err := c.Client.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: id}); err != nil {
+	if err := c.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: id}); err != nil {
 		return nil, err
 	}
 	var own []*offloadingv1beta1.NamespaceMap
@@ -286,7 +285,7 @@ func (c *Controller) namespaceMaps(ctx context.Context, id string) ([]*offloadin
 			own = append(own, &list.Items[i])
 		}
 	}
-	return inTenantOf(ctx, c.Client, id, own)
+	return inTenantOf(ctx, c, id, own)
 }
 
 func (c *Controller) networkConnected(ctx context.Context, id string) (bool, error) {
@@ -323,48 +322,6 @@ func (in *objects) remoteNamespaces() map[string]string {
 		}
 	}
 	return mapped
-}
-
-// RemoteNamespace returns the name of a namespace at a provider; "" if Liqo has removed it there, or never made it.
-func (c *Controller) RemoteNamespace(ctx context.Context, id, local string) (string, error) {
-	maps, err := c.namespaceMaps(ctx, id)
-	if err != nil {
-		return "", err
-	}
-	return (&objects{namespaceMaps: maps}).remoteNamespaces()[local], nil
-}
-
-// Connect returns a connection to the provider of a VirtualNode that is gone, by which to ask about what it left there: that of
-// another VirtualNode, or a new one. A leader that began later has none. nil if there is none.
-func (c *Controller) Connect(ctx context.Context, virtualNode string) *remote.Connection {
-	provider := c.Belief.FormerProviderOf(virtualNode)
-	if provider == "" {
-		return nil
-	}
-	if other := c.Connections.OfProvider(provider); other != nil {
-		return other
-	}
-	maps, err := c.namespaceMaps(ctx, provider)
-	if err != nil || len(maps) == 0 {
-		return nil
-	}
-	// Liqo makes a VirtualNode with the name of its ResourceSlice, and a Secret for the identity of that
-	// (virtualnodecreator-controller, identity-controller), which stays when only the VirtualNode is deleted.
-	tenant := maps[0].Namespace
-	identity := authforge.ResourceSliceIdentityName(&authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: virtualNode}})
-	gone := &offloadingv1beta1.VirtualNode{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: virtualNode},
-		Spec: offloadingv1beta1.VirtualNodeSpec{
-			ClusterID:           liqov1beta1.ClusterID(provider),
-			KubeconfigSecretRef: &corev1.LocalObjectReference{Name: authforge.KubeconfigSecret(authforge.Identity(identity, tenant)).Name},
-		},
-	}
-	if err := c.Connections.Refresh(ctx, gone, c.Clock.Now()); err != nil {
-		c.Log.Info("Cannot ask a provider without a VirtualNode about the pods that leave it", "provider", provider,
-			"virtualNode", virtualNode, "error", err.Error())
-		return nil
-	}
-	return c.Connections.Get(virtualNode)
 }
 
 // providerCluster reads the object of a provider, and makes it if there is none.

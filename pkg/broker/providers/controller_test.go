@@ -56,8 +56,7 @@ func TestNamespaceMapsOfOthersDoNotCount(t *testing.T) {
 		namespace("offloaded-by-p1", "p1", "false"), mapOf("offloaded-by-p1", "no-tenant", offloadingv1beta1.MappingAccepted),
 		mapOf("gone", "gone", offloadingv1beta1.MappingAccepted),
 	).Build()
-	controller := New(Config{Client: c})
-	maps, err := controller.namespaceMaps(t.Context(), "p1")
+	maps, err := namespaceMaps(t.Context(), c, "p1")
 	require.NoError(t, err)
 	in := objects{namespaceMaps: maps}
 	require.Equal(t, map[string]string{"shop": "shop-broker", "going": "shop-broker"}, in.spec(&v1alpha1.ProviderCluster{}).RemoteNamespaces)
@@ -143,19 +142,19 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
 	}
 	home := kubefake.NewClientset(secret)
 	known := belief.New(belief.Config{Clock: clock.RealClock{}})
-	controller := New(Config{
+	gone := Gone{
 		Log: testr.New(t), Clock: clock.RealClock{}, Belief: known,
 		Client:      fake.NewClientBuilder().WithScheme(scheme).WithObjects(tenant, left).Build(),
 		Connections: remote.NewConnections(home, identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil), ""),
-	})
-	require.Nil(t, controller.Connect(t.Context(), "gone"), "it is not known whose it was")
+	}
+	require.Nil(t, gone.Connect(t.Context(), "gone"), "it is not known whose it was")
 	known.ObserveFormerProvider("gone", "p1")
 	known.ObserveFormerProvider("other", "p1")
 	known.ObserveFormerProvider("stranger", "p2")
-	require.Nil(t, controller.Connect(t.Context(), "other"), "it has no Secret")
-	connection := controller.Connect(t.Context(), "gone")
+	require.Nil(t, gone.Connect(t.Context(), "other"), "it has no Secret")
+	connection := gone.Connect(t.Context(), "gone")
 	require.NotNil(t, connection)
 	require.Equal(t, "p1", connection.Provider)
-	require.Same(t, connection, controller.Connect(t.Context(), "other"), "with that of another VirtualNode of the provider")
-	require.Nil(t, controller.Connect(t.Context(), "stranger"))
+	require.Same(t, connection, gone.Connect(t.Context(), "other"), "with that of another VirtualNode of the provider")
+	require.Nil(t, gone.Connect(t.Context(), "stranger"))
 }

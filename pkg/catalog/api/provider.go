@@ -17,7 +17,7 @@ type Provider struct {
 	Ready    bool   `json:"ready" doc:"Whether pods can be assigned to it"`
 	Selected *bool  `json:"selected,omitempty" doc:"Whether the consumer on whose behalf the caller asks selected it; absent without a consumer"`
 
-	Region     string            `json:"region,omitempty" doc:"The region, of the attributes"`
+	Region     string            `json:"region,omitempty" doc:"The region, of the operator's attributes"`
 	Price      *float64          `json:"price,omitempty" doc:"Per CPU and hour"`
 	Attributes map[string]string `json:"attributes,omitempty" doc:"Labels that the provider advertises, and attributes of the operator, which win"`
 

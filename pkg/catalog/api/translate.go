@@ -5,8 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,16 +14,14 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
-
-// attributeRegion is the attribute of where a provider is.
-const attributeRegion = "region"
 
 // ProviderOf shows a provider as the scheduler sees it, with what only its object has.
 func ProviderOf(pc *v1alpha1.ProviderCluster, p *scheduler.Provider) Provider {
 	out := Provider{
 		ID: pc.Name, Created: pc.CreationTimestamp.UTC(),
-		Enabled: p.Enabled, Cordoned: p.Cordoned, Draining: p.Draining, Ready: p.Ready,
+		Region: pc.Spec.Region(), Enabled: p.Enabled, Cordoned: p.Cordoned, Draining: p.Draining, Ready: p.Ready,
 		Attributes: map[string]string{},
 		Resources:  *pc.Status.Resources.DeepCopy(), Pods: pc.Status.Pods,
 		KPIs:       kpisOf(p.KPIs, pc.Status.KPIs.MovedAway),
@@ -36,7 +32,6 @@ func ProviderOf(pc *v1alpha1.ProviderCluster, p *scheduler.Provider) Provider {
 	}
 	maps.Copy(out.Attributes, p.Labels)
 	maps.Copy(out.Attributes, p.Attributes)
-	out.Region = out.Attributes[attributeRegion]
 	for i := range pc.Status.VirtualNodes {
 		vn := &pc.Status.VirtualNodes[i]
 		out.VirtualNodes = append(out.VirtualNodes, VirtualNode{
@@ -116,7 +111,9 @@ func PlacementOf(pod *corev1.Pod, consumer string) Placement {
 	switch {
 	case out.VirtualNode != "":
 		out.Provider = pod.Labels[v1alpha1.ProviderLabel]
-		out.Score = scoreOf(out.Decision)
+		if score, _, ok := verdict.ParseShort(out.Decision); ok {
+			out.Score = &score
+		}
 		if at, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AssignedAtAnnotation]); err == nil {
 			at = at.UTC()
 			out.Since = &at
@@ -126,16 +123,6 @@ func PlacementOf(pod *corev1.Pod, consumer string) Placement {
 		out.Message = assigned.Message
 	}
 	return out
-}
-
-// scoreOf reads the score in a decision: "provider2 84: price 29, spread 29, free 26".
-func scoreOf(decision string) *int {
-	head, _, _ := strings.Cut(decision, ":")
-	score, err := strconv.Atoi(head[strings.LastIndexByte(head, ' ')+1:])
-	if err != nil {
-		return nil
-	}
-	return &score
 }
 
 // PolicyOf shows a policy to callers who may see all of it.

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/utils/clock"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/access"
 )
 
 var (
@@ -26,9 +28,17 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("too many requests, try again in %s", e.RetryAfter.Round(time.Millisecond))
 }
 
+const (
+	// rejectedTTL is how long an invalid token is not reviewed again.
+	rejectedTTL = time.Minute
+	// graceTTL is how much longer a token is accepted while its user has no allowance for another review. So a revoked one is
+	// accepted for at most 4 minutes.
+	graceTTL = 2 * time.Minute
+)
+
 // Identifier identifies callers, and counts their requests.
 type Identifier struct {
-	tokens       *tokens
+	tokens       *access.Tokens
 	certificates authenticator.Request
 	allowances   *Allowances
 }
@@ -37,7 +47,7 @@ type Identifier struct {
 func NewIdentifier(reviewer authenticator.Token, certificates authenticator.Request, allowances *Allowances,
 	clk clock.PassiveClock,
 ) *Identifier {
-	return &Identifier{tokens: newTokens(reviewer, clk), certificates: certificates, allowances: allowances}
+	return &Identifier{tokens: access.NewTokens(reviewer, rejectedTTL, clk), certificates: certificates, allowances: allowances}
 }
 
 // Identify returns the caller of a request, and takes the request from the caller's allowance. The review of a token is
@@ -78,25 +88,25 @@ func (i *Identifier) know(r *http.Request, host string) (Caller, error) {
 // byToken returns the caller with a token. Anonymous callers of the same host can invent tokens but not guess one that was
 // valid, so that they cannot use up the allowance that reviews it again.
 func (i *Identifier) byToken(ctx context.Context, token, host string) (Caller, error) {
-	was, rejected := i.tokens.look(token)
+	was, rejected := i.tokens.Look(token)
 	switch {
 	case rejected:
 		if wait := i.allowances.Take(hostKey(host), 1); wait > 0 {
 			return Caller{}, &LimitError{RetryAfter: wait}
 		}
 		return Caller{}, ErrInvalidToken
-	case i.tokens.isGood(was, 0):
-		return Caller{User: was.who, ByToken: true}, nil
+	case i.tokens.IsGood(was, 0):
+		return Caller{User: was.Who, ByToken: true}, nil
 	}
 	account := hostKey(host)
 	if was != nil {
-		account = userKey(was.who)
+		account = userKey(was.Who)
 	}
-	who, err := i.tokens.review(ctx, token, func() error { return i.allowances.spendReview(account) })
+	who, err := i.tokens.Review(ctx, token, func() error { return i.allowances.spendReview(account) })
 	var limit *LimitError
 	switch {
-	case errors.As(err, &limit) && i.tokens.isGood(was, graceTTL):
-		who = was.who
+	case errors.As(err, &limit) && i.tokens.IsGood(was, graceTTL):
+		who = was.Who
 	case err != nil:
 		return Caller{}, unavailable(err)
 	case who == nil:

@@ -23,6 +23,13 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/access"
 )
 
+// As in package access.
+const (
+	validTTL   = 2 * time.Minute
+	ownerTTL   = time.Hour
+	keptTokens = 4096
+)
+
 // reviewer knows the token "good".
 type reviewer struct {
 	mu    sync.Mutex

@@ -165,6 +165,7 @@ func federation() []client.Object {
 	for _, consumer := range []string{"c1", "c2"} {
 		objects = append(objects, tenantOf(consumer), podOf(consumer), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: "web-" + consumer, Labels: map[string]string{"liqo.io/remote-cluster-id": consumer},
+			Annotations: map[string]string{"liqo.io/managed-by-namespace-map": "liqo-tenant/" + consumer},
 		}})
 	}
 	return objects

@@ -285,7 +285,7 @@ func TestPodsComeAndGo(t *testing.T) {
 	c.bind("ns", "too-large", "p1-gpu")
 	require.Eventually(t, func() bool { return c.condition("ns", "too-large").Type != "" }, patience, tick)
 	require.Equal(t, corev1.PodCondition{
-		Type: "refused.brokering.liqo.io/p1-gpu", Status: corev1.ConditionTrue, Reason: "QuotaExceeded",
+		Type: "refused.brokering.liqo.io/p1-gpu", Status: corev1.ConditionTrue, Reason: "QuotaExceeded:cpu",
 		Message: `shadowpods "too-large" is forbidden: peering cpu quota usage exceeded`,
 	}, c.condition("ns", "too-large"))
 

@@ -74,7 +74,7 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 	created, err := shadows.Create(ctx, lens.WithPodUID(shadow, pod.UID), opts)
 	// What was not sent may have an error of this cluster's own API server, which is no refusal.
 	if kerrors.IsForbidden(err) && !errors.Is(err, errUnsent) && !mayHave(ctx, shadows, shadow.Name) {
-		if failed := f.report(ctx, pod, reasonOf(err), err.Error()); failed != nil {
+		if failed := f.report(ctx, pod, refusalOf(err)); failed != nil {
 			f.Log.Error(failed, "Cannot report a refusal to the broker", "refusal", err.Error())
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 
 	offloadingclient "github.com/liqotech/liqo/pkg/client/clientset/versioned/typed/offloading/v1beta1"
@@ -18,23 +19,31 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 )
 
-func (f *Forwarder) report(ctx context.Context, pod *corev1.Pod, reason, message string) error {
-	written, err := refusal.Report(ctx, f.Pods(pod.Namespace), pod, refusal.Refusal{
-		VirtualNode: f.View.VirtualNode, Reason: reason, Message: message, At: f.Clock.Now(),
-	})
+func (f *Forwarder) report(ctx context.Context, pod *corev1.Pod, r refusal.Refusal) error {
+	r.VirtualNode, r.At = f.View.VirtualNode, f.Clock.Now()
+	written, err := refusal.Report(ctx, f.Pods(pod.Namespace), pod, r)
 	if written {
-		f.Refused(reason)
+		f.Refused(r.Reason)
 	}
 	return err
 }
 
-// reasonOf returns the reason of the provider cluster's answer 403. Liqo's webhook of ShadowPods
-// (pkg/webhooks/shadowpod) denies with the same code for an exceeded quota and for everything else; only the text differs.
-func reasonOf(forbidden error) string {
-	if strings.Contains(forbidden.Error(), "quota usage exceeded") {
-		return refusal.QuotaExceeded
+// refusalOf returns what the provider cluster's answer 403 means. Liqo's webhook of ShadowPods (pkg/webhooks/shadowpod) denies
+// with the same code for an exceeded quota and for everything else; only the text differs. Of a quota it names one resource,
+// even if more are exceeded (checkResources in peeringinfo.go). No other function reads that text.
+func refusalOf(forbidden error) refusal.Refusal {
+	r := refusal.Refusal{Reason: refusal.Forbidden, Message: forbidden.Error()}
+	before, _, found := strings.Cut(r.Message, "quota usage exceeded")
+	if !found {
+		return r
 	}
-	return refusal.Forbidden
+	r.Reason = refusal.QuotaExceeded
+	if words := strings.Fields(before); len(words) > 1 && words[len(words)-2] == "peering" {
+		if name := words[len(words)-1]; len(validation.IsQualifiedName(name)) == 0 {
+			r.Exceeded = corev1.ResourceName(name)
+		}
+	}
+	return r
 }
 
 // mayHave reports whether the provider cluster has a ShadowPod of that name, or does not answer. If it has one, Liqo's
@@ -67,6 +76,8 @@ func (r refusingFallback) Handle(ctx context.Context, key types.NamespacedName) 
 	if err != nil || pod.DeletionTimestamp != nil || placement.Terminal(pod) {
 		return r.FallbackReflector.Handle(ctx, key)
 	}
-	return r.forwarder.report(ctx, pod, refusal.NamespaceNotOffloaded,
-		fmt.Sprintf("namespace %s is not offloaded to this provider cluster", key.Namespace))
+	return r.forwarder.report(ctx, pod, refusal.Refusal{
+		Reason:  refusal.NamespaceNotOffloaded,
+		Message: fmt.Sprintf("namespace %s is not offloaded to this provider cluster", key.Namespace),
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,9 +117,11 @@ func TestARefusedShadowPodIsReported(t *testing.T) {
 			refused, found := refusal.Of(now)
 			require.True(t, found)
 			refused.At = refused.At.UTC()
-			require.Equal(t, refusal.Refusal{
-				VirtualNode: "p1-gpu", Reason: tc.reason, Message: tc.answer.Error(), At: noon.Truncate(time.Second),
-			}, refused)
+			want := refusal.Refusal{VirtualNode: "p1-gpu", Reason: tc.reason, Message: tc.answer.Error(), At: noon.Truncate(time.Second)}
+			if tc.reason == refusal.QuotaExceeded {
+				want.Exceeded = corev1.ResourceCPU
+			}
+			require.Equal(t, want, refused)
 		})
 	}
 }
@@ -134,7 +137,7 @@ func TestAnExceededQuotaIsRecognisedByTheTextOfLiqosWebhook(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-home", Name: user},
 			Spec: offloadingv1beta1.QuotaSpec{
 				User: user, LimitsEnforcement: offloadingv1beta1.NoLimitsEnforcement, Cordoned: &cordoned,
-				Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+				Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), "example.com/gpu": resource.MustParse("1")},
 			},
 		}
 	}
@@ -148,14 +151,16 @@ func TestAnExceededQuotaIsRecognisedByTheTextOfLiqosWebhook(t *testing.T) {
 	require.Error(t, validator.CacheRefresher(time.Hour)(ended))
 
 	for name, tc := range map[string]struct {
-		user    string
-		request corev1.ResourceList
-		want    string
+		user     string
+		request  corev1.ResourceList
+		reason   string
+		exceeded corev1.ResourceName
 	}{
-		"more than the quota":        {"open", corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}, "QuotaExceeded"},
-		"a resource without a quota": {"open", corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}, "Forbidden"},
-		"a cordoned user":            {"cordoned", nil, "Forbidden"},
-		"no quota":                   {"other", nil, "Forbidden"},
+		"more than the quota of cpu": {"open", requests(corev1.ResourceCPU, "2"), refusal.QuotaExceeded, corev1.ResourceCPU},
+		"more than the quota of gpu": {"open", requests("example.com/gpu", "2"), refusal.QuotaExceeded, "example.com/gpu"},
+		"a resource without a quota": {"open", requests(corev1.ResourceMemory, "1"), refusal.Forbidden, ""},
+		"a cordoned user":            {"cordoned", nil, refusal.Forbidden, ""},
+		"no quota":                   {"other", nil, refusal.Forbidden, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shadow, err := json.Marshal(&offloadingv1beta1.ShadowPod{
@@ -173,8 +178,27 @@ func TestAnExceededQuotaIsRecognisedByTheTextOfLiqosWebhook(t *testing.T) {
 			require.False(t, response.Allowed)
 			answer := webhookerrors.ToStatusErr("shadowpod.validate.liqo.io", response.Result)
 			require.True(t, kerrors.IsForbidden(answer), answer)
-			require.Equal(t, tc.want, reasonOf(answer), answer)
+			require.Equal(t, refusal.Refusal{Reason: tc.reason, Exceeded: tc.exceeded, Message: answer.Error()}, refusalOf(answer))
 		})
+	}
+}
+
+func requests(name corev1.ResourceName, amount string) corev1.ResourceList {
+	return corev1.ResourceList{name: resource.MustParse(amount)}
+}
+
+func TestOnlyTheNameOfAResourceIsReadAsOne(t *testing.T) {
+	for text, want := range map[string]corev1.ResourceName{
+		"quota usage exceeded":                                         "",
+		"peering  quota usage exceeded":                                "",
+		"the cpu quota usage exceeded":                                 "",
+		"peering a:b quota usage exceeded":                             "",
+		"peering " + strings.Repeat("x", 64) + " quota usage exceeded": "",
+		"peering memory quota usage exceeded - fr":                     "memory",
+	} {
+		r := refusalOf(errors.New(text))
+		require.Equal(t, refusal.QuotaExceeded, r.Reason, text)
+		require.Equal(t, want, r.Exceeded, text)
 	}
 }
 

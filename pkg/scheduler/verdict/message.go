@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -130,6 +131,13 @@ func (d *Result) Short() string {
 		line += ": " + listed(contributions)
 	}
 	return line
+}
+
+// ParseShort returns the score in what Short returned, and the plugins that brought it. It is false for any other text.
+func ParseShort(short string) (score int, plugins string, ok bool) {
+	head, plugins, _ := strings.Cut(short, ": ")
+	score, err := strconv.Atoi(head[strings.LastIndexByte(head, ' ')+1:])
+	return score, plugins, err == nil
 }
 
 // winner returns the verdict of the provider chosen, nil if there is none.

@@ -1,4 +1,6 @@
-package kubelet
+// Package exposition reads the metrics of provider clusters, which are not trusted, in the text format of Prometheus, and merges
+// those of several into one text.
+package exposition
 
 import (
 	"bufio"
@@ -80,8 +82,8 @@ func (s *sample) fits(kind, name string) bool {
 	return err == nil && !strings.ContainsAny(text, "pP_")
 }
 
-// families is a set of metrics in which no two have a sample of the same name.
-type families struct {
+// Metrics is a set of metrics in which no two have a sample of the same name.
+type Metrics struct {
 	byName map[string]*family
 	// ownerOf has the name of the family by the names of its samples.
 	ownerOf map[string]string
@@ -89,12 +91,12 @@ type families struct {
 	helpFor, help string
 }
 
-func newFamilies() *families {
-	return &families{byName: map[string]*family{}, ownerOf: map[string]string{}}
+func newMetrics() *Metrics {
+	return &Metrics{byName: map[string]*family{}, ownerOf: map[string]string{}}
 }
 
 // declare returns the family of a name, which it adds unless another one has its name or samples of its names; then nil.
-func (f *families) declare(name, kind string) *family {
+func (f *Metrics) declare(name, kind string) *family {
 	if known := f.byName[name]; known != nil && known.kind == kind {
 		return known
 	}
@@ -120,7 +122,7 @@ func (f *families) declare(name, kind string) *family {
 }
 
 // owner returns the family of a sample; nil if it is none of the family of its name. A sample of no family is untyped.
-func (f *families) owner(of *sample) *family {
+func (f *Metrics) owner(of *sample) *family {
 	name := f.ownerOf[of.name]
 	if name == "" {
 		name = of.name
@@ -132,12 +134,12 @@ func (f *families) owner(of *sample) *family {
 	return nil
 }
 
-// read returns what is valid of a provider's text: the series of these pods, each once, and the metrics of its nodes. The
+// Read returns what is valid of a provider's text: the series of these pods, each once, and the metrics of its nodes. The
 // error is about the rest of the text.
-func read(text io.Reader, pods sets.Set[types.NamespacedName]) (*families, error) {
+func Read(text io.Reader, pods sets.Set[types.NamespacedName]) (*Metrics, error) {
 	limited := &io.LimitedReader{R: text, N: maxMetrics}
 	lines := bufio.NewReaderSize(limited, maxLine)
-	f, seen := newFamilies(), sets.New[string]()
+	f, seen := newMetrics(), sets.New[string]()
 	left := min(maxKept, (1+len(pods))*maxMetricsOfPod)
 	for {
 		line, err := lines.ReadSlice('\n')
@@ -160,7 +162,7 @@ func read(text io.Reader, pods sets.Set[types.NamespacedName]) (*families, error
 }
 
 // add takes in a line, and returns how much of it is kept (bytes).
-func (f *families) add(line string, pods sets.Set[types.NamespacedName], seen sets.Set[string]) int {
+func (f *Metrics) add(line string, pods sets.Set[types.NamespacedName], seen sets.Set[string]) int {
 	if strings.HasPrefix(line, "#") {
 		return f.comment(line)
 	}
@@ -190,7 +192,7 @@ func (f *families) add(line string, pods sets.Set[types.NamespacedName], seen se
 }
 
 // comment takes in a line that declares the type or the help of a metric. Of two types the first counts.
-func (f *families) comment(line string) int {
+func (f *Metrics) comment(line string) int {
 	keyword, rest, _ := strings.Cut(strings.TrimLeft(line[1:], " \t"), " ")
 	name, text, _ := strings.Cut(strings.TrimSpace(rest), " ")
 	if !model.LegacyValidation.IsValidMetricName(name) {
@@ -212,10 +214,10 @@ var (
 	helpLine = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
 )
 
-// merge returns one text of the metrics of all providers. Of two declarations of a metric that contradict each other that
+// Merge returns one text of the metrics of all providers. Of two declarations of a metric that contradict each other that
 // of most providers counts, then the first, and what the others measure of it is left out: one provider cannot break or
 // hide what the others declare alike.
-func merge(all []*families) []byte {
+func Merge(all []*Metrics) []byte {
 	type declaration struct{ name, kind string }
 	var declared []declaration
 	votes := map[declaration]int{}
@@ -229,7 +231,7 @@ func merge(all []*families) []byte {
 		}
 	}
 	slices.SortStableFunc(declared, func(a, b declaration) int { return cmp.Compare(votes[b], votes[a]) })
-	page := newFamilies()
+	page := newMetrics()
 	for _, d := range declared {
 		page.declare(d.name, d.kind)
 	}
@@ -249,7 +251,7 @@ func merge(all []*families) []byte {
 }
 
 // text writes the metrics in Prometheus' format, by name. A sum has no timestamp: its parts were measured at several times.
-func (f *families) text() []byte {
+func (f *Metrics) text() []byte {
 	var out bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(f.byName)) {
 		of := f.byName[name]
