@@ -29,7 +29,7 @@ KUBELETS ?=
 # The version of the virtual kubelets of make older: the last tag, or the last commit that is a day old.
 BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-list -1 --before='1 day ago' HEAD)
 # The steps of make test. go vet is one of the linters.
-STEPS := fmt-check unit dashboard image-test e2e
+STEPS := fmt-check unit dashboard image-test e2e packets
 # gotestsum with the name of its results, which make test reports, and the arguments of go test.
 gotestsum = gotestsum --jsonfile='$(CURDIR)/dist/durations/$(1).jsonl' $(2)
 
@@ -60,7 +60,7 @@ image: ## Build the image, an OCI archive in dist/, without a container engine (
 check: ## Before every commit: formatting, the linters for what changed since main, unit tests (SINCE=commit)
 	@cd tools && go run ./check -directory='$(CURDIR)' $(if $(SINCE),-since='$(SINCE)')
 
-test: ## Formatting, unit tests with -race, the dashboard, the image, end-to-end suites on real clusters; how long each took
+test: ## Formatting, unit tests with -race, the dashboard, the image, end-to-end suites on real clusters, real packets; how long each took
 	@cd tools && go run ./durations run -directory='$(CURDIR)' $(STEPS)
 	@echo "make test: everything passed"
 
@@ -128,7 +128,7 @@ chromium: ## Install Debian's Chromium, if there is none
 e2e: chromium ## The end-to-end suites alone (E2E='-run Name' to choose)
 	$(TEST) $(TOOL) $(call gotestsum,e2e,--format=testname) -- -count=1 -parallel=12 -timeout=60m ./e2e/... $(E2E)
 
-packets: nftables ## Not finished: requests through Liqo's own data plane in network namespaces; as root (PACKETS='-run Name' to choose)
+packets: nftables ## Requests through Liqo's own data plane in network namespaces; as root, else skipped (PACKETS='-run Name' to choose)
 	$(TEST) $(TOOL) $(call gotestsum,packets,--format=testname) -- -count=1 -timeout=30m -v ./packets/... $(PACKETS)
 
 nftables: ## Install Debian's nft, if there is none

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +34,8 @@ func TestPackets(t *testing.T) {
 	t.Run("two hops directly", f.direct)
 	t.Run("a Service over the chain", f.service)
 	t.Run("a drain under traffic", f.drained)
+	t.Run("a drain under traffic that another pod answers", f.drainedOfTwo)
+	t.Run("a failover under traffic", f.failedOver)
 	t.Run("one hop with Liqo's own virtual kubelet", func(t *testing.T) {
 		require.NoError(t, f.broker.UseStockNodes(t.Context()))
 		f.oneHop(t, "stock", func(namespace, name string) *corev1.Pod {
@@ -195,47 +198,145 @@ type attempt struct {
 	err error
 }
 
-// drained drains the provider of a pod that is asked 20 times a second by its Service.
-func (f *federation) drained(t *testing.T) {
-	ns := f.namespace(t, f.consumer, "drained")
-	asker, pod := local(f.consumer, ns, "asker"), at(ns, "moving", f.providers...)
+// underTraffic runs a pod that may be at either provider in a namespace of the consumer, exposes it, and asks the Service 20 times
+// a second until the returned function is called.
+func (f *federation) underTraffic(t *testing.T, namespace string, others ...*corev1.Pod) (from *http.Client, pod *corev1.Pod, traffic func() []attempt) {
+	t.Helper()
+	asker := local(f.consumer, namespace, "asker")
 	delete(asker.Labels, "app")
 	f.run(t, f.consumer, asker)
+	pod = at(namespace, "moving", f.providers...)
+	names := []string{pod.Name}
+	for _, other := range others {
+		f.run(t, f.consumer, other)
+		names = append(names, other.Name)
+	}
 	f.run(t, f.consumer, pod)
-	svc := f.expose(t, f.consumer, ns)
-	from := clientOf(t, f.consumer, asker)
-	eventually(t, patience, func(ctx context.Context) error {
-		_, err := ask(ctx, from, svc.Spec.ClusterIP)
-		return err
-	})
-	before := pod.Status.PodIP
-	old := pod.Annotations[brokeringv1alpha1.RootClusterAnnotation]
+	slices.Sort(names)
+	svc := f.expose(t, f.consumer, namespace)
+	from = clientOf(t, f.consumer, asker)
+	expectAll(t, from, svc.Spec.ClusterIP, names...)
+	return from, pod, startTraffic(t, from, svc.Spec.ClusterIP)
+}
 
-	traffic := startTraffic(t, from, svc.Spec.ClusterIP)
-	drain(t, f.broker, old, true)
-	t.Cleanup(func() { drain(t, f.broker, old, false) })
+// place is the cluster where a pod of the consumer runs.
+func place(pod *corev1.Pod) string { return pod.Annotations[brokeringv1alpha1.RootClusterAnnotation] }
+
+// awaitMove waits until the pod is Ready at another provider, answers there, and does not answer under its old address. It
+// returns its old address.
+func (f *federation) awaitMove(t *testing.T, from *http.Client, pod *corev1.Pod) string {
+	t.Helper()
+	old, before := place(pod), pod.Status.PodIP
 	eventually(t, patience, func(ctx context.Context) error {
 		if err := f.consumer.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
-		if now := pod.Annotations[brokeringv1alpha1.RootClusterAnnotation]; now == old || !ready(pod) || pod.Status.PodIP == "" {
+		if now := place(pod); now == old || !ready(pod) || pod.Status.PodIP == "" {
 			return fmt.Errorf("the pod is at %q", now)
 		}
-		got, err := ask(ctx, from, svc.Spec.ClusterIP)
-		if err == nil && got.Pod != "moving" {
+		got, err := ask(ctx, from, endpoint(pod.Status.PodIP))
+		if err == nil && got.Pod != pod.Name {
 			err = fmt.Errorf("%+v answers", got)
 		}
 		return err
 	})
-	attempts := traffic()
-	failed, first, last := outage(attempts)
-	t.Logf("the pod moved from %s (%s) to %s (%s): %d of %d requests failed, within %s", old, before,
-		pod.Annotations[brokeringv1alpha1.RootClusterAnnotation], pod.Status.PodIP, failed, len(attempts), last.Sub(first).Round(10*time.Millisecond))
-	assert.NoError(t, attempts[len(attempts)-1].err)
 	if before != pod.Status.PodIP {
 		_, err := ask(t.Context(), from, endpoint(before))
 		assert.Error(t, err, "the old address leads nowhere")
 	}
+	return before
+}
+
+// drained drains the provider of the only pod of a Service under traffic.
+func (f *federation) drained(t *testing.T) {
+	from, pod, traffic := f.underTraffic(t, f.namespace(t, f.consumer, "drained"))
+	old := place(pod)
+	drain(t, f.broker, old, true)
+	t.Cleanup(func() { drain(t, f.broker, old, false) })
+	before := f.awaitMove(t, from, pod)
+	report(t, "drained", old, before, pod, traffic())
+}
+
+// drainedOfTwo drains the provider of one of two pods of a Service: the other one answers from the time on that the first is
+// not Ready.
+func (f *federation) drainedOfTwo(t *testing.T) {
+	ns := f.namespace(t, f.consumer, "two")
+	staying := local(f.consumer, ns, "a-staying")
+	from, pod, traffic := f.underTraffic(t, ns, staying)
+	old := place(pod)
+	drain(t, f.broker, old, true)
+	t.Cleanup(func() { drain(t, f.broker, old, false) })
+	eventually(t, patience, func(ctx context.Context) error {
+		var now corev1.Pod
+		if err := f.consumer.Client.Get(ctx, client.ObjectKeyFromObject(pod), &now); err != nil {
+			return err
+		}
+		if ready(&now) && place(&now) == old {
+			return errors.New("the pod is still Ready")
+		}
+		return nil
+	})
+	notReady := time.Now()
+	before := f.awaitMove(t, from, pod)
+	attempts := traffic()
+	report(t, "drained of two", old, before, pod, attempts)
+	for _, a := range attempts {
+		// kube-proxy takes up to a second.
+		if a.err != nil && a.at.After(notReady.Add(2*time.Second)) {
+			assert.NoError(t, a.err, "%s after the pod was not Ready", a.at.Sub(notReady))
+		}
+	}
+}
+
+// failedOver stops all that runs at the provider of a pod under traffic.
+func (f *federation) failedOver(t *testing.T) {
+	from, pod, traffic := f.underTraffic(t, f.namespace(t, f.consumer, "failover"))
+	old := place(pod)
+	began := time.Now()
+	require.NoError(t, f.Freeze(old))
+	t.Cleanup(func() {
+		require.NoError(t, f.Resume(old))
+		f.waitProvider(t, old)
+	})
+	before := f.awaitMove(t, from, pod)
+	attempts := traffic()
+	report(t, "failed over", old, before, pod, attempts)
+	for _, a := range attempts {
+		if a.at.Before(began.Add(-requestTimeout)) {
+			assert.NoError(t, a.err, "before the failure")
+		}
+	}
+}
+
+// waitProvider waits until the broker's provider is Ready.
+func (f *federation) waitProvider(t *testing.T, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var pc brokeringv1alpha1.ProviderCluster
+		err := f.broker.Client.Get(ctx, client.ObjectKey{Name: name}, &pc)
+		if err == nil && meta.IsStatusConditionTrue(pc.Status.Conditions, brokeringv1alpha1.ProviderReady) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			require.FailNow(t, "the provider does not come back", "%s: %v", name, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// report logs what came of the requests while a pod moved. Some are made after the move, and are answered.
+func report(t *testing.T, what, old, before string, pod *corev1.Pod, attempts []attempt) {
+	t.Helper()
+	failed, first, last := outage(attempts)
+	t.Logf("%s: the pod moved from %s (%s) to %s (%s): %d of %d requests failed, within %s", what, old, before,
+		place(pod), pod.Status.PodIP, failed, len(attempts), last.Sub(first).Round(10*time.Millisecond))
+	assert.NoError(t, attempts[len(attempts)-1].err)
+	assert.Less(t, last.Sub(first), 30*time.Second)
 }
 
 // outage counts the requests that failed, and returns when the first was made and the first answered one after the last.

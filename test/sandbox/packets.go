@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"path/filepath"
 	"time"
@@ -105,13 +106,21 @@ func (c *Cluster) runProxy(ctx context.Context) error {
 	})
 }
 
-// PodClient makes HTTP requests as a running pod of the cluster does: from its network, on a connection each.
+// PodClient makes HTTP requests as a running pod of the cluster does: from its network, on a connection each. A connection
+// that is closed sends nothing any more, so that requests given up are not counted later (Forwarded).
 func (c *Cluster) PodClient(namespace, pod string) (*http.Client, error) {
 	network := c.agent.PodNetwork(namespace, pod)
 	if network == nil {
 		return nil, fmt.Errorf("pod %s/%s of %s has no network", namespace, pod, c.Name)
 	}
-	return &http.Client{Transport: &http.Transport{DialContext: network.DialContext, DisableKeepAlives: true}}, nil
+	dial := func(ctx context.Context, protocol, address string) (net.Conn, error) {
+		conn, err := network.DialContext(ctx, protocol, address)
+		if err != nil {
+			return nil, err
+		}
+		return conn, conn.(*net.TCPConn).SetLinger(0)
+	}
+	return &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}, nil
 }
 
 // Forwarded is how many packets to WebPort the host node has forwarded. Of a request to another cluster there is

@@ -123,6 +123,10 @@ func adaptGateway(o *unstructured.Unstructured) error {
 				mounts = append(mounts, mount)
 			}
 		}
+		if len(mounts) == 0 {
+			delete(container, "volumeMounts") // Liqo's rendering of the template panics at null (external-network/utils/template.go).
+			continue
+		}
 		container["volumeMounts"] = mounts
 	}
 	return unstructured.SetNestedSlice(o.Object, containers, path...)

@@ -67,3 +67,28 @@ func TestAdaptChangesPortsAndWebhooks(t *testing.T) {
 	assert.Contains(t, args, "--health-probe-address=127.0.0.1:1003")
 	assert.NotContains(t, fmt.Sprint(find(t, objects, "Deployment", "liqo-webhook").Object), "--secret-name")
 }
+
+func TestAdaptLeavesNoNullInTemplatesOfGateways(t *testing.T) {
+	objects := Keep(rendered(t), true)
+	require.NoError(t, Adapt(objects, HostPorts{}, nil))
+	for kind, name := range map[string]string{"WgGatewayServerTemplate": "wireguard-server", "WgGatewayClientTemplate": "wireguard-client"} {
+		assertNoNull(t, kind, find(t, objects, kind, name).Object["spec"])
+	}
+}
+
+func assertNoNull(t *testing.T, path string, value any) {
+	t.Helper()
+	switch v := value.(type) {
+	case map[string]any:
+		for key, child := range v {
+			assertNoNull(t, path+"."+key, child)
+		}
+	case []any:
+		assert.NotNil(t, v, path)
+		for _, child := range v {
+			assertNoNull(t, path+"[]", child)
+		}
+	default:
+		assert.NotNil(t, v, path)
+	}
+}

@@ -41,6 +41,9 @@ type podWorker struct {
 
 	// stale is set while the API does not show the pod's newest status.
 	stale atomic.Bool
+	// reporting is held from reading the status until it is written: containers report side by side, and an older status
+	// written last would stay.
+	reporting sync.Mutex
 
 	mu         sync.Mutex
 	containers []*container

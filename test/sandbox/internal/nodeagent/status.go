@@ -18,6 +18,8 @@ import (
 // report writes the pod's status. One that fails, as while the API server is
 // frozen, is repeated with the next heartbeat.
 func (w *podWorker) report(ctx context.Context) {
+	w.reporting.Lock()
+	defer w.reporting.Unlock()
 	patch, err := json.Marshal(map[string]any{"status": w.status()})
 	if err != nil {
 		return
