@@ -57,7 +57,7 @@ func Up(ctx context.Context, opts Options) (*Sandbox, error) {
 	if _, err := Sweep(); err != nil {
 		return nil, err
 	}
-	dir, err := claim(opts.Name)
+	dir, err := Claim(opts.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -233,8 +233,8 @@ func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
 	other := cmp.Or(s.opts.BrokerKubelet, ours)
 	return map[string]nodeagent.Image{
 		ImageStock: stock,
-		ImageOurs:  {Binary: ours, Ports: ownPorts},
-		imageOther: {Binary: other, Ports: ownPorts},
+		ImageOurs:  {Binary: ours, Ports: OwnPorts},
+		imageOther: {Binary: other, Ports: OwnPorts},
 		registry + "liqo-controller-manager" + tag: liqo(binaries.LiqoControllerManager),
 		registry + "crd-replicator" + tag:          liqo(binaries.LiqoCRDReplicator),
 		registry + "webhook" + tag:                 liqo(binaries.LiqoWebhook),
@@ -251,9 +251,9 @@ var kubeletMetrics = []nodeagent.Port{
 	{Argument: "--metrics-address=127.0.0.1:%d", Container: 8082}, {Argument: "--metrics-address=127.0.0.1:%d", Container: 5872},
 }
 
-// ownPorts are the ports of this repository's binary: a virtual kubelet, the
+// OwnPorts are the ports of this repository's binary: a virtual kubelet, the
 // broker, or the catalog.
-func ownPorts(command []string) []nodeagent.Port {
+func OwnPorts(command []string) []nodeagent.Port {
 	if len(command) > 1 && command[1] == "catalog" {
 		return []nodeagent.Port{
 			{Argument: "--address=127.0.0.1:%d", Container: 8000},

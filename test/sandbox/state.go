@@ -51,8 +51,8 @@ func dirOf(name string) (string, error) {
 	return filepath.Join(base, name), err
 }
 
-// claim makes the directory of a sandbox and records this process as its owner.
-func claim(name string) (string, error) {
+// Claim makes the directory of a sandbox and records this process as its owner.
+func Claim(name string) (string, error) {
 	dir, err := dirOf(name)
 	if err != nil {
 		return "", err

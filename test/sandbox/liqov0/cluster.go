@@ -1,66 +1,80 @@
-// Package liqov0 runs the virtual kubelet of Liqo v0.x on a real control plane with the CRDs of Liqo v0.9.4. None of Liqo's
-// controllers run: who uses it does what they do.
 package liqov0
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/controlplane"
-	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/ports"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/kwok"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/liqochart"
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/nodeagent"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
 
-// fieldOwner applies the CRDs.
-const fieldOwner = "sandbox"
-
-// Cluster is a control plane with the CRDs of Liqo v0.9.4.
+// Cluster is a running cluster.
 type Cluster struct {
+	Spec
+	// Config is the administrator's.
 	Config *rest.Config
-	plane  *controlplane.Cluster
-	group  *proc.Group
-	ports  *ports.Pool
-	dir    string
-	vk     string
+	Kube   kubernetes.Interface
+	// Client knows the types of Kubernetes only: those of Liqo v0.x are unstructured.
+	Client client.Client
+
+	federation *Federation
+	index      int
+	plane      *controlplane.Cluster
+	agent      *nodeagent.Agent
+	ports      liqochart.PortsV0
 }
 
-// Start boots a cluster with its state below dir, and builds the image's programs. progress gets a line for each build of a
-// binary that is kept.
-func Start(ctx context.Context, dir string, progress func(format string, args ...any)) (*Cluster, error) {
-	bin, err := binaries.Ensure(ctx, progress)
-	if err != nil {
-		return nil, err
-	}
-	records := filepath.Join(dir, "processes")
-	for _, sub := range []string{records, filepath.Join(dir, "cluster", "logs")} {
-		if err := os.MkdirAll(sub, 0o700); err != nil {
-			return nil, err
-		}
-	}
-	c := &Cluster{dir: dir, group: proc.NewGroup(records), ports: ports.NewPool()}
-	if err := c.start(ctx, filepath.Join(bin, binaries.Kube)); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
+// ID is that of the cluster in Liqo. Liqo v0.x takes the first five characters into names.
+func (c *Cluster) ID() string { return fmt.Sprintf("%d0000000-0000-4000-8000-000000000000", c.index) }
+
+// RemoteNamespace is the name that a namespace of the cluster has in those that it is offloaded to (UniqueName in
+// pkg/utils/foreignCluster).
+func (c *Cluster) RemoteNamespace(namespace string) string {
+	hash := sha256.Sum256([]byte(c.ID()))
+	return namespace + "-" + c.Name + "-" + hex.EncodeToString(hash[:3])
 }
 
-func (c *Cluster) start(ctx context.Context, kube string) (err error) {
-	if c.vk, err = binaries.BuildImage(ctx, c.dir); err != nil {
+// VirtualNode is the name of the virtual node of another cluster.
+func (c *Cluster) VirtualNode(remote *Cluster) string { return "liqo-" + remote.Name }
+
+// IPAM is the address of the IPAM of liqo-network-manager.
+func (c *Cluster) IPAM() string { return fmt.Sprintf("127.0.0.1:%d", c.ports.IPAM) }
+
+// Kubeconfig is the path of the administrator's.
+func (c *Cluster) Kubeconfig() string { return c.plane.Kubeconfig() }
+
+func (c *Cluster) dir(elem ...string) string {
+	return filepath.Join(append([]string{c.federation.dir, "clusters", c.Name}, elem...)...)
+}
+
+func (c *Cluster) serviceCIDR() string { return fmt.Sprintf("10.%d.0.0/16", 100+c.index) }
+
+// start boots the control plane and Liqo.
+func (c *Cluster) start(ctx context.Context) error {
+	f := c.federation
+	if err := os.MkdirAll(c.dir("logs"), 0o700); err != nil {
 		return err
 	}
+	var err error
 	if c.plane, err = controlplane.New(controlplane.Config{
-		Name: "liqo-v0", Dir: filepath.Join(c.dir, "cluster"), Binary: kube, ServiceCIDR: "10.100.0.0/16",
-		Group: c.group, Ports: c.ports,
+		Name: c.Name, Dir: c.dir(), Binary: filepath.Join(f.bin, binaries.Kube), ServiceCIDR: c.serviceCIDR(),
+		Group: f.group, Ports: f.ports,
 	}); err != nil {
 		return err
 	}
@@ -70,97 +84,90 @@ func (c *Cluster) start(ctx context.Context, kube string) (err error) {
 	if c.Config, err = c.plane.RESTConfig(); err != nil {
 		return err
 	}
-	return c.installCRDs(ctx)
+	if c.Kube, err = kubernetes.NewForConfig(c.Config); err != nil {
+		return err
+	}
+	if err := c.installLiqo(ctx); err != nil {
+		return err
+	}
+	if err := c.runPods(ctx); err != nil {
+		return err
+	}
+	return c.WaitLiqo(ctx)
 }
 
-// installCRDs applies those of Liqo's chart, and waits until they are served.
-func (c *Cluster) installCRDs(ctx context.Context) error {
-	source, err := binaries.LiqoV0Source(ctx)
+// runPods starts the node of the cluster's components, and the simulated one.
+func (c *Cluster) runPods(ctx context.Context) error {
+	f := c.federation
+	node := c.Name + "-host"
+	pair, err := c.plane.NewServingCert(node, "127.0.0.1")
 	if err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(source, "deployments", "liqo", "crds", "*.yaml"))
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
 		return err
 	}
-	cl, err := client.New(c.Config, client.Options{})
+	// Liqo v0.x gives the pods of virtual kubelets no tolerations: without other nodes they need one without a taint.
+	c.agent = nodeagent.New(nodeagent.Config{
+		Cluster: c.Name, NodeName: node, Client: c.Kube, APIPort: c.plane.APIPort(), Untainted: !c.Nodes,
+		Contain: filepath.Join(f.bin, binaries.Contain), Dir: c.dir("pods"), LogDir: c.dir("logs"),
+		Images: f.images, Group: f.group, Ports: f.ports, Certificate: certificate, ClientCA: c.plane.CA(),
+	})
+	if err := c.agent.Register(ctx); err != nil {
+		return err
+	}
+	f.background.Go(func() error { return c.agent.Run(f.runCtx) })
+	if !c.Nodes {
+		return nil
+	}
+	port, err := f.ports.Free()
 	if err != nil {
 		return err
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		crd := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(text, &crd.Object); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		if err := cl.Create(ctx, crd, client.FieldOwner(fieldOwner)); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		if err := served(ctx, cl, crd.GetName()); err != nil {
-			return err
-		}
+	if _, err := kwok.Start(ctx, kwok.Config{
+		Cluster: c.plane, Name: c.Name, Binary: filepath.Join(f.bin, binaries.Kwok), Dir: c.dir("kwok"),
+		PodCIDR: simulatedPods, Port: port, ForwardPort: c.plane.EtcdPort(), Group: f.group,
+	}); err != nil {
+		return err
 	}
-	return nil
+	return kwok.AddNode(ctx, c.Kube, c.Name+"-node", corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse("64"),
+		corev1.ResourceMemory:           resource.MustParse("256Gi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
+		corev1.ResourcePods:             resource.MustParse("2000"),
+	}, nil)
 }
 
-// served waits until the API server serves a CRD.
-func served(ctx context.Context, cl client.Client, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
+// Log returns the last lines of the newest log of a component, such as liqo-controller-manager.
+func (c *Cluster) Log(component string, lines int) string {
+	files, _ := filepath.Glob(c.dir("logs", component+"-*.log"))
+	if len(files) == 0 {
+		return "  no log in " + c.dir("logs")
+	}
+	return files[len(files)-1] + ":\n" + proc.Tail(files[len(files)-1], lines)
+}
+
+const pollEvery = 50 * time.Millisecond
+
+// poll calls check until it answers nil, or ctx ends; then the last answer is returned.
+func poll(ctx context.Context, check func(context.Context) error) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
 	for {
-		crd := &unstructured.Unstructured{}
-		crd.SetAPIVersion("apiextensions.k8s.io/v1")
-		crd.SetKind("CustomResourceDefinition")
-		if err := cl.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
-			return err
-		}
-		conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-		for _, condition := range conditions {
-			if of, ok := condition.(map[string]any); ok && of["type"] == "Established" && of["status"] == "True" {
-				return nil
-			}
+		err := check(ctx)
+		if err == nil {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the CRD %s is not served: %w", name, ctx.Err())
-		case <-time.After(50 * time.Millisecond):
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		case <-tick.C:
 		}
 	}
 }
 
-// URL and CA are those of the API server.
-func (c *Cluster) URL() string { return c.plane.URL() }
-
-// CA is the cluster's, in PEM.
-func (c *Cluster) CA() []byte { return c.plane.CA() }
-
-// Client returns the credentials of a user.
-func (c *Cluster) Client(user string, groups ...string) (*rest.Config, error) {
+// ClientConfig makes a client of the cluster that is the given user, by a certificate of the cluster's CA.
+func (c *Cluster) ClientConfig(user string, groups ...string) (*rest.Config, error) {
 	return c.plane.NewClientConfig(user, groups...)
-}
-
-// Port returns a free port.
-func (c *Cluster) Port() (int, error) { return c.ports.Free() }
-
-// VirtualKubelet starts /usr/bin/virtual-kubelet of the image, as an administrator of the cluster, and returns its log file
-// and what ends it.
-func (c *Cluster) VirtualKubelet(name string, args ...string) (log string, stop func(), err error) {
-	log = filepath.Join(c.dir, "cluster", "logs", name+".log")
-	process, err := c.group.Start(proc.Spec{
-		Name: name, Path: c.vk, Args: args, Log: log,
-		Env: []string{"KUBECONFIG=" + c.plane.Kubeconfig(), "POD_NAME=" + name, "TMPDIR=" + c.dir},
-	})
-	if err != nil {
-		return "", nil, err
-	}
-	return log, func() { process.Stop(10 * time.Second) }, nil
-}
-
-// Close ends everything.
-func (c *Cluster) Close() {
-	c.group.Close()
-	c.ports.Close()
 }

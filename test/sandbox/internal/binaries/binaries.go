@@ -112,6 +112,11 @@ func CacheDir() (string, error) {
 // Ensure builds what the cache lacks and returns the directory that holds all
 // binaries. progress gets a line for each build.
 func Ensure(ctx context.Context, progress func(format string, args ...any)) (string, error) {
+	return ensureIn(ctx, "", targets(), progress)
+}
+
+// ensureIn ensures targets in a directory of the cache, whose name ends with suffix.
+func ensureIn(ctx context.Context, suffix string, targets []target, progress func(format string, args ...any)) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
 		return "", err
@@ -120,7 +125,11 @@ func Ensure(ctx context.Context, progress func(format string, args ...any)) (str
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "bin", key)
+	return ensure(ctx, filepath.Join(cache, "bin", key+suffix), targets, progress)
+}
+
+// ensure builds those of the targets that dir lacks, and returns dir.
+func ensure(ctx context.Context, dir string, targets []target, progress func(format string, args ...any)) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
@@ -129,7 +138,7 @@ func Ensure(ctx context.Context, progress func(format string, args ...any)) (str
 		return "", err
 	}
 	defer unlock()
-	return dir, ensureAll(ctx, targets(), dir, progress)
+	return dir, ensureAll(ctx, targets, dir, progress)
 }
 
 func ensureAll(ctx context.Context, all []target, dir string, progress func(string, ...any)) error {

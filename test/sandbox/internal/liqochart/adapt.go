@@ -61,6 +61,11 @@ func webhooksByURL(o *unstructured.Unstructured, port int, ca []byte) error {
 }
 
 func adaptDeployment(o *unstructured.Unstructured, ports HostPorts) error {
+	return editPod(o, func(pod *corev1.PodSpec) { adaptPod(o.GetName(), pod, ports) })
+}
+
+// editPod changes the pods of a Deployment.
+func editPod(o *unstructured.Unstructured, edit func(*corev1.PodSpec)) error {
 	raw, _, err := unstructured.NestedMap(o.Object, "spec", "template", "spec")
 	if err != nil {
 		return err
@@ -69,9 +74,18 @@ func adaptDeployment(o *unstructured.Unstructured, ports HostPorts) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &pod); err != nil {
 		return err
 	}
+	edit(&pod)
+	changed, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pod)
+	if err != nil {
+		return err
+	}
+	return unstructured.SetNestedMap(o.Object, changed, "spec", "template", "spec")
+}
+
+func adaptPod(deployment string, pod *corev1.PodSpec, ports HostPorts) {
 	c := &pod.Containers[0]
 	var health int
-	switch o.GetName() {
+	switch deployment {
 	case "liqo-controller-manager":
 		health = ports.ControllerManagerHealth
 		c.Args = append(c.Args, "--metrics-address=0", fmt.Sprintf("--health-probe-address=127.0.0.1:%d", health))
@@ -94,11 +108,6 @@ func adaptDeployment(o *unstructured.Unstructured, ports HostPorts) error {
 			c.Ports[i].ContainerPort = int32(health)
 		}
 	}
-	changed, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pod)
-	if err != nil {
-		return err
-	}
-	return unstructured.SetNestedMap(o.Object, changed, "spec", "template", "spec")
 }
 
 // gatewayKeys is where a gateway's WireGuard container finds its keys. A process can have volumes below /run only.

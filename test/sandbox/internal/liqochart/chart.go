@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"helm.sh/helm/v3/pkg/chart/loader"
@@ -61,9 +62,9 @@ func Render(source string, values map[string]any) ([]*unstructured.Unstructured,
 	return append(objects, last...), nil
 }
 
-// CRDs returns Liqo's CustomResourceDefinitions.
+// CRDs returns Liqo's CustomResourceDefinitions: those of the chart (v0.x) and of the charts in it (v1).
 func CRDs(source string) ([]*unstructured.Unstructured, error) {
-	chart, err := loader.LoadDir(filepath.Join(source, "deployments", "liqo", "charts", "liqo-crds"))
+	chart, err := loader.LoadDir(filepath.Join(source, "deployments", "liqo"))
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,12 @@ func ParseFile(path string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
+// separator begins a document. Helm takes what follows it on its line into the document (releaseutil.SplitManifests), and some
+// templates of Liqo v0.x leave something there.
+var separator = regexp.MustCompile(`(?m)^---`)
+
 func parse(text string) ([]*unstructured.Unstructured, error) {
+	text = separator.ReplaceAllString(text, "---\n")
 	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	var out []*unstructured.Unstructured
 	for {

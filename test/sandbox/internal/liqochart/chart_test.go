@@ -92,3 +92,53 @@ func assertNoNull(t *testing.T, path string, value any) {
 		assert.NotNil(t, v, path)
 	}
 }
+
+func TestAdaptV0ChangesPortsWebhooksAndCertificates(t *testing.T) {
+	source, err := binaries.LiqoV0Source(t.Context())
+	require.NoError(t, err)
+	crds, err := CRDs(source)
+	require.NoError(t, err)
+	require.NotEmpty(t, crds)
+	objects, err := Render(source, map[string]any{
+		"tag": binaries.LiqoV0Version, "discovery": map[string]any{"config": map[string]any{"clusterName": "here"}},
+		"networkManager": map[string]any{"config": map[string]any{"podCIDR": "10.244.0.0/16", "serviceCIDR": "10.101.0.0/16"}},
+	})
+	require.NoError(t, err)
+	objects = KeepV0(objects)
+	require.NoError(t, AdaptV0(objects, PortsV0{Webhook: 1001, Health: 1002, Auth: 1003, IPAM: 1004}, []byte("CA")))
+
+	manager := fmt.Sprint(find(t, objects, "Deployment", "liqo-controller-manager").Object)
+	for _, want := range []string{
+		"--kubelet-ipam-server=127.0.0.1:1004", "--health-probe-address=127.0.0.1:1002", "--kubelet-image=ghcr.io/liqotech/virtual-kubelet:v0.9.4",
+		"secretName:" + WebhookSecretV0, "type:Recreate",
+	} {
+		assert.Contains(t, manager, want)
+	}
+	auth := fmt.Sprint(find(t, objects, "Deployment", "liqo-auth").Object)
+	assert.Contains(t, auth, "--address=127.0.0.1:1003")
+	assert.Contains(t, auth, "secretName:"+AuthSecretV0)
+	assert.NotContains(t, auth, "openssl")
+	assert.Contains(t, fmt.Sprint(find(t, objects, "Deployment", "liqo-network-manager").Object), binaries.IPAMPortVariable)
+	find(t, objects, "Deployment", "liqo-crd-replicator")
+	for _, o := range objects {
+		assert.False(t, o.GetKind() == "Deployment" && o.GetName() == "liqo-gateway", "it needs a kernel")
+	}
+}
+
+// What docs/virtual-kubelet.md has about the Helm values of Liqo v0.x.
+func TestHelmValuesV0(t *testing.T) {
+	source, err := binaries.LiqoV0Source(t.Context())
+	require.NoError(t, err)
+	objects, err := Render(source, map[string]any{
+		"tag": binaries.LiqoV0Version, "discovery": map[string]any{"config": map[string]any{"clusterName": "here"}},
+		"networkManager": map[string]any{"config": map[string]any{"podCIDR": "10.244.0.0/16", "serviceCIDR": "10.101.0.0/16"}},
+		"virtualKubelet": map[string]any{
+			"imageName": "registry.example.com/liqo-broker-vk",
+			"extra":     map[string]any{"args": []any{"--remote-ipam=server=192.0.2.1:6000"}},
+		},
+	})
+	require.NoError(t, err)
+	manager := fmt.Sprint(find(t, objects, "Deployment", "liqo-controller-manager").Object)
+	assert.Contains(t, manager, "--kubelet-image=registry.example.com/liqo-broker-vk:"+binaries.LiqoV0Version, "the tag is Liqo's version")
+	assert.Contains(t, manager, "--remote-ipam=server=192.0.2.1:6000")
+}

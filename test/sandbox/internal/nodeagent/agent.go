@@ -70,6 +70,8 @@ type Config struct {
 	// NodeName is the agent's Node.
 	NodeName string
 	Client   kubernetes.Interface
+	// Untainted has the node take pods that do not tolerate its taint, too.
+	Untainted bool
 	// APIPort is where pods find the API server on 127.0.0.1.
 	APIPort int
 	// Contain is the binary of cmd/contain.
@@ -181,7 +183,7 @@ func (a *Agent) Register(ctx context.Context) error {
 			},
 		},
 	}
-	if a.cfg.Network == nil {
+	if a.cfg.Network == nil && !a.cfg.Untainted {
 		node.Spec.Taints = []corev1.Taint{{Key: Taint, Effect: corev1.TaintEffectNoSchedule}}
 	}
 	if _, err := a.cfg.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
