@@ -126,7 +126,7 @@ chromium: ## Install Debian's Chromium, if there is none
 	@command -v chromium >/dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-inter; }
 
 e2e: chromium ## The end-to-end suites alone (E2E='-run Name' to choose)
-	$(TEST) $(TOOL) $(call gotestsum,e2e,--format=testname) -- -count=1 -parallel=12 -timeout=60m ./e2e/... $(E2E)
+	$(TEST) $(TOOL) $(call gotestsum,e2e,--format=testname) -- -p 1 -count=1 -parallel=12 -timeout=60m ./e2e/... $(E2E)
 
 packets: nftables ## Requests through Liqo's own data plane in network namespaces; as root, else skipped (PACKETS='-run Name' to choose)
 	$(TEST) $(TOOL) $(call gotestsum,packets,--format=testname) -- -count=1 -timeout=30m -v ./packets/... $(PACKETS)
