@@ -354,10 +354,12 @@ func outage(attempts []attempt) (failed int, first, last time.Time) {
 	return failed, first, last
 }
 
-// startTraffic asks an address 20 times a second until the returned function is called, which returns what came of it.
+// startTraffic asks an address 20 times a second until the returned function is called, which waits for one more answer and
+// returns what came of all requests.
 func startTraffic(t *testing.T, from *http.Client, address string) func() []attempt {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
+	var mu sync.Mutex
 	var attempts []attempt
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -369,7 +371,9 @@ func startTraffic(t *testing.T, from *http.Client, address string) func() []atte
 			if errors.Is(err, context.Canceled) {
 				return
 			}
+			mu.Lock()
 			attempts = append(attempts, attempt{began, got, err})
+			mu.Unlock()
 			select {
 			case <-ctx.Done():
 				return
@@ -378,9 +382,21 @@ func startTraffic(t *testing.T, from *http.Client, address string) func() []atte
 		}
 	})
 	return func() []attempt {
-		cancel()
-		done.Wait()
-		return attempts
+		t.Helper()
+		defer done.Wait()
+		defer cancel()
+		asked := time.Now()
+		var until []attempt
+		eventually(t, patience, func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(attempts) == 0 || attempts[len(attempts)-1].at.Before(asked) {
+				return errors.New("no request since the move")
+			}
+			until = slices.Clone(attempts)
+			return until[len(until)-1].err
+		})
+		return until
 	}
 }
 
