@@ -16,8 +16,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -225,24 +229,42 @@ func (c *chain) flood(t *testing.T) {
 	})
 }
 
-// costly has pods with such filters wait, while the pods of others are assigned as if there were none.
+// tenant is a client of someone who may edit a namespace of a consumer, by the token of a ServiceAccount.
+func tenant(t *testing.T, consumer *sandbox.Cluster, namespace string) kubernetes.Interface {
+	t.Helper()
+	const name = "tenant"
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	require.NoError(t, consumer.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: meta}))
+	require.NoError(t, consumer.Client.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
+	}))
+	token, err := consumer.Kube.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	config := rest.AnonymousClientConfig(consumer.Config)
+	config.BearerToken = token.Status.Token
+	return newClient(t, config)
+}
+
+// costly has pods of a tenant with such filters wait, while the pods of others are assigned as if there were none.
 func (c *chain) costly(t *testing.T) {
 	attacker, theirs, ns := c.consumers[0], c.offload(t, c.consumers[0]), c.offload(t, c.consumers[1])
-	each := sized(7, 84)
+	each, by := sized(7, 84), tenant(t, attacker, theirs).CoreV1().Pods(theirs)
 	idle := c.timeToRun(t, ns, "idle")
 
 	arrived := make(chan struct{})
 	go func() {
 		defer close(arrived)
 		for name, filter := range costlyFilters {
-			number := 0
-			c.intrude(t, theirs, name, each, func(p *corev1.Pod) {
-				number++
+			for i := range each {
+				p := newPod(theirs, fmt.Sprintf("%s-%d", name, i))
 				p.Annotations = map[string]string{
 					"x": strings.Repeat("a", 1024), "pattern": "(a?){999}b",
-					brokeringv1alpha1.FilterAnnotation: fmt.Sprintf(filter, number),
+					brokeringv1alpha1.FilterAnnotation: fmt.Sprintf(filter, i),
 				}
-			})
+				_, err := by.Create(t.Context(), p, metav1.CreateOptions{})
+				assert.NoError(t, err)
+			}
 		}
 	}()
 	c.requireService(t, ns, arrived)
