@@ -18,7 +18,7 @@ const (
 	validTTL = 2 * time.Minute
 	// ownerTTL is how long the user of a token is cached, whose allowance the next review is taken from.
 	ownerTTL = time.Hour
-	// keptTokens bounds the memory for invented tokens, reviews the parallel requests to the API server.
+	// keptTokens bounds the memory for invented tokens, reviews the parallel requests to the API server of callers with an allowance.
 	keptTokens = 4096
 	reviews    = 8
 )
@@ -68,18 +68,21 @@ func (t *Tokens) IsGood(was *Owner, more time.Duration) bool {
 	return was != nil && t.clock.Since(was.reviewed) < validTTL+more
 }
 
-// Review has the API server review a token, once for all parallel requests with it, if spend allows it. It returns nil if
-// the token is invalid, and an error if there was no review, or that of spend.
+// Review has the API server review a token, once for all parallel requests with it, if spend allows it; a few at a time. It returns
+// nil if the token is invalid, and an error if there was no review, or that of spend. Without spend the caller limits the reviews:
+// slow ones of invented tokens must not hold up those of others.
 func (t *Tokens) Review(ctx context.Context, token string, spend func() error) (user.Info, error) {
 	key := sha256.Sum256([]byte(token))
 	return t.asking.Do(ctx, key, func(ctx context.Context) (user.Info, error) {
-		if err := spend(); err != nil {
-			return nil, err
+		if spend != nil {
+			if err := spend(); err != nil {
+				return nil, err
+			}
+			if err := t.slots.Acquire(ctx, 1); err != nil {
+				return nil, err
+			}
+			defer t.slots.Release(1)
 		}
-		if err := t.slots.Acquire(ctx, 1); err != nil {
-			return nil, err
-		}
-		defer t.slots.Release(1)
 		response, ok, err := t.reviewer.AuthenticateToken(ctx, token)
 		switch {
 		case errors.Is(err, ErrRejected), err == nil && !ok:
@@ -103,6 +106,6 @@ func (t *Tokens) AuthenticateToken(ctx context.Context, token string) (*authenti
 	case t.IsGood(was, 0):
 		return &authenticator.Response{User: was.Who}, true, nil
 	}
-	who, err := t.Review(ctx, token, func() error { return nil })
+	who, err := t.Review(ctx, token, nil)
 	return &authenticator.Response{User: who}, err == nil && who != nil, err
 }

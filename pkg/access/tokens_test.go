@@ -3,12 +3,16 @@ package access
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -61,4 +65,28 @@ func TestATokenIsReviewedAgainWhenItsAnswerIsOld(t *testing.T) {
 			ask(2)
 		})
 	}
+}
+
+// An API server that asks a slow webhook about invented tokens answers others meanwhile.
+func TestSlowReviewsHoldUpNoOthersWithoutAnAllowance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens := NewTokens(authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+			if token == "good" {
+				return &authenticator.Response{User: &user.DefaultInfo{Name: "prometheus"}}, true, nil
+			}
+			<-ctx.Done()
+			return nil, false, ctx.Err()
+		}), rejectedTTL, clock.RealClock{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var asking sync.WaitGroup
+		for i := range 2 * reviews {
+			asking.Go(func() { _, _, _ = tokens.AuthenticateToken(ctx, fmt.Sprint("invented", i)) })
+		}
+		synctest.Wait()
+		_, ok, err := tokens.AuthenticateToken(t.Context(), "good")
+		require.NoError(t, err)
+		require.True(t, ok)
+		cancel()
+		asking.Wait()
+	})
 }

@@ -133,7 +133,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if rules.Limits, err = r.limits(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	candidates, others, err := r.slices(ctx)
+	candidates, foreign, err := r.slices(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -146,14 +146,15 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	now := r.now()
 	requests := make([]Slice, 0, len(candidates))
 	requested := make(map[types.NamespacedName]resources.Amounts, len(candidates))
+	decided := sets.New[user]()
 	for _, a := range candidates {
 		s := sliceOf(a.slice, a.mode, r.requested[nameOf(a.slice)], now, r.cfg.Interval)
 		s.Running = running[creatorOf(a.slice)]
 		s.Former = r.former.observe(creatorOf(a.slice), s.Granted, now, r.cfg.Interval)
-		others.Insert(creatorOf(a.slice))
+		decided.Insert(creatorOf(a.slice))
 		requests, requested[s.Name] = append(requests, s), s.Requested
 	}
-	requests = append(requests, r.gone(running, others, now)...)
+	requests = append(requests, r.gone(running, foreign, decided, now)...)
 	offers := Decide(available.sum, rules, requests)
 
 	// 3. The offers are written. Grants shrink first, because others grow by the released resources.
@@ -168,8 +169,8 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		if i < len(candidates) {
 			pending[i] = &pendingOffer{Slice: s, slice: candidates[i].slice, has: s.Granted, offer: offers[s.Name]}
 		}
-		if len(s.counted().Excess(offers[s.Name].Granted)) > 0 {
-			w.requeueAfter(r.cfg.Interval) // No event says that pods are gone.
+		if _, limited := rules.Limits[s.Consumer]; limited || len(s.counted().Excess(offers[s.Name].Granted)) > 0 {
+			w.requeueAfter(r.cfg.Interval) // No event says that there are more pods, or that they are gone.
 		}
 	}
 	for _, s := range pending {
@@ -246,8 +247,8 @@ type candidate struct {
 	mode  mode
 }
 
-// slices reads the slices that take part in the decision. Others are the users of slices that Liqo granted, or somebody else.
-func (r *reconciler) slices(ctx context.Context) (candidates []candidate, others sets.Set[user], err error) {
+// slices reads the slices that take part in the decision. Foreign is what Liqo, or somebody else, granted slices of other classes.
+func (r *reconciler) slices(ctx context.Context) (candidates []candidate, foreign map[user]resources.Amounts, err error) {
 	var list authv1beta1.ResourceSliceList
 	if err := r.live.List(ctx, &list, client.MatchingLabels{consts.ReplicationStatusLabel: "true"}); err != nil {
 		return nil, nil, fmt.Errorf("ResourceSlices: %w", err)
@@ -256,12 +257,12 @@ func (r *reconciler) slices(ctx context.Context) (candidates []candidate, others
 	if err := r.client.List(ctx, &tenants); err != nil {
 		return nil, nil, fmt.Errorf("tenants of consumers: %w", err)
 	}
-	others = sets.New[user]()
+	foreign = map[user]resources.Amounts{}
 	for i := range list.Items {
 		slice := &list.Items[i]
 		if !r.isOurs(slice) {
 			if slice.Spec.ConsumerClusterID != nil && isAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources) {
-				others.Insert(creatorOf(slice))
+				foreign[creatorOf(slice)] = resources.RoundDown(slice.Status.Resources)
 			}
 			continue
 		}
@@ -269,7 +270,7 @@ func (r *reconciler) slices(ctx context.Context) (candidates []candidate, others
 			candidates = append(candidates, candidate{slice, f})
 		}
 	}
-	return candidates, others, nil
+	return candidates, foreign, nil
 }
 
 // tenantOf is the tenant that a slice belongs to: that of its consumer, in its namespace; nil if there is none.

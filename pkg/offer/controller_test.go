@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
@@ -112,6 +113,10 @@ func newWorld(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *
 	require.NoError(t, v1alpha1.AddToScheme(scheme))
 	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
 	require.NoError(t, corev1.AddToScheme(scheme))
+	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "shop-c1", Labels: map[string]string{consts.RemoteClusterID: "c1"},
+		Annotations: map[string]string{consts.RemoteNamespaceManagedByAnnotationKey: "liqo-tenant-c1/c1"},
+	}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ours"}})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).
 		WithStatusSubresource(&authv1beta1.ResourceSlice{}, &v1alpha1.ProviderCluster{}, &corev1.Pod{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
@@ -531,7 +536,7 @@ func TestTheLimitOfAConsumerCountsWhatIsWritten(t *testing.T) {
 // podOf is a pod that runs here and was created with the certificate of a slice.
 func podOf(slice *authv1beta1.ResourceSlice, name, cpu string) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-c1", Name: name, Labels: map[string]string{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-c1", Name: name, UID: types.UID(name), Labels: map[string]string{
 			forge.LiqoOriginClusterIDKey: "c1", consts.CreatorLabelKey: authentication.CommonNameResourceSliceCSR(slice),
 		}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
@@ -563,7 +568,7 @@ func TestPodsBeyondTheGrantOfTheirSliceCount(t *testing.T) {
 	stays.Spec.NodeName = "liqo-broker"
 	require.NoError(t, w.client.Create(t.Context(), stays))
 	require.NoError(t, w.client.Create(t.Context(), leaves))
-	require.Zero(t, w.later(t).RequeueAfter)
+	w.later(t)
 	require.Equal(t, "8", w.read(t, "former").Status.Resources.Cpu().String(), "what they request is in the grant")
 
 	require.NoError(t, w.client.Delete(t.Context(), w.read(t, "former")))
@@ -608,7 +613,7 @@ func TestAGrantCountsForSomeTimeAfterItsEnd(t *testing.T) {
 	w.pass(t)
 	require.Nil(t, w.read(t, "next").Status.Resources)
 	w.now = w.now.Add(time.Second)
-	require.Zero(t, w.pass(t).RequeueAfter)
+	w.pass(t)
 	require.Equal(t, "6", w.read(t, "next").Status.Resources.Cpu().String())
 	require.Len(t, w.former, 1)
 
@@ -624,6 +629,44 @@ func TestAGrantCountsForSomeTimeAfterItsEnd(t *testing.T) {
 	require.Nil(t, w.read(t, "another").Status.Resources)
 	w.later(t)
 	require.Equal(t, "5", w.read(t, "another").Status.Resources.Cpu().String())
+}
+
+// What was granted until a moment ago is remembered for each resource, and anew with each change.
+func TestEachGrantOfAMomentAgoCounts(t *testing.T) {
+	const interval = 30 * time.Second
+	of := func(cpu, memory int64) resources.Amounts {
+		return resources.Amounts{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory}
+	}
+	f, who, now := former{}, user{"c1", "a"}, dayOne
+	require.Equal(t, of(8, 5), f.observe(who, of(8, 5), now, interval))
+	require.Equal(t, of(8, 10), f.observe(who, of(7, 10), now, interval))
+	now = now.Add(interval - time.Second)
+	require.Equal(t, of(8, 10), f.observe(who, nil, now, interval))
+	now = now.Add(interval - time.Second)
+	require.Equal(t, of(8, 10), f.observe(who, nil, now, interval))
+	now = now.Add(time.Second)
+	require.Empty(t, f.observe(who, nil, now, interval))
+	require.Empty(t, f)
+}
+
+// Anybody who may create pods in a namespace of this cluster may label them so.
+func TestPodsOfOtherNamespacesDoNotCount(t *testing.T) {
+	former := newSlice("former", "8")
+	stranger := podOf(former, "stranger", "1000")
+	stranger.Namespace = "ours"
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "48"), limit("c1", "10"), stranger, newSlice("all", "10"))
+	w.pass(t)
+	require.Equal(t, "10", w.read(t, "all").Status.Resources.Cpu().String())
+}
+
+// A slice of another class takes the name of one that is gone: its quota is that of Liqo's grant.
+func TestASliceOfAnotherClassCoversItsOwnGrantOnly(t *testing.T) {
+	foreign := newSlice("former", "1", withGrant("1", dayOne))
+	foreign.Spec.Class = "default"
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "48"), limit("c1", "10"), foreign, podOf(foreign, "stays", "8"),
+		newSlice("next", "4"))
+	w.pass(t)
+	require.Equal(t, "cpu: 4 requested, 3 left of the limit 10 of ConsumerCluster c1", resourcesOf(w.read(t, "next")).Message)
 }
 
 // Others keep what they have, and get no more room than there is. What Liqo granted is not the broker's.

@@ -77,7 +77,7 @@ func defaulted() []corev1.ResourceName {
 // have, again the oldest first: in part to slices with a grant, all or nothing to slices without one. Of a defaulted
 // resource a slice gets all that is left. The order of the given slices does not matter.
 //
-// What pods request beyond the grant of their slice, if it has one, takes from the limit before the consumer's other slices keep
+// What pods request beyond the grant of their slice, if it has one, takes from the limit before the consumer's younger slices keep
 // theirs, and from the sum before a slice gets more: it is no reason to take from others.
 func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.NamespacedName]Offer {
 	all := slices.Clone(requests)

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
@@ -108,7 +107,7 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 			}
 			answer := errors.New("the API server is away")
 			if w.remote != nil && w.remote.Status.Message == refused {
-				answer = kerrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil)
+				answer = kerrors.NewRequestEntityTooLargeError("a")
 			}
 			home.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return answer != nil, nil, answer

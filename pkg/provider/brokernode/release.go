@@ -136,8 +136,11 @@ func (r *releases) reportEnd(ctx context.Context, name string, uid types.UID, th
 		return err
 	}
 	_, err = r.pods.Patch(ctx, name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
-	if err == nil || kerrors.IsNotFound(err) || kerrors.IsInvalid(err) || kerrors.IsForbidden(err) {
-		return nil // What the API server does not accept must not keep the pod from leaving.
+	switch {
+	case err == nil, kerrors.IsNotFound(err):
+		return nil
+	case kerrors.IsInvalid(err), kerrors.IsForbidden(err), kerrors.IsBadRequest(err), kerrors.IsRequestEntityTooLargeError(err):
+		return nil // A status that the API server never accepts must not keep the pod from leaving.
 	}
 	return fmt.Errorf("telling that pod %s has ended: %w", name, err)
 }
