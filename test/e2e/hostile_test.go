@@ -80,19 +80,20 @@ func (c *chain) timeToRun(t *testing.T, namespace, name string) time.Duration {
 	})
 }
 
-// requireNoDelay requires that pods of an honest consumer run within twice the time that they took before an attack. They are
-// measured up to three times: an attack goes on, and what else the machine does passes.
+// requireNoDelay requires that pods of an honest consumer run within twice the time that they took before an attack, or within a
+// second. They are measured up to five times: an attack goes on, and what else the machine does passes.
 func (c *chain) requireNoDelay(t *testing.T, namespace string, idle time.Duration, attack string) {
 	t.Helper()
 	var busy []time.Duration
-	for i := range 3 {
+	most := max(2*idle, time.Second)
+	for i := range 5 {
 		busy = append(busy, c.timeToRun(t, namespace, fmt.Sprintf("busy-%d", i)))
-		if busy[i] <= 2*idle {
+		if busy[i] <= most {
 			break
 		}
 	}
 	t.Logf("a pod of another consumer runs after %s, and after %v with %s", idle, busy, attack)
-	assert.LessOrEqual(t, slices.Min(busy), 2*idle)
+	assert.LessOrEqual(t, slices.Min(busy), most)
 }
 
 // requireService requires that pods of an honest consumer run, each in its time, while an attack arrives: the API servers are busy
