@@ -90,9 +90,5 @@ func serveMetrics(ctx context.Context, address string, metrics *Metrics) error {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(prometheus.Gatherers{registry, crmetrics.Registry},
 		promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
-	ln, err := httpserve.Listen(ctx, address, "--metrics-address")
-	if err != nil {
-		return err
-	}
-	return httpserve.Run(ctx, &http.Server{Handler: mux}, ln) //nolint:gosec // Run sets ReadHeaderTimeout.
+	return httpserve.ServeOn(ctx, address, "--metrics-address", mux)
 }

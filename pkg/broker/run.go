@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -324,19 +323,14 @@ func (b *Broker) setUpForConsumers(mgr manager.Manager) error {
 
 // serveHealth serves the probes: a replica is ready when its caches are filled, also one that does not lead.
 func serveHealth(ctx context.Context, address string, caches cache.Cache) error {
-	ln, err := httpserve.Listen(ctx, address, "--health-probe-address")
-	if err != nil {
-		return err
-	}
-	handler := httpserve.HealthHandler(func(ctx context.Context) (string, error) {
+	return httpserve.ServeOn(ctx, address, "--health-probe-address", httpserve.HealthHandler(func(ctx context.Context) (string, error) {
 		probe, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		if !caches.WaitForCacheSync(probe) {
 			return "", errors.New("the caches are not filled yet")
 		}
 		return "ok", nil
-	})
-	return httpserve.Run(ctx, &http.Server{Handler: handler}, ln) //nolint:gosec // Run sets ReadHeaderTimeout.
+	}))
 }
 
 // kubeletConfig returns the configuration of the kubelet API, with the certificate that the remote IPAM serves with, too.

@@ -30,6 +30,18 @@ func Listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	return ln, nil
 }
 
+// ServeOn serves HTTP at an address until ctx ends, as Run does. The error names the flag that the address comes from.
+func ServeOn(ctx context.Context, address, flag string, handler http.Handler) error {
+	ln, err := Listen(ctx, address, flag)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil // It was not opened because ctx has ended.
+	case err != nil:
+		return err
+	}
+	return Run(ctx, &http.Server{Handler: handler}, ln) //nolint:gosec // Run sets ReadHeaderTimeout.
+}
+
 // Run serves on ln until ctx ends, and owns both: it returns nil once the server has shut down because ctx ended, and
 // an error if it stopped for any other reason. Without timeouts and limits (Limit) it sets its own. With srv.TLSConfig
 // set it serves HTTPS. The context of every request descends from ctx, so that streams (followed logs) end with it.

@@ -37,6 +37,10 @@ func (b *budget) takeFromLimit(consumer string, amounts resources.Amounts) {
 // release adds what a consumer no longer has.
 func (b *budget) release(consumer string, amounts resources.Amounts) {
 	b.sum.Add(amounts)
+	b.releaseToLimit(consumer, amounts)
+}
+
+func (b *budget) releaseToLimit(consumer string, amounts resources.Amounts) {
 	b.limits[consumer].Add(namedBy(b.limits[consumer], amounts))
 }
 
@@ -49,7 +53,7 @@ func (b *budget) takeUsed(s *Slice, granted resources.Amounts) {
 // releaseUsed adds it again.
 func (b *budget) releaseUsed(s *Slice, granted resources.Amounts) {
 	b.sum.Add(s.Running.Excess(granted))
-	b.limits[s.Consumer].Add(namedBy(b.limits[s.Consumer], s.counted().Excess(granted)))
+	b.releaseToLimit(s.Consumer, s.counted().Excess(granted))
 }
 
 // left returns how much of a resource is left for a consumer. It reports whether its limit is what bounds it.

@@ -149,9 +149,9 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	decided := sets.New[user]()
 	for _, a := range candidates {
 		s := sliceOf(a.slice, a.mode, r.requested[nameOf(a.slice)], now, r.cfg.Interval)
-		s.Running = running[creatorOf(a.slice)]
-		s.Former = r.former.observe(creatorOf(a.slice), s.Granted, now, r.cfg.Interval)
-		decided.Insert(creatorOf(a.slice))
+		s.Running = running[a.user]
+		s.Former = r.former.observe(a.user, s.Granted, now, r.cfg.Interval)
+		decided.Insert(a.user)
 		requests, requested[s.Name] = append(requests, s), s.Requested
 	}
 	requests = append(requests, r.gone(running, foreign, decided, now)...)
@@ -181,8 +181,8 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 
 	// 4. Offers that were not written are retried, and slices that may grow soon are requeued.
-	for _, s := range pending {
-		r.former.observe(creatorOf(s.slice), s.has, now, r.cfg.Interval)
+	for i, s := range pending {
+		r.former.observe(candidates[i].user, s.has, now, r.cfg.Interval)
 		if s.CoolingDown {
 			w.requeueAfter(cooldownOf(s.slice, now, r.cfg.Interval))
 		}
@@ -245,6 +245,7 @@ func (r *reconciler) limits(ctx context.Context) (map[string]resources.Amounts, 
 type candidate struct {
 	slice *authv1beta1.ResourceSlice
 	mode  mode
+	user  user
 }
 
 // slices reads the slices that take part in the decision. Foreign is what Liqo, or somebody else, granted slices of other classes.
@@ -267,7 +268,7 @@ func (r *reconciler) slices(ctx context.Context) (candidates []candidate, foreig
 			continue
 		}
 		if f := modeOf(slice, tenantOf(tenants.Items, slice)); f != ignored {
-			candidates = append(candidates, candidate{slice, f})
+			candidates = append(candidates, candidate{slice, f, creatorOf(slice)})
 		}
 	}
 	return candidates, foreign, nil

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
@@ -45,7 +46,7 @@ func Run(ctx context.Context, cfg Config) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if cfg.HealthAddress != "" {
 		group.Go(func() error {
-			return process.ServeOn(ctx, cfg.HealthAddress, "--health-probe-address", health.Handler())
+			return httpserve.ServeOn(ctx, cfg.HealthAddress, "--health-probe-address", health.Handler())
 		})
 	}
 	group.Go(func() error {
@@ -204,7 +205,7 @@ func serve(ctx context.Context, group *errgroup.Group, cfg *Config, clients conn
 	})
 	if cfg.MetricsAddress != "" {
 		group.Go(func() error {
-			return process.ServeOn(ctx, cfg.MetricsAddress, "--metrics-address", process.MetricsHandler(registry))
+			return httpserve.ServeOn(ctx, cfg.MetricsAddress, "--metrics-address", process.MetricsHandler(registry))
 		})
 	}
 }

@@ -22,6 +22,7 @@ import (
 	liqometrics "github.com/liqotech/liqo/pkg/virtualKubelet/metrics"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
@@ -45,7 +46,7 @@ func Run(ctx context.Context, cfg Config) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if cfg.HealthAddress != "" {
 		group.Go(func() error {
-			return process.ServeOn(ctx, cfg.HealthAddress, "--health-probe-address", health.Handler())
+			return httpserve.ServeOn(ctx, cfg.HealthAddress, "--health-probe-address", health.Handler())
 		})
 	}
 	group.Go(func() error {
@@ -190,7 +191,7 @@ func serveAPIs(ctx context.Context, group *errgroup.Group, cfg *Config, clients 
 			if err != nil {
 				return err
 			}
-			return process.ServeOn(ctx, cfg.MetricsAddress, "--metrics-address", process.MetricsHandler(registry))
+			return httpserve.ServeOn(ctx, cfg.MetricsAddress, "--metrics-address", process.MetricsHandler(registry))
 		})
 	}
 }

@@ -14,15 +14,6 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 )
 
-// ServeOn serves at an address until ctx ends. An error names the flag that the address is of.
-func ServeOn(ctx context.Context, address, flag string, handler http.Handler) error {
-	ln, err := httpserve.Listen(ctx, address, flag)
-	if err != nil {
-		return IfNotDone(ctx, err)
-	}
-	return httpserve.Run(ctx, &http.Server{Handler: handler}, ln) //nolint:gosec // Run sets ReadHeaderTimeout.
-}
-
 // IfNotDone returns err, or nil if ctx has ended, which is the cause of err then.
 func IfNotDone(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -61,5 +52,5 @@ func ServeProfiles(ctx context.Context, address string) error {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return ServeOn(ctx, address, "--profiling-address", mux)
+	return httpserve.ServeOn(ctx, address, "--profiling-address", mux)
 }
