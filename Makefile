@@ -26,17 +26,23 @@ SEEDS ?= 0-4
 MINUTES ?= 0
 FAULT ?=
 KUBELETS ?=
-# The version of the virtual kubelets of make older: the last tag, or the last commit that is a day old.
-BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-list -1 --before='1 day ago' HEAD)
+# The version of the virtual kubelets of make older: the last tag before this commit, or else the commit before.
+BEFORE ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null || git rev-parse HEAD^)
 # The steps of make test. go vet is one of the linters.
 STEPS := fmt-check unit dashboard image-test e2e packets
 # gotestsum with the name of its results, which make test reports, and the arguments of go test.
 gotestsum = gotestsum --jsonfile='$(CURDIR)/dist/durations/$(1).jsonl' $(2)
 
-# A line for a module that go list -u has found a newer version of. A replaced one is what its replacement is.
-newer = {{if and .Update (not .Replace)}}  {{.Path}} {{.Version}} → {{.Update.Version}}{{if .Indirect}} (indirect){{end}}{{end}}
+# A line for a module that go list -u has found a newer version of, with all its versions. A replaced one is what its replacement is.
+newer = {{if and .Update (not .Replace)}}{{.Path}} {{.Version}} {{.Update.Version}} {{if .Indirect}}(indirect){{else}}-{{end}} {{join .Versions " "}}{{end}}
+# Of that line, the newest version, and the newest patch of the present one, if there is one. With PATCH=1 only modules with a newer patch.
+define patches
+{ split($$2, v, "."); series = v[1] "." v[2] "."; patch = ""; past = 0; \
+  for (i = 5; i <= NF; i++) { if (past && index($$i, series) == 1 && $$i !~ /-/) patch = $$i; if ($$i == $$2) past = 1 } \
+  if (patch || !"$(PATCH)") print "  " $$1, $$2, "→", $$3, (patch ? "(patch " patch ")" : ""), ($$4 == "-" ? "" : $$4) }
+endef
 
-.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e packets nftables attack lint outdated demo bench clean
+.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e matrix packets nftables hostile attack lint outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,8 +54,8 @@ build: ## Build bin/liqo-broker-vk, its names as a plugin of kubectl, and bin/sa
 	ln -sf liqo-broker-vk bin/kubectl_complete-broker
 	$(TEST) go build -o ../bin/ ./sandbox/cmd/sandbox
 
-generate: ## Write what is generated: from api/ deepcopy functions and CRDs, the protocol of the remote IPAM, from deploy/observability what it asks for, from deploy/chart the files of deploy/kustomize
-	go generate ./api/... ./pkg/ipam/wire/...
+generate: ## Write what is generated: from api/ deepcopy functions and CRDs, the protocol of the remote IPAM, the table of the scores, from deploy/observability what it asks for, from deploy/chart the files of deploy/kustomize
+	go generate ./api/... ./pkg/ipam/wire/... ./pkg/scheduler/score/...
 	$(OBSERVABILITY) go run . generate
 	$(TEST) go run ./deploy/generate
 
@@ -61,7 +67,7 @@ check: ## Before every commit: formatting, the linters for what changed since ma
 	@cd tools && go run ./check -directory='$(CURDIR)' $(if $(SINCE),-since='$(SINCE)')
 
 test: ## Formatting, unit tests with -race, the dashboard, the image, end-to-end suites on real clusters, real packets; how long each took
-	@cd tools && go run ./durations run -directory='$(CURDIR)' $(STEPS)
+	@cd tools && PACKETS='-short $(PACKETS)' go run ./durations run -directory='$(CURDIR)' $(STEPS)
 	@echo "make test: everything passed"
 
 durations: ## Keep the durations of the last make test in test/durations.json, with which the next ones are compared
@@ -70,15 +76,15 @@ durations: ## Keep the durations of the last make test in test/durations.json, w
 fmt-check: ## Fail when a file is not gofmt's
 	@files=$$(git ls-files '*.go' | xargs gofmt -l); if [ -n "$$files" ]; then echo "not formatted by gofmt:"; echo "$$files"; exit 1; fi
 
-# Go does not see that files outside of a module have changed: what reads docs/ and deploy/, or builds from a clone, is not
-# to be cached.
-unit: ## Unit tests with -race, the remote IPAM against Liqo v0.9.4, the rules with Prometheus
+# Go does not see that files outside of a module have changed: what reads docs/, deploy/ or sources of another module, or builds
+# from a clone, is not to be cached.
+unit: ## Unit tests, those of the product with -race, the remote IPAM against Liqo v0.9.4, the rules with Prometheus
 	$(TOOL) $(call gotestsum,unit,--format=pkgname --hide-summary=skipped) -- -race ./...
 	$(TOOL) $(call gotestsum,unit-slowest,--format=pkgname --hide-summary=skipped) -- -run '^TestSlowestFilters$$' ./pkg/scheduler/
 	GOGC=400 FUZZ_INPUTS=100000 $(TOOL) $(call gotestsum,unit-inputs,--format=pkgname --hide-summary=skipped) -- -run '^TestMutatedExpressions$$' ./pkg/criteria/
 	$(TEST) HISTORIES=1000 $(TOOL) $(call gotestsum,unit-histories,--format=pkgname --hide-summary=skipped) -- -timeout=30m ./histories/...
-	$(TEST) $(TOOL) $(call gotestsum,unit-test,--format=pkgname --hide-summary=skipped) -- -race ./audit/... ./bench/... ./collector/... ./passed/... ./sandbox/...
-	$(TEST) $(TOOL) $(call gotestsum,unit-deploy,--format=pkgname --hide-summary=skipped) -- -count=1 ./deploy/... ./exposition/...
+	$(TEST) $(TOOL) $(call gotestsum,unit-test,--format=pkgname --hide-summary=skipped) -- ./audit ./bench ./chaos ./collector ./passed ./sandbox ./sandbox/internal/...
+	$(TEST) $(TOOL) $(call gotestsum,unit-deploy,--format=pkgname --hide-summary=skipped) -- -count=1 ./deploy/... ./exposition/... ./histories/mutants
 	$(INTEROP) $(TOOL) $(call gotestsum,unit-interop,--format=pkgname --hide-summary=skipped) -- -count=1 ./...
 	$(KUBELET_V0) $(TOOL) $(call gotestsum,unit-kubelet-v0,--format=pkgname --hide-summary=skipped) -- -race ./...
 	$(OBSERVABILITY) $(TOOL) $(call gotestsum,unit-observability,--format=pkgname --hide-summary=skipped) -- -count=1 ./...
@@ -128,6 +134,11 @@ chromium: ## Install Debian's Chromium, if there is none
 e2e: chromium ## The end-to-end suites alone (E2E='-run Name' to choose)
 	$(TEST) $(TOOL) $(call gotestsum,e2e,--format=testname) -- -p 1 -count=1 -parallel=12 -timeout=60m ./e2e/... $(E2E)
 
+matrix: ## The short suites with LIQO=v1.1.2: parity of Liqo's virtual kubelet and ours, addresses over two hops, a failover
+	$(TEST) LIQO=$(or $(LIQO),v1.1.2) $(TOOL) gotestsum --format=testname -- -count=1 -timeout=40m ./e2e -run '^TestParity(Stock|Ours)$$'
+	$(TEST) LIQO=$(or $(LIQO),v1.1.2) $(TOOL) gotestsum --format=testname -- -count=1 -timeout=20m ./e2e \
+		-run '^TestFederation$$/^(chain|faults)$$/^(pods_show_the_addresses|a_Service_spans|pods_leave_an_unreachable)'
+
 packets: nftables ## Requests through Liqo's own data plane in network namespaces; as root, else skipped (PACKETS='-run Name' to choose)
 	$(TEST) $(TOOL) $(call gotestsum,packets,--format=testname) -- -count=1 -timeout=30m -v ./packets/... $(PACKETS)
 
@@ -135,8 +146,12 @@ nftables: ## Install Debian's nft, if there is none; without it the suite whose 
 	@command -v nft >/dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends nftables; } \
 		|| echo 'there is no nft: requests through Liqo'"'"'s own data plane are skipped'
 
+hostile: chromium ## The end-to-end scenarios of attackers: a tenant, a consumer, a provider, a stranger
+	$(TEST) go test -v -count=1 -parallel=12 -timeout=60m -run '^TestFederation$$/^(side_by_side|chain|placing|faults)$$/hostile' ./e2e/
+	$(TEST) go test -v -count=1 -timeout=60m -run '^TestStockConsumer$$/^the_guard_and_the_manifests$$' ./e2e/
+
 attack: ## A hostile consumer at full size, beside an honest one: 3,000 pods that fit nowhere, 504 costly filters, 200 followed logs, 500 silent connections
-	$(TEST) ATTACK=full go test -v -count=1 -timeout=60m -run '^TestFederation$$/^placing$$/(costly_filters|a_flood_of_one)' ./e2e/
+	$(TEST) ATTACK=full go test -v -count=1 -timeout=60m -run '^TestFederation$$/^placing$$/(hostile_filters|a_hostile_flood)' ./e2e/
 
 lint: ## golangci-lint, at the version pinned in tools/go.mod
 	$(TOOL) golangci-lint run ./...
@@ -146,9 +161,9 @@ lint: ## golangci-lint, at the version pinned in tools/go.mod
 	$(OBSERVABILITY) $(TOOL) golangci-lint run --config ../../.golangci.yml ./...
 	cd tools && go tool golangci-lint run --config ../.golangci.yml ./...
 
-outdated: ## List the modules that have a newer version (asks the module proxy about each; MODULES=path for one)
+outdated: ## List the modules that have a newer version, and their newest patch (asks the module proxy about each; PATCH=1 for those behind a patch, MODULES=path)
 	@for module in . kubelet-v0 test test/interop test/observability tools; do \
-		(cd $$module && echo "$$module:" && go list -m -u -f '$(newer)' $(or $(MODULES),all) | sort -u) || exit 1; \
+		(cd $$module && echo "$$module:" && go list -e -m -u -versions -f '$(newer)' $(or $(MODULES),all) | sort -u | awk '$(patches)') || exit 1; \
 	done
 
 demo: ## Show a federation at work; stays up until Ctrl-C (ONCE=1 ends by itself)

@@ -135,6 +135,13 @@ const BrokerNodeLabel = "brokering.liqo.io/broker-node"
 // inner addresses of pods.
 const EndpointIPLabel = "brokering.liqo.io/endpoint"
 
+// ForConsumersLabel is the label of an IP that an administrator made for all consumers, with the value "true": the gateways let
+// consumers connect to it.
+const ForConsumersLabel = "brokering.liqo.io/for-consumers"
+
+// IsolateLabel is a label of tenant namespaces. With the value "false" the gateway of the peer restricts nothing.
+const IsolateLabel = "brokering.liqo.io/isolate"
+
 // ConditionAssigned is the condition of a pod that reports whether a provider was found for it.
 const ConditionAssigned = "brokering.liqo.io/Assigned"
 

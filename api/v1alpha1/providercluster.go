@@ -60,7 +60,7 @@ type ProviderClusterSpec struct {
 // IsEnabled reports whether the provider takes part, which is the default.
 func (s *ProviderClusterSpec) IsEnabled() bool { return s.Enabled == nil || *s.Enabled }
 
-// Region returns where the provider is, as an administrator says; "" if none does. What the provider advertises is not it.
+// Region returns the region that an administrator set; "" if none did. A label that the provider advertises does not count.
 func (s *ProviderClusterSpec) Region() string { return s.Attributes["region"] }
 
 // ProviderClusterStatus is what the broker knows of a provider.

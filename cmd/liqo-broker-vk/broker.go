@@ -37,6 +37,7 @@ type brokerOptions struct {
 	namespaceMapping string
 	offers           flags.Offers
 	requireGuard     bool
+	isolateConsumers bool
 	ownerClusterRole string
 
 	flags.Kubelet
@@ -69,7 +70,7 @@ func newBrokerOptions() *brokerOptions {
 			FailoverAfter: time.Minute, SuspicionWindow: time.Minute, PendingTimeout: 2 * time.Minute,
 			RefusalMemory: 5 * time.Minute, StatusInterval: 5 * time.Second, RequestTimeout: 10 * time.Second,
 		},
-		requireGuard: true, movesAtOnce: 500, workers: 16,
+		requireGuard: true, isolateConsumers: true, movesAtOnce: 500, workers: 16,
 		tracing: flags.NewTracing(),
 	}
 }
@@ -111,6 +112,8 @@ func (o *brokerOptions) install(f *pflag.FlagSet) {
 	o.offers.Install(f)
 	f.BoolVar(&o.requireGuard, "require-guard", o.requireGuard,
 		"Assign, move and offer nothing while the admission policies of deploy/guard.yaml are not in force")
+	f.BoolVar(&o.isolateConsumers, "isolate-consumers", o.isolateConsumers,
+		"Have the gateways of Liqo's network drop what a consumer sends to other pods than its own")
 	f.StringVar(&o.ownerClusterRole, "owner-cluster-role", o.ownerClusterRole,
 		"A ClusterRole that owns the Node, so that the Node is deleted with it; empty for none")
 
@@ -224,7 +227,7 @@ func (o *brokerOptions) config() (broker.Config, error) {
 	cfg := broker.Config{
 		NodeName: o.NodeName, NodeIP: o.nodeIP, OwnerClusterRole: o.ownerClusterRole,
 		Namespace: o.namespace, ProviderSelector: selector, ProviderProxies: o.providerProxies,
-		Reoffload: reoffloading, RequireGuard: o.requireGuard,
+		Reoffload: reoffloading, RequireGuard: o.requireGuard, IsolateConsumers: o.isolateConsumers,
 		Kubelet: broker.KubeletConfig{
 			Port: o.listenPort, CertificateType: kubeletapi.CertificateType(o.certificateType), CertDir: o.CertDir,
 			ClientCAFile: o.ClientCAFile, AuthorizationMode: kubeletapi.AuthorizationMode(o.AuthorizationMode),

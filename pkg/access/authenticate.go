@@ -95,7 +95,6 @@ type tokenReviewer struct {
 	remedy string
 }
 
-// AuthenticateToken implements authenticator.Token.
 func (t tokenReviewer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()

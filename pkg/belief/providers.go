@@ -205,9 +205,9 @@ func (b *Belief) Schedule(fresh scheduler.Provider) (changed bool) {
 	return changed
 }
 
-// ObserveProbe takes in the result of a probe. It returns the providers of which something else is believed since: that
-// one, if its reachability or its virtual kubelets changed, and those whose pods are not moved any more, or are again,
-// because the broker suspects itself.
+// ObserveProbe takes in the result of a probe. It returns the providers whose state has changed: that one, if its
+// reachability or its virtual kubelets changed, and those whose moves were suspended or resumed because the broker
+// suspects itself, or no longer does.
 func (b *Belief) ObserveProbe(id string, probe Probe) (changed []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -40,6 +40,9 @@ type Config struct {
 	// RequireGuard has nothing assigned, moved and offered while the policies of deploy/guard.yaml are not in force.
 	RequireGuard bool
 
+	// IsolateConsumers has the gateways drop what a consumer sends to other pods than its own.
+	IsolateConsumers bool
+
 	Kubelet KubeletConfig
 	// IPAM is the configuration of the remote IPAM; nil is none.
 	IPAM  *network.IPAMConfig

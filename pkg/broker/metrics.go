@@ -2,8 +2,6 @@ package broker
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,43 +16,40 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
+	"github.com/capacitorset/liqo-broker-vk/pkg/isolation"
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
 	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
 )
 
 // Metrics are everything that the broker reports, besides what controller-runtime does.
 type Metrics struct {
-	belief    *belief.Belief
-	guard     *guard.Guard
-	podQueue  *requeue.Queue
-	providers prometheus.Collector
-
 	pods       *pods.Metrics
 	policies   *policies.Metrics
 	ipam       *ipam.Metrics
 	offers     *offer.Metrics
 	namespaces *reoffload.Metrics
+	isolation  *isolation.Metrics
 }
 
-// NewMetrics returns Metrics that are not registered. providers collects those of each provider.
-func NewMetrics(known *belief.Belief, required *guard.Guard, podQueue *requeue.Queue, providers prometheus.Collector) *Metrics {
-	return &Metrics{
-		belief: known, guard: required, podQueue: podQueue, providers: providers, pods: pods.NewMetrics(known), policies: policies.NewMetrics(),
-		ipam: ipam.NewMetrics(), offers: offer.NewMetrics(), namespaces: reoffload.NewMetrics(),
+// NewMetrics returns Metrics of a registry. providers collects those of each provider.
+func NewMetrics(registry prometheus.Registerer, known *belief.Belief, required *guard.Guard, podQueue *requeue.Queue,
+	providers prometheus.Collector,
+) (*Metrics, error) {
+	registry.MustRegister(gauges{belief: known, guard: required, podQueue: podQueue}, providers, collectors.NewBuildInfoCollector())
+	m := &Metrics{
+		pods: pods.NewMetrics(registry, known), policies: policies.NewMetrics(registry),
+		ipam: ipam.NewMetrics(), offers: offer.NewMetrics(registry), namespaces: reoffload.NewMetrics(registry),
+		isolation: isolation.NewMetrics(registry),
 	}
-}
-
-// Register registers the metrics.
-func (m *Metrics) Register(registry prometheus.Registerer) error {
-	return errors.Join(
-		registry.Register(gauges{m}), registry.Register(m.providers), registry.Register(collectors.NewBuildInfoCollector()),
-		m.pods.Register(registry), m.policies.Register(registry), m.ipam.Register(registry),
-		m.offers.Register(registry), m.namespaces.Register(registry),
-	)
+	return m, m.ipam.Register(registry)
 }
 
 // gauges collects how many pods there are in each state, all by one count.
-type gauges struct{ *Metrics }
+type gauges struct {
+	belief   *belief.Belief
+	guard    *guard.Guard
+	podQueue *requeue.Queue
+}
 
 func (g gauges) Describe(descs chan<- *prometheus.Desc) { prometheus.DescribeByCollect(g, descs) }
 
@@ -82,11 +77,7 @@ func (g gauges) Collect(metrics chan<- prometheus.Metric) {
 }
 
 // serveMetrics serves the broker's metrics with those of controller-runtime (queues, requests) until ctx ends.
-func serveMetrics(ctx context.Context, address string, metrics *Metrics) error {
-	registry := prometheus.NewRegistry()
-	if err := metrics.Register(registry); err != nil {
-		return fmt.Errorf("metrics: %w", err)
-	}
+func serveMetrics(ctx context.Context, address string, registry prometheus.Gatherer) error {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(prometheus.Gatherers{registry, crmetrics.Registry},
 		promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))

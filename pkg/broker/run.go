@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
 	tenantnamespace "github.com/liqotech/liqo/pkg/tenantNamespace"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
@@ -44,6 +46,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
+	"github.com/capacitorset/liqo-broker-vk/pkg/isolation"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
@@ -96,7 +99,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if cfg.MetricsAddress != "" {
-		group.Go(func() error { return serveMetrics(ctx, cfg.MetricsAddress, b.metrics) })
+		group.Go(func() error { return serveMetrics(ctx, cfg.MetricsAddress, b.registry) })
 	}
 	if cfg.HealthAddress != "" {
 		group.Go(func() error { return serveHealth(ctx, cfg.HealthAddress, mgr.GetCache()) })
@@ -119,8 +122,9 @@ func managerOptions(cfg *Config, scheme *runtime.Scheme) ctrl.Options {
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}:                {Field: fields.OneTermEqualSelector("spec.nodeName", cfg.NodeName)},
-				&discoveryv1.EndpointSlice{}: {Label: forge.EndpointSliceLabels().AsSelector()},
+				&corev1.Pod{}:                              {Field: fields.OneTermEqualSelector("spec.nodeName", cfg.NodeName)},
+				&discoveryv1.EndpointSlice{}:               {Label: forge.EndpointSliceLabels().AsSelector()},
+				&networkingv1beta1.FirewallConfiguration{}: {Label: isolation.ManagedBy().AsSelector()},
 			},
 		},
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
@@ -144,14 +148,17 @@ type Broker struct {
 	// guard is nil if it is not required.
 	guard   *guard.Guard
 	metrics *Metrics
+	// registry has the metrics.
+	registry *prometheus.Registry
 
 	node      *node.Node
 	providers *providers.Controller
 	leaving   *leaving.Checker
 	pods      *pods.Controller
 	policies  *policies.Controller
-	// endpoints is nil if Liqo's networking module is not installed.
+	// endpoints is nil if Liqo's networking module is not installed, and isolation does nothing then.
 	endpoints *network.Endpoints
+	isolation *isolation.Controller
 	requeue   *requeue.Pods
 	kubelet   kubeletapi.Config
 }
@@ -209,7 +216,11 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 		ProbeInterval: cfg.Times.ProbeInterval, ProbeTimeout: cfg.Times.ProbeTimeout,
 		StatusInterval: cfg.Times.StatusInterval, RequestTimeout: cfg.Times.RequestTimeout,
 	})
-	metrics := NewMetrics(known, required, podQueue, providerController)
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry, known, required, podQueue, providerController)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
 
 	// 3. The pods, their policies and addresses.
 	rules := &placement.Policies{Client: home, Programs: criteria.NewCache(programs), Defaults: placement.Rules{
@@ -241,14 +252,18 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 		return nil, err
 	}
 	return &Broker{
-		cfg: cfg, kube: kube, client: home, guard: required, metrics: metrics,
+		cfg: cfg, kube: kube, client: home, guard: required, metrics: metrics, registry: registry,
 		node: brokerNode, providers: providerController, leaving: checker, pods: podController,
 		policies:  policies.New(home, rules, again, clk, metrics.policies),
 		endpoints: endpoints, requeue: again, kubelet: kubeletAPI,
+		isolation: isolation.New(isolation.Config{
+			Log: cfg.Log.WithName("isolation"), Client: home, Enabled: cfg.IsolateConsumers, NodeName: cfg.NodeName, Clock: clk,
+			Metrics: metrics.isolation,
+		}),
 	}, nil
 }
 
-// Node is what the broker shows as its Node.
+// Node is what the broker shows as its Node; test/histories plays virtual-kubelet's node controller with it.
 func (b *Broker) Node() *node.Node { return b.node }
 
 // SetUpControllers registers what assigns and moves pods, and probes providers. It starts when the replica is elected and its
@@ -266,7 +281,7 @@ func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) erro
 	})
 	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, removals, b.leaving, b.providers, b.policies}
 	if b.endpoints != nil {
-		controllers = append(controllers, b.endpoints)
+		controllers = append(controllers, b.endpoints, b.isolation)
 	}
 	for _, c := range controllers {
 		if err := c.SetUp(mgr); err != nil {

@@ -136,6 +136,6 @@ func (d *drain) poll(ctx context.Context, p *drainedProvider) (bool, error) {
 		return false, nil
 	}
 	p.message = c.Message
-	_, err = fmt.Fprintf(d.s.Out, "%s: %s\n", p.id, c.Message)
+	_, err = fmt.Fprintf(d.s.Out, "%s: %s\n", p.id, shown(c.Message))
 	return false, err
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
@@ -34,8 +33,7 @@ func (s *Session) Explain(ctx context.Context, node, pod, output string) error {
 		} else {
 			err = e.Print(&table)
 		}
-		// The text may quote annotations of the pod.
-		text = []byte(printers.EscapeTerminal(table.String()))
+		text = []byte(shown(table.String()))
 	}
 	if err != nil {
 		return err

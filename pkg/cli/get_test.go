@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -253,15 +254,35 @@ func TestEveryRequestHasADeadline(t *testing.T) {
 	}
 }
 
-func TestPodsCannotPrintControlCharacters(t *testing.T) {
-	pod := placed("a", "")
-	pod.Annotations[v1alpha1.FilterAnnotation] = "\x1b[2Jprovider.nope"
-	pod.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Message: "\x1b[2Jmischief"}}
-	s, screen := at(t, interceptor.Funcs{}, consumers("ns", "c1"), pod)
-	require.NoError(t, s.GetPlacements(t.Context(), Query{Node: "broker", Output: OutputWide}))
-	require.NoError(t, s.Explain(t.Context(), "broker", "a", OutputTable))
-	require.Contains(t, screen.text.String(), "^[[2Jmischief")
-	require.NotContains(t, screen.text.String(), "\x1b")
+func TestNothingPrintsControlCharacters(t *testing.T) {
+	const hostile = "\x1b[2J\x00\a\r\u202e\u200b\u009b\u2028<b>"
+	pod, failed, pc := placed("a", ""), placed("b", "p1"), provider("p1")
+	pod.Annotations[v1alpha1.FilterAnnotation] = hostile + "provider.nope"
+	pod.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Message: hostile + "mischief"}}
+	failed.Status.Phase, failed.Annotations[v1alpha1.DecisionAnnotation] = hostile, hostile
+	pc.Spec.Attributes = map[string]string{"price": hostile, "region": hostile}
+	pc.Status.Conditions[0].Status, pc.Status.Conditions[0].Message = metav1.ConditionFalse, hostile
+	pc.Status.Summary.CPU, pc.Status.VirtualNodes[0].Reason = hostile, hostile
+	refused := kerrors.NewBadRequest(hostile)
+	for name, do := range map[string]func(*Session) error{
+		"providers":   func(s *Session) error { return s.GetProviders(t.Context(), Query{Output: OutputWide}) },
+		"placements":  func(s *Session) error { return s.GetPlacements(t.Context(), Query{Node: "broker", Output: OutputWide}) },
+		"explain":     func(s *Session) error { return s.Explain(t.Context(), "broker", "a", OutputTable) },
+		"explain all": func(s *Session) error { return s.Explain(t.Context(), "broker", "a", OutputWide) },
+		"an error": func(s *Session) error {
+			_, err := fmt.Fprintln(s.Err, Words(refused))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, screen := at(t, interceptor.Funcs{}, consumers("ns", "c1"), pod.DeepCopy(), failed.DeepCopy(), pc.DeepCopy())
+			require.NoError(t, do(s))
+			require.Contains(t, screen.text.String(), "[2J")
+			for _, r := range screen.text.String() {
+				require.True(t, unicode.IsPrint(r) || r == '\n', "%q in %q", r, screen.text.String())
+			}
+		})
+	}
 }
 
 func TestSlicesAndTheirReasons(t *testing.T) {

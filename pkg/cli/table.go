@@ -102,7 +102,7 @@ func tableOf(columns []column, objects []client.Object) *metav1.Table {
 	for _, o := range objects {
 		cells := make([]any, 0, len(columns))
 		for _, c := range columns {
-			cells = append(cells, c.cell(o))
+			cells = append(cells, shown(c.cell(o)))
 		}
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells})
 	}

@@ -11,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 )
 
 // Cells of a table are never empty, so that programs can split the columns.
@@ -18,6 +21,10 @@ const (
 	none    = "<none>"
 	unknown = "<unknown>"
 )
+
+// shown returns a text of the API without characters that a terminal obeys or that hide others. Annotations of pods are quoted
+// in some. What programs read, JSON and YAML, has them all.
+func shown(text string) string { return distrust.Lines(printers.EscapeTerminal(text)) }
 
 // age returns the time since a moment in kubectl's form.
 func age(now, since time.Time) string {
@@ -39,7 +46,7 @@ func Words(err error) []string {
 		}
 		return lines
 	}
-	return []string{strings.Join(strings.Fields(word(err)), " ")}
+	return []string{shown(strings.Join(strings.Fields(word(err)), " "))}
 }
 
 func word(err error) string {

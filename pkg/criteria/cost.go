@@ -2,6 +2,7 @@ package criteria
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -56,6 +57,9 @@ type meter struct {
 	weights map[int64]uint64
 	// traversed are the ids of the lists that a function reads to their end.
 	traversed map[int64]bool
+	// paths has the longest chain of constant names that begins at a variable, by the variable's id; nil where a chain
+	// has something else in it.
+	paths map[int64]*path
 }
 
 // program plans an expression.
@@ -74,6 +78,45 @@ func (m *meter) weigh(e ast.Expr) {
 // traverse notes that a function reads a list to its end.
 func (m *meter) traverse(list ast.Expr) {
 	m.traversed[list.ID()], m.traversed[rootOf(list).ID()] = true, true
+}
+
+// follow notes the path of an expression that begins at a variable. It is to be called for the longest expression first.
+func (m *meter) follow(e ast.Expr) {
+	root := rootOf(e)
+	if root.Kind() != ast.IdentKind {
+		return
+	}
+	if _, longer := m.paths[root.ID()]; longer {
+		return
+	}
+	m.paths[root.ID()] = nil
+	var names []string
+	for e != root {
+		name, constant := nameOf(e)
+		if !constant {
+			return
+		}
+		names, e = append(names, name), operandsOf(e)[0]
+	}
+	slices.Reverse(names)
+	m.paths[root.ID()] = pathOf(root.AsIdent(), names)
+}
+
+// nameOf returns the name of the field, or the key, that an expression reads of its first operand; false if it is not
+// written out, or if the expression does something else.
+func nameOf(e ast.Expr) (string, bool) {
+	if e.Kind() == ast.SelectKind {
+		return e.AsSelect().FieldName(), !e.AsSelect().IsTestOnly()
+	}
+	if e.AsCall().FunctionName() != operators.Index {
+		return "", false
+	}
+	key := e.AsCall().Args()[1]
+	if key.Kind() != ast.LiteralKind {
+		return "", false
+	}
+	name, isText := key.AsLiteral().(types.String)
+	return string(name), isText
 }
 
 // operandsOf returns the parts of an expression that CEL evaluates with it in one step.
@@ -113,7 +156,7 @@ func (m *meter) decorate(step interpreter.Interpretable) (interpreter.Interpreta
 	case *meteredAttribute:
 		return s, nil
 	case interpreter.InterpretableAttribute:
-		return &meteredAttribute{s, charge}, nil
+		return &meteredAttribute{s, m.paths[step.ID()], charge}, nil
 	case interpreter.InterpretableConst:
 		return &meteredConst{s, charge}, nil
 	case interpreter.InterpretableCall:
@@ -142,9 +185,12 @@ func (c charge) of(result ref.Val, vars interpreter.Activation) ref.Val {
 		units += uint64(len(v) / bytesPerUnit)
 	case *types.Err:
 		units += errorCost
-	case traits.Lister:
-		if c.traversed {
-			units += 2 * uint64(v.Size().(types.Int))
+	default:
+		if !c.traversed {
+			break
+		}
+		if list, isList := result.(traits.Lister); isList {
+			units += 2 * uint64(list.Size().(types.Int))
 		}
 	}
 	variablesOf(vars).spend(units)
@@ -173,6 +219,8 @@ type (
 	}
 	meteredAttribute struct {
 		interpreter.InterpretableAttribute
+		// path is nil if it has other steps than names.
+		path   *path
 		charge charge
 	}
 )
@@ -185,7 +233,16 @@ func (m *meteredConst) Eval(vars interpreter.Activation) ref.Val {
 	return m.charge.of(m.InterpretableConst.Eval(vars), vars)
 }
 
+// Eval follows a path without CEL's steps. In a loop, whose variable can have the name of another, and where something is
+// absent, which is an error with its place in it, CEL evaluates the attribute.
 func (m *meteredAttribute) Eval(vars interpreter.Activation) ref.Val {
+	if m.path != nil {
+		if v, outside := vars.(*Variables); outside {
+			if value, present := m.path.value(v); present {
+				return m.charge.of(value, vars)
+			}
+		}
+	}
 	return m.charge.of(m.InterpretableAttribute.Eval(vars), vars)
 }
 

@@ -260,7 +260,7 @@ func (c *checker) listDepth(e ast.Expr, variables map[string]int) int {
 func check(expression string, checked *ast.AST) (*meter, error) {
 	c := checker{
 		expression: expression, tree: checked,
-		meter: &meter{patterns: patterns{}, weights: map[int64]uint64{}, traversed: map[int64]bool{}},
+		meter: &meter{patterns: patterns{}, weights: map[int64]uint64{}, traversed: map[int64]bool{}, paths: map[int64]*path{}},
 	}
 	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(c.visit))
 	return c.meter, c.err
@@ -271,6 +271,7 @@ func (c *checker) visit(e ast.Expr) {
 		return
 	}
 	c.meter.weigh(e)
+	c.meter.follow(e)
 	switch c.typeOf(e).Kind() {
 	case types.DynKind, types.AnyKind, types.BytesKind:
 		c.fail(e, "its type is not known", "write lists with at least one element")

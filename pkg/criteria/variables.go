@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
@@ -111,8 +112,8 @@ var (
 		"id":         field(types.StringType, func(of any) (any, bool) { return of.(*providerValue).ID, true }),
 		"labels":     field(textMap, func(of any) (any, bool) { return of.(*providerValue).Labels.OrNone(), true }),
 		"attributes": field(textMap, func(of any) (any, bool) { return of.(*providerValue).Attributes.OrNone(), true }),
-		"kpis":       field(kpisSchema.Type, func(of any) (any, bool) { return &values.Record{Schema: kpisSchema, Of: of}, true }),
-		"resources":  field(resourcesSchema.Type, func(of any) (any, bool) { return &values.Record{Schema: resourcesSchema, Of: of}, true }),
+		"kpis":       {Record: kpisSchema},
+		"resources":  {Record: resourcesSchema},
 	})
 	podSchema = values.NewSchema("brokering.Pod", map[string]values.Field{
 		"namespace":   field(types.StringType, func(of any) (any, bool) { return of.(*podValue).Namespace, true }),
@@ -123,6 +124,33 @@ var (
 		"requests":    field(amountMap, func(of any) (any, bool) { return &of.(*podValue).requests, true }),
 	})
 )
+
+// pathOf returns the path of names from the variable; nil if they are none.
+func pathOf(variable string, names []string) *path {
+	schema := map[string]*values.Schema{"provider": providerSchema, "pod": podSchema}[variable]
+	if schema == nil {
+		return nil
+	}
+	if found := schema.Path(names); found != nil {
+		return &path{Path: found, ofPod: schema == podSchema}
+	}
+	return nil
+}
+
+// path is a values.Path from one of the variables.
+type path struct {
+	*values.Path
+
+	ofPod bool
+}
+
+// value returns what is there; false if it is absent or unknown.
+func (p *path) value(v *Variables) (ref.Val, bool) {
+	if p.ofPod {
+		return p.Value(&v.currentPod)
+	}
+	return p.Value(&v.currentProvider)
+}
 
 func field(of *types.Type, read func(of any) (any, bool)) values.Field {
 	return values.Field{Type: of, Read: read}

@@ -32,32 +32,40 @@ func plain(status *corev1.PodStatus) bool {
 	return slices.Contains(phases, status.Phase)
 }
 
-// texts are the messages and reasons of a status.
+// texts are the texts of a status that people are shown.
 func texts(status *corev1.PodStatus) iter.Seq[*string] {
 	return func(yield func(*string) bool) {
-		if !yield(&status.Message) || !yield(&status.Reason) {
-			return
-		}
+		all := []*string{&status.Message, &status.Reason, &status.NominatedNodeName, (*string)(&status.QOSClass)}
 		for i := range status.Conditions {
-			if !yield(&status.Conditions[i].Message) || !yield(&status.Conditions[i].Reason) {
-				return
-			}
+			c := &status.Conditions[i]
+			all = append(all, &c.Message, &c.Reason, (*string)(&c.Type), (*string)(&c.Status))
 		}
 		for _, list := range [][]corev1.ContainerStatus{
 			status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses,
 		} {
 			for i := range list {
-				for _, state := range []*corev1.ContainerState{&list[i].State, &list[i].LastTerminationState} {
-					if w := state.Waiting; w != nil && (!yield(&w.Message) || !yield(&w.Reason)) {
-						return
-					}
-					if t := state.Terminated; t != nil && (!yield(&t.Message) || !yield(&t.Reason)) {
-						return
-					}
-				}
+				all = append(all, textsOf(&list[i])...)
+			}
+		}
+		for _, text := range all {
+			if !yield(text) {
+				return
 			}
 		}
 	}
+}
+
+func textsOf(container *corev1.ContainerStatus) []*string {
+	all := []*string{&container.Name, &container.Image, &container.ImageID, &container.ContainerID}
+	for _, state := range []*corev1.ContainerState{&container.State, &container.LastTerminationState} {
+		if w := state.Waiting; w != nil {
+			all = append(all, &w.Message, &w.Reason)
+		}
+		if t := state.Terminated; t != nil {
+			all = append(all, &t.Message, &t.Reason, &t.ContainerID)
+		}
+	}
+	return all
 }
 
 // PodStatus returns the status of a pod of another cluster with a phase of Kubernetes, texts that can be shown, and

@@ -56,13 +56,19 @@ func TestTheStatusOfAPodIsBounded(t *testing.T) {
 		"what cannot be shown is not": {
 			corev1.PodStatus{
 				Phase: "Nonsense", Reason: "\x1b[2Ja", Conditions: []corev1.PodCondition{ready("b\u202ec\n\td")},
-				ContainerStatuses: terminated("\u200be"),
+				ContainerStatuses: terminated("\u200be"), NominatedNodeName: "f\rg", QOSClass: "h\x00i",
+				EphemeralContainerStatuses: []corev1.ContainerStatus{{
+					Name: "j\x07", Image: "k\u202e", ImageID: "l\u009b", ContainerID: "m\ufeff",
+				}},
 			},
 			func(t *testing.T, got corev1.PodStatus) {
 				require.Equal(t, corev1.PodUnknown, got.Phase)
 				require.Equal(t, " [2Ja", got.Reason)
 				require.Equal(t, "b c\n\td", got.Conditions[0].Message)
 				require.Equal(t, " e", got.ContainerStatuses[0].State.Terminated.Message)
+				require.Equal(t, "f g", got.NominatedNodeName)
+				require.EqualValues(t, "h i", got.QOSClass)
+				require.Equal(t, []corev1.ContainerStatus{{Name: "j ", Image: "k ", ImageID: "l ", ContainerID: "m "}}, got.EphemeralContainerStatuses)
 			},
 		},
 		"of a status that is too large there is left what services need": {

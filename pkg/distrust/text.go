@@ -10,6 +10,10 @@ import (
 // note of an event.
 const MaxText = 1024
 
+// maxMarks is how many marks, such as accents, one character may have. Scripts need two or three; a hundred cover the
+// lines above and below.
+const maxMarks = 4
+
 // Text returns a text of another cluster for a condition or an event: of at most MaxText bytes, in one line, and without
 // characters that are not shown but change what is, such as those that turn the direction of a text.
 func Text(text string) string { return printable(Cut(text, MaxText), "") }
@@ -17,8 +21,25 @@ func Text(text string) string { return printable(Cut(text, MaxText), "") }
 // Lines returns a text of another cluster with its lines and tabulators, and otherwise without such characters.
 func Lines(text string) string { return printable(text, "\n\t") }
 
+// Marks counts the marks of a character.
+type Marks int
+
+// TooMany reports, of each rune of a text in turn, whether it is a mark beyond those that a character may have.
+func (m *Marks) TooMany(r rune) bool {
+	if !unicode.IsMark(r) {
+		*m = 0
+		return false
+	}
+	*m++
+	return *m > maxMarks
+}
+
 func printable(text, except string) string {
+	var marks Marks
 	return strings.Map(func(r rune) rune {
+		if marks.TooMany(r) {
+			return -1
+		}
 		if !unicode.IsPrint(r) && !strings.ContainsRune(except, r) {
 			return ' '
 		}

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Callers limits connections by their callers. The caller of a connection is a stranger until Know names it.
+// Callers limits connections by their callers. The caller of a connection is a stranger until CountFor names it.
 type Callers struct {
 	strangers int
 	known     *Shares
@@ -83,7 +83,6 @@ type callerConn struct {
 	closed  bool
 }
 
-// Close implements net.Conn.
 func (c *callerConn) Close() error {
 	c.callers.mu.Lock()
 	release := c.release
@@ -98,7 +97,7 @@ func (c *callerConn) Close() error {
 
 type connKey struct{}
 
-// ConnContext is http.Server's: the context of a request has its connection, for Know.
+// ConnContext is http.Server's: the context of a request has its connection, for CountFor.
 func (c *Callers) ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	if wrapped, ok := conn.(*tls.Conn); ok {
 		conn = wrapped.NetConn()
@@ -106,9 +105,9 @@ func (c *Callers) ConnContext(ctx context.Context, conn net.Conn) context.Contex
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// Know counts the connection of a request for its caller from now on. It returns false if that is one too many: then the
+// CountFor counts the connection of a request for its caller from now on. It returns false if that is one too many: then the
 // connection remains a stranger's. The first caller of a connection counts.
-func (c *Callers) Know(ctx context.Context, caller string) bool {
+func (c *Callers) CountFor(ctx context.Context, caller string) bool {
 	conn, ok := ctx.Value(connKey{}).(*callerConn)
 	if !ok {
 		return true // It is not of the Listener.

@@ -29,7 +29,7 @@ func TestAStrangerTooManyClosesTheOldestOfTheHostWithMost(t *testing.T) {
 			for i := range tc.from {
 				if i == len(tc.from)-1 {
 					for _, known := range tc.known {
-						require.True(t, callers.Know(contexts[known], "a"))
+						require.True(t, callers.CountFor(contexts[known], "a"))
 					}
 				}
 				conn, err := l.Accept()
@@ -57,17 +57,17 @@ func TestACallerHasItsShareOfConnections(t *testing.T) {
 		require.NoError(t, err)
 		conns, contexts = append(conns, conn), append(contexts, callers.ConnContext(t.Context(), conn))
 	}
-	require.True(t, callers.Know(contexts[0], "a"))
-	require.True(t, callers.Know(contexts[0], "a"), "of one connection")
-	require.False(t, callers.Know(contexts[1], "a"))
+	require.True(t, callers.CountFor(contexts[0], "a"))
+	require.True(t, callers.CountFor(contexts[0], "a"), "of one connection")
+	require.False(t, callers.CountFor(contexts[1], "a"))
 	require.Len(t, callers.open, 1, "it remains a stranger's")
 	require.NoError(t, conns[0].Close())
 	require.NoError(t, conns[0].Close(), "as net/http may")
-	require.True(t, callers.Know(contexts[0], "a"), "a connection that was closed counts no more")
-	require.True(t, callers.Know(contexts[1], "a"))
+	require.True(t, callers.CountFor(contexts[0], "a"), "a connection that was closed counts no more")
+	require.True(t, callers.CountFor(contexts[1], "a"))
 	require.Empty(t, callers.open)
 	require.Equal(t, 1, callers.known.Open("a"))
-	require.True(t, callers.Know(t.Context(), "a"), "of another server")
+	require.True(t, callers.CountFor(t.Context(), "a"), "of another server")
 	require.NoError(t, conns[1].Close())
 	require.Zero(t, callers.known.Open("a"))
 }

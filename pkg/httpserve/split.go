@@ -62,12 +62,12 @@ func (s *Splitter) Run(ctx context.Context) error {
 			}
 			continue
 		}
-		peeking.Go(func() { s.hand(ctx, conn) })
+		peeking.Go(func() { s.dispatch(ctx, conn) })
 	}
 }
 
-// hand gives a connection to the listener that it is for.
-func (s *Splitter) hand(ctx context.Context, conn net.Conn) {
+// dispatch passes a connection to the listener that it is for.
+func (s *Splitter) dispatch(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	first := make([]byte, 1)
 	if err := conn.SetReadDeadline(time.Now().Add(s.wait)); err != nil {

@@ -166,7 +166,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, caller string, next
 	release, ok := g.requests.Take(caller)
 	if ok {
 		defer release()
-		ok = g.callers.Know(r.Context(), caller)
+		ok = g.callers.CountFor(r.Context(), caller)
 	}
 	if !ok {
 		g.log.V(1).Info("Too many requests", "user", caller, "path", r.URL.Path)

@@ -241,7 +241,7 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	require.Eventually(t, func() bool {
 		response, err = (&http.Client{Transport: transport}).Do(request)
 		return err == nil
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond) // It makes a key of RSA first.
 	defer response.Body.Close()
 	line, err := bufio.NewReader(response.Body).ReadString('\n')
 	require.NoError(t, err)

@@ -60,7 +60,7 @@ func newEncoder(format string) zapcore.Encoder {
 		zapcore.LowercaseLevelEncoder(max(level, zapcore.DebugLevel), enc)
 	}
 	if format == "console" {
-		return zapcore.NewConsoleEncoder(encoding)
+		return printable{zapcore.NewConsoleEncoder(encoding), true}
 	}
-	return zapcore.NewJSONEncoder(encoding)
+	return printable{zapcore.NewJSONEncoder(encoding), false}
 }

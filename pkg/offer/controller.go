@@ -30,6 +30,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/offer/share"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
@@ -47,7 +48,7 @@ const (
 type Config struct {
 	// Class is the class of the ResourceSlices that are decided here.
 	Class authv1beta1.ResourceSliceClass
-	Rules Rules
+	Rules share.Rules
 	// Providers selects the VirtualNodes of the providers by their labels.
 	Providers labels.Selector
 	// Interval is the least time between an offer and the next, larger one to the same slice.
@@ -144,7 +145,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 
 	// 2. The offers are decided.
 	now := r.now()
-	requests := make([]Slice, 0, len(candidates))
+	requests := make([]share.Slice, 0, len(candidates))
 	requested := make(map[types.NamespacedName]resources.Amounts, len(candidates))
 	decided := sets.New[user]()
 	for _, a := range candidates {
@@ -155,22 +156,23 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		requests, requested[s.Name] = append(requests, s), s.Requested
 	}
 	requests = append(requests, r.gone(running, foreign, decided, now)...)
-	offers := Decide(available.sum, rules, requests)
+	requests = assignUnlabelled(requests, running, foreign)
+	offers := share.Decide(available.sum, rules, requests)
 
 	// 3. The offers are written. Grants shrink first, because others grow by the released resources.
 	total := available.sum.Scale(r.cfg.Rules.Overcommit)
 	r.metrics.set(total, grantsPerConsumer(requests[:len(candidates)], offers))
-	w := &writer{reconciler: r, free: newBudget(total, rules.Limits), labels: available.labels(), now: now}
+	w := &writer{reconciler: r, free: share.NewBudget(total, rules.Limits), labels: available.labels(), now: now}
 	pending := make([]*pendingOffer, len(candidates))
 	for i := range requests {
 		s := &requests[i]
-		w.free.take(s.Consumer, s.Granted)
-		w.free.takeUsed(s, s.Granted)
+		w.free.Take(s.Consumer, s.Granted)
+		w.free.TakeUsed(s, s.Granted)
 		if i < len(candidates) {
 			pending[i] = &pendingOffer{Slice: s, slice: candidates[i].slice, has: s.Granted, offer: offers[s.Name]}
 		}
-		if _, limited := rules.Limits[s.Consumer]; limited || len(s.counted().Excess(offers[s.Name].Granted)) > 0 {
-			w.requeueAfter(r.cfg.Interval) // No event says that there are more pods, or that they are gone.
+		if _, limited := rules.Limits[s.Consumer]; limited || len(s.Counted().Excess(offers[s.Name].Granted)) > 0 {
+			w.requeueAfter(r.cfg.Interval) // No event reports more pods, or fewer.
 		}
 	}
 	for _, s := range pending {
@@ -195,7 +197,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 }
 
 // grantsPerConsumer returns the sum of the offers to each consumer.
-func grantsPerConsumer(requests []Slice, offers map[types.NamespacedName]Offer) map[string]resources.Amounts {
+func grantsPerConsumer(requests []share.Slice, offers map[types.NamespacedName]share.Offer) map[string]resources.Amounts {
 	out := map[string]resources.Amounts{}
 	for i := range requests {
 		if out[requests[i].Consumer] == nil {
@@ -248,7 +250,7 @@ type candidate struct {
 	user  user
 }
 
-// slices reads the slices that take part in the decision. Foreign is what Liqo, or somebody else, granted slices of other classes.
+// slices reads the slices that take part in the decision. Foreign is what Liqo, or another controller, granted slices of other classes.
 func (r *reconciler) slices(ctx context.Context) (candidates []candidate, foreign map[user]resources.Amounts, err error) {
 	var list authv1beta1.ResourceSliceList
 	if err := r.live.List(ctx, &list, client.MatchingLabels{consts.ReplicationStatusLabel: "true"}); err != nil {

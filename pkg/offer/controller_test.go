@@ -36,6 +36,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/offer/share"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
@@ -99,11 +100,14 @@ func tenant(condition authv1beta1.TenantCondition) *authv1beta1.Tenant {
 	}
 }
 
+var dayOne = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // world is a reconciler on a fake API, with a clock of its own.
 type world struct {
 	*reconciler
-	now    time.Time
-	events *record.FakeRecorder
+	now      time.Time
+	events   *record.FakeRecorder
+	registry *prometheus.Registry
 }
 
 func newWorld(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *world {
@@ -120,13 +124,13 @@ func newWorld(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).
 		WithStatusSubresource(&authv1beta1.ResourceSlice{}, &v1alpha1.ProviderCluster{}, &corev1.Pod{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
-	w := &world{now: dayOne.Add(time.Hour), events: record.NewFakeRecorder(100)}
+	w := &world{now: dayOne.Add(time.Hour), events: record.NewFakeRecorder(100), registry: prometheus.NewPedanticRegistry()}
 	w.reconciler = &reconciler{
 		cfg: Config{
-			Class: "broker", Providers: labels.Everything(), Rules: Rules{Overcommit: 1, Hysteresis: 0.05}, Interval: 30 * time.Second,
+			Class: "broker", Providers: labels.Everything(), Rules: share.Rules{Overcommit: 1, Hysteresis: 0.05}, Interval: 30 * time.Second,
 			IngressClasses: []liqov1beta1.IngressType{{IngressClassName: "nginx", Default: true}},
 		},
-		client: c, live: c, events: w.events, metrics: NewMetrics(), now: func() time.Time { return w.now }, former: former{},
+		client: c, live: c, events: w.events, metrics: NewMetrics(w.registry), now: func() time.Time { return w.now }, former: former{},
 	}
 	return w
 }
@@ -174,19 +178,26 @@ func TestSlicesAreGrantedAndDenied(t *testing.T) {
 
 	require.Contains(t, <-w.events.Events, "cpu: 7 requested, 6 left of 16", "what takes nothing more comes first")
 	require.Contains(t, <-w.events.Events, "Granted 10 cpu")
-	registry := prometheus.NewRegistry()
-	require.NoError(t, w.metrics.Register(registry))
-	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP liqo_broker_offer_denials_total ResourceSlices that were denied, by consumer.
-# TYPE liqo_broker_offer_denials_total counter
-liqo_broker_offer_denials_total{consumer="c1"} 1
-`), "liqo_broker_offer_denials_total"))
-	require.Equal(t, 10., testutil.ToFloat64(w.metrics.offers.WithLabelValues("c1", "cpu")))
-	require.Equal(t, 16., testutil.ToFloat64(w.metrics.available.WithLabelValues("cpu")))
+	families, err := w.registry.Gather()
+	require.NoError(t, err)
+	shown := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			key := family.GetName()
+			for _, label := range metric.GetLabel() {
+				key += " " + label.GetValue()
+			}
+			shown[key] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+		}
+	}
+	require.InDelta(t, 1, shown["liqo_broker_offer_denials_total c1"], 0)
+	require.InDelta(t, 10, shown["liqo_broker_offers c1 cpu"], 0)
+	require.InDelta(t, 16, shown["liqo_broker_offers_available cpu"], 0)
 
 	w.metrics.set(nil, nil)
-	require.Zero(t, testutil.CollectAndCount(w.metrics.denials)+testutil.CollectAndCount(w.metrics.offers)+
-		testutil.CollectAndCount(w.metrics.available), "no slices any more")
+	none, err := testutil.GatherAndCount(w.registry)
+	require.NoError(t, err)
+	require.Zero(t, none, "no slices any more")
 
 	before := w.read(t, "first").ResourceVersion
 	w.pass(t)
@@ -401,7 +412,7 @@ func TestWhatIsExchangedIsGivenBackFirst(t *testing.T) {
 		one, other := w.read(t, "one").Status.Resources, w.read(t, "other").Status.Resources
 		sum := resources.RoundDown(one)
 		sum.Add(resources.RoundDown(other))
-		require.True(t, resources.Amounts{corev1.ResourceCPU: 8 * core, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 10}.Covers(sum), "%v", sum)
+		require.True(t, resources.Amounts{corev1.ResourceCPU: 8000, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 10}.Covers(sum), "%v", sum)
 		return nil
 	}}
 	w = newWorld(t, check, tenant("Active"), provider("p1", "8"),
@@ -491,9 +502,7 @@ func TestConsumersCannotCreateManyMetrics(t *testing.T) {
 	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "8"), slice)
 	w.pass(t)
 	require.Equal(t, authv1beta1.ResourceSliceConditionAccepted, resourcesOf(w.read(t, "first")).Status)
-	registry := prometheus.NewRegistry()
-	require.NoError(t, w.metrics.Register(registry))
-	families, err := registry.Gather()
+	families, err := w.registry.Gather()
 	require.NoError(t, err)
 	require.NotEmpty(t, families)
 	for _, family := range families {
@@ -538,6 +547,7 @@ func podOf(slice *authv1beta1.ResourceSlice, name, cpu string) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-c1", Name: name, UID: types.UID(name), Labels: map[string]string{
 			forge.LiqoOriginClusterIDKey: "c1", consts.CreatorLabelKey: authentication.CommonNameResourceSliceCSR(slice),
+			consts.ManagedByLabelKey: consts.ManagedByShadowPodValue,
 		}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
 	}
@@ -556,6 +566,112 @@ func (w *world) replace(t *testing.T, slice *authv1beta1.ResourceSlice) {
 	t.Helper()
 	require.NoError(t, client.IgnoreNotFound(w.client.Delete(t.Context(), slice.DeepCopy())))
 	require.NoError(t, w.client.Create(t.Context(), slice))
+}
+
+// Liqo's webhook was down, and its failurePolicy is Ignore. The consumer has no grant that they could run in.
+func TestPodsWithoutTheirCreatorCountForTheirConsumer(t *testing.T) {
+	slice := newSlice("slice", "8")
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "48"), limit("c1", "10"), slice.DeepCopy())
+	for _, creator := range []string{"", "somebody-else"} {
+		pod := podOf(slice, "pod-"+creator, "2")
+		delete(pod.Labels, consts.CreatorLabelKey)
+		if creator != "" {
+			pod.Labels[consts.CreatorLabelKey] = creator
+		}
+		require.NoError(t, w.client.Create(t.Context(), pod))
+	}
+	w.pass(t)
+	require.Equal(t, "cpu: 8 requested, 6 left of the limit 10 of ConsumerCluster c1", resourcesOf(w.read(t, "slice")).Message)
+}
+
+// unlabelled is a pod of consumer c1 whose creator Liqo's webhook did not label.
+func unlabelled(name, cpu string) *corev1.Pod {
+	p := podOf(newSlice("", "0"), name, cpu)
+	delete(p.Labels, consts.CreatorLabelKey)
+	return p
+}
+
+// ofC2 makes a slice that of another consumer.
+func ofC2(s *authv1beta1.ResourceSlice) {
+	s.Labels["liqo.io/originID"], s.Spec.ConsumerClusterID = "c2", ptr.To(liqov1beta1.ClusterID("c2"))
+	s.Namespace = "liqo-tenant-c2"
+}
+
+// Liqo enforces no quotas, so that its webhook labels no pod.
+func TestPodsWithoutTheirCreatorCountWithinTheGrants(t *testing.T) {
+	tenant2 := tenant("Active")
+	tenant2.Name, tenant2.Namespace, tenant2.Spec.ClusterID = "c2", "liqo-tenant-c2", "c2"
+	ofOther := func(w *world, name string) *authv1beta1.ResourceSlice {
+		var s authv1beta1.ResourceSlice
+		require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-c2", Name: name}, &s))
+		return &s
+	}
+	bound := unlabelled("bound", "5")
+	bound.Spec.NodeName = "liqo-broker"
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), tenant2, provider("p1", "48"), limit("c1", "10"), bound, unlabelled("unbound", "3"),
+		newSlice("old", "6", withGrant("6", dayOne)), newSlice("young", "4", withGrant("4", dayOne)),
+		newSlice("other", "10", ofC2, withGrant("10", dayOne)))
+	grants := func() []string {
+		return []string{
+			w.read(t, "old").Status.Resources.Cpu().String(), w.read(t, "young").Status.Resources.Cpu().String(),
+			ofOther(w, "other").Status.Resources.Cpu().String(),
+		}
+	}
+	for range 3 {
+		w.later(t)
+		require.Equal(t, []string{"6", "4", "10"}, grants(), "8 are in use of 10")
+	}
+	require.NoError(t, w.client.Create(t.Context(), newSlice("rest", "28", ofC2)))
+	w.later(t)
+	require.Equal(t, "28", ofOther(w, "rest").Status.Resources.Cpu().String(), "nothing is in use beyond the grants")
+
+	// 12 are in use of 10.
+	require.NoError(t, w.client.Delete(t.Context(), ofOther(w, "rest")))
+	require.NoError(t, w.client.Create(t.Context(), unlabelled("beyond", "4")))
+	for range 3 {
+		w.later(t)
+		require.Equal(t, []string{"6", "4", "10"}, grants(), "it shrinks no grant, and so not again and again")
+	}
+	require.NoError(t, w.client.Create(t.Context(), newSlice("rest", "27", ofC2)))
+	require.NoError(t, w.client.Create(t.Context(), newSlice("more", "9")))
+	var c v1alpha1.ConsumerCluster
+	require.NoError(t, w.client.Get(t.Context(), client.ObjectKey{Name: "c1"}, &c))
+	c.Spec.Limits[corev1.ResourceCPU] = resource.MustParse("20")
+	require.NoError(t, w.client.Update(t.Context(), &c))
+	require.Equal(t, w.cfg.Interval, w.later(t).RequeueAfter)
+	require.Equal(t, "cpu: 27 requested, 26 left of 48", resourcesOf(ofOther(w, "rest")).Message)
+	require.Equal(t, "cpu: 9 requested, 8 left of the limit 20 of ConsumerCluster c1", resourcesOf(w.read(t, "more")).Message)
+
+	// A grant that becomes smaller makes no room for others below what runs, neither at once nor later.
+	old := w.read(t, "old")
+	old.Spec.Resources[corev1.ResourceCPU] = resource.MustParse("1")
+	require.NoError(t, w.client.Update(t.Context(), old))
+	for range 3 {
+		w.later(t)
+		require.Equal(t, []string{"1", "4", "10"}, grants())
+		require.Equal(t, "cpu: 27 requested, 26 left of 48", resourcesOf(ofOther(w, "rest")).Message)
+		require.Equal(t, "cpu: 9 requested, 8 left of the limit 20 of ConsumerCluster c1", resourcesOf(w.read(t, "more")).Message)
+	}
+}
+
+// What pods with a creator use of a grant, and the grants of Liqo's own class, are not there twice.
+func TestPodsWithoutTheirCreatorShareTheGrantsWithOthers(t *testing.T) {
+	foreign, slice := newSlice("foreign", "4", withGrant("4", dayOne)), newSlice("slice", "10", withGrant("10", dayOne))
+	foreign.Spec.Class = "default"
+	w := newWorld(t, interceptor.Funcs{}, tenant("Active"), provider("p1", "48"), limit("c1", "20"), foreign, slice,
+		podOf(slice, "labelled", "7"), podOf(foreign, "elsewhere", "3"), unlabelled("unlabelled", "4"), newSlice("next", "11"))
+	w.pass(t)
+	require.Equal(t, "cpu: 11 requested, 10 left of the limit 20 of ConsumerCluster c1", resourcesOf(w.read(t, "next")).Message, "3 and 1 have room")
+	require.NoError(t, w.client.Create(t.Context(), unlabelled("beyond", "2")))
+	w.later(t)
+	require.Equal(t, "cpu: 11 requested, 8 left of the limit 20 of ConsumerCluster c1", resourcesOf(w.read(t, "next")).Message)
+
+	// Their slice is gone, with its grant.
+	require.NoError(t, w.client.Delete(t.Context(), w.read(t, "slice")))
+	w.later(t)
+	require.Equal(t, "cpu: 11 requested, 8 left of the limit 20 of ConsumerCluster c1", resourcesOf(w.read(t, "next")).Message)
+	w.later(t)
+	require.Equal(t, "cpu: 11 requested, 8 left of the limit 20 of ConsumerCluster c1", resourcesOf(w.read(t, "next")).Message, "7 and 5 still run")
 }
 
 // A consumer has pods that outlive their slice, or its grant, and asks for another one.

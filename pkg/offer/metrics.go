@@ -1,87 +1,78 @@
 package offer
 
 import (
-	"errors"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
-// Metrics of the offers.
+// Metrics of the offers. It collects what there is, and what consumers have of it.
 type Metrics struct {
-	available *prometheus.GaugeVec
-	offers    *prometheus.GaugeVec
-	denials   *prometheus.CounterVec
-	// shown are the series that exist, consumers those that are shown with how often they were denied.
-	shown     map[series]bool
-	consumers map[string]bool
+	denials *prometheus.CounterVec
+
+	mu sync.Mutex
+	// available is the sum, granted what each consumer has of it; both are replaced, never changed. Guarded by mu.
+	available resources.Amounts
+	granted   map[string]resources.Amounts
 }
 
-// series is of what a consumer has of a resource; with consumer "" of what there is of it.
-type series struct {
-	consumer string
-	resource corev1.ResourceName
-}
-
-// NewMetrics returns metrics without a registry.
-func NewMetrics() *Metrics {
-	return &Metrics{
-		available: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "liqo_broker", Name: "offers_available",
-			Help: "What all consumers together can be granted: CPU in cores, memory and storage in bytes.",
-		}, []string{"resource"}),
-		offers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "liqo_broker", Name: "offers",
-			Help: "What a consumer is granted, all its slices together: CPU in cores, memory and storage in bytes.",
-		}, []string{"consumer", "resource"}),
-		denials: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "liqo_broker", Name: "offer_denials_total", Help: "ResourceSlices that were denied, by consumer.",
-		}, []string{"consumer"}),
-		shown: map[series]bool{},
+// NewMetrics returns metrics of a registry; nil is none.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{denials: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
+		Namespace: "liqo_broker", Name: "offer_denials_total", Help: "ResourceSlices that were denied, by consumer.",
+	}, []string{"consumer"})}
+	if registry != nil {
+		registry.MustRegister(m)
 	}
-}
-
-// Register puts them in a registry.
-func (m *Metrics) Register(registry prometheus.Registerer) error {
-	return errors.Join(registry.Register(m.available), registry.Register(m.offers), registry.Register(m.denials))
+	return m
 }
 
 // set replaces what is shown by what there is now, and what consumers have of it: all that ask, even those denied.
-// Resources that no provider has are not shown: consumers choose their names.
-func (m *Metrics) set(available resources.Amounts, byConsumer map[string]resources.Amounts) {
-	now, consumers := map[series]bool{}, map[string]bool{}
-	for name, amount := range available {
-		now[series{"", name}] = true
-		m.available.WithLabelValues(string(name)).Set(inUnits(name, amount))
-	}
-	for consumer, amounts := range byConsumer {
-		consumers[consumer] = true
-		m.denials.WithLabelValues(consumer) // Shown as 0 before the first: it would else be no increase.
-		for name, amount := range amounts {
-			if _, there := available[name]; !there {
-				continue
-			}
-			now[series{consumer, name}] = true
-			m.offers.WithLabelValues(consumer, string(name)).Set(inUnits(name, amount))
-		}
-	}
-	for old := range m.shown {
-		switch {
-		case now[old]:
-		case old.consumer == "":
-			m.available.DeleteLabelValues(string(old.resource))
-		default:
-			m.offers.DeleteLabelValues(old.consumer, string(old.resource))
-		}
-	}
-	for consumer := range m.consumers {
-		if !consumers[consumer] {
+func (m *Metrics) set(available resources.Amounts, granted map[string]resources.Amounts) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for consumer := range m.granted {
+		if _, asks := granted[consumer]; !asks {
 			m.denials.DeleteLabelValues(consumer)
 		}
 	}
-	m.shown, m.consumers = now, consumers
+	for consumer := range granted {
+		m.denials.WithLabelValues(consumer) // Shown as 0 before the first: it would else be no increase.
+	}
+	m.available, m.granted = available, granted
+}
+
+var (
+	availableDesc = prometheus.NewDesc("liqo_broker_offers_available",
+		"What all consumers together can be granted: CPU in cores, memory and storage in bytes.", []string{"resource"}, nil)
+	offersDesc = prometheus.NewDesc("liqo_broker_offers",
+		"What a consumer is granted, all its slices together: CPU in cores, memory and storage in bytes.",
+		[]string{"consumer", "resource"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
+	descs <- availableDesc
+	descs <- offersDesc
+}
+
+// Collect implements prometheus.Collector. Resources that no provider has are not shown: consumers choose their names.
+func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
+	m.mu.Lock()
+	available, granted := m.available, m.granted
+	m.mu.Unlock()
+	for name, amount := range available {
+		metrics <- prometheus.MustNewConstMetric(availableDesc, prometheus.GaugeValue, inUnits(name, amount), string(name))
+		for consumer, amounts := range granted {
+			if has, there := amounts[name]; there {
+				metrics <- prometheus.MustNewConstMetric(offersDesc, prometheus.GaugeValue, inUnits(name, has), consumer, string(name))
+			}
+		}
+	}
 }
 
 func inUnits(name corev1.ResourceName, amount int64) float64 {

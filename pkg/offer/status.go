@@ -10,6 +10,7 @@ import (
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/offer/share"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
@@ -58,8 +59,8 @@ func isAccepted(slice *authv1beta1.ResourceSlice, kind authv1beta1.ResourceSlice
 // unknown.
 func sliceOf(slice *authv1beta1.ResourceSlice, f mode, requested resources.Amounts, now time.Time,
 	interval time.Duration,
-) Slice {
-	s := Slice{
+) share.Slice {
+	s := share.Slice{
 		Name: nameOf(slice), Consumer: consumerOf(slice), Created: slice.CreationTimestamp.Time,
 		Requested: resources.RoundDown(slice.Spec.Resources), Frozen: f == frozen,
 	}
@@ -86,9 +87,9 @@ type classes struct {
 // write puts an offer into the status of a slice, and reports whether the offer itself changed. Everything else in
 // the status is Liqo's. The transition time is that of the amounts, not of the message, because the
 // cooldown begins then.
-func write(slice *authv1beta1.ResourceSlice, offer Offer, labels map[string]string, c classes, now time.Time) bool {
+func write(slice *authv1beta1.ResourceSlice, offer share.Offer, labels map[string]string, c classes, now time.Time) bool {
 	status := &slice.Status
-	verdict, reason, message := authv1beta1.ResourceSliceConditionAccepted, reasonGranted, "granted "+textOf(offer.Granted)
+	verdict, reason, message := authv1beta1.ResourceSliceConditionAccepted, reasonGranted, "granted "+share.Text(offer.Granted)
 	resources := offer.Granted.List()
 	switch {
 	case offer.Granted == nil:

@@ -3,6 +3,7 @@ package offer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
 	"github.com/liqotech/liqo/pkg/utils/resource"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/offer/share"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
@@ -28,8 +30,9 @@ func creatorOf(slice *authv1beta1.ResourceSlice) user {
 	return user{consumerOf(slice), resource.EscapeLabel(authentication.CommonNameResourceSliceCSR(slice))}
 }
 
-// running returns what the pods of consumers request that have not ended, by the user that created them. A consumer that deletes a
-// ResourceSlice, or lowers its request, keeps its pods: Liqo removes or lowers the quota, and no pod.
+// running returns what the pods of consumers request that have not ended, by the user that created them. The name of a user that is
+// not known is empty. A consumer that deletes a ResourceSlice, or lowers its request, keeps its pods: Liqo removes or lowers the
+// quota, and no pod.
 func (r *reconciler) running(ctx context.Context) (map[user]resources.Amounts, error) {
 	var namespaces corev1.NamespaceList
 	if err := r.client.List(ctx, &namespaces, client.HasLabels{consts.RemoteClusterID}, client.UnsafeDisableDeepCopy); err != nil {
@@ -43,7 +46,7 @@ func (r *reconciler) running(ctx context.Context) (map[user]resources.Amounts, e
 	count := func(pod *corev1.Pod) {
 		of := user{consumers[pod.Namespace], pod.Labels[consts.CreatorLabelKey]}
 		if of.consumer == "" || placement.Terminal(pod) {
-			return // In other namespaces anybody may set such labels.
+			return // In other namespaces any user may set such labels.
 		}
 		if by[of] == nil {
 			by[of] = resources.Amounts{}
@@ -51,13 +54,14 @@ func (r *reconciler) running(ctx context.Context) (map[user]resources.Amounts, e
 		by[of].Add(resources.PodRequests(&pod.Spec))
 	}
 	var bound, unbound corev1.PodList
-	created := client.HasLabels{consts.CreatorLabelKey}
+	// Liqo's controller sets this label of the pods that it makes of ShadowPods, whether or not they have that of their creator.
+	made := client.MatchingLabels{consts.ManagedByLabelKey: consts.ManagedByShadowPodValue}
 	// The cache has the pods of the broker's Node only. Others are bound there soon, or as soon as their consumer wants it. They are
 	// read first: what is bound meanwhile is in the cache then, or soon.
-	if err := r.live.List(ctx, &unbound, created, client.MatchingFields{"spec.nodeName": ""}); err != nil {
+	if err := r.live.List(ctx, &unbound, made, client.MatchingFields{"spec.nodeName": ""}); err != nil {
 		return nil, fmt.Errorf("pods of consumers without a node: %w", err)
 	}
-	if err := r.client.List(ctx, &bound, created, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &bound, made, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("pods of consumers: %w", err)
 	}
 	counted := sets.New[types.UID]()
@@ -72,17 +76,79 @@ func (r *reconciler) running(ctx context.Context) (map[user]resources.Amounts, e
 	return by, nil
 }
 
+// assignUnlabelled counts the pods whose creator is not known. Liqo's webhook labels no pods if Liqo enforces no quotas
+// (enableResourceEnforcement is false, whatever the failurePolicy), and none that enter while it does not answer, if its failurePolicy
+// is Ignore. They count in what the slices of their consumer have, and had a moment ago, as far as its other pods do not use it, and
+// then in what Liqo granted it: such pods count once, with their grant. The rest counts in its youngest slice that has a grant, where
+// it reduces none. If it did, more pods would be beyond the grants at the next pass, until nothing was left of them. If the consumer
+// has no grant, the rest counts as that of a slice that is gone, which is returned with the requests.
+func assignUnlabelled(requests []share.Slice, running, foreign map[user]resources.Amounts) []share.Slice {
+	for of, left := range running {
+		if of.name != "" {
+			continue
+		}
+		granted, others := slicesOf(of.consumer, requests)
+		for _, s := range slices.Concat(granted, others) {
+			part := left.Min(s.Former.Excess(s.Running)) // Former includes the present grant.
+			s.Running = sumOf(s.Running, part)
+			left = left.Excess(part)
+		}
+		for other, grant := range foreign {
+			if other.consumer == of.consumer {
+				left = left.Excess(grant.Excess(running[other]))
+			}
+		}
+		switch {
+		case len(granted) > 0:
+			youngest := granted[len(granted)-1]
+			youngest.Running = sumOf(youngest.Running, left)
+		case len(left) > 0:
+			requests = append(requests, share.Slice{
+				Name: types.NamespacedName{Namespace: of.consumer}, Consumer: of.consumer, Gone: true, Running: left,
+			})
+		}
+	}
+	return requests
+}
+
+// slicesOf returns the slices of a consumer that have a grant, and the others, each the oldest first.
+func slicesOf(consumer string, requests []share.Slice) (granted, others []*share.Slice) {
+	for i := range requests {
+		switch s := &requests[i]; {
+		case s.Consumer != consumer:
+		case s.Granted != nil:
+			granted = append(granted, s)
+		default:
+			others = append(others, s)
+		}
+	}
+	slices.SortFunc(granted, share.CompareAge)
+	slices.SortFunc(others, share.CompareAge)
+	return granted, others
+}
+
+func sumOf(a, b resources.Amounts) resources.Amounts {
+	sum := resources.Amounts{}
+	sum.Add(a)
+	sum.Add(b)
+	return sum
+}
+
 // gone returns the users whose slices are not there any more, as slices, with what they still use. Decided have a slice that is
-// decided; foreign is what Liqo, or somebody else, granted slices of other classes.
-func (r *reconciler) gone(running, foreign map[user]resources.Amounts, decided sets.Set[user], now time.Time) []Slice {
+// decided; foreign is what Liqo, or another controller, granted slices of other classes. Pods without a creator
+// are not of a user.
+func (r *reconciler) gone(running, foreign map[user]resources.Amounts, decided sets.Set[user], now time.Time) []share.Slice {
 	users := sets.KeySet(running).Union(sets.KeySet(r.former)).Difference(decided)
-	gone := make([]Slice, 0, len(users))
+	gone := make([]share.Slice, 0, len(users))
 	for of := range users {
-		s := Slice{
+		if of.name == "" {
+			continue
+		}
+		s := share.Slice{
 			Name: types.NamespacedName{Namespace: of.consumer, Name: of.name}, Consumer: of.consumer, Gone: true,
 			Running: running[of].Excess(foreign[of]), Former: r.former.observe(of, nil, now, r.cfg.Interval).Excess(foreign[of]),
 		}
-		if len(s.counted()) > 0 {
+		if len(s.Counted()) > 0 {
 			gone = append(gone, s)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/offer/share"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
@@ -20,7 +21,7 @@ import (
 type writer struct {
 	*reconciler
 	// free is what no slice has.
-	free   budget
+	free   share.Budget
 	labels map[string]string
 	now    time.Time
 
@@ -31,9 +32,9 @@ type writer struct {
 
 // pendingOffer is the offer to one slice.
 type pendingOffer struct {
-	*Slice
+	*share.Slice
 	slice *authv1beta1.ResourceSlice
-	offer Offer
+	offer share.Offer
 	// has is the grant that is written.
 	has resources.Amounts
 	// unwritten: the offer was not written, or in part only.
@@ -50,9 +51,9 @@ func (w *writer) shrink(ctx context.Context, s *pendingOffer) {
 		offer.Granted = offer.Granted.Min(s.has)
 	}
 	if w.write(ctx, s, offer) {
-		w.free.releaseUsed(s.Slice, s.has)
-		w.free.release(s.Consumer, less)
-		w.free.takeUsed(s.Slice, offer.Granted)
+		w.free.ReleaseUsed(s.Slice, s.has)
+		w.free.Release(s.Consumer, less)
+		w.free.TakeUsed(s.Slice, offer.Granted)
 		s.has = offer.Granted
 	}
 }
@@ -68,9 +69,9 @@ func (w *writer) grow(ctx context.Context, s *pendingOffer) {
 		w.requeueAfter(guard.Recheck)
 		return
 	}
-	w.free.releaseUsed(s.Slice, s.has)
-	defer func() { w.free.takeUsed(s.Slice, s.has) }()
-	free := w.free.allLeft(s.Consumer)
+	w.free.ReleaseUsed(s.Slice, s.has)
+	defer func() { w.free.TakeUsed(s.Slice, s.has) }()
+	free := w.free.AllLeft(s.Consumer)
 	offer, short := s.offer, !free.Covers(more)
 	if short {
 		more = more.Min(free).Excess(nil) // What is above zero.
@@ -83,7 +84,7 @@ func (w *writer) grow(ctx context.Context, s *pendingOffer) {
 		}
 	}
 	if w.write(ctx, s, offer) {
-		w.free.take(s.Consumer, more)
+		w.free.Take(s.Consumer, more)
 		s.has = offer.Granted
 	}
 	s.unwritten = s.unwritten || short
@@ -104,7 +105,7 @@ func (s *pendingOffer) suffices(granted resources.Amounts) bool {
 }
 
 // write writes an offer and reports whether it succeeded. After a conflict everything is requeued.
-func (w *writer) write(ctx context.Context, s *pendingOffer, offer Offer) bool {
+func (w *writer) write(ctx context.Context, s *pendingOffer, offer share.Offer) bool {
 	err := w.update(ctx, s, offer)
 	s.unwritten = err != nil
 	switch {
@@ -123,7 +124,7 @@ func (w *writer) requeueAfter(after time.Duration) {
 }
 
 // update writes an offer, unless the slice has it already or does not exist any more.
-func (w *writer) update(ctx context.Context, s *pendingOffer, offer Offer) error {
+func (w *writer) update(ctx context.Context, s *pendingOffer, offer share.Offer) error {
 	updated := s.slice.DeepCopy()
 	changed := write(updated, offer, w.labels, classes{w.cfg.IngressClasses, w.cfg.LoadBalancerClasses}, w.now)
 	if equality.Semantic.DeepEqual(s.slice.Status, updated.Status) {
@@ -143,7 +144,7 @@ func (w *writer) update(ctx context.Context, s *pendingOffer, offer Offer) error
 		w.metrics.denials.WithLabelValues(consumerOf(updated)).Inc()
 		w.events.Event(updated, corev1.EventTypeWarning, reasonDenied, "Denied: "+offer.Reason)
 	default:
-		message := "Granted " + textOf(offer.Granted)
+		message := "Granted " + share.Text(offer.Granted)
 		if offer.Reason != "" {
 			message += " (" + offer.Reason + ")"
 		}

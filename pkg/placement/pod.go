@@ -85,8 +85,11 @@ func AssignmentOf(pod *corev1.Pod, virtualNode string) scheduler.Assignment {
 }
 
 // Terminal reports whether a pod has succeeded or failed.
-func Terminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+func Terminal(pod *corev1.Pod) bool { return TerminalPhase(pod.Status.Phase) }
+
+// TerminalPhase reports whether a phase is that of a pod that has ended.
+func TerminalPhase(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
 // EndedStatus returns what is written into the status of a pod that has ended at its provider.

@@ -16,8 +16,8 @@ import (
 type Metrics struct{ refusals *prometheus.CounterVec }
 
 // NewMetrics registers what Liqo's virtual kubelet exposes, under the same names: the two reflection counters and those
-// of the process; and what this one adds. pods returns how many pods are served; remote may be nil.
-func NewMetrics(registry prometheus.Registerer, pods func() int, remote *ipam.Client) (*Metrics, error) {
+// of the process; and what this one adds. remote may be nil.
+func NewMetrics(registry prometheus.Registerer, remote *ipam.Client) (*Metrics, error) {
 	m := &Metrics{refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "liqo_broker_vk", Name: "refusals_total",
 		Help: "Pods of a broker's node that the provider refused, by reason.",
@@ -30,9 +30,6 @@ func NewMetrics(registry prometheus.Registerer, pods func() int, remote *ipam.Cl
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 		m.refusals,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: "liqo_broker_vk", Name: "pods", Help: "Pods that the virtual kubelet serves.",
-		}, func() float64 { return float64(pods()) }),
 	} {
 		if err := registry.Register(collector); err != nil {
 			return nil, fmt.Errorf("metrics: %w", err)
@@ -45,6 +42,13 @@ func NewMetrics(registry prometheus.Registerer, pods func() int, remote *ipam.Cl
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	return m, nil
+}
+
+// PodsMetric returns the gauge of the pods that are served.
+func PodsMetric(pods func() int) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "liqo_broker_vk", Name: "pods", Help: "Pods that the virtual kubelet serves.",
+	}, func() float64 { return float64(pods()) })
 }
 
 func (m *Metrics) refused(reason string) { m.refusals.WithLabelValues(reason).Inc() }

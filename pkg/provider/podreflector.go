@@ -9,15 +9,20 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/changes"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/retry"
 )
 
 // podReflector is Liqo's pod reflector with reflectors around its own of namespaces.
@@ -35,9 +40,10 @@ type podReflector struct {
 
 var _ manager.Reflector = (*podReflector)(nil)
 
-// newPodReflector returns Liqo's pod reflector. newReflectors sets how its reflectors of namespaces are made.
-func newPodReflector(cfg *Config, clients connect.Clients, sources addresses.Sources, b *brokernode.Forwarder,
-	support forge.APIServerSupportType,
+// newPodReflector returns Liqo's pod reflector, with what is around its reflectors of namespaces. b is nil without a
+// broker's node.
+func newPodReflector(cfg *Config, clients connect.Clients, liqo liqoclient.Interface, sources addresses.Sources,
+	b *brokernode.Forwarder, support forge.APIServerSupportType,
 ) *podReflector {
 	pr := &podReflector{forwarder: b, PodReflector: workload.NewPodReflector(clients.RemoteConfig, clients.RemoteMetrics,
 		&workload.PodReflectorConfig{
@@ -48,7 +54,7 @@ func newPodReflector(cfg *Config, clients connect.Clients, sources addresses.Sou
 			KubernetesServiceIPMapper: kubernetesServiceIP(clients.LocalLiqo, cfg.LiqoNamespace, sources.Networks.View),
 			NetConfiguration:          identityConfiguration(),
 		},
-		&offloadingv1beta1.ReflectorConfig{}, // No workers: Liqo makes a generic reflector that does nothing.
+		&offloadingv1beta1.ReflectorConfig{}, // Its Reflector is replaced below.
 	)}
 	of := addresses.Config{Direct: cfg.Addresses.Direct, Allowed: cfg.Addresses.Allowed}
 	var status func(local, remote *corev1.Pod) *corev1.Pod
@@ -60,6 +66,22 @@ func newPodReflector(cfg *Config, clients connect.Clients, sources addresses.Sou
 		}
 	}
 	pr.addresses = addresses.New(of, sources, pr.local, status)
+
+	namespaced := pr.addresses.Namespaced(pr.NewNamespaced)
+	if b != nil {
+		namespaced = b.Handover(pr.local, b.Forward(pr.local, namespaced))
+	}
+	retries := retry.New()
+	mappings := retry.NewMappings(liqo.OffloadingV1beta1().NamespaceMaps(cfg.TenantNamespace), cfg.ForeignCluster)
+	pr.Reflector = generic.NewReflector(workload.PodReflectorName, retries.Namespaced(changes.Pods(pr.local, lens.Trimmed(namespaced))),
+		func(opts *options.ReflectorOpts) manager.FallbackReflector {
+			fallback := pr.NewFallback(opts)
+			if b != nil {
+				fallback = b.Fallback(pr.local, fallback)
+			}
+			return retries.Fallback(mappings.Unmapped(fallback))
+		},
+		cfg.reflector(resources.Pod).NumWorkers, offloadingv1beta1.CustomLiqo, generic.ConcurrencyModeAll)
 	return pr
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -26,7 +27,6 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/namespacemap"
-	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/storage"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
@@ -35,6 +35,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode/endpoints"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/changes"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
@@ -71,10 +72,11 @@ func Compose(cfg *Config, clients connect.Clients, patch *offloadingv1beta1.Offl
 		return nil, err
 	}
 	forging := forge.NewForgingOpts(mergeNotReflected(patch, cfg.Reflection.LabelsNotReflected, cfg.Reflection.AnnotationsNotReflected))
-	pods := newPodReflector(cfg, clients, sources, b, support)
 	m := manager.New(clients.Local, clients.Remote, clients.LocalLiqo, clients.RemoteLiqo, cfg.InformerResyncPeriod, events, &forging)
 	liqo := lens.Destined(clients.LocalLiqo, cfg.ForeignCluster)
-	for _, reflector := range newReflectors(cfg, liqo, pods, b, support, sources.Networks) {
+	pods := newPodReflector(cfg, clients, liqo, sources, b, support)
+	m.With(pods)
+	for _, reflector := range newReflectors(cfg, b, support, sources.Networks) {
 		m.With(reflector)
 	}
 	m.WithNamespaceHandler(namespacemap.NewHandler(liqo, cfg.TenantNamespace, cfg.InformerResyncPeriod))
@@ -92,38 +94,22 @@ func newForwarder(cfg *Config, pods func(namespace string) corev1client.PodInter
 	}
 }
 
-// newReflectors returns all reflectors, in the order of Liqo's NewLiqoProvider, with what is around each. b is nil
-// without a broker's node.
-func newReflectors(cfg *Config, liqo liqoclient.Interface, pods *podReflector, b *brokernode.Forwarder,
-	support forge.APIServerSupportType, networks addresses.Networks,
+// newReflectors returns all reflectors but that of pods, in the order of Liqo's NewLiqoProvider, with what is around each. b
+// is nil without a broker's node.
+func newReflectors(cfg *Config, b *brokernode.Forwarder, support forge.APIServerSupportType, networks addresses.Networks,
 ) []manager.Reflector {
 	r := cfg.Reflection
-	inNamespace := pods.addresses.Namespaced(pods.NewNamespaced)
 	secrets := configuration.NewNamespacedSecretReflector(support == forge.APIServerSupportLegacy)
 	serviceAccounts := configuration.NewServiceAccountReflector(
 		support == forge.APIServerSupportTokenAPI, cfg.reflector(resources.ServiceAccount))
 	endpointSlices := exposition.NewNamespacedEndpointSliceReflector(r.LocalPodCIDRs)
 	if b != nil {
-		inNamespace = b.Handover(pods.local, b.Forward(pods.local, inNamespace))
 		secrets = b.View.Secrets(secrets)
 		serviceAccounts = b.View.OnOwnNode(serviceAccounts)
-		endpointSlices = b.View.Endpoints(r.LocalPodCIDRs, func() bool { return networks.View().Module != netconfig.Disabled })
+		endpointSlices = endpoints.Reflector(cfg.BrokerNode, r.LocalPodCIDRs, func() bool { return networks.View().Module != netconfig.Disabled })
 	}
 
-	retries := retry.New()
-	mappings := retry.NewMappings(liqo.OffloadingV1beta1().NamespaceMaps(cfg.TenantNamespace), cfg.ForeignCluster)
-	pods.Reflector = generic.NewReflector(workload.PodReflectorName, retries.Namespaced(changes.Pods(pods.local, lens.Trimmed(inNamespace))),
-		func(opts *options.ReflectorOpts) manager.FallbackReflector {
-			fallback := pods.NewFallback(opts)
-			if b != nil {
-				fallback = b.Fallback(pods.local, fallback)
-			}
-			return retries.Fallback(mappings.Unmapped(fallback))
-		},
-		cfg.reflector(resources.Pod).NumWorkers, offloadingv1beta1.CustomLiqo, generic.ConcurrencyModeAll)
-
 	all := []manager.Reflector{
-		pods,
 		cfg.leading(resources.Service, exposition.ServiceReflectorName,
 			exposition.NewNamespacedServiceReflector(r.EnableLoadBalancer, r.RemoteRealLoadBalancerClassName)),
 		cfg.leading(resources.Ingress, exposition.IngressReflectorName,
@@ -183,6 +169,19 @@ func (r *Reflection) followNetwork(networks addresses.Networks) func() {
 				klog.ErrorS(err, "Cannot enqueue all objects after a change of the network")
 			}
 		}
+	}
+}
+
+// refreshAddresses enqueues the pods of each address that a queue has, until ctx ends.
+func (r *Reflection) refreshAddresses(ctx context.Context, queue workqueue.TypedInterface[string]) error {
+	defer context.AfterFunc(ctx, queue.ShutDown)()
+	for {
+		ip, shutdown := queue.Get()
+		if shutdown {
+			return nil
+		}
+		r.pods.addresses.RefreshAddress(ip)
+		queue.Done(ip)
 	}
 }
 

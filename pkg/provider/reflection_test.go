@@ -113,7 +113,7 @@ func (c *clusters) start() *Reflection {
 	events := record.NewBroadcaster()
 	ctx, stop := context.WithCancel(c.t.Context())
 	c.t.Cleanup(func() { stop(); events.Shutdown() })
-	metrics, err := NewMetrics(prometheus.NewRegistry(), func() int { return 0 }, nil)
+	metrics, err := NewMetrics(prometheus.NewRegistry(), nil)
 	require.NoError(c.t, err)
 	reflection, err := Compose(cfg, c.Clients, nil, addresses.Sources{Networks: c}, metrics, events)
 	require.NoError(c.t, err)

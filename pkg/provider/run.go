@@ -14,7 +14,9 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
@@ -36,7 +38,9 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	events := record.NewBroadcaster()
 	defer events.Shutdown()
-	events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: local.CoreV1().Events(corev1.NamespaceAll)})
+	events.StartRecordingToSink(distrust.EventSink{
+		EventSink: &corev1client.EventSinkImpl{Interface: local.CoreV1().Events(corev1.NamespaceAll)},
+	})
 
 	health := &process.Health{}
 	elections := &election.Config{
@@ -95,11 +99,12 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 		return err
 	}
 
-	var reflection *Reflection
 	var remote *ipam.Client
 	sources := addresses.Sources{Networks: network}
+	// The client of the remote IPAM is made before the pods that ask it, and returns its answers through the queue.
+	answered := workqueue.NewTyped[string]()
 	if cfg.Addresses.RemoteIPAM != nil {
-		remote, err = newRemoteIPAM(cfg, peering.remote, func(ip string) { reflection.pods.addresses.RefreshAddress(ip) })
+		remote, err = newRemoteIPAM(cfg, peering.remote, answered.Add)
 		if err != nil {
 			return err
 		}
@@ -112,7 +117,7 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 		})
 	}
 	registry := prometheus.NewRegistry()
-	metrics, err := NewMetrics(registry, func() int { return reflection.pods.count() }, remote)
+	metrics, err := NewMetrics(registry, remote)
 	if err != nil {
 		return err
 	}
@@ -121,13 +126,17 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 	}
 
 	// 3. The reflection.
-	reflection, err = process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, "home cluster's API", func(context.Context) (*Reflection, error) {
+	reflection, err := process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, "home cluster's API", func(context.Context) (*Reflection, error) {
 		return Compose(cfg, clients, peering.virtualNode.Spec.OffloadingPatch, sources, metrics, events)
 	})
 	if err != nil {
 		return process.IfNotDone(ctx, err)
 	}
+	if err := registry.Register(PodsMetric(reflection.pods.count)); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
 	group.Go(func() error { return network.Run(ctx, reflection.followNetwork(network)) })
+	group.Go(func() error { return reflection.refreshAddresses(ctx, answered) })
 	group.Go(func() error {
 		if err := process.WaitFor(ctx, network.Synced(), cfg.StartupTimeout); err != nil {
 			return process.IfNotDone(ctx, fmt.Errorf("reading the ForeignClusters and network Configurations: %w", err))

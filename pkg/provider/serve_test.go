@@ -34,8 +34,9 @@ func TestMetricsHaveLiqosNames(t *testing.T) {
 	}
 	reflection := &Reflection{pods: &podReflector{localPods: corev1listers.NewPodLister(pods)}}
 	registry := prometheus.NewRegistry()
-	_, err := NewMetrics(registry, reflection.pods.count, nil)
+	_, err := NewMetrics(registry, nil)
 	require.NoError(t, err)
+	require.NoError(t, registry.Register(PodsMetric(reflection.pods.count)))
 
 	response := get(process.MetricsHandler(registry), "/metrics")
 	require.Equal(t, 200, response.Code)

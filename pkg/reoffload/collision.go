@@ -3,12 +3,14 @@ package reoffload
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -132,16 +134,8 @@ func setCollision(namespace *corev1.Namespace, claims []claim, now metav1.Time) 
 func claimed() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	enqueue := func(before, after client.Object, q queue) {
-		was, is := mappedBy(before), mappedBy(after)
-		for name := range was {
-			if !is[name] {
-				q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
-			}
-		}
-		for name := range is {
-			if !was[name] {
-				q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
-			}
+		for name := range mappedBy(before).SymmetricDifference(mappedBy(after)) {
+			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 		}
 	}
 	return handler.Funcs{
@@ -151,15 +145,11 @@ func claimed() handler.EventHandler {
 	}
 }
 
-// mappedBy is the set of names to which a NamespaceMap of a consumer maps.
-func mappedBy(o client.Object) map[string]bool {
+// mappedBy returns the names to which a NamespaceMap of a consumer maps.
+func mappedBy(o client.Object) sets.Set[string] {
 	m, ok := o.(*offloadingv1beta1.NamespaceMap)
 	if !ok || m.DeletionTimestamp != nil || !arrivedMap(m) {
 		return nil
 	}
-	names := make(map[string]bool, len(m.Spec.DesiredMapping))
-	for _, mapped := range m.Spec.DesiredMapping {
-		names[mapped] = true
-	}
-	return names
+	return sets.New(slices.Collect(maps.Values(m.Spec.DesiredMapping))...)
 }

@@ -42,7 +42,7 @@ func newReconciler(t *testing.T, selector string, objects ...client.Object) *rec
 		cfg: Config{
 			Consumers: consumers, Mapping: offloadingv1beta1.DefaultNameMappingStrategyType, BrokerNode: "liqo-broker",
 		},
-		client: c, pods: c, live: c, events: record.NewFakeRecorder(100), metrics: NewMetrics(), now: func() time.Time { return began.Add(time.Minute) },
+		client: c, pods: c, live: c, events: record.NewFakeRecorder(100), metrics: NewMetrics(nil), now: func() time.Time { return began.Add(time.Minute) },
 	}
 }
 
@@ -61,7 +61,8 @@ func offloaded(t *testing.T, r *reconciler) *offloadingv1beta1.NamespaceOffloadi
 }
 
 func TestANamespaceIsSentOnAndNoLonger(t *testing.T) {
-	r := newReconciler(t, "", arrived())
+	r, registry := newReconciler(t, "", arrived()), prometheus.NewPedanticRegistry()
+	r.metrics = NewMetrics(registry)
 	reconcileOnce(t, r)
 	require.Equal(t, made().Spec, offloaded(t, r).Spec)
 
@@ -76,8 +77,6 @@ func TestANamespaceIsSentOnAndNoLonger(t *testing.T) {
 	reconcileOnce(t, r)
 	require.Nil(t, offloaded(t, r))
 
-	registry := prometheus.NewPedanticRegistry()
-	require.NoError(t, r.metrics.Register(registry))
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
 		# HELP liqo_broker_namespace_offloadings_total NamespaceOffloadings of consumers' namespaces that were created, changed back or removed, by action.
 		# TYPE liqo_broker_namespace_offloadings_total counter

@@ -1,9 +1,8 @@
 package reoffload
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Metrics are those of the re-offloading.
@@ -12,14 +11,15 @@ type Metrics struct {
 	recreated   prometheus.Counter
 }
 
-// NewMetrics returns metrics without a registry.
-func NewMetrics() *Metrics {
+// NewMetrics returns metrics of a registry; nil is none.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	auto := promauto.With(registry)
 	m := &Metrics{
-		offloadings: prometheus.NewCounterVec(prometheus.CounterOpts{
+		offloadings: auto.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "liqo_broker", Name: "namespace_offloadings_total",
 			Help: "NamespaceOffloadings of consumers' namespaces that were created, changed back or removed, by action.",
 		}, []string{"action"}),
-		recreated: prometheus.NewCounter(prometheus.CounterOpts{
+		recreated: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "liqo_broker", Name: "pods_recreated_total",
 			Help: "Pods recreated because they were created before their namespace was offloaded.",
 		}),
@@ -28,9 +28,4 @@ func NewMetrics() *Metrics {
 		m.offloadings.WithLabelValues(do.String())
 	}
 	return m
-}
-
-// Register registers them.
-func (m *Metrics) Register(registry prometheus.Registerer) error {
-	return errors.Join(registry.Register(m.offloadings), registry.Register(m.recreated))
 }

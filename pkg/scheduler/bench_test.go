@@ -51,7 +51,8 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-func benchmarkDecide(b *testing.B, providers int, policy *Policy) {
+// benchmarkState returns a State with so many providers and assignedPods, and another pod.
+func benchmarkState(providers int) (*State, *Pod) {
 	s := NewState()
 	for i := range providers {
 		s.SetProvider(benchmarkProvider(i, providers))
@@ -65,9 +66,12 @@ func benchmarkDecide(b *testing.B, providers int, policy *Policy) {
 		}
 		s.Assign(assignments[i])
 	}
+	return s, &Pod{UID: "new", Namespace: "team-a", App: "app-7", Requests: requests}
+}
 
+func benchmarkDecide(b *testing.B, providers int, policy *Policy) {
+	s, pod := benchmarkState(providers)
 	now := time.Unix(0, 0)
-	pod := &Pod{UID: "new", Namespace: "team-a", App: "app-7", Requests: requests}
 	var d Decision
 	took := make([]time.Duration, 0, 1<<20)
 	b.ReportAllocs()
@@ -83,6 +87,25 @@ func benchmarkDecide(b *testing.B, providers int, policy *Policy) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds()), "p99-ns")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
+}
+
+// BenchmarkSnapshot measures the copy on which a decision with expressions is made, and Confirm.
+func BenchmarkSnapshot(b *testing.B) {
+	filter, err := criteria.NewFilter("provider.attributes['region'] == 'eu' && provider.resources.free['cpu'] > 1.0")
+	require.NoError(b, err)
+	for _, providers := range []int{100, 1000} {
+		b.Run(fmt.Sprintf("providers=%d", providers), func(b *testing.B) {
+			s, pod := benchmarkState(providers)
+			policy := &Policy{Filter: filter}
+			var d Decision
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Snapshot(pod).Decide(time.Unix(0, 0), pod, policy, &d)
+				s.Confirm(time.Unix(0, 0), pod, policy, &d)
+			}
+			require.NotEmpty(b, d.Provider, d.Unschedulable())
+		})
+	}
 }
 
 // BenchmarkAssign measures a reserve that moves a pod from one slice to another.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
@@ -53,19 +54,19 @@ type cycle struct {
 
 	anything Policy
 
-	requests []request
+	requests []amounts.Request
 	// measures are the requests by which free room is measured: cpu and memory, even if nothing of them is requested,
 	// and the scarce resources that the pod requests. perMeasure is one divided by their number.
-	measures   []request
+	measures   []amounts.Request
 	perMeasure float64
 
 	// app has the pods of the pod's application, by load; own is the load that the pod itself is counted at.
 	app map[*load]int
 	own *load
-	// domains numbers the values of the policy's topology key, domainOf has the domain of every provider, or unknown,
-	// and podsIn the application's pods in every domain. They are empty if every provider is a domain.
-	domains          map[string]int
-	domainOf, podsIn []int
+	// domains are those of the policy's topology key, and podsIn the application's pods in each. podsIn is empty if every
+	// provider is a domain.
+	domains domains
+	podsIn  []int
 
 	// expression has the points that the policy's score gave the provider evaluated last.
 	expression       verdict.Points
@@ -91,13 +92,13 @@ func (c *cycle) begin(s *State, now time.Time, pod *Pod, policy *Policy) {
 	if policy == nil {
 		c.policy = &c.anything
 	}
-	c.requests = s.table.flatten(c.requests[:0], pod.Requests)
-	c.measures = append(c.measures[:0], request{number: cpu}, request{number: memory})
+	c.requests = s.table.Flatten(c.requests[:0], pod.Requests)
+	c.measures = append(c.measures[:0], amounts.Request{Number: amounts.CPU}, amounts.Request{Number: amounts.Memory})
 	for _, r := range c.requests {
 		switch {
-		case r.number == cpu || r.number == memory:
-			c.measures[r.number].amount = r.amount
-		case r.number >= wellKnown && isScarce(s.table.names[r.number]):
+		case r.Number == amounts.CPU || r.Number == amounts.Memory:
+			c.measures[r.Number].Amount = r.Amount
+		case r.Number >= amounts.WellKnown && amounts.IsScarce(s.table.Names()[r.Number]):
 			c.measures = append(c.measures, r)
 		}
 	}

@@ -77,7 +77,7 @@ func (c *cycle) filterCriteria(p *provider, v *verdict.Verdict) bool {
 	if c.trials[trialScore].stopped == maxStopped {
 		return c.tried(trialScore, c.trials[trialScore].last, v)
 	}
-	c.variables.SetProvider(p.variable)
+	c.variables.SetProvider(&p.variable)
 	value, err := c.policy.Score.Score(c.variables)
 	c.expression = verdict.Points(math.Round(value * 1000))
 	return c.tried(trialScore, err, v)
@@ -90,7 +90,7 @@ func (c *cycle) accepts(which int, filter *criteria.Program, reason verdict.Filt
 	if c.trials[which].stopped == maxStopped {
 		return c.tried(which, c.trials[which].last, v)
 	}
-	c.variables.SetProvider(p.variable)
+	c.variables.SetProvider(&p.variable)
 	accepted, err := filter.Filter(c.variables)
 	if !c.tried(which, err, v) {
 		return false

@@ -1,6 +1,9 @@
 package scheduler
 
-import "github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
+import (
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
+)
 
 // filterProvider reports whether the provider passes the filters of a provider cluster.
 func (c *cycle) filterProvider(p *provider, v *verdict.Verdict) bool {
@@ -46,7 +49,7 @@ func (c *cycle) filterSlices(p *provider, v *verdict.Verdict) bool {
 	}
 	v.Filter = furthest
 	if furthest == verdict.Insufficient {
-		v.Detail = c.requests[furthestRequest].name
+		v.Detail = c.requests[furthestRequest].Name
 	}
 	return false
 }
@@ -61,12 +64,12 @@ func (c *cycle) filterSlice(s *slice) (verdict.Filter, int) {
 	}
 	for i := range c.requests {
 		r := &c.requests[i]
-		if r.number != unknown {
-			if granted := s.granted.of(r.number); granted == unlimited || r.amount <= granted-s.load.assigned.of(r.number) {
+		if r.Number != amounts.Unknown {
+			if granted := s.granted.Of(r.Number); granted == amounts.Unlimited || r.Amount <= granted-s.load.assigned.Of(r.Number) {
 				continue
 			}
 		}
-		if r.number == pods {
+		if r.Number == amounts.Pods {
 			return verdict.TooManyPods, -1
 		}
 		return verdict.Insufficient, i
@@ -91,7 +94,7 @@ func (c *cycle) spared(s *slice) int {
 	count := len(s.scarce)
 	for _, number := range s.scarce {
 		for i := firstScarce; i < len(c.measures); i++ {
-			if c.measures[i].number == number {
+			if c.measures[i].Number == number {
 				count--
 			}
 		}

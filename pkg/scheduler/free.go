@@ -1,12 +1,14 @@
 package scheduler
 
+import "github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
+
 // freeOfProvider returns the share of what the usable slices of a provider grant together that stays free when the
 // pod is placed there: the mean of cpu, memory, and the scarce resources that the pod requests.
 func (c *cycle) freeOfProvider(p *provider) float64 {
 	free := 0.0
 	for i := range c.measures {
 		r := &c.measures[i]
-		free += freeShare(p.granted.of(r.number), p.assigned(r.number), r.amount)
+		free += freeShare(p.granted.Of(r.Number), p.assigned(r.Number), r.Amount)
 	}
 	return free * c.perMeasure
 }
@@ -15,7 +17,7 @@ func (c *cycle) freeOfSlice(s *slice) float64 {
 	free := 0.0
 	for i := range c.measures {
 		r := &c.measures[i]
-		free += freeShare(s.granted.of(r.number), s.load.assigned.of(r.number), r.amount)
+		free += freeShare(s.granted.Of(r.Number), s.load.assigned.Of(r.Number), r.Amount)
 	}
 	return free * c.perMeasure
 }
@@ -23,7 +25,7 @@ func (c *cycle) freeOfSlice(s *slice) float64 {
 // freeShare never falls when granted rises, in spite of rounding.
 func freeShare(granted, assigned, requested int64) float64 {
 	switch {
-	case granted == unlimited:
+	case granted == amounts.Unlimited:
 		return 1
 	case granted <= 0:
 		return 0

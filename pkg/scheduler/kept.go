@@ -10,6 +10,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
@@ -24,15 +25,15 @@ type provider struct {
 	// slices are sorted by VirtualNode.
 	slices []slice
 	// granted is the sum over the usable slices, and usable what is assigned to each of them.
-	granted amounts
+	granted amounts.Flat
 	usable  []*load
 	// measured are the scores of the KPIs.
 	measured score.Measured
 	// price is NaN if it is unknown.
 	price float64
-	// variable is what expressions see; labels and attributes are in it.
-	variable           *criteria.Provider
-	labels, attributes *values.Texts
+	// variable is what expressions see, of resources those of the table.
+	variable criteria.Provider
+	table    *amounts.Table
 	Provider
 }
 
@@ -40,7 +41,7 @@ type provider struct {
 type slice struct {
 	virtualNode string
 	filter      verdict.Filter
-	granted     amounts
+	granted     amounts.Flat
 	load        *load
 	// scarce are the numbers of the scarce resources that it grants.
 	scarce []int
@@ -57,55 +58,42 @@ func (s *State) newProvider(p Provider) *provider {
 	slices.SortStableFunc(kept.slices, func(a, b slice) int { return strings.Compare(a.virtualNode, b.virtualNode) })
 	for i := range kept.slices {
 		if kept.slices[i].filter == verdict.Passed {
-			kept.granted = sum(kept.granted, kept.slices[i].granted)
+			kept.granted = amounts.Sum(kept.granted, kept.slices[i].granted)
 			kept.usable = append(kept.usable, kept.slices[i].load)
 		}
 	}
-	kept.labels, kept.attributes = values.NewTexts(p.Labels), values.NewTexts(p.Attributes)
-	kept.show(&s.table)
+	kept.variable = criteria.Provider{
+		ID: p.ID, Labels: values.NewTexts(p.Labels).Keep(), Attributes: values.NewTexts(p.Attributes).Keep(), KPIs: p.KPIs,
+	}
+	kept.showAmounts(&s.table)
 	return kept
 }
 
-// show sets what expressions see.
-func (p *provider) show(t *table) {
-	p.variable = &criteria.Provider{
-		ID: p.ID, Labels: p.labels, Attributes: p.attributes, KPIs: p.KPIs,
-		Granted: view{t, p.grantedOf}, Assigned: view{t, p.assignedOf}, Free: view{t, p.freeOf},
-	}
+// showAmounts has expressions see the provider's amounts.
+func (p *provider) showAmounts(t *amounts.Table) {
+	p.table = t
+	p.variable.Granted, p.variable.Assigned, p.variable.Free = (*grantedView)(p), (*assignedView)(p), (*freeView)(p)
 }
 
 func (s *State) newSlice(granted Slice) slice {
 	kept := slice{
-		virtualNode: granted.VirtualNode, filter: granted.Filter, granted: s.table.grants(granted.Granted),
+		virtualNode: granted.VirtualNode, filter: granted.Filter, granted: s.table.Grants(granted.Granted),
 		load: s.load(granted.VirtualNode),
 	}
 	kept.load.slices++
 	for _, name := range slices.Sorted(maps.Keys(granted.Granted)) {
-		if isScarce(name) && granted.Granted[name] > 0 {
-			kept.scarce = append(kept.scarce, s.table.number[name])
+		if amounts.IsScarce(name) && granted.Granted[name] > 0 {
+			kept.scarce = append(kept.scarce, s.table.Intern(name))
 		}
 	}
 	return kept
-}
-
-// sum adds up grants, in which unlimited stays unlimited.
-func sum(a, b amounts) amounts {
-	for number, amount := range b {
-		a = a.add(number, 0)
-		if amount == unlimited || a[number] == unlimited {
-			a[number] = unlimited
-		} else {
-			a[number] = min(resources.Sum(a[number], amount), unlimited-1)
-		}
-	}
-	return a
 }
 
 // assigned returns how much of a resource is assigned to the usable slices.
 func (p *provider) assigned(number int) int64 {
 	total := int64(0)
 	for _, l := range p.usable {
-		total = resources.Sum(total, l.assigned.of(number))
+		total = resources.Sum(total, l.assigned.Of(number))
 	}
 	return total
 }

@@ -8,17 +8,18 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
 // Room is what one slice has free. It is a copy.
 type Room struct {
-	table *table
-	free  amounts
+	table *amounts.Table
+	free  amounts.Flat
 }
 
 // Demand is what a pod requests, as a Room of the same State compares it.
-type Demand []request
+type Demand []amounts.Request
 
 // Room returns what a slice of a provider has free; false if it takes no pod at all.
 func (s *State) Room(provider, virtualNode string) (Room, bool) {
@@ -33,40 +34,39 @@ func (s *State) Room(provider, virtualNode string) (Room, bool) {
 	}
 	room := Room{table: &s.table, free: slices.Clone(of[k].granted)}
 	for number, granted := range room.free {
-		if granted != unlimited {
-			room.free[number] = granted - of[k].load.assigned.of(number)
+		if granted != amounts.Unlimited {
+			room.free[number] = granted - of[k].load.assigned.Of(number)
 		}
 	}
 	return room, true
 }
 
 // Demand returns what a pod with these requests takes.
-func (s *State) Demand(requests resources.Amounts) Demand { return s.table.flatten(nil, requests) }
+func (s *State) Demand(requests resources.Amounts) Demand { return s.table.Flatten(nil, requests) }
 
 // Fits reports whether there is room for a pod.
 func (r *Room) Fits(d Demand) bool {
-	return !slices.ContainsFunc(d, func(wanted request) bool {
+	return !slices.ContainsFunc(d, func(wanted amounts.Request) bool {
 		number, known := r.number(wanted)
-		return !known || r.free.of(number) < wanted.amount
+		return !known || r.free.Of(number) < wanted.Amount
 	})
 }
 
 // Take takes the room of a pod that fits.
 func (r *Room) Take(d Demand) {
 	for _, wanted := range d {
-		if number, known := r.number(wanted); known && r.free.of(number) != unlimited {
-			r.free = r.free.add(number, -wanted.amount)
+		if number, known := r.number(wanted); known && r.free.Of(number) != amounts.Unlimited {
+			r.free = r.free.Add(number, -wanted.Amount)
 		}
 	}
 }
 
 // number returns the number of a resource, which may have become known since the Demand was made.
-func (r *Room) number(wanted request) (int, bool) {
-	if wanted.number != unknown {
-		return wanted.number, true
+func (r *Room) number(wanted amounts.Request) (int, bool) {
+	if wanted.Number != amounts.Unknown {
+		return wanted.Number, true
 	}
-	number, known := r.table.number[corev1.ResourceName(wanted.name)]
-	return number, known
+	return r.table.Number(corev1.ResourceName(wanted.Name))
 }
 
 // ReadsResources reports whether an expression that filters for the pod may read what providers have assigned and free.

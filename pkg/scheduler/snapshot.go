@@ -1,9 +1,9 @@
 package scheduler
 
 import (
-	"maps"
-	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
@@ -11,29 +11,41 @@ import (
 // Snapshot returns a copy of what a decision about the pod reads. The State can change while the decision is made on it:
 // one that evaluates expressions takes milliseconds. Confirm completes that decision.
 func (s *State) Snapshot(pod *Pod) *State {
-	copied := NewState()
-	copied.table = table{names: slices.Clone(s.table.names), number: maps.Clone(s.table.number)}
-	loads := make(map[*load]*load)
+	copied := &State{
+		table: s.table.Clone(), generation: s.generation, loads: make(map[string]*load, len(s.loads)),
+		assignments: make(map[types.UID]assignment), apps: make(map[string]map[*load]int),
+	}
+	// What is of one kind is allocated together: there are hundreds of them.
+	var (
+		flats     block[int64]
+		slicesOf  block[slice]
+		usable    block[*load]
+		providers = make([]provider, len(s.providers))
+		all       = make([]load, 0, len(s.loads))
+	)
 	loadOf := func(l *load) *load {
-		if loads[l] == nil {
-			same := *l
-			same.assigned, same.ended = slices.Clone(l.assigned), slices.Clone(l.ended)
-			loads[l], copied.loads[l.virtualNode] = &same, &same
+		if same := copied.loads[l.virtualNode]; same != nil {
+			return same
 		}
-		return loads[l]
+		all = append(all, *l)
+		same := &all[len(all)-1]
+		same.assigned, same.ended = flats.clone(l.assigned), flats.clone(l.ended)
+		copied.loads[l.virtualNode] = same
+		return same
 	}
 	copied.providers = make([]*provider, len(s.providers))
 	for i, p := range s.providers {
-		same := *p
-		same.slices, same.usable = slices.Clone(p.slices), make([]*load, len(p.usable))
+		same := &providers[i]
+		*same = *p
+		same.slices, same.usable = slicesOf.clone(p.slices), usable.clone(p.usable)
 		for k := range same.slices {
 			same.slices[k].load = loadOf(same.slices[k].load)
 		}
 		for k, l := range p.usable {
 			same.usable[k] = loadOf(l)
 		}
-		same.show(&copied.table)
-		copied.providers[i] = &same
+		same.showAmounts(&copied.table)
+		copied.providers[i] = same
 	}
 	if app := s.apps[pod.App]; app != nil {
 		copied.apps[pod.App] = make(map[*load]int, len(app))
@@ -45,6 +57,22 @@ func (s *State) Snapshot(pod *Pod) *State {
 		own.load = loadOf(own.load)
 		copied.assignments[pod.UID] = own
 	}
+	return copied
+}
+
+// block is memory for the copies of many small slices.
+type block[T any] struct{ free []T }
+
+// clone returns a copy. Appending to it does not reach into that of another slice.
+func (b *block[T]) clone(of []T) []T {
+	const together = 256
+	n := len(of)
+	if n > len(b.free) {
+		b.free = make([]T, max(n, together))
+	}
+	copied := b.free[:n:n]
+	b.free = b.free[n:]
+	copy(copied, of)
 	return copied
 }
 

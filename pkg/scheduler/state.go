@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -10,14 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
 )
 
 // State has the providers, and what is assigned to them. It is not safe for concurrent use, but for
 // calls of methods that only read it: Providers, Assigned, and Decide with a Decision each.
 type State struct {
-	table table
-	// providers are sorted by ID.
-	providers []*provider
+	table amounts.Table
+	// providers are sorted by ID. generation is another one whenever they have changed.
+	providers  []*provider
+	generation *generation
 	// loads are by VirtualNode: those of the providers' slices, and of the assignments.
 	loads       map[string]*load
 	assignments map[types.UID]assignment
@@ -25,12 +26,16 @@ type State struct {
 	apps map[string]map[*load]int
 }
 
+// generation stands for providers as they are until they change. Only its address counts: it has a size, so that no two of
+// them share one.
+type generation struct{ _ byte }
+
 // load is what is assigned to one VirtualNode, whether or not a provider has it now.
 type load struct {
 	virtualNode string
-	assigned    amounts
+	assigned    amounts.Flat
 	// ended is the part of assigned that pods hold which have ended.
-	ended amounts
+	ended amounts.Flat
 	// assignments and slices (of providers) are how many refer to it: it is forgotten when none does.
 	assignments, slices int
 }
@@ -39,25 +44,15 @@ type load struct {
 type assignment struct {
 	load     *load
 	app      string
-	requests []request
+	requests []amounts.Request
 	ended    bool
 }
-
-// request is the amount of one resource that a pod asks for.
-type request struct {
-	// number is the resource's in the table, unknown if no provider ever granted it.
-	number int
-	name   string
-	amount int64
-}
-
-// unknown is the number of what has none: of a resource that is in no table, of the domain of a provider without one.
-const unknown = -1
 
 // NewState returns a State without providers.
 func NewState() *State {
 	return &State{
-		table:       newTable(),
+		table:       amounts.NewTable(),
+		generation:  &generation{},
 		loads:       make(map[string]*load),
 		assignments: make(map[types.UID]assignment),
 		apps:        make(map[string]map[*load]int),
@@ -68,6 +63,7 @@ func NewState() *State {
 // the maps and slices of p; the caller does not change them.
 func (s *State) SetProvider(p Provider) {
 	added := s.newProvider(p)
+	s.generation = &generation{}
 	i, exists := s.find(p.ID)
 	if !exists {
 		s.providers = slices.Insert(s.providers, i, added)
@@ -86,6 +82,7 @@ func (s *State) RemoveProvider(id string) {
 		return
 	}
 	removed := s.providers[i]
+	s.generation = &generation{}
 	s.providers = slices.Delete(s.providers, i, i+1)
 	s.forget(removed)
 }
@@ -105,20 +102,20 @@ func (s *State) Assign(a Assignment) {
 	s.Release(a.UID)
 	for name, amount := range a.Requests {
 		if amount > 0 { // A pod may request 0 of any name: the table would grow without bound.
-			s.table.intern(name)
+			s.table.Intern(name)
 		}
 	}
 	to := s.load(a.VirtualNode)
-	kept := assignment{load: to, app: a.App, requests: s.table.flatten(nil, a.Requests), ended: a.Ended}
+	kept := assignment{load: to, app: a.App, requests: s.table.Flatten(nil, a.Requests), ended: a.Ended}
 	s.assignments[a.UID] = kept
 	to.assignments++
 	for i := range kept.requests {
 		r := &kept.requests[i]
 		// What is counted is kept: Release subtracts as much.
-		r.amount = min(r.amount, maxAmount, math.MaxInt64-to.assigned.of(r.number))
-		to.assigned = to.assigned.add(r.number, r.amount)
+		r.Amount = min(r.Amount, amounts.MaxAmount, math.MaxInt64-to.assigned.Of(r.Number))
+		to.assigned = to.assigned.Add(r.Number, r.Amount)
 		if kept.ended {
-			to.ended = to.ended.add(r.number, r.amount)
+			to.ended = to.ended.Add(r.Number, r.Amount)
 		}
 	}
 	if a.App == "" {
@@ -140,9 +137,9 @@ func (s *State) Release(uid types.UID) {
 	from := kept.load
 	from.assignments--
 	for _, r := range kept.requests {
-		from.assigned = from.assigned.add(r.number, -r.amount)
+		from.assigned = from.assigned.Add(r.Number, -r.Amount)
 		if kept.ended {
-			from.ended = from.ended.add(r.number, -r.amount)
+			from.ended = from.ended.Add(r.Number, -r.Amount)
 		}
 	}
 	if app := s.apps[kept.app]; app != nil {
@@ -172,7 +169,7 @@ func (s *State) Counted(uid types.UID) (virtualNode string, requests resources.A
 	}
 	requests = make(resources.Amounts, len(kept.requests))
 	for i := range kept.requests {
-		requests[corev1.ResourceName(kept.requests[i].name)] = kept.requests[i].amount
+		requests[corev1.ResourceName(kept.requests[i].Name)] = kept.requests[i].Amount
 	}
 	return kept.load.virtualNode, requests
 }
@@ -183,7 +180,7 @@ func (s *State) Assigned(virtualNode string) (resources.Amounts, int) {
 	if l == nil {
 		return resources.Amounts{}, 0
 	}
-	return s.table.named(l.assigned), int(l.assigned.of(pods))
+	return s.table.Named(l.assigned), int(l.assigned.Of(amounts.Pods))
 }
 
 // Load is what is assigned to one VirtualNode; Ended is the part of it that pods hold which have ended.
@@ -193,7 +190,7 @@ type Load struct{ Assigned, Ended resources.Amounts }
 func (s *State) Loads() map[string]Load {
 	all := make(map[string]Load, len(s.loads))
 	for virtualNode, l := range s.loads {
-		all[virtualNode] = Load{Assigned: s.table.named(l.assigned), Ended: s.table.named(l.ended)}
+		all[virtualNode] = Load{Assigned: s.table.Named(l.assigned), Ended: s.table.Named(l.ended)}
 	}
 	return all
 }
@@ -227,35 +224,4 @@ func (s *State) drop(l *load) {
 	if l.slices == 0 && l.assignments == 0 {
 		delete(s.loads, l.virtualNode)
 	}
-}
-
-// flatten appends to into what is asked for, in the order in which it is compared with what is free: cpu, memory,
-// ephemeral-storage, the rest by name, and pods.
-func (t *table) flatten(into []request, requests resources.Amounts) []request {
-	for name, amount := range requests {
-		if amount <= 0 {
-			continue
-		}
-		number, known := t.number[name]
-		if !known {
-			number = unknown
-		}
-		into = append(into, request{number: number, name: string(name), amount: amount})
-	}
-	slices.SortFunc(into, compareRequests)
-	return into
-}
-
-func compareRequests(a, b request) int {
-	return cmp.Or(cmp.Compare(rank(a.number), rank(b.number)), strings.Compare(a.name, b.name))
-}
-
-func rank(number int) int {
-	switch number {
-	case cpu, memory, ephemeralStorage:
-		return number
-	case pods:
-		return math.MaxInt
-	}
-	return wellKnown
 }

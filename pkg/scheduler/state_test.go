@@ -74,11 +74,11 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 // Consumers choose how the resources are called that their pods ask for.
 func TestNamesOfWhatNobodyAsksAnythingOfAreNotKept(t *testing.T) {
 	s := stateOf(ready("q"))
-	known := len(s.table.names)
+	known := len(s.table.Names())
 	for _, name := range []corev1.ResourceName{"example.org/1", "example.org/2"} {
 		s.Assign(Assignment{UID: "a", VirtualNode: "q", Requests: resources.Amounts{name: 0, corev1.ResourcePods: 1}})
 	}
-	require.Len(t, s.table.names, known)
+	require.Len(t, s.table.Names(), known)
 	assigned, count := s.Assigned("q")
 	require.Equal(t, resources.Amounts{corev1.ResourcePods: 1}, assigned)
 	require.Equal(t, 1, count)

@@ -1,29 +1,68 @@
 package scheduler
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
 
-// view is what expressions see of the amounts of a provider: it is a values.Amounts.
-type view struct {
-	table *table
-	// of returns the amount of a resource, false if there is none.
-	of func(number int) (int64, bool)
-}
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
+)
+
+// What expressions see of the amounts of a provider: each is a values.Amounts.
+type (
+	grantedView  provider
+	assignedView provider
+	freeView     provider
+)
 
 // Amount returns the amount of a resource in the unit of expressions.
-func (v view) Amount(resource string) (float64, bool) {
-	number, known := v.table.number[corev1.ResourceName(resource)]
-	if !known {
-		return 0, false
-	}
-	amount, exists := v.of(number)
-	return inUnits(number, amount), exists
+func (v *grantedView) Amount(resource string) (float64, bool) {
+	p := (*provider)(v)
+	return p.amount(resource, p.grantedOf)
 }
 
 // All returns all amounts.
-func (v view) All() map[string]float64 {
-	all := make(map[string]float64, len(v.table.names))
-	for number, name := range v.table.names {
-		if amount, exists := v.of(number); exists {
+func (v *grantedView) All() map[string]float64 {
+	p := (*provider)(v)
+	return p.allAmounts(p.grantedOf)
+}
+
+// Amount returns the amount of a resource in the unit of expressions.
+func (v *assignedView) Amount(resource string) (float64, bool) {
+	p := (*provider)(v)
+	return p.amount(resource, p.assignedOf)
+}
+
+// All returns all amounts.
+func (v *assignedView) All() map[string]float64 {
+	p := (*provider)(v)
+	return p.allAmounts(p.assignedOf)
+}
+
+// Amount returns the amount of a resource in the unit of expressions.
+func (v *freeView) Amount(resource string) (float64, bool) {
+	p := (*provider)(v)
+	return p.amount(resource, p.freeOf)
+}
+
+// All returns all amounts.
+func (v *freeView) All() map[string]float64 {
+	p := (*provider)(v)
+	return p.allAmounts(p.freeOf)
+}
+
+// amount returns what of gives for a resource; of returns false if there is none.
+func (p *provider) amount(resource string, of func(number int) (int64, bool)) (float64, bool) {
+	number, known := p.table.Number(corev1.ResourceName(resource))
+	if !known {
+		return 0, false
+	}
+	amount, exists := of(number)
+	return inUnits(number, amount), exists
+}
+
+func (p *provider) allAmounts(of func(number int) (int64, bool)) map[string]float64 {
+	all := make(map[string]float64, len(p.table.Names()))
+	for number, name := range p.table.Names() {
+		if amount, exists := of(number); exists {
 			all[string(name)] = inUnits(number, amount)
 		}
 	}
@@ -32,7 +71,7 @@ func (v view) All() map[string]float64 {
 
 // inUnits converts millicores into cores.
 func inUnits(number int, amount int64) float64 {
-	if number == cpu {
+	if number == amounts.CPU {
 		return float64(amount) / 1000
 	}
 	return float64(amount)
@@ -40,8 +79,8 @@ func inUnits(number int, amount int64) float64 {
 
 // grantedOf leaves out what is not granted, but for cpu and memory, and what is unlimited.
 func (p *provider) grantedOf(number int) (int64, bool) {
-	amount := p.granted.of(number)
-	return amount, amount != unlimited && (amount > 0 || number == cpu || number == memory)
+	amount := p.granted.Of(number)
+	return amount, amount != amounts.Unlimited && (amount > 0 || number == amounts.CPU || number == amounts.Memory)
 }
 
 func (p *provider) freeOf(number int) (int64, bool) {
@@ -52,17 +91,17 @@ func (p *provider) freeOf(number int) (int64, bool) {
 // assignedOf has everything that is granted, or assigned.
 func (p *provider) assignedOf(number int) (int64, bool) {
 	amount := p.assigned(number)
-	return amount, amount > 0 || number < wellKnown || p.granted.of(number) > 0
+	return amount, amount > 0 || number < amounts.WellKnown || p.granted.Of(number) > 0
 }
 
 // podVariable is the same of what a pod asks for.
-type podVariable struct{ requests []request }
+type podVariable struct{ requests []amounts.Request }
 
 // Amount returns the amount of a resource in the unit of expressions.
 func (v *podVariable) Amount(resource string) (float64, bool) {
 	for _, r := range v.requests {
-		if r.name == resource {
-			return inUnits(r.number, r.amount), true
+		if r.Name == resource {
+			return inUnits(r.Number, r.Amount), true
 		}
 	}
 	return 0, false
@@ -72,7 +111,7 @@ func (v *podVariable) Amount(resource string) (float64, bool) {
 func (v *podVariable) All() map[string]float64 {
 	all := make(map[string]float64, len(v.requests))
 	for _, r := range v.requests {
-		all[r.name] = inUnits(r.number, r.amount)
+		all[r.Name] = inUnits(r.Number, r.Amount)
 	}
 	return all
 }

@@ -5,9 +5,7 @@ package tracing
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -19,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials"
+	"k8s.io/client-go/util/cert"
 )
 
 const (
@@ -94,13 +93,9 @@ func verification(caFile string) (*tls.Config, error) {
 	if caFile == "" {
 		return verify, nil
 	}
-	pem, err := os.ReadFile(caFile)
-	if err != nil {
-		return nil, fmt.Errorf("--tracing-ca-file: %w", err)
-	}
-	verify.RootCAs = x509.NewCertPool()
-	if !verify.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--tracing-ca-file=%s: no certificate in it", caFile)
+	var err error
+	if verify.RootCAs, err = cert.NewPool(caFile); err != nil {
+		return nil, fmt.Errorf("--tracing-ca-file=%s: %w", caFile, err)
 	}
 	return verify, nil
 }

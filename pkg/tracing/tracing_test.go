@@ -107,7 +107,7 @@ func TestTheCollectorIsVerified(t *testing.T) {
 	require.ErrorContains(t, err, "--tracing-ca-file")
 	require.NoError(t, os.WriteFile(file, []byte("paper"), 0o600))
 	_, err = Start(t.Context(), Config{Endpoint: address, CAFile: file})
-	require.ErrorContains(t, err, "no certificate in it")
+	require.ErrorContains(t, err, "does not contain any valid")
 }
 
 // A shutdown does not wait for a collector that hangs.

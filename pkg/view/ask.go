@@ -19,7 +19,7 @@ func (v *View) Providers(q ProviderQuery) (api.ProviderList, error) {
 
 	list := api.ProviderList{Items: make([]api.Provider, 0, len(items)), Page: api.Page{Total: total}}
 	for _, item := range items {
-		list.Items = append(list.Items, item.to(q.Consumer, selection))
+		list.Items = append(list.Items, item.shownTo(q.Consumer, selection))
 	}
 	if more {
 		list.Continue = tokenAfter(listOfProviders, items[len(items)-1].shown.ID)
@@ -27,8 +27,8 @@ func (v *View) Providers(q ProviderQuery) (api.ProviderList, error) {
 	return list, nil
 }
 
-// to shows a provider to a consumer with a selection; the consumer "" has none.
-func (p *provider) to(consumer string, selection *selected) api.Provider {
+// shownTo shows a provider to a consumer with a selection; the consumer "" has none.
+func (p *provider) shownTo(consumer string, selection *selected) api.Provider {
 	out := p.shown.DeepCopy()
 	if consumer != "" {
 		out.Selected = selection.has(out.ID)
@@ -44,7 +44,7 @@ func (v *View) Provider(id, consumer string) (api.Provider, bool) {
 	if p == nil {
 		return api.Provider{}, false
 	}
-	return p.to(consumer, selection), true
+	return p.shownTo(consumer, selection), true
 }
 
 // History returns the samples of a provider; false if there is no such provider.

@@ -126,3 +126,39 @@ func BenchmarkTheStream(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkStreams is a change of a provider and one of a placement, as JSON in each of 1,000 streams of operators.
+func BenchmarkStreams(b *testing.B) {
+	f := largeFed()
+	subscriptions := make([]*Subscription, 1000)
+	for i := range subscriptions {
+		subscriptions[i] = f.Subscribe(Scope{All: true}, "")
+		defer subscriptions[i].Close()
+		subscriptions[i].takeChanges() // That it is in sync.
+	}
+	for _, shared := range []bool{false, true} {
+		b.Run(fmt.Sprintf("shared=%t", shared), func(b *testing.B) {
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				f.sees(cluster("provider-007", func(pc *v1alpha1.ProviderCluster) {
+					pc.Spec.Attributes = map[string]string{"region": "region-1", "price": fmt.Sprint(n)}
+				}))
+				f.sees(podIn("team-07", "web-00007", assigned(fmt.Sprintf("provider-%03d", n%1000), 84)))
+				for _, s := range subscriptions {
+					changes := s.takeChanges()
+					if len(changes) != 2 {
+						b.Fatalf("%d changes", len(changes))
+					}
+					for _, c := range changes {
+						if !shared {
+							c.Encoded = nil
+						}
+						if _, err := c.Encoded.JSON(c.Data); err != nil {
+							b.Fatal(err)
+						}
+					}
+				}
+			}
+		})
+	}
+}

@@ -22,6 +22,8 @@ type provider struct {
 	uptime *v1alpha1.Uptime // The informer's.
 	// text is searched, publicText for anonymous callers.
 	text, publicText string
+	// encoded is the JSON of shown, public that for anonymous callers.
+	encoded, public api.Encoded
 }
 
 func newProvider(pc *v1alpha1.ProviderCluster, translated *scheduler.Provider) *provider {

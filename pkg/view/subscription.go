@@ -32,6 +32,9 @@ type Change struct {
 	Event string
 	// Data is the data of the event. The caller sets the version in an api.Sync.
 	Data any
+	// Encoded and Public are the JSON of Data and of what anonymous callers see of it, shared with other subscriptions; nil if
+	// others see something else.
+	Encoded, Public *api.Encoded
 }
 
 // Subscription receives the changes in its scope. It stores names only, at most one for each object and some for removed
@@ -147,17 +150,23 @@ func (s *Subscription) takeChanges() []Change {
 	changes := make([]Change, 0, len(ids)+len(names))
 	for i, id := range ids {
 		if providers[i] == nil {
-			changes = append(changes, Change{api.EventProviderGone, api.Gone{ID: id}})
+			changes = append(changes, Change{Event: api.EventProviderGone, Data: api.Gone{ID: id}})
 			continue
 		}
-		changes = append(changes, Change{api.EventProvider, providers[i].to(s.consumer, selection)})
+		change := Change{Event: api.EventProvider, Data: providers[i].shownTo(s.consumer, selection)}
+		if s.consumer == "" { // A consumer sees which it selected.
+			change.Encoded, change.Public = &providers[i].encoded, &providers[i].public
+		}
+		changes = append(changes, change)
 	}
 	for i, name := range names {
 		if pods[i] == nil || !s.scope.sees(&pods[i].Shown) {
-			changes = append(changes, Change{api.EventPlacementGone, api.Gone{Namespace: name.Namespace, Pod: name.Name}})
+			changes = append(changes, Change{Event: api.EventPlacementGone, Data: api.Gone{Namespace: name.Namespace, Pod: name.Name}})
 			continue
 		}
-		changes = append(changes, Change{api.EventPlacement, pods[i].Shown.DeepCopy()})
+		changes = append(changes, Change{
+			Event: api.EventPlacement, Data: pods[i].Shown.DeepCopy(), Encoded: pods[i].Encoded,
+		})
 	}
 	return changes
 }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"sync"
@@ -226,4 +227,42 @@ func vandalizeAnswers(t *testing.T, f *fed, i int) {
 	policies, err := f.Policies(Scope{All: true}, Page{})
 	require.NoError(t, err)
 	vandalize(reflect.ValueOf([]any{&providers, &placements, &history, &policies, f.Flows(Scope{All: true})}))
+}
+
+// Subscriptions that see the same share its JSON. A consumer sees what it selected, and a change is not what was before it.
+func TestSubscriptionsShareJSON(t *testing.T) {
+	f := newFed(Config{})
+	scopes := map[string]Scope{"": {All: true}, "c1": {Consumer: "c1"}}
+	var subs []*Subscription
+	for _, consumer := range []string{"", "", "c1"} {
+		s := f.Subscribe(scopes[consumer], consumer)
+		defer s.Close()
+		s.takeChanges()
+		subs = append(subs, s)
+	}
+	f.sees(namespaceOf("team", "c1"))
+	var before *api.Encoded
+	for _, price := range []string{"1", "2"} {
+		f.sees(cluster("p", func(pc *v1alpha1.ProviderCluster) { pc.Spec.Attributes = map[string]string{"price": price} }))
+		f.sees(podIn("team", "web", assigned("p"+price, 84)))
+		var of [][]Change
+		for _, s := range subs {
+			changes := s.takeChanges()
+			require.Len(t, changes, 2)
+			for _, c := range changes {
+				want, err := json.Marshal(c.Data)
+				require.NoError(t, err)
+				got, err := c.Encoded.JSON(c.Data)
+				require.NoError(t, err)
+				require.Equal(t, string(want), string(got))
+			}
+			of = append(of, changes)
+		}
+		require.Same(t, of[0][0].Encoded, of[1][0].Encoded)
+		require.Same(t, of[0][1].Encoded, of[1][1].Encoded)
+		require.NotSame(t, of[0][0].Encoded, of[0][0].Public)
+		require.Nil(t, of[2][0].Encoded)
+		require.NotSame(t, before, of[0][0].Encoded)
+		before = of[0][0].Encoded
+	}
 }

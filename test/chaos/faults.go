@@ -246,7 +246,7 @@ func Tolerance() judge.Times {
 		// Liqo's controller makes a pod again from a cache that still has its ShadowPod (CreateOrUpdate in
 		// shadowpod-ctrl/shadowpod_controller.go): 0.2 to 0.4 s were seen. Events of two API servers are seen at
 		// different times.
-		Overlap: 2 * time.Second,
+		Overlap: 2 * time.Second, Skew: time.Second,
 	}
 }
 

@@ -67,14 +67,20 @@ func TestATokenThatIsRevokedSignsOut(t *testing.T) {
 
 func TestTextOfTheAPIIsText(t *testing.T) {
 	const markup = `<img src="x" onerror="alert(1)"><b>bold</b>`
+	const hidden = "\x1b[2J\x00\r\u202e\u2066\u200b\ufeff"
 	federation := small()
-	federation.providers[0].Conditions[0].Message = markup
-	federation.providers[0].Attributes["tier"] = markup
-	federation.placements[0].Message = markup
+	federation.providers[0].Conditions[0].Message, federation.providers[0].Conditions[0].Reason = hidden+markup, markup
+	federation.providers[0].Attributes["tier"], federation.providers[0].Region = markup, hidden+markup
+	federation.placements[0].Message = hidden + markup
 	b, _ := signedIn(t, federation, consumerToken)
 	b.click(`.disclose`)
 	b.until(`document.querySelector('tr.details')?.textContent.includes('<img src="x"')`, "markup is shown as it is")
 	require.Zero(t, b.count(`main img, main [onerror]`))
+	// A text that turns its direction turns nothing beside it.
+	b.until(`document.querySelector('main').textContent.includes('\u202e')`, "characters that are not shown are in the page")
+	b.until(`[...document.querySelectorAll('main :not(svg, svg *)')].every(
+		e => !getComputedStyle(e).display.startsWith('inline') || getComputedStyle(e).unicodeBidi.startsWith('isolate'))`,
+		"every text is isolated")
 }
 
 // TestLargeFederation is about a page that stays usable while much happens, on a machine that has other things to do.

@@ -98,7 +98,8 @@ func (b *brokered) stray(t *testing.T) {
 	ns := b.namespace(t)
 	ours := b.changeKubelet(t, "provider3", func(c *corev1.Container) {
 		c.Image = sandbox.ImageStock
-		c.Args = slices.DeleteFunc(slices.Clone(c.Args), func(arg string) bool { return arg == "--broker-node="+brokerNode })
+		own := b.broker.OwnKubeletArgs()
+		c.Args = slices.DeleteFunc(slices.Clone(c.Args), func(arg string) bool { return slices.Contains(own, arg) })
 	})
 	restore := func() { b.changeKubelet(t, "provider3", func(c *corev1.Container) { *c = ours }) }
 	t.Cleanup(func() {
@@ -106,6 +107,9 @@ func (b *brokered) stray(t *testing.T) {
 			restore()
 		}
 	})
+	// One that ends at once would pass for a stray for some seconds, by the lease of the one before it.
+	vn := client.ObjectKey{Namespace: "liqo-tenant-provider3", Name: "provider3"}
+	eventually(t, patient, func(ctx context.Context) error { return b.broker.TakenOver(ctx, vn, sandbox.ImageStock) })
 	eventually(t, 2*patient, func(ctx context.Context) error {
 		var pc brokeringv1alpha1.ProviderCluster
 		if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: "provider3"}, &pc); err != nil {

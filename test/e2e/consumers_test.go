@@ -210,9 +210,9 @@ func (c *chain) reuse(t *testing.T) {
 
 	t.Run("by another consumer", func(t *testing.T) {
 		theirs := c.offload(t, second)
-		// Which of the addresses that are free a pod gets is left to chance.
+		// Which of the addresses that are free a pod gets is left to chance, and the scenarios before leave many free.
 		reused := false
-		for n := 0; n < 64 && !reused; {
+		for n := 0; n < 240 && !reused; {
 			for range 8 {
 				c.pod(t, second, theirs, fmt.Sprintf("heir-%d", n), "provider.id == 'provider3'")
 				n++

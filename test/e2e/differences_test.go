@@ -7,8 +7,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,6 +27,38 @@ func (c *chain) differences(t *testing.T) {
 	namespace := c.offload(t, consumer)
 	c.annotated(t, consumer, namespace)
 	c.specDiffers(t, consumer, namespace)
+	c.daemonSet(t, consumer, namespace)
+}
+
+// daemonSet: Liqo's webhook replaces the affinity by which each pod of a DaemonSet belongs to one node
+// (pkg/webhooks/pod/mutations.go), so those of a node of the consumer come to the virtual node, and the controller replaces them.
+func (c *chain) daemonSet(t *testing.T, consumer *sandbox.Cluster, namespace string) {
+	var nodes corev1.NodeList
+	require.NoError(t, consumer.Client.List(t.Context(), &nodes))
+	require.Greater(t, len(nodes.Items), 1, "the virtual node, and one of the consumer")
+	everyNode := newPod(namespace, "").Spec
+	everyNode.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	label := map[string]string{"app": "every-node"}
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "every-node"}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: label},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: label}, Spec: everyNode},
+	}}
+	require.NoError(t, consumer.Client.Create(t.Context(), set))
+	created := map[types.UID]bool{}
+	eventually(t, patient, func(ctx context.Context) error {
+		var list corev1.PodList
+		if err := consumer.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels(label)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			created[list.Items[i].UID] = true
+		}
+		if len(created) <= 2*len(nodes.Items) {
+			return fmt.Errorf("%d pods were created for %d nodes", len(created), len(nodes.Items))
+		}
+		return nil
+	})
+	require.NoError(t, consumer.Client.Delete(t.Context(), set))
 }
 
 // specDiffers: what of a pod's spec is another one at the provider, and that no token gets there.

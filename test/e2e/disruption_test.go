@@ -152,11 +152,13 @@ func restart(t *testing.T, f *federation) {
 	assert.Subset(t, uids(t, f.remote, remote), there, "no remote pod was recreated")
 }
 
-// frozen stops the provider's API server without closing its connections, which
-// is what a partition looks like, and continues it.
+// frozen stops the provider's API server without closing its connections, which is what a partition looks like, and
+// continues it. The pods name their node: it is that of the second provider.
 func frozen(t *testing.T, f *federation) {
 	local, remote := f.namespaces(t)
-	require.NoError(t, f.local.Client.Create(t.Context(), newDeployment(local, "web", 10)))
+	web := newDeployment(local, "web", 10)
+	web.Spec.Template.Spec.NodeName = f.node
+	require.NoError(t, f.local.Client.Create(t.Context(), web))
 	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 10) })
 	here, there := uids(t, f.local, local), uids(t, f.remote, remote)
 
@@ -171,7 +173,9 @@ func frozen(t *testing.T, f *federation) {
 	require.NoError(t, f.Resume(server))
 	f.expectNodeReady(t, 2*time.Minute, true)
 	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 10) })
-	f.runPod(t, newPod(local, "after"))
+	after := newPod(local, "after")
+	after.Spec.NodeName = f.node
+	f.runPod(t, after)
 	assert.Subset(t, uids(t, f.local, local), here)
 	assert.Subset(t, uids(t, f.remote, remote), there)
 }

@@ -51,20 +51,33 @@ func aside(t *testing.T) {
 	t.Cleanup(func() { <-asides })
 }
 
-// start brings up one consumer, the broker and one provider, with the given
-// virtual kubelet on both hops.
+// start brings up one consumer, the broker and two providers, with the given virtual kubelet on all hops. Pods get to the
+// second provider only by naming its node, see other.
 func start(t *testing.T, image string) *federation {
 	t.Helper()
 	s := up(t, sandbox.Options{
-		Name: strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), Consumers: 1, Providers: 1, Networking: true, Image: image,
+		Name: strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), Consumers: 1, Providers: 2, Networking: true, Image: image,
 	})
-	provider := sandbox.Provider(1)
-	return &federation{
-		Sandbox: s, image: image,
-		consumer: s.Cluster(sandbox.Consumer(1)), local: s.Cluster(sandbox.Broker), remote: s.Cluster(provider),
-		node: provider, kubelet: sandbox.Broker + "/vk-" + provider,
-	}
+	f := (&federation{Sandbox: s, image: image, consumer: s.Cluster(sandbox.Consumer(1)), local: s.Cluster(sandbox.Broker)}).
+		toward(sandbox.Provider(1))
+	cordoned := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.other().node}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`))
+	require.NoError(t, f.local.Client.Patch(t.Context(), cordoned, patch))
+	return f
 }
+
+// toward is the same federation, looking at the hop to a provider.
+func (f *federation) toward(provider string) *federation {
+	hop := *f
+	hop.remote, hop.node, hop.kubelet = f.Cluster(provider), provider, sandbox.Broker+"/vk-"+provider
+	return &hop
+}
+
+// other looks at the hop to the second provider, whose node is cordoned.
+func (f *federation) other() *federation { return f.toward(sandbox.Provider(2)) }
+
+// liqoVersion is the version of Liqo in all clusters, as make matrix has it, or empty for the default.
+func liqoVersion() string { return os.Getenv("LIQO") }
 
 // up makes a sandbox that is there until the test ends. One that fails leaves the
 // logs.
@@ -72,6 +85,7 @@ func up(t *testing.T, opts sandbox.Options) *sandbox.Sandbox {
 	t.Helper()
 	began := time.Now()
 	opts.Progress = func(format string, args ...any) { t.Logf(format, args...) }
+	opts.Liqo = liqoVersion()
 	s, err := sandbox.Up(t.Context(), opts)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -16,7 +17,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unicode"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,12 +26,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// hostileTexts are what an impostor puts into its messages.
-const hostileTexts = `\u001b[2J\u0007\n\u202e\u2066\u200b\ufeff<script>`
+// hostileText is what a hostile provider puts into its texts: characters that a terminal obeys, that are not shown, that turn
+// the direction of what follows or cover the lines beside it, and markup.
+var hostileText = "\x1b[2J\a\x00\r\u009b2J\u202e\u2066\u200b\ufeff\u2028<script>a" + strings.Repeat("\u0301", 100)
 
 // impostor answers in the place of a provider's API server.
 type impostor struct {
@@ -56,14 +56,8 @@ func (i *impostor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // attacks are the answers of an impostor, by what they are.
-func (i *impostor) attacks() map[string]http.HandlerFunc {
-	status := func(code int, body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(code)
-			_, _ = io.WriteString(w, body)
-		}
-	}
+func (i *impostor) attacks(t *testing.T) map[string]http.HandlerFunc {
+	t.Helper()
 	return map[string]http.HandlerFunc{
 		"redirects": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, i.canary.URL+r.URL.Path, http.StatusFound)
@@ -93,21 +87,59 @@ func (i *impostor) attacks() map[string]http.HandlerFunc {
 				}
 			}
 		},
-		"a million objects": func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[{}`)
-			for n := range 1_000_000 {
-				if _, err := fmt.Fprintf(w, `,{"metadata":{"name":"x-%d"}}`, n); err != nil || r.Context().Err() != nil {
-					return
-				}
-			}
-			_, _ = io.WriteString(w, "]}")
-		},
-		"wrong types": status(http.StatusOK, `{"kind":["List"],"apiVersion":7,"metadata":"x","items":{"a":1},"status":[]}`),
-		"control characters": status(http.StatusInternalServerError,
-			`{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"`+hostileTexts+`","message":"`+
-				strings.Repeat(hostileTexts, 2000)+`"}`),
+		"a million objects":                      million,
+		"wrong types":                            answering(http.StatusOK, `{"kind":["List"],"apiVersion":7,"metadata":"x","items":{"a":1},"status":[]}`),
+		"control characters":                     answering(http.StatusInternalServerError, hostileStatus(t, 500)),
+		"control characters in what is no error": answering(http.StatusOK, hostileStatus(t, 1)),
 	}
+}
+
+// answering answers everything by a JSON text.
+func answering(code int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// ready answers the broker as an API server that is ready, and what is no probe by an attack. Virtual kubelets, which would take
+// its pods for gone, are not answered.
+func ready(attack http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !strings.HasSuffix(r.UserAgent(), "/broker"):
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+		case r.URL.Path == "/readyz":
+			_, _ = io.WriteString(w, "ok")
+		default:
+			attack(w, r)
+		}
+	}
+}
+
+// hostileStatus is a Status with the hostile text in all of its texts, in the message so many times.
+func hostileStatus(t *testing.T, times int) string {
+	t.Helper()
+	text, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Code: http.StatusInternalServerError, Reason: metav1.StatusReason(hostileText), Message: strings.Repeat(hostileText, times),
+		Details: &metav1.StatusDetails{Name: hostileText, Kind: hostileText, Causes: []metav1.StatusCause{{Message: hostileText, Field: hostileText}}},
+	})
+	require.NoError(t, err)
+	return string(text)
+}
+
+// million answers with a list of a million objects.
+func million(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[{}`)
+	for n := range 1_000_000 {
+		if _, err := fmt.Fprintf(w, `,{"metadata":{"name":"x-%d"}}`, n); err != nil || r.Context().Err() != nil {
+			return
+		}
+	}
+	_, _ = io.WriteString(w, "]}")
 }
 
 // slack is what a pod may take longer beside twice its time without an attack: each attack is measured once.
@@ -116,68 +148,159 @@ const slack = 3 * time.Second
 // bound has a pod be bound to the broker's Node when it is created.
 func bound(p *corev1.Pod) { p.Spec.NodeName = brokerNode }
 
+// hostile is a provider that attacks, and what is measured beside an attack.
+type hostile struct {
+	*catalogued
+	namespace string
+	provider  *sandbox.Cluster
+	*impostorServer
+	// token is that of an administrator of the broker's cluster.
+	token string
+	// idle is how long pods of other providers take to run, before the memory of the broker, without an attack.
+	idle   time.Duration
+	before int64
+	// most is the most memory of the broker that was seen.
+	most int64
+}
+
 // hostileProvider has an impostor answer in the place of a provider's API server, with the certificate of one. Pods of the
-// others start as before, and the broker's memory stays within bounds.
-func (b *brokered) hostileProvider(t *testing.T) {
+// others start as before, the broker's memory stays within bounds, and people are shown nothing that a terminal or a browser obeys.
+func (c *catalogued) hostileProvider(t *testing.T) {
 	const mostMore = 100 << 20
-	ns := b.namespace(t)
-	others := annotated(brokeringv1alpha1.FilterAnnotation, "provider.id != 'provider2'")
-	honest := func(name string) time.Duration {
-		return timeToRun(t, name, func(name string) { b.create(t, ns, name, 1, both(bound, others)) },
-			func(ctx context.Context, name string) error { return b.runsAt(ctx, ns, name+"-0", "") })
-	}
-	idle := honest("idle")
-	before := b.brokerMemory()
-
-	provider := b.Cluster("provider2")
-	b.lies(t, provider, ns)
-	require.NoError(t, b.Kill("provider2/kube-apiserver"))
-	i := b.impersonate(t, provider)
-	t.Cleanup(func() { require.NoError(t, b.Restart(context.Background(), "provider2")) })
-	t.Cleanup(i.close)
-
-	most, number := before, 0
-	for name, attack := range i.attacks() {
-		var probes atomic.Int64
-		counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/readyz" {
-				probes.Add(1)
-			}
-			attack(w, r)
+	h := &hostile{catalogued: c, namespace: c.namespace(t), provider: c.Cluster("provider2")}
+	var err error
+	h.token, err = c.broker.Account(t.Context(), "default", "who-sees-all", "cluster-admin")
+	require.NoError(t, err)
+	h.idle, h.before = h.honest(t, "idle"), c.brokerMemory()
+	h.most = h.before
+	c.lies(t, h.provider, h.namespace)
+	c.create(t, h.namespace, "kept", 6, only(h.provider.Name)) // So many that all are listed, and not each asked for.
+	for i := range 6 {
+		eventually(t, patient, func(ctx context.Context) error {
+			return c.runsAt(ctx, h.namespace, fmt.Sprint("kept-", i), h.provider.Name)
 		})
-		i.answer.Store(&counted)
-		number++
-		var took time.Duration
-		memory := b.mostMemoryDuring(func() {
+	}
+	require.NoError(t, c.Kill("provider2/kube-apiserver"))
+	h.impostorServer = c.impersonate(t, h.provider)
+	t.Cleanup(func() { require.NoError(t, c.Restart(context.Background(), "provider2")) })
+	t.Cleanup(h.close)
+
+	h.lists(t)
+	for name, attack := range h.attacks(t) {
+		probes := h.answerBy(attack, "/readyz")
+		h.during(t, name, func() {
 			eventually(t, 30*time.Second, func(ctx context.Context) error {
 				if n := probes.Load(); n < 3 { // So two of them have ended: they follow each other.
 					return fmt.Errorf("%s: %d probes", name, n)
 				}
-				return b.reachable(ctx, "provider2", metav1.ConditionFalse)
+				return c.reachable(ctx, "provider2", metav1.ConditionFalse)
 			})
-			took = honest(fmt.Sprintf("during-%d", number))
 		})
-		most = max(most, memory)
-		t.Logf("%s: a pod of another provider runs after %s (%s before), the broker has %d MiB (%d)", name, took, idle, memory>>20, before>>20)
-		assert.Less(t, took, 2*idle+slack, name)
-
-		var pc brokeringv1alpha1.ProviderCluster
-		require.NoError(t, b.broker.Client.Get(t.Context(), client.ObjectKey{Name: "provider2"}, &pc))
-		message := meta.FindStatusCondition(pc.Status.Conditions, brokeringv1alpha1.ProviderReachable).Message
-		assert.LessOrEqual(t, len(message), 2048, name)
-		assert.NotContains(t, strings.Map(func(r rune) rune {
-			if unicode.IsPrint(r) {
-				return -1
-			}
-			return '!'
-		}, message), "!", "%s: %q", name, message)
+		h.showsPlainText(t, name)
 	}
-	assert.Less(t, most-before, int64(mostMore), "memory of the broker")
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for _, visitor := range i.visitors {
+	assert.Less(t, h.most-h.before, int64(mostMore), "memory of the broker")
+	h.logsPlainText(t)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, visitor := range h.visitors {
 		assert.NotContains(t, visitor, "liqo-broker-vk", "it followed a redirect")
 	}
+}
+
+// honest is the median of how long pods take to run that other providers fit.
+func (h *hostile) honest(t *testing.T, name string) time.Duration {
+	t.Helper()
+	others := annotated(brokeringv1alpha1.FilterAnnotation, "provider.id != 'provider2'")
+	return timeToRun(t, name, func(name string) { h.create(t, h.namespace, name, 1, both(bound, others)) },
+		func(ctx context.Context, name string) error { return h.runsAt(ctx, h.namespace, name+"-0", "") })
+}
+
+// answerBy has the impostor answer by an attack, and counts the requests whose path ends so.
+func (h *hostile) answerBy(attack http.HandlerFunc, suffix string) *atomic.Int64 {
+	var asked atomic.Int64
+	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, suffix) {
+			asked.Add(1)
+		}
+		attack(w, r)
+	})
+	h.answer.Store(&counted)
+	return &asked
+}
+
+// during requires that pods of other providers run as before an attack, once it is under way.
+func (h *hostile) during(t *testing.T, attack string, underWay func()) {
+	t.Helper()
+	var took time.Duration
+	memory := h.mostMemoryDuring(func() {
+		underWay()
+		took = h.honest(t, "during-"+strings.ReplaceAll(attack, " ", "-"))
+	})
+	h.most = max(h.most, memory)
+	t.Logf("%s: a pod of another provider runs after %s (%s before), the broker has %d MiB (%d)", attack, took, h.idle, memory>>20, h.before>>20)
+	assert.Less(t, took, 2*h.idle+slack, attack)
+}
+
+// lists: the impostor answers probes as an API server that is ready, so its pods stay. Each list has a million objects: of the
+// usage of its pods, and of the pods that leave it when it is drained.
+func (h *hostile) lists(t *testing.T) {
+	probes := h.answerBy(ready(million), "/readyz")
+	eventually(t, 30*time.Second, func(ctx context.Context) error {
+		if n := probes.Load(); n < 5 {
+			return fmt.Errorf("%d probes", n)
+		}
+		return h.reachable(ctx, "provider2", metav1.ConditionTrue)
+	})
+	for i := range 6 {
+		require.Equal(t, "provider2", podOf(t, h.broker, h.namespace, fmt.Sprint("kept-", i)).Labels[brokeringv1alpha1.ProviderLabel])
+	}
+	usage := h.answerBy(ready(million), "/pods")
+	h.during(t, "a million objects of usage", func() {
+		h.summary(t)
+		require.NotZero(t, usage.Load(), "the provider was asked")
+	})
+
+	asked := h.answerBy(ready(answering(http.StatusInternalServerError, hostileStatus(t, 1))), "/log")
+	err := h.broker.Kube.CoreV1().Pods(h.namespace).GetLogs("kept-0", &corev1.PodLogOptions{}).Do(t.Context()).Error()
+	require.ErrorContains(t, err, "<script>")
+	require.Empty(t, hidden(err.Error()), "%.300q", err)
+	require.NotZero(t, asked.Load(), "the provider was asked")
+
+	h.restore(t, "provider2")
+	left := h.answerBy(ready(million), "/shadowpods")
+	h.during(t, "a million objects behind good probes", func() {
+		h.decide(t, "provider2", func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Drain = true })
+		eventually(t, 30*time.Second, func(ctx context.Context) error {
+			if n := left.Load(); n < 3 {
+				return fmt.Errorf("%d lists", n)
+			}
+			return h.reachable(ctx, "provider2", metav1.ConditionFalse)
+		})
+	})
+	assert.Contains(t, h.reachableMessage(t), "lists no pods")
+}
+
+// summary asks for the usage of all pods, as metrics-server does.
+func (h *hostile) summary(t *testing.T) {
+	t.Helper()
+	f := &federation{Sandbox: h.Sandbox, local: h.broker, node: brokerNode}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.kubeletURL(t)+"/stats/summary", http.NoBody)
+	require.NoError(t, err)
+	request.Header.Set("Authorization", "Bearer "+h.token)
+	asking := &http.Client{Transport: insecure(), Timeout: 30 * time.Second}
+	response, err := asking.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, response.StatusCode, "%s", body)
+}
+
+func (h *hostile) reachableMessage(t *testing.T) string {
+	t.Helper()
+	var pc brokeringv1alpha1.ProviderCluster
+	require.NoError(t, h.broker.Client.Get(t.Context(), client.ObjectKey{Name: "provider2"}, &pc))
+	return meta.FindStatusCondition(pc.Status.Conditions, brokeringv1alpha1.ProviderReachable).Message
 }
 
 // mostMemoryDuring is the most of brokerMemory that is seen meanwhile.
@@ -211,10 +334,18 @@ func lies() map[string]func(s *corev1.PodStatus) {
 			status.Conditions[i].Message, status.Conditions[i].Reason = text, text
 		}
 	}
+	of := func(status *corev1.PodStatus, text string) {
+		for i := range status.ContainerStatuses {
+			c := &status.ContainerStatuses[i]
+			c.Image, c.ImageID, c.ContainerID = text, text, text
+			c.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: text, Message: text}}
+			c.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: text, Message: text, ContainerID: text}
+		}
+	}
 	return map[string]func(s *corev1.PodStatus){
 		"a phase that there is not":   func(s *corev1.PodStatus) { s.Phase = "Nonsense\u001b[2J" },
 		"a phase of half a megabyte":  func(s *corev1.PodStatus) { s.Phase = corev1.PodPhase(strings.Repeat("x", 1<<19)) },
-		"characters of control":       func(s *corev1.PodStatus) { shown(s, "\u001b[2J\u0007\u202e\u2066\u200b\ufeff<script>") },
+		"characters of control":       func(s *corev1.PodStatus) { shown(s, hostileText); of(s, hostileText) },
 		"texts of a hundred kilobyte": func(s *corev1.PodStatus) { shown(s, strings.Repeat("x", 100<<10)) },
 		"a thousand conditions": func(s *corev1.PodStatus) {
 			for n := range 1000 {
@@ -267,15 +398,31 @@ func (b *brokered) lies(t *testing.T, provider *sandbox.Cluster, ns string) {
 		})
 		assert.Contains(t, []corev1.PodPhase{corev1.PodRunning, corev1.PodPending, corev1.PodUnknown}, pod.Status.Phase, name)
 		assert.Less(t, pod.Status.Size(), 140<<10, name)
-		for _, text := range []string{pod.Status.Message, pod.Status.Reason} {
-			assert.Equal(t, distrust.Lines(text), text, name)
-		}
-		for _, c := range pod.Status.Conditions {
-			assert.Equal(t, distrust.Lines(c.Message+c.Reason), c.Message+c.Reason, name)
-		}
+		requirePlain(t, name, pod.Status)
 	}
+	b.hostileEvent(t, provider, &truth, ns)
 	report(func(*corev1.PodStatus) {})
 	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "lied-about-0", provider.Name) })
+}
+
+// hostileEvent has a provider report an event of a pod with hostile texts. The event is reflected, in other words.
+func (b *brokered) hostileEvent(t *testing.T, provider *sandbox.Cluster, pod *corev1.Pod, ns string) {
+	t.Helper()
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, Name: "hostile"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, FieldPath: hostileText},
+		Reason:         hostileText, Message: hostileText, Type: corev1.EventTypeWarning,
+		Source: corev1.EventSource{Component: hostileText, Host: hostileText}, ReportingController: hostileText,
+		FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(), Count: 1,
+	}
+	require.NoError(t, provider.Client.Create(t.Context(), event))
+	var reflected corev1.Event
+	eventually(t, patient, func(ctx context.Context) error {
+		return b.broker.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: event.Name}, &reflected)
+	})
+	assert.Contains(t, reflected.Message, "<script>")
+	reflected.ManagedFields = nil
+	requirePlain(t, "an event", reflected)
 }
 
 // brokerMemory is the memory of the replica of the broker that has most.

@@ -165,7 +165,7 @@ func (b *brokered) bindsAll(ctx context.Context, namespace string, count int) er
 // flood has a consumer create pods that no provider fits, follow logs, and open connections that it leaves silent, while
 // the pods of another one run as if there were none. It does so by the credentials of its peering.
 func (c *chain) flood(t *testing.T) {
-	stuck, followed, silent := sized(600, 3000), sized(60, 200), sized(300, 500)
+	stuck, followed, silent := sized(300, 3000), sized(60, 200), sized(300, 500)
 	attacker, theirs, ns := c.consumers[0], c.offload(t, c.consumers[0]), c.offload(t, c.consumers[1])
 	c.pod(t, attacker, theirs, "talker", "true")
 	eventually(t, patient, func(ctx context.Context) error { return c.settled(ctx, attacker.RemoteNamespace(theirs), 1) })
@@ -223,7 +223,7 @@ func (c *chain) flood(t *testing.T) {
 				explained++
 			}
 		}
-		if explained < min(stuck, 300) {
+		if explained < min(stuck, 200) {
 			return fmt.Errorf("%d of %d pods are explained", explained, stuck) // They are, 20 a second.
 		}
 		return nil

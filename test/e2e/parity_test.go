@@ -24,7 +24,7 @@ import (
 func TestParityStock(t *testing.T) {
 	cache, err := sandbox.CacheDir()
 	require.NoError(t, err)
-	stock, err := passed.Of(filepath.Join(cache, "passed"), "parity-stock", append(parityFiles(), paritySources()...)...)
+	stock, err := passed.Of(filepath.Join(cache, "passed"), "parity-stock"+liqoVersion(), append(parityFiles(), paritySources()...)...)
 	require.NoError(t, err)
 	when, err := stock.When()
 	require.NoError(t, err)
@@ -49,11 +49,12 @@ func parityFiles() []string {
 }
 
 // paritySources are what else the outcome with Liqo's virtual kubelet depends on:
-// the sandbox, with the versions that it builds, its dependencies, and what it
-// installs from deploy/ in every cluster.
+// the sandbox, with the versions that it builds, its dependencies, the calls of
+// a kubelet, and what it installs from deploy/ in every cluster.
 func paritySources() []string {
 	return []string{
-		"../sandbox", "../go.mod", "../../deploy/virtual-kubelet-auth.yaml", "../../deploy/virtual-kubelet-addresses.yaml",
+		"../sandbox", "../kubeletapi", "../go.mod",
+		"../../deploy/virtual-kubelet-auth.yaml", "../../deploy/virtual-kubelet-addresses.yaml",
 	}
 }
 
@@ -76,8 +77,7 @@ func parity(t *testing.T, image string) {
 		name string
 		run  func(*testing.T, *federation)
 	}{
-		// In this order: those that stop something come last, and the last one adds a
-		// node to which the others' pods might go.
+		// In this order: those that stop something come last, and the last one adds a node to which the others' pods might go.
 		{"a chain of two hops", twoHops},
 		{"a Deployment of 16 pods comes and goes", deployment},
 		{"restarts and terminal phases are reported", statuses},
@@ -93,10 +93,21 @@ func parity(t *testing.T, image string) {
 		{"a restart recreates no pod", restart},
 		{"a change of the network is seen", remapping},
 		{"a link that goes down is noticed", link},
-		{"a killed provider cluster comes back", killed},
-		{"a frozen provider is waited for", frozen},
+		{"providers are lost", lost},
 		{"a second slice of one provider", secondSlice},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.run(t, f) })
 	}
+}
+
+// lost has one provider killed and another one frozen at the same time: each is minutes of waiting.
+func lost(t *testing.T, f *federation) {
+	t.Run("a killed provider cluster comes back", func(t *testing.T) {
+		t.Parallel()
+		killed(t, f)
+	})
+	t.Run("a frozen provider is waited for", func(t *testing.T) {
+		t.Parallel()
+		frozen(t, f.other())
+	})
 }

@@ -14,6 +14,9 @@ import (
 //     The broker offers what all providers grant, so the chain's come before those that add a slice.
 //   - "faults": scenarios that fill all providers or stop something.
 //
+// Scenarios with "hostile" in their names are those of attackers: a consumer, a tenant, a stranger, a provider. make hostile runs
+// these, with what the guard refuses (TestStockConsumer).
+//
 // The suites that have federations of their own run at the same time as all but the first group, or afterwards: see aside.
 func TestFederation(t *testing.T) {
 	c := startFederation(t)
@@ -26,9 +29,9 @@ func TestFederation(t *testing.T) {
 			{"an unassigned pod can be deleted", b.unassigned},
 			{"logs exec attach and port-forward", b.kubelet},
 			{"namespaces of consumers are offloaded", c.sentOn},
-			{"the remote IPAM checks its callers", c.strangers},
-			{"a consumer reads nothing of others", c.readsNothing},
-			{"a consumer writes nothing but its own", c.writesNothing},
+			{"a hostile caller learns nothing from the remote IPAM", c.strangers},
+			{"a hostile consumer reads nothing of others", c.readsNothing},
+			{"a hostile consumer writes nothing but its own", c.writesNothing},
 			{"changes are forwarded or reported", c.changes},
 			{"pods differ from those of a node as documented", c.differences},
 			{"the way of a pod is a trace", c.trace},
@@ -50,7 +53,7 @@ func TestFederation(t *testing.T) {
 		{"the network to a provider goes and comes", c.network},
 		{"the remote IPAM goes and comes", c.remoteIPAM},
 		{"an address is used again", c.reuse},
-		{"an address of another cluster is not shown", c.foreignAddress},
+		{"a hostile provider shows no address of another cluster", c.foreignAddress},
 		{"metrics match their document and their queries", c.metrics},
 		{"a restart changes no address", c.restarts},
 		{"a pod that came before the broker waits for it", c.overtaken},
@@ -89,8 +92,8 @@ func TestFederation(t *testing.T) {
 		{"a virtual kubelet of another node is not used", b.stray},
 		{"a completed pod stays completed", b.ended},
 		{"a Service has its pods at two providers", b.service},
-		{"costly filters hold up nobody else", c.costly},
-		{"a flood of one consumer does not delay others", c.flood},
+		{"hostile filters hold up nobody else", c.costly},
+		{"a hostile flood of one consumer does not delay others", c.flood},
 	})
 	oneByOne(t, "faults", []scenario{
 		{"150 pods at once exceed no grant", b.burst},
@@ -98,8 +101,9 @@ func TestFederation(t *testing.T) {
 		{"pods leave an unreachable provider", b.failover},
 		{"an outage of most providers moves nothing", b.suspicion},
 		{"pods wait while the guard is missing", b.unguarded},
-		{"a hostile provider harms no other", b.hostileProvider},
+		{"a hostile provider harms no other", c.hostileProvider},
 		{"faults of all kinds at once break no rule", b.chaos},
+		{"each pod runs once after a backup is restored", c.backup},
 	})
 }
 

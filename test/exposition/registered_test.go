@@ -2,6 +2,7 @@ package exposition
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -32,15 +33,16 @@ func registrations() map[string]func(prometheus.Registerer) error {
 // registerBroker registers the metrics of a broker that has not begun.
 func registerBroker(registry prometheus.Registerer) error {
 	known := belief.New(belief.Config{})
-	return broker.NewMetrics(known, nil, &requeue.Queue{}, providers.New(providers.Config{Belief: known})).Register(registry)
+	_, err := broker.NewMetrics(registry, known, nil, &requeue.Queue{}, providers.New(providers.Config{Belief: known}))
+	return err
 }
 
 // registerVirtualKubelet registers the metrics of a virtual kubelet that has not begun.
 func registerVirtualKubelet(registry prometheus.Registerer) error {
-	if _, err := provider.NewMetrics(registry, func() int { return 0 }, ipam.NewClient(ipam.ClientConfig{})); err != nil {
+	if _, err := provider.NewMetrics(registry, ipam.NewClient(ipam.ClientConfig{})); err != nil {
 		return err
 	}
-	return registry.Register(process.UnknownMetric(nil))
+	return errors.Join(registry.Register(provider.PodsMetric(func() int { return 0 })), registry.Register(process.UnknownMetric(nil)))
 }
 
 // expose is the exposition of everything that register registers, with a value even of those metrics that have none
@@ -65,6 +67,15 @@ func expose(register func(prometheus.Registerer) error) (string, error) {
 
 // filling is a registerer that has each vector of metrics make one.
 type filling struct{ *prometheus.Registry }
+
+// MustRegister implements prometheus.Registerer.
+func (f filling) MustRegister(all ...prometheus.Collector) {
+	for _, c := range all {
+		if err := f.Register(c); err != nil {
+			panic(err)
+		}
+	}
+}
 
 // Register implements prometheus.Registerer.
 func (f filling) Register(c prometheus.Collector) error {

@@ -137,7 +137,7 @@ func faultKinds() map[string]faultKind {
 		},
 		"provider's watches lag": {
 			4, 30 * time.Second,
-			atProvider(func(_ *provider, w *weather) { w.lag = 5 * time.Second }), atProvider(func(_ *provider, w *weather) { w.lag = 0 }),
+			atProvider(func(_ *provider, w *weather) { w.lags++ }), atProvider(func(_ *provider, w *weather) { w.lags-- }),
 		},
 		"provider's webhook hangs": {
 			8, 25 * time.Second,
@@ -154,7 +154,7 @@ func faultKinds() map[string]faultKind {
 		"home refuses":       {3, 30 * time.Second, atHome(func(w *weather) { w.refuses++ }), atHome(func(w *weather) { w.refuses-- })},
 		"home hangs":         {3, 30 * time.Second, atHome(func(w *weather) { w.hangs++ }), atHome(func(w *weather) { w.hangs-- })},
 		"home loses answers": {6, 30 * time.Second, atHome(func(w *weather) { w.answerLost = 30 }), atHome(func(w *weather) { w.answerLost = 0 })},
-		"home's watches lag": {6, 30 * time.Second, atHome(func(w *weather) { w.lag = 5 * time.Second }), atHome(func(w *weather) { w.lag = 0 })},
+		"home's watches lag": {6, 30 * time.Second, atHome(func(w *weather) { w.lags++ }), atHome(func(w *weather) { w.lags-- })},
 		"leader is killed":   {6, 0, leaderOf(func(p *process) { p.kill(errKilled) }), nothing},
 		"leader stops": {8, 40 * time.Second, leaderOf((*process).pause), func(w *world, _ *provider, _ fault) {
 			w.mu.Lock()
@@ -248,7 +248,28 @@ func generate(seed uint64) *history {
 		h.Faults = append(h.Faults, f)
 	}
 	h.Scheduled = random.IntN(2) == 0
+	if random.IntN(10) == 0 {
+		h.loseLeaderAmongPods(random)
+	}
 	return h
+}
+
+// loseLeaderAmongPods has many pods come shortly before the leader is killed, while watches lag: the cache of the next one does not
+// show yet what was assigned.
+func (h *history) loseLeaderAmongPods(random *rand.Rand) {
+	at := 15*time.Second + upTo(random, 45*time.Second)
+	for i := range h.Pods {
+		if pod := &h.Pods[i]; random.IntN(3) > 0 {
+			before := pod.At
+			if pod.At = at - upTo(random, 5*time.Second); pod.Deleted > 0 {
+				pod.Deleted += pod.At - before
+			}
+		}
+	}
+	h.Faults = append(h.Faults,
+		fault{Kind: "home's watches lag", At: at - 5*time.Second, For: 10*time.Second + upTo(random, 20*time.Second)},
+		fault{Kind: "leader is killed", At: at},
+	)
 }
 
 // shorter are all histories with one thing less.

@@ -98,8 +98,8 @@ type weather struct {
 	listless int
 	// answerLost is how many percent of the writes take effect and have no answer.
 	answerLost int
-	// lag is how much later watches show what happened.
-	lag time.Duration
+	// lags is how many have watches show what happened later.
+	lags int
 	// counts are how often each request was made, so that chance depends on nothing else that runs.
 	counts map[string]uint64
 	// changed is closed with the next change.
@@ -142,7 +142,11 @@ func (w *weather) lagNow(request string) time.Duration {
 	n := w.draw(request)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.lag + time.Duration(n%20_000_000) // Up to 20 ms, by the nanosecond.
+	late := time.Duration(n % 20_000_000) // Up to 20 ms, by the nanosecond.
+	if w.lags > 0 {
+		late += 5 * time.Second
+	}
+	return late
 }
 
 // accepted waits until the server answers, a list or another request, or returns an error when it does not, or the time

@@ -194,6 +194,11 @@ func moving() map[string]expected {
 			quiet:   set{"it was, at a start": {"unguarded": lead("guard_policies_missing", "", "7x0 0x99")}},
 			summary: "Policies of the guard are not in force",
 		},
+		"LiqoBrokerNotIsolated": {
+			fires:   set{"an object is not applied": {"isolation": lead("isolation_failed", `consumer="c1"`, "0x50 1x50")}},
+			quiet:   set{"a gateway was busy": {"isolation": lead("isolation_failed", `consumer="c1"`, "0x50 1x2 0x48")}},
+			summary: "The isolation of consumer c1 is not applied",
+		},
 		"LiqoBrokerMovesSuspended": {
 			fires:   set{"it does": {"suspended": lead("moves_suspended", "", "0x50 1x50")}},
 			quiet:   set{"it did": {"suspended": lead("moves_suspended", "", "0x20 1x10 0x70")}},

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,25 +31,33 @@ const (
 	requestTimeout = time.Second
 )
 
-// federation is a consumer, the broker, and two providers. The consumer's network is connected with the first of them.
+// federation is two consumers, the broker, and two providers, or fewer. The first consumer's network is connected with the first
+// provider.
 type federation struct {
 	*sandbox.Sandbox
-	consumer, broker *sandbox.Cluster
-	providers        []*sandbox.Cluster
+	consumer, other, broker *sandbox.Cluster
+	providers               []*sandbox.Cluster
+	// figures are of the paths in the order in which they were measured.
+	figures []figure
 }
 
 func start(t *testing.T) *federation {
 	t.Helper()
-	if err := sandbox.PacketsPossible(); err != nil {
-		t.Skip(err)
-	}
-	s, err := sandbox.Up(t.Context(), sandbox.Options{
-		Name: "packets", Consumers: 1, Providers: 2, Packets: true, BrokerNode: "liqo-broker", RemoteIPAM: true,
+	return startWith(t, sandbox.Options{
+		Name: "packets", Consumers: 2, Providers: 2, RemoteIPAM: true,
 		BrokerArgs:     []string{"--failover-after=5s", "--probe-interval=1s", "--probe-timeout=1s", "--status-interval=1s"},
 		ConsumerArgs:   []string{"--direct-traffic=true"},
 		DirectNetworks: []string{"consumer1:provider1"},
-		Progress:       t.Logf,
 	})
+}
+
+func startWith(t *testing.T, options sandbox.Options) *federation {
+	t.Helper()
+	if err := sandbox.PacketsPossible(); err != nil {
+		t.Skip(err)
+	}
+	options.Packets, options.BrokerNode, options.Progress = true, "liqo-broker", t.Logf
+	s, err := sandbox.Up(t.Context(), options)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -58,9 +67,20 @@ func start(t *testing.T) *federation {
 		}
 		require.NoError(t, s.Down())
 	})
-	return &federation{
-		Sandbox: s, consumer: s.Cluster(sandbox.Consumer(1)), broker: s.Cluster(sandbox.Broker),
-		providers: []*sandbox.Cluster{s.Cluster(sandbox.Provider(1)), s.Cluster(sandbox.Provider(2))},
+	f := &federation{
+		Sandbox: s, consumer: s.Cluster(sandbox.Consumer(1)), other: s.Cluster(sandbox.Consumer(2)), broker: s.Cluster(sandbox.Broker),
+	}
+	for i := range options.Providers {
+		f.providers = append(f.providers, s.Cluster(sandbox.Provider(i+1)))
+	}
+	return f
+}
+
+// wholeOnly skips what make test has no time for.
+func wholeOnly(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not in the short form")
 	}
 }
 
@@ -215,20 +235,57 @@ func expect(t *testing.T, from *http.Client, address string, want answer) {
 	})
 }
 
-// way makes ten requests, and returns through which of the clusters they went: all whose host nodes forwarded packets.
+// way makes requests until ten are answered, and returns through which of the clusters they went: all whose host nodes forwarded
+// packets. The gateways between these, and no other, have to have carried the requests and the answers.
 func (f *federation) way(t *testing.T, from *http.Client, address string) (through []string) {
 	t.Helper()
-	before := f.forwarded(t)
-	for range 10 {
-		_, err := ask(t.Context(), from, address)
-		require.NoError(t, err)
+	const requests = 10
+	before, tunneled, began := f.forwarded(t), f.tunneled(t), time.Now()
+	for range requests {
+		eventually(t, patience, func(ctx context.Context) error {
+			_, err := ask(ctx, from, address)
+			return err
+		})
 	}
 	for i, after := range f.forwarded(t) {
 		if after > before[i] {
 			through = append(through, f.Clusters[i].Name)
 		}
 	}
+	// A request is two packets at least, and two come back. One a second is Liqo's, by which the gateways check their connection.
+	atLeast := requests + int(time.Since(began).Seconds()) + 1
+	var gateways []string
+	for name, after := range f.tunneled(t) {
+		if after-tunneled[name] >= atLeast {
+			gateways = append(gateways, name)
+		}
+	}
+	assert.ElementsMatch(t, f.gatewaysOf(through), gateways, "the gateways whose tunnels had packets, of the way through %v", through)
 	return through
+}
+
+// gatewaysOf are the gateways of the way through clusters: between two, or between the broker's and the others.
+func (f *federation) gatewaysOf(through []string) (gateways []string) {
+	if len(through) == 0 {
+		return nil
+	}
+	between := through[0]
+	if slices.Contains(through, f.broker.Name) {
+		between = f.broker.Name
+	}
+	for _, name := range through {
+		if name != between {
+			gateways = append(gateways, sandbox.Gateway(between, name), sandbox.Gateway(name, between))
+		}
+	}
+	return gateways
+}
+
+func (f *federation) tunneled(t *testing.T) map[string]int {
+	t.Helper()
+	packets, err := f.TunnelPackets()
+	require.NoError(t, err)
+	return packets
 }
 
 func (f *federation) forwarded(t *testing.T) (packets []int) {
@@ -239,4 +296,11 @@ func (f *federation) forwarded(t *testing.T) (packets []int) {
 		packets = append(packets, n)
 	}
 	return packets
+}
+
+func names(clusters []*sandbox.Cluster) (names []string) {
+	for _, c := range clusters {
+		names = append(names, c.Name)
+	}
+	return names
 }

@@ -163,6 +163,15 @@ func (s *Sandbox) Restart(ctx context.Context, name string) error {
 	return nil
 }
 
+// pair returns two clusters by their names.
+func (s *Sandbox) pair(a, b string) (ca, cb *Cluster, err error) {
+	if ca, _, err = s.target(a); err != nil {
+		return nil, nil, err
+	}
+	cb, _, err = s.target(b)
+	return ca, cb, err
+}
+
 // Link reports the network between two connected clusters up or down. With
 // Options.Packets it has the packets between them arrive or be dropped, and their
 // gateways report what they see. It needs Options.Networking.
@@ -170,11 +179,7 @@ func (s *Sandbox) Link(ctx context.Context, a, b string, up bool) error {
 	if !s.opts.Networking {
 		return errors.New("this sandbox has no links: start it with --networking")
 	}
-	ca, _, err := s.target(a)
-	if err != nil {
-		return err
-	}
-	cb, _, err := s.target(b)
+	ca, cb, err := s.pair(a, b)
 	if err != nil {
 		return err
 	}

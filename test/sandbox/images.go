@@ -76,7 +76,7 @@ func (c *Cluster) UseImage(ctx context.Context, image string) error {
 		if err != nil {
 			return err
 		}
-		if err := poll(ctx, func(ctx context.Context) error { return c.takenOver(ctx, key, image) }); err != nil {
+		if err := poll(ctx, func(ctx context.Context) error { return c.TakenOver(ctx, key, image) }); err != nil {
 			return err
 		}
 		if c.servesBrokerNode() {
@@ -144,7 +144,7 @@ func (c *Cluster) UseBroker(ctx context.Context) error {
 func (c *Cluster) switchKubelets(
 	ctx context.Context, image string, change func(*offloadingv1beta1.VirtualNode, []string), then func(context.Context, string) error,
 ) error {
-	own := append([]string{"--broker-node=" + c.sandbox.opts.BrokerNode}, c.sandbox.opts.BrokerKubeletArgs...)
+	own := c.OwnKubeletArgs()
 	for _, provider := range c.sandbox.providersOf(c) {
 		key := client.ObjectKey{Namespace: tenantNamespace(provider), Name: provider}
 		err := c.updateVirtualNode(ctx, key, func(vn *offloadingv1beta1.VirtualNode) {
@@ -157,7 +157,7 @@ func (c *Cluster) switchKubelets(
 	}
 	for _, provider := range c.sandbox.providersOf(c) {
 		key := client.ObjectKey{Namespace: tenantNamespace(provider), Name: provider}
-		if err := poll(ctx, func(ctx context.Context) error { return c.takenOver(ctx, key, image) }); err != nil {
+		if err := poll(ctx, func(ctx context.Context) error { return c.TakenOver(ctx, key, image) }); err != nil {
 			return err
 		}
 		if err := then(ctx, provider); err != nil {
@@ -165,6 +165,12 @@ func (c *Cluster) switchKubelets(
 		}
 	}
 	return nil
+}
+
+// OwnKubeletArgs are the arguments of the virtual kubelets of a cluster with a broker that Liqo's own does not know: it ends
+// at once with one of them.
+func (c *Cluster) OwnKubeletArgs() []string {
+	return append([]string{"--broker-node=" + c.sandbox.opts.BrokerNode}, c.sandbox.opts.BrokerKubeletArgs...)
 }
 
 func (c *Cluster) updateVirtualNode(ctx context.Context, key client.ObjectKey, change func(*offloadingv1beta1.VirtualNode)) error {
@@ -196,9 +202,9 @@ func (c *Cluster) scaleBroker(ctx context.Context, replicas int32) error {
 	})
 }
 
-// takenOver answers nil once the only pods of a virtual kubelet run the image
+// TakenOver answers nil once the only pods of a virtual kubelet run the image
 // and one of them holds the node's lease.
-func (c *Cluster) takenOver(ctx context.Context, vn client.ObjectKey, image string) error {
+func (c *Cluster) TakenOver(ctx context.Context, vn client.ObjectKey, image string) error {
 	var d appsv1.Deployment
 	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: vn.Namespace, Name: "vk-" + vn.Name}, &d); err != nil {
 		return err

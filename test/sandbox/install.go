@@ -40,8 +40,8 @@ type liqoObjects struct {
 	crds   []*unstructured.Unstructured
 }
 
-func loadLiqo(ctx context.Context) (liqoObjects, error) {
-	source, err := binaries.LiqoSource(ctx)
+func loadLiqo(ctx context.Context, version string) (liqoObjects, error) {
+	source, err := binaries.LiqoSource(ctx, version)
 	if err != nil {
 		return liqoObjects{}, err
 	}
@@ -78,7 +78,7 @@ func (c *Cluster) chartValues() map[string]any {
 		networking["gatewayTemplates"] = map[string]any{"wireguard": map[string]any{"implementation": "userspace"}}
 	}
 	return map[string]any{
-		"tag":         binaries.LiqoVersion,
+		"tag":         c.sandbox.opts.Liqo,
 		"common":      onHost,
 		"apiServer":   map[string]any{"address": c.url()},
 		"networking":  networking,

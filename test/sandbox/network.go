@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,18 @@ func (s *Sandbox) connectNetworks(ctx context.Context, a, b *Cluster) error {
 		return connectGateways(ctx, a, b)
 	}
 	return setLink(ctx, a, b, true)
+}
+
+// Connect joins the networks of two clusters that share no resources, such as two providers.
+func (s *Sandbox) Connect(ctx context.Context, a, b string) error {
+	if !s.opts.Networking {
+		return errors.New("this sandbox has no networks: start it with --networking")
+	}
+	ca, cb, err := s.pair(a, b)
+	if err != nil {
+		return err
+	}
+	return s.connect(ctx, ca, cb)
 }
 
 // connect joins the networks of two clusters that share no resources, as

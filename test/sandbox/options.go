@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
 )
 
 // Names of the images that the sandbox knows.
@@ -16,10 +18,16 @@ const (
 	ImageOurs = "liqo-broker-vk:dev"
 	// imageOther is that of Options.BrokerKubelet.
 	imageOther = "liqo-broker-vk:other"
-	// ImageStock is Liqo's own, under the name that Liqo's chart gives it.
+	// ImageStock is Liqo's own, of the version that the clusters have, under the name that the chart of v1.2.0 gives it.
 	ImageStock = "ghcr.io/liqotech/virtual-kubelet:v1.2.0"
 	// ImageWeb answers HTTP requests at port WebPort with the names of the pod and of the addresses. With Options.Packets only.
 	ImageWeb = "sandbox-web:dev"
+)
+
+// Versions of Liqo that a sandbox can have. Everything is tested with the first, which is the default.
+const (
+	LiqoVersion    = binaries.LiqoVersion
+	LiqoV11Version = binaries.LiqoV11Version
 )
 
 // Broker is the name of the broker cluster.
@@ -48,6 +56,8 @@ type Options struct {
 	// Packets has the clusters run Liqo's gateways and fabric, and pods of ImageWeb, in network namespaces: their packets
 	// are real. It implies Networking, excludes ConsumerNodes, and no pod is simulated.
 	Packets bool
+	// Liqo is the version of Liqo in all clusters: LiqoVersion (the default) or LiqoV11Version.
+	Liqo string
 	// Image is the virtual kubelet of all clusters (with BrokerNode, of the
 	// consumers); default ImageOurs.
 	Image string
@@ -113,6 +123,7 @@ var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$`)
 func (o *Options) complete() {
 	setDefault(&o.Name, "default")
 	setDefault(&o.Image, ImageOurs)
+	setDefault(&o.Liqo, LiqoVersion)
 	setDefault(&o.ProviderSlice, Slice{CPU: "16", Memory: "64Gi", Pods: "600"})
 	setDefault(&o.ConsumerSlice, Slice{CPU: "48", Memory: "192Gi", Pods: "1800"})
 	o.Networking = o.Networking || o.Packets
@@ -149,6 +160,9 @@ func (o *Options) validate() error {
 	if o.Image != ImageOurs && o.Image != ImageStock {
 		errs = append(errs, fmt.Errorf("--image=%q: use %s or %s", o.Image, ImageOurs, ImageStock))
 	}
+	if o.Liqo != LiqoVersion && o.Liqo != LiqoV11Version {
+		errs = append(errs, fmt.Errorf("--liqo=%q: use %s or %s", o.Liqo, LiqoVersion, LiqoV11Version))
+	}
 	if o.Latency < 0 {
 		errs = append(errs, fmt.Errorf("--latency=%s: use 0 or more", o.Latency))
 	}
@@ -166,6 +180,9 @@ func (o *Options) validate() error {
 		if o.Catalog {
 			errs = append(errs, errors.New("--catalog: there is no broker without --broker-node"))
 		}
+	}
+	if o.Packets && o.Liqo != LiqoVersion {
+		errs = append(errs, fmt.Errorf("--packets: the gateways are those of %s, not %s", LiqoVersion, o.Liqo))
 	}
 	if o.Packets && o.ConsumerNodes {
 		errs = append(errs, errors.New("--packets: no node of a consumer is simulated"))

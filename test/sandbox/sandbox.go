@@ -25,9 +25,11 @@ type Sandbox struct {
 	// Clusters: consumers first, then the broker, then providers.
 	Clusters []*Cluster
 
-	opts   Options
-	dir    string
-	bin    string
+	opts Options
+	dir  string
+	bin  string
+	// liqo has the binaries of Liqo.
+	liqo   string
 	group  *proc.Group
 	ports  *ports.Pool
 	images map[string]nodeagent.Image
@@ -78,6 +80,12 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	if s.bin, err = binaries.Ensure(ctx, s.say); err != nil {
 		return err
 	}
+	s.liqo = s.bin
+	if s.opts.Liqo != binaries.LiqoVersion {
+		if s.liqo, err = binaries.EnsureLiqo(ctx, s.opts.Liqo, s.say); err != nil {
+			return err
+		}
+	}
 	s.say("building %s", ImageOurs)
 	ours, err := binaries.BuildProduct(ctx, s.dir)
 	if err != nil {
@@ -92,7 +100,7 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	if err := s.linkTools(); err != nil {
 		return err
 	}
-	objects, err := loadLiqo(ctx)
+	objects, err := loadLiqo(ctx, s.opts.Liqo)
 	if err != nil {
 		return err
 	}
@@ -226,10 +234,10 @@ func (s *Sandbox) each(ctx context.Context, clusters []*Cluster, do func(context
 // imageTable maps image names to binaries. Images differ in nothing but their
 // binary, and in what gives each process ports of its own.
 func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
-	liqo := func(name string) nodeagent.Image { return nodeagent.Image{Binary: filepath.Join(s.bin, name)} }
+	liqo := func(name string) nodeagent.Image { return nodeagent.Image{Binary: filepath.Join(s.liqo, name)} }
 	stock := liqo(binaries.LiqoVirtualKubelet)
 	stock.Ports = func([]string) []nodeagent.Port { return append([]nodeagent.Port{kubeletPort}, kubeletMetrics...) }
-	registry, tag := "ghcr.io/liqotech/", ":"+binaries.LiqoVersion
+	registry, tag := "ghcr.io/liqotech/", ":"+s.opts.Liqo
 	other := cmp.Or(s.opts.BrokerKubelet, ours)
 	return map[string]nodeagent.Image{
 		ImageStock: stock,

@@ -23,8 +23,9 @@ func suites() []suite {
 	return []suite{
 		{".", []string{"./..."}, nil},
 		{"kubelet-v0", []string{"./..."}, nil},
-		{"test", []string{"./audit/...", "./collector/...", "./passed/...", "./sandbox/..."}, nil},
+		{"test", []string{"./audit", "./chaos", "./collector", "./passed", "./sandbox", "./sandbox/internal/..."}, nil},
 		{"test", []string{"./deploy/...", "./exposition/..."}, []string{"deploy", "docs"}},
+		{"test", []string{"./histories/mutants"}, []string{"pkg"}},
 		{"test/interop", []string{"./..."}, []string{"pkg/ipam", "test/ipampeer"}},
 		{"test/observability", []string{"./..."}, []string{"deploy", "docs", "test/exposition"}},
 		{"tools", []string{"./..."}, []string{"Dockerfile"}},

@@ -40,7 +40,9 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	events := record.NewBroadcaster()
 	defer events.Shutdown()
-	events.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: local.CoreV1().Events(corev1.NamespaceAll)})
+	events.StartRecordingToSink(distrust.EventSink{
+		EventSink: &corev1client.EventSinkImpl{Interface: local.CoreV1().Events(corev1.NamespaceAll)},
+	})
 
 	health := &process.Health{}
 	group, ctx := errgroup.WithContext(ctx)
@@ -181,8 +183,8 @@ func serveAPIs(ctx context.Context, group *errgroup.Group, cfg *Config, clients 
 			ClientCAFile:      cfg.API.ClientCAFile,
 			AuthorizationMode: cfg.API.AuthorizationMode,
 			Local:             local,
-			Handler: kubeletapi.NewHandler(log, r.pods,
-				kubeletapi.RemoteScrape(clients.Remote, kubeletapi.MetricsV0, cfg.HomeCluster.ClusterID)),
+			Handler: knownProtocols(kubeletapi.NewHandler(log, r.pods,
+				kubeletapi.RemoteScrape(clients.Remote, kubeletapi.MetricsV0, cfg.HomeCluster.ClusterID))),
 		})
 	})
 	if cfg.MetricsAddress != "" {

@@ -18,9 +18,11 @@ import (
 // maxFailure bounds what is read of a provider's answer that is not a stream (bytes).
 const maxFailure = 16 << 10
 
-// failuref is an error with the status code that the caller gets.
+// failuref is an error with the status code that the caller gets. Its text can be shown, whatever it quotes of a provider:
+// a message, the reason phrase of an answer, or the names in a certificate.
 func failuref(code int, format string, args ...any) error {
-	status := metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Message: fmt.Sprintf(format, args...)}
+	message := distrust.Lines(distrust.Cut(fmt.Sprintf(format, args...), 2*maxMessage))
+	status := metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Message: message}
 	switch code {
 	case http.StatusNotFound:
 		status.Reason = metav1.StatusReasonNotFound
@@ -63,13 +65,13 @@ func errorText(response *http.Response, body []byte) string {
 func answered(response *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxFailure))
 	if err != nil {
-		return fmt.Errorf("the provider's API server answered %s: %w", response.Status, err)
+		return failuref(http.StatusBadGateway, "the provider's API server answered %s: %s", response.Status, err)
 	}
 	status := metav1.Status{}
 	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" || status.Message == "" {
 		status.Message = errorText(response, body)
 	}
-	status.Message = distrust.Lines(distrust.Cut(status.Message, maxMessage))
+	status.Message = distrust.Cut(status.Message, maxMessage)
 	switch code := response.StatusCode; {
 	case code < http.StatusBadRequest, code == http.StatusUnauthorized, code == http.StatusForbidden:
 		return failuref(http.StatusBadGateway, "the provider's API server answered %s: %s", response.Status, status.Message)

@@ -219,7 +219,6 @@ func check(response *http.Response, expected int) error {
 // whole is an upgraded connection whose end in one direction ends the other, as it does in kube-apiserver.
 type whole struct{ io.ReadWriteCloser }
 
-// Read implements io.Reader. The ReverseProxy waits for the other direction after an io.EOF only.
 func (w whole) Read(data []byte) (int, error) {
 	n, err := w.ReadWriteCloser.Read(data)
 	if errors.Is(err, io.EOF) {

@@ -425,12 +425,24 @@ func TestFailures(t *testing.T) {
 			_, _ = io.WriteString(w, text)
 		}
 	}
+	phrase := func(w http.ResponseWriter, _ *http.Request) { // Of the answer, which net/http writes itself.
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 401 a\x1b[2Jb\u202ec\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nwho")
+	}
 	for name, tc := range map[string]struct {
 		pod     string
 		instead http.HandlerFunc
 		code    int
 		message string
 	}{
+		"what cannot be shown is not": {
+			pod: "pod", instead: answer(503, `{"kind":"Status","message":"\u001b[2Ja\rb\u202ec\u0000d"}`), code: 503, message: " [2Ja b c d",
+		},
+		"nor in a phrase":                       {pod: "pod", instead: phrase, code: 502, message: "the provider's API server answered 401 a [2Jb c: who"},
 		"a pod that there is not":               {pod: "none", code: 404, message: "pod ns/none is not one of node broker"},
 		"a pod that waits":                      {pod: "waiting", code: 400, message: "pod ns/waiting is not assigned to a provider yet"},
 		"a provider that is not connected":      {pod: "astray", code: 500, message: "the provider of VirtualNode q2 is not connected"},

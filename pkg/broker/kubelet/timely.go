@@ -17,7 +17,6 @@ type timely struct {
 // WrappedRoundTripper lets Kubernetes' libraries find the transport below.
 func (t *timely) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// RoundTrip implements http.RoundTripper. Its error has the code 504 if the time is over.
 func (t *timely) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	timer := time.AfterFunc(t.within, cancel)

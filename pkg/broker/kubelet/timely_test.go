@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 )
@@ -196,7 +197,10 @@ func TestAWebSocketEndsWithItsCaller(t *testing.T) {
 }
 
 func TestAbortedStreamsLeaveNothingBehind(t *testing.T) {
-	const streams = 1000
+	const (
+		streams = 1000
+		pause   = 50 * time.Millisecond
+	)
 	provider := newAPIServer(t)
 	provider.begun, provider.ended = make(chan struct{}, streams), make(chan struct{}, streams)
 	server := serve(t, t.Context(), provider.config())
@@ -213,35 +217,28 @@ func TestAbortedStreamsLeaveNothingBehind(t *testing.T) {
 	group.SetLimit(20)
 	for i := range streams {
 		group.Go(func() error {
-			for {
+			// Others may not have ended yet, on a busy machine.
+			return wait.PollUntilContextTimeout(t.Context(), pause, time.Minute, true, func(context.Context) (bool, error) {
 				conn, status, err := raw(t, server, kinds[i%len(kinds)])
 				if err != nil {
-					return err
+					return false, err
 				}
-				if err := conn.Close(); err != nil {
-					return err
-				}
-				switch {
-				case strings.HasPrefix(status, "200") || strings.HasPrefix(status, "101"):
+				if strings.HasPrefix(status, "200") || strings.HasPrefix(status, "101") {
 					begun.Add(1)
-				case strings.HasPrefix(status, "429") && t.Context().Err() == nil:
-					time.Sleep(50 * time.Millisecond) // Others have not ended yet, on a busy machine.
-					continue
 				}
-				return nil
-			}
+				return !strings.HasPrefix(status, "429"), conn.Close()
+			})
 		})
 	}
 	require.NoError(t, group.Wait())
 	require.Greater(t, begun.Load(), int32(streams*9/10), "all but those that took too long on a busy machine")
 	const slack = 5 // Those of one connection, as it is accepted or closed.
-	after := runtime.NumGoroutine()
 	// The provider waits for a stream on a connection that was closed meanwhile.
-	for began := time.Now(); after > before+slack && time.Since(began) < time.Minute; after = runtime.NumGoroutine() {
-		time.Sleep(50 * time.Millisecond)
-	}
-	if after > before+slack {
+	err := wait.PollUntilContextTimeout(t.Context(), pause, time.Minute, true, func(context.Context) (bool, error) {
+		return runtime.NumGoroutine() <= before+slack, nil
+	})
+	if err != nil {
 		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 	}
-	require.LessOrEqual(t, after, before+slack)
+	require.NoError(t, err, "%d goroutines, %d before", runtime.NumGoroutine(), before)
 }

@@ -68,7 +68,6 @@ type hijacking struct {
 	closed func()
 }
 
-// Hijack implements http.Hijacker.
 func (h hijacking) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	stream, buffered, err := http.NewResponseController(h.ResponseWriter).Hijack()
 	if err != nil {
@@ -82,7 +81,6 @@ type hijacked struct {
 	closed func()
 }
 
-// Close implements net.Conn. It is called when the caller's side has ended.
 func (h hijacked) Close() error {
 	h.closed()
 	return h.Conn.Close()
@@ -98,7 +96,6 @@ type dialer struct {
 	failure error
 }
 
-// RoundTrip implements http.RoundTripper.
 func (d *dialer) RoundTrip(r *http.Request) (*http.Response, error) {
 	d.ctx = r.Context()
 	r = r.Clone(r.Context())
@@ -152,7 +149,6 @@ type sizes struct {
 	resize <-chan api.TermSize
 }
 
-// Next implements remotecommand.TerminalSizeQueue.
 func (s sizes) Next() *remotecommand.TerminalSize {
 	select {
 	case size, ok := <-s.resize:

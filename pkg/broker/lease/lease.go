@@ -149,7 +149,6 @@ type transport struct {
 	next  http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		if err := t.lease.Check(); err != nil {
@@ -162,5 +161,4 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// WrappedRoundTripper implements net.RoundTripperWrapper of k8s.io/apimachinery.
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }

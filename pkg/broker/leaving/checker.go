@@ -50,7 +50,7 @@ type Pod struct {
 	Settled bool
 }
 
-// Answer is what a provider says of a pod.
+// Answer is a provider's answer about a pod.
 type Answer struct {
 	// Known is false until a list that began after the question has been read, and after one that failed; Present and Status are
 	// zero then.

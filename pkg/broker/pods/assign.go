@@ -13,6 +13,7 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podtrace"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -40,8 +41,12 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	}
 
 	// 2. The decision, which reserves the room.
-	var d scheduler.Decision
-	c.Belief.Decide(criteria.Pod(pod, namespace), criteria.Policy, &d)
+	d, reused := c.decisions.Get().(*scheduler.Decision)
+	if !reused {
+		d = &scheduler.Decision{}
+	}
+	defer c.decisions.Put(d)
+	c.Belief.Decide(criteria.Pod(pod, namespace), criteria.Policy, d)
 	decided := time.Now()
 	switch {
 	case d.Err != nil:
@@ -49,15 +54,17 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 		return ctrl.Result{}, c.waits(ctx, pod, "InvalidCriteria", d.Err.Error())
 	case d.VirtualNode == "":
 		c.Metrics.unassignable(decided.Sub(began), d.Verdicts)
-		reason, message := c.unassignable(pod, &d)
+		reason, message := c.unassignable(pod, d)
 		return ctrl.Result{}, c.waits(ctx, pod, reason, message)
 	}
 	c.Metrics.decision.Observe(decided.Sub(began).Seconds())
 
 	// 3. The choice is written.
 	c.reports.Drop(client.ObjectKeyFromObject(pod))
-	ctx, span := c.startAssignSpan(ctx, &choice{pod, namespace, criteria.Policy, &d, began, decided})
-	err = c.writeAssignment(ctx, pod, &d)
+	ctx, span := podtrace.Assign(ctx, c.Tracer, &podtrace.Choice{
+		Pod: pod, Namespace: namespace, Policy: criteria.Policy, Decision: d, EvictedAt: c.Belief.EvictedAt(pod.UID), Began: began, Decided: decided,
+	})
+	err = c.writeAssignment(ctx, pod, d)
 	tracing.End(span, err)
 	if kerrors.IsInvalid(err) { // The annotations of the pod leave no room for ours (ValidateAnnotationsSize in apimachinery).
 		return ctrl.Result{RequeueAfter: invalidRecheck}, c.waits(ctx, pod, "InvalidAssignment", "the assignment cannot be written: "+err.Error())
@@ -71,8 +78,9 @@ func (c *Controller) writeAssignment(ctx context.Context, pod *corev1.Pod, d *sc
 	annotations[v1alpha1.DecisionAnnotation] = d.Short()
 	annotations[v1alpha1.AssignedAtAnnotation] = c.Clock.Now().UTC().Format(time.RFC3339Nano)
 	annotations[v1alpha1.UnreachableAnnotation] = nil
-	setTraceparent(ctx, pod, annotations)
-	err := c.patchPodTraced(ctx, pod, map[string]any{
+	podtrace.SetTraceparent(ctx, pod, annotations)
+	patching, span := tracing.OrNone(c.Tracer).Start(ctx, podtrace.SpanPatch)
+	err := c.write.Patch(patching, pod, map[string]any{
 		"labels": map[string]any{
 			v1alpha1.VirtualNodeLabel: d.VirtualNode, v1alpha1.ProviderLabel: d.Provider,
 			// The virtual kubelet would set it right after.
@@ -80,6 +88,7 @@ func (c *Controller) writeAssignment(ctx context.Context, pod *corev1.Pod, d *sc
 		},
 		"annotations": annotations,
 	})
+	tracing.End(span, err)
 	switch {
 	case kerrors.IsNotFound(err) || kerrors.IsForbidden(err) || kerrors.IsInvalid(err):
 		c.unreserve(pod)

@@ -15,9 +15,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podtrace"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
 )
 
 // reconcileAssigned measures an assigned pod, and evicts it if there is a reason to.
@@ -92,16 +94,16 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, virtualNo
 		return true, leavingRecheck, nil
 	case answer.Status == nil:
 		return false, 0, nil
-	case answer.Status.Phase == corev1.PodSucceeded || answer.Status.Phase == corev1.PodFailed:
-		return true, 0, c.end(ctx, pod, answer.Status)
+	case placement.TerminalPhase(answer.Status.Phase):
+		return true, 0, c.writeEnd(ctx, pod, answer.Status)
 	case why == eviction.PendingTooLong && eviction.Taken(answer.Status):
 		return true, c.ProbeInterval, nil
 	}
 	return false, 0, nil
 }
 
-// end writes the status of a pod that has ended at its provider.
-func (c *Controller) end(ctx context.Context, pod *corev1.Pod, there *corev1.PodStatus) error {
+// writeEnd writes the status of a pod that has ended at its provider.
+func (c *Controller) writeEnd(ctx context.Context, pod *corev1.Pod, there *corev1.PodStatus) error {
 	c.Log.Info("A pod has ended at its provider", "pod", client.ObjectKeyFromObject(pod), "phase", there.Phase)
 	return c.write.PatchStatus(ctx, pod, placement.EndedStatus(there))
 }
@@ -139,6 +141,18 @@ func (c *Controller) measureStart(pod *corev1.Pod) {
 	if c.Belief.ObserveReady(pod, took) {
 		c.Metrics.start.Observe(took.Seconds())
 	}
+}
+
+// traceStart makes, once, the span of the start of a pod that is Running.
+func (c *Controller) traceStart(ctx context.Context, pod *corev1.Pod, virtualNode string) {
+	if c.Tracer == nil || pod.Status.Phase != corev1.PodRunning || !c.assignedByThisLeader(pod) {
+		return
+	}
+	ctx, ok := tracing.Continue(ctx, pod.Annotations[v1alpha1.TraceparentAnnotation])
+	if !ok || !c.Belief.ObserveRunning(pod) {
+		return
+	}
+	podtrace.Start(ctx, c.Tracer, pod, virtualNode, c.Clock.Now())
 }
 
 // markUnreachable removes a pod from its Services while its provider cannot be reached. The virtual kubelet, which shows

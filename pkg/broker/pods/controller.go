@@ -82,6 +82,8 @@ type Controller struct {
 	remapper  *remap.Remapper
 	reports   *waiting.Reports
 	conflicts workqueue.TypedRateLimiter[types.NamespacedName]
+	// decisions has Decisions that are done, for their memory: one of 100 providers takes eight times as long without.
+	decisions sync.Pool
 	// turns is held while replicas are read from the cache and one of them may begin to move. An older read would miss what
 	// began since.
 	turns sync.Mutex

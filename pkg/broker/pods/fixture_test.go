@@ -128,7 +128,7 @@ func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Trac
 	gone := &providers.Gone{Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Belief: known, Connections: connections}
 	return New(Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Live: c, Events: record.NewFakeRecorder(100), Tracer: tracer,
-		Metrics: NewMetrics(known), Belief: known, Restorer: restore.New(c, c, "", known, clock.RealClock{}),
+		Metrics: NewMetrics(nil, known), Belief: known, Restorer: restore.New(c, c, "", known, clock.RealClock{}),
 		Leaving: leaving.New(leaving.Config{
 			Log: testr.New(t), Connections: connections, Queue: queue, Timeout: time.Minute, Connect: gone.Connect,
 		}),

@@ -1,11 +1,11 @@
 package pods
 
 import (
-	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
@@ -28,8 +28,15 @@ type Metrics struct {
 	writes *podwrite.Metrics
 }
 
-// NewMetrics returns Metrics that are not registered. What can happen begins with 0, so that the first time is an increase.
-func NewMetrics(known *belief.Belief) *Metrics {
+// NewMetrics returns Metrics of a registry; nil is none. What can happen begins with 0, so that the first time is an increase.
+func NewMetrics(registry prometheus.Registerer, known *belief.Belief) *Metrics {
+	auto := promauto.With(registry)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return auto.NewCounterVec(prometheus.CounterOpts{Namespace: "liqo_broker", Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return auto.NewHistogram(prometheus.HistogramOpts{Namespace: "liqo_broker", Name: name, Help: help, Buckets: buckets})
+	}
 	m := &Metrics{
 		decisions: newDecisions(known),
 		rejections: counter("rejections_total",
@@ -45,7 +52,10 @@ func NewMetrics(known *belief.Belief) *Metrics {
 			prometheus.ExponentialBuckets(0.05, 3, 10)),
 		start: histogram("pod_start_seconds",
 			"Time from the assignment of a pod to its being ready.", prometheus.ExponentialBuckets(0.25, 2, 12)),
-		writes: podwrite.NewMetrics(),
+		writes: podwrite.NewMetrics(registry),
+	}
+	if registry != nil {
+		registry.MustRegister(m.decisions)
 	}
 	for filter := verdict.Passed + 1; filter <= verdict.Failed; filter++ {
 		m.rejections.WithLabelValues(filter.String())
@@ -56,29 +66,8 @@ func NewMetrics(known *belief.Belief) *Metrics {
 	return m
 }
 
-func counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "liqo_broker", Name: name, Help: help}, labels)
-}
-
-func histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{
-		Namespace: "liqo_broker", Name: name, Help: help, Buckets: buckets,
-	})
-}
-
 // Writes are the metrics of all writes of pods.
 func (m *Metrics) Writes() *podwrite.Metrics { return m.writes }
-
-// Register registers the metrics.
-func (m *Metrics) Register(registry prometheus.Registerer) error {
-	var errs []error
-	for _, c := range []prometheus.Collector{
-		m.decisions, m.rejections, m.decision, m.wait, m.moves, m.move, m.start,
-	} {
-		errs = append(errs, registry.Register(c))
-	}
-	return errors.Join(append(errs, m.writes.Register(registry))...)
-}
 
 // decisions counts decisions by outcome. Those for a provider are shown as long as it is known.
 type decisions struct {

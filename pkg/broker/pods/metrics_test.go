@@ -28,7 +28,7 @@ func measured(t *testing.T) (*Controller, *prometheus.Registry) {
 	t.Helper()
 	c := newController(t, true, interceptor.Funcs{}, nil)
 	registry := prometheus.NewPedanticRegistry()
-	require.NoError(t, c.Metrics.Register(registry))
+	c.Metrics = NewMetrics(registry, c.Belief)
 	return c, registry
 }
 

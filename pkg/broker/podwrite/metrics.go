@@ -1,10 +1,10 @@
 package podwrite
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -15,14 +15,15 @@ type Metrics struct {
 	errors  *prometheus.CounterVec
 }
 
-// NewMetrics returns Metrics that are not registered.
-func NewMetrics() *Metrics {
+// NewMetrics returns Metrics of a registry; nil is none.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	auto := promauto.With(registry)
 	m := &Metrics{
-		patches: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		patches: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "liqo_broker", Name: "api_patch_duration_seconds",
 			Help: "Time of the broker's patches, by resource.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}, []string{"resource"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+		errors: auto.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "liqo_broker", Name: "api_patch_errors_total",
 			Help: "Patches of the broker that failed, by resource and reason.",
 		}, []string{"resource", "reason"}),
@@ -32,11 +33,6 @@ func NewMetrics() *Metrics {
 		m.errors.WithLabelValues(resource, "Conflict") // It is expected.
 	}
 	return m
-}
-
-// Register registers the metrics.
-func (m *Metrics) Register(registry prometheus.Registerer) error {
-	return errors.Join(registry.Register(m.patches), registry.Register(m.errors))
 }
 
 func (m *Metrics) observe(resource string, err error, took time.Duration) {

@@ -15,8 +15,8 @@ import (
 )
 
 func TestPatchesThatFailAreCountedByReason(t *testing.T) {
-	m, registry := NewMetrics(), prometheus.NewRegistry()
-	require.NoError(t, m.Register(registry))
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
 	for _, err := range []error{
 		nil, errors.New("connection refused"), kerrors.NewForbidden(corev1.Resource("pods"), "web", nil),
 		&kerrors.StatusError{ErrStatus: metav1.Status{Reason: "pod web is not nice"}},

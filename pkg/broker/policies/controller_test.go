@@ -47,7 +47,7 @@ func TestThePodsOfEveryPolicyAreCounted(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-	controller := New(c, &placement.Policies{Client: c}, nil, clock.RealClock{}, NewMetrics())
+	controller := New(c, &placement.Policies{Client: c}, nil, clock.RealClock{}, NewMetrics(nil))
 	counts, err := controller.countPods(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[string]int32{"all": 3, "named": 1, "selection-c1": 3, "selection-c2": 0}, counts)
@@ -76,7 +76,7 @@ func TestACountServesSeveralPolicies(t *testing.T) {
 }
 
 func TestMetricsShowAPolicyUntilItIsGone(t *testing.T) {
-	metrics := NewMetrics()
+	metrics := NewMetrics(nil)
 	metrics.set("gold", true, 7)
 	metrics.set("gold", false, 8)
 	require.Zero(t, testutil.ToFloat64(metrics.valid))

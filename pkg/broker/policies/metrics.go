@@ -1,28 +1,22 @@
 package policies
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Metrics are what is reported of each PlacementPolicy; docs/metrics.md describes them.
 type Metrics struct{ valid, pods *prometheus.GaugeVec }
 
-// NewMetrics returns Metrics that are not registered.
-func NewMetrics() *Metrics {
+// NewMetrics returns Metrics of a registry; nil is none.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "liqo_broker", Name: name, Help: help}, []string{"policy"})
+		return promauto.With(registry).NewGaugeVec(prometheus.GaugeOpts{Namespace: "liqo_broker", Name: name, Help: help}, []string{"policy"})
 	}
 	return &Metrics{
 		valid: gauge("policy_valid", "Whether a PlacementPolicy is valid (1) or not (0)."),
 		pods:  gauge("policy_pods", "Assigned pods to which a PlacementPolicy applies."),
 	}
-}
-
-// Register registers the metrics.
-func (m *Metrics) Register(registry prometheus.Registerer) error {
-	return errors.Join(registry.Register(m.valid), registry.Register(m.pods))
 }
 
 func (m *Metrics) set(policy string, valid bool, pods int32) {

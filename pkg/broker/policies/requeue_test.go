@@ -52,7 +52,7 @@ func TestAChangedPolicyRequeuesThePodsThatItMayApplyTo(t *testing.T) {
 	defer work.ShutDown()
 	require.NoError(t, queue.Source().Start(t.Context(), work))
 	controller := New(c, &placement.Policies{Client: c, Programs: criteria.NewCache(1 << 20)},
-		requeue.NewPods(queue, c, nil, logr.Discard()), clock.RealClock{}, NewMetrics())
+		requeue.NewPods(queue, c, nil, logr.Discard()), clock.RealClock{}, NewMetrics(nil))
 	requeued := func(name string) (names []string) {
 		t.Helper()
 		_, err := controller.reconcile(t.Context(), name)

@@ -255,7 +255,7 @@ func (c *Controller) virtualNodes(ctx context.Context, id string) (own []*offloa
 }
 
 // inTenantOf returns those of the objects that are in the tenant namespace of a cluster, by name. What other clusters may write into
-// theirs says nothing about it (placement.TenantOf).
+// theirs does not count (placement.TenantOf).
 func inTenantOf[T client.Object](ctx context.Context, reader client.Reader, id string, objects []T) (own []T, err error) {
 	for _, o := range objects {
 		var tenant corev1.Namespace

@@ -47,7 +47,7 @@ var errCacheLags = errors.New("the cache does not show yet what the API server h
 // and its watch may be late. A list without a resourceVersion is consistent. Then it waits until the cache shows the same
 // assignments: a pod that was not shown as assigned would be assigned again, whose conflict frees its room. It waits for
 // VirtualNodes and NamespaceMaps as well: the pods of one that is not shown would be taken for what is left of one that is gone;
-// and for ProviderClusters, whose status says where pods that were moved away may still run.
+// and for ProviderClusters, whose status shows where pods that were moved away may still run.
 type Restorer struct {
 	live, cache client.Reader
 	node        string

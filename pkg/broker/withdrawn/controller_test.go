@@ -48,7 +48,7 @@ func TestWhatAnOwnerRemovedIsRemovedFromThePod(t *testing.T) {
 		require.NoError(t, c.Patch(t.Context(), pod, client.MergeFrom(before), client.FieldOwner("mesh")))
 	}
 	controller := New(Config{Client: c, Live: c, Writer: &podwrite.Writer{
-		Client: c, Clock: clock.RealClock{}, Metrics: podwrite.NewMetrics(),
+		Client: c, Clock: clock.RealClock{}, Metrics: podwrite.NewMetrics(nil),
 	}})
 	_, err = controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
 	require.NoError(t, err)

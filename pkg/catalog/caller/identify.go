@@ -58,7 +58,7 @@ func NewIdentifier(reviewer authenticator.Token, certificates authenticator.Requ
 // It returns an ErrInvalidToken, a *LimitError, or an ErrUnavailable, which may be a *access.MissingPermissionError.
 func (i *Identifier) Identify(r *http.Request) (Caller, error) {
 	host := Host(r)
-	who, err := i.know(r, host)
+	who, err := i.authenticate(r, host)
 	if err != nil {
 		return Caller{}, err
 	}
@@ -68,7 +68,7 @@ func (i *Identifier) Identify(r *http.Request) (Caller, error) {
 	return who, nil
 }
 
-func (i *Identifier) know(r *http.Request, host string) (Caller, error) {
+func (i *Identifier) authenticate(r *http.Request, host string) (Caller, error) {
 	if token, ok := bearer(r.Header.Get("Authorization")); ok {
 		return i.byToken(r.Context(), token, host)
 	}

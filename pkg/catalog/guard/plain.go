@@ -7,8 +7,8 @@ import (
 )
 
 // Plain answers what comes without TLS: what anonymous callers may read, by next. A request with credentials, and one that
-// writes, is refused with the address to send it to, and nobody looks at the credentials. Pages of the dashboard are
-// redirected there: whoever signs in on one must have got it with TLS. writes names the requests that write by GET, api those
+// writes, is refused with the address to send it to, and the credentials are not read. Pages of the dashboard are
+// redirected there: a page with a sign-in must have come with TLS. writes names the requests that write by GET, api those
 // that are not for a page.
 func Plain(next http.Handler, writes, api func(*http.Request) bool) http.Handler {
 	return Secured(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -70,7 +70,7 @@ func publicCluster(fc *unstructured.Unstructured) *unstructured.Unstructured {
 	return public
 }
 
-// trim removes what is nobody's business, and adds EnabledAnnotation.
+// trim removes what no client needs, and adds EnabledAnnotation.
 func trim(fc *unstructured.Unstructured, nodes []corev1.Node) {
 	fc.SetManagedFields(nil)
 	annotations := fc.GetAnnotations()

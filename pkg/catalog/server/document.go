@@ -49,7 +49,6 @@ func shared[T any](ctx context.Context, body T) *answer[T] {
 // intOrString has the schema of an intstr.IntOrString, whose fields are not those of its JSON.
 type intOrString struct{}
 
-// Schema implements huma.SchemaProvider.
 func (intOrString) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{{Type: huma.TypeInteger}, {Type: huma.TypeString}}}
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -112,7 +111,7 @@ func (p publicChanges) Next(ctx context.Context) ([]view.Change, error) {
 	list, err := p.changes.Next(ctx)
 	for i := range list {
 		if provider, is := list[i].Data.(api.Provider); is {
-			list[i].Data = provider.Public()
+			list[i].Data, list[i].Encoded = provider.Public(), list[i].Public
 		}
 	}
 	return list, err
@@ -154,7 +153,7 @@ func (s *Server) writeEvent(text *bytes.Buffer, change *view.Change) error {
 	if change.Event == api.EventSync {
 		data = api.Sync{Version: s.Version}
 	}
-	encoded, err := json.Marshal(data)
+	encoded, err := change.Encoded.JSON(data)
 	if err != nil {
 		return err
 	}

@@ -216,3 +216,31 @@ func TestAnEventHasOneLineOfData(t *testing.T) {
 	require.NoError(t, s.writeEvent(&text, &view.Change{Event: api.EventPlacementGone, Data: api.Gone{Namespace: "ns", Pod: "line\nbreak"}}))
 	require.Equal(t, "event: placement-gone\ndata: {\"namespace\":\"ns\",\"pod\":\"line\\nbreak\"}\n\n", text.String())
 }
+
+// oneChange is a subscription with one change.
+type oneChange struct{ view.Change }
+
+func (o oneChange) Next(context.Context) ([]view.Change, error) { return []view.Change{o.Change}, nil }
+
+func (o oneChange) Close() {}
+
+// The JSON that is shared with operators is not shown to anonymous callers, in either order.
+func TestAnonymousCallersDoNotShareTheJSONOfOperators(t *testing.T) {
+	shown := view.Change{
+		Event: api.EventProvider, Data: api.Provider{ID: "p", Attributes: map[string]string{"note": "secret"}},
+		Encoded: &api.Encoded{}, Public: &api.Encoded{},
+	}
+	for range 2 {
+		for _, anonymous := range []bool{false, true} {
+			var from changes = oneChange{shown}
+			if anonymous {
+				from = publicChanges{from}
+			}
+			list, err := from.Next(t.Context())
+			require.NoError(t, err)
+			var text bytes.Buffer
+			require.NoError(t, (&Server{}).writeEvent(&text, &list[0]))
+			require.Equal(t, !anonymous, strings.Contains(text.String(), "secret"))
+		}
+	}
+}

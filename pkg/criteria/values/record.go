@@ -15,6 +15,8 @@ import (
 type Field struct {
 	Type *types.Type
 	Read func(of any) (any, bool)
+	// Record is the schema of a field that is a record of the same Go value. Such a field has neither Type nor Read.
+	Record *Schema
 }
 
 // Schema is a CEL object type with these fields.
@@ -25,6 +27,12 @@ type Schema struct {
 
 // NewSchema returns an object type of that name.
 func NewSchema(name string, fields map[string]Field) *Schema {
+	for name, f := range fields {
+		if record := f.Record; record != nil {
+			read := func(of any) (any, bool) { return &Record{Schema: record, Of: of}, true }
+			fields[name] = Field{Type: record.Type, Read: read, Record: record}
+		}
+	}
 	return &Schema{Type: types.NewObjectType(name, traits.IndexerType|traits.FieldTesterType), fields: fields}
 }
 

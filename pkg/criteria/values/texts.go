@@ -23,6 +23,8 @@ type Texts struct {
 	texts map[string]string
 	// keys are sorted.
 	keys []string
+	// kept has the texts as CEL values, if they are read often.
+	kept map[string]ref.Val
 }
 
 var _ traits.Mapper = (*Texts)(nil)
@@ -45,6 +47,15 @@ func NewTexts(texts map[string]string) *Texts {
 		texts = seen
 	}
 	return &Texts{texts: texts, keys: keys}
+}
+
+// Keep makes the CEL values of all texts, so that reading one allocates nothing. It returns t.
+func (t *Texts) Keep() *Texts {
+	t.kept = make(map[string]ref.Val, len(t.keys))
+	for _, key := range t.keys {
+		t.kept[key] = types.String(t.texts[key])
+	}
+	return t
 }
 
 // smallest returns at most so many of the keys, sorted. It does not sort the others.
@@ -81,6 +92,10 @@ func (t *Texts) Find(key ref.Val) (ref.Val, bool) {
 	name, ok := key.(types.String)
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key), false
+	}
+	if t.kept != nil {
+		text, found := t.kept[string(name)]
+		return text, found
 	}
 	text, found := t.texts[string(name)]
 	return types.String(text), found

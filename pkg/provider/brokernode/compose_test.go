@@ -119,7 +119,7 @@ func start(t *testing.T) *clusters {
 		events.Shutdown()
 		goleak.VerifyNone(t, before)
 	})
-	metrics, err := provider.NewMetrics(prometheus.NewRegistry(), func() int { return 0 }, nil)
+	metrics, err := provider.NewMetrics(prometheus.NewRegistry(), nil)
 	require.NoError(t, err)
 	reflection, err := provider.Compose(cfg, connect.Clients{
 		Local: filtering{c.local}, Remote: holding{c.remote, started},

@@ -159,7 +159,6 @@ func (s forwardingShadowPods) Update(ctx context.Context, shadow *offloadingv1be
 	return s.ShadowPodInterface.Update(ctx, shadow, opts)
 }
 
-// Create implements offloadingclient.ShadowPodInterface.
 func (s forwardingShadowPods) Create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod,
 	opts metav1.CreateOptions,
 ) (*offloadingv1beta1.ShadowPod, error) {

@@ -102,8 +102,8 @@ func (r *releases) observe(pod *corev1.Pod) {
 }
 
 // observeCreate takes in the result of the creation of a ShadowPod: an error that is no answer of the API server leaves open
-// whether it was created, and so does one by which the API server says that it took too long. A later refusal says nothing of
-// that creation: its quota may have counted it already.
+// whether it was created, and so does one by which the API server reports a timeout. A later refusal does not
+// decide about that creation: its quota may have counted it already.
 func (r *releases) observeCreate(name string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -54,7 +54,6 @@ type pods struct {
 	reported map[string]string
 }
 
-// Handle implements manager.NamespacedReflector.
 func (p *pods) Handle(ctx context.Context, name string) error {
 	p.report(name)
 	return p.NamespacedReflector.Handle(ctx, name)

@@ -10,8 +10,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 )
 
-// BoundedEvents returns a reflector of events whose texts are cut as the API server would have them (events.k8s.io/v1).
-// In their first version, which Liqo writes, events have no bound.
+// BoundedEvents returns a reflector of events whose texts are bounded and can be shown.
 func BoundedEvents(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		Must(opts.RemoteFactory.Core().V1().Events().Informer().SetTransform(boundEvent))
@@ -19,15 +18,13 @@ func BoundedEvents(next generic.NamespacedReflectorFactoryFunc) generic.Namespac
 	}
 }
 
-// boundEvent is a cache.TransformFunc that cuts the texts of an event.
+// boundEvent is a cache.TransformFunc.
 func boundEvent(obj any) (any, error) {
 	event, ok := obj.(*corev1.Event)
 	if !ok {
 		return obj, nil
 	}
-	bounded := *event
-	bounded.Message, bounded.Reason = distrust.Text(event.Message), distrust.Cut(distrust.Text(event.Reason), 128)
-	return &bounded, nil
+	return distrust.Event(event), nil
 }
 
 // trimRemotePod is trimPod for pods of the remote cluster. Their status is written into the pods of this one.

@@ -29,7 +29,6 @@ type destined struct {
 	selector string
 }
 
-// OffloadingV1beta1 implements liqoclient.Interface.
 func (d destined) OffloadingV1beta1() offloadingclient.OffloadingV1beta1Interface {
 	return destinedOffloading{d.Interface.OffloadingV1beta1(), d.selector}
 }

@@ -23,11 +23,7 @@ type plugin struct {
 	points func(*Round, *Candidate) verdict.Points
 }
 
-// plugins are sorted by name. Each is in a file of its own, plugin_<name>.go.
-var plugins = [...]plugin{
-	closePlugin, expressionPlugin, failuresPlugin, freePlugin, latencyPlugin, packedPlugin, pricePlugin,
-	spreadPlugin, startPlugin, uptimePlugin,
-}
+//go:generate go -C ../../../tools run ./scores ../pkg/scheduler/score
 
 const (
 	best    verdict.Points = 100_000

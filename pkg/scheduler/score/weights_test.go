@@ -2,6 +2,7 @@ package score
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +13,7 @@ func TestValidateWeights(t *testing.T) {
 	require.NoError(t, ValidateWeights([]Weight{{"free", 0}, {"uptime", 2}}))
 	err := ValidateWeights([]Weight{{"free", -1}, {"fre", 1}, {"uptime", 1}, {"uptime", 0}})
 	require.ErrorContains(t, err, `weight -1 of score plugin "free" is negative, use 0 to switch it off`)
-	require.ErrorContains(t, err, `score plugin "fre" is unknown, use one of close, expression,`)
+	require.ErrorContains(t, err, `score plugin "fre" is unknown, use one of `+strings.Join(Plugins(), ", "))
 	require.ErrorContains(t, err, `score plugin "uptime" has two weights, give it one`)
 }
 

@@ -127,11 +127,13 @@ type Pod struct {
 	terminal bool
 	// text is searched.
 	text string
+	// Encoded is the JSON of Shown.
+	Encoded *api.Encoded
 }
 
 // NewPod returns a pod of a consumer; the consumer "" is the broker's own cluster.
 func NewPod(pod *corev1.Pod, consumer string) *Pod {
-	p := &Pod{Shown: api.PlacementOf(pod, consumer), terminal: placement.Terminal(pod)}
+	p := &Pod{Shown: api.PlacementOf(pod, consumer), terminal: placement.Terminal(pod), Encoded: &api.Encoded{}}
 	p.text = textOf(&p.Shown)
 	return p
 }
@@ -139,6 +141,7 @@ func NewPod(pod *corev1.Pod, consumer string) *Pod {
 // WithConsumer returns the same pod, of another consumer.
 func (p *Pod) WithConsumer(consumer string) *Pod {
 	out := *p
+	out.Encoded = &api.Encoded{}
 	out.Shown.Consumer = consumer
 	out.text = textOf(&out.Shown)
 	return &out

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,11 +40,13 @@ func (f *federation) parity(t *testing.T) {
 	require.NoError(t, f.Peer(t.Context(), f.broker.Name, f.provider.Name))
 	offload(t, f.broker, "parity")
 	stock := f.observe(t, "stock")
-	assert.Contains(t, stock.Log, "hello from a simulated container")
+	assert.Contains(t, stock.Log, simulatedLog)
 
 	// A pod that runs meanwhile is not changed.
 	pod(t, f.broker, "parity", "kept")
 	here, there := f.forwarded(t, "parity", "kept")
+	stockCalls := f.kubeletCalls(t, "kept")
+	f.open(t, "kept")
 	require.NoError(t, f.broker.Apply(t.Context(), "virtual-kubelet-auth.yaml"))
 	grant(t, f.broker, f.provider)
 	editKubelet(t, f.broker, f.provider, func(image string, args []string) (string, []string) {
@@ -52,6 +55,7 @@ func (f *federation) parity(t *testing.T) {
 	})
 	hereNow, thereNow := f.forwarded(t, "parity", "kept")
 	assert.Equal(t, []types.UID{here.UID, there.UID}, []types.UID{hereNow.UID, thereNow.UID})
+	f.kubeletAPI(t, stockCalls)
 	require.NoError(t, f.broker.Client.Delete(t.Context(), here))
 	f.nothingLeft(t)
 
@@ -86,7 +90,7 @@ func (f *federation) observe(t *testing.T, name string) observation {
 	seen.reflected(t, f.provider, client.ObjectKey{Namespace: remote, Name: name})
 	eventually(t, "the log of the pod", func(ctx context.Context) error {
 		log, err := c.Kube.CoreV1().Pods("parity").GetLogs(name, &corev1.PodLogOptions{}).DoRaw(ctx)
-		seen.Log = string(log)
+		seen.Log, _, _ = strings.Cut(string(log), "\n") // All pods have one log, which attach appends to.
 		return err
 	})
 	require.NoError(t, c.Client.Delete(ctx, here))
@@ -105,7 +109,15 @@ func (f *federation) nothingLeft(t *testing.T) {
 func (o *observation) node(t *testing.T, c *liqov0.Cluster, name string) {
 	t.Helper()
 	var node corev1.Node
-	require.NoError(t, c.Client.Get(t.Context(), client.ObjectKey{Name: name}, &node))
+	eventually(t, "the node is not tainted as not ready", func(ctx context.Context) error {
+		if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeNotReady }) {
+			return fmt.Errorf("its taints are %v", node.Spec.Taints)
+		}
+		return nil
+	})
 	o.NodeLabels, o.NodeCapacity, o.NodeConditions = node.Labels, map[string]string{}, map[string]string{}
 	for resource, amount := range node.Status.Capacity {
 		o.NodeCapacity[string(resource)] = amount.String()

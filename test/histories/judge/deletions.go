@@ -21,7 +21,7 @@ func (r *Record) judgeDeletions(record []Change) (faults []string) {
 			}
 			by := originOf(c.Object())
 			since := assignedSince(record, by, c.At)
-			if since.IsZero() || c.At.Sub(since) < r.Times.Noticed || r.parted(p.ID, by, c.At) {
+			if since.IsZero() || c.At.Sub(since) < r.Times.Noticed || r.parted(p.ID, by, c.At) || ends(record, c.At.Add(r.Times.Skew)) {
 				continue
 			}
 			faults = append(faults, fmt.Sprintf("the ShadowPod of %s at %s is deleted at %s by %s, and the pod is assigned there since %s",
@@ -54,6 +54,18 @@ func assignedSince(record []Change, virtualNode string, at time.Time) (since tim
 		}
 	}
 	return since
+}
+
+// ends reports whether a pod has ended, is being deleted or is gone at a time.
+func ends(record []Change, at time.Time) (is bool) {
+	for _, c := range record {
+		if c.At.After(at) {
+			break
+		}
+		pod, _ := c.After.(*corev1.Pod)
+		is = pod == nil || pod.DeletionTimestamp != nil || terminal(pod)
+	}
+	return is
 }
 
 // parted reports whether a VirtualNode of a provider was deleted before a time, and Liqo may not have ended everything there.

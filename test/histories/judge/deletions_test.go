@@ -41,15 +41,20 @@ func TestAShadowPodIsDeletedWithItsPodOnly(t *testing.T) {
 		"it is being deleted": {[]Change{{At: after(1), After: pod("a", nil)}, {At: after(2), After: pod("a", func(p *corev1.Pod) {
 			p.DeletionTimestamp = &metav1.Time{Time: after(2)}
 		})}}, nil, 0},
-		"it has ended":    {[]Change{{At: after(1), After: pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })}}, nil, 0},
-		"it is elsewhere": {[]Change{{At: after(1), After: pod("b", nil)}}, nil, 0},
+		"it is seen to be deleted a little later": {[]Change{{At: after(1), After: pod("a", nil)}, {At: after(61), After: pod("a", func(p *corev1.Pod) {
+			p.DeletionTimestamp = &metav1.Time{Time: after(59)}
+		})}}, nil, 0},
+		"it is deleted later": {[]Change{{At: after(1), After: pod("a", nil)}, {At: after(62), Before: pod("a", nil)}}, nil, 1},
+		"it leaves later":     {[]Change{{At: after(1), After: pod("a", nil)}, {At: after(61), After: pod("", nil)}}, nil, 1},
+		"it has ended":        {[]Change{{At: after(1), After: pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })}}, nil, 0},
+		"it is elsewhere":     {[]Change{{At: after(1), After: pod("b", nil)}}, nil, 0},
 		"its VirtualNode is gone": {
 			[]Change{{At: after(1), After: pod("a", nil)}}, []Fault{{Kind: "part", Provider: "p", From: after(55), Until: after(90)}}, 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Record{
-				Began: began, Faults: tc.faults, Times: Times{Noticed: 10 * time.Second},
+				Began: began, Faults: tc.faults, Times: Times{Noticed: 10 * time.Second, Skew: time.Second},
 				Providers: []*Provider{{ID: "p", Slices: []Slice{{VirtualNode: "a"}}, Cluster: Cluster{ShadowPods: []Change{
 					{At: after(2), After: shadow}, {At: after(60), Before: shadow, After: nil},
 				}}}},

@@ -82,6 +82,8 @@ type Times struct {
 	Flap time.Duration
 	// Overlap is how long a pod that was deleted may run beside the next one.
 	Overlap time.Duration
+	// Skew is how much later than a provider's an earlier event of the broker's cluster may be recorded.
+	Skew time.Duration
 }
 
 // Record is what happened, and what was done to the clusters.

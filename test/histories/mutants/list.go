@@ -50,7 +50,7 @@ func mutants() []mutant {
 		},
 		{
 			"no provider is asked whether a pod has ended", assigned,
-			`case answer.Status.Phase == corev1.PodSucceeded || answer.Status.Phase == corev1.PodFailed:`, `case false:`,
+			`case placement.TerminalPhase(answer.Status.Phase):`, `case false:`,
 		},
 		{"a leader whose lease lapsed goes on", "pkg/broker/lease/lease.go", `l.lapsed = true`, ``},
 		{

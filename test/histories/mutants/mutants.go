@@ -1,7 +1,7 @@
 // Command mutants brings faults back into the broker, one after the other, and shows which of them the histories find, or a
 // unit test where histories cannot.
 //
-//	go run ./histories/mutants [-only text] [-histories 10000]
+//	go run ./histories/mutants [-only text] [-histories 10000] [-timeout 30m]
 //
 // It changes no file: the compiler gets the changed ones as an overlay.
 package main
@@ -50,6 +50,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	only := flags.String("only", "", "try those with this in their names")
 	histories := flags.Uint64("histories", 10_000, "how many histories each has to be found in")
+	timeout := flags.Duration("timeout", 30*time.Minute, "how long the histories of each may take")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		fmt.Fprintf(out, "%-70s %6s  %.150s\n", m.name, time.Since(began).Round(time.Second), found)
 	}
 	for _, m := range mutants() {
-		try(&m, func(overlay string) (string, error) { return letHappen(ctx, overlay, dir, *histories) })
+		try(&m, func(overlay string) (string, error) { return letHappen(ctx, overlay, dir, *histories, *timeout) })
 	}
 	for _, m := range testedMutants() {
 		try(&m.mutant, func(overlay string) (string, error) { return m.fails(ctx, root, overlay) })
@@ -118,17 +119,19 @@ func (m *mutant) overlay(root, dir string) (string, error) {
 var violation = regexp.MustCompile(`seed \d+: .*|panic: .*`)
 
 // letHappen runs histories with a fault, and returns what they found. It is an error if they found nothing.
-func letHappen(ctx context.Context, overlay, dir string, histories uint64) (string, error) {
+func letHappen(ctx context.Context, overlay, dir string, histories uint64, timeout time.Duration) (string, error) {
 	binary := filepath.Join(dir, "histories.test")
 	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, "./histories")
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, output)
 	}
-	output, err := exec.CommandContext(ctx, binary, "-test.run=^TestHistories$", "-test.timeout=0", "-shorten=false", "-reports=1",
-		fmt.Sprint("-histories=", histories)).CombinedOutput()
+	output, err := exec.CommandContext(ctx, binary, "-test.run=^TestHistories$", fmt.Sprint("-test.timeout=", timeout),
+		"-shorten=false", "-reports=1", fmt.Sprint("-histories=", histories)).CombinedOutput()
 	switch found := violation.Find(output); {
 	case err == nil:
 		return "", fmt.Errorf("not found in %d histories", histories)
+	case bytes.HasPrefix(found, []byte("panic: test timed out")):
+		return "", fmt.Errorf("neither found nor at an end after %s", timeout)
 	case found != nil:
 		return string(found), nil
 	default:

@@ -139,6 +139,9 @@ func (c *Cluster) runPods(ctx context.Context) error {
 	}, nil)
 }
 
+// AppendPodLog adds a line to what every simulated pod of the cluster logs.
+func (c *Cluster) AppendPodLog(line string) error { return kwok.AppendLog(c.dir("kwok"), line) }
+
 // Log returns the last lines of the newest log of a component, such as liqo-controller-manager.
 func (c *Cluster) Log(component string, lines int) string {
 	files, _ := filepath.Glob(c.dir("logs", component+"-*.log"))

@@ -62,7 +62,7 @@ func (c *Cluster) chartValues() map[string]any {
 
 // installLiqo applies the CRDs, the chart, and the Secrets that the chart's hooks and the gateway make.
 func (c *Cluster) installLiqo(ctx context.Context) error {
-	source, err := binaries.LiqoV0Source(ctx)
+	source, err := binaries.LiqoSource(ctx, binaries.LiqoV0Version)
 	if err != nil {
 		return err
 	}

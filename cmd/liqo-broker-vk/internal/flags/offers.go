@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
+	"github.com/capacitorset/liqo-broker-vk/pkg/offer/share"
 )
 
 // Offers are the flags of the aggregator's offers.
@@ -79,7 +80,7 @@ func (o *Offers) Config() *offer.Config {
 	hysteresis, _ := percentage(o.Hysteresis) // Validate checks it.
 	c := &offer.Config{
 		Class: authv1beta1.ResourceSliceClass(o.Class), Interval: o.Interval,
-		Rules: offer.Rules{Overcommit: o.Overcommit, Hysteresis: hysteresis},
+		Rules: share.Rules{Overcommit: o.Overcommit, Hysteresis: hysteresis},
 	}
 	for _, class := range o.IngressClasses.Classes {
 		c.IngressClasses = append(c.IngressClasses, liqov1beta1.IngressType{IngressClassName: class.Name, Default: class.IsDefault})

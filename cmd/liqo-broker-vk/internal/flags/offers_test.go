@@ -10,6 +10,7 @@ import (
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
+	"github.com/capacitorset/liqo-broker-vk/pkg/offer/share"
 )
 
 func TestFlagsOfTheOffers(t *testing.T) {
@@ -20,7 +21,7 @@ func TestFlagsOfTheOffers(t *testing.T) {
 		"--offer-ingress-class=nginx;default", "--offer-ingress-class=traefik", "--offer-load-balancer-class=metal",
 	}))
 	require.Equal(t, &offer.Config{
-		Class: "gold", Rules: offer.Rules{Overcommit: 1.5, Hysteresis: 0.025}, Interval: time.Minute,
+		Class: "gold", Rules: share.Rules{Overcommit: 1.5, Hysteresis: 0.025}, Interval: time.Minute,
 		IngressClasses:      []liqov1beta1.IngressType{{IngressClassName: "nginx", Default: true}, {IngressClassName: "traefik"}},
 		LoadBalancerClasses: []liqov1beta1.LoadBalancerType{{LoadBalancerClassName: "metal"}},
 	}, o.Config())

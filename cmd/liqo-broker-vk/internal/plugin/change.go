@@ -29,19 +29,16 @@ func (p Plugin) newChange(c *Connection, use, short, long string,
 	return cmd
 }
 
-func (p Plugin) newEnableCommand() *cobra.Command {
-	return p.newSwitch("enable", true, "Let providers get new pods",
-		"enable lets providers get new pods of all consumers. It does not end a cordon or a drain (uncordon does). With\n"+
-			"--consumer it adds the providers to the selection of that consumer instead.")
-}
-
-func (p Plugin) newDisableCommand() *cobra.Command {
-	return p.newSwitch("disable", false, "Keep new pods away from providers",
-		"disable keeps new pods of all consumers away from providers. Pods that run there stay; drain moves them. With\n"+
-			"--consumer it removes the providers from the selection of that consumer instead.")
-}
-
-func (p Plugin) newSwitch(use string, on bool, short, long string) *cobra.Command {
+// newEnableCommand returns the command enable, or disable.
+func (p Plugin) newEnableCommand(on bool) *cobra.Command {
+	use, short := "enable", "Let providers get new pods"
+	long := "enable lets providers get new pods of all consumers. It does not end a cordon or a drain (uncordon does). With\n" +
+		"--consumer it adds the providers to the selection of that consumer instead."
+	if !on {
+		use, short = "disable", "Keep new pods away from providers"
+		long = "disable keeps new pods of all consumers away from providers. Pods that run there stay; drain moves them. With\n" +
+			"--consumer it removes the providers from the selection of that consumer instead."
+	}
 	var c Connection
 	var consumer string
 	cmd := p.newChange(&c, use, short, long, func(ctx context.Context, s *cli.Session, providers []string) error {

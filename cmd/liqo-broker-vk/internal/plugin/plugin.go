@@ -37,7 +37,7 @@ func New(built build.Info) Plugin {
 // Commands returns the commands, which the root command of the program has as well.
 func (p Plugin) Commands() []*cobra.Command {
 	commands := []*cobra.Command{
-		p.newGetCommand(), p.newExplainCommand(), p.newEnableCommand(), p.newDisableCommand(),
+		p.newGetCommand(), p.newExplainCommand(), p.newEnableCommand(true), p.newEnableCommand(false),
 		p.newCordonCommand(), p.newUncordonCommand(), p.newDrainCommand(),
 	}
 	for _, cmd := range commands {

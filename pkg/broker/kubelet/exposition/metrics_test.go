@@ -48,6 +48,12 @@ func TestProvidersThatContradictEachOther(t *testing.T) {
 			},
 			want: "# TYPE b_count counter\nb_count" + of("third") + " 1\nb_count" + of("fourth") + " 1\n",
 		},
+		"what cannot be shown is left out": {
+			texts: []string{
+				counter + of("pod") + " 1\nb{namespace=\"ns\",pod=\"pod\",x=\"\u202ea\"} 2\nb{namespace=\"ns\",pod=\"pod\",x=\"\u009b2J\"} 3\n",
+			},
+			want: counter + of("pod") + " 1\n",
+		},
 		"one declares twice": {
 			texts: []string{"# HELP b One.\n" + counter + of("pod") + " 1\n# HELP b Two.\n" + counter + of("astray") + " 2\n" + gauge + of("astray") + " 3\n"},
 			want:  "# HELP b One.\n" + counter + of("pod") + " 1\nb" + of("astray") + " 2\n",

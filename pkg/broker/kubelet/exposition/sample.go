@@ -27,7 +27,7 @@ type label struct{ name, value string }
 // parseSample returns false for what is no sample, or has characters that are not printed. Quoted names, and labels
 // named twice, are not accepted.
 func parseSample(line string) (sample, bool) {
-	if !utf8.ValidString(line) || strings.ContainsFunc(line, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }) {
+	if !utf8.ValidString(line) || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) && r != '\t' }) {
 		return sample{}, false
 	}
 	end := strings.IndexAny(line, "{ \t")

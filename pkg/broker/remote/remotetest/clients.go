@@ -42,7 +42,6 @@ type kube struct {
 	lists rest.Interface
 }
 
-// CoreV1 implements kubernetes.Interface.
 func (k kube) CoreV1() corev1client.CoreV1Interface { return core{k.Interface.CoreV1(), k.lists} }
 
 type core struct {
@@ -50,7 +49,6 @@ type core struct {
 	lists rest.Interface
 }
 
-// RESTClient implements CoreV1Interface.
 func (c core) RESTClient() rest.Interface { return c.lists }
 
 type liqo struct {
@@ -58,7 +56,6 @@ type liqo struct {
 	lists rest.Interface
 }
 
-// OffloadingV1beta1 implements liqoclient.Interface.
 func (l liqo) OffloadingV1beta1() offloadingclient.OffloadingV1beta1Interface {
 	return offloading{l.Interface.OffloadingV1beta1(), l.lists}
 }
@@ -68,7 +65,6 @@ type offloading struct {
 	lists rest.Interface
 }
 
-// RESTClient implements OffloadingV1beta1Interface.
 func (o offloading) RESTClient() rest.Interface { return o.lists }
 
 // lists is an http.RoundTripper's answer to a request for a list.

@@ -39,6 +39,7 @@ func upCommand(name *string) *cobra.Command {
 	flags.IntVar(&opts.Providers, "providers", 3, "how many provider clusters")
 	flags.BoolVar(&opts.Networking, "networking", false, "run Liqo's networking controllers too: addresses and remapping, no tunnels")
 	flags.BoolVar(&opts.Packets, "packets", false, "run Liqo's gateways and fabric, and pods of "+sandbox.ImageWeb+", in network namespaces; as root")
+	flags.StringVar(&opts.Liqo, "liqo", "", "the version of Liqo: "+sandbox.LiqoVersion+", which is the default, or "+sandbox.LiqoV11Version)
 	flags.StringVar(&opts.Image, "image", sandbox.ImageOurs, "the virtual kubelets' image: "+sandbox.ImageOurs+" or "+sandbox.ImageStock)
 	flags.StringVar(&opts.BrokerNode, "broker-node", "", "run the broker, whose node of that name stands for all providers")
 	flags.BoolVar(&opts.RemoteIPAM, "remote-ipam", false, "have consumers ask the broker how pods are reached through it")

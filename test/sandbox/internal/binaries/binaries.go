@@ -28,6 +28,8 @@ const (
 	KwokVersion       = "v0.7.0"
 	// LiqoV0Version is that of kubelet-v0/go.mod.
 	LiqoV0Version = "v0.9.4"
+	// LiqoV11Version is an earlier version with the same API, which a sandbox can run instead.
+	LiqoV11Version = "v1.1.2"
 )
 
 // Names of the binaries in the directory that Ensure returns.
@@ -64,24 +66,11 @@ type target struct {
 }
 
 func targets() []target {
-	liqo := []string{LiqoControllerManager, LiqoCRDReplicator, LiqoWebhook, LiqoIPAM, LiqoVirtualKubelet}
 	return []target{
 		{"contain", []string{Contain}, func(ctx context.Context, dir string) error {
 			return goCommand(ctx, moduleRoot(), nil, "build", "-o", dir+"/", "./sandbox/cmd/contain")
 		}},
-		{"Liqo " + LiqoVersion, liqo, func(ctx context.Context, dir string) error {
-			// Built inside Liqo's own module, so with Liqo's own choice of
-			// dependencies: the stock binaries, not an approximation.
-			src, err := LiqoSource(ctx)
-			if err != nil {
-				return err
-			}
-			args := []string{"build", "-ldflags=-s -w", "-o", dir + "/"}
-			for _, name := range liqo {
-				args = append(args, "./cmd/"+name)
-			}
-			return goCommand(ctx, src, nil, args...)
-		}},
+		liqoTarget(LiqoVersion),
 		{"KWOK " + KwokVersion, []string{Kwok}, func(ctx context.Context, dir string) error {
 			return goCommand(ctx, moduleRoot(), []string{"GOBIN=" + dir},
 				"install", "-ldflags=-s -w", "sigs.k8s.io/kwok/cmd/kwok@"+KwokVersion)
@@ -94,6 +83,22 @@ func targets() []target {
 				"-o", dir+"/", "./sandbox/cmd/kube", "./sandbox/cmd/kubectl")
 		}},
 	}
+}
+
+// liqoTarget builds inside Liqo's own module, so with Liqo's own choice of dependencies: the stock binaries, not an approximation.
+func liqoTarget(version string) target {
+	names := []string{LiqoControllerManager, LiqoCRDReplicator, LiqoWebhook, LiqoIPAM, LiqoVirtualKubelet}
+	return target{"Liqo " + version, names, func(ctx context.Context, dir string) error {
+		src, err := LiqoSource(ctx, version)
+		if err != nil {
+			return err
+		}
+		args := []string{"build", "-ldflags=-s -w", "-o", dir + "/"}
+		for _, name := range names {
+			args = append(args, "./cmd/"+name)
+		}
+		return goCommand(ctx, src, nil, args...)
+	}}
 }
 
 // CacheDir is where sandboxes keep binaries and state: liqo-broker-vk below the
@@ -126,6 +131,11 @@ func ensureIn(ctx context.Context, suffix string, targets []target, progress fun
 		return "", err
 	}
 	return ensure(ctx, filepath.Join(cache, "bin", key+suffix), targets, progress)
+}
+
+// EnsureLiqo does the same for another version of Liqo.
+func EnsureLiqo(ctx context.Context, version string, progress func(format string, args ...any)) (string, error) {
+	return ensureIn(ctx, "-liqo-"+version, []target{liqoTarget(version)}, progress)
 }
 
 // ensure builds those of the targets that dir lacks, and returns dir.
@@ -239,27 +249,17 @@ func copyProgram(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// LiqoSource returns the directory of Liqo's source, which also holds its Helm
-// chart and CRDs.
-func LiqoSource(ctx context.Context) (string, error) {
-	return moduleDir(ctx, "github.com/liqotech/liqo@"+LiqoVersion)
-}
-
-// LiqoV0Source returns the directory of the source of Liqo v0.x.
-func LiqoV0Source(ctx context.Context) (string, error) {
-	return moduleDir(ctx, "github.com/liqotech/liqo@"+LiqoV0Version)
-}
-
-func moduleDir(ctx context.Context, module string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+// LiqoSource returns the directory of the source of a version of Liqo, which also holds its Helm chart and CRDs.
+func LiqoSource(ctx context.Context, version string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", "github.com/liqotech/liqo@"+version)
 	cmd.Dir = moduleRoot()
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("go mod download %s: %w\n%s", module, err, out)
+		return "", fmt.Errorf("go mod download of Liqo %s: %w\n%s", version, err, out)
 	}
 	var info struct{ Dir string }
 	if err := json.Unmarshal(out, &info); err != nil {
-		return "", fmt.Errorf("go mod download %s: %w", module, err)
+		return "", fmt.Errorf("go mod download of Liqo %s: %w", version, err)
 	}
 	return info.Dir, nil
 }

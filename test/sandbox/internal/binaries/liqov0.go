@@ -40,7 +40,7 @@ func EnsureV0(ctx context.Context, progress func(format string, args ...any)) (l
 // loopback: the CRD replicator serves no metrics, by the linker's change of controller-runtime's default address, and
 // the network manager has the port of its IPAM from the environment, by a change of one line in the copy.
 func buildV0(ctx context.Context, dir string) error {
-	source, err := LiqoV0Source(ctx)
+	source, err := LiqoSource(ctx, LiqoV0Version)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func EnsurePackets(ctx context.Context, geneve bool, progress func(format string
 func packetTargets(geneve bool) []target {
 	return []target{
 		{"gateways and fabric of Liqo " + LiqoVersion, []string{LiqoGateway, LiqoWireGuard, LiqoGeneve, LiqoFabric}, func(ctx context.Context, dir string) error {
-			src, err := LiqoSource(ctx)
+			src, err := LiqoSource(ctx, LiqoVersion)
 			if err != nil {
 				return err
 			}

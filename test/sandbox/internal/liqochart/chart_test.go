@@ -8,13 +8,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
+	"github.com/capacitorset/liqo-broker-vk/docs"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/binaries"
 )
 
 func rendered(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
-	source, err := binaries.LiqoSource(t.Context())
+	source, err := binaries.LiqoSource(t.Context(), binaries.LiqoVersion)
 	require.NoError(t, err)
 	objects, err := Render(source, map[string]any{
 		"tag": "v1", "discovery": map[string]any{"config": map[string]any{"clusterID": "here"}},
@@ -94,7 +96,7 @@ func assertNoNull(t *testing.T, path string, value any) {
 }
 
 func TestAdaptV0ChangesPortsWebhooksAndCertificates(t *testing.T) {
-	source, err := binaries.LiqoV0Source(t.Context())
+	source, err := binaries.LiqoSource(t.Context(), binaries.LiqoV0Version)
 	require.NoError(t, err)
 	crds, err := CRDs(source)
 	require.NoError(t, err)
@@ -125,20 +127,39 @@ func TestAdaptV0ChangesPortsWebhooksAndCertificates(t *testing.T) {
 	}
 }
 
-// What docs/virtual-kubelet.md has about the Helm values of Liqo v0.x.
-func TestHelmValuesV0(t *testing.T) {
-	source, err := binaries.LiqoV0Source(t.Context())
+func TestTheHelmValuesOfTheDocumentChooseTheVirtualKubeletV0(t *testing.T) {
+	source, err := binaries.LiqoSource(t.Context(), binaries.LiqoV0Version)
 	require.NoError(t, err)
-	objects, err := Render(source, map[string]any{
-		"tag": binaries.LiqoV0Version, "discovery": map[string]any{"config": map[string]any{"clusterName": "here"}},
-		"networkManager": map[string]any{"config": map[string]any{"podCIDR": "10.244.0.0/16", "serviceCIDR": "10.101.0.0/16"}},
-		"virtualKubelet": map[string]any{
-			"imageName": "registry.example.com/liqo-broker-vk",
-			"extra":     map[string]any{"args": []any{"--remote-ipam=server=192.0.2.1:6000"}},
-		},
-	})
+	for tag, want := range map[string]string{
+		binaries.LiqoV0Version: "--kubelet-image=<your registry>/liqo-broker-vk:" + binaries.LiqoV0Version,
+		"0123abcd":             "--kubelet-image=<your registry>/liqo-broker-vk-ci:0123abcd",
+	} {
+		values := documentedValuesV0(t)
+		values["tag"] = tag
+		values["discovery"] = map[string]any{"config": map[string]any{"clusterName": "here"}}
+		values["networkManager"] = map[string]any{"config": map[string]any{"podCIDR": "10.244.0.0/16", "serviceCIDR": "10.101.0.0/16"}}
+		objects, err := Render(source, values)
+		require.NoError(t, err)
+		containers, _, err := unstructured.NestedSlice(
+			find(t, objects, "Deployment", "liqo-controller-manager").Object, "spec", "template", "spec", "containers")
+		require.NoError(t, err)
+		args := containers[0].(map[string]any)["args"]
+		assert.Contains(t, args, want)
+		assert.Contains(t, args, "--kubelet-extra-args=--remote-ipam=server=<address>:6000,--enable-apiserver-support=true")
+	}
+}
+
+// documentedValuesV0 are the values in docs/virtual-kubelet.md.
+func documentedValuesV0(t *testing.T) (values map[string]any) {
+	t.Helper()
+	document, err := docs.Read("../../../../docs/virtual-kubelet.md")
 	require.NoError(t, err)
-	manager := fmt.Sprint(find(t, objects, "Deployment", "liqo-controller-manager").Object)
-	assert.Contains(t, manager, "--kubelet-image=registry.example.com/liqo-broker-vk:"+binaries.LiqoV0Version, "the tag is Liqo's version")
-	assert.Contains(t, manager, "--remote-ipam=server=192.0.2.1:6000")
+	for i := range document.Blocks {
+		if b := &document.Blocks[i]; b.Language == "yaml" && strings.Contains(b.Text, "imageName") {
+			require.NoError(t, yaml.Unmarshal([]byte(b.Text), &values))
+			return values
+		}
+	}
+	require.Fail(t, "docs/virtual-kubelet.md has no values of Liqo v0.x")
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/packets"
 )
@@ -109,4 +110,17 @@ func (a *Agent) PodNetwork(namespace, name string) *packets.Namespace {
 		}
 	}
 	return nil
+}
+
+// PodNetworks returns the networks that pods have for themselves, by pod.
+func (a *Agent) PodNetworks() map[types.NamespacedName]*packets.Namespace {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	networks := map[types.NamespacedName]*packets.Namespace{}
+	for _, w := range a.pods {
+		if w.network != nil && w.network.pod != nil {
+			networks[types.NamespacedName{Namespace: w.pod.Namespace, Name: w.pod.Name}] = w.network.Namespace
+		}
+	}
+	return networks
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ func TestNetwork(t *testing.T) {
 	require.Empty(t, greeting(t, pods[0].Namespace, pods[2].Address.String()+":8080"), "the ranges of other clusters are not routed")
 	require.Equal(t, nodes[0].Address.String(), greeting(t, pods[0].Namespace, nodes[1].Address.String()+":8080"), "masqueraded")
 	require.Zero(t, forwarded(t, nodes[1]))
+	traced(t, nodes, pods[0])
 	require.NoError(t, SetLink(nodes[0], nodes[1], false))
 	require.Empty(t, greeting(t, pods[0].Namespace, nodes[1].Address.String()+":8080"))
 	require.NoError(t, SetLink(nodes[0], nodes[1], true))
@@ -56,6 +58,28 @@ func TestNetwork(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = again.Close() })
 	require.Equal(t, pods[1].Address, again.Address)
+}
+
+// traced probes the second node from a pod of the first, which is the only hop between.
+func traced(t *testing.T, nodes []*Node, pod *Pod) {
+	t.Helper()
+	to := netip.AddrPortFrom(nodes[1].Address, 8080)
+	for ttl, want := range []Answer{{From: nodes[0].gateway()}, {From: nodes[1].Address, Arrived: true}} {
+		before, err := nodes[0].TimeExceeded()
+		require.NoError(t, err)
+		got, err := pod.Probe(t.Context(), to, ttl+1)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		after, err := nodes[0].TimeExceeded()
+		require.NoError(t, err)
+		require.Equal(t, want.Arrived, after == before)
+	}
+	own, err := nodes[0].Addresses()
+	require.NoError(t, err)
+	require.Subset(t, own, []netip.Addr{nodes[0].Address, nodes[0].gateway()})
+	_, sent, err := pod.LinkPackets("eth0")
+	require.NoError(t, err)
+	require.NotZero(t, sent)
 }
 
 func forwarded(t *testing.T, node *Node) int {

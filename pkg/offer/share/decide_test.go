@@ -1,4 +1,4 @@
-package offer
+package share
 
 import (
 	"fmt"
@@ -133,7 +133,7 @@ func TestMessagesForManyResourcesAreShort(t *testing.T) {
 			require.Contains(t, offer.Reason, tc.because)
 			require.Less(t, len(offer.Reason), 2000)
 			require.LessOrEqual(t, len(offer.Granted), maxResources)
-			require.Less(t, len(textOf(offer.Granted)), 2000)
+			require.Less(t, len(Text(offer.Granted)), 2000)
 			if tc.want < 0 {
 				require.Nil(t, offer.Granted)
 				return
@@ -145,7 +145,7 @@ func TestMessagesForManyResourcesAreShort(t *testing.T) {
 
 func TestAmountsAreListedForPeople(t *testing.T) {
 	require.Equal(t, "1500m cpu, 2Gi memory, 3 nvidia.com/gpu",
-		textOf(resources.Amounts{gpu: 3, corev1.ResourceMemory: 2 << 30, corev1.ResourceCPU: 1500}))
+		Text(resources.Amounts{gpu: 3, corev1.ResourceMemory: 2 << 30, corev1.ResourceCPU: 1500}))
 }
 
 var resourceNames = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage, gpu}

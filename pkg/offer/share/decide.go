@@ -1,4 +1,5 @@
-package offer
+// Package share divides the sum that the providers granted among the ResourceSlices of consumers. It is pure.
+package share
 
 import (
 	"cmp"
@@ -25,7 +26,8 @@ type Slice struct {
 	Requested resources.Amounts
 	// Granted is its present grant; nil is none yet.
 	Granted resources.Amounts
-	// Running is what the pods request that were created with its certificate. Liqo's quota stops new ones, and ends none.
+	// Running is what the pods request that count in it: those that were created with its certificate, and those assigned to it whose
+	// creator is not known. Liqo's quota stops new ones, and ends none.
 	Running resources.Amounts
 	// Former is what it was granted a moment ago: pods may come of that which are not known yet.
 	Former resources.Amounts
@@ -36,8 +38,13 @@ type Slice struct {
 	Frozen, CoolingDown bool
 }
 
-// counted is what the limit of its consumer counts at least, whatever its grant is.
-func (s *Slice) counted() resources.Amounts { return s.Running.Max(s.Former) }
+// Counted is what the limit of its consumer counts at least, whatever its grant is.
+func (s *Slice) Counted() resources.Amounts { return s.Running.Max(s.Former) }
+
+// CompareAge orders slices, the oldest first.
+func CompareAge(a, b *Slice) int {
+	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name.String(), b.Name.String()))
+}
 
 // Offer is the new grant of a slice, or its denial.
 type Offer struct {
@@ -81,30 +88,28 @@ func defaulted() []corev1.ResourceName {
 // theirs, and from the sum before a slice gets more: it is no reason to take from others.
 func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.NamespacedName]Offer {
 	all := slices.Clone(requests)
-	slices.SortFunc(all, func(a, b Slice) int {
-		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name.String(), b.Name.String()))
-	})
+	slices.SortFunc(all, func(a, b Slice) int { return CompareAge(&a, &b) })
 	d := allocation{total: sum.Scale(rules.Overcommit), rules: rules}
-	d.budget = newBudget(d.total, rules.Limits)
+	d.Budget = NewBudget(d.total, rules.Limits)
 	offers := make(map[types.NamespacedName]Offer, len(all))
 
 	// 1. Present grants are kept.
 	for i := range all {
 		if s := &all[i]; s.Gone {
-			d.takeFromLimit(s.Consumer, s.counted())
+			d.takeFromLimit(s.Consumer, s.Counted())
 		}
 	}
 	for i := range all {
 		if s := &all[i]; s.Granted != nil {
 			granted := d.retain(s)
 			offers[s.Name] = Offer{Granted: granted}
-			d.takeFromLimit(s.Consumer, s.counted().Excess(granted))
+			d.takeFromLimit(s.Consumer, s.Counted().Excess(granted))
 		}
 	}
 	for i := range all {
 		s := &all[i]
 		if s.Granted == nil && !s.Gone {
-			d.takeFromLimit(s.Consumer, s.counted())
+			d.takeFromLimit(s.Consumer, s.Counted())
 		}
 		d.sum.Sub(s.Running.Excess(offers[s.Name].Granted))
 	}
@@ -114,7 +119,7 @@ func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.Name
 		if s.Gone {
 			continue
 		}
-		d.releaseUsed(s, offers[s.Name].Granted)
+		d.ReleaseUsed(s, offers[s.Name].Granted)
 		switch {
 		case s.Granted == nil:
 			offers[s.Name] = d.grant(s)
@@ -123,14 +128,14 @@ func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.Name
 		default:
 			offers[s.Name] = d.offer(s, d.grow(s, offers[s.Name].Granted))
 		}
-		d.takeUsed(s, offers[s.Name].Granted)
+		d.TakeUsed(s, offers[s.Name].Granted)
 	}
 	return offers
 }
 
 // allocation is a sum that is being divided.
 type allocation struct {
-	budget
+	Budget
 
 	total resources.Amounts
 	rules Rules
@@ -182,7 +187,7 @@ func (d *allocation) retain(s *Slice) resources.Amounts {
 		available, _ := d.left(s.Consumer, name)
 		retained[name] = max(0, min(amount, limit, available))
 	}
-	d.take(s.Consumer, retained)
+	d.Take(s.Consumer, retained)
 	return retained
 }
 
@@ -215,8 +220,8 @@ func (d *allocation) grow(s *Slice, retained resources.Amounts) resources.Amount
 	if !worthwhile {
 		return retained
 	}
-	d.release(s.Consumer, retained)
-	d.take(s.Consumer, grown)
+	d.Release(s.Consumer, retained)
+	d.Take(s.Consumer, grown)
 	return grown
 }
 
@@ -249,7 +254,7 @@ func (d *allocation) grant(s *Slice) Offer {
 	if len(missing) > 0 {
 		return Offer{Reason: joined(missing, "; ")}
 	}
-	d.take(s.Consumer, granted)
+	d.Take(s.Consumer, granted)
 	return Offer{Granted: granted}
 }
 

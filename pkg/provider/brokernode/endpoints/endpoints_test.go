@@ -1,4 +1,4 @@
-package brokernode
+package endpoints
 
 import (
 	"context"
@@ -51,7 +51,7 @@ type namespace struct {
 
 func startNamespace(t *testing.T, local *fake.Clientset, localPodCIDR string, ips ...runtime.Object) *namespace {
 	t.Helper()
-	actAsLiqo()
+	forge.Init("home", "p1", "p1-gpu", "10.0.0.1")
 	n := &namespace{t: t, local: local, localLiqo: liqofake.NewSimpleClientset(ips...), remote: liqofake.NewSimpleClientset(), enqueued: map[types.NamespacedName]int{}}
 	localFactory := informers.NewSharedInformerFactoryWithOptions(local, 0, informers.WithNamespace("ns"))
 	remoteFactory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
@@ -73,7 +73,7 @@ func startNamespace(t *testing.T, local *fake.Clientset, localPodCIDR string, ip
 		WithReadinessFunc(func() bool { return true }).WithEventBroadcaster(events).
 		WithHandlerFactory(n.handlers).WithReflectionType(offloadingv1beta1.DenyList).
 		WithForgingOpts(ptr.To(forge.NewEmptyForgingOpts()))
-	n.reflector = testView().Endpoints([]string{localPodCIDR}, func() bool { return true })(opts)
+	n.reflector = Reflector("liqo-broker", []string{localPodCIDR}, func() bool { return true })(opts)
 	for _, factory := range []interface {
 		Start(stop <-chan struct{})
 	}{localFactory, localLiqo, remoteLiqo} {
@@ -324,6 +324,7 @@ func TestOnlyReassignedPodsEnqueue(t *testing.T) {
 		"it runs elsewhere":                 {podAt("a", "p2"), true},
 		"it runs nowhere":                   {podAt("a", ""), true},
 		"another one has taken its name":    {renewed, true},
+		"it has another address there":      {rootedAt("a", "p1", "p1", "10.244.1.1"), true},
 		"nothing changed: it was a re-sync": {podAt("a", "p1"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -334,13 +335,6 @@ func TestOnlyReassignedPodsEnqueue(t *testing.T) {
 			require.Equal(t, tc.enqueues, enqueued)
 		})
 	}
-}
-
-func TestDirectConnectionsNameTheProviders(t *testing.T) {
-	n := startNamespace(t, newCrowd(map[string]string{consts.UseDirectConnectionAnnotationKey: "true"}), "10.0.0.0/8")
-	shadow := n.reflected("web-1")
-	require.JSONEq(t, `{"clusterAddresses": {"p2": ["10.0.0.2"], "p3": ["10.0.0.9"]}}`,
-		shadow.Annotations[consts.DirectConnectionDataAnnotationKey])
 }
 
 func TestLittleIsKeptOfAPod(t *testing.T) {

@@ -1,4 +1,4 @@
-package offer
+package share
 
 import (
 	"fmt"
@@ -18,8 +18,8 @@ const (
 	maxNameLength = 100
 )
 
-// textOf returns amounts as text: "4 cpu, 8Gi memory".
-func textOf(a resources.Amounts) string {
+// Text returns amounts as text: "4 cpu, 8Gi memory".
+func Text(a resources.Amounts) string {
 	texts := make([]string, 0, len(a))
 	for _, name := range ordered(a) {
 		texts = append(texts, quantityText(name, a[name])+" "+shortened(name))

@@ -1,4 +1,4 @@
-package brokernode
+package endpoints
 
 import (
 	"net/netip"
@@ -52,14 +52,10 @@ func (r reach) of(endpoint *discoveryv1.Endpoint) []string {
 	return addresses
 }
 
-// translates reports whether the addresses of an EndpointSlice are to be translated. Those of a Service with direct
-// connections between providers are not: their clusters have a network of their own.
-func (r reach) translates(endpointSlice *discoveryv1.EndpointSlice) bool {
-	if !r.translating() {
-		return false
-	}
+// direct reports whether an EndpointSlice is of a Service with direct connections between providers.
+func (r reach) direct(endpointSlice *discoveryv1.EndpointSlice) bool {
 	service, err := r.services.Get(endpointSlice.Labels[discoveryv1.LabelServiceName])
-	return err != nil || service.Annotations[consts.UseDirectConnectionAnnotationKey] != "true"
+	return err == nil && service.Annotations[consts.UseDirectConnectionAnnotationKey] == "true"
 }
 
 func (r reach) isLocal(address string) bool {

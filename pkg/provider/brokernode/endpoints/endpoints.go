@@ -1,4 +1,5 @@
-package brokernode
+// Package endpoints shows Liqo the endpoints of a broker's node at the provider clusters where their pods run.
+package endpoints
 
 import (
 	"net/netip"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+	ways "github.com/capacitorset/liqo-broker-vk/pkg/reach"
 )
 
 // providerNodePrefix begins the name of the node that represents a provider cluster. No real node's name has a slash.
@@ -30,20 +32,21 @@ const providerNodePrefix = "brokering.liqo.io/"
 // byPod is the index of EndpointSlices by the names of the pods in them.
 const byPod = "brokering.liqo.io/pod"
 
-// Endpoints returns Liqo's EndpointSlice reflector of a namespace with a lens on its listers:
+// Reflector returns Liqo's EndpointSlice reflector of a namespace with a lens on its listers:
 //
-//   - Every endpoint on the broker's node is shown as sitting on a node of the provider cluster where its pod runs, and
+//   - Every endpoint on node, the broker's, is shown as sitting on a node of the provider cluster where its pod runs, and
 //     every endpoint that a consumer has sent here on a node of the consumer. Liqo asks the node of an endpoint for its
 //     cluster, to leave out what runs at its own remote cluster and to connect providers directly; it leaves out what
 //     has no node, so that a Service would end here.
-//   - Addresses are shown as the provider reaches them (reach).
+//   - Addresses are shown as the provider reaches them (reach). For a Service with direct connections they are those of the
+//     provider clusters where the pods run (connect).
 //
 // Where a pod runs is its label v1alpha1.ProviderLabel. An endpoint whose pod is not known, or not assigned, or whose
 // address is not mapped, is left out; when that changes, the EndpointSlices that name it are enqueued.
 //
 // localPodCIDRs are those of this cluster's own pods, and translating reports whether Liqo connects the clusters'
 // networks.
-func (v View) Endpoints(localPodCIDRs []string, translating func() bool) generic.NamespacedReflectorFactoryFunc {
+func Reflector(node string, localPodCIDRs []string, translating func() bool) generic.NamespacedReflectorFactoryFunc {
 	var local []netip.Prefix
 	for _, cidr := range localPodCIDRs {
 		// The flag is validated; Liqo would panic here, too.
@@ -69,7 +72,7 @@ func (v View) Endpoints(localPodCIDRs []string, translating func() bool) generic
 		lens.Must(err)
 
 		endpoints := endpointLens{
-			node: v.Node, pods: pods.Lister().Pods(opts.LocalNamespace),
+			node: node, pods: pods.Lister().Pods(opts.LocalNamespace),
 			reach: reach{
 				localPods: local, translating: translating, ips: ips.GetIndexer(),
 				services: opts.LocalFactory.Core().V1().Services().Lister().Services(opts.LocalNamespace),
@@ -98,10 +101,20 @@ func trimToAssignment(obj any) (any, error) {
 		},
 		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
 	}
-	if inner, ok := pod.Annotations[v1alpha1.InnerIPAnnotation]; ok {
-		trimmed.Annotations = map[string]string{v1alpha1.InnerIPAnnotation: inner}
+	for _, key := range placeAnnotations() {
+		if value, ok := pod.Annotations[key]; ok {
+			if trimmed.Annotations == nil {
+				trimmed.Annotations = map[string]string{}
+			}
+			trimmed.Annotations[key] = value
+		}
 	}
 	return trimmed, nil
+}
+
+// placeAnnotations are those by which the endpoint of a pod is shown.
+func placeAnnotations() []string {
+	return []string{v1alpha1.InnerIPAnnotation, v1alpha1.RootIPAnnotation, v1alpha1.RootClusterAnnotation}
 }
 
 // podsIn is a cache.IndexFunc: the names of the pods behind the endpoints.
@@ -145,8 +158,9 @@ func whenReassigned(queue cache.ResourceEventHandler) cache.ResourceEventHandler
 		AddFunc: func(obj any) { queue.OnAdd(obj, false) },
 		UpdateFunc: func(old, current any) {
 			before, now := old.(*corev1.Pod), current.(*corev1.Pod)
+			changed := func(key string) bool { return before.Annotations[key] != now.Annotations[key] }
 			if before.UID != now.UID || before.Labels[v1alpha1.ProviderLabel] != now.Labels[v1alpha1.ProviderLabel] ||
-				before.Annotations[v1alpha1.InnerIPAnnotation] != now.Annotations[v1alpha1.InnerIPAnnotation] {
+				slices.ContainsFunc(placeAnnotations(), changed) {
 				queue.OnUpdate(old, current)
 			}
 		},
@@ -161,44 +175,64 @@ type endpointLens struct {
 
 // show returns the EndpointSlice for Liqo. The object in the cache does not change.
 func (l endpointLens) show(endpointSlice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
-	translates := l.reach.translates(endpointSlice)
 	shown := *endpointSlice
 	shown.Endpoints = make([]discoveryv1.Endpoint, 0, len(endpointSlice.Endpoints))
+	translating := l.reach.translating()
+	var all []located
 	for i := range endpointSlice.Endpoints {
-		endpoint := endpointSlice.Endpoints[i]
-		placed, outside := l.place(&endpoint, consumerOf(endpointSlice))
+		at, placed := l.locate(endpointSlice.Endpoints[i], consumerOf(endpointSlice))
 		if !placed {
 			continue
 		}
-		if translates && !outside {
-			if endpoint.Addresses = l.reach.of(&endpoint); endpoint.Addresses == nil {
-				continue
-			}
+		if translating && !at.outside {
+			at.Addresses = l.reach.of(&at.Endpoint)
 		}
-		shown.Endpoints = append(shown.Endpoints, endpoint)
+		all = append(all, at)
+	}
+	if translating && l.reach.direct(endpointSlice) {
+		connect(all, endpointSlice.AddressType)
+	}
+	for i := range all {
+		if all[i].Addresses != nil {
+			shown.Endpoints = append(shown.Endpoints, all[i].Endpoint)
+		}
 	}
 	return &shown
 }
 
-// place puts an endpoint that is on no real node, or on the broker's, on the node of the cluster where it is; placed is
-// false if that is not known, outside is true if its address is already that of the external range.
-func (l endpointLens) place(endpoint *discoveryv1.Endpoint, consumer string) (placed, outside bool) {
+// located is an endpoint on the node of the cluster where it is.
+type located struct {
+	discoveryv1.Endpoint
+	// outside is true if its address is already that of the external range.
+	outside bool
+	// root is where its pod runs, zero if that is not known, or here.
+	root ways.Root
+}
+
+// locate puts an endpoint that is on no real node, or on the broker's, on the node of the cluster where it is; placed is
+// false if that is not known.
+func (l endpointLens) locate(endpoint discoveryv1.Endpoint, consumer string) (at located, placed bool) {
+	at.Endpoint = endpoint
 	if endpoint.NodeName == nil {
-		return true, false
+		return at, true
 	}
 	switch *endpoint.NodeName {
 	case l.node:
-		pod := l.podOf(podOf(endpoint))
+		pod := l.podOf(podOf(&endpoint))
 		if pod == nil || pod.Labels[v1alpha1.ProviderLabel] == "" {
-			return false, false
+			return at, false
 		}
-		endpoint.NodeName = ptr.To(providerNodePrefix + pod.Labels[v1alpha1.ProviderLabel])
+		at.NodeName = ptr.To(providerNodePrefix + pod.Labels[v1alpha1.ProviderLabel])
 		inner := pod.Annotations[v1alpha1.InnerIPAnnotation]
-		return true, inner != "" && !slices.Contains(endpoint.Addresses, inner)
+		at.outside = inner != "" && !slices.Contains(endpoint.Addresses, inner)
+		// The annotations may still be those of the provider before.
+		if root := ways.RootOf(pod.Annotations); root.Cluster == pod.Labels[v1alpha1.ProviderLabel] {
+			at.root = root
+		}
 	case consumer:
-		endpoint.NodeName = ptr.To(providerNodePrefix + consumer)
+		at.NodeName = ptr.To(providerNodePrefix + consumer)
 	}
-	return true, false
+	return at, true
 }
 
 // consumerOf is the id of the cluster that an EndpointSlice was reflected from, "" for this cluster's own. Its endpoints
@@ -222,13 +256,16 @@ func (l endpointLens) podOf(ref *corev1.ObjectReference) *corev1.Pod {
 	return pod
 }
 
-// withProviderNodes is a lens.Lens that shows the nodes that stand for provider clusters, besides the real ones. Liqo
-// gets nodes by name only.
+// withProviderNodes is a lens.Lens that shows the nodes that stand for provider clusters, and those of relayed endpoints, besides
+// the real ones. Liqo gets nodes by name only.
 func withProviderNodes(nodes cache.Indexer) cache.Indexer { return providerNodes{nodes} }
 
 type providerNodes struct{ cache.Indexer }
 
 func (n providerNodes) GetByKey(name string) (any, bool, error) {
+	if node, found := strings.CutPrefix(name, relayedNodePrefix); found {
+		return n.relayed(name, node)
+	}
 	provider, found := strings.CutPrefix(name, providerNodePrefix)
 	if !found {
 		return n.Indexer.GetByKey(name)
@@ -238,4 +275,18 @@ func (n providerNodes) GetByKey(name string) (any, bool, error) {
 		Name:   name,
 		Labels: map[string]string{consts.TypeLabel: consts.TypeNode, consts.RemoteClusterID: provider},
 	}}, true, nil
+}
+
+// relayed returns a node of the same cluster as another one, which Liqo does not take for a virtual node.
+func (n providerNodes) relayed(name, of string) (any, bool, error) {
+	obj, exists, err := n.GetByKey(of)
+	node, ok := obj.(*corev1.Node)
+	if err != nil || !exists || !ok {
+		return obj, exists, err
+	}
+	shown := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+	if cluster, ok := node.Labels[consts.RemoteClusterID]; ok {
+		shown.Labels[consts.RemoteClusterID] = cluster
+	}
+	return shown, true, nil
 }
