@@ -121,13 +121,13 @@ func (f *federation) setReplicas(t *testing.T, n int32) {
 	}
 }
 
-// restart kills the virtual kubelet of 200 pods and starts it again.
+// restart kills the virtual kubelet of 100 pods and starts it again.
 func restart(t *testing.T, f *federation) {
 	local, remote := f.namespaces(t)
-	d := newDeployment(local, "web", 200)
+	d := newDeployment(local, "web", 100)
 	require.NoError(t, f.local.Client.Create(t.Context(), d))
-	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 200) })
-	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.remote, remote, 200) })
+	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 100) })
+	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.remote, remote, 100) })
 	here, there := uids(t, f.local, local), uids(t, f.remote, remote)
 
 	require.NoError(t, f.Kill(f.kubelet))
@@ -138,7 +138,7 @@ func restart(t *testing.T, f *federation) {
 		break
 	}
 	require.NoError(t, f.local.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d))
-	d.Spec.Replicas = ptr.To(int32(205))
+	d.Spec.Replicas = ptr.To(int32(105))
 	require.NoError(t, f.local.Client.Update(t.Context(), d))
 	lost := newPod(local, gone)
 	require.NoError(t, f.local.Client.Delete(t.Context(), lost))
@@ -146,8 +146,8 @@ func restart(t *testing.T, f *federation) {
 	delete(there, gone)
 
 	require.NoError(t, f.Restart(t.Context(), f.kubelet))
-	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 205) })
-	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.remote, remote, 205) })
+	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 105) })
+	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.remote, remote, 105) })
 	assert.Subset(t, uids(t, f.local, local), here, "no local pod was recreated")
 	assert.Subset(t, uids(t, f.remote, remote), there, "no remote pod was recreated")
 }

@@ -119,26 +119,24 @@ func (f *federation) namespaces(t *testing.T) (local, remote string) {
 // up. Liqo takes some 15 s more to let go of the namespace itself.
 func (f *federation) removeNamespace(t *testing.T, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), mostCrowded*f.patience())
 	defer cancel()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	require.NoError(t, client.IgnoreNotFound(f.local.Client.Delete(ctx, ns)))
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
+	within(ctx, t, func(ctx context.Context) error {
 		here, err := pods(ctx, f.local, name)
-		require.NoError(t, err)
+		if err != nil {
+			return err
+		}
 		there, err := pods(ctx, f.remote, f.local.RemoteNamespace(name))
-		require.NoError(t, err)
-		if len(here)+len(there) == 0 {
-			return
+		if err != nil {
+			return err
 		}
-		select {
-		case <-ctx.Done():
-			require.NoError(t, ctx.Err(), "%d pods of namespace %s are left, %d remote ones", len(here), name, len(there))
-		case <-tick.C:
+		if len(here)+len(there) > 0 {
+			return fmt.Errorf("%d pods of namespace %s are left, %d remote ones", len(here), name, len(there))
 		}
-	}
+		return nil
+	})
 }
 
 const (
@@ -203,15 +201,19 @@ func crowded(calm time.Duration) time.Duration {
 // within is eventually with a context that may outlive the test.
 func within(ctx context.Context, t *testing.T, check func(context.Context) error) {
 	t.Helper()
+	var last error
 	for {
 		began := time.Now()
 		err := check(ctx)
 		if err == nil {
 			return
 		}
+		if ctx.Err() == nil || last == nil {
+			last = err // Not that the time was over.
+		}
 		select {
 		case <-ctx.Done():
-			require.NoError(t, err)
+			require.NoError(t, last)
 		case <-pause(time.Since(began)):
 		}
 	}
@@ -299,7 +301,7 @@ func newDeployment(namespace, name string, replicas int32) *appsv1.Deployment {
 }
 
 // patience is how long pods may take to run. The stock virtual kubelet gives the retries of all pods ten turns a second
-// together, so that after some hundred conflicts (200 pods that came or went) a new pod may have to wait for as many;
+// together, so that after some hundred conflicts (100 pods that came or went) a new pod may have to wait for as many;
 // that is the known bug which every scenario after "a restart recreates no pod" expects of it.
 func (f *federation) patience() time.Duration {
 	if f.image == sandbox.ImageStock {
