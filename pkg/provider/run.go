@@ -2,9 +2,7 @@ package provider
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -72,7 +70,6 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 	if err != nil {
 		return process.IfNotDone(ctx, err)
 	}
-	keepRotated(ctx, cfg, peering.remote, local)
 
 	group, ctx := errgroup.WithContext(ctx)
 
@@ -135,6 +132,7 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 	if err := registry.Register(PodsMetric(reflection.pods.count)); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
+	group.Go(func() error { return followSecret(ctx, cfg, local, peering) })
 	group.Go(func() error { return network.Run(ctx, reflection.followNetwork(network)) })
 	group.Go(func() error { return reflection.refreshAddresses(ctx, answered) })
 	group.Go(func() error {
@@ -169,23 +167,9 @@ func newRemoteIPAM(cfg *Config, remote *rest.Config, changed func(ip string)) (*
 		if err != nil {
 			return nil, err
 		}
-		client.TLS = renewed(proof, remote)
+		client.TLS = proof
 	}
 	return ipam.NewClient(client), nil
-}
-
-// renewed has a TLS configuration follow the client certificate of a connection whose Secret is watched
-// (restcfg.UpdateCfgCertOnSecretChange, which puts the current one into every transport that it wraps).
-func renewed(config *tls.Config, remote *rest.Config) *tls.Config {
-	if remote.WrapTransport == nil {
-		return config
-	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
-	remote.WrapTransport(transport)
-	if current := transport.TLSClientConfig.GetClientCertificate; current != nil {
-		config.GetClientCertificate, config.Certificates = current, nil
-	}
-	return config
 }
 
 func serve(ctx context.Context, group *errgroup.Group, cfg *Config, clients connect.Clients, reflection *Reflection,
