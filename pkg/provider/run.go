@@ -40,10 +40,12 @@ func Run(ctx context.Context, cfg Config) error {
 		EventSink: &corev1client.EventSinkImpl{Interface: local.CoreV1().Events(corev1.NamespaceAll)},
 	})
 
-	health := &process.Health{}
+	health, pings := &process.Health{}, &ping{}
 	elections := &election.Config{
 		Log: cfg.Log, Identity: cfg.PodName, Namespace: cfg.TenantNamespace, Times: cfg.Lease.Times,
-		Serving: func() bool { return health.Current() == process.Serving },
+		Serving: func() bool {
+			return health.Current() == process.Serving && (cfg.BrokerNode == "" || pings.reached(&cfg.Node))
+		},
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if cfg.HealthAddress != "" {
@@ -55,7 +57,7 @@ func Run(ctx context.Context, cfg Config) error {
 		health.Set(process.Standby)
 		return elections.Run(ctx, cfg.Node.Name, local, events, func(ctx context.Context) error {
 			health.Set(process.Connecting)
-			return lead(ctx, &cfg, local, elections, events, func() { health.Set(process.Serving) })
+			return lead(ctx, &cfg, local, elections, events, pings, func() { health.Set(process.Serving) })
 		})
 	})
 	return group.Wait()
@@ -63,7 +65,7 @@ func Run(ctx context.Context, cfg Config) error {
 
 // lead is what the elected replica does, until ctx ends.
 func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, elections *election.Config,
-	events record.EventBroadcaster, ready func(),
+	events record.EventBroadcaster, pings *ping, ready func(),
 ) error {
 	// 1. The peering: how to reach the remote cluster, and what the node is.
 	peering, err := readPeering(ctx, cfg, local)
@@ -133,6 +135,9 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 		return fmt.Errorf("metrics: %w", err)
 	}
 	group.Go(func() error { return followSecret(ctx, cfg, local, peering) })
+	if cfg.BrokerNode != "" {
+		group.Go(func() error { return pings.run(ctx, cfg, peering.remote) })
+	}
 	group.Go(func() error { return network.Run(ctx, reflection.followNetwork(network)) })
 	group.Go(func() error { return reflection.refreshAddresses(ctx, answered) })
 	group.Go(func() error {
