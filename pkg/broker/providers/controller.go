@@ -44,6 +44,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // Config is everything that the controller needs.
@@ -62,7 +63,7 @@ type Config struct {
 	Queue *requeue.Queue
 	// ListProblem returns why a provider does not count as reachable though its API server is ready, by the VirtualNode with
 	// whose identity that was seen; "" if nothing speaks against it.
-	ListProblem func(virtualNode string) string
+	ListProblem func(at scheduler.Place) string
 	// Changed is called after a change that may concern the pods of a provider, the unassigned pods and the Node.
 	Changed func(ctx context.Context, id string)
 
@@ -165,7 +166,7 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 	}
 	knew := c.Belief.Known(id)
 	for _, gone := range c.Belief.SetProvider(id, in.spec(pc), &pc.Status) {
-		c.Connections.Remove(gone)
+		c.Connections.Remove(scheduler.Place{Provider: id, VirtualNode: gone})
 	}
 	if !knew {
 		c.probes.Add(types.NamespacedName{Name: id})
@@ -207,8 +208,8 @@ func earliest(a, b time.Duration) time.Duration {
 type objects struct {
 	// virtualNodes are those that the broker uses, by name.
 	virtualNodes []*offloadingv1beta1.VirtualNode
-	// sharedNames are names that VirtualNodes of several namespaces bear. A pod's label has the name only, so that the pod
-	// would run at each of them.
+	// sharedNames are names that VirtualNodes of several namespaces bear. Tries, refusals and decisions of pods have the name
+	// only.
 	sharedNames sets.Set[string]
 	// namespaceMaps are those in the provider's own tenant namespace.
 	namespaceMaps []*offloadingv1beta1.NamespaceMap
@@ -397,7 +398,7 @@ func (c *Controller) checkClean(ctx context.Context, id string) time.Duration {
 		return c.ProbeInterval
 	}
 	for _, vn := range virtualNodes {
-		connection := c.Connections.Get(vn.Name)
+		connection := c.Connections.Get(scheduler.Place{Provider: id, VirtualNode: vn.Name})
 		if connection == nil {
 			return c.ProbeInterval
 		}
@@ -437,7 +438,7 @@ func (c *Controller) movedPodsLeft(ctx context.Context, at *remote.Connection, l
 	return slices.ContainsFunc(names, func(name string) bool {
 		var pod corev1.Pod
 		err := c.Client.Get(ctx, types.NamespacedName{Namespace: local, Name: name}, &pod)
-		return err != nil || pod.Labels[v1alpha1.VirtualNodeLabel] != at.VirtualNode
+		return err != nil || placement.AssignedTo(&pod) != at.Place()
 	}), nil
 }
 

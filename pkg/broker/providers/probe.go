@@ -27,6 +27,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // probeWorkers is how many probes run at once. Each provider that does not answer occupies one until the probe's timeout,
@@ -104,9 +105,10 @@ func (c *Controller) probeAPIServer(ctx context.Context, virtualNodes []*offload
 	defer cancel()
 	problem = "no kubeconfig"
 	for _, vn := range virtualNodes {
-		connection := c.Connections.Get(vn.Name)
+		at := placeOf(vn)
+		connection := c.Connections.Get(at)
 		if connection == nil {
-			if why := c.Connections.Refused(vn.Name); why != "" {
+			if why := c.Connections.Refused(at); why != "" {
 				problem = "its kubeconfig is not used: " + why
 			}
 			continue
@@ -123,10 +125,14 @@ func (c *Controller) probeAPIServer(ctx context.Context, virtualNodes []*offload
 	return 0, problem
 }
 
+func placeOf(vn *offloadingv1beta1.VirtualNode) scheduler.Place {
+	return scheduler.Place{Provider: string(vn.Spec.ClusterID), VirtualNode: vn.Name}
+}
+
 // listProblem returns why a provider that is ready does not count as reachable; "" if nothing speaks against it.
 func (c *Controller) listProblem(virtualNodes []*offloadingv1beta1.VirtualNode) string {
 	for _, vn := range virtualNodes {
-		if problem := c.ListProblem(vn.Name); problem != "" {
+		if problem := c.ListProblem(placeOf(vn)); problem != "" {
 			return distrust.Text(problem)
 		}
 	}

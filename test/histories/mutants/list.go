@@ -17,10 +17,10 @@ func mutants() []mutant {
 		node       = "pkg/broker/node/node.go"
 	)
 	return []mutant{
-		{"ended pods give back their room", controller, `if at == "" {`, `if true {`},
+		{"ended pods give back their room", controller, `if at == (scheduler.Place{}) {`, `if true {`},
 		{
 			"the namespace of a deleted VirtualNode is not waited for", move,
-			`at.pod.RemoteNamespace, err = c.RemoteNamespace(ctx, c.Belief.FormerProviderOf(from), pod.Namespace)`, ``,
+			`at.pod.RemoteNamespace, err = c.RemoteNamespace(ctx, from.Provider, pod.Namespace)`, ``,
 		},
 		{
 			"a new leader confirms an outage by one failed probe", belief,
@@ -156,7 +156,7 @@ func testedMutants() []tested {
 		}, "pkg/broker/pods", "TestAFlapIsNotWrittenOnPodsThatWait"},
 		{mutant{
 			"a failure is that of the VirtualNode whose connection was used", "pkg/broker/leaving/checker.go",
-			`answered := c.observe(via, where, err)`, `answered := c.observe(connection.VirtualNode, where, err)`,
+			`answered := c.observe(via, where, err)`, `answered := c.observe(connection.Place(), where, err)`,
 		}, "pkg/broker/leaving", "TestAFailureIsThatOfTheVirtualNodeAskedAbout"},
 		{mutant{
 			"what changes all the time keeps a leader from beginning", "pkg/broker/restore/restorer.go",
