@@ -57,12 +57,15 @@ type TLSConfig struct {
 const (
 	// maxHeader bounds the headers of a request, in bytes.
 	maxHeader = 16 << 10
-	// readTimeout bounds the arrival of a request, writeTimeout the rest of it, idleTimeout a connection without requests.
+	// readTimeout bounds the arrival of a request, writeTimeout the work on it, idleTimeout a connection without requests. Package
+	// guard bounds the answer.
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
 	writeTimeout      = 30 * time.Second
 	idleTimeout       = 90 * time.Second
-	// maxConnections bounds the memory of all connections, requestsPerConnection that of one (HTTP/2).
-	maxConnections        = 4096
-	requestsPerConnection = 100
+	// maxConnections bounds the memory of all connections, requestsOfHost and maxRequests that of requests. Streams do not count
+	// as requests.
+	maxConnections = 4096
+	requestsOfHost = 128
+	maxRequests    = 1024
 )

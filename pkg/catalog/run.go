@@ -172,7 +172,8 @@ func (c *catalog) serveAll(ctx context.Context, handler, plain http.Handler, syn
 
 // serve serves handler; without TLS on the same port plain, if that is wanted.
 func (c *catalog) serve(ctx context.Context, handler, plain http.Handler) error {
-	httpServer := c.newServer(handler)
+	requests := httpserve.NewRequests(requestsOfHost, maxRequests, c.metrics.Refused("requests").Inc)
+	httpServer := c.newServer(requests.Limit(handler))
 	scheme := "http"
 	if !c.cfg.TLS.Off {
 		certificate, err := c.newServing()
@@ -188,13 +189,12 @@ func (c *catalog) serve(ctx context.Context, handler, plain http.Handler) error 
 		return err
 	}
 	c.logSettings(scheme, ln.Addr())
-	refused := c.metrics.RefusedConnections()
-	ln = httpserve.Limit(ln, c.cfg.Limits.Connections, maxConnections, refused.Inc)
+	ln = httpserve.Limit(ln, c.cfg.Limits.Connections, maxConnections, c.metrics.Refused("connections").Inc)
 	if c.cfg.TLS.Off || !c.cfg.TLS.Public {
 		c.tasks = append(c.tasks, func(ctx context.Context) error { return httpserve.Run(ctx, httpServer, ln) })
 		return nil
 	}
-	split, plainServer := httpserve.Split(ln, readHeaderTimeout), c.newServer(plain)
+	split, plainServer := httpserve.Split(ln, readHeaderTimeout), c.newServer(requests.Limit(plain))
 	c.tasks = append(c.tasks, split.Run,
 		func(ctx context.Context) error { return httpserve.Run(ctx, httpServer, split.Secure()) },
 		func(ctx context.Context) error { return httpserve.Run(ctx, plainServer, split.Plain()) })
@@ -206,7 +206,6 @@ func (c *catalog) newServer(handler http.Handler) *http.Server {
 		Handler:     handler,
 		ReadTimeout: readTimeout, ReadHeaderTimeout: readHeaderTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader,
-		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: requestsPerConnection},
 		ErrorLog:       slog.NewLogLogger(logr.ToSlogHandler(c.log.V(1)), slog.LevelInfo),
 	}
 }

@@ -1,6 +1,10 @@
 package guard
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
+)
 
 // contentPolicy allows the dashboard to load what this server serves, and nothing else: no inline script or style either.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
@@ -30,17 +34,21 @@ type recorder struct {
 }
 
 func (r *recorder) WriteHeader(status int) {
-	if r.status == 0 {
-		r.status = status
-	}
+	r.begin(status)
 	r.ResponseWriter.WriteHeader(status)
 }
 
 func (r *recorder) Write(data []byte) (int, error) {
-	if r.status == 0 {
-		r.status = http.StatusOK
-	}
+	r.begin(http.StatusOK)
 	return r.ResponseWriter.Write(data)
+}
+
+// begin begins an answer, unless it has begun.
+func (r *recorder) begin(status int) {
+	if r.status == 0 {
+		r.status = status
+		httpserve.BoundAnswer(r.ResponseWriter)
+	}
 }
 
 // Unwrap is for http.ResponseController.

@@ -48,9 +48,9 @@ func (m *Metrics) Register(registry prometheus.Registerer, streams func() int) e
 	return nil
 }
 
-// RefusedConnections counts connections that were closed because their host has too many.
-func (m *Metrics) RefusedConnections() prometheus.Counter {
-	return m.refusals.WithLabelValues("connections")
+// Refused counts what was refused before a Guard saw it, for a reason.
+func (m *Metrics) Refused(reason string) prometheus.Counter {
+	return m.refusals.WithLabelValues(reason)
 }
 
 func (m *Metrics) observe(path, method string, status int, took time.Duration) {

@@ -15,6 +15,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/view"
 )
 
@@ -23,8 +24,6 @@ const (
 	streamTimeout = 10 * time.Minute
 	// keepAlive is how often a comment is written to an idle stream.
 	keepAlive = 15 * time.Second
-	// streamWriteTimeout is how long one write may take.
-	streamWriteTimeout = 10 * time.Second
 )
 
 // routeEvents registers the stream, and adds it to the document by hand: huma has operations with one answer only.
@@ -62,6 +61,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer closed()
+	httpserve.Release(r)
 	subscription := s.subscribe(scope, consumer)
 	if !details {
 		subscription = publicChanges{subscription}
@@ -80,7 +80,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), streamTimeout)
 	defer cancel()
 	s.stream(ctx, subscription, func(text []byte) error {
-		if err := control.SetWriteDeadline(time.Now().Add(streamWriteTimeout)); err != nil {
+		if err := control.SetWriteDeadline(time.Now().Add(httpserve.AnswerTimeout)); err != nil {
 			return err
 		}
 		if _, err := w.Write(text); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/view"
 )
 
@@ -205,7 +206,7 @@ func TestAClientThatDoesNotReadIsLeft(t *testing.T) {
 		w, begin := &writer{ResponseRecorder: httptest.NewRecorder(), fail: true}, time.Now()
 		s.events(w, httptest.NewRequest(http.MethodGet, eventsPath, http.NoBody))
 		require.Zero(t, time.Since(begin))
-		require.Equal(t, begin.Add(streamWriteTimeout), w.deadline)
+		require.Equal(t, begin.Add(httpserve.AnswerTimeout), w.deadline)
 		require.Zero(t, streams.count())
 	})
 }
