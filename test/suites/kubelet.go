@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+const (
+	// kubeletSuite is the name of virtual-kubelet's suite among the packages, and of the namespace of its pods.
+	kubeletSuite = "virtual-kubelet"
+	// kubeletTimeout bounds it.
+	kubeletTimeout = 15 * time.Minute
+)
+
+// runKubelet runs virtual-kubelet's suite against the node of this side. A failed test is no error.
+func (at place) runKubelet(ctx context.Context) ([]outcome, error) {
+	cluster := at.Cluster(sandbox.Broker)
+	if err := cluster.Offload(ctx, kubeletSuite); err != nil {
+		return nil, err
+	}
+	proxy, err := proxyTo(cluster.Config, at.node)
+	if err != nil {
+		return nil, err
+	}
+	server := httptest.NewServer(proxy)
+	defer server.Close()
+	directory, err := os.MkdirTemp("", "suites-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(directory)
+	kubeconfig := filepath.Join(directory, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: it,
+clusters: [{name: it, cluster: {server: %q}}], contexts: [{name: it, context: {cluster: it}}]}`, server.URL), 0o600); err != nil {
+		return nil, err
+	}
+	c := at.command(ctx, "go", "test", "-json", "-count=1", "-timeout="+kubeletTimeout.String(), "./suites/kubelet")
+	c.Env = append(os.Environ(), "SUITE_KUBECONFIG="+kubeconfig, "SUITE_NODE="+at.node, "SUITE_NAMESPACE="+kubeletSuite)
+	printed, ended := c.CombinedOutput()
+	if err := at.log(kubeletSuite, printed); err != nil {
+		return nil, err
+	}
+	outcomes, err := readEvents(printed)
+	if err == nil && len(outcomes) == 0 {
+		return nil, fmt.Errorf("%s, %s: no test was run (%w)", at.name, kubeletSuite, ended)
+	}
+	return outcomes, err
+}
+
+// proxyTo forwards requests to the API server of a cluster. The suite asks for statistics by the proxy of a Pod that has the name of the
+// Node, since virtual-kubelet's own pipeline runs it in such a Pod: that becomes the proxy of the Node.
+func proxyTo(config *rest.Config, node string) (*httputil.ReverseProxy, error) {
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, err
+	}
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, err
+	}
+	pod := regexp.MustCompile(`^/api/v1/namespaces/[^/]+/pods/https:` + regexp.QuoteMeta(node) + `:10250/proxy`)
+	return &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.URL.Path, r.Out.URL.RawPath = pod.ReplaceAllString(r.In.URL.Path, "/api/v1/nodes/"+node+"/proxy"), ""
+	}}, nil
+}
+
+// sourceLine is how testing begins what a test prints.
+var sourceLine = regexp.MustCompile(`^\w+\.go:\d+: `)
+
+// readEvents reads what go test -json printed, and returns the outcome of each test of the suite. Why one failed is the last line that it
+// printed.
+func readEvents(printed []byte) ([]outcome, error) {
+	var outcomes []outcome
+	last := map[string]string{}
+	results := map[string]string{"pass": passed, "fail": failed, "skip": skipped}
+	lines := bufio.NewScanner(bytes.NewReader(printed))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event struct{ Action, Test, Output string }
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			continue // What is not of the test, such as a warning of the Go command.
+		}
+		_, name, below := strings.Cut(event.Test, "/")
+		if !below {
+			continue
+		}
+		if text := strings.TrimSpace(event.Output); event.Action == "output" && text != "" && !strings.HasPrefix(text, "---") {
+			last[name] = sourceLine.ReplaceAllString(text, "")
+		}
+		if r := results[event.Action]; r != "" {
+			outcomes = append(outcomes, outcome{Test: name, Result: r, Why: last[name]})
+		}
+	}
+	return outcomes, lines.Err()
+}
