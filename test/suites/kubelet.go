@@ -13,19 +13,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-const (
-	// kubeletSuite is the name of virtual-kubelet's suite among the packages, and of the namespace of its pods.
-	kubeletSuite = "virtual-kubelet"
-	// kubeletTimeout bounds it.
-	kubeletTimeout = 15 * time.Minute
-)
+// kubeletSuite is the name of virtual-kubelet's suite among the packages, and of the namespace of its pods.
+const kubeletSuite = "virtual-kubelet"
 
 // runKubelet runs virtual-kubelet's suite against the node of this side. A failed test is no error.
 func (at place) runKubelet(ctx context.Context) ([]outcome, error) {
@@ -49,7 +44,7 @@ func (at place) runKubelet(ctx context.Context) ([]outcome, error) {
 clusters: [{name: it, cluster: {server: %q}}], contexts: [{name: it, context: {cluster: it}}]}`, server.URL), 0o600); err != nil {
 		return nil, err
 	}
-	c := at.command(ctx, "go", "test", "-json", "-count=1", "-timeout="+kubeletTimeout.String(), "./suites/kubelet")
+	c := at.command(ctx, "go", "test", "-json", "-count=1", "-timeout="+packageTimeout.String(), "./suites/kubelet")
 	c.Env = append(os.Environ(), "SUITE_KUBECONFIG="+kubeconfig, "SUITE_NODE="+at.node, "SUITE_NAMESPACE="+kubeletSuite)
 	printed, ended := c.CombinedOutput()
 	if err := at.log(kubeletSuite, printed); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// packageTimeout bounds a package of Liqo's suites.
-const packageTimeout = 20 * time.Minute
+// packageTimeout bounds a package.
+const packageTimeout = 15 * time.Minute
 
 // cruisePackage is a package of Liqo's test/e2e/cruise, and the number of clusters that it needs.
 type cruisePackage struct {

@@ -30,6 +30,8 @@ type side struct {
 	clusters []string
 	// node is the virtual node of cluster sandbox.Broker for virtual-kubelet's suite; empty if that is not run here.
 	node string
+	// without is a package that is not run here.
+	without string
 }
 
 // federation is a sandbox with the sides that it is used for, one after the other.
@@ -43,11 +45,12 @@ func federations() []federation {
 	twoProviders := []string{sandbox.Broker, sandbox.Provider(1), sandbox.Provider(2)}
 	return []federation{
 		{"suites-broker", sandbox.ImageOurs, brokerNode, []side{
-			{chain, []string{sandbox.Consumer(1), sandbox.Broker}, ""},
-			{broker, twoProviders, brokerNode},
+			{name: chain, clusters: []string{sandbox.Consumer(1), sandbox.Broker}},
+			// The package reflection makes further VirtualNodes that are to have a Node, and waits for it without a limit.
+			{name: broker, clusters: twoProviders, node: brokerNode, without: "reflection"},
 		}},
-		{"suites-stock", sandbox.ImageStock, "", []side{{stock, twoProviders, sandbox.Provider(1)}}},
-		{"suites-drop-in", sandbox.ImageOurs, "", []side{{dropIn, twoProviders, sandbox.Provider(1)}}},
+		{"suites-stock", sandbox.ImageStock, "", []side{{name: stock, clusters: twoProviders, node: sandbox.Provider(1)}}},
+		{"suites-drop-in", sandbox.ImageOurs, "", []side{{name: dropIn, clusters: twoProviders, node: sandbox.Provider(1)}}},
 	}
 }
 
