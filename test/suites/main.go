@@ -71,6 +71,11 @@ func (r *runner) run(ctx context.Context, together int) (err error) {
 	if r.programs, err = build(ctx, say); err != nil {
 		return err
 	}
+	for _, name := range r.sides {
+		if !slices.Contains(sideNames, name) {
+			return fmt.Errorf("-sides=%s: use some of %s", &r.sides, strings.Join(sideNames, ","))
+		}
+	}
 	var group errgroup.Group
 	group.SetLimit(max(together, 1))
 	for _, f := range federations() {
