@@ -108,6 +108,9 @@ func faults(rows []row, notes []note) (found []string) {
 // table is one of Markdown, of the suite of virtual-kubelet or of Liqo's. It has a column for each side on which one of the tests was run.
 func table(rows []row, kubelet bool) string {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return kubelet != (r.Package == kubeletSuite) })
+	if len(rows) == 0 {
+		return "No test has been run yet.\n"
+	}
 	sides := slices.DeleteFunc(slices.Clone(sideNames), func(side string) bool {
 		return !slices.ContainsFunc(rows, func(r row) bool { return r.Results[side] != "" })
 	})

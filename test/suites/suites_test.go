@@ -10,7 +10,6 @@ import (
 func TestTheDocumentHasTheLastResults(t *testing.T) {
 	rows, err := readResults("results.json")
 	require.NoError(t, err)
-	require.NotEmpty(t, rows)
 	changed, err := writeTables("../../docs/compatibility.md", rows)
 	require.NoError(t, err)
 	require.False(t, changed, "docs/compatibility.md had other tables, and has these now")
