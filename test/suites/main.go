@@ -68,8 +68,10 @@ func (r *runner) run(ctx context.Context, together int) (err error) {
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return err
 	}
-	if r.programs, err = build(ctx, say); err != nil {
-		return err
+	if slices.ContainsFunc(cruise, func(p cruisePackage) bool { return r.packages.has(p.name) }) {
+		if r.programs, err = build(ctx, say); err != nil {
+			return err
+		}
 	}
 	for _, name := range r.sides {
 		if !slices.Contains(sideNames, name) {
