@@ -42,7 +42,7 @@ func TestAnHTTP2ConnectionThatNobodyReadsEnds(t *testing.T) {
 		require.NoError(t, <-served)
 	})
 
-	conn, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // Self-signed.
+	conn, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = io.WriteString(conn, http2.ClientPreface)
