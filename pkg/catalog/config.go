@@ -62,7 +62,6 @@ const (
 	readTimeout       = 10 * time.Second
 	writeTimeout      = 30 * time.Second
 	idleTimeout       = 90 * time.Second
-	// maxConnections bounds the memory of all connections, requestsPerConnection that of one (HTTP/2).
-	maxConnections        = 4096
-	requestsPerConnection = 100
+	// maxConnections bounds the memory of all connections.
+	maxConnections = 4096
 )

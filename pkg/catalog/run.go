@@ -206,7 +206,6 @@ func (c *catalog) newServer(handler http.Handler) *http.Server {
 		Handler:     handler,
 		ReadTimeout: readTimeout, ReadHeaderTimeout: readHeaderTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader,
-		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: requestsPerConnection},
 		ErrorLog:       slog.NewLogLogger(logr.ToSlogHandler(c.log.V(1)), slog.LevelInfo),
 	}
 }

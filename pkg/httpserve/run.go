@@ -16,6 +16,11 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	// idleTimeout is how long a connection without a request stays open. That of kube-apiserver's own clients is 90 s.
 	idleTimeout = 2 * time.Minute
+	// requestsOfConnection is how many requests an HTTP/2 connection may have at once, writeByteTimeout how long it may take no
+	// byte that there is for it. It has no other deadline: those of requests end their streams by a frame, which waits behind
+	// what is not read.
+	requestsOfConnection = 100
+	writeByteTimeout     = 10 * time.Second
 	// shutdownGrace is how long requests in flight may go on once the context has ended.
 	shutdownGrace = 5 * time.Second
 )
@@ -43,8 +48,8 @@ func ServeOn(ctx context.Context, address, flag string, handler http.Handler) er
 }
 
 // Run serves on ln until ctx ends, and owns both: it returns nil once the server has shut down because ctx ended, and
-// an error if it stopped for any other reason. Without timeouts and limits (Limit) it sets its own. With srv.TLSConfig
-// set it serves HTTPS. The context of every request descends from ctx, so that streams (followed logs) end with it.
+// an error if it stopped for any other reason. Without timeouts and limits (Limit) it sets its own; those of HTTP/2 are the
+// same for all servers. With srv.TLSConfig set it serves HTTPS. The context of every request descends from ctx, so that streams (followed logs) end with it.
 func Run(ctx context.Context, srv *http.Server, ln net.Listener) error {
 	if srv.ReadHeaderTimeout == 0 {
 		srv.ReadHeaderTimeout = readHeaderTimeout
@@ -52,6 +57,7 @@ func Run(ctx context.Context, srv *http.Server, ln net.Listener) error {
 	if srv.IdleTimeout == 0 {
 		srv.IdleTimeout = idleTimeout
 	}
+	srv.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: requestsOfConnection, WriteByteTimeout: writeByteTimeout}
 	if _, has := ln.(limited); !has {
 		ln = Limit(ln, connectionsOfHost, connections, nil)
 	}

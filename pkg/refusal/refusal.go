@@ -66,9 +66,12 @@ func by(virtualNode string, pod *corev1.Pod) (Refusal, bool) {
 
 // Report writes a refusal into the status of a pod, in place of those by other VirtualNodes. It returns false if the
 // refusal was already there. The message is cut. The UID of the pod is a precondition: a new pod of the same name was
-// not refused.
+// not refused. The clock here may be behind that of the broker: a refusal is not from before the assignment.
 func Report(ctx context.Context, pods corev1client.PodInterface, pod *corev1.Pod, r Refusal) (bool, error) {
 	r.Message = distrust.Text(r.Message)
+	if assigned := v1alpha1.AssignedAt(pod); r.At.Before(assigned) {
+		r.At = assigned
+	}
 	if reported, found := by(r.VirtualNode, pod); found {
 		reported.At = r.At
 		if reported == r {

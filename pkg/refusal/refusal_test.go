@@ -76,6 +76,22 @@ func TestARefusalIsReadAndReportedOncePerAssignment(t *testing.T) {
 	}
 }
 
+// A virtual kubelet runs on another machine than the broker, which wrote the time of the assignment.
+func TestARefusalCountsByWhicheverClock(t *testing.T) {
+	for _, behind := range []time.Duration{0, 3 * time.Second, 10 * time.Minute} {
+		assigned := pod()
+		client := fake.NewClientset(assigned)
+		_, err := Report(t.Context(), client.CoreV1().Pods("ns"), assigned,
+			Refusal{VirtualNode: "p1-gpu", Reason: Forbidden, Message: "full", At: noon.Add(-behind)})
+		require.NoError(t, err)
+		var refused *corev1.Pod
+		refused, err = client.CoreV1().Pods("ns").Get(t.Context(), "a", metav1.GetOptions{})
+		require.NoError(t, err)
+		_, found := Of(refused)
+		require.True(t, found, "its clock is %s behind", behind)
+	}
+}
+
 func TestWhatIsReportedIsRead(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason, condition string

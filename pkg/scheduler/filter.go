@@ -59,7 +59,7 @@ func (c *cycle) filterSlice(s *slice) (verdict.Filter, int) {
 	if s.filter != verdict.Passed {
 		return s.filter, -1
 	}
-	if len(c.pod.Refused) > 0 && c.now.Before(c.pod.Refused[s.virtualNode]) {
+	if len(c.pod.Refused) > 0 && c.now.Before(c.pod.refusedUntil(s.virtualNode)) {
 		return verdict.RefusedLately, -1
 	}
 	for i := range c.requests {

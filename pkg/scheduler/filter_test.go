@@ -116,6 +116,16 @@ func TestFilters(t *testing.T) {
 			pod:      asking(func(p *Pod) { p.Refused = map[string]time.Time{"r": now.Add(time.Hour)} }),
 			reason:   "fits",
 		},
+		"refusals by too many slices are this one's, too": {
+			provider: ready("q"),
+			pod:      asking(func(p *Pod) { p.Refused = map[string]time.Time{"r": now, "": now.Add(time.Second)} }),
+			reason:   "refused lately",
+		},
+		"unless it has its own": {
+			provider: ready("q"),
+			pod:      asking(func(p *Pod) { p.Refused = map[string]time.Time{"q": now, "": now.Add(time.Second)} }),
+			reason:   "fits",
+		},
 		"what is assigned is not free": {
 			provider: ready("q"),
 			state:    func(s *State) { full(s, "q", resources.Amounts{corev1.ResourceCPU: 7001}) },

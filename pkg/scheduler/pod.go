@@ -24,7 +24,7 @@ type Pod struct {
 	App string
 	// Requests are what PodRequests returns.
 	Requests resources.Amounts
-	// Refused has, by VirtualNode, until when the pod is not to be sent there again.
+	// Refused has, by VirtualNode, until when the pod is not to be sent there again; by "", to any that it does not name.
 	Refused map[string]time.Time
 	// Expression is the pod's own filter; nil is none.
 	Expression *criteria.Program
@@ -44,6 +44,14 @@ func (p *Pod) selects(id string) bool {
 		}
 	}
 	return true
+}
+
+// refusedUntil returns until when the pod is not to be sent to a VirtualNode again.
+func (p *Pod) refusedUntil(virtualNode string) time.Time {
+	if until, named := p.Refused[virtualNode]; named {
+		return until
+	}
+	return p.Refused[""]
 }
 
 // TopologyProvider is the topology key in which every provider cluster is a domain of its own.

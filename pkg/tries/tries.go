@@ -16,8 +16,11 @@ import (
 const (
 	// longest is how many times the first delay the longest is: 5, 10, 20, 30 min with the default --refusal-memory.
 	longest = 6
-	// maxEntries bounds the annotation: of more VirtualNodes, those that may be tried first are forgotten.
+	// maxEntries bounds the annotation: of more VirtualNodes, those that may be tried first become others.
 	maxEntries = 64
+	// others is the key of a try that is for all VirtualNodes without an entry. Readers that do not know it find no VirtualNode
+	// of that name.
+	others = ""
 	// maxLength is how many bytes of an annotation are read. The broker writes less.
 	maxLength = 32 << 10
 )
@@ -47,9 +50,13 @@ func Of(pod *corev1.Pod) Tries {
 
 // After returns the tries with one more, which ended at now. The delay until the next one there doubles from the first
 // on. Once a pod was tried at one of them again, the delay is for all: otherwise it would go from one to the other
-// without a pause.
+// without a pause. So it is for those without an entry, once there are too many entries: one of them was always tried before.
 func (t Tries) After(virtualNode, reason string, now time.Time, first time.Duration) Tries {
-	count := max(0, t[virtualNode].Count) + 1
+	before, known := t[virtualNode]
+	if !known {
+		before = t[others]
+	}
+	count := max(0, before.Count) + 1
 	delay := first
 	for i := 1; i < count && delay < longest*first; i++ {
 		delay *= 2
@@ -63,11 +70,23 @@ func (t Tries) After(virtualNode, reason string, now time.Time, first time.Durat
 		all[other] = try
 	}
 	all[virtualNode] = Try{Count: count, Reason: reason, Until: until}
-	for len(all) > maxEntries {
-		soonest := slices.MinFunc(slices.Sorted(maps.Keys(all)), func(a, b string) int { return all[a].Until.Compare(all[b].Until) })
-		delete(all, soonest)
-	}
+	all.bound(virtualNode)
 	return all
+}
+
+// bound makes the entries beyond maxEntries one, others. The last VirtualNode keeps its own.
+func (t Tries) bound(last string) {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(t)), func(name string) bool { return name == others || name == last })
+	slices.SortStableFunc(names, func(a, b string) int { return t[a].Until.Compare(t[b].Until) })
+	for _, soonest := range names[:max(0, len(names)+1-maxEntries)] {
+		try, merged := t[soonest], t[others]
+		if try.Until.Before(merged.Until) {
+			try.Until = merged.Until
+		}
+		try.Count = max(try.Count, merged.Count)
+		t[others] = try
+		delete(t, soonest)
+	}
 }
 
 // Annotation returns the value of the annotation.
@@ -76,7 +95,8 @@ func (t Tries) Annotation() string {
 	return string(text)
 }
 
-// Until returns, by VirtualNode, until when the pod is not assigned there; nil if it was tried nowhere.
+// Until returns, by VirtualNode, until when the pod is not assigned there, and by "" the same for all that it does not name;
+// nil if it was tried nowhere.
 func (t Tries) Until() map[string]time.Time {
 	if len(t) == 0 {
 		return nil
@@ -95,8 +115,15 @@ func (t Tries) Describe(now time.Time) string {
 		return ""
 	}
 	at, next := map[string][]string{}, time.Time{}
-	for _, virtualNode := range slices.Sorted(maps.Keys(t)) {
+	names := slices.Sorted(maps.Keys(t))
+	if names[0] == others {
+		names = append(names[1:], others)
+	}
+	for _, virtualNode := range names {
 		try := t[virtualNode]
+		if virtualNode == others {
+			virtualNode = "others"
+		}
 		at[try.Reason] = append(at[try.Reason], virtualNode)
 		if try.Until.After(now) && (next.IsZero() || try.Until.Before(next)) {
 			next = try.Until

@@ -57,10 +57,53 @@ func TestTheAnnotationIsBounded(t *testing.T) {
 		name := fmt.Sprintf("%s-%03d", strings.Repeat("p", 59), i)
 		tries = tries.After(name, "refused: NamespaceNotOffloaded", noon.Add(time.Duration(i)*time.Second), time.Hour)
 	}
-	require.Len(t, tries, maxEntries)
+	require.Len(t, tries, maxEntries+1, "and the others")
 	require.Contains(t, tries, strings.Repeat("p", 59)+"-191", "the last ones are kept")
+	require.Contains(t, tries.Describe(noon), "-191, others: refused: NamespaceNotOffloaded; next try not before ")
 	require.Less(t, len(tries.Annotation()), maxLength)
-	require.Len(t, Of(annotated(tries.Annotation())), maxEntries)
+	require.Equal(t, tries, Of(annotated(tries.Annotation())))
+}
+
+// Every provider of a big federation refuses the pod at once, by a policy of its own for example. It is tried less and less.
+func TestAPodThatManyRefuseIsTriedLessAndLess(t *testing.T) {
+	for _, providers := range []int{maxEntries, maxEntries + 1, 100} {
+		t.Run(fmt.Sprint(providers), func(t *testing.T) {
+			var tries Tries
+			tried, again := 0, 0
+			for second := range 3600 {
+				now, until := noon.Add(time.Duration(second)*time.Second), tries.Until()
+				for i := range providers {
+					name := fmt.Sprintf("p%03d", i)
+					delayed, known := until[name]
+					if !known {
+						delayed = until[others]
+					}
+					if !now.Before(delayed) {
+						tries = tries.After(name, "refused: Forbidden", now, 5*time.Minute)
+						tried++
+						again += min(1, tries[name].Count-1)
+						break
+					}
+				}
+			}
+			require.Less(t, tried, 2*maxEntries, "in an hour")
+			require.Greater(t, tried, maxEntries)
+			require.Greater(t, again, 0, "they count as one failure of the provider")
+		})
+	}
+}
+
+// It would count as its first try there, and as a failure of that provider, each time.
+func TestTheLastTryIsKept(t *testing.T) {
+	full := Tries{}
+	for i := range maxEntries {
+		full[fmt.Sprintf("p%03d", i)] = Try{Count: 1, Until: noon.Add(time.Hour)}
+	}
+	tries := full.After("last", "", noon, time.Minute)
+	require.Equal(t, 1, tries["last"].Count)
+	require.Equal(t, noon.Add(time.Hour), tries[others].Until)
+	require.NotContains(t, tries, "p000")
+	require.Equal(t, 2, tries.After("p000", "", noon, time.Minute)["p000"].Count)
 }
 
 func TestAnAnnotationThatCannotBeReadIsNone(t *testing.T) {

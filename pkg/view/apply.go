@@ -43,17 +43,17 @@ func (v *View) removePod(name types.NamespacedName) {
 }
 
 func (v *View) setNamespace(namespace *corev1.Namespace) {
-	v.state.SetNamespace(namespace)
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.updateProviders(v.state.SetNamespace(namespace))
 	v.namespaces.set(namespace)
 	v.updateConsumer(namespace.Name)
 }
 
 func (v *View) removeNamespace(name types.NamespacedName) {
-	v.state.RemoveNamespace(name)
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.updateProviders(v.state.RemoveNamespace(name))
 	v.namespaces.remove(name.Name)
 	v.updateConsumer(name.Name)
 }

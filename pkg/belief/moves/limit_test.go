@@ -50,6 +50,22 @@ func TestLimit(t *testing.T) {
 	require.Len(t, limit.moving, 2, "c and last")
 }
 
+// A pod that waits may stop asking: its provider, which can be reached, does not answer any more whether it has ended
+// (pods.Controller.checkStatus). It must not hold up the pods of others.
+func TestAPodThatDoesNotAskAnyMoreHoldsUpNoOther(t *testing.T) {
+	limit := NewLimit(1)
+	require.Zero(t, limit.Delay("first", noon))
+	require.Positive(t, limit.Delay("silent", noon))
+	for now := noon; now.Sub(noon) < time.Hour; now = now.Add(longestDelay) {
+		if limit.Delay("other", now) == 0 {
+			require.Positive(t, limit.Delay("silent", now))
+			require.Zero(t, limit.Delay("silent", now.Add(slowStart)), "it keeps its place")
+			return
+		}
+	}
+	t.Fatal("it has waited for an hour")
+}
+
 // However pods ask, ask again, run and stay, no more of them move at once than the limit allows, and a pod that keeps
 // asking moves.
 func TestMovesKeepTheLimit(t *testing.T) {

@@ -166,7 +166,13 @@ func (n *Node) Run(ctx context.Context) error {
 			n.mu.Lock()
 			wanted := n.last.DeepCopy()
 			n.mu.Unlock()
-			_, err := n.Kube.CoreV1().Nodes().Create(ctx, wanted, metav1.CreateOptions{})
+			// The ClusterRole may have been made again, and the garbage collector deletes what the one of before owns.
+			owners, err := n.owners(ctx)
+			if err != nil {
+				return err
+			}
+			wanted.OwnerReferences = owners
+			_, err = n.Kube.CoreV1().Nodes().Create(ctx, wanted, metav1.CreateOptions{})
 			return err
 		}),
 	)

@@ -130,24 +130,32 @@ func (s *sources) RemoveNamespaceMap(name types.NamespacedName) {
 	s.changed.Insert(s.namespaceMaps.Remove(name)...)
 }
 
-// SetNamespace adds a namespace, or replaces the one of its name.
-func (s *sources) SetNamespace(namespace *corev1.Namespace) {
-	s.setTenant(namespace.Name, placement.TenantOf(namespace))
+// SetNamespace adds a namespace, or replaces the one of its name. It returns the providers that this changes.
+func (s *sources) SetNamespace(namespace *corev1.Namespace) (providers []string) {
+	return s.setTenant(namespace.Name, placement.TenantOf(namespace))
 }
 
-// RemoveNamespace removes a namespace, if there is one.
-func (s *sources) RemoveNamespace(name types.NamespacedName) { s.setTenant(name.Name, "") }
+// RemoveNamespace removes a namespace, if there is one. It returns the provider that this changes.
+func (s *sources) RemoveNamespace(name types.NamespacedName) (providers []string) {
+	return s.setTenant(name.Name, "")
+}
 
-// setTenant sets the cluster whose tenant namespace that is; "" is none.
-func (s *sources) setTenant(namespace, cluster string) {
+// setTenant sets the cluster whose tenant namespace that is; "" is none. It returns the clusters whose namespaces change.
+func (s *sources) setTenant(namespace, cluster string) (clusters []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.tenants[namespace]
 	if before == cluster {
-		return
+		return nil
 	}
-	s.changed.Insert(before, cluster)
+	for _, id := range []string{before, cluster} {
+		if id != "" {
+			clusters = append(clusters, id)
+		}
+	}
+	s.changed.Insert(clusters...)
 	if delete(s.tenants, namespace); cluster != "" {
 		s.tenants[namespace] = cluster
 	}
+	return clusters
 }

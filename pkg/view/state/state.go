@@ -54,7 +54,7 @@ func Read(ctx context.Context, c client.Reader, node string) (*State, error) {
 	each(providers.Items, s.SetProvider)
 	each(virtualNodes.Items, func(vn *offloadingv1beta1.VirtualNode) { s.SetVirtualNode(vn) })
 	each(namespaceMaps.Items, s.SetNamespaceMap)
-	each(namespaces.Items, s.SetNamespace)
+	each(namespaces.Items, func(namespace *corev1.Namespace) { s.SetNamespace(namespace) })
 	each(pods.Items, s.SetPod)
 	return s, nil
 }
