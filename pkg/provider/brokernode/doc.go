@@ -6,6 +6,7 @@
 // wait for its closing bookmark. A lens that changes objects is between the cache and its reader (package lens: OnOwnNode,
 // and package endpoints).
 //
-// With Liqo a running pod never leaves its node, so its reflectors do not expect that. These handle it: Handover waits until another virtual kubelet has removed a pod, Forwarder creates ShadowPods and reports to the broker
-// those that the provider cluster refuses, and OwnPods answers for its own pods only.
+// With Liqo a running pod never leaves its node, so its reflectors do not expect that. These handle it: Handover waits until
+// another virtual kubelet has removed a pod, Forwarder creates ShadowPods and reports to the broker those that the provider
+// cluster refuses, and OwnPods answers for its own pods only.
 package brokernode
