@@ -39,11 +39,13 @@ func (s *Splitter) Plain() net.Listener { return limited{s.plain} }
 // server has yet; the servers close theirs.
 func (s *Splitter) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var peeking sync.WaitGroup
-	defer peeking.Wait()
+	var running sync.WaitGroup // The port is free once it is over.
+	defer running.Wait()
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = s.ln.Close() })
-	defer stop()
+	running.Go(func() {
+		<-ctx.Done()
+		_ = s.ln.Close()
+	})
 	for {
 		conn, err := s.ln.Accept()
 		switch {
@@ -62,7 +64,7 @@ func (s *Splitter) Run(ctx context.Context) error {
 			}
 			continue
 		}
-		peeking.Go(func() { s.dispatch(ctx, conn) })
+		running.Go(func() { s.dispatch(ctx, conn) })
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -71,4 +72,39 @@ func TestOnePortHasBothSchemes(t *testing.T) {
 	require.NoError(t, group.Wait())
 	_, err = net.Dial("tcp", ln.Addr().String())
 	require.Error(t, err)
+}
+
+// slowToClose is a listener that takes a while to close: its Accept ends before.
+type slowToClose struct {
+	net.Listener
+
+	begun, done chan struct{}
+}
+
+func (c *slowToClose) Accept() (net.Conn, error) {
+	<-c.begun
+	return nil, net.ErrClosed
+}
+
+func (c *slowToClose) Close() error {
+	close(c.begun)
+	<-c.done
+	return nil
+}
+
+func (*slowToClose) Addr() net.Addr { return &net.TCPAddr{} }
+
+// Another process, or the next one, may listen at the address when Run has returned.
+func TestRunReturnsWhenTheListenerIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := &slowToClose{begun: make(chan struct{}), done: make(chan struct{})}
+		ctx, stop := context.WithCancel(t.Context())
+		returned := make(chan error, 1)
+		go func() { returned <- Split(ln, time.Second).Run(ctx) }()
+		stop()
+		synctest.Wait()
+		require.Empty(t, returned, "it still closes")
+		close(ln.done)
+		require.NoError(t, <-returned)
+	})
 }
