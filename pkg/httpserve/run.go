@@ -49,7 +49,8 @@ func ServeOn(ctx context.Context, address, flag string, handler http.Handler) er
 
 // Run serves on ln until ctx ends, and owns both: it returns nil once the server has shut down because ctx ended, and
 // an error if it stopped for any other reason. Without timeouts and limits (Limit) it sets its own; those of HTTP/2 are the
-// same for all servers. With srv.TLSConfig set it serves HTTPS. The context of every request descends from ctx, so that streams (followed logs) end with it.
+// same for all servers. With srv.TLSConfig set it serves HTTPS. The context of every request descends from ctx, so that
+// streams (followed logs) end with it.
 func Run(ctx context.Context, srv *http.Server, ln net.Listener) error {
 	if srv.ReadHeaderTimeout == 0 {
 		srv.ReadHeaderTimeout = readHeaderTimeout

@@ -13,16 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-	certutil "k8s.io/client-go/util/cert"
 )
 
 // A client that keeps its connection and reads nothing of it is disconnected, and the handlers that write to it end. The deadline
 // of an HTTP/2 stream ends it by a frame, which waits behind what the client does not read.
 func TestAnHTTP2ConnectionThatNobodyReadsEnds(t *testing.T) {
-	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
-	require.NoError(t, err)
-	pair, err := tls.X509KeyPair(cert, key)
-	require.NoError(t, err)
 	ended := make(chan struct{})
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -30,7 +25,7 @@ func TestAnHTTP2ConnectionThatNobodyReadsEnds(t *testing.T) {
 			_, _ = w.Write(make([]byte, 64<<20))
 		}),
 		ReadHeaderTimeout: time.Second, WriteTimeout: 500 * time.Millisecond,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+		TLSConfig: &tls.Config{GetCertificate: NewSelfSigned("broker", nil, nil).Get, MinVersion: tls.VersionTLS12},
 	}
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
