@@ -240,7 +240,7 @@ func expect(t *testing.T, from *http.Client, address string, want answer) {
 func (f *federation) way(t *testing.T, from *http.Client, address string) (through []string) {
 	t.Helper()
 	const requests = 10
-	before, tunneled, began := f.forwarded(t), f.tunneled(t), time.Now()
+	before, tunneled, began := f.settled(t), f.tunneled(t), time.Now()
 	for range requests {
 		eventually(t, patience, func(ctx context.Context) error {
 			_, err := ask(ctx, from, address)
@@ -295,6 +295,24 @@ func (f *federation) forwarded(t *testing.T) (packets []int) {
 		require.NoError(t, err)
 		packets = append(packets, n)
 	}
+	return packets
+}
+
+// settled waits until the host nodes have forwarded nothing for a while, because the ends of earlier connections may be on
+// their way, and returns what they have forwarded.
+func (f *federation) settled(t *testing.T) (packets []int) {
+	t.Helper()
+	const quiet = 500 * time.Millisecond
+	packets, since := f.forwarded(t), time.Now()
+	eventually(t, patience, func(context.Context) error {
+		if now := f.forwarded(t); !slices.Equal(now, packets) {
+			packets, since = now, time.Now()
+		}
+		if time.Since(since) < quiet {
+			return errors.New("host nodes still forward packets")
+		}
+		return nil
+	})
 	return packets
 }
 
