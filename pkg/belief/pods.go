@@ -370,17 +370,16 @@ func (b *Belief) ObserveRefused(of *corev1.Pod, r Refusal) {
 	b.assign(scheduler.Assignment{UID: id, VirtualNode: r.VirtualNode, Requests: requests})
 }
 
-// ExpireRefusals forgets refusals whose time is over. It reports whether there were any.
-func (b *Belief) ExpireRefusals() bool {
+// ExpireRefusals forgets refusals whose time is over: what waited for that is tried again.
+func (b *Belief) ExpireRefusals() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now, expired := b.cfg.Clock.Now(), false
+	now := b.cfg.Clock.Now()
 	for _, p := range b.pods {
 		for virtualNode, until := range p.refusedUntil {
 			if !until.After(now) {
 				delete(p.refusedUntil, virtualNode)
 				p.waits.RetryNext()
-				expired = true
 			}
 		}
 	}
@@ -388,10 +387,8 @@ func (b *Belief) ExpireRefusals() bool {
 		if !until.After(now) {
 			delete(b.withheld, id)
 			b.release(id)
-			expired = true
 		}
 	}
-	return expired
 }
 
 // ObserveReady takes in that a pod became Ready, took after it was assigned. It reports whether that start was not

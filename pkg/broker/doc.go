@@ -8,6 +8,14 @@
 //	policies   reports on PlacementPolicies
 //	requeue    has the queues between these controllers
 //	remote     connects to the providers
+//	eviction   knows why a pod must leave
+//	leaving    asks providers about pods that leave
+//	withdrawn  removes labels and annotations that consumers removed
+//	waiting    writes why pods wait
+//	podwrite   writes pods
+//	podtrace   makes their spans
+//	restore    counts what is assigned when a leader begins
+//	lease      is the leader's lease
 //
 // pkg/belief has their state between two reads of the API, pkg/scheduler their decisions. The broker never
 // forwards a pod: the virtual kubelet of a VirtualNode does, by the label that the broker writes (pkg/provider).

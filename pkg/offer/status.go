@@ -72,10 +72,15 @@ func sliceOf(slice *authv1beta1.ResourceSlice, f mode, requested resources.Amoun
 	return s
 }
 
-// cooldownOf returns the time until a grant may grow again.
+// cooldownOf returns the time until a grant may grow again. A grant of more than an interval from now is of a clock that was
+// set back since, or of another leader's: it is not waited for.
 func cooldownOf(slice *authv1beta1.ResourceSlice, now time.Time, interval time.Duration) time.Duration {
 	condition := authentication.GetCondition(slice, authv1beta1.ResourceSliceConditionTypeResources)
-	return max(0, condition.LastTransitionTime.Add(interval).Sub(now))
+	left := condition.LastTransitionTime.Add(interval).Sub(now)
+	if left > 2*interval {
+		return 0
+	}
+	return max(0, left)
 }
 
 // classes are part of every offer.

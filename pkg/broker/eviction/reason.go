@@ -57,7 +57,8 @@ func Of(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, now time.
 	case at.Draining:
 		return Drained, 0
 	case pod.Status.Phase == corev1.PodPending && rules.PendingTimeout > 0 && !Taken(&pod.Status):
-		if left := rules.PendingTimeout - now.Sub(v1alpha1.AssignedAt(pod)); left > 0 {
+		left := rules.PendingTimeout - now.Sub(v1alpha1.AssignedAt(pod))
+		if left > 0 && left <= 2*rules.PendingTimeout { // More is by a clock that was set back since.
 			return None, left
 		}
 		return PendingTooLong, 0

@@ -32,6 +32,13 @@ func assignedPod(phase corev1.PodPhase, change ...func(*corev1.Pod)) *corev1.Pod
 	return pod
 }
 
+// assignedIn has a pod assigned so long after noon.
+func assignedIn(after time.Duration) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Annotations[v1alpha1.AssignedAtAnnotation] = noon.Add(after).Format(time.RFC3339Nano)
+	}
+}
+
 func deleting(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: noon} }
 
 func refusedBy(virtualNode string, at time.Time) func(*corev1.Pod) {
@@ -108,6 +115,8 @@ func TestEvictionReason(t *testing.T) {
 		{"nor does one from before it was assigned", assignedPod(corev1.PodPending, refusedBy("q1", noon.Add(-time.Hour))), fine, usual, None, 5 * time.Minute},
 		{"a pending pod waits until its timeout", assignedPod(corev1.PodPending), fine, usual, None, 5 * time.Minute},
 		{"then it leaves", assignedPod(corev1.PodPending), fine, impatient, PendingTooLong, 0},
+		{"also if the clock was set back meanwhile, by less than the timeout", assignedPod(corev1.PodPending, assignedIn(4*time.Minute)), fine, impatient, None, 8 * time.Minute},
+		{"by more it is not waited for", assignedPod(corev1.PodPending, assignedIn(5*time.Minute)), fine, impatient, PendingTooLong, 0},
 		{"unless its init container runs", assignedPod(corev1.PodPending, waits("PodInitializing"), initContainer), fine, impatient, None, 0},
 		{"or its image is being pulled", assignedPod(corev1.PodPending, waits("ContainerCreating"), sandboxReady), fine, impatient, None, 0},
 		{"but its sandbox has to be ready", assignedPod(corev1.PodPending, waits("ContainerCreating")), fine, impatient, PendingTooLong, 0},
