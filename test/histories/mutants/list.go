@@ -167,8 +167,8 @@ func testedMutants() []tested {
 			` && !errors.Is(err, errUnsent) && !mayHave(`, ` && !mayHave(`,
 		}, "pkg/provider/brokernode", "TestARefusalOfTheOwnAPIServerIsNoneOfTheProvider"},
 		{mutant{
-			"a namespace that refuses keeps its provider from all others", "pkg/broker/providers/controller.go",
-			`refusals++ //`, `return c.ProbeInterval //`,
+			"a namespace that refuses keeps its provider from all others", "pkg/broker/providers/clean.go",
+			`at.listed[local] = false //`, `return c.ProbeInterval //`,
 		}, "pkg/broker/providers", "TestANamespaceThatRefusesDoesNotKeepAProviderUnclean"},
 		{mutant{
 			"a VirtualNode that the cache does not show yet is gone", "pkg/broker/restore/restorer.go", `if len(missing) == 0 {`, `if true {`,
