@@ -171,6 +171,14 @@ func testedMutants() []tested {
 			`at.listed[local] = false //`, `return c.ProbeInterval //`,
 		}, "pkg/broker/providers", "TestANamespaceThatRefusesDoesNotKeepAProviderUnclean"},
 		{mutant{
+			"what a VirtualNode that is gone has left is not seen", "pkg/broker/providers/clean.go",
+			`if !own && !in.mayHaveLeft(shadow) {`, `if !own {`,
+		}, "pkg/broker/providers", "TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted"},
+		{mutant{
+			"the check of a provider after an outage begins again each time", "pkg/broker/providers/clean.go",
+			`if at == nil || at.moved != moved {`, `if true {`,
+		}, "pkg/broker/providers", "TestAProviderThatListsSlowlyDoesNotHoldAWorker"},
+		{mutant{
 			"a VirtualNode that the cache does not show yet is gone", "pkg/broker/restore/restorer.go", `if len(missing) == 0 {`, `if true {`,
 		}, "pkg/broker/restore", "TestAVirtualNodeThatTheCacheDoesNotShowYetIsWaitedFor"},
 	}
