@@ -206,7 +206,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 		Log: cfg.Log, Connections: connections, Queue: podQueue, Timeout: cfg.Times.RequestTimeout, Connect: gone.Connect,
 	})
 	providerController := providers.New(providers.Config{
-		Log: cfg.Log, Clock: clk, Client: home, Home: kube, Belief: known, Connections: connections,
+		Log: cfg.Log, Clock: clk, Client: home, Live: mgr.GetAPIReader(), Home: kube, Belief: known, Connections: connections,
 		Restore: restorer.Restore, Queue: providerQueue, ListProblem: checker.Problem, NodeName: cfg.NodeName, Selector: cfg.ProviderSelector,
 		Changed: func(ctx context.Context, id string) {
 			again.OfProvider(ctx, id)

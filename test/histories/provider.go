@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
@@ -60,6 +62,16 @@ func (p *provider) tenant() string { return "liqo-tenant-" + p.id }
 // kubeconfig is the Secret that Liqo makes for a ResourceSlice.
 func (s *slice) kubeconfig() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.provider.tenant(), Name: "kubeconfig-resourceslice-" + s.virtualNode}}
+}
+
+// resourceSlice is what this cluster asks for with it.
+func (s *slice) resourceSlice() *authv1beta1.ResourceSlice {
+	return &authv1beta1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.provider.tenant(), Name: s.virtualNode},
+		Spec: authv1beta1.ResourceSliceSpec{
+			ConsumerClusterID: ptr.To(liqov1beta1.ClusterID(brokerID)), ProviderClusterID: ptr.To(liqov1beta1.ClusterID(s.provider.id)),
+		},
+	}
 }
 
 // forwarded reports whether its virtual kubelet forwarded a ShadowPod, or its pod, and not that of another slice.
@@ -253,5 +265,5 @@ func (p *provider) closeNamespace(ctx context.Context) bool {
 
 // labelsOf are those of a ShadowPod that a virtual kubelet makes.
 func labelsOf(virtualNode string) map[string]string {
-	return map[string]string{forge.LiqoOriginClusterNodeName: virtualNode}
+	return map[string]string{forge.LiqoOriginClusterIDKey: brokerID, forge.LiqoOriginClusterNodeName: virtualNode}
 }

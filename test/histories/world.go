@@ -22,6 +22,8 @@ import (
 
 const (
 	podNamespace = "ns"
+	// brokerID is the id of the broker's cluster.
+	brokerID = "broker"
 	// durationAnnotation is after how many seconds the container of a pod completes.
 	durationAnnotation = "histories/seconds"
 )
@@ -200,6 +202,7 @@ func (w *world) join(s *slice) bool {
 		}
 		p.openNamespace()
 	}
+	_ = w.home.create("liqo", s.resourceSlice())
 	_ = w.home.create("liqo", s.kubeconfig())
 	vn := &offloadingv1beta1.VirtualNode{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: s.virtualNode, Finalizers: []string{"liqo"}},
@@ -282,6 +285,7 @@ func (w *world) part(s *slice) {
 	})
 	w.later(time.Duration(600+chance>>16%1400)*time.Millisecond, func() { w.unfinalize(vn) })
 	if chance>>48%2 == 0 {
+		_ = w.home.remove("admin", s.resourceSlice(), nil, nil)
 		_ = w.home.remove("liqo", s.kubeconfig(), nil, nil)
 	}
 }

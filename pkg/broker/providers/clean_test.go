@@ -1,12 +1,16 @@
 package providers
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/testr"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -14,15 +18,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
@@ -60,11 +70,170 @@ func TestANamespaceThatRefusesDoesNotKeepAProviderUnclean(t *testing.T) {
 			connections.Set(&remote.Connection{Provider: "p1", VirtualNode: "v1", Liqo: remotetest.Liqo(liqo)})
 			controller := New(Config{
 				Log: testr.New(t), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, tenantOf("p1")).Build(), Belief: known,
-				Connections: connections, Selector: labels.Everything(), ProbeInterval: interval, RequestTimeout: time.Second,
+				Connections: connections, Selector: labels.Everything(), Queue: &requeue.Queue{}, ProbeInterval: interval, RequestTimeout: time.Second,
 			})
 			require.Equal(t, tc.want, controller.checkClean(t.Context(), "p1"))
 			_, _, uncleaned := known.Uncleaned("p1")
 			require.Equal(t, tc.clean, !uncleaned)
 		})
 	}
+}
+
+// Before a provider answered again, one of its two VirtualNodes was deleted: no virtual kubelet deletes what that one has left, and
+// Liqo keeps the namespace for the other one.
+func TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted(t *testing.T) {
+	// The provider p1 has v2, which the broker uses, v3, which it does not use, and v4, which the cache does not show yet.
+	virtualNode := func(name string) *offloadingv1beta1.VirtualNode {
+		return &offloadingv1beta1.VirtualNode{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-p1", Name: name, Labels: map[string]string{"used": fmt.Sprint(name != "v3")}},
+			Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: "p1"},
+		}
+	}
+	pod := func(virtualNode, movingFrom string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "a", Name: "pod", Labels: map[string]string{v1alpha1.VirtualNodeLabel: virtualNode},
+			Annotations: map[string]string{v1alpha1.MovingFromAnnotation: movingFrom},
+		}}
+	}
+	for name, tc := range map[string]struct {
+		node, origin string
+		pod          *corev1.Pod
+		unknown      bool // This cluster has no ResourceSlice, so its id is not known.
+		deleted      bool
+		clean        bool
+	}{
+		"of a VirtualNode that is gone, and its pod is too":         {node: "v1", origin: "broker", deleted: true},
+		"of a VirtualNode that is gone, and its pod is elsewhere":   {node: "v1", origin: "broker", pod: pod("v2", ""), deleted: true},
+		"of a VirtualNode that is gone, and its pod is still there": {node: "v1", origin: "broker", pod: pod("v1", ""), clean: true},
+		"of a VirtualNode that is gone, and its pod is asked about": {node: "v1", origin: "broker", pod: pod("", "v1")},
+		"of a VirtualNode that is there, and its pod is elsewhere":  {node: "v2", origin: "broker", pod: pod("v1", "")},
+		"of a VirtualNode that the broker does not use":             {node: "v3", origin: "broker", clean: true},
+		"of a VirtualNode that the cache does not show yet":         {node: "v4", origin: "broker", clean: true},
+		"of another cluster": {node: "v1", origin: "other", clean: true},
+		"of no cluster":      {node: "v1", clean: true},
+		"of no VirtualNode":  {origin: "broker", clean: true},
+		"of a VirtualNode that is gone, and the cluster's id is not known": {node: "v1", origin: "broker", unknown: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme, err := apischeme.New()
+			require.NoError(t, err)
+			objects := []client.Object{virtualNode("v2"), virtualNode("v3"), tenantOf("p1"), tenantOf("c1")}
+			if !tc.unknown {
+				objects = append(objects, sliceOf("liqo-tenant-p1", "p1", "broker"))
+			}
+			// A consumer that writes this has nothing of others deleted.
+			objects = append(objects, sliceOf("liqo-tenant-c1", "p1", "other"))
+			if tc.pod != nil {
+				objects = append(objects, tc.pod)
+			}
+			liqo := liqofake.NewSimpleClientset(&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "a-p1", Name: "pod", UID: "shadow",
+				Labels: map[string]string{forge.LiqoOriginClusterNodeName: tc.node, forge.LiqoOriginClusterIDKey: tc.origin},
+			}})
+			known := belief.New(belief.Config{Clock: clock.RealClock{}})
+			known.SetProvider("p1", belief.ProviderSpec{
+				Enabled: true, VirtualNodes: map[string]bool{"v2": false}, RemoteNamespaces: map[string]string{"a": "a-p1"},
+			}, &v1alpha1.ProviderClusterStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ProviderClean, Status: metav1.ConditionFalse}}})
+			known.ObserveProbe("p1", belief.Probe{Ended: time.Now(), Answered: true})
+			connections := remote.NewConnections(nil, nil, "")
+			connections.Set(&remote.Connection{Provider: "p1", VirtualNode: "v2", Liqo: remotetest.Liqo(liqo)})
+			controller := New(Config{
+				Log: testr.New(t), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), Belief: known,
+				Live:        fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode("v2"), virtualNode("v3"), virtualNode("v4")).Build(),
+				Connections: connections, Selector: labels.SelectorFromSet(labels.Set{"used": "true"}), Queue: &requeue.Queue{},
+				ProbeInterval: 5 * time.Second, RequestTimeout: time.Second,
+			})
+			controller.checkClean(t.Context(), "p1")
+			left, err := liqo.OffloadingV1beta1().ShadowPods("a-p1").List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			require.Equal(t, tc.deleted, len(left.Items) == 0, "deleted")
+			_, _, uncleaned := known.Uncleaned("p1")
+			require.Equal(t, tc.clean, !uncleaned, "clean")
+			if tc.deleted {
+				for _, action := range liqo.Actions() {
+					if deletion, is := action.(clienttesting.DeleteAction); is {
+						require.Equal(t, "shadow", string(*deletion.GetDeleteOptions().Preconditions.UID))
+					}
+				}
+				controller.checkClean(t.Context(), "p1") // It is clean once the list shows that.
+				_, _, uncleaned := known.Uncleaned("p1")
+				require.False(t, uncleaned)
+			}
+		})
+	}
+}
+
+// sliceOf is a ResourceSlice in a tenant namespace, by which a consumer asks a provider.
+func sliceOf(namespace, provider, consumer string) *authv1beta1.ResourceSlice {
+	return &authv1beta1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "slice"},
+		Spec: authv1beta1.ResourceSliceSpec{
+			ProviderClusterID: ptr.To(liqov1beta1.ClusterID(provider)), ConsumerClusterID: ptr.To(liqov1beta1.ClusterID(consumer)),
+		},
+	}
+}
+
+// Four workers reconcile all providers. One that comes back after an outage, and takes a second for a list, holds one of them as long
+// as it has namespaces, which consumers choose.
+func TestAProviderThatListsSlowlyDoesNotHoldAWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scheme, err := apischeme.New()
+		require.NoError(t, err)
+		const namespaces = 400
+		m := &offloadingv1beta1.NamespaceMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-p1", Name: "p1", Labels: map[string]string{"liqo.io/remote-cluster-id": "p1"}},
+			Status:     offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{}},
+		}
+		for i := range namespaces {
+			m.Status.CurrentMapping[fmt.Sprint("a", i)] = offloadingv1beta1.RemoteNamespaceStatus{
+				RemoteNamespace: fmt.Sprint("a", i, "-p1"), Phase: offloadingv1beta1.MappingAccepted,
+			}
+		}
+		virtualNode := &offloadingv1beta1.VirtualNode{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-p1", Name: "v1"}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "p1"},
+		}
+		pc := &v1alpha1.ProviderCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "p1"},
+			Status: v1alpha1.ProviderClusterStatus{Conditions: []metav1.Condition{{
+				Type: v1alpha1.ProviderClean, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMovedPodsLeft,
+			}}},
+		}
+		liqo, lists := liqofake.NewSimpleClientset(), map[string]int{}
+		liqo.PrependReactor("list", "shadowpods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			lists[action.GetNamespace()]++
+			time.Sleep(time.Second)
+			return false, nil, nil
+		})
+		known := belief.New(belief.Config{Clock: clock.RealClock{}})
+		connections := remote.NewConnections(nil, nil, "")
+		connections.Set(&remote.Connection{Provider: "p1", VirtualNode: "v1", Liqo: remotetest.Liqo(liqo)})
+		controller := New(Config{
+			Log: testr.New(t), Clock: clock.RealClock{}, Belief: known, Connections: connections, Selector: labels.Everything(),
+			Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, m, pc, tenantOf("p1")).
+				WithStatusSubresource(&v1alpha1.ProviderCluster{}).Build(),
+			Restore: func(context.Context) error { return nil }, Changed: func(context.Context, string) {}, Queue: &requeue.Queue{},
+			ProbeInterval: 5 * time.Second, RequestTimeout: 10 * time.Second, StatusInterval: 5 * time.Second,
+		})
+		_, err = controller.reconcile(t.Context(), "p1")
+		require.NoError(t, err)
+		known.ObserveProbe("p1", belief.Probe{Ended: time.Now(), Answered: true})
+		began := time.Now()
+		_, err = controller.reconcile(t.Context(), "p1")
+		require.NoError(t, err)
+		require.LessOrEqual(t, time.Since(began), controller.RequestTimeout)
+
+		// The check is the work of others, and goes on where it stopped, so that each provider has its turn.
+		uncleaned := true
+		for turns := 0; uncleaned && turns < namespaces; turns++ {
+			began := time.Now()
+			require.Equal(t, time.Millisecond, controller.checkClean(t.Context(), "p1"))
+			require.LessOrEqual(t, time.Since(began), 2*controller.RequestTimeout)
+			_, _, uncleaned = known.Uncleaned("p1")
+		}
+		require.False(t, uncleaned)
+		require.Len(t, lists, namespaces)
+		for namespace, times := range lists {
+			require.Equal(t, 1, times, namespace)
+		}
+	})
 }

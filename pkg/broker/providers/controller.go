@@ -42,7 +42,6 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
@@ -50,8 +49,9 @@ import (
 type Config struct {
 	Log   logr.Logger
 	Clock clock.PassiveClock
-	// Client reads from the cache and writes; Home reads leases from the API server.
+	// Client reads from the cache and writes; Live reads VirtualNodes, and Home leases, from the API server.
 	Client client.Client
+	Live   client.Reader
 	Home   kubernetes.Interface
 
 	Belief      *belief.Belief
@@ -79,10 +79,12 @@ type Config struct {
 type Controller struct {
 	Config
 
-	// probes requeues the probes of providers.
-	probes requeue.Queue
+	// probes requeues the probes of providers, cleans the checks of those that were unreachable.
+	probes, cleans requeue.Queue
 
 	mu sync.Mutex
+	// cleanings are the checks of providers that were unreachable, by id; guarded by mu.
+	cleanings map[string]*cleaning
 	// latest has, by id, the objects with the status as it is now, which may not be written yet. They are never changed.
 	// Guarded by mu.
 	latest map[string]*v1alpha1.ProviderCluster
@@ -94,10 +96,13 @@ type Controller struct {
 
 // New returns a Controller, which does nothing before SetUp.
 func New(cfg Config) *Controller {
-	return &Controller{Config: cfg, latest: map[string]*v1alpha1.ProviderCluster{}, written: map[string]time.Time{}, leases: map[leaseKey]observedLease{}}
+	return &Controller{
+		Config: cfg, cleanings: map[string]*cleaning{}, latest: map[string]*v1alpha1.ProviderCluster{}, written: map[string]time.Time{},
+		leases: map[leaseKey]observedLease{},
+	}
 }
 
-// SetUp registers the controllers of providers and of their probes with the manager; they run on the leader.
+// SetUp registers the controllers of providers, of their probes and of what they have left with the manager; they run on the leader.
 func (c *Controller) SetUp(mgr manager.Manager) error {
 	by := func(id func(client.Object) string) handler.EventHandler {
 		return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
@@ -135,6 +140,9 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 		}))
 	if err != nil {
 		return fmt.Errorf("providers: %w", err)
+	}
+	if err := c.setUpCleaning(mgr); err != nil {
+		return err
 	}
 	return c.setUpProbes(mgr)
 }
@@ -191,8 +199,8 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 		return ctrl.Result{}, err
 	}
 
-	// 5. After an outage: does it still run what it must not? The provider may be slow, so this comes last.
-	return ctrl.Result{RequeueAfter: earliest(c.checkClean(ctx, id), after)}, nil
+	// 5. After an outage: does it still run what it must not? The provider may be slow, so others than this worker ask.
+	return ctrl.Result{RequeueAfter: earliest(c.requestClean(id), after)}, nil
 }
 
 // earliest returns the shorter of two waits, of which 0 is none.
@@ -346,6 +354,7 @@ func (c *Controller) remove(ctx context.Context, id string, in objects) error {
 		c.Connections.RemoveOf(id)
 	}
 	c.mu.Lock()
+	delete(c.cleanings, id)
 	delete(c.latest, id)
 	delete(c.written, id)
 	c.mu.Unlock()
@@ -383,62 +392,6 @@ func (c *Controller) writeNotPeered(ctx context.Context, id string, denied []*au
 // administered reports whether anything in a spec differs from the defaults.
 func administered(spec *v1alpha1.ProviderClusterSpec) bool {
 	return !spec.IsEnabled() || spec.Cordoned || spec.Drain || len(spec.Attributes) > 0
-}
-
-// checkClean checks whether a provider that was unreachable still runs pods that were moved away. It returns when to
-// check again; 0 if there is no need to.
-func (c *Controller) checkClean(ctx context.Context, id string) time.Duration {
-	namespaces, moved, uncleaned := c.Belief.Uncleaned(id)
-	if !uncleaned {
-		return 0
-	}
-	virtualNodes, _, err := c.virtualNodes(ctx, id)
-	if err != nil {
-		return c.ProbeInterval
-	}
-	for _, vn := range virtualNodes {
-		connection := c.Connections.Get(vn.Name)
-		if connection == nil {
-			return c.ProbeInterval
-		}
-		refusals := 0
-		for local, remoteName := range namespaces {
-			left, err := c.movedPodsLeft(ctx, connection, local, remoteName)
-			if err != nil {
-				c.Log.Info("Cannot list the ShadowPods of a provider", "provider", id, "namespace", remoteName,
-					"error", distrust.Text(err.Error()))
-			}
-			switch {
-			case kerrors.IsForbidden(err) || kerrors.IsNotFound(err):
-				refusals++ // Nothing can be created there either. One namespace does not keep the provider from all others.
-			case err != nil:
-				return c.ProbeInterval
-			case left:
-				return time.Second
-			}
-		}
-		if refusals > 0 && refusals == len(namespaces) {
-			return c.ProbeInterval
-		}
-	}
-	c.Log.Info("A provider that was unreachable has removed the pods that were moved away", "provider", id)
-	c.Belief.ObserveClean(id, moved)
-	return time.Millisecond // The next reconciliation updates the scheduler.
-}
-
-// movedPodsLeft reports whether a remote namespace has ShadowPods whose pods are not assigned to the VirtualNode.
-func (c *Controller) movedPodsLeft(ctx context.Context, at *remote.Connection, local, remoteName string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.RequestTimeout)
-	defer cancel()
-	names, err := at.ShadowPods(ctx, remoteName)
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(names, func(name string) bool {
-		var pod corev1.Pod
-		err := c.Client.Get(ctx, types.NamespacedName{Namespace: local, Name: name}, &pod)
-		return err != nil || pod.Labels[v1alpha1.VirtualNodeLabel] != at.VirtualNode
-	}), nil
 }
 
 // Sibling returns a VirtualNode of a provider, the first by name; "" if it has none.

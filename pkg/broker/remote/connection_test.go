@@ -34,7 +34,7 @@ func TestProvidersHearWhoTheBrokerIs(t *testing.T) {
 	provider := connected(t, server)
 	_, err := provider.Probe(t.Context())
 	require.Error(t, err)
-	_, err = provider.ShadowPods(t.Context(), "ns")
+	err = provider.ShadowPods(t.Context(), "ns", func(*ShadowPod) {})
 	require.Error(t, err)
 	_, err = provider.Metrics.MetricsV1beta1().PodMetricses("ns").List(t.Context(), metav1.ListOptions{})
 	require.Error(t, err)
@@ -74,7 +74,7 @@ func TestAConnectionFollowsNoRedirect(t *testing.T) {
 	provider := connected(t, server)
 	for name, call := range map[string]func() error{
 		"probe": func() error { _, err := provider.Probe(t.Context()); return err },
-		"Liqo":  func() error { _, err := provider.ShadowPods(t.Context(), "ns"); return err },
+		"Liqo":  func() error { return provider.ShadowPods(t.Context(), "ns", func(*ShadowPod) {}) },
 		"leaving": func() error {
 			_, err := provider.Forwarded(t.Context(), "p1", "ns", []string{"pod"})
 			return err
@@ -173,7 +173,8 @@ func TestShadowPodsAreReadInChunks(t *testing.T) {
 	}))
 	defer server.Close()
 	provider := connected(t, server)
-	names, err := provider.ShadowPods(t.Context(), "ns")
+	var names []string
+	err := provider.ShadowPods(t.Context(), "ns", func(shadow *ShadowPod) { names = append(names, shadow.Name) })
 	require.NoError(t, err)
 	require.Equal(t, []string{"pod", "poda", "podb"}, names)
 	require.Equal(t, []string{"500", "500a", "500b"}, asked)
@@ -182,7 +183,7 @@ func TestShadowPodsAreReadInChunks(t *testing.T) {
 	provider.Liqo, err = liqoclient.NewForConfig(provider.Config)
 	require.NoError(t, err)
 	delete(answer, "b")
-	_, err = provider.ShadowPods(t.Context(), "ns")
+	err = provider.ShadowPods(t.Context(), "ns", func(*ShadowPod) {})
 	require.ErrorContains(t, err, "more than 200 chunks")
 }
 

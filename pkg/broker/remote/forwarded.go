@@ -112,7 +112,7 @@ func (c *Connection) addPods(ctx context.Context, namespace string, options meta
 	})
 }
 
-// DeleteShadowPod deletes a ShadowPod whose virtual kubelet is gone.
+// DeleteShadowPod deletes a ShadowPod whose virtual kubelet is gone, by its UID.
 func (c *Connection) DeleteShadowPod(ctx context.Context, namespace, name string, uid types.UID) error {
 	err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).Delete(ctx, name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid},
@@ -123,10 +123,20 @@ func (c *Connection) DeleteShadowPod(ctx context.Context, namespace, name string
 	return err
 }
 
-// ShadowPods returns the names of the ShadowPods in a remote namespace that this VirtualNode forwarded.
-func (c *Connection) ShadowPods(ctx context.Context, namespace string) (names []string, err error) {
-	err = distrust.List(ctx, c.shadowPods(namespace), forwardedBy(c.VirtualNode), func(shadow *object) {
-		names = append(names, string(shadow.Metadata.Name))
+// ShadowPod is what is read of a ShadowPod to find out whether it is to be there.
+type ShadowPod struct {
+	Name string
+	UID  types.UID
+	// Origin is the id of the cluster that forwarded it, NodeName the name of the VirtualNode there; "" if that is not said.
+	Origin, NodeName string
+}
+
+// ShadowPods calls each with the ShadowPods in a remote namespace, whatever forwarded them.
+func (c *Connection) ShadowPods(ctx context.Context, namespace string, each func(*ShadowPod)) error {
+	return distrust.List(ctx, c.shadowPods(namespace), metav1.ListOptions{}, func(shadow *object) {
+		m := &shadow.Metadata
+		each(&ShadowPod{
+			Name: string(m.Name), UID: types.UID(m.UID), Origin: string(m.Labels.Origin), NodeName: string(m.Labels.NodeName),
+		})
 	})
-	return names, err
 }

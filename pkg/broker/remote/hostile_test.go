@@ -39,7 +39,7 @@ func TestAHostileListCostsLittle(t *testing.T) {
 			_, err := provider.Probe(t.Context())
 			require.NoError(t, err)
 			for call, ask := range map[string]func(ctx context.Context) error{
-				"ShadowPods": func(ctx context.Context) error { _, err := provider.ShadowPods(ctx, "ns"); return err },
+				"ShadowPods": func(ctx context.Context) error { return provider.ShadowPods(ctx, "ns", func(*ShadowPod) {}) },
 				"few pods": func(ctx context.Context) error {
 					_, err := provider.Forwarded(ctx, "p1", "ns", []string{"pod"})
 					return err

@@ -10,8 +10,12 @@ import (
 // object is what is read of every object at a provider.
 type object struct {
 	Metadata struct {
-		Name        distrust.Name `json:"name"`
-		UID         distrust.Name `json:"uid"`
+		Name   distrust.Name `json:"name"`
+		UID    distrust.Name `json:"uid"`
+		Labels struct {
+			Origin   distrust.Name `json:"offloading.liqo.io/origin"`   // forge.LiqoOriginClusterIDKey
+			NodeName distrust.Name `json:"offloading.liqo.io/nodename"` // forge.LiqoOriginClusterNodeName
+		} `json:"labels"`
 		Annotations struct {
 			PodUID distrust.Name `json:"brokering.liqo.io/pod-uid"` // v1alpha1.PodUIDAnnotation
 		} `json:"annotations"`

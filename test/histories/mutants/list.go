@@ -167,9 +167,17 @@ func testedMutants() []tested {
 			` && !errors.Is(err, errUnsent) && !mayHave(`, ` && !mayHave(`,
 		}, "pkg/provider/brokernode", "TestARefusalOfTheOwnAPIServerIsNoneOfTheProvider"},
 		{mutant{
-			"a namespace that refuses keeps its provider from all others", "pkg/broker/providers/controller.go",
-			`refusals++ //`, `return c.ProbeInterval //`,
+			"a namespace that refuses keeps its provider from all others", "pkg/broker/providers/clean.go",
+			`at.listed[local] = false //`, `return c.ProbeInterval //`,
 		}, "pkg/broker/providers", "TestANamespaceThatRefusesDoesNotKeepAProviderUnclean"},
+		{mutant{
+			"what a VirtualNode that is gone has left is not seen", "pkg/broker/providers/clean.go",
+			`if !own && !in.mayHaveLeft(shadow) {`, `if !own {`,
+		}, "pkg/broker/providers", "TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted"},
+		{mutant{
+			"the check of a provider after an outage begins again each time", "pkg/broker/providers/clean.go",
+			`if at == nil || at.moved != moved {`, `if true {`,
+		}, "pkg/broker/providers", "TestAProviderThatListsSlowlyDoesNotHoldAWorker"},
 		{mutant{
 			"a VirtualNode that the cache does not show yet is gone", "pkg/broker/restore/restorer.go", `if len(missing) == 0 {`, `if true {`,
 		}, "pkg/broker/restore", "TestAVirtualNodeThatTheCacheDoesNotShowYetIsWaitedFor"},
