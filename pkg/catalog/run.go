@@ -5,6 +5,7 @@ package catalog
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -82,6 +83,8 @@ type catalog struct {
 	clientCA   access.ClientCA
 	identifier *caller.Identifier
 	allowances *caller.Allowances
+	// certificate returns what is served, or why nothing is yet; nil without TLS.
+	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// tasks run until ctx ends.
 	tasks []func(ctx context.Context) error
 }
@@ -179,7 +182,7 @@ func (c *catalog) serve(ctx context.Context, handler, plain http.Handler) error 
 		if err != nil {
 			return err
 		}
-		c.tasks = append(c.tasks, certificate.run)
+		c.tasks, c.certificate = append(c.tasks, certificate.run), certificate.get
 		httpServer.TLSConfig = tlsConfig(certificate.get, c.clientCA.VerifyOptions)
 		scheme = "https"
 	}
@@ -230,12 +233,7 @@ func (c *catalog) logSettings(scheme string, address net.Addr) {
 // serveOperators listens for probes, and for scrapes of metrics.
 func (c *catalog) serveOperators(ctx context.Context, synced func() bool) error {
 	if address := c.cfg.HealthAddress; address != "" {
-		handler := httpserve.HealthHandler(func(context.Context) (string, error) {
-			if !synced() {
-				return "", errors.New("the caches are not filled yet")
-			}
-			return "ok", nil
-		})
+		handler := httpserve.HealthHandler(func(context.Context) (string, error) { return c.ready(synced()) })
 		if err := c.listen(ctx, address, "--health-probe-address", handler); err != nil {
 			return err
 		}
@@ -251,6 +249,19 @@ func (c *catalog) serveOperators(ctx context.Context, synced func() bool) error 
 	mux.Handle("/metrics", promhttp.HandlerFor(prometheus.Gatherers{registry, crmetrics.Registry},
 		promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	return c.listen(ctx, c.cfg.MetricsAddress, "--metrics-address", mux)
+}
+
+// ready answers /readyz: a Service sends requests here once they can be answered, those over TLS included.
+func (c *catalog) ready(synced bool) (string, error) {
+	if !synced {
+		return "", errors.New("the caches are not filled yet")
+	}
+	if c.certificate != nil {
+		if _, err := c.certificate(&tls.ClientHelloInfo{}); err != nil {
+			return "", err
+		}
+	}
+	return "ok", nil
 }
 
 func (c *catalog) listen(ctx context.Context, address, flag string, handler http.Handler) error {

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -15,10 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -344,6 +347,62 @@ func TestWhatAnOperatorMightNotHaveMeantIsSaid(t *testing.T) {
 			}
 		})
 	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A Service of several replicas sent callers to one that had not read the Secret of the certificate yet: they got
+// "tls: internal error".
+func TestAReplicaIsReadyOnceItHasACertificate(t *testing.T) {
+	api := newAPIServer(t, federationOf(1, 1, 1)...)
+	signed, key, err := certutil.GenerateSelfSignedCertKey("catalog", nil, nil)
+	require.NoError(t, err)
+	stored, err := json.Marshal(&corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "y"},
+		Data: map[string][]byte{corev1.TLSCertKey: signed, corev1.TLSPrivateKeyKey: key},
+	})
+	require.NoError(t, err)
+	health, read := freeAddress(t), make(chan struct{})
+	probe := func() (code int, body string) {
+		response, err := http.Get("http://" + health + "/readyz")
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			return 0, err.Error()
+		}
+		return response.StatusCode, string(text)
+	}
+	go func() { // The Secret is read after the replica has said that it lacks only that.
+		defer close(read)
+		assert.Eventually(t, func() bool {
+			code, body := probe()
+			return code == http.StatusServiceUnavailable && strings.Contains(body, "the Secret x/y has not been read yet")
+		}, 30*time.Second, 10*time.Millisecond)
+	}()
+	url, _ := running(t, api, func(cfg *Config) {
+		cfg.HealthAddress = health
+		cfg.TLS = TLSConfig{Secret: types.NamespacedName{Namespace: "x", Name: "y"}, Names: []string{"catalog"}}
+		cfg.Home.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.URL.Path != "/api/v1/namespaces/x/secrets/y" {
+					return next.RoundTrip(r)
+				}
+				<-read
+				return &http.Response{
+					StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+					Body: io.NopCloser(bytes.NewReader(stored)), Request: r,
+				}, nil
+			})
+		})
+	})
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(url, "http://"), &tls.Config{InsecureSkipVerify: true})
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
 }
 
 func TestTheCertificateInFilesIsFollowed(t *testing.T) {
