@@ -18,11 +18,14 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -35,6 +38,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/remap"
 )
 
 // ManagedBy has the label of the FirewallConfigurations of this package. One without it is left alone.
@@ -65,7 +69,7 @@ type Config struct {
 // consumer, because its network may be connected before.
 type Controller struct {
 	cfg Config
-	// local reads the pods of consumers on ordinary nodes.
+	// local reads the pods of consumers on other nodes than the broker's.
 	local client.Reader
 	// gateways are by tenant namespace. There is one worker.
 	gateways map[string]*gatewayState
@@ -115,11 +119,10 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 		})).
 		Watches(&networkingv1beta1.FirewallConfiguration{}, ofNamespace).
 		Watches(&ipamv1alpha1.IP{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-			if ip, isIP := o.(*ipamv1alpha1.IP); isIP && forEveryConsumer(ip) {
-				return c.peers(ctx, "")
-			}
-			return c.peersOfNamespace(ctx, o.GetNamespace())
+			ip, _ := o.(*ipamv1alpha1.IP)
+			return c.peersOfIP(ctx, ip)
 		})).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(c.peersOfPod), builder.WithPredicates(addressChanged())).
 		Watches(&ipamv1alpha1.Network{}, everyPeer).
 		Watches(&networkingv1beta1.Configuration{}, everyPeer).
 		Watches(&offloadingv1beta1.VirtualNode{}, ofNamespace).
@@ -166,6 +169,35 @@ func (c *Controller) peersOfNamespace(ctx context.Context, name string) []reconc
 		return nil
 	}
 	return c.peersOf(ctx, &namespace)
+}
+
+// peersOfIP returns requests for the tenant namespaces of all that may connect to the address of an IP.
+func (c *Controller) peersOfIP(ctx context.Context, ip *ipamv1alpha1.IP) []reconcile.Request {
+	if forEveryConsumer(ip) {
+		return c.peers(ctx, "")
+	}
+	return c.peersOfNamespace(ctx, ip.Namespace)
+}
+
+// peersOfPod returns those of the IP of a pod of the broker's node. If there is none yet, the IP is an event of its own.
+func (c *Controller) peersOfPod(ctx context.Context, pod client.Object) []reconcile.Request {
+	var ip ipamv1alpha1.IP
+	if err := c.cfg.Client.Get(ctx, client.ObjectKeyFromObject(pod), &ip, client.UnsafeDisableDeepCopy); err != nil {
+		if !kerrors.IsNotFound(err) {
+			c.cfg.Log.Error(err, "Cannot read the IP of a pod", "pod", client.ObjectKeyFromObject(pod))
+		}
+		return nil
+	}
+	return c.peersOfIP(ctx, &ip)
+}
+
+// addressChanged lets through the changes after which a pod has another address, or may not have it any more.
+func addressChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*corev1.Pod)
+		after, ok2 := e.ObjectNew.(*corev1.Pod)
+		return !ok || !ok2 || before.Status.PodIP != after.Status.PodIP || placement.Terminal(before) != placement.Terminal(after)
+	}}
 }
 
 // Reconcile implements reconcile.Reconciler, for a tenant namespace.
@@ -392,12 +424,16 @@ func (c *Controller) targetsOf(ctx context.Context, consumer string) (own, every
 		return nil, nil, err
 	}
 	for i := range ips.Items {
-		switch ip := &ips.Items[i]; {
-		case ip.DeletionTimestamp != nil:
-		case forEveryConsumer(ip):
-			add(&everyones, ip.Status.IP.String(), ip.Spec.IP.String())
-		case theirs[ip.Namespace]:
-			add(&own, ip.Status.IP.String(), ip.Spec.IP.String())
+		ip, of := &ips.Items[i], &own
+		if forEveryConsumer(ip) {
+			of = &everyones
+		} else if !theirs[ip.Namespace] {
+			continue
+		}
+		if left, err := c.left(ctx, ip); err != nil {
+			return nil, nil, err
+		} else if !left && ip.DeletionTimestamp == nil {
+			add(of, ip.Status.IP.String(), ip.Spec.IP.String())
 		}
 	}
 	var pods corev1.PodList
@@ -411,4 +447,24 @@ func (c *Controller) targetsOf(ctx context.Context, consumer string) (own, every
 		}
 	}
 	return own, everyones, nil
+}
+
+// left reports whether an IP is that of a pod that does not have its address any more. Liqo keeps the IP for as long as the pod
+// is there; at the provider the address may be another pod's.
+func (c *Controller) left(ctx context.Context, ip *ipamv1alpha1.IP) (bool, error) {
+	if !remap.OfPod(ip) {
+		return false, nil
+	}
+	for _, pods := range []client.Reader{c.cfg.Client, c.local} {
+		var pod corev1.Pod
+		err := pods.Get(ctx, client.ObjectKeyFromObject(ip), &pod, client.UnsafeDisableDeepCopy)
+		if err == nil {
+			return placement.Terminal(&pod) || pod.Status.PodIP != ip.Spec.IP.String(), nil
+		}
+		if !kerrors.IsNotFound(err) {
+			return false, err
+		}
+	}
+	// It is gone, and its IP will be; or it is no consumer's, on another virtual node.
+	return !forEveryConsumer(ip), nil
 }

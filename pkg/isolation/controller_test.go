@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
@@ -161,6 +162,66 @@ func TestAMappingThatEndsIsRemoved(t *testing.T) {
 	require.Empty(t, leads)
 	f.clock.Step(writePause)
 	require.Zero(t, f.reconcile(t, "c1"))
+}
+
+// TestAnAddressThatAPodLeftIsNotReached: Liqo keeps the IP of a pod for as long as the pod object exists. At the provider the
+// address is another pod's, maybe of another consumer, as soon as the pod has ended or lost it.
+func TestAnAddressThatAPodLeftIsNotReached(t *testing.T) {
+	mapped, none := map[string]string{"10.70.0.6": "10.65.3.5"}, map[string]string{}
+	for name, tc := range map[string]struct {
+		status *corev1.PodStatus // nil is no pod.
+		leads  map[string]string
+	}{
+		"a pod that runs":                         {&corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.65.3.5"}, mapped},
+		"a pod that has succeeded, and is kept":   {&corev1.PodStatus{Phase: corev1.PodSucceeded, PodIP: "10.65.3.5"}, none},
+		"a pod that has failed, and is kept":      {&corev1.PodStatus{Phase: corev1.PodFailed, PodIP: "10.65.3.5"}, none},
+		"a pod that is made anew at its provider": {&corev1.PodStatus{Phase: corev1.PodPending}, none},
+		"a pod whose new address is not mapped":   {&corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.65.3.7"}, none},
+		"a pod that is gone, before its IP is":    {nil, none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := cluster("c1")
+			ip := objects[len(objects)-1]
+			ip.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "1"}})
+			var pods []client.Object
+			if tc.status != nil {
+				pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: ip.GetName(), UID: "1"}, Status: *tc.status})
+			}
+			f := newFixture(t, append(objects, pods...)...)
+			f.local = newFixture(t).client // The pod is on the broker's node.
+			f.reconcile(t, "c1")
+			_, leads := f.written(t, "c1")
+			require.Equal(t, tc.leads, leads)
+			require.Len(t, f.peersOfPod(t.Context(), ip), 1, "its change requeues its consumer")
+		})
+	}
+}
+
+// TestAnAddressForAllIsReachedWhileItsPodHasIt: the pod may be the administrator's, on a virtual node that the broker does not watch.
+func TestAnAddressForAllIsReachedWhileItsPodHasIt(t *testing.T) {
+	shared := ipOf("services", "dns", "10.65.3.9", "10.70.0.2")
+	shared.Labels = map[string]string{v1alpha1.ForConsumersLabel: "true"}
+	shared.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "dns", UID: "2"}}
+	f := newFixture(t, append(cluster("c1")[:4], shared)...)
+	f.reconcile(t, "c1")
+	_, leads := f.written(t, "c1")
+	require.Equal(t, map[string]string{"10.70.0.2": "10.65.3.9"}, leads)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "services", Name: "dns"}}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, PodIP: "10.65.3.9"}
+	require.NoError(t, f.client.Create(t.Context(), pod))
+	f.clock.Step(time.Minute)
+	f.reconcile(t, "c1")
+	_, leads = f.written(t, "c1")
+	require.Empty(t, leads)
+}
+
+func TestOnlyChangesOfTheAddressOfAPodAreEvents(t *testing.T) {
+	runs := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.65.3.5"}}
+	starts, moved, ended := runs.DeepCopy(), runs.DeepCopy(), runs.DeepCopy()
+	starts.Status.Phase, moved.Status.PodIP, ended.Status.Phase = corev1.PodPending, "", corev1.PodSucceeded
+	for after, want := range map[*corev1.Pod]bool{runs: false, starts: false, moved: true, ended: true} {
+		require.Equal(t, want, addressChanged().Update(event.UpdateEvent{ObjectOld: runs, ObjectNew: after}), "%+v", after.Status)
+	}
 }
 
 func TestWhoIsIsolated(t *testing.T) {

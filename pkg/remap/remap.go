@@ -70,7 +70,7 @@ func (r *Remapper) Remap(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	case err != nil:
 		return err
-	case string(ip.Spec.IP) == pod.Status.PodIP || ip.DeletionTimestamp != nil || !ofPod(ip):
+	case string(ip.Spec.IP) == pod.Status.PodIP || ip.DeletionTimestamp != nil || !OfPod(ip):
 		return nil
 	}
 	r.mu.Lock()
@@ -96,7 +96,7 @@ func (r *Remapper) wasDeleted(pod types.NamespacedName, uid types.UID) bool {
 	return found && deleted == uid
 }
 
-// ofPod reports whether Liqo made the IP for a pod (ipmapping.CreateOrUpdateIP).
-func ofPod(ip *ipamv1alpha1.IP) bool {
+// OfPod reports whether Liqo made the IP for the pod of its name (ipmapping.CreateOrUpdateIP).
+func OfPod(ip *ipamv1alpha1.IP) bool {
 	return slices.ContainsFunc(ip.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Pod" && o.Name == ip.Name })
 }

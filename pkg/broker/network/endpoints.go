@@ -198,7 +198,7 @@ func endpointIPs(namespace string, endpointSlices []discoveryv1.EndpointSlice, p
 	}
 	for i := range pods {
 		pod := &pods[i]
-		if pod.DeletionTimestamp == nil {
+		if pod.DeletionTimestamp == nil && !placement.Terminal(pod) { // The address of one that has ended may be another pod's.
 			add(pod.Annotations[v1alpha1.InnerIPAnnotation],
 				metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
 		}

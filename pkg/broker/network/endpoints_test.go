@@ -19,6 +19,7 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
@@ -99,6 +100,29 @@ func TestEndpointsOfConsumersAreMapped(t *testing.T) {
 	require.NoError(t, cl.Delete(t.Context(), sent("api")))
 	require.Empty(t, mapped())
 	require.NoError(t, cl.Get(t.Context(), client.ObjectKeyFromObject(other), other), "other namespaces are left alone")
+}
+
+// TestAnInnerAddressOfAnEndedPodIsNotMapped: another pod may have it at that provider by now.
+func TestAnInnerAddressOfAnEndedPodIsNotMapped(t *testing.T) {
+	pod := func(address string, phase corev1.PodPhase) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "p-" + address, UID: types.UID(address),
+				Annotations: map[string]string{v1alpha1.InnerIPAnnotation: address},
+			},
+			Status: corev1.PodStatus{Phase: phase},
+		}
+	}
+	wanted := endpointIPs("ns", nil, []corev1.Pod{
+		pod("10.65.1.1", corev1.PodPending), // It is shown once the address is mapped.
+		pod("10.65.1.2", corev1.PodRunning),
+		pod("10.65.1.3", corev1.PodSucceeded),
+	}, func(string) bool { return false })
+	var mapped []string
+	for _, ip := range wanted {
+		mapped = append(mapped, string(ip.Spec.IP))
+	}
+	require.ElementsMatch(t, []string{"10.65.1.1", "10.65.1.2"}, mapped)
 }
 
 func TestEndpointIPsHaveValidNames(t *testing.T) {
