@@ -77,7 +77,8 @@ func (e *Endpoints) SetUp(mgr manager.Manager) error {
 }
 
 // mapEndpoints creates and deletes IPs of a namespace so that there is one for each address of its reflected EndpointSlices
-// and of its pods' annotations.
+// and of its pods' annotations. Those of endpoints stay while it is not known which addresses are the consumer's: an IP that is made
+// anew usually has another external address.
 func (e *Endpoints) mapEndpoints(ctx context.Context, namespace string) error {
 	var endpointSlices discoveryv1.EndpointSliceList
 	if err := e.client.List(ctx, &endpointSlices, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -91,7 +92,7 @@ func (e *Endpoints) mapEndpoints(ctx context.Context, namespace string) error {
 	if err := e.client.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	theirs, err := e.addressesOfConsumer(ctx, namespace)
+	theirs, known, err := e.addressesOfConsumer(ctx, namespace)
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (e *Endpoints) mapEndpoints(ctx context.Context, namespace string) error {
 		want := wanted[ip.Name]
 		delete(wanted, ip.Name)
 		switch {
-		case ip.DeletionTimestamp != nil:
+		case ip.DeletionTimestamp != nil || !known && ofEndpoint(ip):
 		case want == nil || want.Spec.IP != ip.Spec.IP: // It cannot be changed.
 			if err := e.client.Delete(ctx, ip, client.Preconditions{UID: &ip.UID}); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("IP %s/%s: %w", namespace, ip.Name, err)
@@ -126,29 +127,33 @@ func (e *Endpoints) mapEndpoints(ctx context.Context, namespace string) error {
 const maxEndpointIPs = 1000
 
 // addressesOfConsumer returns a function that reports whether an address, as this cluster sees it, is one of the consumer
-// that a namespace came from. Consumers can write any address into EndpointSlices; another cluster's must not be mapped.
-func (e *Endpoints) addressesOfConsumer(ctx context.Context, namespace string) (func(address string) bool, error) {
+// that a namespace came from, and whether that is known. Consumers can write any address into EndpointSlices; another cluster's must
+// not be mapped.
+func (e *Endpoints) addressesOfConsumer(
+	ctx context.Context, namespace string,
+) (theirs func(address string) bool, known bool, err error) {
 	none := func(string) bool { return false }
 	var ns corev1.Namespace
 	if err := e.client.Get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {
-		return none, client.IgnoreNotFound(err)
+		return none, true, client.IgnoreNotFound(err)
 	}
 	consumer := placement.ConsumerOf(&ns)
 	if consumer == "" {
-		return none, nil
+		return none, true, nil
 	}
 	var configurations networkingv1beta1.ConfigurationList
 	if err := e.client.List(ctx, &configurations, client.MatchingLabels{consts.RemoteClusterID: consumer}); err != nil {
-		return none, err
+		return none, false, err
 	}
-	if len(configurations.Items) != 1 {
-		return none, nil
+	switch len(configurations.Items) {
+	case 0:
+		return none, true, nil
+	case 1:
+		table, err := netconfig.NewTable(&configurations.Items[0])
+		return table.Shows, err == nil, nil // The namespace is requeued when the Configuration changes.
+	default:
+		return none, false, nil
 	}
-	table, err := netconfig.NewTable(&configurations.Items[0])
-	if err != nil {
-		return none, nil // The namespace is requeued when the Configuration changes.
-	}
-	return table.Shows, nil
 }
 
 // namespacesOfConsumer returns the namespaces of the consumer of a Configuration.
@@ -207,6 +212,11 @@ func endpointIPs(namespace string, endpointSlices []discoveryv1.EndpointSlice, p
 		slices.SortFunc(ip.OwnerReferences, func(a, b metav1.OwnerReference) int { return cmp.Compare(a.UID, b.UID) })
 	}
 	return out
+}
+
+// ofEndpoint reports whether an IP is that of an endpoint in an EndpointSlice.
+func ofEndpoint(ip *ipamv1alpha1.IP) bool {
+	return slices.ContainsFunc(ip.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "EndpointSlice" })
 }
 
 // endpointIP returns nil for a text that is not an address, such as a host name.

@@ -102,6 +102,45 @@ func TestEndpointsOfConsumersAreMapped(t *testing.T) {
 	require.NoError(t, cl.Get(t.Context(), client.ObjectKeyFromObject(other), other), "other namespaces are left alone")
 }
 
+// TestEndpointsStayMappedWhileTheNetworkIsConfiguredAnew: the ranges of a consumer are not known for a moment when its
+// Configuration changes. Other IPs of the same addresses would have other external addresses.
+func TestEndpointsStayMappedWhileTheNetworkIsConfiguredAnew(t *testing.T) {
+	scheme, err := apischeme.New()
+	require.NoError(t, err)
+	cfg := consumerConfiguration("c1")
+	cl := fake.NewClientBuilder().WithScheme(scheme).WithObjects(consumerNamespace(), cfg, sent("web", "10.33.1.1")).Build()
+	endpoints, ctx := NewEndpoints(cl, logr.Discard()), t.Context()
+	require.NoError(t, endpoints.mapEndpoints(ctx, "ns"))
+	before := endpointIP("ns", "10.33.1.1")
+	require.NoError(t, cl.Get(ctx, client.ObjectKeyFromObject(before), before))
+
+	// The consumer gets a further pod CIDR. Liqo has not remapped it yet.
+	require.NoError(t, cl.Get(ctx, client.ObjectKeyFromObject(cfg), cfg))
+	cfg.Generation++
+	cfg.Spec.Remote.CIDR.Pod = append(cfg.Spec.Remote.CIDR.Pod, networkingv1beta1.CIDR("10.245.0.0/16"))
+	require.NoError(t, cl.Update(ctx, cfg))
+	stays := func() {
+		t.Helper()
+		require.NoError(t, endpoints.mapEndpoints(ctx, "ns"))
+		after := endpointIP("ns", "10.33.1.1")
+		require.NoError(t, cl.Get(ctx, client.ObjectKeyFromObject(after), after))
+		require.Equal(t, before, after)
+	}
+	stays()
+
+	// It has two for a moment, then none.
+	second := consumerConfiguration("c1")
+	second.Name = "second"
+	require.NoError(t, cl.Create(ctx, second))
+	stays()
+	require.NoError(t, cl.Delete(ctx, second))
+	require.NoError(t, cl.Delete(ctx, cfg))
+	require.NoError(t, endpoints.mapEndpoints(ctx, "ns"))
+	var ips ipamv1alpha1.IPList
+	require.NoError(t, cl.List(ctx, &ips))
+	require.Empty(t, ips.Items)
+}
+
 // TestAnInnerAddressOfAnEndedPodIsNotMapped: another pod may have it at that provider by now.
 func TestAnInnerAddressOfAnEndedPodIsNotMapped(t *testing.T) {
 	pod := func(address string, phase corev1.PodPhase) corev1.Pod {
