@@ -116,12 +116,11 @@ func (a addressBook) Home(ctx context.Context, consumer string, address netip.Ad
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("network configuration of %s: %w", consumer, err)
 	}
-	cfg := &configurations.Items[0]
-	table, err := netconfig.NewTable(cfg)
+	table, err := netconfig.NewTable(&configurations.Items[0])
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("network configuration of %s: %w: %w", consumer, ipam.ErrNotYet, err)
 	}
-	if !declared(cfg, address) {
+	if !table.Covers(address.String()) {
 		return netip.Addr{}, ipam.ErrUnknown
 	}
 	seen, err := table.Translate(address.String())
@@ -139,15 +138,6 @@ func (a addressBook) Peered(ctx context.Context, consumer string) (bool, error) 
 		return false, fmt.Errorf("network configuration of %s: %w", consumer, err)
 	}
 	return len(configurations.Items) > 0, nil
-}
-
-// declared reports whether an address is in the CIDRs that a remote cluster declares.
-func declared(cfg *networkingv1beta1.Configuration, address netip.Addr) bool {
-	return slices.ContainsFunc(slices.Concat(cfg.Spec.Remote.CIDR.Pod, cfg.Spec.Remote.CIDR.External),
-		func(cidr networkingv1beta1.CIDR) bool {
-			prefix, err := netip.ParsePrefix(cidr.String())
-			return err == nil && prefix.Contains(address)
-		})
 }
 
 // PodCIDRs implements ipam.Directory, by Liqo's Network objects, as pkg/utils/ipam.GetPodCIDRs reads them.
