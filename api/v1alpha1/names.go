@@ -67,7 +67,7 @@ const (
 const PodUIDAnnotation = "brokering.liqo.io/pod-uid"
 
 // ConnectingAnnotation is on the lease of a virtual kubelet while the replica with this identity holds it and does not
-// serve its pods yet. A virtual kubelet that never writes it, such as Liqo's, serves them as soon as it has the lease.
+// serve its pods yet, or does not reach the remote cluster. A virtual kubelet that never writes it, such as Liqo's, serves them as soon as it has the lease.
 const ConnectingAnnotation = "brokering.liqo.io/connecting"
 
 // Assignment identifies one assignment of a pod to a VirtualNode.

@@ -71,18 +71,23 @@ func TestEveryClientHasTheUserAgentOfHome(t *testing.T) {
 func remoteClients(t *testing.T, cfg *Config, server *httptest.Server) connect.Clients {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	local, remote, err := remoteOf(t, cfg, server.URL+`", certificate-authority-data: "`+base64.StdEncoding.EncodeToString(ca))
+	remote, err := remoteOf(t, cfg, server.URL+`", certificate-authority-data: "`+base64.StdEncoding.EncodeToString(ca))
 	require.NoError(t, err)
-	keepRotated(t.Context(), cfg, remote, local)
 	clients, err := connect.New(rest.CopyConfig(cfg.Home), remote)
 	require.NoError(t, err)
 	return clients
 }
 
 // remoteOf returns the config of the kubeconfig with the text for its server.
-func remoteOf(t *testing.T, cfg *Config, server string) (*fake.Clientset, *rest.Config, error) {
+func remoteOf(t *testing.T, cfg *Config, server string) (*rest.Config, error) {
 	t.Helper()
-	local := fake.NewClientset(&corev1.Secret{
+	identities := identitymanager.NewCertificateIdentityReader(t.Context(), nil, fake.NewClientset(), cfg.Home, cfg.HomeCluster, nil)
+	return remoteConfig(cfg, secretOf(cfg, server), identities)
+}
+
+// secretOf returns the Secret with the kubeconfig with the text for its server.
+func secretOf(cfg *Config, server string) *corev1.Secret {
+	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cfg.TenantNamespace, Name: cfg.KubeconfigSecretName},
 		Data: map[string][]byte{consts.KubeconfigSecretField: []byte(`
 apiVersion: v1
@@ -91,10 +96,7 @@ current-context: c
 contexts: [{name: c, context: {cluster: c}}]
 clusters: [{name: c, cluster: {server: "` + server + `"}}]
 `)},
-	})
-	identities := identitymanager.NewCertificateIdentityReader(t.Context(), nil, local, cfg.Home, cfg.HomeCluster, nil)
-	remote, err := remoteConfig(t.Context(), cfg, local, identities)
-	return local, remote, err
+	}
 }
 
 func TestARemoteClusterIsReachedByHTTPSOnly(t *testing.T) {
@@ -107,7 +109,7 @@ func TestARemoteClusterIsReachedByHTTPSOnly(t *testing.T) {
 		"https://user:word@internal":                                    "has a user",
 		`https://192.0.2.1:6443", insecure-skip-tls-verify: true, x: "`: "insecure-skip-tls-verify",
 	} {
-		_, _, err := remoteOf(t, &cfg, server)
+		_, err := remoteOf(t, &cfg, server)
 		if want == "" {
 			require.NoError(t, err, server)
 		} else {

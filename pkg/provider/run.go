@@ -2,9 +2,7 @@ package provider
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -42,10 +40,12 @@ func Run(ctx context.Context, cfg Config) error {
 		EventSink: &corev1client.EventSinkImpl{Interface: local.CoreV1().Events(corev1.NamespaceAll)},
 	})
 
-	health := &process.Health{}
+	health, pings := &process.Health{}, &ping{}
 	elections := &election.Config{
 		Log: cfg.Log, Identity: cfg.PodName, Namespace: cfg.TenantNamespace, Times: cfg.Lease.Times,
-		Serving: func() bool { return health.Current() == process.Serving },
+		Serving: func() bool {
+			return health.Current() == process.Serving && (cfg.BrokerNode == "" || pings.reached(&cfg.Node))
+		},
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if cfg.HealthAddress != "" {
@@ -57,7 +57,7 @@ func Run(ctx context.Context, cfg Config) error {
 		health.Set(process.Standby)
 		return elections.Run(ctx, cfg.Node.Name, local, events, func(ctx context.Context) error {
 			health.Set(process.Connecting)
-			return lead(ctx, &cfg, local, elections, events, func() { health.Set(process.Serving) })
+			return lead(ctx, &cfg, local, elections, events, pings, func() { health.Set(process.Serving) })
 		})
 	})
 	return group.Wait()
@@ -65,14 +65,13 @@ func Run(ctx context.Context, cfg Config) error {
 
 // lead is what the elected replica does, until ctx ends.
 func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, elections *election.Config,
-	events record.EventBroadcaster, ready func(),
+	events record.EventBroadcaster, pings *ping, ready func(),
 ) error {
 	// 1. The peering: how to reach the remote cluster, and what the node is.
 	peering, err := readPeering(ctx, cfg, local)
 	if err != nil {
 		return process.IfNotDone(ctx, err)
 	}
-	keepRotated(ctx, cfg, peering.remote, local)
 
 	group, ctx := errgroup.WithContext(ctx)
 
@@ -135,6 +134,10 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 	if err := registry.Register(PodsMetric(reflection.pods.count)); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
+	group.Go(func() error { return followSecret(ctx, cfg, local, peering) })
+	if cfg.BrokerNode != "" {
+		group.Go(func() error { return pings.run(ctx, cfg, peering.remote) })
+	}
 	group.Go(func() error { return network.Run(ctx, reflection.followNetwork(network)) })
 	group.Go(func() error { return reflection.refreshAddresses(ctx, answered) })
 	group.Go(func() error {
@@ -169,23 +172,9 @@ func newRemoteIPAM(cfg *Config, remote *rest.Config, changed func(ip string)) (*
 		if err != nil {
 			return nil, err
 		}
-		client.TLS = renewed(proof, remote)
+		client.TLS = proof
 	}
 	return ipam.NewClient(client), nil
-}
-
-// renewed has a TLS configuration follow the client certificate of a connection whose Secret is watched
-// (restcfg.UpdateCfgCertOnSecretChange, which puts the current one into every transport that it wraps).
-func renewed(config *tls.Config, remote *rest.Config) *tls.Config {
-	if remote.WrapTransport == nil {
-		return config
-	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
-	remote.WrapTransport(transport)
-	if current := transport.TLSClientConfig.GetClientCertificate; current != nil {
-		config.GetClientCertificate, config.Certificates = current, nil
-	}
-	return config
 }
 
 func serve(ctx context.Context, group *errgroup.Group, cfg *Config, clients connect.Clients, reflection *Reflection,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -18,7 +19,6 @@ import (
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
 	tenantnamespace "github.com/liqotech/liqo/pkg/tenantNamespace"
 	fcutils "github.com/liqotech/liqo/pkg/utils/foreigncluster"
-	"github.com/liqotech/liqo/pkg/utils/restcfg"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
@@ -28,7 +28,11 @@ import (
 
 // peering is what a virtual kubelet reads once, when it starts to work.
 type peering struct {
-	remote         *rest.Config
+	remote *rest.Config
+	// secret is the Secret of which remote was made.
+	secret *corev1.Secret
+	// usable returns why no connection can be made of a Secret.
+	usable         func(*corev1.Secret) error
 	virtualNode    *offloadingv1beta1.VirtualNode
 	foreignCluster *liqov1beta1.ForeignCluster
 }
@@ -51,9 +55,17 @@ func readPeering(ctx context.Context, cfg *Config, local kubernetes.Interface) (
 		tenantnamespace.NewManager(local, cl.Scheme()))
 
 	p := &peering{}
+	p.usable = func(secret *corev1.Secret) error {
+		_, err := remoteConfig(cfg, secret, identities)
+		return err
+	}
 	what := fmt.Sprintf("remote kubeconfig, Secret %s/%s (--foreign-kubeconfig-secret-name)", cfg.TenantNamespace, cfg.KubeconfigSecretName)
 	if p.remote, err = process.Eventually(ctx, cfg.Log, cfg.StartupTimeout, what, func(ctx context.Context) (*rest.Config, error) {
-		return remoteConfig(ctx, cfg, local, identities)
+		var err error
+		if p.secret, err = local.CoreV1().Secrets(cfg.TenantNamespace).Get(ctx, cfg.KubeconfigSecretName, metav1.GetOptions{}); err != nil {
+			return nil, err
+		}
+		return remoteConfig(cfg, p.secret, identities)
 	}); err != nil {
 		return nil, err
 	}
@@ -89,15 +101,9 @@ func mayReadConfigurations(ctx context.Context, local kubernetes.Interface) (boo
 	return true, nil
 }
 
-// remoteConfig builds the connection to the remote cluster from its Secret, with the bounds of distrust for every client
-// made of it, Liqo's own included.
-func remoteConfig(ctx context.Context, cfg *Config, local kubernetes.Interface,
-	identities identitymanager.IdentityReader,
-) (*rest.Config, error) {
-	secret, err := local.CoreV1().Secrets(cfg.TenantNamespace).Get(ctx, cfg.KubeconfigSecretName, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
+// remoteConfig builds the connection to the remote cluster from its Secret, with Liqo's rate limits, our deadlines, and the
+// bounds of distrust for every client made of it, Liqo's own included.
+func remoteConfig(cfg *Config, secret *corev1.Secret, identities identitymanager.IdentityReader) (*rest.Config, error) {
 	config, err := identities.GetConfigFromSecret(cfg.ForeignCluster, secret)
 	if err != nil {
 		return nil, err
@@ -107,21 +113,14 @@ func remoteConfig(ctx context.Context, cfg *Config, local kubernetes.Interface,
 		return nil, err
 	}
 	if len(config.CertData) > 0 {
-		// Liqo's certificate rotation exits the process if these do not fit together.
 		if _, err := tls.X509KeyPair(config.CertData, config.KeyData); err != nil {
 			return nil, err
 		}
 	}
 	config.UserAgent = cfg.Home.UserAgent
 	distrust.Wrap(config)
+	connect.Limit(config, cfg.RequestTimeout)
 	return config, nil
-}
-
-// keepRotated sets Liqo's rate limits and our deadlines on the connection, and follows the Secret when Liqo renews the
-// client certificate in it. It must be called before the first client is made.
-func keepRotated(ctx context.Context, cfg *Config, remote *rest.Config, local kubernetes.Interface) {
-	connect.Limit(remote, cfg.RequestTimeout)
-	restcfg.UpdateCfgCertOnSecretChange(ctx, remote, local, cfg.TenantNamespace, cfg.KubeconfigSecretName)
 }
 
 func staticMapper() meta.RESTMapper {

@@ -16,14 +16,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
 const brokerComponent = sandbox.Broker + "/" + sandbox.BrokerComponent
 
-// restarts ends first the broker, then its leader alone, then a virtual kubelet, each with 100 pods that must not
-// notice. What is created meanwhile runs when all is well again.
+// restarts ends first the broker, then its leader alone, then a virtual kubelet, and has a virtual kubelet end itself, each
+// with 100 pods that must not notice. What is created meanwhile runs when all is well again.
 func (b *brokered) restarts(t *testing.T) {
 	ns := b.namespace(t)
 	require.NoError(t, b.broker.Client.Create(t.Context(), newDeployment(ns, "web", 100)))
@@ -85,6 +87,53 @@ func (b *brokered) restarts(t *testing.T) {
 		require.NoError(t, b.Restart(t.Context(), kubelet))
 		recovers(t, 10)
 	})
+	t.Run("of a virtual kubelet whose kubeconfig has changed", func(t *testing.T) {
+		for i, change := range []func(address string) string{
+			func(address string) string { return address + "/" }, // The same API server by another URL.
+			func(address string) string { return strings.TrimSuffix(address, "/") },
+		} {
+			restarts := b.kubeletRestarts(t, "provider1")
+			b.changeAddress(t, "provider1", change)
+			eventually(t, patient, func(context.Context) error {
+				if now := b.kubeletRestarts(t, "provider1"); now <= restarts {
+					return fmt.Errorf("the virtual kubelet of provider1 restarted %d times, as before", now)
+				}
+				return nil
+			})
+			b.create(t, ns, fmt.Sprint("renewed", i), 5, only("provider1"))
+			recovers(t, 5)
+		}
+	})
+}
+
+// kubeletRestarts is how often the virtual kubelet of a provider was started again.
+func (b *brokered) kubeletRestarts(t *testing.T, provider string) int32 {
+	t.Helper()
+	list, err := pods(t.Context(), b.broker, "liqo-tenant-"+provider)
+	require.NoError(t, err)
+	i := slices.IndexFunc(list, func(p corev1.Pod) bool { return strings.HasPrefix(p.Name, "vk-"+provider) })
+	require.GreaterOrEqual(t, i, 0, "there is no virtual kubelet of %s", provider)
+	if statuses := list[i].Status.ContainerStatuses; len(statuses) > 0 {
+		return statuses[0].RestartCount
+	}
+	return 0
+}
+
+// changeAddress changes the address of a provider's API server in the Identity of which Liqo makes the kubeconfig of the
+// virtual kubelet.
+func (b *brokered) changeAddress(t *testing.T, provider string, change func(string) string) {
+	t.Helper()
+	var identities authv1beta1.IdentityList
+	require.NoError(t, b.broker.Client.List(t.Context(), &identities, client.InNamespace("liqo-tenant-"+provider)))
+	i := slices.IndexFunc(identities.Items, func(id authv1beta1.Identity) bool {
+		return id.Spec.Type == authv1beta1.ResourceSliceIdentityType
+	})
+	require.GreaterOrEqual(t, i, 0, "there is no Identity at %s", provider)
+	id := &identities.Items[i]
+	before := id.DeepCopy()
+	id.Spec.AuthParams.APIServer = change(id.Spec.AuthParams.APIServer)
+	require.NotEqual(t, before.Spec.AuthParams.APIServer, id.Spec.AuthParams.APIServer)
+	require.NoError(t, b.broker.Client.Patch(t.Context(), id, client.MergeFrom(before)))
 }
 
 // revive restarts what a test that fails has left dead.

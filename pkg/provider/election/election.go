@@ -30,7 +30,7 @@ type Config struct {
 	Log logr.Logger
 	// Identity is that of this replica, Namespace the one with the leases.
 	Identity, Namespace string
-	// Serving reports whether the replica serves the pods of the node. The lease shows until then that it connects.
+	// Serving reports whether the replica serves the pods of the node. As long as it does not, the lease shows that it connects.
 	Serving func() bool
 	Times
 }
