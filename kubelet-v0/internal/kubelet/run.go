@@ -123,7 +123,12 @@ func connectRemote(ctx context.Context, cfg *Config, local kubernetes.Interface)
 		if err != nil {
 			return nil, err
 		}
-		return identities.GetConfigFromSecret(secret)
+		config, err := identities.GetConfigFromSecret(secret)
+		if err != nil {
+			return nil, err
+		}
+		// Any proxy, as in Liqo's virtual kubelet.
+		return config, distrust.CheckConfig(config, []string{distrust.AnyProxy})
 	})
 	if err != nil {
 		return nil, err

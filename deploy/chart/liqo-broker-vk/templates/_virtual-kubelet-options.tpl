@@ -21,7 +21,7 @@ spec:
   {{- with .Values.image.pullSecrets }}
   imagePullSecrets:
     {{- range . }}
-    - name: {{ . }}
+    - name: {{ toYaml . }}
     {{- end }}
   {{- end }}
 {{- end -}}
