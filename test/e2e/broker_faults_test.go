@@ -119,21 +119,20 @@ func (b *brokered) kubeletRestarts(t *testing.T, provider string) int32 {
 	return 0
 }
 
-// changeAddress changes the address of a provider's API server in the Identity of which Liqo makes the kubeconfig of the
-// virtual kubelet.
+// changeAddress changes the address of a provider's API server where Liqo's controllers at the provider say it: that of the
+// CRD replicator copies it to the broker's cluster, and others make the kubeconfig of the virtual kubelet of it.
 func (b *brokered) changeAddress(t *testing.T, provider string, change func(string) string) {
 	t.Helper()
-	var identities authv1beta1.IdentityList
-	require.NoError(t, b.broker.Client.List(t.Context(), &identities, client.InNamespace("liqo-tenant-"+provider)))
-	i := slices.IndexFunc(identities.Items, func(id authv1beta1.Identity) bool {
-		return id.Spec.Type == authv1beta1.ResourceSliceIdentityType
-	})
-	require.GreaterOrEqual(t, i, 0, "there is no Identity at %s", provider)
-	id := &identities.Items[i]
-	before := id.DeepCopy()
-	id.Spec.AuthParams.APIServer = change(id.Spec.AuthParams.APIServer)
-	require.NotEqual(t, before.Spec.AuthParams.APIServer, id.Spec.AuthParams.APIServer)
-	require.NoError(t, b.broker.Client.Patch(t.Context(), id, client.MergeFrom(before)))
+	c := b.Cluster(provider)
+	var resourceSlices authv1beta1.ResourceSliceList
+	require.NoError(t, c.Client.List(t.Context(), &resourceSlices))
+	require.Len(t, resourceSlices.Items, 1)
+	rs := &resourceSlices.Items[0]
+	before := rs.DeepCopy()
+	require.NotNil(t, rs.Status.AuthParams)
+	rs.Status.AuthParams.APIServer = change(rs.Status.AuthParams.APIServer)
+	require.NotEqual(t, before.Status.AuthParams.APIServer, rs.Status.AuthParams.APIServer)
+	require.NoError(t, c.Client.Status().Patch(t.Context(), rs, client.MergeFrom(before)))
 }
 
 // revive restarts what a test that fails has left dead.
