@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -125,17 +126,21 @@ func TestAProbeEndsInTimeAndMemory(t *testing.T) {
 // A provider that answers is not taken for unreachable because many others ask it, too.
 func TestProbesWaitForNoOtherRequests(t *testing.T) {
 	release := make(chan struct{})
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/readyz" {
+	const others = 16 * providerBurst // The last has its turn after 30 s.
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/pods/pod") {
 			<-release
 		}
 		_, _ = w.Write([]byte("ok"))
 	}))
+	// As API servers do. Without it each request that waits has a connection, and a slow machine has no time but for handshakes.
+	server.EnableHTTP2, server.Config.HTTP2 = true, &http.HTTP2Config{MaxConcurrentStreams: 2 * others}
+	server.StartTLS()
 	defer server.Close()
 	provider := connected(t, server)
 	var asking sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
-	const others = 16 * providerBurst // The last has its turn after 30 s.
+	_, _ = provider.Kube.CoreV1().Pods("ns").Get(ctx, "first", metav1.GetOptions{}) // It opens the connection of the others.
 	begun := make(chan struct{}, others)
 	for range others {
 		asking.Go(func() {
