@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
@@ -106,28 +107,27 @@ func (b *brokered) restarts(t *testing.T) {
 	})
 }
 
-// kubeletRestarts is how often the virtual kubelet of a provider was started again.
+// kubeletRestarts is how often the virtual kubelet of a provider's first slice was started again.
 func (b *brokered) kubeletRestarts(t *testing.T, provider string) int32 {
 	t.Helper()
-	list, err := pods(t.Context(), b.broker, "liqo-tenant-"+provider)
-	require.NoError(t, err)
-	i := slices.IndexFunc(list, func(p corev1.Pod) bool { return strings.HasPrefix(p.Name, "vk-"+provider) })
-	require.GreaterOrEqual(t, i, 0, "there is no virtual kubelet of %s", provider)
-	if statuses := list[i].Status.ContainerStatuses; len(statuses) > 0 {
+	var kubelets corev1.PodList
+	require.NoError(t, b.broker.Client.List(t.Context(), &kubelets,
+		client.InNamespace("liqo-tenant-"+provider), client.MatchingLabels{consts.VirtualNodeLabel: provider}))
+	require.Len(t, kubelets.Items, 1)
+	if statuses := kubelets.Items[0].Status.ContainerStatuses; len(statuses) > 0 {
 		return statuses[0].RestartCount
 	}
 	return 0
 }
 
 // changeAddress changes the address of a provider's API server where Liqo's controllers at the provider say it: that of the
-// CRD replicator copies it to the broker's cluster, and others make the kubeconfig of the virtual kubelet of it.
+// CRD replicator copies it to the broker's cluster, and others make the kubeconfig of the virtual kubelet of it. It is that
+// of the provider's first slice: other scenarios have a second one.
 func (b *brokered) changeAddress(t *testing.T, provider string, change func(string) string) {
 	t.Helper()
 	c := b.Cluster(provider)
-	var resourceSlices authv1beta1.ResourceSliceList
-	require.NoError(t, c.Client.List(t.Context(), &resourceSlices))
-	require.Len(t, resourceSlices.Items, 1)
-	rs := &resourceSlices.Items[0]
+	rs := &authv1beta1.ResourceSlice{}
+	require.NoError(t, c.Client.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-" + sandbox.Broker, Name: provider}, rs))
 	before := rs.DeepCopy()
 	require.NotNil(t, rs.Status.AuthParams)
 	rs.Status.AuthParams.APIServer = change(rs.Status.AuthParams.APIServer)
