@@ -86,7 +86,11 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		if _, err := w.Write(text); err != nil {
 			return err
 		}
-		return control.Flush()
+		if err := control.Flush(); err != nil {
+			return err
+		}
+		// Over HTTP/2 a deadline ends the stream, whether or not a write waits.
+		return control.SetWriteDeadline(time.Time{})
 	})
 }
 

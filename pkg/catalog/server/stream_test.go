@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
 	"k8s.io/utils/clock"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
@@ -196,6 +199,32 @@ func TestAStreamIsHeardWhileNothingHappensAndEnds(t *testing.T) {
 		require.Len(t, events, 1+1+1+38)
 		require.Zero(t, streams.count())
 		require.Zero(t, s.Allowances.Streams())
+	})
+}
+
+// The deadline of a write over HTTP/2 ends the stream also when nothing is written.
+func TestAStreamOverHTTP2IsNotEndedByTheDeadlineOfAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, streams := streaming(t)
+		defer streams.view.run(providerOf("p1", 0))()
+		local, remote := net.Pipe()
+		var serving sync.WaitGroup
+		defer serving.Wait()
+		defer local.Close()
+		serving.Go(func() {
+			(&http2.Server{}).ServeConn(remote, &http2.ServeConnOpts{Handler: http.HandlerFunc(s.events)})
+		})
+		conn, err := (&http2.Transport{}).NewClientConn(local)
+		require.NoError(t, err)
+		begin := time.Now()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://catalog"+eventsPath, http.NoBody)
+		require.NoError(t, err)
+		response, err := conn.RoundTrip(request)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		_, err = io.Copy(io.Discard, response.Body)
+		require.NoError(t, err)
+		require.Equal(t, streamTimeout, time.Since(begin))
 	})
 }
 
