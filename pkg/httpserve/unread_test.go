@@ -1,18 +1,16 @@
 package httpserve
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"io"
 	"net"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve/unreadtest"
 )
 
 // A client that keeps its connection and reads nothing of it is disconnected, and the handlers that write to it end. The deadline
@@ -40,20 +38,9 @@ func TestAnHTTP2ConnectionThatNobodyReadsEnds(t *testing.T) {
 	conn, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	_, err = io.WriteString(conn, http2.ClientPreface)
+	client, err := unreadtest.New(conn, 1<<31-1)
 	require.NoError(t, err)
-	framer := http2.NewFramer(conn, conn)
-	const most = 1<<31 - 1
-	require.NoError(t, framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: most}))
-	require.NoError(t, framer.WriteWindowUpdate(0, most-65535))
-	var block bytes.Buffer
-	encoder := hpack.NewEncoder(&block)
-	for _, field := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "localhost"}, {":path", "/"}} {
-		require.NoError(t, encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
-	}
-	require.NoError(t, framer.WriteHeaders(http2.HeadersFrameParam{
-		StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true,
-	}))
+	require.NoError(t, client.Get("/"))
 	select {
 	case <-ended:
 	case <-time.After(3 * writeByteTimeout):
