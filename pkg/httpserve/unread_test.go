@@ -13,17 +13,21 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve/unreadtest"
 )
 
-// A client that keeps its connection and reads nothing of it is disconnected, and the handlers that write to it end. The deadline
-// of an HTTP/2 stream ends it by a frame, which waits behind what the client does not read.
-func TestAnHTTP2ConnectionThatNobodyReadsEnds(t *testing.T) {
+// unread asks a server for an answer without end and reads no byte of it, but for its window. It returns once the handler has
+// ended.
+func unread(t *testing.T, window uint32) {
+	t.Helper()
+	certificate := NewSelfSigned("broker", nil, nil)
+	_, err := certificate.Get(nil) // Its key takes longer than a handshake may.
+	require.NoError(t, err)
 	ended := make(chan struct{})
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			defer close(ended)
 			_, _ = w.Write(make([]byte, 64<<20))
 		}),
-		ReadHeaderTimeout: time.Second, WriteTimeout: 500 * time.Millisecond,
-		TLSConfig: &tls.Config{GetCertificate: NewSelfSigned("broker", nil, nil).Get, MinVersion: tls.VersionTLS12},
+		ReadHeaderTimeout: time.Second, WriteTimeout: 2 * time.Second,
+		TLSConfig: &tls.Config{GetCertificate: certificate.Get, MinVersion: tls.VersionTLS12},
 	}
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -38,7 +42,7 @@ func TestAnHTTP2ConnectionThatNobodyReadsEnds(t *testing.T) {
 	conn, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	client, err := unreadtest.New(conn, 1<<31-1)
+	client, err := unreadtest.New(conn, window)
 	require.NoError(t, err)
 	require.NoError(t, client.Get("/"))
 	select {
@@ -47,3 +51,10 @@ func TestAnHTTP2ConnectionThatNobodyReadsEnds(t *testing.T) {
 		t.Fatal("the handler still writes")
 	}
 }
+
+// A client that keeps its connection and reads nothing of it is disconnected, and the handlers that write to it end. The deadline
+// of an HTTP/2 stream ends it by a frame, which waits behind what the client does not read.
+func TestAnHTTP2ConnectionThatNobodyReadsEnds(t *testing.T) { unread(t, 1<<31-1) }
+
+// A client that reads its connection, and lets the server send nothing of an answer, keeps the handler until the deadline.
+func TestAnAnswerThatNobodyReadsEnds(t *testing.T) { unread(t, 0) }

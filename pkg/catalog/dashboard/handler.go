@@ -4,12 +4,14 @@ package dashboard
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"io/fs"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -39,6 +41,8 @@ func types() map[string]string {
 type file struct {
 	name, mediaType, etag string
 	content               []byte
+	// compressed is the content by gzip, made once; nil if it is no shorter.
+	compressed []byte
 }
 
 // Handler serves the dashboard at /, and 404 for every other path. A browser may keep the files but asks each time
@@ -63,8 +67,27 @@ func Handler() http.Handler {
 		header.Set("Content-Security-Policy", ContentSecurityPolicy)
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Referrer-Policy", "no-referrer")
-		http.ServeContent(w, r, f.name, time.Time{}, bytes.NewReader(f.content))
+		header.Set("Vary", "Accept-Encoding")
+		content := f.content
+		if f.compressed != nil && acceptsGzip(r.Header.Values("Accept-Encoding")) {
+			header.Set("Content-Encoding", "gzip")
+			content = f.compressed
+		}
+		http.ServeContent(w, r, f.name, time.Time{}, bytes.NewReader(content))
 	})
+}
+
+// acceptsGzip reports whether a client names gzip, and not with a weight of zero (RFC 9110, 12.5.3).
+func acceptsGzip(lists []string) bool {
+	for coding := range strings.SplitSeq(strings.Join(lists, ","), ",") {
+		name, weight, weighted := strings.Cut(coding, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			_, q, _ := strings.Cut(weight, "=")
+			value, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
+			return !weighted || err == nil && value > 0
+		}
+	}
+	return false
 }
 
 // load reads the files by their path in URLs. What has no media type is not for browsers.
@@ -78,9 +101,13 @@ func load() map[string]file {
 		if err != nil {
 			return err
 		}
+		compressed, err := compress(content)
+		if err != nil {
+			return err
+		}
 		sum := sha256.Sum256(content)
 		files[strings.TrimPrefix(name, "static")] = file{
-			name: path.Base(name), mediaType: known[path.Ext(name)], content: content,
+			name: path.Base(name), mediaType: known[path.Ext(name)], content: content, compressed: compressed,
 			// A weak one, because the same content may be compressed or not.
 			etag: `W/"` + hex.EncodeToString(sum[:16]) + `"`,
 		}
@@ -91,4 +118,23 @@ func load() map[string]file {
 	}
 	files["/"] = files["/index.html"]
 	return files
+}
+
+// compress returns nil for what does not become shorter.
+func compress(content []byte) ([]byte, error) {
+	var compressed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(content); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	if compressed.Len() >= len(content) {
+		return nil, nil
+	}
+	return compressed.Bytes(), nil
 }

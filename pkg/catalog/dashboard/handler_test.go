@@ -1,8 +1,10 @@
 package dashboard
 
 import (
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -62,6 +64,28 @@ func TestAFileThatIsStillTheSameIsNotSentAgain(t *testing.T) {
 	require.Equal(t, "no-cache", first.Header.Get("Cache-Control"))
 	require.Equal(t, http.StatusNotModified, get(t, "GET", "/app.js", http.Header{"If-None-Match": {etag}}).StatusCode)
 	require.Equal(t, http.StatusOK, get(t, "GET", "/style.css", http.Header{"If-None-Match": {etag}}).StatusCode)
+}
+
+func TestFilesAreCompressedForClientsThatAcceptGzip(t *testing.T) {
+	plain, err := static.ReadFile("static/app.js")
+	require.NoError(t, err)
+	for accepted, want := range map[string]bool{
+		"": false, "gzip": true, "deflate, gzip;q=1.0": true, "GZIP; q=0.5, br": true, "gzip;q=0": false, "gzip; q=0.0": false, "br": false,
+	} {
+		response := get(t, "GET", "/app.js", http.Header{"Accept-Encoding": {accepted}})
+		require.Equal(t, "Accept-Encoding", response.Header.Get("Vary"))
+		body := io.Reader(response.Body)
+		if want {
+			require.Equal(t, "gzip", response.Header.Get("Content-Encoding"), accepted)
+			body, err = gzip.NewReader(body)
+			require.NoError(t, err)
+		} else {
+			require.Empty(t, response.Header.Get("Content-Encoding"), accepted)
+		}
+		got, err := io.ReadAll(body)
+		require.NoError(t, err)
+		require.Equal(t, string(plain), string(got))
+	}
 }
 
 // The libraries are those of the releases that vendor.sh names, but for what it changes itself.

@@ -14,6 +14,7 @@ import (
 // maxPooled is the size, in bytes, up to which the buffer of an answer is used again.
 const maxPooled = 1 << 20
 
+// buffered is an answer that is not written yet.
 type buffered struct {
 	http.ResponseWriter
 	status int
@@ -31,12 +32,42 @@ func (b *buffered) Write(data []byte) (int, error) {
 	return b.body.Write(data)
 }
 
+func (b *buffered) write(w http.ResponseWriter) {
+	if b.status != http.StatusNotModified {
+		w.Header().Set("Content-Length", strconv.Itoa(b.body.Len()))
+	}
+	w.WriteHeader(cmp.Or(b.status, http.StatusOK))
+	_, _ = w.Write(b.body.Bytes()) // A client that has disconnected needs no answer.
+}
+
 // Unwrap is for http.ResponseController.
 func (b *buffered) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
 // Conditional sets a tag of the content on every answer to a GET, and leaves out content that the client has. The tag is
 // a weak one, because the same content may be compressed or not.
 func Conditional(next http.Handler) http.Handler {
+	return buffer(next, func(w http.ResponseWriter, r *http.Request, answer *buffered) {
+		if cmp.Or(answer.status, http.StatusOK) == http.StatusOK && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			sum := sha256.Sum256(answer.body.Bytes())
+			tag := `W/"` + hex.EncodeToString(sum[:16]) + `"`
+			w.Header().Set("ETag", tag)
+			if hasTag(r.Header.Values("If-None-Match"), tag) {
+				w.Header().Del("Content-Type")
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+		}
+		answer.write(w)
+	})
+}
+
+// Buffered writes answers when they are complete, so that nothing that made an answer waits for its client.
+func Buffered(next http.Handler) http.Handler {
+	return buffer(next, func(w http.ResponseWriter, _ *http.Request, answer *buffered) { answer.write(w) })
+}
+
+// buffer passes the complete answers of next to write.
+func buffer(next http.Handler, write func(w http.ResponseWriter, r *http.Request, answer *buffered)) http.Handler {
 	answers := sync.Pool{New: func() any { return &buffered{} }}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, _ := answers.Get().(*buffered)
@@ -49,21 +80,7 @@ func Conditional(next http.Handler) http.Handler {
 			}
 		}()
 		next.ServeHTTP(answer, r)
-
-		status := cmp.Or(answer.status, http.StatusOK)
-		if status == http.StatusOK && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-			sum := sha256.Sum256(answer.body.Bytes())
-			tag := `W/"` + hex.EncodeToString(sum[:16]) + `"`
-			w.Header().Set("ETag", tag)
-			if hasTag(r.Header.Values("If-None-Match"), tag) {
-				w.Header().Del("Content-Type")
-				w.WriteHeader(http.StatusNotModified)
-				return
-			}
-		}
-		w.Header().Set("Content-Length", strconv.Itoa(answer.body.Len()))
-		w.WriteHeader(status)
-		_, _ = w.Write(answer.body.Bytes()) // A client that has disconnected needs no answer.
+		write(w, r, answer)
 	})
 }
 
