@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve/unreadtest"
 )
 
@@ -93,4 +94,28 @@ func TestAnswersThatNobodyReadsTakeLittleMemory(t *testing.T) {
 			require.Less(t, took, int64(20<<20))
 		})
 	}
+}
+
+func TestOneAddressDoesNotHoldAllRequests(t *testing.T) {
+	url, operators := running(t, newAPIServer(t, federationOf(3, 3, 9)...), withTLS(t))
+	begun, closed := unread(t, url, "127.0.0.1", "/vendor/preact.mjs", 300)
+	require.Equal(t, map[string]int{"200": 256, "429 after 1": 44}, begun)
+	begun, _ = unread(t, url, "127.0.0.2", "/vendor/preact.mjs", 100)
+	require.Equal(t, map[string]int{"200": 100}, begun, "another address has its own")
+	c := &requester{t: t, url: operators}
+	require.Contains(t, c.do(call{path: "/metrics"}).body, `liqo_catalog_refusals_total{reason="requests"} 44`)
+
+	closed()
+	require.Eventually(t, func() bool {
+		begun, _ := unread(t, url, "127.0.0.1", "/vendor/preact.mjs", 1)
+		return begun["200"] == 1
+	}, 30*time.Second, 10*time.Millisecond)
+}
+
+func TestStreamsDoNotCountAsRequests(t *testing.T) {
+	url, _ := running(t, newAPIServer(t, federationOf(3, 3, 9)...), withTLS(t), func(cfg *Config) {
+		cfg.Limits = caller.Limits{PerSecond: 1e6, Burst: 1e6, Streams: 600, TotalStreams: 600, Connections: 1000}
+	})
+	begun, _ := unread(t, url, "127.0.0.1", "/api/v1/events", 600)
+	require.Equal(t, map[string]int{"200": 600}, begun)
 }

@@ -19,6 +19,8 @@ const (
 	// and at once enough to sign in, on the dashboard and elsewhere.
 	requestsPerReview = 10
 	reviewBurst       = 25
+	// openRequests is how many requests there may be at once. One host has at most half of them.
+	openRequests = 512
 )
 
 // Limits are what each caller may ask, known ones by name, strangers by host.
@@ -40,12 +42,15 @@ type Allowances struct {
 
 	// streams are by caller, allStreams has one key.
 	streams, allStreams *httpserve.Shares
+	// open are requests that are not answered yet, by host.
+	open *httpserve.Shares
 }
 
 // NewAllowances gives every caller the limits.
 func NewAllowances(limits Limits, clk clock.PassiveClock) *Allowances {
 	return &Allowances{
 		clock: clk, streams: httpserve.NewShares(limits.Streams), allStreams: httpserve.NewShares(limits.TotalStreams),
+		open:     httpserve.NewFairShares(openRequests),
 		requests: access.NewLimiter(limits.PerSecond, limits.Burst, rememberedCallers),
 		files:    access.NewLimiter(limits.PerSecond*filesPerRequest, limits.Burst*filesPerRequest, rememberedCallers),
 		reviews:  access.NewLimiter(limits.PerSecond/requestsPerReview, reviewBurst, rememberedCallers),
@@ -84,6 +89,9 @@ func (a *Allowances) spendReview(key string) error {
 	}
 	return nil
 }
+
+// Begin counts a request of a host until ended is called. It returns false if it is one too many.
+func (a *Allowances) Begin(host string) (ended func(), ok bool) { return a.open.Take(host) }
 
 // Open counts a stream until closed is called. It returns false if it is one too many.
 func (a *Allowances) Open(key string) (closed func(), ok bool) {

@@ -59,6 +59,7 @@ type Route struct {
 type (
 	routeKey  struct{}
 	callerKey struct{}
+	endKey    struct{}
 )
 
 // RouteOf returns the route of a request that Observed has passed.
@@ -99,6 +100,29 @@ func (g *Guard) Observed(routeOf func(*http.Request) *Route, next http.Handler) 
 func (g *Guard) Refuse(w http.ResponseWriter, reason string, p *problem.Problem) {
 	g.Metrics.refusals.WithLabelValues(reason).Inc()
 	p.Write(w)
+}
+
+// Bounded passes requests while not too many are open. A client that does not read its answers keeps them open.
+func (g *Guard) Bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ended, ok := g.Allowances.Begin(caller.Host(r))
+		if !ok {
+			g.Metrics.refusals.WithLabelValues("requests").Inc()
+			// Without a body, which would wait for the client over HTTP/2.
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		defer ended()
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), endKey{}, ended)))
+	})
+}
+
+// Release makes a request that Bounded has passed count no more.
+func Release(ctx context.Context) {
+	if ended, ok := ctx.Value(endKey{}).(func()); ok {
+		ended()
+	}
 }
 
 // Guarded passes requests to the API that are within the limits, are not made by a page of another origin, and whose

@@ -97,13 +97,13 @@ func (s *Server) Handler(dashboard http.Handler) (http.Handler, error) {
 		answers.ServeHTTP(w, r)
 	}))
 	files := s.guard.Files(dashboard)
-	return guard.Secured(s.guard.Observed(s.routeOf, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return guard.Secured(s.guard.Observed(s.routeOf, s.guard.Bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isAPI(r) {
 			guarded.ServeHTTP(w, r)
 			return
 		}
 		files.ServeHTTP(w, r)
-	}))), nil
+	})))), nil
 }
 
 // Plain answers what comes without TLS, by next, which is the Handler.

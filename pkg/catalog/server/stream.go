@@ -62,6 +62,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer closed()
+	guard.Release(r.Context()) // Streams have limits of their own.
 	subscription := s.subscribe(scope, consumer)
 	if !details {
 		subscription = publicChanges{subscription}
