@@ -47,6 +47,9 @@ const (
 	OfCaller = 448
 )
 
+// refusalTimeout is how long a refusal may wait for its client.
+const refusalTimeout = 10 * time.Second
+
 // The limits of requests with a token of one host, and how many hosts are remembered.
 const (
 	tokensPerSecond = 20
@@ -132,13 +135,13 @@ func (g *gate) checkPermissions(ctx context.Context) {
 func (g *gate) protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" && g.tokens.Take(httpserve.HostOf(r.RemoteAddr), 1, time.Now()) > 0 {
-			http.Error(w, "Too many requests with a bearer token", http.StatusTooManyRequests)
+			refuse(w, "Too many requests with a bearer token", http.StatusTooManyRequests)
 			return
 		}
 		answer, ok, err := g.authenticator.AuthenticateRequest(r)
 		if err != nil || !ok {
 			g.log.V(1).Info("Unauthenticated request", "path", r.URL.Path, "from", r.RemoteAddr, "because", fmt.Sprint(err))
-			http.Error(w, unauthorizedMessage(err), http.StatusUnauthorized)
+			refuse(w, unauthorizedMessage(err), http.StatusUnauthorized)
 			return
 		}
 
@@ -148,13 +151,13 @@ func (g *gate) protect(next http.Handler) http.Handler {
 		switch {
 		case errors.As(err, &missing):
 			g.log.Error(err, "Request refused", "user", who.GetName(), "path", r.URL.Path)
-			http.Error(w, fmt.Sprintf("Forbidden (%s)", missing), http.StatusForbidden)
+			refuse(w, fmt.Sprintf("Forbidden (%s)", missing), http.StatusForbidden)
 		case err != nil:
 			g.log.Error(err, "Cannot authorise a request", "user", who.GetName(), "path", r.URL.Path)
-			http.Error(w, fmt.Sprintf("Authorization error (user=%s, %s)", who.GetName(), describe(what)), http.StatusInternalServerError)
+			refuse(w, fmt.Sprintf("Authorization error (user=%s, %s)", who.GetName(), describe(what)), http.StatusInternalServerError)
 		case !allowed:
 			g.log.V(1).Info("Forbidden request", "user", who.GetName(), "path", r.URL.Path)
-			http.Error(w, fmt.Sprintf("Forbidden (user=%s, %s)", who.GetName(), describe(what)), http.StatusForbidden)
+			refuse(w, fmt.Sprintf("Forbidden (user=%s, %s)", who.GetName(), describe(what)), http.StatusForbidden)
 		default:
 			g.serve(w, r, who.GetName(), next)
 		}
@@ -171,11 +174,18 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, caller string, next
 	if !ok {
 		g.log.V(1).Info("Too many requests", "user", caller, "path", r.URL.Path)
 		w.Header().Set("Connection", "close") // It is open too long already.
-		http.Error(w, fmt.Sprintf("Too many requests at once (user=%s, at most %d connections and requests)", caller, OfCaller),
+		refuse(w, fmt.Sprintf("Too many requests at once (user=%s, at most %d connections and requests)", caller, OfCaller),
 			http.StatusTooManyRequests)
 		return
 	}
 	next.ServeHTTP(w, r)
+}
+
+// refuse answers with an error. Over HTTP/2 a client can have an answer wait. The server has no deadline for all requests, because
+// that would end streams.
+func refuse(w http.ResponseWriter, message string, code int) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(refusalTimeout)) // Only writers of tests have none.
+	http.Error(w, message, code)
 }
 
 // unauthorizedMessage, like every answer of protect, has no colon followed by a space: client-go's SPDY executor would

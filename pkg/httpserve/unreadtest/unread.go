@@ -64,12 +64,15 @@ type Answer struct {
 	Ended bool
 }
 
-// Next returns the next answer that begins.
+// Next returns the next answer that begins. An answer that the server has given up is an http2.StreamError.
 func (c *Client) Next() (*Answer, error) {
 	for {
 		frame, err := c.framer.ReadFrame()
 		if err != nil {
 			return nil, err
+		}
+		if reset, ok := frame.(*http2.RSTStreamFrame); ok {
+			return nil, http2.StreamError{StreamID: reset.StreamID, Code: reset.ErrCode}
 		}
 		headers, ok := frame.(*http2.MetaHeadersFrame)
 		if !ok {
