@@ -97,19 +97,27 @@ func TestAnswersThatNobodyReadsTakeLittleMemory(t *testing.T) {
 }
 
 func TestOneAddressDoesNotHoldAllRequests(t *testing.T) {
-	url, operators := running(t, newAPIServer(t, federationOf(3, 3, 9)...), withTLS(t))
-	begun, closed := unread(t, url, "127.0.0.1", "/vendor/preact.mjs", 300)
-	require.Equal(t, map[string]int{"200": 256, "429 after 1": 44}, begun)
-	begun, _ = unread(t, url, "127.0.0.2", "/vendor/preact.mjs", 100)
-	require.Equal(t, map[string]int{"200": 100}, begun, "another address has its own")
-	c := &requester{t: t, url: operators}
-	require.Contains(t, c.do(call{path: "/metrics"}).body, `liqo_catalog_refusals_total{reason="requests"} 44`)
+	for name, tc := range map[string]struct{ path, status string }{
+		"files":                          {"/vendor/preact.mjs", "200"},
+		"what fits in the server's room": {"/favicon.svg", "200"},
+		"problems":                       {"/api/v1/nothing", "404"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, operators := running(t, newAPIServer(t, federationOf(3, 3, 9)...), withTLS(t))
+			begun, closed := unread(t, url, "127.0.0.1", tc.path, 300)
+			require.Equal(t, map[string]int{tc.status: 256, "429 after 1": 44}, begun)
+			begun, _ = unread(t, url, "127.0.0.2", tc.path, 100)
+			require.Equal(t, map[string]int{tc.status: 100}, begun, "another address has its own")
+			c := &requester{t: t, url: operators}
+			require.Contains(t, c.do(call{path: "/metrics"}).body, `liqo_catalog_refusals_total{reason="requests"} 44`)
 
-	closed()
-	require.Eventually(t, func() bool {
-		begun, _ := unread(t, url, "127.0.0.1", "/vendor/preact.mjs", 1)
-		return begun["200"] == 1
-	}, 30*time.Second, 10*time.Millisecond)
+			closed()
+			require.Eventually(t, func() bool {
+				begun, _ := unread(t, url, "127.0.0.1", tc.path, 1)
+				return begun[tc.status] == 1
+			}, 30*time.Second, 10*time.Millisecond)
+		})
+	}
 }
 
 func TestStreamsDoNotCountAsRequests(t *testing.T) {

@@ -115,6 +115,10 @@ func (g *Guard) Bounded(next http.Handler) http.Handler {
 		}
 		defer ended()
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), endKey{}, ended)))
+		if r.ProtoMajor == 2 {
+			// The server keeps the end of an answer until its client has room for it.
+			_ = http.NewResponseController(w).Flush() // A client that has disconnected needs no answer.
+		}
 	})
 }
 
