@@ -157,7 +157,8 @@ func (s *Session) selectOne(ctx context.Context, consumer, id string, choose boo
 	return s.printDone(&pc, done+" for "+consumer)
 }
 
-// checkConsumer returns an error for a name that no peered cluster has: the selection would have no effect.
+// checkConsumer returns an error for a name that no peered cluster has: a selection would have no effect, and would be shown as
+// that of all providers.
 func (s *Session) checkConsumer(ctx context.Context, consumer string) error {
 	var cluster liqov1beta1.ForeignCluster
 	err := s.get(ctx, client.ObjectKey{Name: consumer}, &cluster)

@@ -91,7 +91,9 @@ func TestSelect(t *testing.T) {
 	require.NoError(t, s.Client.Get(t.Context(), client.ObjectKey{Name: "p1"}, &pc))
 	require.Nil(t, pc.Spec.Enabled, "the provider itself is not changed")
 	require.True(t, kerrors.IsNotFound(s.Select(t.Context(), "c9", []string{"p1"}, false)), "a wrong name is noticed")
+	require.True(t, kerrors.IsNotFound(s.GetProviders(t.Context(), Query{Consumer: "c9"})), "and here, too")
 	require.Empty(t, screen.lines())
+	require.NoError(t, s.GetProviders(t.Context(), Query{Consumer: "c1"}))
 }
 
 func TestSelectWithoutRightsToForeignClusters(t *testing.T) {
@@ -107,4 +109,5 @@ func TestSelectWithoutRightsToForeignClusters(t *testing.T) {
 	chosen, err := selection.Get(t.Context(), s.Client, "c1")
 	require.NoError(t, err)
 	require.False(t, chosen.Has("p1"))
+	require.NoError(t, s.GetProviders(t.Context(), Query{Consumer: "c1"}))
 }

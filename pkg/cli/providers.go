@@ -30,6 +30,9 @@ func (s *Session) GetProviders(ctx context.Context, q Query) error {
 		options: q.selected(), matches: q.matches, columns: s.providerColumns(), nothing: "No resources found",
 	}
 	if q.Consumer != "" {
+		if err := s.checkConsumer(ctx, q.Consumer); err != nil {
+			return err
+		}
 		selected, err := s.selectedBy(ctx, q.Consumer)
 		if err != nil {
 			return err

@@ -29,7 +29,7 @@ func TestRights(t *testing.T) {
 		},
 		"get providers --consumer": {
 			func(ctx context.Context, s *Session) error { return s.GetProviders(ctx, Query{Consumer: "c1"}) },
-			"list PlacementPolicy, list ProviderCluster",
+			"get ForeignCluster, list PlacementPolicy, list ProviderCluster",
 		},
 		"get placements": {
 			func(ctx context.Context, s *Session) error { return s.GetPlacements(ctx, Query{Node: "broker"}) },
