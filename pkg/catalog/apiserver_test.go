@@ -30,6 +30,7 @@ type apiServer struct {
 	t       testing.TB
 	scheme  *runtime.Scheme
 	url     string
+	close   func()
 
 	mu       sync.Mutex
 	version  int
@@ -61,8 +62,11 @@ func newAPIServer(t testing.TB, objects ...client.Object) *apiServer {
 	s := &apiServer{t: t, scheme: scheme, objects: map[string]map[string]map[string]any{}, watchers: map[chan string]string{}, selected: map[string]string{}}
 	s.put(objects...)
 	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	s.url = server.URL
+	s.url, s.close = server.URL, func() {
+		server.CloseClientConnections()
+		server.Close()
+	}
+	t.Cleanup(s.close)
 	return s
 }
 

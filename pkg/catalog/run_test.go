@@ -211,6 +211,17 @@ func TestTheCatalogRuns(t *testing.T) {
 	require.Contains(t, c.do(call{path: "/metrics"}).body, `liqo_catalog_request_duration_seconds_count{code="200",method="GET",route="/api/v1/providers"} 1`)
 }
 
+func TestTheCatalogShowsWhatItReadWhenItsAPIServerIsLost(t *testing.T) {
+	api, health := newAPIServer(t, federationOf(3, 3, 9)...), ""
+	url, _ := running(t, api, func(cfg *Config) { health = cfg.HealthAddress })
+	api.close()
+	c := &requester{t: t, url: url}
+	require.Equal(t, []string{"p0", "p1", "p2"}, ids(t, c.do(call{path: "/api/v1/providers"}).body))
+	require.Equal(t, http.StatusServiceUnavailable, c.do(call{path: "/api/v1/me", token: "operator"}).status, "a review")
+	c.url = "http://" + health
+	require.Equal(t, http.StatusOK, c.do(call{path: "/readyz"}).status)
+}
+
 // No answer of the whole catalog has metadata of Kubernetes and kubectl, the environment of pods, or data of other
 // consumers.
 func TestNothingLeaksFromTheCluster(t *testing.T) {
