@@ -3,6 +3,7 @@ package pods
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 )
 
@@ -134,4 +136,34 @@ func TestNoOtherStepIsRepeatedAtOnce(t *testing.T) {
 	require.Equal(t, 1, patches)
 	require.NoError(t, cluster.Get(t.Context(), key, &pod))
 	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel], "nothing was written")
+}
+
+// Between two writes that meet a conflict the provider is asked, for example. Histories had 29 such writes a second for as long as the
+// cache lagged.
+func TestAnOldPodIsWrittenLessAndLessWhateverIsDoneBetween(t *testing.T) {
+	ended := assignedPod(corev1.PodSucceeded)
+	c := newController(t, false, interceptor.Funcs{}, nil, ended)
+	cluster, key := c.Client, client.ObjectKeyFromObject(ended)
+	// changed has another client change the pod, which the cache does not show.
+	changed := func(value string) {
+		var pod corev1.Pod
+		require.NoError(t, cluster.Get(t.Context(), key, &pod))
+		c.Client = older{cluster, pod.DeepCopy()}
+		pod.Annotations["of"] = value
+		require.NoError(t, cluster.Update(t.Context(), &pod))
+	}
+	reconcile := func() time.Duration {
+		result, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+		require.NoError(t, err)
+		return result.RequeueAfter
+	}
+	changed("Liqo")
+	require.Equal(t, requeue.FirstConflict, reconcile())
+	spec := belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}
+	c.Belief.SetProvider("q", spec, &v1alpha1.ProviderClusterStatus{})
+	require.Zero(t, reconcile(), "there is nothing to write while there is its VirtualNode")
+	c.Belief.RemoveProvider("q")
+	require.Equal(t, 2*requeue.FirstConflict, reconcile())
+	changed("a consumer")
+	require.Equal(t, requeue.FirstConflict, reconcile(), "the cache has shown another version")
 }

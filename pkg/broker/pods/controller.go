@@ -82,6 +82,8 @@ type Controller struct {
 	remapper  *remap.Remapper
 	reports   *waiting.Reports
 	conflicts workqueue.TypedRateLimiter[types.NamespacedName]
+	// outdated has, by name, the version of a pod with which a write has met a conflict, as long as the cache shows it.
+	outdated sync.Map
 	// decisions has Decisions that are done, for their memory: one of 100 providers takes eight times as long without.
 	decisions sync.Pool
 	// turns is held while replicas are read from the cache and one of them may begin to move. An older read would miss what
@@ -133,18 +135,29 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 	if err := c.Client.Get(ctx, r.NamespacedName, &pod); err != nil {
 		if kerrors.IsNotFound(err) {
 			c.observeGone(r.NamespacedName, "")
-			c.conflicts.Forget(r.NamespacedName)
+			c.forgetConflict(r.NamespacedName)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, err
 	}
+	read := pod.ResourceVersion
+	if version, met := c.outdated.Load(r.NamespacedName); met && version != read {
+		c.forgetConflict(r.NamespacedName)
+	}
 	result, err := c.step(ctx, &pod)
 	if kerrors.IsConflict(err) {
-		// The pod has changed since it was read; nothing was written.
+		// The pod has changed since it was read; nothing was written. The backoff goes on until the cache shows that, also when
+		// nothing is to be written meanwhile: before an eviction the provider is asked each time.
+		c.outdated.Store(r.NamespacedName, read)
 		return ctrl.Result{RequeueAfter: c.conflicts.When(r.NamespacedName)}, nil
 	}
-	c.conflicts.Forget(r.NamespacedName)
 	return result, client.IgnoreNotFound(err)
+}
+
+// forgetConflict ends the backoff of a pod.
+func (c *Controller) forgetConflict(name types.NamespacedName) {
+	c.conflicts.Forget(name)
+	c.outdated.Delete(name)
 }
 
 func (c *Controller) step(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
