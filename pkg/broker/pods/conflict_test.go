@@ -2,6 +2,7 @@ package pods
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -138,11 +139,19 @@ func TestNoOtherStepIsRepeatedAtOnce(t *testing.T) {
 	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel], "nothing was written")
 }
 
-// Between two writes that meet a conflict the provider is asked, for example. Histories had 29 such writes a second for as long as the
-// cache lagged.
-func TestAnOldPodIsWrittenLessAndLessWhateverIsDoneBetween(t *testing.T) {
+// Between two writes that fail the provider is asked, for example. Histories had 29 writes a second for as long as the cache lagged, and
+// 20 while the API server refused connections.
+func TestAPodWhoseWritesFailIsWrittenLessAndLessWhateverIsDoneBetween(t *testing.T) {
+	refuses := false
 	ended := assignedPod(corev1.PodSucceeded)
-	c := newController(t, false, interceptor.Funcs{}, nil, ended)
+	c := newController(t, false, interceptor.Funcs{
+		Patch: func(ctx context.Context, to client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if refuses {
+				return errors.New("connection refused")
+			}
+			return to.Patch(ctx, o, patch, options...)
+		},
+	}, nil, ended)
 	cluster, key := c.Client, client.ObjectKeyFromObject(ended)
 	// changed has another client change the pod, which the cache does not show.
 	changed := func(value string) {
@@ -152,18 +161,34 @@ func TestAnOldPodIsWrittenLessAndLessWhateverIsDoneBetween(t *testing.T) {
 		pod.Annotations["of"] = value
 		require.NoError(t, cluster.Update(t.Context(), &pod))
 	}
-	reconcile := func() time.Duration {
-		result, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
-		require.NoError(t, err)
+	// reconciled does what controller-runtime does, and returns after what time it reconciles the pod again.
+	reconciled := func() time.Duration {
+		request := ctrl.Request{NamespacedName: key}
+		result, err := c.Reconcile(t.Context(), request)
+		if err != nil {
+			return c.failures.When(request)
+		}
+		c.failures.Forget(request)
 		return result.RequeueAfter
 	}
+	// between is a reconciliation that writes nothing, since there is the VirtualNode.
+	between := func() {
+		spec := belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}
+		c.Belief.SetProvider("q", spec, &v1alpha1.ProviderClusterStatus{})
+		require.Zero(t, reconciled())
+		c.Belief.RemoveProvider("q")
+	}
 	changed("Liqo")
-	require.Equal(t, requeue.FirstConflict, reconcile())
-	spec := belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}
-	c.Belief.SetProvider("q", spec, &v1alpha1.ProviderClusterStatus{})
-	require.Zero(t, reconcile(), "there is nothing to write while there is its VirtualNode")
-	c.Belief.RemoveProvider("q")
-	require.Equal(t, 2*requeue.FirstConflict, reconcile())
+	require.Equal(t, requeue.FirstConflict, reconciled())
+	between()
+	require.Equal(t, 2*requeue.FirstConflict, reconciled())
 	changed("a consumer")
-	require.Equal(t, requeue.FirstConflict, reconcile(), "the cache has shown another version")
+	require.Equal(t, requeue.FirstConflict, reconciled(), "the cache has shown another version")
+
+	refuses = true
+	first := reconciled()
+	between()
+	require.Equal(t, 2*first, reconciled())
+	changed("a consumer again")
+	require.Equal(t, first, reconciled())
 }
