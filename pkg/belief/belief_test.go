@@ -223,6 +223,28 @@ func TestAMovingPodKeepsItsRefusals(t *testing.T) {
 	})
 }
 
+// A pod that waits for room is not tried again and again because a refusal of before has expired.
+func TestARefusalExpiresOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := withProviders("q")
+		require.Equal(t, "q1", b.decide(newPod("other", "2")))
+		pod := newPod("pod", "2")
+		triedAt(pod, "q1", time.Minute)
+		require.Empty(t, b.decide(pod))
+		tries := 0
+		for range 120 {
+			time.Sleep(time.Second)
+			b.ExpireRefusals()
+			names, _ := b.Wake()
+			for range names {
+				require.Empty(t, b.decide(pod))
+				tries++
+			}
+		}
+		require.LessOrEqual(t, tries, 1+120/30, "when it expires, and every 30 to 45 s")
+	})
+}
+
 // refusals returns how many refusals are remembered.
 func (b *Belief) refusals() int {
 	count := len(b.withheld)

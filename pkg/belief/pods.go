@@ -36,7 +36,7 @@ type pod struct {
 	startedBefore *time.Time
 	// turn is whether the pod may leave its VirtualNode as planned, or waits for its replicas.
 	turn moves.Pod
-	// refusedUntil has, by VirtualNode, until when the pod is not sent there, as it was decided last.
+	// refusedUntil has, by VirtualNode, until when the pod is not sent there, as it was decided last; none that had expired then.
 	refusedUntil map[string]time.Time
 	// ended means that the pod has ended: it takes room, and that is all.
 	ended bool
@@ -174,8 +174,10 @@ func (b *Belief) Decide(of *scheduler.Pod, policy *scheduler.Policy, into *sched
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
+	now := b.cfg.Clock.Now()
 	p.refusedUntil = maps.Clone(of.Refused)
-	b.queue.BeginTry(&p.waits, !p.unassigned, b.state.Demand(of.Requests), scheduler.ReadsResources(of, policy), b.cfg.Clock.Now())
+	maps.DeleteFunc(p.refusedUntil, func(_ string, until time.Time) bool { return !until.After(now) })
+	b.queue.BeginTry(&p.waits, !p.unassigned, b.state.Demand(of.Requests), scheduler.ReadsResources(of, policy), now)
 	if scheduler.Evaluates(of, policy) {
 		p.unassigned = true // What changes meanwhile may concern the pod.
 		b.decideUnlocked(b.state.Snapshot(of), of, policy, into)

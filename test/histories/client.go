@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
 
 // itemType returns the type of a list's items.
@@ -64,6 +66,7 @@ type live struct {
 }
 
 func (l live) request(ctx context.Context, verb string, t reflect.Type, key types.NamespacedName, writes bool, do func() error) error {
+	defer l.server.note(requestOf(l.process, verb, t, key))
 	return l.process.request(ctx, l.weather, verb+" "+t.String()+" "+key.String(), writes, do)
 }
 
@@ -98,6 +101,7 @@ type cachedClient struct {
 }
 
 func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	c.live.server.note(requestOf(c.live.process, judge.FromCache, reflect.TypeOf(into), key))
 	return c.mirror.Get(ctx, key, into, opts...)
 }
 

@@ -143,6 +143,10 @@ func faultKinds() map[string]faultKind {
 			8, 25 * time.Second,
 			atProvider(func(p *provider, _ *weather) { p.frozen++ }), atProvider(func(p *provider, _ *weather) { p.frozen-- }),
 		},
+		quotaFull: {
+			0, 90 * time.Second,
+			atProvider(func(p *provider, _ *weather) { p.full++ }), atProvider(func(p *provider, _ *weather) { p.full-- }),
+		},
 		"provider lists nothing": {
 			4, 60 * time.Second,
 			atProvider(func(_ *provider, w *weather) { w.listless++ }), atProvider(func(_ *provider, w *weather) { w.listless-- }),
@@ -195,6 +199,9 @@ func faultKinds() map[string]faultKind {
 		},
 	}
 }
+
+// quotaFull is the kind of fault in which a provider refuses all pods: it has granted more than it has.
+const quotaFull = "provider's quota is full"
 
 // part is the kind of fault in which a VirtualNode is deleted.
 const part = "part"
@@ -251,7 +258,18 @@ func generate(seed uint64) *history {
 	if random.IntN(10) == 0 {
 		h.loseLeaderAmongPods(random)
 	}
+	if random.IntN(20) == 0 {
+		h.refuseAll(random)
+	}
 	return h
+}
+
+// refuseAll has all providers refuse pods for a while, most of which come meanwhile: they are tried again and again.
+func (h *history) refuseAll(random *rand.Rand) {
+	from := upTo(random, 20*time.Second)
+	for i := range h.Providers {
+		h.Faults = append(h.Faults, fault{Kind: quotaFull, Provider: i, At: from, For: 70*time.Second + upTo(random, 20*time.Second)})
+	}
 }
 
 // loseLeaderAmongPods has many pods come shortly before the leader is killed, while watches lag: the cache of the next one does not

@@ -36,10 +36,11 @@ type provider struct {
 	weather *weather
 
 	// The following is guarded by the weather's mu. slow delays the start of containers, frozen the answers of the webhook,
-	// closed refuses ShadowPods because the namespace is being removed.
+	// closed refuses ShadowPods because the namespace is being removed, full because others have taken what was granted.
 	slow   time.Duration
 	frozen int
 	closed bool
+	full   int
 }
 
 // slice is a ResourceSlice that a provider grants, with its VirtualNode and an identity of its own.
@@ -87,11 +88,14 @@ func (s *slice) create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod)
 	p := s.provider
 	for {
 		p.weather.mu.Lock()
-		frozen, closed, changed := p.frozen > 0, p.closed, p.weather.changed
+		frozen, closed, full, changed := p.frozen > 0, p.closed, p.full > 0, p.weather.changed
 		p.weather.mu.Unlock()
 		if !frozen {
 			if closed {
 				return kerrors.NewForbidden(resourceOf(typeOf[offloadingv1beta1.ShadowPod]()), shadow.Name, errors.New("the namespace is being terminated"))
+			}
+			if full {
+				return kerrors.NewForbidden(resourceOf(typeOf[offloadingv1beta1.ShadowPod]()), shadow.Name, errors.New("quota usage exceeded: cpu"))
 			}
 			break
 		}

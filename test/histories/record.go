@@ -3,7 +3,6 @@ package histories
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +20,7 @@ func judgedTimes() judge.Times {
 	t := times()
 	return judge.Times{
 		ProbeInterval: t.ProbeInterval, ProbeTimeout: t.ProbeTimeout, FailoverAfter: t.FailoverAfter, PendingTimeout: t.PendingTimeout,
-		Noticed: 40 * time.Second, Flap: 16 * time.Second,
+		RefusalMemory: t.RefusalMemory, StatusInterval: t.StatusInterval, Noticed: 40 * time.Second, Flap: 16 * time.Second,
 	}
 }
 
@@ -52,15 +51,19 @@ func (s *server) cluster() judge.Cluster {
 		record, _ := s.since(t, 0)
 		return record
 	}
+	s.mu.Lock()
+	requests := s.requests
+	s.mu.Unlock()
 	return judge.Cluster{
-		Pods: of(typeOf[corev1.Pod]()), ShadowPods: of(typeOf[offloadingv1beta1.ShadowPod]()), Leases: of(typeOf[coordinationv1.Lease]()),
+		Requests: requests,
+		Pods:     of(typeOf[corev1.Pod]()), ShadowPods: of(typeOf[offloadingv1beta1.ShadowPod]()), Leases: of(typeOf[coordinationv1.Lease]()),
 		Nodes: of(typeOf[corev1.Node]()), ProviderClusters: of(typeOf[v1alpha1.ProviderCluster]()),
 	}
 }
 
 // judge returns what the broker did that it must not have done, in words; nothing if all is well.
 func (o *outcome) judge() []string {
-	faults := slices.Concat(o.record().Violations(), o.judgeRequests())
+	faults := o.record().Violations()
 	if o.unsettled != "" {
 		faults = append(faults, "not settled: "+o.unsettled)
 	} else if o.untrue != "" {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+
+	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
 
 // transport is the way of HTTP requests from a process to a server. It implements http.RoundTripper.
@@ -40,6 +44,9 @@ func (t transport) RoundTrip(r *http.Request) (response *http.Response, err erro
 	verb := r.Method
 	if strings.HasSuffix(r.URL.Path, "pods") {
 		verb = "list"
+	}
+	if noted := t.requestOf(r); noted != nil {
+		defer t.server.note(noted)
 	}
 	err = t.process.request(r.Context(), t.weather, verb+" "+r.URL.Path, r.Method != http.MethodGet, func() error {
 		response = answer(r, func() (any, error) { return t.serve(r, body) })
@@ -96,24 +103,54 @@ func newObject(resource, namespace, name string) (client.Object, error) {
 	return o, nil
 }
 
+// objectOf returns an empty object that a path names; its name is "" for a list.
+func objectOf(path string) (o client.Object, subresource string, err error) {
+	namespace, rest := "", strings.TrimPrefix(path, "/api/v1/")
+	if _, inNamespace, found := strings.Cut(path, "/namespaces/"); found {
+		namespace, rest, _ = strings.Cut(inNamespace, "/")
+	}
+	parts := append(strings.Split(rest, "/"), "", "")
+	o, err = newObject(parts[0], namespace, parts[1])
+	return o, parts[2], err
+}
+
+// requestOf is what the judge gets of a request; nil if it is not judged.
+func (t transport) requestOf(r *http.Request) *judge.Request {
+	if r.URL.Path == readyz {
+		return &judge.Request{At: time.Now(), By: t.process.name, Verb: judge.Probe}
+	}
+	o, _, err := objectOf(r.URL.Path)
+	if err != nil {
+		return nil
+	}
+	verb := strings.ToLower(r.Method)
+	if r.Method == http.MethodGet && o.GetName() == "" {
+		verb = judge.List
+	}
+	noted := requestOf(t.process, verb, reflect.TypeOf(o), keyOf(o))
+	query := r.URL.Query()
+	if name, one := strings.CutPrefix(query.Get("fieldSelector"), metav1.ObjectNameField+"="); one {
+		noted.Name.Name = name
+	}
+	noted.VirtualNode, _ = strings.CutPrefix(query.Get("labelSelector"), forge.LiqoOriginClusterNodeName+"=")
+	return noted
+}
+
+const readyz = "/readyz"
+
 // serve answers one request.
 func (t transport) serve(r *http.Request, body []byte) (any, error) {
 	switch r.URL.Path {
-	case "/readyz":
+	case readyz:
 		return "ok", nil
 	case "/version":
 		return map[string]string{"gitVersion": "v1.34.0"}, nil
 	}
-	namespace, path := "", strings.TrimPrefix(r.URL.Path, "/api/v1/")
-	if _, inNamespace, found := strings.Cut(r.URL.Path, "/namespaces/"); found {
-		namespace, path, _ = strings.Cut(inNamespace, "/")
-	}
-	parts := append(strings.Split(path, "/"), "", "")
-	resource, name, subresource := parts[0], parts[1], parts[2]
-	o, err := newObject(resource, namespace, name)
+	o, subresource, err := objectOf(r.URL.Path)
 	if err != nil {
 		return nil, err
 	}
+	namespace, name := o.GetNamespace(), o.GetName()
 	switch {
 	case r.Method == http.MethodGet && name == "":
 		return t.list(r, reflect.TypeOf(o), namespace)

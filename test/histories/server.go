@@ -34,6 +34,8 @@ type server struct {
 	mu      sync.Mutex
 	version int
 	kinds   map[reflect.Type]*kind
+	// requests are those of the brokers.
+	requests []judge.Request
 }
 
 // kind are the objects of one type.
@@ -55,10 +57,23 @@ func (s *server) kindOf(t reflect.Type) *kind {
 	return k
 }
 
+// note records what a broker asked, once it has an answer.
+func (s *server) note(r *judge.Request) {
+	r.Until = time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, *r)
+}
+
 func keyOf(o client.Object) types.NamespacedName { return client.ObjectKeyFromObject(o) }
 
 func resourceOf(t reflect.Type) schema.GroupResource {
 	return schema.GroupResource{Resource: t.Elem().Name()}
+}
+
+// requestOf is one that begins now.
+func requestOf(p *process, verb string, t reflect.Type, key types.NamespacedName) *judge.Request {
+	return &judge.Request{At: time.Now(), By: p.name, Verb: verb, Kind: resourceOf(t).Resource, Name: key}
 }
 
 // find returns the object itself, which must not be changed.

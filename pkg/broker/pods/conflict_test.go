@@ -2,7 +2,9 @@ package pods
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 )
 
@@ -134,4 +137,58 @@ func TestNoOtherStepIsRepeatedAtOnce(t *testing.T) {
 	require.Equal(t, 1, patches)
 	require.NoError(t, cluster.Get(t.Context(), key, &pod))
 	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel], "nothing was written")
+}
+
+// Between two writes that fail the provider is asked, for example. Histories had 29 writes a second for as long as the cache lagged, and
+// 20 while the API server refused connections.
+func TestAPodWhoseWritesFailIsWrittenLessAndLessWhateverIsDoneBetween(t *testing.T) {
+	refuses := false
+	ended := assignedPod(corev1.PodSucceeded)
+	c := newController(t, false, interceptor.Funcs{
+		Patch: func(ctx context.Context, to client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if refuses {
+				return errors.New("connection refused")
+			}
+			return to.Patch(ctx, o, patch, options...)
+		},
+	}, nil, ended)
+	cluster, key := c.Client, client.ObjectKeyFromObject(ended)
+	// changed has another client change the pod, which the cache does not show.
+	changed := func(value string) {
+		var pod corev1.Pod
+		require.NoError(t, cluster.Get(t.Context(), key, &pod))
+		c.Client = older{cluster, pod.DeepCopy()}
+		pod.Annotations["of"] = value
+		require.NoError(t, cluster.Update(t.Context(), &pod))
+	}
+	// reconciled does what controller-runtime does, and returns after what time it reconciles the pod again.
+	reconciled := func() time.Duration {
+		request := ctrl.Request{NamespacedName: key}
+		result, err := c.Reconcile(t.Context(), request)
+		if err != nil {
+			return c.failures.When(request)
+		}
+		c.failures.Forget(request)
+		return result.RequeueAfter
+	}
+	// between is a reconciliation that writes nothing, since there is the VirtualNode.
+	between := func() {
+		spec := belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}
+		c.Belief.SetProvider("q", spec, &v1alpha1.ProviderClusterStatus{})
+		require.Zero(t, reconciled())
+		c.Belief.RemoveProvider("q")
+	}
+	changed("Liqo")
+	require.Equal(t, requeue.FirstConflict, reconciled())
+	between()
+	require.Equal(t, 2*requeue.FirstConflict, reconciled())
+	changed("a consumer")
+	require.Equal(t, requeue.FirstConflict, reconciled(), "the cache has shown another version")
+
+	refuses = true
+	first := reconciled()
+	between()
+	require.Equal(t, 2*first, reconciled())
+	changed("a consumer again")
+	require.Equal(t, first, reconciled())
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
 
@@ -82,6 +83,9 @@ type Controller struct {
 	remapper  *remap.Remapper
 	reports   *waiting.Reports
 	conflicts workqueue.TypedRateLimiter[types.NamespacedName]
+	failures  backoff
+	// failed has, by name, the version of a pod with which a step has failed, or met a conflict, as long as the cache shows it.
+	failed sync.Map
 	// decisions has Decisions that are done, for their memory: one of 100 providers takes eight times as long without.
 	decisions sync.Pool
 	// turns is held while replicas are read from the cache and one of them may begin to move. An older read would miss what
@@ -97,7 +101,22 @@ func New(cfg Config) *Controller {
 		reports: waiting.New(waiting.Config{Client: cfg.Client, Events: cfg.Events, Writer: write}),
 	}
 	c.remapper = remap.New(podIPs{c})
+	c.failures = backoff{requeue.Failures(), &c.failed}
 	return c
+}
+
+// backoff is that of pods whose reconciliation failed. It goes on until the cache shows another version of the pod, also when a
+// reconciliation between did not fail: before an eviction the provider is asked each time.
+type backoff struct {
+	workqueue.TypedRateLimiter[reconcile.Request]
+	failed *sync.Map
+}
+
+// Forget implements workqueue.TypedRateLimiter. controller-runtime calls it after each reconciliation that did not fail.
+func (b backoff) Forget(r reconcile.Request) {
+	if _, failed := b.failed.Load(r.NamespacedName); !failed {
+		b.TypedRateLimiter.Forget(r)
+	}
 }
 
 // SetUp registers the controller with the manager; it runs on the leader.
@@ -111,7 +130,7 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 	err := pods.
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: c.Workers,
-			RateLimiter:             requeue.Failures(),
+			RateLimiter:             c.failures,
 			SkipNameValidation:      ptr.To(true),
 		}).
 		Complete(c)
@@ -133,18 +152,32 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 	if err := c.Client.Get(ctx, r.NamespacedName, &pod); err != nil {
 		if kerrors.IsNotFound(err) {
 			c.observeGone(r.NamespacedName, "")
-			c.conflicts.Forget(r.NamespacedName)
+			c.forgetFailures(r)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, err
 	}
+	read := pod.ResourceVersion
+	if version, failed := c.failed.Load(r.NamespacedName); failed && version != read {
+		c.forgetFailures(r)
+	}
 	result, err := c.step(ctx, &pod)
+	if client.IgnoreNotFound(err) == nil {
+		return result, nil
+	}
+	c.failed.Store(r.NamespacedName, read)
 	if kerrors.IsConflict(err) {
 		// The pod has changed since it was read; nothing was written.
 		return ctrl.Result{RequeueAfter: c.conflicts.When(r.NamespacedName)}, nil
 	}
+	return result, err
+}
+
+// forgetFailures ends the backoffs of a pod.
+func (c *Controller) forgetFailures(r reconcile.Request) {
+	c.failed.Delete(r.NamespacedName)
 	c.conflicts.Forget(r.NamespacedName)
-	return result, client.IgnoreNotFound(err)
+	c.failures.Forget(r)
 }
 
 func (c *Controller) step(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {

@@ -105,6 +105,30 @@ func TestAPodWhoseAssignmentIsInvalidWaits(t *testing.T) {
 	require.Equal(t, "q1", assigned.Labels[v1alpha1.VirtualNodeLabel])
 }
 
+// The minute of a message that is added while the one before is written begins then.
+func TestAMessageIsNotWrittenRightAfterAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "large"}, Spec: corev1.PodSpec{Containers: cpus("3")}}
+		during := func() {}
+		c := newController(t, true, interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				during()
+				return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			},
+		}, nil, large)
+		c.reports.Add(large, "NoProviderFits", "first")
+		require.Equal(t, "first", c.reported(t, "large").Message)
+		c.reports.Add(large, "NoProviderFits", "second")
+		time.Sleep(time.Minute)
+		during = func() { c.reports.Add(large, "NoProviderFits", "third") }
+		require.Equal(t, "second", c.reported(t, "large").Message)
+		during = func() {}
+		require.Equal(t, "second", c.reported(t, "large").Message)
+		time.Sleep(time.Minute)
+		require.Equal(t, "third", c.reported(t, "large").Message)
+	})
+}
+
 // With thousands of pods that wait, each flap of a provider would be thousands of writes.
 func TestAFlapIsNotWrittenOnPodsThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

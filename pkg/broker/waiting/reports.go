@@ -70,7 +70,7 @@ type Reports struct {
 type report struct {
 	uid             types.UID
 	reason, message string
-	// since is when the first report was added that is not written yet.
+	// since is when the first report was added that is not written yet, or when the one before was written, if that is later.
 	since time.Time
 }
 
@@ -112,13 +112,17 @@ func (r *Reports) get(name types.NamespacedName) (report, bool) {
 	return found, ok
 }
 
-// done drops a report, unless there is a newer one.
+// done drops a report. A newer one counts from now on.
 func (r *Reports) done(name types.NamespacedName, written report) {
 	r.conflicts.Forget(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pending[name] == written {
+	switch newer := r.pending[name]; {
+	case newer == written:
 		delete(r.pending, name)
+	case newer.uid == written.uid:
+		newer.since = r.Writer.Clock.Now()
+		r.pending[name] = newer
 	}
 }
 

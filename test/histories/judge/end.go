@@ -122,12 +122,24 @@ func (r *Record) Untrue() string {
 
 // reasonOf is why a pod waits, in the words of the broker.
 func reasonOf(pod *corev1.Pod) string {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.ConditionAssigned && c.Status == corev1.ConditionFalse {
-			return c.Message
-		}
+	if c := assignedCondition(pod); c != nil && c.Status == corev1.ConditionFalse {
+		return c.Message
 	}
 	return ""
+}
+
+// assignedCondition is the condition Assigned of a pod; nil if it has none.
+func assignedCondition(o client.Object) *corev1.PodCondition {
+	pod, is := o.(*corev1.Pod)
+	if !is {
+		return nil
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.ConditionAssigned {
+			return c
+		}
+	}
+	return nil
 }
 
 // judgeShown returns which pods of a consumer are not shown as they are in the broker's cluster, or are not there, at

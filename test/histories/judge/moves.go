@@ -38,22 +38,31 @@ func (r *Record) mayMove(pod *corev1.Pod, from string, at time.Time, runs []run)
 		if !never && r.mayFailOver(p.ID, at) {
 			return true
 		}
-		planned := append(r.faultsAt(p.ID, "drain"), r.parts(p.ID, from)...)
-		if slices.ContainsFunc(planned, func(s span) bool { return at.After(s.from) && at.Before(r.noticedBy(s.to)) }) {
+		if r.isPlanned(p.ID, from, at) {
 			return true
 		}
 	}
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if string(c.Type) == v1alpha1.ConditionRefusedPrefix+from && c.Status == corev1.ConditionTrue {
-			return true
-		}
+	if isRefused(pod, from) {
+		return true
 	}
 	assigned, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AssignedAtAnnotation])
 	starts := slices.ContainsFunc(runs, func(one run) bool {
 		return one.provider == providerOf(pod) && one.from.After(assigned) && one.from.Before(at.Add(-r.Times.ProbeInterval)) && one.to.After(at)
 	})
 	return err == nil && pod.Status.Phase == corev1.PodPending && at.Sub(assigned) >= r.Times.PendingTimeout && !starts
+}
+
+// isPlanned reports whether pods leave a VirtualNode at a time because of an administrator: it is drained, or deleted.
+func (r *Record) isPlanned(provider, virtualNode string, at time.Time) bool {
+	planned := append(r.faultsAt(provider, "drain"), r.parts(provider, virtualNode)...)
+	return slices.ContainsFunc(planned, func(s span) bool { return at.After(s.from) && at.Before(r.noticedBy(s.to)) })
+}
+
+// isRefused reports whether a VirtualNode has refused a pod.
+func isRefused(pod *corev1.Pod, virtualNode string) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return string(c.Type) == v1alpha1.ConditionRefusedPrefix+virtualNode && c.Status == corev1.ConditionTrue
+	})
 }
 
 // noticedBy returns when a broker has noticed at last that a drain or a deletion is over, of which its own API server

@@ -35,7 +35,29 @@ func (c *Change) Object() client.Object {
 // Cluster is what happened at one API server, by kind and in order.
 type Cluster struct {
 	Pods, ShadowPods, Leases, Nodes, ProviderClusters []Change
+	// Requests are those of the brokers, by the time of their ends; none if they were not recorded.
+	Requests []Request
 }
+
+// Request is what a broker asked.
+type Request struct {
+	At, Until time.Time
+	// By is the process that asked.
+	By string
+	// Verb is one of Kubernetes, Probe, or FromCache for an object that was read from the broker's own cache.
+	Verb, Kind string
+	// Name has no name for a list of more than one object.
+	Name types.NamespacedName
+	// VirtualNode is the one that forwarded what is listed; "" is any.
+	VirtualNode string
+}
+
+// Some verbs.
+const (
+	List      = "list"
+	Probe     = "probe"
+	FromCache = "read from the cache"
+)
 
 // Provider is a provider cluster with the slices that it grants.
 type Provider struct {
@@ -75,6 +97,8 @@ type Fault struct {
 // Times are those of the brokers, and of what judges them.
 type Times struct {
 	ProbeInterval, ProbeTimeout, FailoverAfter, PendingTimeout time.Duration
+	// RefusalMemory and StatusInterval are those of the brokers, too; 0 if what depends on them is not judged.
+	RefusalMemory, StatusInterval time.Duration
 	// Noticed is how long the broker may take to notice that what speaks for a move is over: a probe's interval and timeout
 	// twice, a lag of the watches, a pause shorter than the lease.
 	Noticed time.Duration
@@ -112,9 +136,11 @@ func (r *Record) Violations() []string {
 		faults = append(faults, r.judgeMoves(pods[uid], runs[uid])...)
 		faults = append(faults, r.judgeAssignments(pods[uid])...)
 		faults = append(faults, r.judgeDeletions(pods[uid])...)
+		faults = append(faults, r.judgeTries(pods[uid])...)
 	}
 	faults = append(faults, r.judgeGrants()...)
 	faults = append(faults, r.judgeDrains()...)
+	faults = append(faults, r.judgeCosts()...)
 	return append(faults, r.judgeNode()...)
 }
 

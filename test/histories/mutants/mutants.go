@@ -28,7 +28,7 @@ type mutant struct {
 	name, file, old, new string
 }
 
-// tested is a mutant that the histories do not show: they judge what happens, not how fast, how often, or over which
+// tested is a mutant that the histories do not show: they do not judge how fast something happens, nor over which
 // connection. A unit test finds it.
 type tested struct {
 	mutant

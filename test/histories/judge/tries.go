@@ -1,0 +1,80 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// longestDelay is how many times the RefusalMemory the delay of a try is at most (docs/broker.md, "Moving").
+const longestDelay = 6
+
+// tried is what became of a pod at one VirtualNode that started no container of it.
+type tried struct {
+	count int
+	// until is when the pod may be assigned there again.
+	until time.Time
+}
+
+// judgeTries checks that a pod that was refused, or not started in time, is tried less and less: at the same VirtualNode after the
+// RefusalMemory, and from the second time there at all where it was tried after twice as long each time.
+func (r *Record) judgeTries(record []Change) (faults []string) {
+	tries := map[string]tried{}
+	for _, c := range record {
+		if c.After == nil {
+			break
+		}
+		pod := c.After.(*corev1.Pod)
+		if pod.Status.Phase != corev1.PodPending {
+			clear(tries) // It has started.
+		}
+		from, to := virtualNodeOf(c.Before), virtualNodeOf(c.After)
+		switch {
+		case from != "" && to == "" && r.inVain(c.Before.(*corev1.Pod), from, c.At):
+			r.addTry(tries, from, r.decided(c.At))
+		case from == "" && to != "" && c.At.Before(tries[to].until):
+			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, where it was tried %d times, and not to be again before %s",
+				pod.Name, to, r.at(c.At), tries[to].count, r.at(tries[to].until)))
+		}
+	}
+	return faults
+}
+
+// addTry counts a try that ended at a time. The delay of a second one at a VirtualNode is for all.
+func (r *Record) addTry(tries map[string]tried, at string, ended time.Time) {
+	count := tries[at].count + 1
+	until := ended.Add(min(r.Times.RefusalMemory<<(count-1), longestDelay*r.Times.RefusalMemory))
+	for other, try := range tries {
+		if count > 1 && try.until.Before(until) {
+			tries[other] = tried{try.count, until}
+		}
+	}
+	tries[at] = tried{count, until}
+}
+
+// decided returns when a broker has decided at the earliest what was written at a time. It keeps seconds. What it writes may wait for
+// its API server, or for itself.
+func (r *Record) decided(written time.Time) time.Time {
+	decided := written.Add(-2 * time.Second)
+	for i := range r.Faults {
+		f := &r.Faults[i]
+		if (f.Kind == "leader stops" || slices.Contains(homeAway(), f.Kind)) && f.From.Before(decided) && f.Until.After(written.Add(-2*time.Second)) {
+			decided = f.From
+		}
+	}
+	return decided
+}
+
+// inVain reports whether a pod leaves a VirtualNode because that refused it, or has not started it in time, and for no other cause.
+func (r *Record) inVain(pod *corev1.Pod, from string, at time.Time) bool {
+	for _, p := range r.Providers {
+		if p.has(from) && (r.mayFailOver(p.ID, at) || r.isPlanned(p.ID, from, at)) {
+			return false
+		}
+	}
+	return isRefused(pod, from) || pod.Status.Phase == corev1.PodPending && at.Sub(v1alpha1.AssignedAt(pod)) >= r.Times.PendingTimeout
+}
