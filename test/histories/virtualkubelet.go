@@ -290,7 +290,8 @@ func (k *virtualKubelet) reportEnd(ctx context.Context, shadow *offloadingv1beta
 		_, err := k.world.home.update(k.process.name, local, true, func(fresh object) error {
 			pod := fresh.(*corev1.Pod)
 			if string(pod.UID) != shadow.Annotations[localUID] || pod.DeletionTimestamp != nil || ended(pod) ||
-				pod.Labels[v1alpha1.VirtualNodeLabel] != "" || pod.Annotations[v1alpha1.MovingFromAnnotation] != k.virtualNode() {
+				pod.Labels[v1alpha1.VirtualNodeLabel] != "" || pod.Annotations[v1alpha1.MovingFromAnnotation] != k.virtualNode() ||
+				pod.Annotations[v1alpha1.MovingFromProviderAnnotation] != k.provider.id {
 				return errNotLeaving
 			}
 			pod.Status = *remote.Status.DeepCopy()

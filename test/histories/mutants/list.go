@@ -156,7 +156,7 @@ func testedMutants() []tested {
 		}, "pkg/broker/pods", "TestAFlapIsNotWrittenOnPodsThatWait"},
 		{mutant{
 			"a failure is that of the VirtualNode whose connection was used", "pkg/broker/leaving/checker.go",
-			`answered := c.observe(via, where, err)`, `answered := c.observe(connection.VirtualNode, where, err)`,
+			`answered := c.observe(via, where, err)`, `answered := c.observe(connection.Place(), where, err)`,
 		}, "pkg/broker/leaving", "TestAFailureIsThatOfTheVirtualNodeAskedAbout"},
 		{mutant{
 			"what changes all the time keeps a leader from beginning", "pkg/broker/restore/restorer.go",
