@@ -17,10 +17,10 @@ func mutants() []mutant {
 		node       = "pkg/broker/node/node.go"
 	)
 	return []mutant{
-		{"ended pods give back their room", controller, `if at == "" {`, `if true {`},
+		{"ended pods give back their room", controller, `if at == (scheduler.Place{}) {`, `if true {`},
 		{
 			"the namespace of a deleted VirtualNode is not waited for", move,
-			`at.pod.RemoteNamespace, err = c.RemoteNamespace(ctx, c.Belief.FormerProviderOf(from), pod.Namespace)`, ``,
+			`at.pod.RemoteNamespace, err = c.RemoteNamespace(ctx, from.Provider, pod.Namespace)`, ``,
 		},
 		{
 			"a new leader confirms an outage by one failed probe", belief,
