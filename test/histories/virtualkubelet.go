@@ -66,13 +66,13 @@ func (w *world) startKubelet(s *slice) {
 		failures: map[string]int{}, assigned: map[string]kubeletAssignment{}, uncertain: map[string]time.Time{},
 	}
 	k.local, k.remote = newMirror(k.process, w.home, w.weather), newMirror(k.process, p.server, p.weather)
-	w.kubelets[s.virtualNode] = k
+	w.kubelets[s] = k
 	w.spawn(func() {
 		k.run()
 		k.process.kill(errKilled)
 		w.after(2*time.Second, func() {
 			w.mu.Lock()
-			current := w.kubelets[s.virtualNode] == k
+			current := w.kubelets[s] == k
 			w.mu.Unlock()
 			if current {
 				w.startKubelet(s)

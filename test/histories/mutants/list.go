@@ -113,6 +113,19 @@ func mutants() []mutant {
 			"a pod that never fails over waits for a provider that is gone, although it is being deleted", move,
 			`answer.Since, at.alone && pod.DeletionTimestamp != nil)`, `answer.Since, false)`,
 		},
+		{
+			"a pod is judged by any provider with a VirtualNode of the name", "pkg/belief/virtualnodes.go",
+			`if p := b.providers[at.Provider]; p != nil {`, `for _, p := range b.providers {`,
+		},
+		{
+			"the connection of another provider's VirtualNode of the name is used", "pkg/broker/remote/connection.go", `return c.byPlace[at]`,
+			`for known, connection := range c.byPlace {
+				if known.VirtualNode == at.VirtualNode {
+					return connection
+				}
+			}
+			return nil`,
+		},
 		{"a disabled provider takes pods", "pkg/scheduler/kept.go", `case !p.Enabled:`, `case false:`},
 		{"a cordoned provider takes pods", "pkg/scheduler/kept.go", `case p.Cordoned:`, `case false:`},
 		{"pods are moved while nothing speaks for it", evict, `case !at.Confirmed:`, `case false:`},
