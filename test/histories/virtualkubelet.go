@@ -350,7 +350,7 @@ func (k *virtualKubelet) stillAssigned(ctx context.Context, local *corev1.Pod) e
 		if err != nil {
 			return err
 		}
-		if found.GetUID() != local.UID || found.GetLabels()[v1alpha1.ProviderLabel] != k.provider.id ||
+		if found.GetUID() != local.UID || found.GetLabels()[v1alpha1.VirtualNodeLabel] != k.virtualNode() ||
 			found.GetAnnotations()[v1alpha1.AssignedAtAnnotation] != local.Annotations[v1alpha1.AssignedAtAnnotation] {
 			return errors.New("it has been assigned elsewhere, or deleted")
 		}
