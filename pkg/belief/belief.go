@@ -47,8 +47,6 @@ type Belief struct {
 
 	// providers by cluster id.
 	providers map[string]*provider
-	// providerOf is the provider of each VirtualNode, formerProviderOf that of each VirtualNode that is gone.
-	providerOf, formerProviderOf map[string]string
 	// suspectedAt is the end of the last probe at which the broker suspected itself.
 	suspectedAt time.Time
 }
@@ -59,7 +57,7 @@ func New(cfg Config) *Belief {
 		cfg: cfg, state: scheduler.NewState(),
 		limit: moves.NewLimit(cfg.MovesAtOnce), turns: moves.NewTurns(), queue: queue.New(),
 		pods: map[types.UID]*pod{}, byName: map[types.NamespacedName]types.UID{}, withheld: map[types.UID]time.Time{},
-		providers: map[string]*provider{}, providerOf: map[string]string{}, formerProviderOf: map[string]string{},
+		providers: map[string]*provider{},
 	}
 }
 
@@ -77,9 +75,11 @@ func (b *Belief) Counts() Counts {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	counts := Counts{Delayed: b.limit.Waiting(), Waiting: b.turns.Waiting()}
-	for virtualNode := range b.providerOf {
-		_, pods := b.state.Assigned(virtualNode)
-		counts.Assigned += pods
+	for id, p := range b.providers {
+		for virtualNode := range p.spec.VirtualNodes {
+			_, pods := b.state.Assigned(scheduler.Place{Provider: id, VirtualNode: virtualNode})
+			counts.Assigned += pods
+		}
 	}
 	for _, p := range b.pods {
 		if p.unassigned {

@@ -51,10 +51,15 @@ func usable(name string) scheduler.Provider {
 	}
 }
 
+// placed is a VirtualNode, whose name begins with the id of its provider.
+func placed(virtualNode string) scheduler.Place {
+	return scheduler.Place{Provider: virtualNode[:1], VirtualNode: virtualNode}
+}
+
 func newPod(name, cpu string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.VirtualNodeLabel: "q1"},
+			Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.VirtualNodeLabel: "q1", v1alpha1.ProviderLabel: "q"},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
@@ -105,10 +110,10 @@ func TestTheAPIConfirmsAndReleases(t *testing.T) {
 	b := withProviders("q")
 	pod := newPod("pod", "2")
 	require.Equal(t, "q1", b.decide(pod))
-	b.ObserveAssigned(pod, "q1")
+	b.ObserveAssigned(pod, placed("q1"))
 	pending, _ := b.PendingAssignment(pod.UID)
 	require.False(t, pending)
-	b.ObserveAssigned(pod, "q1")
+	b.ObserveAssigned(pod, placed("q1"))
 	require.Equal(t, Counts{Assigned: 1}, b.Counts(), "seen twice, counted once")
 
 	require.False(t, b.ObserveGone(name(pod), "another pod of that name"))
@@ -136,15 +141,15 @@ func TestNothingIsLeftOfAPodThatIsGone(t *testing.T) {
 		for _, pod := range []*corev1.Pod{newPod("a", "1"), newPod("b", "1"), newPod("c", "1")} {
 			b.decide(pod)
 			b.ObserveUncertain(pod.UID)
-			b.ObserveAssigned(pod, "q1")
+			b.ObserveAssigned(pod, placed("q1"))
 			b.ObserveReady(pod, time.Second)
 			b.ObserveRunning(pod)
 			b.MoveDelay(pod.UID)
-			b.ObserveEvicted(pod, "q1")
+			b.ObserveEvicted(pod, placed("q1"))
 			setReady(pod, corev1.ConditionTrue)
 			require.False(t, b.MayMove(pod, moves.Replicas{Namespace: "ns", Key: "k", Pods: []*corev1.Pod{pod}}).May)
-			b.ObserveRefused(pod, Refusal{VirtualNode: "q1", Reason: Refused, Until: time.Now().Add(time.Minute)})
-			b.ObserveLeft(pod, "q1")
+			b.ObserveRefused(pod, Refusal{By: placed("q1"), Reason: Refused, Until: time.Now().Add(time.Minute)})
+			b.ObserveLeft(pod, placed("q1"))
 		}
 		for _, pod := range []string{"a", "b", "c"} {
 			require.True(t, b.ObserveGone(types.NamespacedName{Namespace: "ns", Name: pod}, ""))
@@ -154,7 +159,7 @@ func TestNothingIsLeftOfAPodThatIsGone(t *testing.T) {
 		require.Empty(t, b.byName)
 		require.Zero(t, b.turns.Waiting())
 		again := newPod("a", "2")
-		require.False(t, b.HasLeft(again.UID, "q1"))
+		require.False(t, b.HasLeft(again.UID, placed("q1")))
 		require.Zero(t, b.EvictedAt(again.UID))
 		require.Equal(t, "q1", b.decide(again), "its refusals are forgotten, too")
 	})
@@ -165,10 +170,10 @@ func TestAPodThatHasEndedTakesRoomUntilItIsGone(t *testing.T) {
 	b := withProviders("q")
 	pod, next := newPod("pod", "1500m"), newPod("next", "1")
 	require.Equal(t, "q1", b.decide(pod))
-	b.ObserveAssigned(pod, "q1")
+	b.ObserveAssigned(pod, placed("q1"))
 	pod.Status.Phase = corev1.PodSucceeded
-	require.True(t, b.ObserveEnded(pod, "q1"))
-	require.False(t, b.ObserveEnded(pod, "q1"), "only once")
+	require.True(t, b.ObserveEnded(pod, placed("q1")))
+	require.False(t, b.ObserveEnded(pod, placed("q1")), "only once")
 	require.Empty(t, b.decide(next))
 	require.Zero(t, b.Counts().Assigned, "it does not run")
 	known, _ := b.Provider("q")
@@ -186,12 +191,12 @@ func TestNothingButItsRoomIsKeptOfAPodThatHasEnded(t *testing.T) {
 		for _, uid := range []types.UID{first.UID, "another"} {
 			require.Zero(t, b.MoveDelay(uid))
 		}
-		b.ObserveAssigned(pod, "q1")
+		b.ObserveAssigned(pod, placed("q1"))
 		require.Positive(t, b.MoveDelay(pod.UID))
-		b.ObserveRefused(pod, Refusal{VirtualNode: "q1", Reason: Refused, Until: time.Now().Add(time.Minute)})
-		b.ObserveEvicted(pod, "q1")
+		b.ObserveRefused(pod, Refusal{By: placed("q1"), Reason: Refused, Until: time.Now().Add(time.Minute)})
+		b.ObserveEvicted(pod, placed("q1"))
 		pod.Status.Phase = corev1.PodFailed
-		b.ObserveEnded(pod, "q1")
+		b.ObserveEnded(pod, placed("q1"))
 		require.Zero(t, b.Counts())
 		require.Zero(t, b.refusals())
 	})
@@ -203,16 +208,16 @@ func TestAMovingPodKeepsItsRefusals(t *testing.T) {
 		b := withProviders("q")
 		pod := newPod("pod", "1")
 		require.Equal(t, "q1", b.decide(pod))
-		b.ObserveAssigned(pod, "q1")
-		b.ObserveEvicted(pod, "q1")
+		b.ObserveAssigned(pod, placed("q1"))
+		b.ObserveEvicted(pod, placed("q1"))
 		triedAt(pod, "q1", time.Minute)
-		b.ObserveAssigned(pod, "q1")
-		require.False(t, b.HasLeft(pod.UID, "q1"))
-		b.ObserveLeft(pod, "q1")
-		require.True(t, b.HasLeft(pod.UID, "q1"))
-		b.ObserveAssigned(pod, "q1")
-		require.False(t, b.HasLeft(pod.UID, "q1"), "it has come back")
-		b.ObserveLeft(pod, "q1")
+		b.ObserveAssigned(pod, placed("q1"))
+		require.False(t, b.HasLeft(pod.UID, placed("q1")))
+		b.ObserveLeft(pod, placed("q1"))
+		require.True(t, b.HasLeft(pod.UID, placed("q1")))
+		b.ObserveAssigned(pod, placed("q1"))
+		require.False(t, b.HasLeft(pod.UID, placed("q1")), "it has come back")
+		b.ObserveLeft(pod, placed("q1"))
 		require.Empty(t, b.decide(pod))
 		require.Equal(t, "q1", b.decide(newPod("other", "2")), "it takes no room there any more")
 		b.ExpireRefusals()
@@ -263,7 +268,7 @@ func triedAt(pod *corev1.Pod, virtualNode string, long time.Duration) {
 func TestAPodIsOneFailureOfAProvider(t *testing.T) {
 	b, pod := withProviders("q"), newPod("pod", "1")
 	for i := range 5 {
-		b.ObserveRefused(pod, Refusal{VirtualNode: "q1", Reason: PendingTooLong, Again: i > 0})
+		b.ObserveRefused(pod, Refusal{By: placed("q1"), Reason: PendingTooLong, Again: i > 0})
 	}
 	q, _ := b.Provider("q")
 	require.Equal(t, int64(1), q.KPIs.Failed)
@@ -276,7 +281,7 @@ func TestARefusalIsRememberedAndWithholdsTheAmount(t *testing.T) {
 		pod, other := newPod("pod", "1500m"), newPod("other", "1")
 		require.Equal(t, "q1", b.decide(pod))
 		b.Unreserve(pod.UID)
-		b.ObserveRefused(pod, Refusal{VirtualNode: "q1", Reason: Refused, Until: time.Now().Add(time.Minute), LacksRoom: true})
+		b.ObserveRefused(pod, Refusal{By: placed("q1"), Reason: Refused, Until: time.Now().Add(time.Minute), LacksRoom: true})
 		triedAt(pod, "q1", time.Minute)
 		require.Empty(t, b.decide(pod))
 		require.Empty(t, b.decide(other), "the provider lacks for one pod what it lacks for the other")
@@ -308,8 +313,8 @@ func TestOnlyTheResourceThatIsLackingIsWithheld(t *testing.T) {
 			b := withProviders("q")
 			pod := newPod("pod", "1500m")
 			pod.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("1Gi")
-			b.ObserveRefused(pod, Refusal{VirtualNode: "q1", Reason: Refused, Until: noon, LacksRoom: true, Lacks: lacks})
-			withheld, _ := b.state.Assigned("q1")
+			b.ObserveRefused(pod, Refusal{By: placed("q1"), Reason: Refused, Until: noon, LacksRoom: true, Lacks: lacks})
+			withheld, _ := b.state.Assigned(placed("q1"))
 			require.Equal(t, want, withheld)
 		})
 	}
@@ -322,29 +327,29 @@ func TestAResizedPodTakesWhatWasForwarded(t *testing.T) {
 		pod := newPod("pod", "1500m")
 		require.Equal(t, "q1", b.decide(pod))
 		taken := func() int64 {
-			amounts, _ := b.state.Assigned("q1")
+			amounts, _ := b.state.Assigned(placed("q1"))
 			return amounts[corev1.ResourceCPU]
 		}
 		smaller, larger := newPod("pod", "500m"), newPod("pod", "1800m")
-		b.ObserveAssigned(smaller, "q1")
+		b.ObserveAssigned(smaller, placed("q1"))
 		require.EqualValues(t, 1500, taken())
 		require.Empty(t, b.decide(newPod("other", "1")), "the quota of the provider counts 1500m")
-		b.ObserveAssigned(larger, "q1")
+		b.ObserveAssigned(larger, placed("q1"))
 		require.EqualValues(t, 1800, taken(), "it may have been resized before it was forwarded")
 
 		huge := newPod("pod", "1000")
 		huge.Status.Phase = corev1.PodRunning
-		b.ObserveAssigned(huge, "q1")
+		b.ObserveAssigned(huge, placed("q1"))
 		require.EqualValues(t, 1800, taken(), "it runs with what was forwarded")
 		smaller.Status.Phase = corev1.PodSucceeded
-		b.ObserveEnded(smaller, "q1")
-		amounts, pods := b.state.Assigned("q1")
+		b.ObserveEnded(smaller, placed("q1"))
+		amounts, pods := b.state.Assigned(placed("q1"))
 		require.EqualValues(t, 1800, amounts[corev1.ResourceCPU])
 		require.Zero(t, pods)
 
-		b.ObserveLeft(smaller, "q1")
+		b.ObserveLeft(smaller, placed("q1"))
 		smaller.Status.Phase = corev1.PodPending
-		b.ObserveAssigned(smaller, "q1")
+		b.ObserveAssigned(smaller, placed("q1"))
 		require.EqualValues(t, 500, taken(), "it is forwarded anew")
 	})
 }
@@ -352,7 +357,7 @@ func TestAResizedPodTakesWhatWasForwarded(t *testing.T) {
 // A refusal of a VirtualNode whose provider is gone counts for no provider.
 func TestARefusalOfAnUnknownProviderIsNotCounted(t *testing.T) {
 	b := withProviders("q")
-	b.ObserveRefused(newPod("pod", "1"), Refusal{VirtualNode: "gone", Reason: Refused})
+	b.ObserveRefused(newPod("pod", "1"), Refusal{By: placed("gone"), Reason: Refused})
 	q, _ := b.Provider("q")
 	require.Zero(t, q.Refusals[Refused])
 }
@@ -361,8 +366,8 @@ func TestAMoveLastsUntilTheNextAssignmentIsWritten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := withProviders("q")
 		pod := newPod("pod", "1")
-		b.ObserveAssigned(pod, "q1")
-		b.ObserveEvicted(pod, "q1")
+		b.ObserveAssigned(pod, placed("q1"))
+		b.ObserveEvicted(pod, placed("q1"))
 		require.Equal(t, 1, b.Counts().Moving)
 		time.Sleep(3 * time.Second)
 		took, moved := b.ObserveAssignmentWritten(pod.UID)
@@ -372,15 +377,15 @@ func TestAMoveLastsUntilTheNextAssignmentIsWritten(t *testing.T) {
 		_, moved = b.ObserveAssignmentWritten(pod.UID)
 		require.False(t, moved, "it is counted once")
 
-		b.ObserveEvicted(pod, "q1")
+		b.ObserveEvicted(pod, placed("q1"))
 		require.Equal(t, "q1", b.decide(pod))
 		b.ObserveUncertain(pod.UID)
 		require.Equal(t, 1, b.Counts().Moving)
-		b.ObserveAssigned(pod, "q1")
+		b.ObserveAssigned(pod, placed("q1"))
 		require.Zero(t, b.Counts().Moving, "it had been written after all")
 
-		b.ObserveEvicted(pod, "q1")
-		b.ObserveAssigned(pod, "q1")
+		b.ObserveEvicted(pod, placed("q1"))
+		b.ObserveAssigned(pod, placed("q1"))
 		require.Equal(t, 1, b.Counts().Moving, "the cache is late")
 		require.True(t, b.ObserveGone(name(pod), pod.UID))
 		require.Zero(t, b.Counts().Moving)
@@ -407,7 +412,7 @@ func TestDelayedMovesAreCounted(t *testing.T) {
 func TestAStartIsCountedOnceForEachAssignment(t *testing.T) {
 	b := withProviders("q")
 	pod := newPod("pod", "1")
-	b.ObserveAssigned(pod, "q1")
+	b.ObserveAssigned(pod, placed("q1"))
 	require.True(t, b.ObserveReady(pod, 2*time.Second))
 	require.False(t, b.ObserveReady(pod, 2*time.Hour))
 	q, _ := b.Provider("q")
@@ -428,7 +433,7 @@ func TestAMovedPodRunsWhenTheNextProviderReportsIt(t *testing.T) {
 	pod := newPod("pod", "1")
 	pod.Status.ContainerStatuses = running(noon)
 	require.True(t, b.ObserveRunning(pod))
-	b.ObserveEvicted(pod, "q1")
+	b.ObserveEvicted(pod, placed("q1"))
 	require.Equal(t, "q1", b.decide(pod))
 	require.False(t, b.ObserveRunning(pod), "the old status")
 	pod.Status.ContainerStatuses = running(noon.Add(-time.Minute))
@@ -437,7 +442,7 @@ func TestAMovedPodRunsWhenTheNextProviderReportsIt(t *testing.T) {
 	require.False(t, b.ObserveRunning(pod), "a container was restarted")
 
 	never := newPod("never", "1")
-	b.ObserveEvicted(never, "q1")
+	b.ObserveEvicted(never, placed("q1"))
 	require.False(t, b.ObserveRunning(never), "no container runs yet")
 }
 
@@ -471,7 +476,7 @@ func TestNoRoomIsReservedForAPodThatIsGoneMeanwhile(t *testing.T) {
 		},
 		"it has ended where it was before": {func(b *Belief, pod *corev1.Pod) {
 			pod.Status.Phase = corev1.PodSucceeded
-			b.ObserveEnded(pod, "q1")
+			b.ObserveEnded(pod, placed("q1"))
 		}, "", map[string]int64{"p1": 0, "q1": 1500}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -490,7 +495,7 @@ func TestNoRoomIsReservedForAPodThatIsGoneMeanwhile(t *testing.T) {
 			require.Equal(t, tc.want != "", pending)
 			require.Zero(t, b.Counts().Unassigned)
 			for virtualNode, want := range tc.cpus {
-				amounts, _ := b.state.Assigned(virtualNode)
+				amounts, _ := b.state.Assigned(placed(virtualNode))
 				require.Equal(t, want, amounts[corev1.ResourceCPU], virtualNode)
 			}
 		})

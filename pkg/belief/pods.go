@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief/queue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
@@ -18,17 +17,16 @@ import (
 // pod is the record of one pod of the broker's node.
 type pod struct {
 	name types.NamespacedName
-	// pending is the VirtualNode of a decision that the cache does not show yet; "" if there is none. uncertain means that
-	// it is not known whether that decision was written.
-	pending   string
-	uncertain bool
+	// pending means that there is a decision which the cache does not show yet, uncertain that it is not known whether it was
+	// written.
+	pending, uncertain bool
 	// unassigned means that no provider fitted when the pod was tried last; waits is what is known of that.
 	unassigned bool
 	waits      queue.Pod
 	// requests are what the pod requests while it waits for a provider, as it was tried last; nil if it never waited.
 	requests resources.Amounts
 	// left is the VirtualNode that the pod, which is moving, has left: nothing of it is there any more.
-	left string
+	left scheduler.Place
 	// evictedAt is when this leader took the pod away from its provider; zero once it is assigned again.
 	evictedAt time.Time
 	// startedBefore is the latest start of a container when the pod was evicted, nil if it never was. A status with that
@@ -77,25 +75,25 @@ func (b *Belief) forget(uid types.UID) {
 }
 
 // ObserveAssigned takes in that a pod takes room at a VirtualNode: the API shows it assigned there, or leaving it.
-func (b *Belief) ObserveAssigned(of *corev1.Pod, virtualNode string) {
+func (b *Belief) ObserveAssigned(of *corev1.Pod, at scheduler.Place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.recordOf(of)
 	if p.uncertain {
 		p.evictedAt = time.Time{} // The decision was written after all.
 	}
-	p.pending, p.uncertain, p.left, p.unassigned, p.ended = "", false, "", false, false
-	b.assignPod(of, virtualNode)
+	p.pending, p.uncertain, p.left, p.unassigned, p.ended = false, false, scheduler.Place{}, false, false
+	b.assignPod(of, at)
 }
 
 // assignPod counts a pod at a VirtualNode with what is forwarded: Liqo's virtual kubelet forwards what the pod
 // requested when its ShadowPod was made, and no change of that (RemotePodSpec in Liqo's
 // pkg/virtualKubelet/forge/pods.go). Until its status shows that there is one it counts with the most that it requested
 // since it came there. After that a resize changes nothing.
-func (b *Belief) assignPod(of *corev1.Pod, virtualNode string) {
-	a := placement.AssignmentOf(of, virtualNode)
-	at, counted := b.state.Counted(of.UID)
-	if at != virtualNode {
+func (b *Belief) assignPod(of *corev1.Pod, at scheduler.Place) {
+	a := placement.AssignmentOf(of, at)
+	before, counted := b.state.Counted(of.UID)
+	if before != at {
 		b.assign(a)
 		return
 	}
@@ -115,19 +113,19 @@ func (b *Belief) assignPod(of *corev1.Pod, virtualNode string) {
 
 // ObserveEnded takes in that a pod which is assigned to a VirtualNode is terminal. Its room there is taken until the pod is
 // gone. It reports whether that was not known.
-func (b *Belief) ObserveEnded(of *corev1.Pod, virtualNode string) bool {
+func (b *Belief) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.recordOf(of)
 	known := p.ended
 	b.turns.StopWaiting(&p.turn)
 	if !known {
-		b.queue.Open(virtualNode) // It is not counted as a pod any more.
+		b.queue.Open(at) // It is not counted as a pod any more.
 	}
 	*p = *newRecord(p.name, of.UID)
 	p.ended = true
 	b.limit.Forget(of.UID)
-	b.assignPod(of, virtualNode)
+	b.assignPod(of, at)
 	return !known
 }
 
@@ -148,23 +146,23 @@ func (b *Belief) ObserveGone(name types.NamespacedName, uid types.UID) bool {
 func (b *Belief) ObserveWaits(of *corev1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.recordOf(of).requests = placement.AssignmentOf(of, "").Requests
+	b.recordOf(of).requests = placement.AssignmentOf(of, scheduler.Place{}).Requests
 }
 
 // ObserveLeft takes in that nothing of a moving pod is at its old VirtualNode any more; its room there is free.
-func (b *Belief) ObserveLeft(of *corev1.Pod, virtualNode string) {
+func (b *Belief) ObserveLeft(of *corev1.Pod, from scheduler.Place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.recordOf(of).left = virtualNode
+	b.recordOf(of).left = from
 	b.release(of.UID)
 }
 
 // HasLeft reports whether nothing of a moving pod is at a VirtualNode any more.
-func (b *Belief) HasLeft(uid types.UID, virtualNode string) bool {
+func (b *Belief) HasLeft(uid types.UID, from scheduler.Place) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.pods[uid]
-	return p != nil && p.left == virtualNode
+	return p != nil && p.left == from
 }
 
 // Decide chooses a provider for a pod and reserves its room there. Without one, into has no VirtualNode and the pod
@@ -195,8 +193,9 @@ func (b *Belief) Decide(of *scheduler.Pod, policy *scheduler.Policy, into *sched
 		return
 	}
 	p.waits = queue.Pod{Name: p.name, UID: of.UID}
-	p.pending, p.startCounted, p.runningSeen = into.VirtualNode, false, false
-	b.assign(scheduler.Assignment{UID: of.UID, VirtualNode: into.VirtualNode, App: of.App, Requests: of.Requests})
+	p.pending, p.startCounted, p.runningSeen = true, false, false
+	at := scheduler.Place{Provider: into.Provider, VirtualNode: into.VirtualNode}
+	b.assign(scheduler.Assignment{UID: of.UID, Place: at, App: of.App, Requests: of.Requests})
 	if chosen := b.providers[into.Provider]; chosen != nil {
 		chosen.assignments++
 	}
@@ -215,7 +214,7 @@ func (b *Belief) Unreserve(uid types.UID) {
 	defer b.mu.Unlock()
 	b.release(uid)
 	if p := b.pods[uid]; p != nil {
-		p.pending, p.uncertain = "", false
+		p.pending, p.uncertain = false, false
 	}
 }
 
@@ -230,12 +229,12 @@ func (b *Belief) ObserveUncertain(uid types.UID) {
 
 // ObserveWritten takes in that the API server has a decision which was uncertain, or another one. The cache does not
 // show it yet.
-func (b *Belief) ObserveWritten(of *corev1.Pod, virtualNode string) {
+func (b *Belief) ObserveWritten(of *corev1.Pod, at scheduler.Place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.recordOf(of)
-	p.pending, p.uncertain, p.evictedAt, p.unassigned = virtualNode, false, time.Time{}, false
-	b.assignPod(of, virtualNode)
+	p.pending, p.uncertain, p.evictedAt, p.unassigned = true, false, time.Time{}, false
+	b.assignPod(of, at)
 }
 
 // PendingAssignment reports whether a decision about the pod is not in the cache yet, and whether it is not known if it
@@ -244,7 +243,7 @@ func (b *Belief) PendingAssignment(uid types.UID) (pending, uncertain bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.pods[uid]
-	return p != nil && p.pending != "", p != nil && p.uncertain
+	return p != nil && p.pending, p != nil && p.uncertain
 }
 
 // ObserveStays takes in that an assigned pod need not move, and whether it has started: it no longer waits for the
@@ -269,33 +268,31 @@ func (b *Belief) ObserveStays(uid types.UID, started bool) {
 
 // ObserveEvicted takes in that a pod was taken away from a VirtualNode. If the provider cannot be reached, it may go on
 // running the pod: the provider's id is returned if it was not unclean before.
-func (b *Belief) ObserveEvicted(of *corev1.Pod, virtualNode string) (unclean string) {
+func (b *Belief) ObserveEvicted(of *corev1.Pod, from scheduler.Place) (unclean string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.recordOf(of)
 	started := lastStart(of)
-	p.left, p.evictedAt, p.startedBefore = "", b.cfg.Clock.Now(), &started
+	p.left, p.evictedAt, p.startedBefore = scheduler.Place{}, b.cfg.Clock.Now(), &started
 	b.turns.StopWaiting(&p.turn)
-	id := b.providerOf[virtualNode]
-	from, ok := b.providers[id]
-	if !ok {
+	provider := b.providerAt(from)
+	if provider == nil {
 		return ""
 	}
-	from.tracker.PodMovedAway()
-	if from.unreachableSince.IsZero() {
+	provider.tracker.PodMovedAway()
+	if provider.unreachableSince.IsZero() {
 		return ""
 	}
-	return from.markUnclean(id)
+	return provider.markUnclean(from.Provider)
 }
 
 // ObserveGivenUp takes in that a pod was not waited for at a VirtualNode whose provider cannot be reached. The provider's
 // id is returned if it was not unclean before.
-func (b *Belief) ObserveGivenUp(virtualNode string) (unclean string) {
+func (b *Belief) ObserveGivenUp(at scheduler.Place) (unclean string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	id := b.providerOf[virtualNode]
-	if from, ok := b.providers[id]; ok {
-		return from.markUnclean(id)
+	if provider := b.providerAt(at); provider != nil {
+		return provider.markUnclean(at.Provider)
 	}
 	return ""
 }
@@ -337,8 +334,8 @@ const (
 
 // Refusal is a pod that a VirtualNode did not take.
 type Refusal struct {
-	VirtualNode string
-	Reason      RefusalReason
+	By     scheduler.Place
+	Reason RefusalReason
 	// Until is when the pod may be sent there again.
 	Until time.Time
 	// LacksRoom means that the provider does not have what the pod requests: the amount is withheld until then. Lacks is the
@@ -353,7 +350,7 @@ type Refusal struct {
 func (b *Belief) ObserveRefused(of *corev1.Pod, r Refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if by, ok := b.providers[b.providerOf[r.VirtualNode]]; ok {
+	if by := b.providerAt(r.By); by != nil {
 		if !r.Again {
 			by.tracker.PodFailed()
 		}
@@ -367,9 +364,9 @@ func (b *Belief) ObserveRefused(of *corev1.Pod, r Refusal) {
 	if amount := requests[r.Lacks]; amount > 0 {
 		requests = resources.Amounts{r.Lacks: amount}
 	}
-	id := types.UID("refused/" + r.VirtualNode + "/" + string(of.UID))
+	id := types.UID("refused/" + r.By.Provider + "/" + r.By.VirtualNode + "/" + string(of.UID))
 	b.withheld[id] = r.Until
-	b.assign(scheduler.Assignment{UID: id, VirtualNode: r.VirtualNode, Requests: requests})
+	b.assign(scheduler.Assignment{UID: id, Place: r.By, Requests: requests})
 }
 
 // ExpireRefusals forgets refusals whose time is over: what waited for that is tried again.
@@ -403,7 +400,7 @@ func (b *Belief) ObserveReady(of *corev1.Pod, took time.Duration) bool {
 		return false
 	}
 	p.startCounted = true
-	if at, ok := b.providers[b.providerOf[of.Labels[v1alpha1.VirtualNodeLabel]]]; ok {
+	if at := b.providerAt(placement.AssignedTo(of)); at != nil {
 		at.tracker.PodStarted(took)
 	}
 	return true

@@ -123,8 +123,13 @@ func (b *Belief) SetProvider(id string, spec ProviderSpec, status *v1alpha1.Prov
 		p = newProvider(status, b.cfg.ProbeInterval)
 		b.providers[id] = p
 	}
+	for virtualNode := range p.spec.VirtualNodes {
+		if _, has := spec.VirtualNodes[virtualNode]; !has {
+			gone = append(gone, virtualNode)
+		}
+	}
 	p.spec = spec
-	return b.setVirtualNodes(id, spec.VirtualNodes)
+	return gone
 }
 
 // newProvider goes on from the status that the leader before has written.
@@ -145,32 +150,6 @@ func newProvider(status *v1alpha1.ProviderClusterStatus, probeInterval time.Dura
 	return p
 }
 
-// setVirtualNodes notes which VirtualNodes a provider has now. Those that it has no more are returned, and remembered
-// as long as a pod may have to leave them.
-func (b *Belief) setVirtualNodes(id string, now map[string]bool) (gone []string) {
-	for virtualNode, of := range b.providerOf {
-		if _, has := now[virtualNode]; of == id && !has {
-			delete(b.providerOf, virtualNode)
-			gone = append(gone, virtualNode)
-		}
-	}
-	if len(gone) > 0 {
-		loads := b.state.Loads()
-		maps.DeleteFunc(b.formerProviderOf, func(virtualNode, _ string) bool {
-			_, hasPods := loads[virtualNode]
-			return !hasPods
-		})
-	}
-	for _, virtualNode := range gone {
-		b.formerProviderOf[virtualNode] = id
-	}
-	for virtualNode := range now {
-		b.providerOf[virtualNode] = id
-		delete(b.formerProviderOf, virtualNode)
-	}
-	return gone
-}
-
 // RemoveProvider takes in that a provider has no VirtualNode any more. It reports whether the provider was known.
 func (b *Belief) RemoveProvider(id string) (known bool) {
 	b.mu.Lock()
@@ -178,7 +157,6 @@ func (b *Belief) RemoveProvider(id string) (known bool) {
 	_, known = b.providers[id]
 	delete(b.providers, id)
 	b.state.RemoveProvider(id)
-	b.setVirtualNodes(id, nil)
 	return known
 }
 
@@ -309,7 +287,7 @@ func (b *Belief) Provider(id string) (Provider, bool) {
 		ProbesAnswered: p.answered, ProbesFailed: p.failed, Assignments: p.assignments, Refusals: maps.Clone(p.refusals),
 	}
 	for virtualNode := range p.spec.VirtualNodes {
-		resources, pods := b.state.Assigned(virtualNode)
+		resources, pods := b.state.Assigned(scheduler.Place{Provider: id, VirtualNode: virtualNode})
 		out.Assigned[virtualNode] = Assigned{Resources: resources, Pods: pods}
 	}
 	return out, true
@@ -355,8 +333,9 @@ func (b *Belief) Room() (room resources.Amounts, usable int, unlimited bool) {
 		}
 		usable++
 		for _, slice := range p.Slices {
-			room.Add(roomAt(slice.Granted, loads[slice.VirtualNode]))
-			delete(loads, slice.VirtualNode)
+			at := scheduler.Place{Provider: p.ID, VirtualNode: slice.VirtualNode}
+			room.Add(roomAt(slice.Granted, loads[at]))
+			delete(loads, at)
 			if _, limited := slice.Granted[corev1.ResourcePods]; !limited {
 				unlimited = true
 			}
@@ -366,7 +345,7 @@ func (b *Belief) Room() (room resources.Amounts, usable int, unlimited bool) {
 		room.Add(roomAt(nil, load))
 	}
 	for uid, p := range b.pods {
-		if p.requests != nil && b.state.PlaceOf(uid) == "" {
+		if p.requests != nil && b.state.PlaceOf(uid) == (scheduler.Place{}) {
 			room.Add(p.requests)
 		}
 	}

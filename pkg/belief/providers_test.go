@@ -35,30 +35,30 @@ func TestAProviderIsUnreachableAfterTwoFailedProbesInARow(t *testing.T) {
 	require.Equal(t, []string{"q"}, b.ObserveProbe("q", up(0)), "the first probe changes what is known")
 	require.Empty(t, b.ObserveProbe("q", up(time.Second)))
 	b.ObserveProbe("q", down(2*time.Second))
-	require.Zero(t, b.VirtualNode("q1").UnreachableSince, "one failure may be an accident")
+	require.Zero(t, b.VirtualNode(placed("q1")).UnreachableSince, "one failure may be an accident")
 	require.Equal(t, []string{"q"}, b.ObserveProbe("q", down(3*time.Second)))
-	require.Equal(t, noon.Add(2*time.Second), b.VirtualNode("q1").UnreachableSince, "since the first probe that failed")
+	require.Equal(t, noon.Add(2*time.Second), b.VirtualNode(placed("q1")).UnreachableSince, "since the first probe that failed")
 	_, _, check := b.Uncleaned("q")
 	require.False(t, check, "it cannot be asked")
 
 	pod := newPod("pod", "1")
-	require.Equal(t, "q", b.ObserveEvicted(pod, "q1"), "it may still run there")
-	require.Empty(t, b.ObserveEvicted(pod, "q1"), "which is reported once")
-	require.Empty(t, b.ObserveGivenUp("q1"))
+	require.Equal(t, "q", b.ObserveEvicted(pod, placed("q1")), "it may still run there")
+	require.Empty(t, b.ObserveEvicted(pod, placed("q1")), "which is reported once")
+	require.Empty(t, b.ObserveGivenUp(placed("q1")))
 	b.ObserveProbe("q", up(4*time.Second))
-	require.NotZero(t, b.VirtualNode("q1").UnreachableSince, "one answer may be an accident, too")
+	require.NotZero(t, b.VirtualNode(placed("q1")).UnreachableSince, "one answer may be an accident, too")
 	b.ObserveProbe("q", down(5*time.Second))
 	b.ObserveProbe("q", up(6*time.Second))
-	require.Equal(t, noon.Add(2*time.Second), b.VirtualNode("q1").UnreachableSince, "it answers now and then")
+	require.Equal(t, noon.Add(2*time.Second), b.VirtualNode(placed("q1")).UnreachableSince, "it answers now and then")
 	require.Equal(t, []string{"q"}, b.ObserveProbe("q", up(7*time.Second)))
-	require.Zero(t, b.VirtualNode("q1").UnreachableSince)
+	require.Zero(t, b.VirtualNode(placed("q1")).UnreachableSince)
 	q, _ := b.Provider("q")
 	require.True(t, q.Unclean)
 	require.Equal(t, 5, q.ProbesAnswered)
 	require.Equal(t, 3, q.ProbesFailed)
 	_, moved, check := b.Uncleaned("q")
 	require.True(t, check)
-	b.ObserveGivenUp("q1")
+	b.ObserveGivenUp(placed("q1"))
 	b.ObserveClean("q", moved)
 	_, moved, check = b.Uncleaned("q")
 	require.True(t, check, "a pod was moved away while the provider was checked")
@@ -96,7 +96,7 @@ func TestAnOutageGoesOnOverARestart(t *testing.T) {
 			q, _ := b.Provider("q")
 			require.True(t, q.Unclean, "the leader before may have moved pods away and not have written it")
 			require.Equal(t, "i/o timeout", q.Problem)
-			require.Equal(t, VirtualNode{Known: true}, b.VirtualNode("q1"))
+			require.Equal(t, VirtualNode{Known: true}, b.VirtualNode(placed("q1")))
 
 			probe := down(0)
 			if back {
@@ -104,18 +104,18 @@ func TestAnOutageGoesOnOverARestart(t *testing.T) {
 			}
 			b.ObserveProbe("q", probe)
 			if back {
-				require.False(t, b.VirtualNode("q1").Confirmed, "one answer ends no outage")
-				require.Zero(t, b.VirtualNode("q1").UnreachableSince, "nor does it speak for a move")
+				require.False(t, b.VirtualNode(placed("q1")).Confirmed, "one answer ends no outage")
+				require.Zero(t, b.VirtualNode(placed("q1")).UnreachableSince, "nor does it speak for a move")
 				b.ObserveProbe("q", up(time.Second))
 			} else {
-				require.False(t, b.VirtualNode("q1").Confirmed, "it may have been back for an hour")
+				require.False(t, b.VirtualNode(placed("q1")).Confirmed, "it may have been back for an hour")
 				b.ObserveProbe("q", down(time.Second))
 			}
-			require.True(t, b.VirtualNode("q1").Confirmed)
+			require.True(t, b.VirtualNode(placed("q1")).Confirmed)
 			if back {
-				require.Zero(t, b.VirtualNode("q1").UnreachableSince)
+				require.Zero(t, b.VirtualNode(placed("q1")).UnreachableSince)
 			} else {
-				require.Equal(t, noon.Add(-time.Hour), b.VirtualNode("q1").UnreachableSince)
+				require.Equal(t, noon.Add(-time.Hour), b.VirtualNode(placed("q1")).UnreachableSince)
 			}
 		})
 	}
@@ -134,8 +134,8 @@ func TestAnOutageThatWasOverDoesNotCount(t *testing.T) {
 	b.ObserveProbe("q", up(0))
 	b.ObserveProbe("q", down(time.Second))
 	b.ObserveProbe("q", down(2*time.Second))
-	require.True(t, b.VirtualNode("q1").Confirmed)
-	require.False(t, b.VirtualNode("q1").UnreachableSince.Before(noon))
+	require.True(t, b.VirtualNode(placed("q1")).Confirmed)
+	require.False(t, b.VirtualNode(placed("q1")).UnreachableSince.Before(noon))
 }
 
 // The leader before may have ended before its own second probe failed. Only an answer shows that the provider can be
@@ -152,7 +152,7 @@ func TestOneFailedProbeOfANewLeaderConfirmsNothing(t *testing.T) {
 			b := withProviders("q")
 			confirmed := func() bool {
 				q, _ := b.Provider("q")
-				require.Equal(t, q.Confirmed, b.VirtualNode("q1").Confirmed)
+				require.Equal(t, q.Confirmed, b.VirtualNode(placed("q1")).Confirmed)
 				require.Equal(t, q.Confirmed, b.AllConfirmed([]string{"q"}))
 				return q.Confirmed
 			}
@@ -163,7 +163,7 @@ func TestOneFailedProbeOfANewLeaderConfirmsNothing(t *testing.T) {
 			require.NotEmpty(t, b.ObserveProbe("q", tc.then))
 			require.True(t, confirmed())
 			require.True(t, b.Schedule(usable("q")), "its pods are reconciled")
-			require.Equal(t, tc.reachable, b.VirtualNode("q1").UnreachableSince.IsZero())
+			require.Equal(t, tc.reachable, b.VirtualNode(placed("q1")).UnreachableSince.IsZero())
 			b.ObserveProbe("q", up(2*time.Second))
 			b.ObserveProbe("q", down(3*time.Second))
 			require.True(t, confirmed(), "one failure after an answer may be an accident")
@@ -188,7 +188,7 @@ func TestASuspicionEndsForEachProviderByItself(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		failBoth()
 		require.True(t, b.SuspectsItself())
-		require.True(t, b.VirtualNode("q1").MovesSuspended)
+		require.True(t, b.VirtualNode(placed("q1")).MovesSuspended)
 
 		probeNow(b, true, "p")
 		require.True(t, b.SuspectsItself())
@@ -197,18 +197,18 @@ func TestASuspicionEndsForEachProviderByItself(t *testing.T) {
 		probeNow(b, true, "p")
 		answers := time.Now()
 		require.False(t, b.SuspectsItself())
-		require.True(t, b.VirtualNode("q1").MovesSuspended, "q was not probed since")
+		require.True(t, b.VirtualNode(placed("q1")).MovesSuspended, "q was not probed since")
 		time.Sleep(2 * time.Second)
 		b.ObserveProbe("q", Probe{Began: early, Ended: time.Now()})
-		require.True(t, b.VirtualNode("q1").MovesSuspended, "its probe began while no provider could be reached")
+		require.True(t, b.VirtualNode(placed("q1")).MovesSuspended, "its probe began while no provider could be reached")
 		probeNow(b, false, "q")
-		vn := b.VirtualNode("q1")
+		vn := b.VirtualNode(placed("q1"))
 		require.False(t, vn.MovesSuspended)
 		require.Equal(t, began.Add(time.Second), vn.UnreachableSince)
 		require.Equal(t, answers, vn.FailoverFrom, "the time before does not count")
 		probeNow(b, true, "q")
 		probeNow(b, true, "q")
-		require.Equal(t, VirtualNode{Known: true, Confirmed: true}, b.VirtualNode("q1"))
+		require.Equal(t, VirtualNode{Known: true, Confirmed: true}, b.VirtualNode(placed("q1")))
 	})
 }
 
@@ -233,37 +233,28 @@ func TestASuspicionIsAChangeOfAllThatItConcerns(t *testing.T) {
 	})
 }
 
-func TestTheProviderOfAVirtualNodeThatIsGoneIsRemembered(t *testing.T) {
+func TestAVirtualNodeThatIsGoneIsNotKnown(t *testing.T) {
 	b := none()
 	set := func(virtualNodes map[string]bool, namespaces map[string]string) []string {
 		return b.SetProvider("q", ProviderSpec{VirtualNodes: virtualNodes, RemoteNamespaces: namespaces}, &v1alpha1.ProviderClusterStatus{})
 	}
 	mapped := map[string]string{"ns": "ns-broker"}
 	require.Empty(t, set(map[string]bool{"q1": false, "q2": true}, mapped))
-	require.True(t, b.VirtualNode("q2").Draining, "it is being deleted")
+	require.True(t, b.VirtualNode(placed("q2")).Draining, "it is being deleted")
 	require.Equal(t, []string{"q1"}, set(map[string]bool{"q2": false}, mapped))
-	require.Equal(t, "q", b.FormerProviderOf("q1"))
-	require.Equal(t, VirtualNode{}, b.VirtualNode("q1"))
-	require.Equal(t, []string{"q2"}, b.OnePerProvider())
+	require.Equal(t, VirtualNode{}, b.VirtualNode(placed("q1")))
+	require.Equal(t, []scheduler.Place{placed("q2")}, b.OnePerProvider())
 
-	b.ObserveFormerProvider("q0", "q")
-	b.ObserveFormerProvider("q1", "another")
-	b.ObserveFormerProvider("q2", "another")
-	require.Equal(t, "q", b.FormerProviderOf("q0"))
-	require.Equal(t, "q", b.FormerProviderOf("q1"), "what a pod records counts only for unknown VirtualNodes")
-	require.Empty(t, b.FormerProviderOf("q2"))
-
-	remote, known := b.RemoteNamespace("q2", "elsewhere")
+	remote, known := b.RemoteNamespace(placed("q2"), "elsewhere")
 	require.True(t, known)
 	require.Empty(t, remote)
-	_, known = b.RemoteNamespace("unknown", "ns")
+	_, known = b.RemoteNamespace(placed("unknown"), "ns")
 	require.False(t, known, "what is not known is not gone")
 	set(map[string]bool{"q2": false}, nil)
-	_, known = b.RemoteNamespace("q2", "ns")
+	_, known = b.RemoteNamespace(placed("q2"), "ns")
 	require.False(t, known)
 
 	require.True(t, b.RemoveProvider("q"))
-	require.Equal(t, "q", b.FormerProviderOf("q2"))
 	require.False(t, b.RemoveProvider("q"))
 	require.Empty(t, b.Providers())
 }
@@ -293,14 +284,14 @@ func TestTheNodeHasRoomForWhatUsableProvidersGrantedAndAllThatIsAssigned(t *test
 	require.True(t, unlimited, "the number of pods")
 
 	// kube-scheduler subtracts all pods of the Node: those at providers that cannot be given others hide no free room.
-	b.ObserveAssigned(newPod("one", "500m"), "q1")
+	b.ObserveAssigned(newPod("one", "500m"), placed("q1"))
 	room, _, _ = b.Room()
 	require.EqualValues(t, 2500, cpus(room))
 	require.EqualValues(t, 1, room[corev1.ResourcePods])
-	b.ObserveAssigned(newPod("two", "1500m"), "p1")
+	b.ObserveAssigned(newPod("two", "1500m"), placed("p1"))
 	room, _, _ = b.Room()
 	require.EqualValues(t, 2500, cpus(room), "within a grant")
-	b.ObserveAssigned(newPod("three", "1"), "p1")
+	b.ObserveAssigned(newPod("three", "1"), placed("p1"))
 	room, _, _ = b.Room()
 	require.EqualValues(t, 3000, cpus(room), "500m beyond it")
 	b.RemoveProvider("q")
@@ -323,13 +314,13 @@ func TestPodsThatWaitTakeNoRoomOfTheNode(t *testing.T) {
 	b.ObserveWaits(one)
 	b.ObserveWaits(other)
 	require.Equal(t, resources.Amounts{corev1.ResourceCPU: 5500, corev1.ResourcePods: 2}, roomOf(b))
-	b.ObserveAssigned(other, "p1")
+	b.ObserveAssigned(other, placed("p1"))
 	require.Equal(t, resources.Amounts{corev1.ResourceCPU: 5000, corev1.ResourcePods: 2}, roomOf(b), "the grant has no room of pods")
-	b.ObserveLeft(other, "p1")
+	b.ObserveLeft(other, placed("p1"))
 	b.ObserveGone(types.NamespacedName{Namespace: "ns", Name: "one"}, "one")
 	require.Equal(t, resources.Amounts{corev1.ResourceCPU: 2500, corev1.ResourcePods: 1}, roomOf(b), "it waits again")
 	one.Status.Phase = corev1.PodFailed
-	b.ObserveEnded(one, "p1")
+	b.ObserveEnded(one, placed("p1"))
 	b.ObserveGone(types.NamespacedName{Namespace: "ns", Name: "other"}, "other")
 	require.Zero(t, roomOf(b)[corev1.ResourceCPU], "what has ended holds all of it")
 }
@@ -345,7 +336,7 @@ func TestTheNodeHasNoRoomForWhatEndedPodsHold(t *testing.T) {
 	for at, amount := range map[string]string{"p1": "500m", "q1": "3", "gone": "1"} {
 		ended := newPod(at, amount)
 		ended.Status.Phase = corev1.PodSucceeded
-		b.ObserveEnded(ended, at)
+		b.ObserveEnded(ended, placed(at))
 	}
 	free := func() int64 {
 		room, _, _ := b.Room()
@@ -377,9 +368,9 @@ func TestWhatKubeSchedulerTakesForFreeIsFree(t *testing.T) {
 			pod := newPod(fmt.Sprint(i), "700m")
 			if rapid.Bool().Draw(t, "has ended") {
 				pod.Status.Phase = corev1.PodSucceeded
-				b.ObserveEnded(pod, at)
+				b.ObserveEnded(pod, placed(at))
 			} else {
-				b.ObserveAssigned(pod, at)
+				b.ObserveAssigned(pod, placed(at))
 				subtracted += 700
 			}
 			free[at] -= 700
@@ -486,7 +477,7 @@ func TestASuspicionEndsWhenProvidersAreGoneForGood(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				probeNow(b, false, "q")
 				require.Equal(t, !tc.forgets, b.SuspectsItself())
-				vn := b.VirtualNode("q1")
+				vn := b.VirtualNode(placed("q1"))
 				require.Equal(t, !tc.forgets, vn.MovesSuspended)
 				if tc.forgets {
 					require.Equal(t, lost, vn.UnreachableSince)
@@ -503,23 +494,4 @@ func probeNow(b *Belief, answered bool, ids ...string) (changed []string) {
 	}
 	slices.Sort(changed)
 	return changed
-}
-
-func TestVirtualNodesThatNoPodIsAtAreForgotten(t *testing.T) {
-	b := none()
-	slice := func(i int) string { return fmt.Sprintf("q%d", i) }
-	for i := range 100 {
-		b.SetProvider("q", ProviderSpec{VirtualNodes: map[string]bool{slice(i): false}}, &v1alpha1.ProviderClusterStatus{})
-		if i == 5 || i == 6 {
-			b.ObserveAssigned(newPod(slice(i), "1"), slice(i))
-		}
-	}
-	require.Equal(t, "q", b.FormerProviderOf("q5"), "a pod has not left it")
-	require.Equal(t, "q", b.FormerProviderOf("q98"), "it has just gone")
-	require.Len(t, b.formerProviderOf, 3)
-
-	b.ObserveGone(types.NamespacedName{Namespace: "ns", Name: "q5"}, "q5")
-	b.ObserveLeft(newPod("q6", "1"), "q6")
-	b.RemoveProvider("q")
-	require.Equal(t, map[string]string{"q99": "q"}, b.formerProviderOf)
 }

@@ -76,12 +76,12 @@ func TestAReplicaThatMayMoveIsUnavailable(t *testing.T) {
 	require.False(t, turn.Began, "that is not new")
 
 	// It is evicted, and the pod was read before that.
-	b.ObserveEvicted(pods[0], "q1")
+	b.ObserveEvicted(pods[0], placed("q1"))
 	b.ObserveStays(pods[0].UID, true)
 	require.False(t, b.MayMove(pods[1], all).May)
 
 	// It is Ready at its next provider.
-	pods[0].Labels[v1alpha1.VirtualNodeLabel] = "z1"
+	pods[0].Labels[v1alpha1.VirtualNodeLabel], pods[0].Labels[v1alpha1.ProviderLabel] = "z1", "z"
 	pods[0].Annotations[v1alpha1.AssignedAtAnnotation] = "2026-03-01T12:01:00Z"
 	require.True(t, b.MayMove(pods[1], all).May)
 	require.Zero(t, b.Counts().Waiting)
@@ -101,7 +101,7 @@ func TestAReplicaThatStaysGivesItsTurnBack(t *testing.T) {
 	for name, gives := range map[string]func(b *Belief, pod *corev1.Pod){
 		"the drain has ended": func(b *Belief, pod *corev1.Pod) { b.ObserveStays(pod.UID, true) },
 		"it is gone":          func(b *Belief, pod *corev1.Pod) { b.ObserveGone(name(pod), pod.UID) },
-		"it has ended":        func(b *Belief, pod *corev1.Pod) { b.ObserveEnded(pod, "q1") },
+		"it has ended":        func(b *Belief, pod *corev1.Pod) { b.ObserveEnded(pod, placed("q1")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, pods := none(), readyPods("a", "b")
@@ -139,9 +139,9 @@ func TestWhoWaitedLongestIsNext(t *testing.T) {
 	known, _ = b.Provider("z")
 	require.Zero(t, known.MovesWaiting)
 
-	b.ObserveEvicted(pods[1], "q1") // Its provider refuses it.
+	b.ObserveEvicted(pods[1], placed("q1")) // Its provider refuses it.
 	require.Equal(t, next("a"), b.NextToMove(pods[0]))
-	b.ObserveEnded(pods[2], "q1")
+	b.ObserveEnded(pods[2], placed("q1"))
 	require.Equal(t, next("d"), b.NextToMove(pods[0]))
 	b.ObserveGone(name(pods[3]), "")
 	require.Empty(t, b.NextToMove(pods[0]))
@@ -166,6 +166,6 @@ func TestATerminatingVirtualNodeIsKnownAsOne(t *testing.T) {
 	b := none()
 	b.SetProvider("q", ProviderSpec{VirtualNodes: map[string]bool{"q1": true, "q2": false}}, &v1alpha1.ProviderClusterStatus{})
 	b.ObserveProbe("q", Probe{Began: time.Now(), Ended: time.Now(), Answered: true})
-	require.Equal(t, VirtualNode{Known: true, Confirmed: true, Draining: true, Terminating: true}, b.VirtualNode("q1"))
-	require.Equal(t, VirtualNode{Known: true, Confirmed: true}, b.VirtualNode("q2"))
+	require.Equal(t, VirtualNode{Known: true, Confirmed: true, Draining: true, Terminating: true}, b.VirtualNode(placed("q1")))
+	require.Equal(t, VirtualNode{Known: true, Confirmed: true}, b.VirtualNode(placed("q2")))
 }

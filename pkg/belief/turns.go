@@ -52,7 +52,7 @@ func (b *Belief) NextToMoveIn(namespace string) []types.NamespacedName {
 
 // movesWaiting returns the pods of a provider that wait for their replicas.
 func (b *Belief) movesWaiting(provider string) moves.Waiting {
-	return b.turns.At(func(virtualNode string) bool { return b.providerOf[virtualNode] == provider })
+	return b.turns.At(func(at scheduler.Place) bool { return at.Provider == provider && b.providerAt(at) != nil })
 }
 
 // Wake returns the unassigned pods to try now, those that wait longest first (queue.Queue). More means that others may
@@ -66,34 +66,33 @@ func (b *Belief) Wake() (names []types.NamespacedName, more bool) {
 			unassigned = append(unassigned, &p.waits)
 		}
 	}
-	woken, more := b.queue.Wake(unassigned, b.cfg.Clock.Now(), b.place)
+	woken, more := b.queue.Wake(unassigned, b.cfg.Clock.Now(), b.opening)
 	for _, p := range woken {
 		names = append(names, p.Name)
 	}
 	return names, more
 }
 
-// place returns a VirtualNode and its room; false if it takes no pods.
-func (b *Belief) place(virtualNode string) (queue.Place, bool) {
-	id := b.providerOf[virtualNode]
-	p := b.providers[id]
-	room, usable := b.state.Room(id, virtualNode)
+// opening returns a VirtualNode and its room; false if it takes no pods.
+func (b *Belief) opening(at scheduler.Place) (queue.Opening, bool) {
+	p := b.providerAt(at)
+	room, usable := b.state.Room(at)
 	if p == nil || !usable {
-		return queue.Place{}, false
+		return queue.Opening{}, false
 	}
-	return queue.Place{Provider: id, Changed: p.changed, Room: room}, true
+	return queue.Opening{Provider: at.Provider, Changed: p.changed, Room: room}, true
 }
 
 // openAll takes in that more than the room of a provider has changed.
 func (b *Belief) openAll(p *provider) {
 	for i := range p.scheduled.Slices {
-		p.changed = b.queue.Open(p.scheduled.Slices[i].VirtualNode)
+		p.changed = b.queue.Open(scheduler.Place{Provider: p.scheduled.ID, VirtualNode: p.scheduled.Slices[i].VirtualNode})
 	}
 }
 
 // release frees the room of a pod, or of an amount that was withheld.
 func (b *Belief) release(uid types.UID) {
-	if at := b.state.PlaceOf(uid); at != "" {
+	if at := b.state.PlaceOf(uid); at != (scheduler.Place{}) {
 		b.queue.Open(at)
 	}
 	b.state.Release(uid)
@@ -101,7 +100,7 @@ func (b *Belief) release(uid types.UID) {
 
 // assign takes the room of a pod, and frees that elsewhere.
 func (b *Belief) assign(a scheduler.Assignment) {
-	if at := b.state.PlaceOf(a.UID); at != "" && at != a.VirtualNode {
+	if at := b.state.PlaceOf(a.UID); at != (scheduler.Place{}) && at != a.Place {
 		b.queue.Open(at)
 	}
 	b.state.Assign(a)

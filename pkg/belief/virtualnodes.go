@@ -1,10 +1,16 @@
 package belief
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
 
 // VirtualNode is what decides about the pods at a VirtualNode.
 type VirtualNode struct {
-	// Known is false if no provider has the VirtualNode; all else is zero then.
+	// Known is false if the provider has no such VirtualNode; all else is zero then.
 	Known bool
 	// Confirmed means that probes of this leader show whether its provider can be reached. Before, nothing speaks for a
 	// move, nor for the end of an outage that the leader before saw.
@@ -21,17 +27,27 @@ type VirtualNode struct {
 	Terminating bool
 }
 
+// providerAt returns the provider of a VirtualNode; nil if it is not known, or has no VirtualNode of that name.
+func (b *Belief) providerAt(at scheduler.Place) *provider {
+	if p := b.providers[at.Provider]; p != nil {
+		if _, has := p.spec.VirtualNodes[at.VirtualNode]; has {
+			return p
+		}
+	}
+	return nil
+}
+
 // VirtualNode returns what is known of the provider of a VirtualNode.
-func (b *Belief) VirtualNode(name string) VirtualNode {
+func (b *Belief) VirtualNode(at scheduler.Place) VirtualNode {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p, ok := b.providers[b.providerOf[name]]
-	if !ok {
+	p := b.providerAt(at)
+	if p == nil {
 		return VirtualNode{}
 	}
 	vn := VirtualNode{
 		Known: true, Confirmed: p.confirmed,
-		Draining: p.spec.Draining || p.spec.VirtualNodes[name], Terminating: p.spec.VirtualNodes[name],
+		Draining: p.spec.Draining || p.spec.VirtualNodes[at.VirtualNode], Terminating: p.spec.VirtualNodes[at.VirtualNode],
 	}
 	// What the leader before saw is not enough: a restart moves nothing.
 	if !p.confirmed || p.unreachableSince.IsZero() {
@@ -51,55 +67,27 @@ func (b *Belief) movesSuspended(p *provider, suspects bool) bool {
 	return !p.unreachableSince.IsZero() && (suspects || !p.last.Began.After(b.suspectedAt))
 }
 
-// ProviderOf returns the provider of a VirtualNode; "" if it is not known.
-func (b *Belief) ProviderOf(virtualNode string) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.providerOf[virtualNode]
-}
-
-// ObserveFormerProvider takes in of which provider a VirtualNode was, as a pod that was assigned to it records. It counts
-// only if the VirtualNode is not known.
-func (b *Belief) ObserveFormerProvider(virtualNode, provider string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.providerOf[virtualNode] == "" && b.formerProviderOf[virtualNode] == "" && provider != "" {
-		b.formerProviderOf[virtualNode] = provider
-	}
-}
-
-// FormerProviderOf returns the provider of a VirtualNode that is gone; "" if it is not known.
-func (b *Belief) FormerProviderOf(virtualNode string) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.formerProviderOf[virtualNode]
-}
-
 // RemoteNamespace returns the name of a local namespace at the provider of a VirtualNode, "" if it is not mapped there.
 // Known is false while that is not known.
-func (b *Belief) RemoteNamespace(virtualNode, local string) (remote string, known bool) {
+func (b *Belief) RemoteNamespace(at scheduler.Place, local string) (remote string, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p, ok := b.providers[b.providerOf[virtualNode]]
-	if !ok || p.spec.RemoteNamespaces == nil {
+	p := b.providerAt(at)
+	if p == nil || p.spec.RemoteNamespaces == nil {
 		return "", false
 	}
 	return p.spec.RemoteNamespaces[local], true
 }
 
 // OnePerProvider returns one VirtualNode of each provider, the first by name.
-func (b *Belief) OnePerProvider() []string {
+func (b *Belief) OnePerProvider() []scheduler.Place {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	first := map[string]string{}
-	for virtualNode, provider := range b.providerOf {
-		if known, ok := first[provider]; !ok || virtualNode < known {
-			first[provider] = virtualNode
+	all := make([]scheduler.Place, 0, len(b.providers))
+	for id, p := range b.providers {
+		if len(p.spec.VirtualNodes) > 0 {
+			all = append(all, scheduler.Place{Provider: id, VirtualNode: slices.Min(slices.Collect(maps.Keys(p.spec.VirtualNodes)))})
 		}
 	}
-	names := make([]string, 0, len(first))
-	for _, virtualNode := range first {
-		names = append(names, virtualNode)
-	}
-	return names
+	return all
 }

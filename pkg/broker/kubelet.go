@@ -17,6 +17,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // kubeletProviders implements kubelet.Providers.
@@ -26,28 +27,24 @@ type kubeletProviders struct {
 	connections *remote.Connections
 }
 
-func (p kubeletProviders) Place(virtualNode, namespace string) (kubelet.Place, bool) {
-	c := p.connections.Get(virtualNode)
-	name, _ := p.belief.RemoteNamespace(virtualNode, namespace)
+func (p kubeletProviders) Place(at scheduler.Place, namespace string) (kubelet.Place, bool) {
+	c := p.connections.Get(at)
+	name, _ := p.belief.RemoteNamespace(at, namespace)
 	if c == nil || name == "" {
 		return kubelet.Place{}, false
 	}
 	return kubelet.Place{Namespace: name, Config: c.Config, Kube: c.Kube, Metrics: c.Metrics}, true
 }
 
-func (p kubeletProviders) ProviderOf(virtualNode string) string {
-	return p.belief.ProviderOf(virtualNode)
-}
-
 func (p kubeletProviders) Scrapers(ctx context.Context) []kubelet.Scraper {
 	home := p.clusterID(ctx)
 	var all []kubelet.Scraper
-	for _, virtualNode := range p.belief.OnePerProvider() {
-		if c := p.connections.Get(virtualNode); c != nil {
+	for _, at := range p.belief.OnePerProvider() {
+		if c := p.connections.Get(at); c != nil {
 			scrape := func(ctx context.Context, uri *url.URL) (io.ReadCloser, error) {
 				return kubeletapi.ScrapeRequest(c.Kube, kubeletapi.MetricsV1, string(home), uri).Stream(ctx)
 			}
-			all = append(all, kubelet.Scraper{Provider: p.belief.ProviderOf(virtualNode), Scrape: scrape})
+			all = append(all, kubelet.Scraper{Provider: at.Provider, Scrape: scrape})
 		}
 	}
 	slices.SortFunc(all, func(a, b kubelet.Scraper) int { return strings.Compare(a.Provider, b.Provider) })

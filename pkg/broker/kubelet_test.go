@@ -9,24 +9,26 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 func TestAPlaceNeedsAConnectionAndANamespace(t *testing.T) {
 	known := belief.New(belief.Config{})
 	providers := kubeletProviders{belief: known, connections: remote.NewConnections(nil, nil, "")}
-	_, ok := providers.Place("q1", "ns")
+	at := scheduler.Place{Provider: "q", VirtualNode: "q1"}
+	_, ok := providers.Place(at, "ns")
 	require.False(t, ok)
 	config := &rest.Config{}
-	providers.connections.Set(&remote.Connection{VirtualNode: "q1", Config: config})
-	_, ok = providers.Place("q1", "ns")
+	providers.connections.Set(&remote.Connection{Provider: "q", VirtualNode: "q1", Config: config})
+	_, ok = providers.Place(at, "ns")
 	require.False(t, ok)
 	known.SetProvider("q", belief.ProviderSpec{
 		VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"ns": "ns-broker"},
 	}, &v1alpha1.ProviderClusterStatus{})
-	at, ok := providers.Place("q1", "ns")
+	found, ok := providers.Place(at, "ns")
 	require.True(t, ok)
-	require.Equal(t, "ns-broker", at.Namespace)
-	require.Same(t, config, at.Config)
-	_, ok = providers.Place("q1", "elsewhere")
+	require.Equal(t, "ns-broker", found.Namespace)
+	require.Same(t, config, found.Config)
+	_, ok = providers.Place(at, "elsewhere")
 	require.False(t, ok)
 }

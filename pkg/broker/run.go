@@ -201,7 +201,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 		LeaseDuration: cfg.Lease.NodeDuration, ProbeTimeout: cfg.Times.ProbeTimeout,
 		Restored: func() bool { return !restorer.LeadsSince().IsZero() }, Changed: nodeChanged,
 	})
-	gone := &providers.Gone{Log: cfg.Log, Clock: clk, Client: home, Belief: known, Connections: connections}
+	gone := &providers.Gone{Log: cfg.Log, Clock: clk, Client: home, Connections: connections}
 	checker := leaving.New(leaving.Config{
 		Log: cfg.Log, Connections: connections, Queue: podQueue, Timeout: cfg.Times.RequestTimeout, Connect: gone.Connect,
 	})

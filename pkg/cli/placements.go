@@ -76,7 +76,7 @@ func (s *Session) placementColumns(namespaced bool, consumer func(*corev1.Pod) s
 			return age(s.Now(), assignedAt(pod))
 		}),
 		of("Age", func(pod *corev1.Pod) string { return age(s.Now(), pod.CreationTimestamp.Time) }),
-		wide("Virtual-Node", func(pod *corev1.Pod) string { return cmp.Or(placement.PlaceOf(pod), none) }),
+		wide("Virtual-Node", func(pod *corev1.Pod) string { return cmp.Or(placement.PlaceOf(pod).VirtualNode, none) }),
 		wide("Decision", func(pod *corev1.Pod) string { _, why := decision(pod); return why }),
 	}
 	if namespaced {

@@ -62,7 +62,7 @@ func TestExplain(t *testing.T) {
 	pod.Labels = nil
 	pod.Annotations = map[string]string{v1alpha1.FilterAnnotation: "provider.attributes['region'] == 'eu'"}
 	taken := cpuPod("taken", "2")
-	taken.Spec.NodeName, taken.Labels = "broker", map[string]string{v1alpha1.VirtualNodeLabel: "full-1"}
+	taken.Spec.NodeName, taken.Labels = "broker", map[string]string{v1alpha1.VirtualNodeLabel: "full-1", v1alpha1.ProviderLabel: "full"}
 	elsewhere := cpuPod("elsewhere", "1")
 	elsewhere.Spec.NodeName = "other"
 	maps := func(provider, in string) *offloadingv1beta1.NamespaceMap {

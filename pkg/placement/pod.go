@@ -60,22 +60,40 @@ func OffloadsTo(m *offloadingv1beta1.NamespaceMap) string {
 	return m.Labels[consts.RemoteClusterID]
 }
 
-// PlaceOf returns the VirtualNode where a pod takes room: where it is assigned, or where it is leaving; "" if nowhere. A pod
-// that has ended without the label leaves no VirtualNode any more.
-func PlaceOf(pod *corev1.Pod) string {
-	if at := pod.Labels[v1alpha1.VirtualNodeLabel]; at != "" || Terminal(pod) {
+// PlaceOf returns where a pod takes room: where it is assigned, or where it is leaving; the zero Place if nowhere. A pod that
+// has ended without the label leaves no VirtualNode any more.
+func PlaceOf(pod *corev1.Pod) scheduler.Place {
+	if at := AssignedTo(pod); at != (scheduler.Place{}) || Terminal(pod) {
 		return at
 	}
-	return pod.Annotations[v1alpha1.MovingFromAnnotation]
+	return MovingFrom(pod)
+}
+
+// AssignedTo returns where a pod is assigned; the zero Place if nowhere. The provider counts as much as the name of the
+// VirtualNode, as it does for virtual kubelets: another provider may have one of that name.
+func AssignedTo(pod *corev1.Pod) scheduler.Place {
+	return placeOf(pod.Labels[v1alpha1.ProviderLabel], pod.Labels[v1alpha1.VirtualNodeLabel])
+}
+
+// MovingFrom returns where a pod is leaving; the zero Place if nowhere.
+func MovingFrom(pod *corev1.Pod) scheduler.Place {
+	return placeOf(pod.Annotations[v1alpha1.MovingFromProviderAnnotation], pod.Annotations[v1alpha1.MovingFromAnnotation])
+}
+
+func placeOf(provider, virtualNode string) scheduler.Place {
+	if virtualNode == "" {
+		return scheduler.Place{}
+	}
+	return scheduler.Place{Provider: provider, VirtualNode: virtualNode}
 }
 
 // AssignmentOf returns what a pod takes at a VirtualNode. One that has ended takes its requests until its ShadowPod is
 // deleted, which is when the pod is, or loses the label: the quota of the slice counts a ShadowPod whatever its phase
 // (peeringInfo in Liqo's pkg/webhooks/shadowpod). It is not counted as a pod, as in that quota, nor as one of its
 // application.
-func AssignmentOf(pod *corev1.Pod, virtualNode string) scheduler.Assignment {
+func AssignmentOf(pod *corev1.Pod, at scheduler.Place) scheduler.Assignment {
 	a := scheduler.Assignment{
-		UID: pod.UID, VirtualNode: virtualNode, App: AppOf(pod), Requests: resources.PodRequests(&pod.Spec), Ended: Terminal(pod),
+		UID: pod.UID, Place: at, App: AppOf(pod), Requests: resources.PodRequests(&pod.Spec), Ended: Terminal(pod),
 	}
 	if a.Ended {
 		a.App = ""

@@ -57,9 +57,10 @@ func TestWhoseANamespaceIs(t *testing.T) {
 
 func TestWhatAPodTakes(t *testing.T) {
 	requests := resources.Amounts{corev1.ResourceCPU: 1000, corev1.ResourcePods: 1}
-	running := scheduler.Assignment{UID: "uid", VirtualNode: "q1", App: "ns/app=web", Requests: requests}
+	at := scheduler.Place{Provider: "q", VirtualNode: "q1"}
+	running := scheduler.Assignment{UID: "uid", Place: at, App: "ns/app=web", Requests: requests}
 	ended := scheduler.Assignment{
-		UID: "uid", VirtualNode: "q1", Requests: resources.Amounts{corev1.ResourceCPU: 1000}, Ended: true,
+		UID: "uid", Place: at, Requests: resources.Amounts{corev1.ResourceCPU: 1000}, Ended: true,
 	}
 	for name, tc := range map[string]struct {
 		phase            corev1.PodPhase
@@ -81,10 +82,10 @@ func TestWhatAPodTakes(t *testing.T) {
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
 			}}}
 			if tc.assigned {
-				pod.Labels[v1alpha1.VirtualNodeLabel] = "q1"
+				pod.Labels[v1alpha1.VirtualNodeLabel], pod.Labels[v1alpha1.ProviderLabel] = "q1", "q"
 			}
 			if tc.moving {
-				pod.Annotations[v1alpha1.MovingFromAnnotation] = "q1"
+				pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
 			}
 			at := PlaceOf(pod)
 			if tc.want == nil {

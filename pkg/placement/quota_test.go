@@ -76,7 +76,7 @@ func TestWhatAPodTakesIsWhatLiqosQuotaCounts(t *testing.T) {
 				return handle(admissionv1.AdmissionRequest{Operation: admissionv1.Create, Object: object(pod)})
 			}
 
-			left := 2000 - AssignmentOf(before, "q1").Requests[corev1.ResourceCPU]
+			left := 2000 - AssignmentOf(before, PlaceOf(before)).Requests[corev1.ResourceCPU]
 			require.EqualValues(t, 500, left)
 			require.False(t, admitted(podOf("large", "501m", "")))
 			require.True(t, admitted(podOf("small", "500m", "")))

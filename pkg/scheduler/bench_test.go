@@ -60,8 +60,9 @@ func benchmarkState(providers int) (*State, *Pod) {
 	requests := resources.Amounts{corev1.ResourceCPU: 500, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 1}
 	assignments := make([]Assignment, assignedPods)
 	for i := range assignments {
+		id := fmt.Sprintf("p%04d", i%providers)
 		assignments[i] = Assignment{
-			UID: types.UID(strconv.Itoa(i)), VirtualNode: fmt.Sprintf("p%04d", i%providers),
+			UID: types.UID(strconv.Itoa(i)), Place: Place{id, id},
 			App: "app-" + strconv.Itoa(i%500), Requests: requests,
 		}
 		s.Assign(assignments[i])
@@ -114,7 +115,7 @@ func BenchmarkAssign(b *testing.B) {
 	s.SetProvider(benchmarkProvider(0, 2))
 	s.SetProvider(benchmarkProvider(1, 2))
 	a := Assignment{
-		UID: "one", VirtualNode: "p0000", App: "app",
+		UID: "one", Place: Place{"p0000", "p0000"}, App: "app",
 		Requests: resources.Amounts{corev1.ResourceCPU: 500, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 1},
 	}
 	b.ReportAllocs()

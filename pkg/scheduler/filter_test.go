@@ -17,7 +17,7 @@ import (
 
 func TestFilters(t *testing.T) {
 	full := func(s *State, virtualNode string, r resources.Amounts) {
-		s.Assign(Assignment{UID: "other", VirtualNode: virtualNode, Requests: r})
+		s.Assign(Assignment{UID: "other", Place: Place{"q", virtualNode}, Requests: r})
 	}
 	for name, tc := range map[string]struct {
 		provider Provider
@@ -246,7 +246,7 @@ func TestSliceOfTheProvider(t *testing.T) {
 			s := stateOf(mixed)
 			for virtualNode, milliCPU := range tc.assigned {
 				s.Assign(Assignment{
-					UID: typesUID("at-" + virtualNode), VirtualNode: virtualNode,
+					UID: typesUID("at-" + virtualNode), Place: Place{"q", virtualNode},
 					Requests: resources.Amounts{corev1.ResourceCPU: milliCPU},
 				})
 			}

@@ -53,7 +53,7 @@ func (s *State) newProvider(p Provider) *provider {
 	}
 	kept.slices = make([]slice, len(p.Slices))
 	for i, granted := range p.Slices {
-		kept.slices[i] = s.newSlice(granted)
+		kept.slices[i] = s.newSlice(p.ID, granted)
 	}
 	slices.SortStableFunc(kept.slices, func(a, b slice) int { return strings.Compare(a.virtualNode, b.virtualNode) })
 	for i := range kept.slices {
@@ -75,10 +75,10 @@ func (p *provider) showAmounts(t *amounts.Table) {
 	p.variable.Granted, p.variable.Assigned, p.variable.Free = (*grantedView)(p), (*assignedView)(p), (*freeView)(p)
 }
 
-func (s *State) newSlice(granted Slice) slice {
+func (s *State) newSlice(provider string, granted Slice) slice {
 	kept := slice{
 		virtualNode: granted.VirtualNode, filter: granted.Filter, granted: s.table.Grants(granted.Granted),
-		load: s.load(granted.VirtualNode),
+		load: s.load(Place{Provider: provider, VirtualNode: granted.VirtualNode}),
 	}
 	kept.load.slices++
 	for _, name := range slices.Sorted(maps.Keys(granted.Granted)) {

@@ -101,16 +101,16 @@ func drawPolicy(t *rapid.T) *Policy {
 
 // drawAssignments assigns pods to the slices of providers, whether or not they fit, and to some that no provider has.
 func drawAssignments(t *rapid.T, providers []Provider) []Assignment {
-	virtualNodes := []string{"unknown"}
+	places := []Place{{"unknown", "unknown"}}
 	for _, p := range providers {
 		for _, s := range p.Slices {
-			virtualNodes = append(virtualNodes, s.VirtualNode)
+			places = append(places, Place{p.ID, s.VirtualNode})
 		}
 	}
 	var assignments []Assignment
 	for i := range rapid.IntRange(0, 10).Draw(t, "assignments") {
 		assignments = append(assignments, Assignment{
-			UID: typesUID("old-" + strconv.Itoa(i)), VirtualNode: rapid.SampledFrom(virtualNodes).Draw(t, "at"),
+			UID: typesUID("old-" + strconv.Itoa(i)), Place: rapid.SampledFrom(places).Draw(t, "at"),
 			App: rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "app"), Requests: drawAmounts.Draw(t, "requests"),
 		})
 	}
@@ -151,7 +151,7 @@ func TestAReserveNeverExceedsAGrant(t *testing.T) {
 			if d.Provider == "" {
 				continue
 			}
-			s.Assign(Assignment{UID: pod.UID, VirtualNode: d.VirtualNode, App: pod.App, Requests: pod.Requests})
+			s.Assign(Assignment{UID: pod.UID, Place: Place{d.Provider, d.VirtualNode}, App: pod.App, Requests: pod.Requests})
 			requireWithinGrants(t, s, providers)
 		}
 	})
@@ -160,7 +160,7 @@ func TestAReserveNeverExceedsAGrant(t *testing.T) {
 func requireWithinGrants(t *rapid.T, s *State, providers []Provider) {
 	for _, p := range providers {
 		for _, slice := range p.Slices {
-			assigned, pods := s.Assigned(slice.VirtualNode)
+			assigned, pods := s.Assigned(Place{p.ID, slice.VirtualNode})
 			for name, amount := range assigned {
 				limit, limited := slice.Granted[name]
 				if limited || name != corev1.ResourcePods {
@@ -371,7 +371,7 @@ func TestConfirmChoosesAnew(t *testing.T) {
 	var d Decision
 	s.Snapshot(pod).Decide(now, pod, nil, &d)
 	require.Equal(t, "b", d.Provider)
-	s.Assign(Assignment{UID: "x", VirtualNode: "b", Requests: resources.Amounts{corev1.ResourceCPU: 16000}})
+	s.Assign(Assignment{UID: "x", Place: Place{"b", "b"}, Requests: resources.Amounts{corev1.ResourceCPU: 16000}})
 	s.Confirm(now, pod, nil, &d)
 	require.Equal(t, "c", d.Provider)
 	require.Equal(t, "c", d.VirtualNode)
@@ -409,7 +409,7 @@ func TestADecisionUsedAgainDecidesAsANewOne(t *testing.T) {
 				require.Equal(t, see(decide(s, pod, policy)), see(&again))
 			}
 			if again.VirtualNode != "" {
-				s.Assign(Assignment{UID: pod.UID, VirtualNode: again.VirtualNode, App: pod.App, Requests: pod.Requests})
+				s.Assign(Assignment{UID: pod.UID, Place: Place{again.Provider, again.VirtualNode}, App: pod.App, Requests: pod.Requests})
 			}
 		}
 	})

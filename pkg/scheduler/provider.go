@@ -34,7 +34,7 @@ func (p *Provider) Schedulable() bool { return p.Enabled && !p.Cordoned && !p.Dr
 
 // Slice is one part of what a provider grants: a VirtualNode, with its own quota.
 type Slice struct {
-	// VirtualNode is its name, unique among all providers.
+	// VirtualNode is its name. Slices of two providers may have one name: a Place is unique.
 	VirtualNode string
 	// Granted is what the provider granted. What it does not name is 0, but the number of pods is then unlimited.
 	Granted resources.Amounts
@@ -43,11 +43,16 @@ type Slice struct {
 	Filter verdict.Filter
 }
 
-// Assignment is one pod on one slice.
+// Place is a VirtualNode of a provider: the zero Place is none.
+type Place struct {
+	// Provider is the id of the cluster, VirtualNode the name of the slice there.
+	Provider, VirtualNode string
+}
+
+// Assignment is one pod on one slice, which is its Place.
 type Assignment struct {
+	Place
 	UID types.UID
-	// VirtualNode is the slice that the pod is assigned to.
-	VirtualNode string
 	// App is the pod's application, as in Pod.
 	App string
 	// Requests are what it takes; one without "pods" takes room, but is not counted as a pod.

@@ -22,13 +22,13 @@ type Room struct {
 type Demand []amounts.Request
 
 // Room returns what a slice of a provider has free; false if it takes no pod at all.
-func (s *State) Room(provider, virtualNode string) (Room, bool) {
-	i, exists := s.find(provider)
+func (s *State) Room(at Place) (Room, bool) {
+	i, exists := s.find(at.Provider)
 	if !exists || s.providers[i].filter != verdict.Passed {
 		return Room{}, false
 	}
 	of := s.providers[i].slices
-	k := slices.IndexFunc(of, func(candidate slice) bool { return candidate.virtualNode == virtualNode })
+	k := slices.IndexFunc(of, func(candidate slice) bool { return candidate.virtualNode == at.VirtualNode })
 	if k < 0 || of[k].filter != verdict.Passed {
 		return Room{}, false
 	}

@@ -23,13 +23,13 @@ func app(p *Pod) { p.App = "app" }
 // place assigns so many pods of application "app" to a slice.
 func place(s *State, virtualNode string, count int) {
 	for i := range count {
-		s.Assign(Assignment{UID: typesUID(virtualNode + strconv.Itoa(i)), VirtualNode: virtualNode, App: "app"})
+		s.Assign(Assignment{UID: typesUID(virtualNode + strconv.Itoa(i)), Place: Place{virtualNode, virtualNode}, App: "app"})
 	}
 }
 
 func TestScores(t *testing.T) {
 	half := func(s *State) {
-		s.Assign(Assignment{UID: "other", VirtualNode: "q", Requests: resources.Amounts{
+		s.Assign(Assignment{UID: "other", Place: Place{"q", "q"}, Requests: resources.Amounts{
 			corev1.ResourceCPU: 3000, corev1.ResourceMemory: 7 * gi,
 		}})
 	}
@@ -153,7 +153,7 @@ func TestScores(t *testing.T) {
 		},
 		"spread does not count the pod itself": {
 			plugin: "spread", providers: []Provider{ready("q"), ready("r")}, pod: asking(app),
-			state:  func(s *State) { s.Assign(Assignment{UID: "pod", VirtualNode: "q", App: "app"}) },
+			state:  func(s *State) { s.Assign(Assignment{UID: "pod", Place: Place{"q", "q"}, App: "app"}) },
 			scores: []int{100, 100},
 		},
 		"close prefers the provider with more pods of the application": {

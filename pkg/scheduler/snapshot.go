@@ -12,7 +12,7 @@ import (
 // one that evaluates expressions takes milliseconds. Confirm completes that decision.
 func (s *State) Snapshot(pod *Pod) *State {
 	copied := &State{
-		table: s.table.Clone(), generation: s.generation, loads: make(map[string]*load, len(s.loads)),
+		table: s.table.Clone(), generation: s.generation, loads: make(map[Place]*load, len(s.loads)),
 		assignments: make(map[types.UID]assignment), apps: make(map[string]map[*load]int),
 	}
 	// What is of one kind is allocated together: there are hundreds of them.
@@ -24,13 +24,13 @@ func (s *State) Snapshot(pod *Pod) *State {
 		all       = make([]load, 0, len(s.loads))
 	)
 	loadOf := func(l *load) *load {
-		if same := copied.loads[l.virtualNode]; same != nil {
+		if same := copied.loads[l.at]; same != nil {
 			return same
 		}
 		all = append(all, *l)
 		same := &all[len(all)-1]
 		same.assigned, same.ended = flats.clone(l.assigned), flats.clone(l.ended)
-		copied.loads[l.virtualNode] = same
+		copied.loads[l.at] = same
 		return same
 	}
 	copied.providers = make([]*provider, len(s.providers))

@@ -19,8 +19,8 @@ type State struct {
 	// providers are sorted by ID. generation is another one whenever they have changed.
 	providers  []*provider
 	generation *generation
-	// loads are by VirtualNode: those of the providers' slices, and of the assignments.
-	loads       map[string]*load
+	// loads are those of the providers' slices, and of the assignments.
+	loads       map[Place]*load
 	assignments map[types.UID]assignment
 	// apps has, by application, how many pods of it each load has.
 	apps map[string]map[*load]int
@@ -30,10 +30,10 @@ type State struct {
 // them share one.
 type generation struct{ _ byte }
 
-// load is what is assigned to one VirtualNode, whether or not a provider has it now.
+// load is what is assigned to one VirtualNode, whether or not the provider has it now.
 type load struct {
-	virtualNode string
-	assigned    amounts.Flat
+	at       Place
+	assigned amounts.Flat
 	// ended is the part of assigned that pods hold which have ended.
 	ended amounts.Flat
 	// assignments and slices (of providers) are how many refer to it: it is forgotten when none does.
@@ -53,13 +53,13 @@ func NewState() *State {
 	return &State{
 		table:       amounts.NewTable(),
 		generation:  &generation{},
-		loads:       make(map[string]*load),
+		loads:       make(map[Place]*load),
 		assignments: make(map[types.UID]assignment),
 		apps:        make(map[string]map[*load]int),
 	}
 }
 
-// SetProvider adds a provider, or replaces the one of that ID. Assignments are by VirtualNode and stay. The State keeps
+// SetProvider adds a provider, or replaces the one of that ID. Assignments stay. The State keeps
 // the maps and slices of p; the caller does not change them.
 func (s *State) SetProvider(p Provider) {
 	added := s.newProvider(p)
@@ -105,7 +105,7 @@ func (s *State) Assign(a Assignment) {
 			s.table.Intern(name)
 		}
 	}
-	to := s.load(a.VirtualNode)
+	to := s.load(a.Place)
 	kept := assignment{load: to, app: a.App, requests: s.table.Flatten(nil, a.Requests), ended: a.Ended}
 	s.assignments[a.UID] = kept
 	to.assignments++
@@ -153,30 +153,30 @@ func (s *State) Release(uid types.UID) {
 	s.drop(from)
 }
 
-// PlaceOf returns the VirtualNode that a pod is counted at; "" if it is not.
-func (s *State) PlaceOf(uid types.UID) string {
+// PlaceOf returns where a pod is counted; the zero Place if it is not.
+func (s *State) PlaceOf(uid types.UID) Place {
 	if kept, exists := s.assignments[uid]; exists {
-		return kept.load.virtualNode
+		return kept.load.at
 	}
-	return ""
+	return Place{}
 }
 
-// Counted returns what is counted for a pod, and at which VirtualNode; "" if it is not counted.
-func (s *State) Counted(uid types.UID) (virtualNode string, requests resources.Amounts) {
+// Counted returns what is counted for a pod, and where; the zero Place if it is not counted.
+func (s *State) Counted(uid types.UID) (at Place, requests resources.Amounts) {
 	kept, exists := s.assignments[uid]
 	if !exists {
-		return "", nil
+		return Place{}, nil
 	}
 	requests = make(resources.Amounts, len(kept.requests))
 	for i := range kept.requests {
 		requests[corev1.ResourceName(kept.requests[i].Name)] = kept.requests[i].Amount
 	}
-	return kept.load.virtualNode, requests
+	return kept.load.at, requests
 }
 
 // Assigned returns what is assigned to a VirtualNode, and how many pods that is: their amount in it.
-func (s *State) Assigned(virtualNode string) (resources.Amounts, int) {
-	l := s.loads[virtualNode]
+func (s *State) Assigned(at Place) (resources.Amounts, int) {
+	l := s.loads[at]
 	if l == nil {
 		return resources.Amounts{}, 0
 	}
@@ -187,10 +187,10 @@ func (s *State) Assigned(virtualNode string) (resources.Amounts, int) {
 type Load struct{ Assigned, Ended resources.Amounts }
 
 // Loads returns what is assigned to each VirtualNode, also to those that no provider has.
-func (s *State) Loads() map[string]Load {
-	all := make(map[string]Load, len(s.loads))
-	for virtualNode, l := range s.loads {
-		all[virtualNode] = Load{Assigned: s.table.Named(l.assigned), Ended: s.table.Named(l.ended)}
+func (s *State) Loads() map[Place]Load {
+	all := make(map[Place]Load, len(s.loads))
+	for at, l := range s.loads {
+		all[at] = Load{Assigned: s.table.Named(l.assigned), Ended: s.table.Named(l.ended)}
 	}
 	return all
 }
@@ -202,11 +202,11 @@ func (s *State) find(id string) (int, bool) {
 }
 
 // load returns the load of a VirtualNode, a new one if it has none.
-func (s *State) load(virtualNode string) *load {
-	l := s.loads[virtualNode]
+func (s *State) load(at Place) *load {
+	l := s.loads[at]
 	if l == nil {
-		l = &load{virtualNode: virtualNode}
-		s.loads[virtualNode] = l
+		l = &load{at: at}
+		s.loads[at] = l
 	}
 	return l
 }
@@ -222,6 +222,6 @@ func (s *State) forget(gone *provider) {
 
 func (s *State) drop(l *load) {
 	if l.slices == 0 && l.assignments == 0 {
-		delete(s.loads, l.virtualNode)
+		delete(s.loads, l.at)
 	}
 }

@@ -22,18 +22,18 @@ func TestAssignments(t *testing.T) {
 	s := stateOf(ready("r"), ready("q"))
 	assigned := func(virtualNode string, milliCPU int64, pods int) {
 		t.Helper()
-		resources, count := s.Assigned(virtualNode)
+		resources, count := s.Assigned(Place{virtualNode, virtualNode})
 		require.Equal(t, pods, count)
 		require.Equal(t, milliCPU, resources[corev1.ResourceCPU])
 		require.Equal(t, int64(pods), resources[corev1.ResourcePods])
 	}
 
-	s.Assign(Assignment{UID: "a", VirtualNode: "q", App: "app", Requests: core})
-	s.Assign(Assignment{UID: "a", VirtualNode: "q", App: "app", Requests: core})
+	s.Assign(Assignment{UID: "a", Place: Place{"q", "q"}, App: "app", Requests: core})
+	s.Assign(Assignment{UID: "a", Place: Place{"q", "q"}, App: "app", Requests: core})
 	assigned("q", 1000, 1)
-	s.Assign(Assignment{UID: "b", VirtualNode: "q", Requests: core})
+	s.Assign(Assignment{UID: "b", Place: Place{"q", "q"}, Requests: core})
 	assigned("q", 2000, 2)
-	s.Assign(Assignment{UID: "a", VirtualNode: "r", Requests: core})
+	s.Assign(Assignment{UID: "a", Place: Place{"r", "r"}, Requests: core})
 	assigned("q", 1000, 1)
 	assigned("r", 1000, 1)
 
@@ -59,8 +59,8 @@ func TestAssignments(t *testing.T) {
 func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 	s := NewState()
 	s.SetProvider(ready("q", granted(sliceOf("q1", 1, 1), sliceOf("q2", 1, 1))))
-	s.Assign(Assignment{UID: "a", VirtualNode: "q1", App: "app"})
-	s.Assign(Assignment{UID: "a", VirtualNode: "elsewhere", App: "app"})
+	s.Assign(Assignment{UID: "a", Place: Place{"q", "q1"}, App: "app"})
+	s.Assign(Assignment{UID: "a", Place: Place{"q", "elsewhere"}, App: "app"})
 	s.SetProvider(ready("q", granted(sliceOf("q2", 1, 1))))
 	require.Len(t, s.loads, 2)
 	s.Release("a")
@@ -76,10 +76,10 @@ func TestNamesOfWhatNobodyAsksAnythingOfAreNotKept(t *testing.T) {
 	s := stateOf(ready("q"))
 	known := len(s.table.Names())
 	for _, name := range []corev1.ResourceName{"example.org/1", "example.org/2"} {
-		s.Assign(Assignment{UID: "a", VirtualNode: "q", Requests: resources.Amounts{name: 0, corev1.ResourcePods: 1}})
+		s.Assign(Assignment{UID: "a", Place: Place{"q", "q"}, Requests: resources.Amounts{name: 0, corev1.ResourcePods: 1}})
 	}
 	require.Len(t, s.table.Names(), known)
-	assigned, count := s.Assigned("q")
+	assigned, count := s.Assigned(Place{"q", "q"})
 	require.Equal(t, resources.Amounts{corev1.ResourcePods: 1}, assigned)
 	require.Equal(t, 1, count)
 }
@@ -91,7 +91,7 @@ func TestAbsurdAmountsDoNotOverflow(t *testing.T) {
 	s := stateOf(ready("q"))
 	require.Equal(t, "insufficient cpu", decide(s, asking(func(p *Pod) { p.Requests = absurd }), nil).Verdicts[0].Reason())
 	for _, uid := range []string{"a", "b", "c"} {
-		s.Assign(Assignment{UID: typesUID(uid), VirtualNode: "q", Requests: absurd})
+		s.Assign(Assignment{UID: typesUID(uid), Place: Place{"q", "q"}, Requests: absurd})
 	}
 	require.Equal(t, "insufficient cpu", decide(s, asking(), nil).Verdicts[0].Reason())
 	for _, uid := range []string{"a", "b", "c"} {
@@ -104,15 +104,15 @@ func TestSumsDoNotOverflow(t *testing.T) {
 	s := stateOf(ready("q"))
 	huge := resources.Amounts{corev1.ResourceEphemeralStorage: math.MaxInt64, corev1.ResourcePods: 1}
 	for i := range 2000 {
-		s.Assign(Assignment{UID: typesUID(strconv.Itoa(i)), VirtualNode: "q", Requests: huge})
+		s.Assign(Assignment{UID: typesUID(strconv.Itoa(i)), Place: Place{"q", "q"}, Requests: huge})
 	}
-	assigned, count := s.Assigned("q")
+	assigned, count := s.Assigned(Place{"q", "q"})
 	require.Equal(t, 2000, count)
 	require.Equal(t, int64(math.MaxInt64), assigned[corev1.ResourceEphemeralStorage])
 	for i := range 2000 {
 		s.Release(typesUID(strconv.Itoa(i)))
 	}
-	assigned, _ = s.Assigned("q")
+	assigned, _ = s.Assigned(Place{"q", "q"})
 	require.Empty(t, assigned)
 }
 

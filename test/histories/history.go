@@ -110,7 +110,7 @@ func leaderOf(do func(*process)) func(*world, *provider, fault) {
 func kubeletOf(do func(*virtualKubelet, fault)) func(*world, *provider, fault) {
 	return func(w *world, p *provider, f fault) {
 		w.mu.Lock()
-		k := w.kubelets[f.of(p).virtualNode]
+		k := w.kubelets[f.of(p)]
 		w.mu.Unlock()
 		if k != nil {
 			do(k, f)
@@ -197,6 +197,19 @@ func faultKinds() map[string]faultKind {
 			},
 			func(w *world, p *provider, f fault) { w.rejoin(f.of(p)) },
 		},
+		namesake: {
+			4, 60 * time.Second,
+			func(w *world, p *provider, f fault) {
+				if w.waitHome() {
+					w.join(w.namesake(p, f))
+				}
+			},
+			func(w *world, p *provider, f fault) {
+				if w.waitHome() {
+					w.part(w.namesake(p, f))
+				}
+			},
+		},
 	}
 }
 
@@ -205,6 +218,14 @@ const quotaFull = "provider's quota is full"
 
 // part is the kind of fault in which a VirtualNode is deleted.
 const part = "part"
+
+// namesake is the kind of fault in which the next provider has a VirtualNode of the same name. It is deleted in the end.
+const namesake = "namesake"
+
+// namesake returns the slice of the next provider with the name of the one that a fault concerns.
+func (w *world) namesake(p *provider, f fault) *slice {
+	return w.providers[(slices.Index(w.providers, p)+1)%len(w.providers)].namesake(f.of(p))
+}
 
 // rejoin makes the VirtualNode of a slice again, once Liqo has cleaned up.
 func (w *world) rejoin(s *slice) {

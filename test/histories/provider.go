@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,11 +30,13 @@ const localUID = v1alpha1.PodUIDAnnotation
 
 // provider is a provider cluster: its API server, Liqo's webhook and controller of ShadowPods, and its nodes.
 type provider struct {
-	world   *world
-	id      string
-	slices  []*slice
-	server  *server
-	weather *weather
+	world  *world
+	id     string
+	slices []*slice
+	// namesakes are slices with the name of another provider's, whose VirtualNodes are there for a while.
+	namesakes []*slice
+	server    *server
+	weather   *weather
 
 	// The following is guarded by the weather's mu. slow delays the start of containers, frozen the answers of the webhook,
 	// closed refuses ShadowPods because the namespace is being removed, full because others have taken what was granted.
@@ -56,6 +59,16 @@ func newProvider(w *world, id string, cpus []int, seed uint64) *provider {
 		p.slices = append(p.slices, &slice{provider: p, virtualNode: fmt.Sprintf("%s-%c", id, 'a'+i), cpus: granted})
 	}
 	return p
+}
+
+// namesake returns the slice with the name of another provider's; one that is asked for first is made before anything happens.
+func (p *provider) namesake(of *slice) *slice {
+	i := slices.IndexFunc(p.namesakes, func(s *slice) bool { return s.virtualNode == of.virtualNode })
+	if i < 0 {
+		i = len(p.namesakes)
+		p.namesakes = append(p.namesakes, &slice{provider: p, virtualNode: of.virtualNode, cpus: of.cpus})
+	}
+	return p.namesakes[i]
 }
 
 func (p *provider) tenant() string { return "liqo-tenant-" + p.id }

@@ -32,6 +32,9 @@ func (o *outcome) record() *judge.Record {
 		for _, s := range p.slices {
 			of.Slices = append(of.Slices, judge.Slice{VirtualNode: s.virtualNode, Millis: int64(s.cpus) * 1000})
 		}
+		for _, s := range p.namesakes {
+			of.Slices = append(of.Slices, judge.Slice{VirtualNode: s.virtualNode, Millis: int64(s.cpus) * 1000, Gone: true})
+		}
 		r.Providers = append(r.Providers, of)
 	}
 	for _, f := range o.history.Faults {
@@ -42,6 +45,12 @@ func (o *outcome) record() *judge.Record {
 			fault.Until = o.world.joinedAgain(f.of(p), fault.From, fault.Until)
 		}
 		r.Faults = append(r.Faults, fault)
+		if f.Kind == namesake {
+			of := o.world.namesake(p, f)
+			r.Faults = append(r.Faults, judge.Fault{
+				Kind: part, Provider: of.provider.id, VirtualNode: of.virtualNode, From: fault.Until, Until: r.Ended,
+			})
+		}
 	}
 	return r
 }

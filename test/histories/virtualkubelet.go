@@ -66,13 +66,13 @@ func (w *world) startKubelet(s *slice) {
 		failures: map[string]int{}, assigned: map[string]kubeletAssignment{}, uncertain: map[string]time.Time{},
 	}
 	k.local, k.remote = newMirror(k.process, w.home, w.weather), newMirror(k.process, p.server, p.weather)
-	w.kubelets[s.virtualNode] = k
+	w.kubelets[s] = k
 	w.spawn(func() {
 		k.run()
 		k.process.kill(errKilled)
 		w.after(2*time.Second, func() {
 			w.mu.Lock()
-			current := w.kubelets[s.virtualNode] == k
+			current := w.kubelets[s] == k
 			w.mu.Unlock()
 			if current {
 				w.startKubelet(s)
@@ -290,7 +290,8 @@ func (k *virtualKubelet) reportEnd(ctx context.Context, shadow *offloadingv1beta
 		_, err := k.world.home.update(k.process.name, local, true, func(fresh object) error {
 			pod := fresh.(*corev1.Pod)
 			if string(pod.UID) != shadow.Annotations[localUID] || pod.DeletionTimestamp != nil || ended(pod) ||
-				pod.Labels[v1alpha1.VirtualNodeLabel] != "" || pod.Annotations[v1alpha1.MovingFromAnnotation] != k.virtualNode() {
+				pod.Labels[v1alpha1.VirtualNodeLabel] != "" || pod.Annotations[v1alpha1.MovingFromAnnotation] != k.virtualNode() ||
+				pod.Annotations[v1alpha1.MovingFromProviderAnnotation] != k.provider.id {
 				return errNotLeaving
 			}
 			pod.Status = *remote.Status.DeepCopy()
@@ -349,7 +350,7 @@ func (k *virtualKubelet) stillAssigned(ctx context.Context, local *corev1.Pod) e
 		if err != nil {
 			return err
 		}
-		if found.GetUID() != local.UID || found.GetLabels()[v1alpha1.ProviderLabel] != k.provider.id ||
+		if found.GetUID() != local.UID || found.GetLabels()[v1alpha1.VirtualNodeLabel] != k.virtualNode() ||
 			found.GetAnnotations()[v1alpha1.AssignedAtAnnotation] != local.Annotations[v1alpha1.AssignedAtAnnotation] {
 			return errors.New("it has been assigned elsewhere, or deleted")
 		}

@@ -43,16 +43,16 @@ type world struct {
 	mu sync.Mutex
 	// brokers are the replicas that run, kubelets the virtual kubelets by VirtualNode. Guarded by mu.
 	brokers  []*process
-	kubelets map[string]*virtualKubelet
+	kubelets map[*slice]*virtualKubelet
 	// administrator is held while a VirtualNode is made or deleted.
 	administrator sync.Mutex
 	// joins is when each VirtualNode was made. Guarded by mu.
-	joins   map[string][]time.Time
+	joins   map[*slice][]time.Time
 	started int
 }
 
 func newWorld(ctx context.Context, scheme *runtime.Scheme, h *history) *world {
-	w := &world{ctx: ctx, scheme: scheme, home: newServer("home"), weather: newWeather(h.Seed), scheduled: h.Scheduled, kubelets: map[string]*virtualKubelet{}, joins: map[string][]time.Time{}}
+	w := &world{ctx: ctx, scheme: scheme, home: newServer("home"), weather: newWeather(h.Seed), scheduled: h.Scheduled, kubelets: map[*slice]*virtualKubelet{}, joins: map[*slice][]time.Time{}}
 	if h.Scheduled {
 		w.spawn(w.runKubeScheduler)
 	}
@@ -72,6 +72,11 @@ func newWorld(ctx context.Context, scheme *runtime.Scheme, h *history) *world {
 			w.join(s)
 		}
 		w.spawn(p.run)
+	}
+	for _, f := range h.Faults {
+		if f.Kind == namesake {
+			w.namesake(w.providers[f.Provider], f)
+		}
 	}
 	return w
 }
@@ -217,7 +222,7 @@ func (w *world) join(s *slice) bool {
 	w.startKubelet(s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.joins[s.virtualNode] = append(w.joins[s.virtualNode], time.Now())
+	w.joins[s] = append(w.joins[s], time.Now())
 	return true
 }
 
@@ -225,7 +230,7 @@ func (w *world) join(s *slice) bool {
 func (w *world) joinedAgain(s *slice, from, until time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, joined := range w.joins[s.virtualNode] {
+	for _, joined := range w.joins[s] {
 		if joined.After(from) && !joined.Before(until) {
 			return joined
 		}
@@ -250,16 +255,16 @@ func (w *world) part(s *slice) {
 	chance := p.weather.draw("part")
 	w.later(time.Duration(chance%500)*time.Millisecond, func() {
 		w.mu.Lock()
-		kubelet := w.kubelets[s.virtualNode]
-		delete(w.kubelets, s.virtualNode)
+		kubelet := w.kubelets[s]
+		delete(w.kubelets, s)
 		w.mu.Unlock()
 		if kubelet != nil {
 			kubelet.process.kill(errKilled)
 		}
 		w.administrator.Lock()
 		defer w.administrator.Unlock()
-		for _, other := range p.slices {
-			if other != s && w.findVirtualNode(other) != nil {
+		for _, other := range w.home.all(typeOf[offloadingv1beta1.VirtualNode]()) {
+			if other.GetNamespace() == p.tenant() && other.GetName() != s.virtualNode {
 				return // ensureNamespaceMapAbsence counts those that are there, also if they are being deleted.
 			}
 		}

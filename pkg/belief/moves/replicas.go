@@ -9,6 +9,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // Replicas are a pod and its replicas, as the API shows them.
@@ -37,8 +38,9 @@ type Pod struct {
 	permitted string
 	// because is why the pod waits for its replicas before it leaves the VirtualNode at; "" if it does not wait. among
 	// is where Turns has it.
-	because, at string
-	among       replicasKey
+	because string
+	at      scheduler.Place
+	among   replicasKey
 }
 
 // NewPod returns what is known of a pod at first.
@@ -93,7 +95,7 @@ func (t *Turns) MayMove(p *Pod, of *corev1.Pod, among Replicas, known func(types
 			among.MaxUnavailable, len(among.Pods), example)
 	}
 	turn.Began = !p.Waits()
-	p.because, p.at = turn.Because, of.Labels[v1alpha1.VirtualNodeLabel]
+	p.because, p.at = turn.Because, placement.AssignedTo(of)
 	if key := (replicasKey{among.Namespace, among.Key}); p.among != key {
 		t.remove(p)
 		p.among = key
@@ -122,7 +124,7 @@ func unavailable(of *corev1.Pod, replicas []*corev1.Pod, known func(types.UID) *
 // StopWaiting has a pod wait for its replicas no more.
 func (t *Turns) StopWaiting(p *Pod) {
 	t.remove(p)
-	p.because, p.at, p.among = "", "", replicasKey{}
+	p.because, p.at, p.among = "", scheduler.Place{}, replicasKey{}
 }
 
 func (t *Turns) remove(p *Pod) {
@@ -168,7 +170,7 @@ type Waiting struct {
 }
 
 // At returns the pods that wait at VirtualNodes for which is reports true; the example is the first by name.
-func (t *Turns) At(is func(virtualNode string) bool) (waiting Waiting) {
+func (t *Turns) At(is func(at scheduler.Place) bool) (waiting Waiting) {
 	var first types.NamespacedName
 	for _, among := range t.waiting {
 		for _, p := range among {

@@ -52,19 +52,19 @@ func (p *Pod) RetryNext() { p.again = true }
 type Queue struct {
 	// openings are the VirtualNodes that may take more pods than when the pods were woken last, with the number of the last
 	// change there; changes is the last number.
-	openings map[string]uint64
+	openings map[scheduler.Place]uint64
 	changes  uint64
 	// triedOn are the ids of the providers of the last try.
 	triedOn []string
 }
 
 // New returns a Queue without changes.
-func New() *Queue { return &Queue{openings: map[string]uint64{}} }
+func New() *Queue { return &Queue{openings: map[scheduler.Place]uint64{}} }
 
 // Open takes in that a VirtualNode may take more pods. It returns the number of the change.
-func (q *Queue) Open(virtualNode string) uint64 {
+func (q *Queue) Open(at scheduler.Place) uint64 {
 	q.changes++
-	q.openings[virtualNode] = q.changes
+	q.openings[at] = q.changes
 	return q.changes
 }
 
@@ -107,17 +107,17 @@ func retryDelay(uid types.UID) time.Duration {
 	return retryInterval + time.Duration(hash.Sum64()%uint64(retryJitter))
 }
 
-// Place is a VirtualNode that may take more pods.
-type Place struct {
+// Opening is a VirtualNode that may take more pods.
+type Opening struct {
 	Provider string
 	// Changed is the number of the last change of the provider itself; that of its room is another.
 	Changed uint64
 	Room    scheduler.Room
 }
 
-// concerns reports whether a change of the room at a place concerns a pod: the room was what it lacked there, or the
+// concerns reports whether a change of the room there concerns a pod: the room was what it lacked there, or the
 // provider itself has changed since, and is among those that the pod may use.
-func (at *Place) concerns(p *Pod, change uint64) bool {
+func (at *Opening) concerns(p *Pod, change uint64) bool {
 	if p.seen >= change {
 		return false
 	}
@@ -139,9 +139,9 @@ func (at *Place) concerns(p *Pod, change uint64) bool {
 
 // Wake returns those of the pods to try now, those that wait longest first: those that were not tried for too long, and
 // those that a change concerns and for which there is room. For what becomes free no more pods are woken than fit into
-// it: more means that others may follow, if these do not take it. place returns false for a VirtualNode that cannot be
+// it: more means that others may follow, if these do not take it. opening returns false for a VirtualNode that cannot be
 // given pods.
-func (q *Queue) Wake(pods []*Pod, now time.Time, place func(virtualNode string) (Place, bool)) (woken []*Pod, more bool) {
+func (q *Queue) Wake(pods []*Pod, now time.Time, opening func(scheduler.Place) (Opening, bool)) (woken []*Pod, more bool) {
 	var waiting []*Pod
 	for _, p := range pods {
 		if p.again || !p.retryAt.After(now) {
@@ -150,7 +150,7 @@ func (q *Queue) Wake(pods []*Pod, now time.Time, place func(virtualNode string) 
 			waiting = append(waiting, p)
 		}
 	}
-	woken, more = q.wakeForOpenings(waiting, woken, place)
+	woken, more = q.wakeForOpenings(waiting, woken, opening)
 	slices.SortFunc(woken, compare)
 	for _, p := range woken {
 		p.again, p.seen, p.retryAt = false, q.changes, now.Add(retryDelay(p.UID))
@@ -159,22 +159,22 @@ func (q *Queue) Wake(pods []*Pod, now time.Time, place func(virtualNode string) 
 }
 
 // wakeForOpenings adds those of the waiting pods to woken that an opening concerns.
-func (q *Queue) wakeForOpenings(waiting, woken []*Pod, place func(string) (Place, bool)) (_ []*Pod, more bool) {
+func (q *Queue) wakeForOpenings(waiting, woken []*Pod, opening func(scheduler.Place) (Opening, bool)) (_ []*Pod, more bool) {
 	chosen := map[*Pod]struct{}{}
-	opened := make([]string, 0, len(q.openings))
-	for virtualNode := range q.openings {
-		opened = append(opened, virtualNode)
+	opened := make([]scheduler.Place, 0, len(q.openings))
+	for place := range q.openings {
+		opened = append(opened, place)
 	}
 	// The oldest changes first.
-	slices.SortFunc(opened, func(x, y string) int { return cmp.Compare(q.openings[x], q.openings[y]) })
-	for i, virtualNode := range opened {
+	slices.SortFunc(opened, func(x, y scheduler.Place) int { return cmp.Compare(q.openings[x], q.openings[y]) })
+	for i, place := range opened {
 		if i > 0 && (i+1)*len(waiting) > maxChecks || len(chosen) >= MaxWoken {
 			return woken, true
 		}
-		at, usable := place(virtualNode)
+		at, usable := opening(place)
 		var candidates []*Pod
 		for _, p := range waiting {
-			if usable && at.concerns(p, q.openings[virtualNode]) && at.Room.Fits(p.demand) {
+			if usable && at.concerns(p, q.openings[place]) && at.Room.Fits(p.demand) {
 				candidates = append(candidates, p)
 			}
 		}
@@ -192,7 +192,7 @@ func (q *Queue) wakeForOpenings(waiting, woken []*Pod, place func(string) (Place
 			}
 		}
 		if more = more || left; !left {
-			delete(q.openings, virtualNode)
+			delete(q.openings, place)
 		}
 	}
 	return woken, more

@@ -28,6 +28,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // apiServer is the API server of a provider. It answers for the pods of namespace "remote" as the virtual kubelet library
@@ -167,20 +168,17 @@ type providers struct {
 	scrapers []Scraper
 }
 
-func (p *providers) Place(virtualNode, namespace string) (Place, bool) {
-	return p.place, (virtualNode == "q1" || virtualNode == "r1") && namespace != "elsewhere"
-}
-
-// ProviderOf has provider q with the VirtualNodes q1, q2 and so on.
-func (p *providers) ProviderOf(virtualNode string) string {
-	return strings.TrimRight(virtualNode, "0123456789")
+func (p *providers) Place(at scheduler.Place, namespace string) (Place, bool) {
+	return p.place, (at == scheduler.Place{Provider: "q", VirtualNode: "q1"} || at == scheduler.Place{Provider: "r", VirtualNode: "r1"}) && namespace != "elsewhere"
 }
 
 func (p *providers) Scrapers(context.Context) []Scraper { return p.scrapers }
 
 func pod(name, virtualNode string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: name, Labels: map[string]string{v1alpha1.VirtualNodeLabel: virtualNode},
+		Namespace: "ns", Name: name, Labels: map[string]string{
+			v1alpha1.VirtualNodeLabel: virtualNode, v1alpha1.ProviderLabel: strings.TrimRight(virtualNode, "0123456789"),
+		},
 	}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}
 }
 

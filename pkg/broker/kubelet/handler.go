@@ -16,9 +16,10 @@ import (
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // Config is what NewHandler needs.
@@ -34,9 +35,7 @@ type Config struct {
 type Providers interface {
 	// Place returns where the pods of a local namespace run that are assigned to a VirtualNode; false while its
 	// provider is not connected or does not have the namespace.
-	Place(virtualNode, namespace string) (Place, bool)
-	// ProviderOf returns the id of the provider of a VirtualNode; "" if it is not known.
-	ProviderOf(virtualNode string) string
+	Place(at scheduler.Place, namespace string) (Place, bool)
 	// Scrapers returns one Scraper for each provider that is connected, by their ids.
 	Scrapers(ctx context.Context) []Scraper
 }
@@ -129,13 +128,13 @@ func (s *server) locate(ctx context.Context, namespace, name string) (place Plac
 	if err != nil {
 		return Place{}, "", err
 	}
-	virtualNode := pod.Labels[v1alpha1.VirtualNodeLabel]
-	if virtualNode == "" {
+	at := placement.AssignedTo(&pod)
+	if at == (scheduler.Place{}) {
 		return Place{}, "", failuref(http.StatusBadRequest, "pod %s/%s is not assigned to a provider yet", namespace, name)
 	}
-	place, ok := s.Providers.Place(virtualNode, namespace)
+	place, ok := s.Providers.Place(at, namespace)
 	if !ok {
-		return Place{}, "", failuref(http.StatusInternalServerError, "the provider of VirtualNode %s is not connected", virtualNode)
+		return Place{}, "", failuref(http.StatusInternalServerError, "the provider of VirtualNode %s is not connected", at.VirtualNode)
 	}
-	return place, s.Providers.ProviderOf(virtualNode), nil
+	return place, at.Provider, nil
 }

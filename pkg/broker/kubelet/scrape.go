@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet/exposition"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // Scraper reads what Liqo's metric agent at one provider measures of this cluster's pods. Their namespaces have the names
@@ -33,7 +33,7 @@ func (s *server) scrape(ctx context.Context, uri *url.URL) ([]byte, error) {
 	}
 	assigned := map[string]sets.Set[types.NamespacedName]{} // By provider.
 	for _, pod := range pods {
-		if provider := s.Providers.ProviderOf(pod.Labels[v1alpha1.VirtualNodeLabel]); provider != "" {
+		if provider := placement.AssignedTo(pod).Provider; provider != "" {
 			if assigned[provider] == nil {
 				assigned[provider] = sets.New[types.NamespacedName]()
 			}

@@ -13,16 +13,19 @@ import (
 
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
-	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // usageTimeout bounds a question for usage or metrics to all providers.
 const usageTimeout = 10 * time.Second
 
 // share is what is asked of one provider at once: the pods of a local namespace that are assigned to a VirtualNode.
-type share struct{ virtualNode, namespace string }
+type share struct {
+	at        scheduler.Place
+	namespace string
+}
 
 // stats returns what the providers' metrics servers measure of the pods assigned there. A provider that does not answer
 // is left out.
@@ -35,8 +38,8 @@ func (s *server) stats(ctx context.Context) (*statsv1alpha1.Summary, error) {
 	defer cancel()
 	shares := map[share]map[string]*corev1.Pod{}
 	for _, pod := range pods {
-		of := share{pod.Labels[v1alpha1.VirtualNodeLabel], pod.Namespace}
-		if of.virtualNode == "" || placement.Terminal(pod) {
+		of := share{placement.AssignedTo(pod), pod.Namespace}
+		if of.at == (scheduler.Place{}) || placement.Terminal(pod) {
 			continue
 		}
 		if shares[of] == nil {
@@ -63,13 +66,13 @@ func (s *server) stats(ctx context.Context) (*statsv1alpha1.Summary, error) {
 }
 
 func (s *server) usage(ctx context.Context, of share, pods map[string]*corev1.Pod) []statsv1alpha1.PodStats {
-	place, ok := s.Providers.Place(of.virtualNode, of.namespace)
+	place, ok := s.Providers.Place(of.at, of.namespace)
 	if !ok {
 		return nil
 	}
 	var stats []statsv1alpha1.PodStats
 	list := distrust.Lists{Client: place.Metrics.MetricsV1beta1().RESTClient(), Namespace: place.Namespace, Resource: "pods"}
-	options := metav1.ListOptions{LabelSelector: forge.LiqoOriginClusterNodeName + "=" + of.virtualNode}
+	options := metav1.ListOptions{LabelSelector: forge.LiqoOriginClusterNodeName + "=" + of.at.VirtualNode}
 	err := distrust.List(ctx, list, options, func(measured *podUsage) {
 		if pod, ok := pods[string(measured.Metadata.Name)]; ok {
 			stats = append(stats, forge.LocalPodStats(pod, measured.of(pod)))
@@ -77,7 +80,8 @@ func (s *server) usage(ctx context.Context, of share, pods map[string]*corev1.Po
 		}
 	})
 	if err != nil {
-		s.Log.V(1).Info("Cannot read the usage of a provider's pods", "virtualNode", of.virtualNode, "because", distrust.Text(err.Error()))
+		s.Log.V(1).Info("Cannot read the usage of a provider's pods", "provider", of.at.Provider, "virtualNode", of.at.VirtualNode,
+			"because", distrust.Text(err.Error()))
 		return nil
 	}
 	return stats

@@ -22,6 +22,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 const (
@@ -42,7 +43,7 @@ type Pod struct {
 	// VirtualNode is where the pod was assigned, RemoteNamespace where it is at the provider.
 	VirtualNode, RemoteNamespace string
 	// Via is the VirtualNode whose identity is used to ask: the same, or another one of the provider if that is gone.
-	Via string
+	Via scheduler.Place
 	// Orphan means that no virtual kubelet deletes its ShadowPod, so it is deleted here.
 	Orphan bool
 	// Settled means that no creation of its ShadowPod is on the way any more, which is final. What was answered before is asked
@@ -86,7 +87,7 @@ type Config struct {
 	Log         logr.Logger
 	Connections *remote.Connections
 	// Connect returns a connection to the provider of a VirtualNode that has none, because it is gone; nil if there is none.
-	Connect func(ctx context.Context, virtualNode string) *remote.Connection
+	Connect func(ctx context.Context, at scheduler.Place) *remote.Connection
 	// Queue requeues pods.
 	Queue *requeue.Queue
 	// Timeout bounds the lists of one remote namespace.
@@ -97,15 +98,15 @@ type Config struct {
 type Checker struct {
 	Config
 
-	// queue has the VirtualNodes that are to be asked, as names without a namespace.
+	// queue has the VirtualNodes that are to be asked, by keyOf.
 	queue    requeue.Queue
-	interval workqueue.TypedRateLimiter[string]
+	interval workqueue.TypedRateLimiter[scheduler.Place]
 
 	mu sync.Mutex
 	// questions are those that wait for an answer, by the VirtualNode that is asked, and the pod. Guarded by mu.
-	questions map[string]map[types.NamespacedName]*question
+	questions map[scheduler.Place]map[types.NamespacedName]*question
 	// failed are the VirtualNodes whose last lists had no answer. Guarded by mu.
-	failed map[string]*failure
+	failed map[scheduler.Place]*failure
 }
 
 // failure is a list that had no answer, which is tried until there is one.
@@ -122,8 +123,8 @@ type group struct{ virtualNode, remoteNamespace string }
 func New(cfg Config) *Checker {
 	return &Checker{
 		Config:    cfg,
-		interval:  workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstInterval, lastInterval),
-		questions: map[string]map[types.NamespacedName]*question{}, failed: map[string]*failure{},
+		interval:  workqueue.NewTypedItemExponentialFailureRateLimiter[scheduler.Place](firstInterval, lastInterval),
+		questions: map[scheduler.Place]map[types.NamespacedName]*question{}, failed: map[scheduler.Place]*failure{},
 	}
 }
 
@@ -138,7 +139,7 @@ func (c *Checker) SetUp(mgr manager.Manager) error {
 		WatchesRawSource(started).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(true)}).
 		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
-			return ctrl.Result{RequeueAfter: c.Check(ctx, r.Name)}, nil
+			return ctrl.Result{RequeueAfter: c.Check(ctx, scheduler.Place{Provider: r.Namespace, VirtualNode: r.Name})}, nil
 		}))
 	if err != nil {
 		return fmt.Errorf("pods that leave: %w", err)
@@ -169,8 +170,13 @@ func (c *Checker) Ask(pod Pod) Answer {
 	}
 	of[pod.Name] = asked
 	c.interval.Forget(pod.Via)
-	c.queue.Add(types.NamespacedName{Name: pod.Via})
+	c.queue.Add(keyOf(pod.Via))
 	return asked.answer
+}
+
+// keyOf returns the key of a VirtualNode in the queue.
+func keyOf(at scheduler.Place) types.NamespacedName {
+	return types.NamespacedName{Namespace: at.Provider, Name: at.VirtualNode}
 }
 
 // addAll asks all about which there are questions.
@@ -178,7 +184,7 @@ func (c *Checker) addAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for via := range c.questions {
-		c.queue.Add(types.NamespacedName{Name: via})
+		c.queue.Add(keyOf(via))
 	}
 }
 
@@ -196,10 +202,10 @@ func (c *Checker) Forget(name types.NamespacedName) {
 
 // Problem returns why a provider, asked with the identity of a VirtualNode, counts as one that cannot be reached: it has not
 // answered several lists in succession. It is "" otherwise.
-func (c *Checker) Problem(virtualNode string) string {
+func (c *Checker) Problem(at scheduler.Place) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := c.failed[virtualNode]
+	f := c.failed[at]
 	if f == nil || f.times < failures {
 		return ""
 	}
@@ -208,7 +214,7 @@ func (c *Checker) Problem(virtualNode string) string {
 
 // Check asks a provider about all of its pods once, with the identity of a VirtualNode, and returns how long to wait before the
 // next time; 0 if there is nothing to ask.
-func (c *Checker) Check(ctx context.Context, via string) time.Duration {
+func (c *Checker) Check(ctx context.Context, via scheduler.Place) time.Duration {
 	groups := c.pending(via)
 	if len(groups) == 0 {
 		c.interval.Forget(via)
@@ -239,7 +245,7 @@ func (c *Checker) Check(ctx context.Context, via string) time.Duration {
 var errNoConnection = errors.New("no kubeconfig of the provider")
 
 // pending returns what is asked, and what failed the last time, with no questions if need be.
-func (c *Checker) pending(via string) map[group][]*question {
+func (c *Checker) pending(via scheduler.Place) map[group][]*question {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	groups := map[group][]*question{}
@@ -263,7 +269,7 @@ func (c *Checker) fail(questions []*question, err error) {
 }
 
 // drop forgets that a VirtualNode did not answer: it has no connection any more.
-func (c *Checker) drop(via string) {
+func (c *Checker) drop(via scheduler.Place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.failed, via)
@@ -271,7 +277,8 @@ func (c *Checker) drop(via string) {
 
 // checkGroup asks about the pods of one remote namespace. It reports whether the provider answered, be it a refusal. The
 // connection may be another VirtualNode's than via, about which nothing is learnt.
-func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection, via string, where group, questions []*question) bool {
+func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection, via scheduler.Place, where group, questions []*question,
+) bool {
 	names := make([]string, len(questions))
 	for i, q := range questions {
 		names[i] = q.pod.Name.Name
@@ -283,7 +290,7 @@ func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection,
 	if err != nil {
 		c.fail(questions, err)
 		if len(questions) > 0 {
-			c.Log.Info("Cannot ask a provider about the pods that leave it", "virtualNode", via,
+			c.Log.Info("Cannot ask a provider about the pods that leave it", "provider", via.Provider, "virtualNode", via.VirtualNode,
 				"namespace", where.remoteNamespace, "pods", len(questions), "error", distrust.Text(err.Error()))
 		}
 		return answered
@@ -321,7 +328,7 @@ func (c *Checker) asks(q *question) bool {
 }
 
 // observe takes in whether a list had an answer, which it reports; a refusal is one.
-func (c *Checker) observe(via string, where group, err error) (answered bool) {
+func (c *Checker) observe(via scheduler.Place, where group, err error) (answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil || (&Answer{Err: err}).Refused() || kerrors.IsTooManyRequests(err) {

@@ -27,6 +27,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // provider is one with the VirtualNode q1, which has forwarded pods to the namespace ns-r.
@@ -64,7 +65,7 @@ func newProvider(t *testing.T, names ...string) (*provider, *Checker) {
 	connections.Set(&remote.Connection{Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(p.kube), Liqo: remotetest.Liqo(p.liqo)})
 	return p, New(Config{
 		Log: testr.New(t), Connections: connections, Queue: &requeue.Queue{}, Timeout: time.Minute,
-		Connect: func(context.Context, string) *remote.Connection { return nil },
+		Connect: func(context.Context, scheduler.Place) *remote.Connection { return nil },
 	})
 }
 
@@ -74,9 +75,14 @@ func (p *provider) remove(t *testing.T, name string) {
 	require.NoError(t, p.liqo.OffloadingV1beta1().ShadowPods("ns-r").Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
+// placed is a VirtualNode of provider q.
+func placed(virtualNode string) scheduler.Place {
+	return scheduler.Place{Provider: "q", VirtualNode: virtualNode}
+}
+
 func podNamed(name string) Pod {
 	return Pod{
-		Name: types.NamespacedName{Namespace: "ns", Name: name}, UID: "uid", VirtualNode: "q1", RemoteNamespace: "ns-r", Via: "q1",
+		Name: types.NamespacedName{Namespace: "ns", Name: name}, UID: "uid", VirtualNode: "q1", RemoteNamespace: "ns-r", Via: placed("q1"),
 	}
 }
 
@@ -84,14 +90,14 @@ func TestAPodIsGoneWhenAListBegunLaterSaysSo(t *testing.T) {
 	p, c := newProvider(t, "pod")
 	require.False(t, c.Ask(podNamed("pod")).Known)
 	require.Zero(t, p.lists, "it is asked by workers")
-	require.Positive(t, c.Check(t.Context(), "q1"))
+	require.Positive(t, c.Check(t.Context(), placed("q1")))
 	answer := c.Ask(podNamed("pod"))
 	require.True(t, answer.Known)
 	require.True(t, answer.Present)
 	require.Equal(t, corev1.PodRunning, answer.Status.Phase)
 	p.remove(t, "pod")
 	require.True(t, c.Ask(podNamed("pod")).Present, "nobody has asked again")
-	require.Positive(t, c.Check(t.Context(), "q1"))
+	require.Positive(t, c.Check(t.Context(), placed("q1")))
 	gone := c.Ask(podNamed("pod"))
 	require.True(t, gone.Known)
 	require.False(t, gone.Present)
@@ -106,15 +112,15 @@ func TestAPodIsGoneWhenAListBegunLaterSaysSo(t *testing.T) {
 	require.Equal(t, answer.Asked, c.Ask(settled).Asked)
 	meta := metav1.ObjectMeta{Namespace: "ns-r", Name: "pod", UID: "1", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"}}
 	require.NoError(t, p.liqo.Tracker().Add(&offloadingv1beta1.ShadowPod{ObjectMeta: meta}))
-	require.Positive(t, c.Check(t.Context(), "q1"))
+	require.Positive(t, c.Check(t.Context(), placed("q1")))
 	require.True(t, c.Ask(settled).Present)
 	require.NoError(t, p.liqo.OffloadingV1beta1().ShadowPods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
 
 	c.Forget(podNamed("pod").Name)
-	require.Zero(t, c.Check(t.Context(), "q1"), "nothing to ask")
+	require.Zero(t, c.Check(t.Context(), placed("q1")), "nothing to ask")
 	require.False(t, c.Ask(podNamed("pod")).Known, "it may be there again")
 	again := podNamed("pod")
-	require.Positive(t, c.Check(t.Context(), "q1"))
+	require.Positive(t, c.Check(t.Context(), placed("q1")))
 	again.UID = "another"
 	require.False(t, c.Ask(again).Known, "another pod of that name")
 }
@@ -129,7 +135,7 @@ func TestAnEarlierPodOfTheNameIsNoAnswer(t *testing.T) {
 	require.NoError(t, p.kube.Tracker().Add(&corev1.Pod{ObjectMeta: meta, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}))
 	require.NoError(t, p.liqo.Tracker().Add(&offloadingv1beta1.ShadowPod{ObjectMeta: meta}))
 	c.Ask(podNamed("pod"))
-	c.Check(t.Context(), "q1")
+	c.Check(t.Context(), placed("q1"))
 	answer := c.Ask(podNamed("pod"))
 	require.True(t, answer.Known)
 	require.False(t, answer.Present)
@@ -138,7 +144,7 @@ func TestAnEarlierPodOfTheNameIsNoAnswer(t *testing.T) {
 	// Its own ShadowPod is there, and the pod of the earlier one is ending.
 	meta.Annotations = map[string]string{v1alpha1.PodUIDAnnotation: "uid"}
 	require.NoError(t, p.liqo.Tracker().Update(offloadingv1beta1.ShadowPodGroupVersionResource, &offloadingv1beta1.ShadowPod{ObjectMeta: meta}, "ns-r"))
-	c.Check(t.Context(), "q1")
+	c.Check(t.Context(), placed("q1"))
 	answer = c.Ask(podNamed("pod"))
 	require.True(t, answer.Present)
 	require.Nil(t, answer.Status)
@@ -153,7 +159,7 @@ func TestAllPodsOfANamespaceAreOneQuestion(t *testing.T) {
 	for _, name := range names {
 		c.Ask(podNamed(name))
 	}
-	require.Positive(t, c.Check(t.Context(), "q1"))
+	require.Positive(t, c.Check(t.Context(), placed("q1")))
 	require.Equal(t, 2, p.lists, "ShadowPods and pods")
 	for _, name := range names {
 		require.True(t, c.Ask(podNamed(name)).Present)
@@ -166,7 +172,7 @@ func TestWhatOthersForwardedDoesNotCount(t *testing.T) {
 	require.NoError(t, p.kube.Tracker().Add(&corev1.Pod{ObjectMeta: meta}))
 	require.NoError(t, p.liqo.Tracker().Add(&offloadingv1beta1.ShadowPod{ObjectMeta: meta}))
 	c.Ask(podNamed("pod"))
-	c.Check(t.Context(), "q1")
+	c.Check(t.Context(), placed("q1"))
 	answer := c.Ask(podNamed("pod"))
 	require.True(t, answer.Known)
 	require.False(t, answer.Present)
@@ -180,7 +186,7 @@ func TestAListThatBeganBeforeDoesNotCount(t *testing.T) {
 		c.Ask(podNamed("second"))
 		return nil
 	}
-	c.Check(t.Context(), "q1")
+	c.Check(t.Context(), placed("q1"))
 	require.True(t, c.Ask(podNamed("first")).Known)
 	require.False(t, c.Ask(podNamed("second")).Known)
 }
@@ -190,22 +196,22 @@ func TestAProviderThatListsNothingIsUnreachable(t *testing.T) {
 	p.answer = func() error { return context.DeadlineExceeded }
 	c.Ask(podNamed("pod"))
 	for range failures - 1 {
-		require.Positive(t, c.Check(t.Context(), "q1"))
+		require.Positive(t, c.Check(t.Context(), placed("q1")))
 	}
-	require.Empty(t, c.Problem("q1"), "it may be a slip")
-	require.Positive(t, c.Check(t.Context(), "q1"))
-	require.Contains(t, c.Problem("q1"), "its API server is ready, but lists no pods: ")
-	require.Contains(t, c.Problem("q1"), context.DeadlineExceeded.Error())
+	require.Empty(t, c.Problem(placed("q1")), "it may be a slip")
+	require.Positive(t, c.Check(t.Context(), placed("q1")))
+	require.Contains(t, c.Problem(placed("q1")), "its API server is ready, but lists no pods: ")
+	require.Contains(t, c.Problem(placed("q1")), context.DeadlineExceeded.Error())
 	require.False(t, c.Ask(podNamed("pod")).Known)
 
 	// Its pods were given up. It is asked whether it answers again, without them.
 	c.Forget(podNamed("pod").Name)
-	require.Positive(t, c.Check(t.Context(), "q1"))
-	require.NotEmpty(t, c.Problem("q1"))
+	require.Positive(t, c.Check(t.Context(), placed("q1")))
+	require.NotEmpty(t, c.Problem(placed("q1")))
 	p.answer = nil
-	c.Check(t.Context(), "q1")
-	require.Empty(t, c.Problem("q1"))
-	require.Zero(t, c.Check(t.Context(), "q1"))
+	c.Check(t.Context(), placed("q1"))
+	require.Empty(t, c.Problem(placed("q1")))
+	require.Zero(t, c.Check(t.Context(), placed("q1")))
 }
 
 func TestARefusalIsAnAnswer(t *testing.T) {
@@ -217,9 +223,9 @@ func TestARefusalIsAnAnswer(t *testing.T) {
 		p.answer = func() error { return refusal }
 		c.Ask(podNamed("pod"))
 		for range 2 * failures {
-			require.Positive(t, c.Check(t.Context(), "q1"))
+			require.Positive(t, c.Check(t.Context(), placed("q1")))
 		}
-		require.Empty(t, c.Problem("q1"), name)
+		require.Empty(t, c.Problem(placed("q1")), name)
 		answer := c.Ask(podNamed("pod"))
 		require.False(t, answer.Known, "but not that the pod is gone")
 		require.Equal(t, name == "forbidden", answer.Refused())
@@ -232,7 +238,7 @@ func TestTheShadowPodOfAnOrphanIsDeleted(t *testing.T) {
 	orphan.Orphan = true
 	c.Ask(orphan)
 	c.Ask(podNamed("served"))
-	c.Check(t.Context(), "q1")
+	c.Check(t.Context(), placed("q1"))
 	left, err := p.liqo.OffloadingV1beta1().ShadowPods("ns-r").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	require.Len(t, left.Items, 1)
@@ -244,23 +250,23 @@ func TestListsHaveABackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := newProvider(t, "pod")
 		c.Ask(podNamed("pod"))
-		require.Equal(t, firstInterval, c.Check(t.Context(), "q1"))
-		require.Equal(t, 2*firstInterval, c.Check(t.Context(), "q1"))
+		require.Equal(t, firstInterval, c.Check(t.Context(), placed("q1")))
+		require.Equal(t, 2*firstInterval, c.Check(t.Context(), placed("q1")))
 		for range 10 {
-			c.Check(t.Context(), "q1")
+			c.Check(t.Context(), placed("q1"))
 		}
-		require.Equal(t, lastInterval, c.Check(t.Context(), "q1"))
+		require.Equal(t, lastInterval, c.Check(t.Context(), placed("q1")))
 		c.Ask(podNamed("another"))
-		require.Equal(t, firstInterval, c.Check(t.Context(), "q1"), "a pod that has just begun to leave")
+		require.Equal(t, firstInterval, c.Check(t.Context(), placed("q1")), "a pod that has just begun to leave")
 	})
 }
 
 func TestAVirtualNodeWithoutAConnectionIsWaitedFor(t *testing.T) {
 	_, c := newProvider(t)
 	pod := podNamed("pod")
-	pod.Via = "q2"
+	pod.Via = placed("q2")
 	c.Ask(pod)
-	require.Positive(t, c.Check(t.Context(), "q2"))
+	require.Positive(t, c.Check(t.Context(), placed("q2")))
 	answer := c.Ask(pod)
 	require.False(t, answer.Known)
 	require.True(t, answer.Unasked())
@@ -273,17 +279,17 @@ func TestAnAnswerDoesNotOutliveAListThatFails(t *testing.T) {
 		asked := time.Now()
 		require.Equal(t, asked, c.Ask(podNamed("pod")).Since)
 		time.Sleep(time.Minute)
-		c.Check(t.Context(), "q1")
+		c.Check(t.Context(), placed("q1"))
 		require.True(t, c.Ask(podNamed("pod")).Present)
 		answered := time.Now()
 		p.answer = func() error { return context.DeadlineExceeded }
 		time.Sleep(time.Minute)
-		c.Check(t.Context(), "q1")
+		c.Check(t.Context(), placed("q1"))
 		none := c.Ask(podNamed("pod"))
 		require.ErrorIs(t, none.Err, context.DeadlineExceeded)
 		require.Equal(t, Answer{Asked: asked, Since: answered, Err: none.Err}, none)
 		p.answer = nil
-		c.Check(t.Context(), "q1")
+		c.Check(t.Context(), placed("q1"))
 		require.True(t, c.Ask(podNamed("pod")).Present)
 	})
 }
@@ -295,7 +301,7 @@ func TestAShadowPodIsNotDeletedForAQuestionThatWasForgotten(t *testing.T) {
 	orphan.Orphan = true
 	c.Ask(orphan)
 	p.answer = func() error { c.Forget(orphan.Name); return nil }
-	c.Check(t.Context(), "q1")
+	c.Check(t.Context(), placed("q1"))
 	left, err := p.liqo.OffloadingV1beta1().ShadowPods("ns-r").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	require.Len(t, left.Items, 1)
@@ -303,36 +309,36 @@ func TestAShadowPodIsNotDeletedForAQuestionThatWasForgotten(t *testing.T) {
 
 func TestAProviderIsConnectedWithAgain(t *testing.T) {
 	_, c := newProvider(t, "pod")
-	other := c.Connections.Get("q1")
-	c.Connections.Remove("q1")
-	var wanted []string
-	c.Connect = func(_ context.Context, virtualNode string) *remote.Connection {
-		wanted = append(wanted, virtualNode)
+	other := c.Connections.Get(placed("q1"))
+	c.Connections.Remove(placed("q1"))
+	var wanted []scheduler.Place
+	c.Connect = func(_ context.Context, at scheduler.Place) *remote.Connection {
+		wanted = append(wanted, at)
 		return other
 	}
 	c.Ask(podNamed("pod"))
-	c.Check(t.Context(), "q1")
+	c.Check(t.Context(), placed("q1"))
 	require.True(t, c.Ask(podNamed("pod")).Present)
-	require.Equal(t, []string{"q1"}, wanted)
+	require.Equal(t, []scheduler.Place{placed("q1")}, wanted)
 }
 
 // The VirtualNodes q1 and q2 of a provider are gone. It is asked about what q1 left with the identity of q2, and does not answer.
 // What is believed of q2 when it was made again is not what q1 met.
 func TestAFailureIsThatOfTheVirtualNodeAskedAbout(t *testing.T) {
 	p, c := newProvider(t, "pod")
-	other := c.Connections.Get("q1")
-	c.Connections.Remove("q1")
+	other := c.Connections.Get(placed("q1"))
+	c.Connections.Remove(placed("q1"))
 	other.VirtualNode = "q2"
-	c.Connect = func(context.Context, string) *remote.Connection { return other }
+	c.Connect = func(context.Context, scheduler.Place) *remote.Connection { return other }
 	p.answer = func() error { return context.DeadlineExceeded }
 	c.Ask(podNamed("pod"))
 	for range failures {
-		c.Check(t.Context(), "q1")
+		c.Check(t.Context(), placed("q1"))
 	}
-	require.NotEmpty(t, c.Problem("q1"))
-	require.Empty(t, c.Problem("q2"), "nobody would ask it any more, and take that back")
+	require.NotEmpty(t, c.Problem(placed("q1")))
+	require.Empty(t, c.Problem(placed("q2")), "nobody would ask it any more, and take that back")
 	c.Forget(podNamed("pod").Name)
 	p.answer = nil
-	c.Check(t.Context(), "q1")
-	require.Empty(t, c.Problem("q1"))
+	c.Check(t.Context(), placed("q1"))
+	require.Empty(t, c.Problem(placed("q1")))
 }

@@ -38,7 +38,7 @@ func newNode(t *testing.T, kube kubernetes.Interface) *Node {
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
 			Requests: resources.Amounts{corev1.ResourceCPU: 1000}.List(),
 		}}}},
-	}, "p1")
+	}, scheduler.Place{Provider: "p", VirtualNode: "p1"})
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	objects := []client.Object{&v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "p"}}}

@@ -133,8 +133,8 @@ func (c *Controller) resolveUncertain(ctx context.Context, pod *corev1.Pod) erro
 
 // observeIfWritten reports whether a pod is assigned at the API server, and takes that in: the cache may not show it yet.
 func (c *Controller) observeIfWritten(pod, live *corev1.Pod) bool {
-	at := live.Labels[v1alpha1.VirtualNodeLabel]
-	if live.UID != pod.UID || at == "" {
+	at := placement.AssignedTo(live)
+	if live.UID != pod.UID || at == (scheduler.Place{}) {
 		return false
 	}
 	c.Belief.ObserveWritten(live, at)

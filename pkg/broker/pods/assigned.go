@@ -19,14 +19,15 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
 )
 
 // reconcileAssigned measures an assigned pod, and evicts it if there is a reason to.
-func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, virtualNode string) (ctrl.Result, error) {
+func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, assigned scheduler.Place) (ctrl.Result, error) {
 	// 1. What is new of it.
-	c.Belief.ObserveAssigned(pod, virtualNode)
-	c.traceStart(ctx, pod, virtualNode)
+	c.Belief.ObserveAssigned(pod, assigned)
+	c.traceStart(ctx, pod, assigned.VirtualNode)
 	c.measureStart(pod)
 
 	// 2. Its rules, and its provider.
@@ -34,7 +35,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, vir
 	if err != nil && !errors.Is(err, placement.ErrInvalid) {
 		return ctrl.Result{}, err
 	}
-	at, err := c.virtualNode(ctx, virtualNode)
+	at, err := c.virtualNode(ctx, assigned)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -57,26 +58,27 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, vir
 		return ctrl.Result{RequeueAfter: guard.Recheck}, nil
 	}
 	if reason == eviction.Drained && !at.Terminating {
-		if wait, err := c.awaitReplicas(ctx, pod, virtualNode, &criteria.Rules); err != nil || wait > 0 {
+		if wait, err := c.awaitReplicas(ctx, pod, assigned.VirtualNode, &criteria.Rules); err != nil || wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, err
 		}
 	}
 	if at.UnreachableSince.IsZero() {
-		if done, wait, err := c.checkStatus(ctx, pod, virtualNode, reason); done || err != nil {
+		if done, wait, err := c.checkStatus(ctx, pod, assigned, reason); done || err != nil {
 			return ctrl.Result{RequeueAfter: wait}, err
 		}
 	}
 	if delay := c.Belief.MoveDelay(pod.UID); delay > 0 {
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
-	return ctrl.Result{}, c.evict(ctx, pod, virtualNode, reason)
+	return ctrl.Result{}, c.evict(ctx, pod, assigned, reason)
 }
 
 // checkStatus asks a provider that can be reached for the status of a pod that is to leave it: the status here may be old,
 // because the virtual kubelet is not running, and what has ended must not run again. Done means that the pod is not evicted
 // now; it is checked again after wait (0: when something changes).
-func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, virtualNode string, why eviction.Reason) (done bool, wait time.Duration, err error) {
-	at, err := c.placeOf(ctx, pod, virtualNode, pod.Labels[v1alpha1.ProviderLabel])
+func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned scheduler.Place, why eviction.Reason,
+) (done bool, wait time.Duration, err error) {
+	at, err := c.placeOf(ctx, pod, assigned)
 	if err != nil {
 		return true, 0, err
 	}
@@ -110,8 +112,8 @@ func (c *Controller) writeEnd(ctx context.Context, pod *corev1.Pod, there *corev
 
 // virtualNode returns what is known of the provider of a VirtualNode. If the VirtualNode exists and its provider is not
 // known yet, nothing speaks against it.
-func (c *Controller) virtualNode(ctx context.Context, name string) (belief.VirtualNode, error) {
-	at := c.Belief.VirtualNode(name)
+func (c *Controller) virtualNode(ctx context.Context, place scheduler.Place) (belief.VirtualNode, error) {
+	at := c.Belief.VirtualNode(place)
 	if at.Known {
 		return at, nil
 	}
@@ -120,7 +122,8 @@ func (c *Controller) virtualNode(ctx context.Context, name string) (belief.Virtu
 		return at, err
 	}
 	for i := range list.Items {
-		at.Known = at.Known || list.Items[i].Name == name
+		vn := &list.Items[i]
+		at.Known = at.Known || vn.Name == place.VirtualNode && string(vn.Spec.ClusterID) == place.Provider
 	}
 	return at, nil
 }

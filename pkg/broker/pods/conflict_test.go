@@ -93,7 +93,7 @@ func TestAPodThatHasChangedIsAssignedAtOnce(t *testing.T) {
 		var patches int
 		c, cluster := start(t, &patches)
 		assigned := written(cluster)
-		assigned.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "q2"}
+		assigned.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "q2", v1alpha1.ProviderLabel: "q"}
 		require.NoError(t, cluster.Update(t.Context(), assigned))
 		result, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 		require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestAPodThatHasChangedIsAssignedAtOnce(t *testing.T) {
 		var patches int
 		c, cluster := start(t, &patches)
 		assigned := written(cluster)
-		assigned.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "q1"}
+		assigned.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "q1", v1alpha1.ProviderLabel: "q"}
 		require.NoError(t, cluster.Update(t.Context(), assigned))
 		_, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 		require.NoError(t, err)

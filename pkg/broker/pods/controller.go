@@ -25,7 +25,6 @@ import (
 
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
 
-	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
@@ -35,6 +34,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/remap"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // Config is everything that the controller needs.
@@ -181,13 +181,13 @@ func (c *Controller) forgetFailures(r reconcile.Request) {
 }
 
 func (c *Controller) step(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
-	virtualNode, movingFrom := pod.Labels[v1alpha1.VirtualNodeLabel], pod.Annotations[v1alpha1.MovingFromAnnotation]
+	assigned, movingFrom, none := placement.AssignedTo(pod), placement.MovingFrom(pod), scheduler.Place{}
 	switch {
 	case placement.Terminal(pod):
 		c.observeEnded(pod)
-		return c.reconcileEnded(ctx, pod, virtualNode)
-	case virtualNode != "":
-		return c.reconcileAssigned(ctx, pod, virtualNode)
+		return c.reconcileEnded(ctx, pod, assigned)
+	case assigned != none:
+		return c.reconcileAssigned(ctx, pod, assigned)
 	}
 	pending, uncertain := c.Belief.PendingAssignment(pod.UID)
 	switch {
@@ -195,7 +195,7 @@ func (c *Controller) step(ctx context.Context, pod *corev1.Pod) (ctrl.Result, er
 		return ctrl.Result{}, c.resolveUncertain(ctx, pod)
 	case pending:
 		return ctrl.Result{}, nil // It was assigned a moment ago; the cache will show it.
-	case movingFrom != "" && !c.Belief.HasLeft(pod.UID, movingFrom):
+	case movingFrom != none && !c.Belief.HasLeft(pod.UID, movingFrom):
 		return c.release(ctx, pod, movingFrom)
 	case pod.DeletionTimestamp != nil:
 		return ctrl.Result{}, c.finalize(ctx, pod)
@@ -221,7 +221,7 @@ func (c *Controller) assignAgain(ctx context.Context, pod *corev1.Pod, conflict 
 		return ctrl.Result{}, nil
 	}
 	// Another pod of that name may not be on the broker's node.
-	if live.UID != pod.UID || placement.Terminal(&live) || placement.PlaceOf(&live) != "" || live.DeletionTimestamp != nil {
+	if live.UID != pod.UID || placement.Terminal(&live) || placement.PlaceOf(&live) != (scheduler.Place{}) || live.DeletionTimestamp != nil {
 		c.unreserve(pod)
 		return ctrl.Result{}, conflict
 	}
@@ -243,7 +243,7 @@ func (c *Controller) observeGone(name types.NamespacedName, uid types.UID) {
 // observeEnded does so for a terminal pod, which may hold its room until it is deleted.
 func (c *Controller) observeEnded(pod *corev1.Pod) {
 	name, at := client.ObjectKeyFromObject(pod), placement.PlaceOf(pod)
-	if at == "" {
+	if at == (scheduler.Place{}) {
 		c.observeGone(name, pod.UID)
 		return
 	}

@@ -56,6 +56,11 @@ func assignedPod(phase corev1.PodPhase, change ...func(*corev1.Pod)) *corev1.Pod
 	return pod
 }
 
+// placed is a VirtualNode, whose name begins with the id of its provider.
+func placed(virtualNode string) scheduler.Place {
+	return scheduler.Place{Provider: virtualNode[:1], VirtualNode: virtualNode}
+}
+
 func deleting(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: noon} }
 
 func refusedBy(virtualNode string, at time.Time) func(*corev1.Pod) {
@@ -125,7 +130,7 @@ func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Trac
 	of := providers.New(providers.Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Selector: labels.Everything(), Belief: known, Connections: connections,
 	})
-	gone := &providers.Gone{Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Belief: known, Connections: connections}
+	gone := &providers.Gone{Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Connections: connections}
 	return New(Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Live: c, Events: record.NewFakeRecorder(100), Tracer: tracer,
 		Metrics: NewMetrics(nil, known), Belief: known, Restorer: restore.New(c, c, "", known, clock.RealClock{}),

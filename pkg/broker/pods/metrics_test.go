@@ -127,7 +127,7 @@ func TestAnEvictionForARefusalIsTakenIn(t *testing.T) {
 			pod.Spec.Containers = cpus("1500m")
 			c := newController(t, true, interceptor.Funcs{}, nil, pod)
 			c.RefusalMemory = time.Minute
-			require.NoError(t, c.evict(t.Context(), pod, "q1", eviction.Refused))
+			require.NoError(t, c.evict(t.Context(), pod, placed("q1"), eviction.Refused))
 			q, _ := c.Belief.Provider("q")
 			require.Equal(t, 1, q.Refusals[belief.Refused])
 

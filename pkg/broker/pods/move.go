@@ -18,17 +18,18 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // leavingRecheck is how often a pod is checked that waits for its provider's answer, with which it is requeued.
 const leavingRecheck = 5 * time.Second
 
 // evict begins a move: the pod leaves its Services, and loses the label by which its virtual kubelet selects it.
-func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode string, why eviction.Reason) error {
-	description := why.Describe(virtualNode)
+func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, from scheduler.Place, why eviction.Reason) error {
+	description := why.Describe(from.VirtualNode)
 	by, isRefused := refusal.Of(pod) // By the label, which is removed.
 	quotaExceeded := why == eviction.Refused && isRefused && by.Reason == refusal.QuotaExceeded
-	tried, err := c.triesAfter(ctx, pod, virtualNode, why)
+	tried, err := c.triesAfter(ctx, pod, from.VirtualNode, why)
 	if err != nil {
 		return err
 	}
@@ -38,8 +39,8 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode str
 		}
 	}
 	annotations := map[string]any{
-		v1alpha1.MovingFromAnnotation: virtualNode, v1alpha1.DecisionAnnotation: "moving: " + description,
-		v1alpha1.MovingFromProviderAnnotation: pod.Labels[v1alpha1.ProviderLabel],
+		v1alpha1.MovingFromAnnotation: from.VirtualNode, v1alpha1.DecisionAnnotation: "moving: " + description,
+		v1alpha1.MovingFromProviderAnnotation: from.Provider,
 	}
 	if tried != nil {
 		annotations[v1alpha1.TriesAnnotation] = tried.Annotation()
@@ -52,14 +53,14 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode str
 	if err != nil {
 		return err
 	}
-	c.Log.Info("Moving a pod", "pod", client.ObjectKeyFromObject(pod), "from", virtualNode, "reason", description)
-	c.Events.Eventf(pod, corev1.EventTypeWarning, "Moving", "Moving away from %s: %s", virtualNode, description)
+	c.Log.Info("Moving a pod", "pod", client.ObjectKeyFromObject(pod), "from", from.VirtualNode, "reason", description)
+	c.Events.Eventf(pod, corev1.EventTypeWarning, "Moving", "Moving away from %s: %s", from.VirtualNode, description)
 	c.Metrics.moves.WithLabelValues(string(why)).Inc()
-	c.requeueUnclean(c.Belief.ObserveEvicted(pod, virtualNode))
+	c.requeueUnclean(c.Belief.ObserveEvicted(pod, from))
 	if tried != nil {
 		c.Belief.ObserveRefused(pod, belief.Refusal{
-			VirtualNode: virtualNode, Reason: belief.RefusalReason(why), Until: c.Clock.Now().Add(c.RefusalMemory),
-			LacksRoom: quotaExceeded, Lacks: by.Exceeded, Again: tried[virtualNode].Count > 1,
+			By: from, Reason: belief.RefusalReason(why), Until: c.Clock.Now().Add(c.RefusalMemory),
+			LacksRoom: quotaExceeded, Lacks: by.Exceeded, Again: tried[from.VirtualNode].Count > 1,
 		})
 	}
 	return nil
@@ -67,12 +68,12 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, virtualNode str
 
 // release waits until the provider that a moving pod leaves has removed it, and assigns the pod again. A provider that
 // cannot be reached is not waited for: then the pod may run twice until it is back, which is what failover means.
-func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from string) (ctrl.Result, error) {
-	if err := c.clearStatus(ctx, pod, from); err != nil {
+func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (ctrl.Result, error) {
+	if err := c.clearStatus(ctx, pod, from.VirtualNode); err != nil {
 		return ctrl.Result{}, err
 	}
 	c.Belief.ObserveAssigned(pod, from) // It takes room there until it has left.
-	wait, err := c.releaseDelay(ctx, pod, from, pod.Annotations[v1alpha1.MovingFromProviderAnnotation])
+	wait, err := c.releaseDelay(ctx, pod, from)
 	if err != nil || wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, err
 	}
@@ -89,8 +90,8 @@ func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from string) 
 
 // releaseDelay returns how long a pod must wait until it is checked again; 0 when nothing of it is at a VirtualNode any
 // more, or its provider is not waited for.
-func (c *Controller) releaseDelay(ctx context.Context, pod *corev1.Pod, from, provider string) (time.Duration, error) {
-	at, err := c.placeOf(ctx, pod, from, provider)
+func (c *Controller) releaseDelay(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (time.Duration, error) {
+	at, err := c.placeOf(ctx, pod, from)
 	if err != nil {
 		return 0, err
 	}
@@ -125,33 +126,32 @@ func (at *place) lost(answer *leaving.Answer) bool {
 // placeOf returns where a pod is. If the VirtualNode is gone, another one of the same provider is used to ask. Without another
 // one, Liqo is about to remove the namespaces there: it drops the VirtualNode as soon as it has requested that, and keeps the
 // NamespaceMap until they are gone (virtualnode-controller, namespacemap-controller).
-func (c *Controller) placeOf(ctx context.Context, pod *corev1.Pod, from, provider string) (at place, err error) {
+func (c *Controller) placeOf(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (at place, err error) {
 	if at.known, err = c.virtualNode(ctx, from); err != nil {
 		return at, err
 	}
-	at.pod = leaving.Pod{Name: client.ObjectKeyFromObject(pod), UID: pod.UID, VirtualNode: from, Via: from}
+	at.pod = leaving.Pod{Name: client.ObjectKeyFromObject(pod), UID: pod.UID, VirtualNode: from.VirtualNode, Via: from}
 	if !at.known.Known {
 		// Its ShadowPod is deleted once the pod is evicted, or has ended.
 		at.pod.Orphan = pod.Labels[v1alpha1.VirtualNodeLabel] == "" || placement.Terminal(pod)
-		c.Belief.ObserveFormerProvider(from, provider)
-		sibling, err := c.siblingOf(ctx, from)
+		sibling, err := c.siblingOf(ctx, from.Provider)
 		if err != nil {
 			return at, err
 		}
 		if sibling == "" {
-			at.pod.RemoteNamespace, err = c.RemoteNamespace(ctx, c.Belief.FormerProviderOf(from), pod.Namespace)
+			at.pod.RemoteNamespace, err = c.RemoteNamespace(ctx, from.Provider, pod.Namespace)
 			at.mapped, at.alone = true, true
 			return at, err
 		}
-		at.pod.Via, at.known = sibling, c.Belief.VirtualNode(sibling)
+		at.pod.Via.VirtualNode = sibling
+		at.known = c.Belief.VirtualNode(at.pod.Via)
 	}
 	at.pod.RemoteNamespace, at.mapped = c.Belief.RemoteNamespace(at.pod.Via, pod.Namespace)
 	return at, nil
 }
 
-// siblingOf returns another VirtualNode of the provider of one that is gone; "" if there is none.
-func (c *Controller) siblingOf(ctx context.Context, gone string) (string, error) {
-	provider := c.Belief.FormerProviderOf(gone)
+// siblingOf returns a VirtualNode of the provider of one that is gone; "" if there is none.
+func (c *Controller) siblingOf(ctx context.Context, provider string) (string, error) {
 	if provider == "" {
 		return "", nil
 	}
@@ -248,15 +248,15 @@ func (c *Controller) finalize(ctx context.Context, pod *corev1.Pod) error {
 
 // reconcileEnded ends a terminal pod that is being deleted and has no virtual kubelet that would do so. One that is kept holds
 // nothing at a VirtualNode that is gone.
-func (c *Controller) reconcileEnded(ctx context.Context, pod *corev1.Pod, virtualNode string) (ctrl.Result, error) {
+func (c *Controller) reconcileEnded(ctx context.Context, pod *corev1.Pod, assigned scheduler.Place) (ctrl.Result, error) {
 	deleting := pod.DeletionTimestamp != nil
-	if virtualNode == "" {
+	if assigned == (scheduler.Place{}) {
 		if deleting {
 			return ctrl.Result{}, c.finalize(ctx, pod)
 		}
 		return ctrl.Result{}, nil
 	}
-	at, err := c.virtualNode(ctx, virtualNode)
+	at, err := c.virtualNode(ctx, assigned)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -267,7 +267,7 @@ func (c *Controller) reconcileEnded(ctx context.Context, pod *corev1.Pod, virtua
 	if !deleting && c.Guard.Missing() != "" {
 		return ctrl.Result{RequeueAfter: guard.Recheck}, nil
 	}
-	wait, err := c.releaseDelay(ctx, pod, virtualNode, pod.Labels[v1alpha1.ProviderLabel])
+	wait, err := c.releaseDelay(ctx, pod, assigned)
 	if err != nil || wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, err
 	}

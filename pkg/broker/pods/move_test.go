@@ -29,12 +29,12 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
 )
 
-// connect gives the controller the clients of a VirtualNode of provider q, which has a pod of a status in the namespace ns-r.
+// connect gives the controller the clients of a VirtualNode, which has a pod of a status in the namespace ns-r.
 func (c *Controller) connect(virtualNode string, status corev1.PodStatus) *kubefake.Clientset {
 	meta := metav1.ObjectMeta{Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: virtualNode}}
 	there := kubefake.NewClientset(&corev1.Pod{ObjectMeta: meta, Status: status})
 	c.Leaving.Connections.Set(&remote.Connection{
-		Provider: "q", VirtualNode: virtualNode, Kube: remotetest.Kube(there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
+		Provider: placed(virtualNode).Provider, VirtualNode: virtualNode, Kube: remotetest.Kube(there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
 	})
 	return there
 }
@@ -57,14 +57,14 @@ func TestAPodThatHasEndedAtItsProviderIsEndedHere(t *testing.T) {
 	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel], "its provider is asked first")
 	require.Equal(t, leavingRecheck, result.RequeueAfter)
 
-	c.Leaving.Check(t.Context(), "q1")
+	c.Leaving.Check(t.Context(), placed("q1"))
 	pod, _ = c.reconciled(t, "pod")
 	require.Equal(t, corev1.PodSucceeded, pod.Status.Phase)
 	require.Equal(t, "Completed", pod.Status.ContainerStatuses[0].State.Terminated.Reason)
 	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
 	pod, _ = c.reconciled(t, "pod")
 	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel], "it stays where it ended")
-	require.Zero(t, c.Leaving.Check(t.Context(), "q1"), "its provider is asked no more")
+	require.Zero(t, c.Leaving.Check(t.Context(), placed("q1")), "its provider is asked no more")
 }
 
 func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
@@ -72,7 +72,7 @@ func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
 	c.drains()
 	there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
 	c.reconciled(t, "pod")
-	c.Leaving.Check(t.Context(), "q1")
+	c.Leaving.Check(t.Context(), placed("q1"))
 	pod, _ := c.reconciled(t, "pod")
 	require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
 	require.Equal(t, "q1", pod.Annotations[v1alpha1.MovingFromAnnotation])
@@ -83,23 +83,23 @@ func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
 	require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
 	pod, _ = c.reconciled(t, "pod")
 	require.NotEmpty(t, pod.Annotations[v1alpha1.MovingFromAnnotation])
-	c.Leaving.Check(t.Context(), "q1")
+	c.Leaving.Check(t.Context(), placed("q1"))
 	pod, _ = c.reconciled(t, "pod")
-	require.False(t, c.Belief.HasLeft("uid", "q1"), "its virtual kubelet may be creating its ShadowPod")
+	require.False(t, c.Belief.HasLeft("uid", placed("q1")), "its virtual kubelet may be creating its ShadowPod")
 	c.released(t, &pod, "q1/"+pod.Annotations[v1alpha1.AssignedAtAnnotation])
 	c.reconciled(t, "pod")
-	require.False(t, c.Belief.HasLeft("uid", "q1"), "it may have been created after the provider had none")
+	require.False(t, c.Belief.HasLeft("uid", placed("q1")), "it may have been created after the provider had none")
 	_, err := there.CoreV1().Pods("ns-r").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	c.Leaving.Check(t.Context(), "q1")
+	c.Leaving.Check(t.Context(), placed("q1"))
 	c.reconciled(t, "pod")
-	require.False(t, c.Belief.HasLeft("uid", "q1"))
+	require.False(t, c.Belief.HasLeft("uid", placed("q1")))
 	require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
-	c.Leaving.Check(t.Context(), "q1")
+	c.Leaving.Check(t.Context(), placed("q1"))
 	c.reconciled(t, "pod")
-	require.True(t, c.Belief.HasLeft("uid", "q1"))
+	require.True(t, c.Belief.HasLeft("uid", placed("q1")))
 }
 
 // released has a virtual kubelet let a pod go.
@@ -116,26 +116,26 @@ func TestAPodThatIsNotReleasedWaitsForTheDeadline(t *testing.T) {
 		c.drains()
 		there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
 		c.reconciled(t, "pod")
-		c.Leaving.Check(t.Context(), "q1")
+		c.Leaving.Check(t.Context(), placed("q1"))
 		pod, _ := c.reconciled(t, "pod")
 		require.NotEmpty(t, pod.Annotations[v1alpha1.MovingFromAnnotation])
 		c.released(t, &pod, "q1/2026-01-01T00:00:00Z")
 		require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
 		c.reconciled(t, "pod")
-		c.Leaving.Check(t.Context(), "q1")
+		c.Leaving.Check(t.Context(), placed("q1"))
 		for waited := time.Duration(0); waited < v1alpha1.CreationDeadline; {
 			_, result := c.reconciled(t, "pod")
-			require.False(t, c.Belief.HasLeft("uid", "q1"), "after %s", waited)
+			require.False(t, c.Belief.HasLeft("uid", placed("q1")), "after %s", waited)
 			require.Positive(t, result.RequeueAfter)
 			time.Sleep(result.RequeueAfter)
 			waited += result.RequeueAfter
-			c.Leaving.Check(t.Context(), "q1")
+			c.Leaving.Check(t.Context(), placed("q1"))
 		}
 		c.reconciled(t, "pod")
-		require.False(t, c.Belief.HasLeft("uid", "q1"), "it is asked once more")
-		c.Leaving.Check(t.Context(), "q1")
+		require.False(t, c.Belief.HasLeft("uid", placed("q1")), "it is asked once more")
+		c.Leaving.Check(t.Context(), placed("q1"))
 		c.reconciled(t, "pod")
-		require.True(t, c.Belief.HasLeft("uid", "q1"))
+		require.True(t, c.Belief.HasLeft("uid", placed("q1")))
 	})
 }
 
@@ -159,7 +159,7 @@ func TestAPodThatRunsIsNotMovedBecauseItIsShownPending(t *testing.T) {
 			}, &v1alpha1.ProviderClusterStatus{})
 			c.connect("q1", tc.there)
 			c.reconciled(t, "pod")
-			c.Leaving.Check(t.Context(), "q1")
+			c.Leaving.Check(t.Context(), placed("q1"))
 			pod, _ := c.reconciled(t, "pod")
 			require.Equal(t, tc.leaves, pod.Labels[v1alpha1.VirtualNodeLabel] == "")
 		})
@@ -205,11 +205,11 @@ func TestAPodWaitsForTheNamespaceOfAVirtualNodeThatIsGone(t *testing.T) {
 		released, _ := c.reconciled(t, "pod")
 		c.released(t, &released, "z1/"+released.Annotations[v1alpha1.AssignedAtAnnotation])
 		c.reconciled(t, "pod")
-		c.Leaving.Check(t.Context(), "z1")
+		c.Leaving.Check(t.Context(), placed("z1"))
 		pod, _ := c.reconciled(t, "pod")
 		require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
 		require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
-		c.Leaving.Check(t.Context(), "z1")
+		c.Leaving.Check(t.Context(), placed("z1"))
 		c.reconciled(t, "pod")
 		pod, _ = c.reconciled(t, "pod")
 		require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
@@ -249,7 +249,7 @@ func TestAPodLeavesAProviderThatIsDownWithoutItsVirtualNode(t *testing.T) {
 			}
 			for range 5 {
 				c.reconciled(t, "pod")
-				c.Leaving.Check(t.Context(), "z1")
+				c.Leaving.Check(t.Context(), placed("z1"))
 			}
 			pod, _ := c.reconciled(t, "pod")
 			require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])
@@ -307,10 +307,10 @@ func TestAPodLeavesAProviderThatDoesNotAnswerAnyMore(t *testing.T) {
 					var pod corev1.Pod
 					result, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "pod"}})
 					require.NoError(t, err)
-					c.Leaving.Check(t.Context(), "z1")
+					c.Leaving.Check(t.Context(), placed("z1"))
 					time.Sleep(max(result.RequeueAfter, time.Second))
 					require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "pod"}, &pod))
-					return pod.Labels[v1alpha1.VirtualNodeLabel] != "" || c.Belief.HasLeft("uid", "z1")
+					return pod.Labels[v1alpha1.VirtualNodeLabel] != "" || c.Belief.HasLeft("uid", placed("z1"))
 				}
 				for range 30 {
 					require.False(t, left(), "the provider has it")
@@ -337,7 +337,7 @@ func TestAPodStaysAtAProviderThatWasNotAsked(t *testing.T) {
 		c.Policies.Defaults.FailoverAfter = time.Minute
 		step := func() string {
 			pod, result := c.reconciled(t, "pod")
-			c.Leaving.Check(t.Context(), "z1")
+			c.Leaving.Check(t.Context(), placed("z1"))
 			time.Sleep(max(result.RequeueAfter, time.Second))
 			return pod.Labels[v1alpha1.VirtualNodeLabel]
 		}
@@ -346,7 +346,6 @@ func TestAPodStaysAtAProviderThatWasNotAsked(t *testing.T) {
 		}
 		// Another VirtualNode of the provider is gone as well, but its connection is there.
 		there := c.connect("z2", corev1.PodStatus{Phase: corev1.PodRunning})
-		c.Leaving.Connections.Get("z2").Provider = "z"
 		require.NoError(t, there.Tracker().Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns-r", Name: "other", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "z1"},
 		}}))

@@ -118,7 +118,7 @@ func (d *drainage) second(t *testing.T) {
 	t.Helper()
 	for range 3 {
 		d.reconcileAll(t)
-		d.Leaving.Check(t.Context(), "q1")
+		d.Leaving.Check(t.Context(), placed("q1"))
 	}
 	for _, pod := range d.pods(t) {
 		from, released := pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.ReleasedAnnotation]

@@ -117,10 +117,10 @@ func TestAPodWhoseCriteriaAreInvalidIsTriedNowAndThen(t *testing.T) {
 func TestTheReasonOfARefusalIsKept(t *testing.T) {
 	pod := assignedPod(corev1.PodPending, refusedBy("q1", noon))
 	c := impatient(t, pod)
-	require.NoError(t, c.evict(t.Context(), pod, "q1", eviction.Refused))
+	require.NoError(t, c.evict(t.Context(), pod, placed("q1"), eviction.Refused))
 	require.Equal(t, "refused: QuotaExceeded", tries.Of(c.current(t, "pod"))["q1"].Reason)
 	pod = assignedPod(corev1.PodPending)
 	c = impatient(t, pod)
-	require.NoError(t, c.evict(t.Context(), pod, "q1", eviction.Drained))
+	require.NoError(t, c.evict(t.Context(), pod, placed("q1"), eviction.Drained))
 	require.Empty(t, tries.Of(c.current(t, "pod")), "that was no try")
 }

@@ -21,9 +21,10 @@ import (
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
-	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 const (
@@ -169,7 +170,7 @@ func (c *Controller) cleanable(ctx context.Context, id string) (*cleanable, erro
 	for _, vn := range virtualNodes {
 		in.virtualNodes.Insert(vn.Name)
 		if in.connection == nil {
-			in.connection = c.Connections.Get(vn.Name)
+			in.connection = c.Connections.Get(remote.PlaceOf(vn))
 		}
 	}
 	in.others = all.Difference(in.virtualNodes)
@@ -231,11 +232,12 @@ func (c *Controller) movedPodsLeft(ctx context.Context, in *cleanable, local, re
 		}
 		var pod corev1.Pod
 		found := c.Client.Get(ctx, types.NamespacedName{Namespace: local, Name: shadow.Name}, &pod)
+		at := scheduler.Place{Provider: in.provider, VirtualNode: shadow.NodeName}
 		switch {
-		case found == nil && pod.Labels[v1alpha1.VirtualNodeLabel] == shadow.NodeName:
+		case found == nil && placement.AssignedTo(&pod) == at:
 		case own:
 			left = true
-		case found == nil && pod.Annotations[v1alpha1.MovingFromAnnotation] == shadow.NodeName:
+		case found == nil && placement.MovingFrom(&pod) == at:
 			gone = true // The provider is asked about it, and then it is deleted (pkg/broker/leaving).
 		case len(orphans) < maxDeleted && in.origin != "" && (found == nil || kerrors.IsNotFound(found)):
 			orphans = append(orphans, *shadow)

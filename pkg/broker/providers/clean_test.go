@@ -89,12 +89,14 @@ func TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted(t *testing.T) {
 			Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: "p1"},
 		}
 	}
-	pod := func(virtualNode, movingFrom string) *corev1.Pod {
+	at := func(provider, virtualNode, movingFrom string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "a", Name: "pod", Labels: map[string]string{v1alpha1.VirtualNodeLabel: virtualNode},
-			Annotations: map[string]string{v1alpha1.MovingFromAnnotation: movingFrom},
+			Namespace: "a", Name: "pod",
+			Labels:      map[string]string{v1alpha1.VirtualNodeLabel: virtualNode, v1alpha1.ProviderLabel: provider},
+			Annotations: map[string]string{v1alpha1.MovingFromAnnotation: movingFrom, v1alpha1.MovingFromProviderAnnotation: provider},
 		}}
 	}
+	pod := func(virtualNode, movingFrom string) *corev1.Pod { return at("p1", virtualNode, movingFrom) }
 	for name, tc := range map[string]struct {
 		node, origin string
 		pod          *corev1.Pod
@@ -106,9 +108,16 @@ func TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted(t *testing.T) {
 		"of a VirtualNode that is gone, and its pod is elsewhere":   {node: "v1", origin: "broker", pod: pod("v2", ""), deleted: true},
 		"of a VirtualNode that is gone, and its pod is still there": {node: "v1", origin: "broker", pod: pod("v1", ""), clean: true},
 		"of a VirtualNode that is gone, and its pod is asked about": {node: "v1", origin: "broker", pod: pod("", "v1")},
-		"of a VirtualNode that is there, and its pod is elsewhere":  {node: "v2", origin: "broker", pod: pod("v1", "")},
-		"of a VirtualNode that the broker does not use":             {node: "v3", origin: "broker", clean: true},
-		"of a VirtualNode that the cache does not show yet":         {node: "v4", origin: "broker", clean: true},
+		"of a VirtualNode that is gone, and its pod is at another provider's of the name": {
+			node: "v1", origin: "broker", pod: at("p2", "v1", ""), deleted: true,
+		},
+		"of a VirtualNode that is gone, and its pod leaves another provider's of the name": {
+			node: "v1", origin: "broker", pod: at("p2", "", "v1"), deleted: true,
+		},
+		"of a VirtualNode that is there, and its pod is at another provider's of the name": {node: "v2", origin: "broker", pod: at("p2", "v2", "")},
+		"of a VirtualNode that is there, and its pod is elsewhere":                         {node: "v2", origin: "broker", pod: pod("v1", "")},
+		"of a VirtualNode that the broker does not use":                                    {node: "v3", origin: "broker", clean: true},
+		"of a VirtualNode that the cache does not show yet":                                {node: "v4", origin: "broker", clean: true},
 		"of another cluster": {node: "v1", origin: "other", clean: true},
 		"of no cluster":      {node: "v1", clean: true},
 		"of no VirtualNode":  {origin: "broker", clean: true},

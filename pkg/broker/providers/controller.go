@@ -43,6 +43,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // Config is everything that the controller needs.
@@ -62,7 +63,7 @@ type Config struct {
 	Queue *requeue.Queue
 	// ListProblem returns why a provider does not count as reachable though its API server is ready, by the VirtualNode with
 	// whose identity that was seen; "" if nothing speaks against it.
-	ListProblem func(virtualNode string) string
+	ListProblem func(at scheduler.Place) string
 	// Changed is called after a change that may concern the pods of a provider, the unassigned pods and the Node.
 	Changed func(ctx context.Context, id string)
 
@@ -173,7 +174,7 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 	}
 	knew := c.Belief.Known(id)
 	for _, gone := range c.Belief.SetProvider(id, in.spec(pc), &pc.Status) {
-		c.Connections.Remove(gone)
+		c.Connections.Remove(scheduler.Place{Provider: id, VirtualNode: gone})
 	}
 	if !knew {
 		c.probes.Add(types.NamespacedName{Name: id})
@@ -215,8 +216,8 @@ func earliest(a, b time.Duration) time.Duration {
 type objects struct {
 	// virtualNodes are those that the broker uses, by name.
 	virtualNodes []*offloadingv1beta1.VirtualNode
-	// sharedNames are names that VirtualNodes of several namespaces bear. A pod's label has the name only, so that the pod
-	// would run at each of them.
+	// sharedNames are names that VirtualNodes of several namespaces bear. None of them gets new pods: tries, refusals and decisions
+	// are recorded with the name only. Pods that are there stay.
 	sharedNames sets.Set[string]
 	// namespaceMaps are those in the provider's own tenant namespace.
 	namespaceMaps []*offloadingv1beta1.NamespaceMap

@@ -25,6 +25,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
@@ -141,20 +142,17 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
 `)},
 	}
 	home := kubefake.NewClientset(secret)
-	known := belief.New(belief.Config{Clock: clock.RealClock{}})
 	gone := Gone{
-		Log: testr.New(t), Clock: clock.RealClock{}, Belief: known,
+		Log: testr.New(t), Clock: clock.RealClock{},
 		Client:      fake.NewClientBuilder().WithScheme(scheme).WithObjects(tenant, left).Build(),
 		Connections: remote.NewConnections(home, identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil), ""),
 	}
-	require.Nil(t, gone.Connect(t.Context(), "gone"), "it is not known whose it was")
-	known.ObserveFormerProvider("gone", "p1")
-	known.ObserveFormerProvider("other", "p1")
-	known.ObserveFormerProvider("stranger", "p2")
-	require.Nil(t, gone.Connect(t.Context(), "other"), "it has no Secret")
-	connection := gone.Connect(t.Context(), "gone")
+	require.Nil(t, gone.Connect(t.Context(), scheduler.Place{VirtualNode: "gone"}), "it is not known whose it was")
+	other := scheduler.Place{Provider: "p1", VirtualNode: "other"}
+	require.Nil(t, gone.Connect(t.Context(), other), "it has no Secret")
+	connection := gone.Connect(t.Context(), scheduler.Place{Provider: "p1", VirtualNode: "gone"})
 	require.NotNil(t, connection)
 	require.Equal(t, "p1", connection.Provider)
-	require.Same(t, connection, gone.Connect(t.Context(), "other"), "with that of another VirtualNode of the provider")
-	require.Nil(t, gone.Connect(t.Context(), "stranger"))
+	require.Same(t, connection, gone.Connect(t.Context(), other), "with that of another VirtualNode of the provider")
+	require.Nil(t, gone.Connect(t.Context(), scheduler.Place{Provider: "p2", VirtualNode: "gone"}))
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
@@ -151,7 +150,7 @@ func drawPod(t *rapid.T, name string) *corev1.Pod {
 
 // drawUnassigned draws the pod that is decided about. It may name a policy, have a filter, and have been tried at
 // VirtualNodes.
-func drawUnassigned(t *rapid.T, virtualNodes []string) *corev1.Pod {
+func drawUnassigned(t *rapid.T, virtualNodes []scheduler.Place) *corev1.Pod {
 	pod, now := drawPod(t, "pod"), time.Now()
 	if policy := rapid.SampledFrom([]string{"", "", "", "a", "none"}).Draw(t, "policy"); policy != "" {
 		pod.Annotations[v1alpha1.PolicyAnnotation] = policy
@@ -160,35 +159,36 @@ func drawUnassigned(t *rapid.T, virtualNodes []string) *corev1.Pod {
 		pod.Annotations[v1alpha1.FilterAnnotation] = filter
 	}
 	var tried tries.Tries
-	for _, virtualNode := range virtualNodes {
+	for _, at := range virtualNodes {
 		ended, reason := now.Add(-time.Hour), "not started within 2m"
-		switch rapid.IntRange(0, 5).Draw(t, "tried at "+virtualNode) {
+		switch rapid.IntRange(0, 5).Draw(t, "tried at "+at.VirtualNode) {
 		case 0:
 			ended, reason = now, "refused"
 		case 1:
 		default:
 			continue
 		}
-		tried = tried.After(virtualNode, reason, ended, 10*time.Minute)
+		tried = tried.After(at.VirtualNode, reason, ended, 10*time.Minute)
 	}
 	if tried != nil {
 		pod.Annotations[v1alpha1.TriesAnnotation] = tried.Annotation()
 	}
 	if len(virtualNodes) > 0 && rapid.IntRange(0, 3).Draw(t, "moves") == 0 {
-		pod.Annotations[v1alpha1.MovingFromAnnotation] = rapid.SampledFrom(virtualNodes).Draw(t, "from")
+		from := rapid.SampledFrom(virtualNodes).Draw(t, "from")
+		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = from.VirtualNode, from.Provider
 	}
 	return pod
 }
 
 // drawAssigned draws pods that are assigned, or have ended, and observes them.
-func drawAssigned(t *rapid.T, known *belief.Belief, virtualNodes []string) []*corev1.Pod {
+func drawAssigned(t *rapid.T, known *belief.Belief, virtualNodes []scheduler.Place) []*corev1.Pod {
 	if len(virtualNodes) == 0 {
 		return nil
 	}
 	var pods []*corev1.Pod
 	for i := range rapid.IntRange(0, 4).Draw(t, "pods") {
 		pod, at := drawPod(t, fmt.Sprint("other-", i)), rapid.SampledFrom(virtualNodes).Draw(t, "at")
-		pod.Labels[v1alpha1.VirtualNodeLabel] = at
+		pod.Labels[v1alpha1.VirtualNodeLabel], pod.Labels[v1alpha1.ProviderLabel] = at.VirtualNode, at.Provider
 		if rapid.IntRange(0, 3).Draw(t, "ended") == 0 {
 			pod.Status.Phase = corev1.PodSucceeded
 			known.ObserveEnded(pod, at)
@@ -202,16 +202,15 @@ func drawAssigned(t *rapid.T, known *belief.Belief, virtualNodes []string) []*co
 
 // drawProbes draws and observes what probes see: providers that answer or not, virtual kubelets with a lease or without, and
 // providers that have not removed what was moved away. It returns the VirtualNodes.
-func drawProbes(t *rapid.T, known *belief.Belief) []string {
-	all := sets.New[string]()
+func drawProbes(t *rapid.T, known *belief.Belief) (all []scheduler.Place) {
 	for _, id := range slices.Sorted(slices.Values(known.Providers())) {
 		p, _ := known.Provider(id)
 		virtualNodes := slices.Sorted(maps.Keys(p.Assigned))
 		live := map[string]bool{}
 		for _, virtualNode := range virtualNodes {
 			live[virtualNode] = rapid.IntRange(0, 4).Draw(t, "lease") > 0
+			all = append(all, scheduler.Place{Provider: id, VirtualNode: virtualNode})
 		}
-		all.Insert(virtualNodes...)
 		answered := rapid.IntRange(0, 4).Draw(t, "answered") > 0
 		for range 2 {
 			known.ObserveProbe(id, belief.Probe{
@@ -219,10 +218,10 @@ func drawProbes(t *rapid.T, known *belief.Belief) []string {
 			})
 		}
 		if rapid.IntRange(0, 4).Draw(t, "unclean") == 0 && len(virtualNodes) > 0 {
-			known.ObserveGivenUp(virtualNodes[0])
+			known.ObserveGivenUp(all[len(all)-1])
 		}
 	}
-	return sets.List(all)
+	return all
 }
 
 // requireEqualVerdicts compares what users see with what the broker decided.
@@ -292,7 +291,7 @@ func TestExplanationsDecideAsTheBroker(t *testing.T) {
 			require.Empty(t, explanation.Providers)
 			return
 		}
-		if from := pod.Annotations[v1alpha1.MovingFromAnnotation]; from != "" {
+		if from := placement.MovingFrom(pod); from != (scheduler.Place{}) {
 			known.ObserveAssigned(pod, from)
 			known.ObserveLeft(pod, from)
 		}

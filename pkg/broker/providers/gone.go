@@ -14,8 +14,8 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	authforge "github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication/forge"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // Gone finds what VirtualNodes that are gone left at their providers.
@@ -23,7 +23,6 @@ type Gone struct {
 	Log         logr.Logger
 	Clock       clock.PassiveClock
 	Client      client.Client
-	Belief      *belief.Belief
 	Connections *remote.Connections
 }
 
@@ -38,33 +37,32 @@ func (g *Gone) RemoteNamespace(ctx context.Context, id, local string) (string, e
 
 // Connect returns a connection to the provider of a VirtualNode that is gone, by which to ask about what it left there: that of
 // another VirtualNode, or a new one. A leader that began later has none. nil if there is none.
-func (g *Gone) Connect(ctx context.Context, virtualNode string) *remote.Connection {
-	provider := g.Belief.FormerProviderOf(virtualNode)
-	if provider == "" {
+func (g *Gone) Connect(ctx context.Context, at scheduler.Place) *remote.Connection {
+	if at.Provider == "" {
 		return nil
 	}
-	if other := g.Connections.OfProvider(provider); other != nil {
+	if other := g.Connections.OfProvider(at.Provider); other != nil {
 		return other
 	}
-	maps, err := namespaceMaps(ctx, g.Client, provider)
+	maps, err := namespaceMaps(ctx, g.Client, at.Provider)
 	if err != nil || len(maps) == 0 {
 		return nil
 	}
 	// Liqo makes a VirtualNode with the name of its ResourceSlice, and a Secret for the identity of that
 	// (virtualnodecreator-controller, identity-controller), which stays when only the VirtualNode is deleted.
 	tenant := maps[0].Namespace
-	identity := authforge.ResourceSliceIdentityName(&authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: virtualNode}})
+	identity := authforge.ResourceSliceIdentityName(&authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: at.VirtualNode}})
 	gone := &offloadingv1beta1.VirtualNode{
-		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: virtualNode},
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: at.VirtualNode},
 		Spec: offloadingv1beta1.VirtualNodeSpec{
-			ClusterID:           liqov1beta1.ClusterID(provider),
+			ClusterID:           liqov1beta1.ClusterID(at.Provider),
 			KubeconfigSecretRef: &corev1.LocalObjectReference{Name: authforge.KubeconfigSecret(authforge.Identity(identity, tenant)).Name},
 		},
 	}
 	if err := g.Connections.Refresh(ctx, gone, g.Clock.Now()); err != nil {
-		g.Log.Info("Cannot ask a provider without a VirtualNode about the pods that leave it", "provider", provider,
-			"virtualNode", virtualNode, "error", err.Error())
+		g.Log.Info("Cannot ask a provider without a VirtualNode about the pods that leave it", "provider", at.Provider,
+			"virtualNode", at.VirtualNode, "error", err.Error())
 		return nil
 	}
-	return g.Connections.Get(virtualNode)
+	return g.Connections.Get(at)
 }

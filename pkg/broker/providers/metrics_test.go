@@ -16,6 +16,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 func requireMetrics(t *testing.T, registry *prometheus.Registry, name string, want ...string) {
@@ -80,12 +81,12 @@ func TestMetricsShowAProviderUntilItIsGone(t *testing.T) {
 	requireMetrics(t, registry, "liqo_broker_provider_latency_seconds", `liqo_broker_provider_latency_seconds{provider="q"} 0.004`)
 
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "pod", UID: "uid", Labels: map[string]string{v1alpha1.VirtualNodeLabel: "q1"},
+		Namespace: "ns", Name: "pod", UID: "uid", Labels: map[string]string{v1alpha1.VirtualNodeLabel: "q1", v1alpha1.ProviderLabel: "q"},
 	}}
 	known.ObserveReady(pod, 2*time.Second)
 	requireMetrics(t, registry, "liqo_broker_provider_pod_start_seconds", `liqo_broker_provider_pod_start_seconds{percentile="50",provider="q"} 2`,
 		`liqo_broker_provider_pod_start_seconds{percentile="90",provider="q"} 2`)
-	known.ObserveRefused(pod, belief.Refusal{VirtualNode: "q1", Reason: belief.Refused})
+	known.ObserveRefused(pod, belief.Refusal{By: scheduler.Place{Provider: "q", VirtualNode: "q1"}, Reason: belief.Refused})
 	requireMetrics(t, registry, "liqo_broker_provider_failure_ratio", `liqo_broker_provider_failure_ratio{provider="q"} 0.5`)
 	requireMetrics(t, registry, "liqo_broker_refusals_total", `liqo_broker_refusals_total{provider="q",reason="pending_too_long"} 0`,
 		`liqo_broker_refusals_total{provider="q",reason="refused"} 1`)

@@ -26,6 +26,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 )
 
@@ -104,9 +105,10 @@ func (c *Controller) probeAPIServer(ctx context.Context, virtualNodes []*offload
 	defer cancel()
 	problem = "no kubeconfig"
 	for _, vn := range virtualNodes {
-		connection := c.Connections.Get(vn.Name)
+		at := remote.PlaceOf(vn)
+		connection := c.Connections.Get(at)
 		if connection == nil {
-			if why := c.Connections.Refused(vn.Name); why != "" {
+			if why := c.Connections.Refused(at); why != "" {
 				problem = "its kubeconfig is not used: " + why
 			}
 			continue
@@ -126,7 +128,7 @@ func (c *Controller) probeAPIServer(ctx context.Context, virtualNodes []*offload
 // listProblem returns why a provider that is ready does not count as reachable; "" if nothing speaks against it.
 func (c *Controller) listProblem(virtualNodes []*offloadingv1beta1.VirtualNode) string {
 	for _, vn := range virtualNodes {
-		if problem := c.ListProblem(vn.Name); problem != "" {
+		if problem := c.ListProblem(remote.PlaceOf(vn)); problem != "" {
 			return distrust.Text(problem)
 		}
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
@@ -65,10 +66,10 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 		},
 	})
 	connections := remote.NewConnections(home, nil, "")
-	for name, server := range map[string]*httptest.Server{"hanging-1": hanging, "answering-1": answering, "broken-1": broken} {
+	for id, server := range map[string]*httptest.Server{"hanging": hanging, "answering": answering, "broken": broken} {
 		kube, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, Transport: &http.Transport{DisableKeepAlives: true}})
 		require.NoError(t, err)
-		connections.Set(&remote.Connection{VirtualNode: name, Probes: kube.Discovery().RESTClient()})
+		connections.Set(&remote.Connection{Provider: id, VirtualNode: id + "-1", Probes: kube.Discovery().RESTClient()})
 	}
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
@@ -86,7 +87,7 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 	c := New(Config{
 		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(inAPI...).Build(), Home: home, Clock: clock.RealClock{},
 		Belief: known, Connections: connections, Queue: &requeue.Queue{}, Selector: labels.Everything(),
-		ProbeInterval: time.Second, ProbeTimeout: 2 * time.Second, ListProblem: func(string) string { return "" },
+		ProbeInterval: time.Second, ProbeTimeout: 2 * time.Second, ListProblem: func(scheduler.Place) string { return "" },
 	})
 
 	done := make(chan string, len(ids))

@@ -51,19 +51,19 @@ func TestKubeconfigsLeadToAPIServersOnly(t *testing.T) {
 			c := NewConnections(home, identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil), "ours/v1", tc.proxies...)
 			vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "p1"}}
 			vn.Spec.ClusterID, vn.Spec.KubeconfigSecretRef = "p1", &corev1.LocalObjectReference{Name: secret.Name}
-			c.Set(&Connection{VirtualNode: "p1"}) // Of an address before.
+			c.Set(&Connection{Provider: "p1", VirtualNode: "p1"}) // Of an address before.
 			err := c.Refresh(t.Context(), vn, time.Now())
 			if tc.want == "" {
 				require.NoError(t, err)
-				require.NotNil(t, c.Get("p1"))
-				require.Empty(t, c.Refused("p1"))
+				require.NotNil(t, c.Get(PlaceOf(vn)))
+				require.Empty(t, c.Refused(PlaceOf(vn)))
 				return
 			}
 			require.ErrorContains(t, err, tc.want)
-			require.Contains(t, c.Refused("p1"), tc.want)
-			require.Nil(t, c.Get("p1"))
-			c.Remove("p1")
-			require.Empty(t, c.Refused("p1"))
+			require.Contains(t, c.Refused(PlaceOf(vn)), tc.want)
+			require.Nil(t, c.Get(PlaceOf(vn)))
+			c.Remove(PlaceOf(vn))
+			require.Empty(t, c.Refused(PlaceOf(vn)))
 		})
 	}
 }

@@ -23,6 +23,7 @@ import (
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // secretTTL is how long a kubeconfig is used before its Secret is read again. Liqo renews the client certificate in it
@@ -52,6 +53,16 @@ type Connection struct {
 	read          time.Time
 }
 
+// Place is the VirtualNode whose identity the connection has.
+func (c *Connection) Place() scheduler.Place {
+	return scheduler.Place{Provider: c.Provider, VirtualNode: c.VirtualNode}
+}
+
+// PlaceOf returns the key of a VirtualNode.
+func PlaceOf(vn *offloadingv1beta1.VirtualNode) scheduler.Place {
+	return scheduler.Place{Provider: string(vn.Spec.ClusterID), VirtualNode: vn.Name}
+}
+
 // Connections keeps one Connection for each VirtualNode. It is safe for concurrent use.
 type Connections struct {
 	home       kubernetes.Interface
@@ -60,29 +71,26 @@ type Connections struct {
 	proxies    []string
 
 	mu sync.Mutex
-	// byVirtualNode by name; guarded by mu.
-	byVirtualNode map[string]*Connection
-	// refused are the VirtualNodes whose kubeconfig is not used, by name; guarded by mu.
-	refused map[string]refused
+	// byPlace are by VirtualNode, of which two providers may have one of a name; guarded by mu.
+	byPlace map[scheduler.Place]*Connection
+	// refused has, by VirtualNode, why its kubeconfig is not used; guarded by mu.
+	refused map[scheduler.Place]string
 }
-
-// refused is why the kubeconfig of a VirtualNode of a provider is not used.
-type refused struct{ provider, why string }
 
 // NewConnections reads the kubeconfigs from Secrets of the home cluster. Providers see the user agent. The proxies are those that
 // kubeconfigs may name (distrust.CheckConfig).
 func NewConnections(home kubernetes.Interface, identities identitymanager.IdentityReader, userAgent string, proxies ...string) *Connections {
 	return &Connections{
 		home: home, identities: identities, userAgent: userAgent, proxies: proxies,
-		byVirtualNode: map[string]*Connection{}, refused: map[string]refused{},
+		byPlace: map[scheduler.Place]*Connection{}, refused: map[scheduler.Place]string{},
 	}
 }
 
 // Get returns the connection of a VirtualNode; nil if there is none yet.
-func (c *Connections) Get(virtualNode string) *Connection {
+func (c *Connections) Get(at scheduler.Place) *Connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.byVirtualNode[virtualNode]
+	return c.byPlace[at]
 }
 
 // OfProvider returns a connection to a provider, that of the first VirtualNode by name; nil if there is none.
@@ -90,7 +98,7 @@ func (c *Connections) OfProvider(provider string) *Connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var first *Connection
-	for _, at := range c.byVirtualNode {
+	for _, at := range c.byPlace {
 		if at.Provider == provider && (first == nil || at.VirtualNode < first.VirtualNode) {
 			first = at
 		}
@@ -102,45 +110,46 @@ func (c *Connections) OfProvider(provider string) *Connection {
 func (c *Connections) Set(connection *Connection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.byVirtualNode[connection.VirtualNode] = connection
-	delete(c.refused, connection.VirtualNode)
+	c.byPlace[connection.Place()] = connection
+	delete(c.refused, connection.Place())
 }
 
 // Remove forgets the connection of a VirtualNode.
-func (c *Connections) Remove(virtualNode string) {
+func (c *Connections) Remove(at scheduler.Place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.byVirtualNode, virtualNode)
-	delete(c.refused, virtualNode)
+	delete(c.byPlace, at)
+	delete(c.refused, at)
 }
 
 // Refused returns why the kubeconfig of a VirtualNode is not used; "" if it is, or if there is none.
-func (c *Connections) Refused(virtualNode string) string {
+func (c *Connections) Refused(at scheduler.Place) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.refused[virtualNode].why
+	return c.refused[at]
 }
 
 // refuse has a VirtualNode no connection. One of an earlier kubeconfig is not used either.
-func (c *Connections) refuse(vn *offloadingv1beta1.VirtualNode, why *distrust.AddressError) {
+func (c *Connections) refuse(at scheduler.Place, why *distrust.AddressError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.byVirtualNode, vn.Name)
-	c.refused[vn.Name] = refused{provider: string(vn.Spec.ClusterID), why: why.Error()}
+	delete(c.byPlace, at)
+	c.refused[at] = why.Error()
 }
 
 // RemoveOf forgets the connections of all VirtualNodes of a provider.
 func (c *Connections) RemoveOf(provider string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.byVirtualNode, func(_ string, at *Connection) bool { return at.Provider == provider })
-	maps.DeleteFunc(c.refused, func(_ string, of refused) bool { return of.provider == provider })
+	maps.DeleteFunc(c.byPlace, func(at scheduler.Place, _ *Connection) bool { return at.Provider == provider })
+	maps.DeleteFunc(c.refused, func(at scheduler.Place, _ string) bool { return at.Provider == provider })
 }
 
 // Refresh reads the kubeconfig of a VirtualNode, unless it was read less than a minute ago, and connects again if it has
 // changed.
 func (c *Connections) Refresh(ctx context.Context, vn *offloadingv1beta1.VirtualNode, now time.Time) error {
-	known := c.Get(vn.Name)
+	at := PlaceOf(vn)
+	known := c.Get(at)
 	if known != nil && now.Sub(known.read) < secretTTL {
 		return nil
 	}
@@ -159,7 +168,7 @@ func (c *Connections) Refresh(ctx context.Context, vn *offloadingv1beta1.Virtual
 	}
 	fresh, err := c.connect(vn, secret)
 	if why := (*distrust.AddressError)(nil); errors.As(err, &why) {
-		c.refuse(vn, why)
+		c.refuse(at, why)
 	}
 	if err != nil {
 		return fmt.Errorf("kubeconfig of VirtualNode %s, Secret %s/%s: %w", vn.Name, secret.Namespace, secret.Name, err)

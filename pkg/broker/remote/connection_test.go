@@ -63,7 +63,7 @@ clusters: [{name: c, cluster: {server: "` + server.URL + `", certificate-authori
 	vn.Spec.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: "kubeconfig"}
 	require.NoError(t, c.Refresh(t.Context(), vn, time.Now()))
 
-	return c.Get("p1")
+	return c.Get(PlaceOf(vn))
 }
 
 func TestAConnectionFollowsNoRedirect(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 const (
@@ -225,7 +226,7 @@ func (r *Restorer) list(ctx context.Context) ([]*corev1.Pod, error) {
 func assignedOf(list *corev1.PodList) []*corev1.Pod {
 	var assigned []*corev1.Pod
 	for i := range list.Items {
-		if pod := &list.Items[i]; placement.PlaceOf(pod) != "" {
+		if pod := &list.Items[i]; placement.PlaceOf(pod) != (scheduler.Place{}) {
 			assigned = append(assigned, pod)
 		}
 	}
@@ -236,7 +237,7 @@ func assignedOf(list *corev1.PodList) []*corev1.Pod {
 // available, and more of them would be moved.
 type assignment struct {
 	uid     types.UID
-	at      string
+	at      scheduler.Place
 	leaving bool
 }
 

@@ -70,7 +70,7 @@ func showing(pods ...corev1.Pod) func(*client.ListOptions) ([]corev1.Pod, string
 
 func named(name string, change ...func(*corev1.Pod)) corev1.Pod {
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.VirtualNodeLabel: "q1"},
+		Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.VirtualNodeLabel: "q1", v1alpha1.ProviderLabel: "q"},
 	}}
 	for _, c := range change {
 		c(&pod)
@@ -122,7 +122,7 @@ func TestWhatTheCacheDoesNotShowYetIsCounted(t *testing.T) {
 func TestAMoveThatTheCacheDoesNotShowYetIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		moving := named("a", unassigned, func(pod *corev1.Pod) {
-			pod.Annotations = map[string]string{v1alpha1.MovingFromAnnotation: "q1"}
+			pod.Annotations = map[string]string{v1alpha1.MovingFromAnnotation: "q1", v1alpha1.MovingFromProviderAnnotation: "q"}
 		})
 		live, cache := &lists{list: showing(moving)}, &lists{list: showing(named("a"))}
 		counted, restore := restored(live, cache)

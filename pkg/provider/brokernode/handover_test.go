@@ -63,7 +63,9 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 0}}}},
 	}}
 	leaving := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "a", UID: "uid", Annotations: map[string]string{v1alpha1.MovingFromAnnotation: "p1-gpu"},
+		Namespace: "ns", Name: "a", UID: "uid", Annotations: map[string]string{
+			v1alpha1.MovingFromAnnotation: "p1-gpu", v1alpha1.MovingFromProviderAnnotation: "p1",
+		},
 	}, Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: "Other", Status: corev1.ConditionTrue}}}}
 	const refused = "the API server refuses this"
 	type world struct {
@@ -75,20 +77,21 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 		change  func(*world)
 		reports bool
 	}{
-		"it has completed":                      {func(*world) {}, true},
-		"it has failed":                         {func(w *world) { w.remote.Status.Phase = corev1.PodFailed }, true},
-		"the API server accepts no such status": {func(w *world) { w.remote.Status.Message = refused }, false},
-		"it runs":                               {func(w *world) { w.remote.Status.Phase = corev1.PodRunning }, false},
-		"nothing of it is there":                {func(w *world) { w.remote = nil }, false},
-		"it ends because it is deleted":         {func(w *world) { w.remote.DeletionTimestamp = &now }, false},
-		"its ShadowPod is deleted":              {func(w *world) { w.shadow.DeletionTimestamp = &now }, false},
-		"the ShadowPod does not say whose":      {func(w *world) { w.shadow.GenerateName = "" }, false},
-		"the ShadowPod is an earlier pod's":     {func(w *world) { w.shadow.GenerateName = "earlier" }, false},
-		"it left another VirtualNode":           {func(w *world) { w.local.Annotations[v1alpha1.MovingFromAnnotation] = "q1" }, false},
-		"it is assigned again":                  {func(w *world) { w.local.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "q1"} }, false},
-		"it is deleted":                         {func(w *world) { w.local.DeletionTimestamp, w.local.Finalizers = &now, []string{"x"} }, false},
-		"it is gone":                            {func(w *world) { w.local.Name = "b" }, false},
-		"it has been shown to have ended since": {func(w *world) { w.local.Status.Phase = corev1.PodFailed }, false},
+		"it has completed":                       {func(*world) {}, true},
+		"it has failed":                          {func(w *world) { w.remote.Status.Phase = corev1.PodFailed }, true},
+		"the API server accepts no such status":  {func(w *world) { w.remote.Status.Message = refused }, false},
+		"it runs":                                {func(w *world) { w.remote.Status.Phase = corev1.PodRunning }, false},
+		"nothing of it is there":                 {func(w *world) { w.remote = nil }, false},
+		"it ends because it is deleted":          {func(w *world) { w.remote.DeletionTimestamp = &now }, false},
+		"its ShadowPod is deleted":               {func(w *world) { w.shadow.DeletionTimestamp = &now }, false},
+		"the ShadowPod does not say whose":       {func(w *world) { w.shadow.GenerateName = "" }, false},
+		"the ShadowPod is an earlier pod's":      {func(w *world) { w.shadow.GenerateName = "earlier" }, false},
+		"it left another VirtualNode":            {func(w *world) { w.local.Annotations[v1alpha1.MovingFromAnnotation] = "q1" }, false},
+		"it left another provider's of the name": {func(w *world) { w.local.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q" }, false},
+		"it is assigned again":                   {func(w *world) { w.local.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "q1"} }, false},
+		"it is deleted":                          {func(w *world) { w.local.DeletionTimestamp, w.local.Finalizers = &now, []string{"x"} }, false},
+		"it is gone":                             {func(w *world) { w.local.Name = "b" }, false},
+		"it has been shown to have ended since":  {func(w *world) { w.local.Status.Phase = corev1.PodFailed }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{leaving.DeepCopy(), shadow.DeepCopy(), there.DeepCopy()}
@@ -103,7 +106,7 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 				local:    corev1listers.NewPodLister(indexed[*corev1.Pod](t)).Pods("ns"),
 				remote:   corev1listers.NewPodLister(remotes).Pods("ns-home"),
 				shadows:  offloadinglisters.NewShadowPodLister(indexed(t, w.shadow)).ShadowPods("ns-home"),
-				releases: (&Forwarder{View: View{VirtualNode: "p1-gpu"}, Pods: home.CoreV1().Pods}).releasesOf("ns"),
+				releases: (&Forwarder{View: View{VirtualNode: "p1-gpu", Provider: "p1"}, Pods: home.CoreV1().Pods}).releasesOf("ns"),
 			}
 			answer := errors.New("the API server is away")
 			if w.remote != nil && w.remote.Status.Message == refused {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // releases tells the broker that a pod which leaves was let go. Until then a ShadowPod may appear at the provider after the
@@ -25,8 +26,8 @@ import (
 // Liqo handles one pod in one worker at a time, so no creation is on the way when a pod that left is handled. Only a creation
 // whose result is not known may still happen; then nothing is written, and the broker waits for a deadline.
 type releases struct {
-	virtualNode string
-	pods        corev1client.PodInterface
+	view View
+	pods corev1client.PodInterface
 	// reflected is false once the namespace is not reflected any more; guarded by the mu of the Forwarder.
 	reflected bool
 
@@ -54,7 +55,7 @@ func (f *Forwarder) releasesOf(namespace string) *releases {
 	}
 	if f.releases[namespace] == nil {
 		f.releases[namespace] = &releases{
-			virtualNode: f.View.VirtualNode, pods: f.Pods(namespace), assigned: map[string]assignment{}, uncertain: map[string]time.Time{},
+			view: f.View, pods: f.Pods(namespace), assigned: map[string]assignment{}, uncertain: map[string]time.Time{},
 		}
 	}
 	return f.releases[namespace]
@@ -97,7 +98,7 @@ func (r *releases) observe(pod *corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.assigned[pod.Name] = assignment{
-		uid: pod.UID, id: v1alpha1.Assignment(r.virtualNode, pod), deleted: pod.DeletionTimestamp != nil,
+		uid: pod.UID, id: v1alpha1.Assignment(r.view.VirtualNode, pod), deleted: pod.DeletionTimestamp != nil,
 	}
 }
 
@@ -126,7 +127,7 @@ func (r *releases) reportEnd(ctx context.Context, name string, uid types.UID, th
 	case err != nil:
 		return fmt.Errorf("pod %s, which ended while it was leaving: %w", name, err)
 	case pod.UID != uid || pod.DeletionTimestamp != nil || placement.Terminal(pod) || pod.Labels[v1alpha1.VirtualNodeLabel] != "" ||
-		pod.Annotations[v1alpha1.MovingFromAnnotation] != r.virtualNode:
+		placement.MovingFrom(pod) != (scheduler.Place{Provider: r.view.Provider, VirtualNode: r.view.VirtualNode}):
 		return nil
 	}
 	body, err := json.Marshal(map[string]any{

@@ -89,7 +89,7 @@ func (s *State) RemovePod(name types.NamespacedName) {
 
 // assign counts the requests of a pod that is assigned. The caller holds mu.
 func (s *State) assign(pod *corev1.Pod) {
-	if at := placement.PlaceOf(pod); at != "" {
+	if at := placement.PlaceOf(pod); at != (scheduler.Place{}) {
 		s.scheduler.Assign(placement.AssignmentOf(pod, at))
 	}
 }

@@ -149,7 +149,7 @@ func drawPod(t *rapid.T, at string) *corev1.Pod {
 	switch rapid.IntRange(0, 3).Draw(t, "assigned") {
 	case 0:
 	case 1:
-		pod.Annotations = map[string]string{v1alpha1.MovingFromAnnotation: at + "-1"}
+		pod.Annotations = map[string]string{v1alpha1.MovingFromAnnotation: at + "-1", v1alpha1.MovingFromProviderAnnotation: at}
 	default:
 		pod.Labels = map[string]string{v1alpha1.VirtualNodeLabel: at + "-1", v1alpha1.ProviderLabel: at, "app": "web"}
 	}
@@ -224,8 +224,9 @@ func requireSame(t *rapid.T, s *State, objects map[string]client.Object) {
 	require.True(t, equality.Semantic.DeepEqual(wantProviders, providers), "%v\n%v", wantProviders, providers)
 	for _, p := range providers {
 		for _, slice := range p.Slices {
-			assigned, pods := s.scheduler.Assigned(slice.VirtualNode)
-			wantAssigned, wantPods := other.scheduler.Assigned(slice.VirtualNode)
+			at := scheduler.Place{Provider: p.ID, VirtualNode: slice.VirtualNode}
+			assigned, pods := s.scheduler.Assigned(at)
+			wantAssigned, wantPods := other.scheduler.Assigned(at)
 			require.Equal(t, wantAssigned, assigned)
 			require.Equal(t, wantPods, pods)
 		}

@@ -133,7 +133,7 @@ func (r *Record) judgeWrites() (faults []string) {
 // waits reports whether a pod is the broker's, and assigned to no provider nor leaving one.
 func (r *Record) waits(o client.Object) bool {
 	pod, is := o.(*corev1.Pod)
-	return is && pod.Spec.NodeName == r.Node && placeOf(pod) == "" && !terminal(pod) && pod.DeletionTimestamp == nil
+	return is && pod.Spec.NodeName == r.Node && placeOf(pod) == (place{}) && !terminal(pod) && pod.DeletionTimestamp == nil
 }
 
 // judgeWaits checks that a pod that fits nowhere is tried now and then only. Each try reads it from the cache.

@@ -7,8 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
 // judgeDeletions checks that no ShadowPod is deleted while its pod has been assigned there for long.
@@ -20,7 +18,7 @@ func (r *Record) judgeDeletions(record []Change) (faults []string) {
 				continue
 			}
 			by := originOf(c.Object())
-			since := assignedSince(record, by, c.At)
+			since := assignedSince(record, p.at(by), c.At)
 			if since.IsZero() || c.At.Sub(since) < r.Times.Noticed || r.parted(p.ID, by, c.At) || ends(record, c.At.Add(r.Times.Skew)) {
 				continue
 			}
@@ -40,13 +38,13 @@ func deletes(c *Change) bool {
 }
 
 // assignedSince returns since when a pod that lives has been assigned to a VirtualNode, at a time; zero if it is not.
-func assignedSince(record []Change, virtualNode string, at time.Time) (since time.Time) {
+func assignedSince(record []Change, to place, at time.Time) (since time.Time) {
 	for _, c := range record {
 		if c.At.After(at) {
 			break
 		}
 		pod, _ := c.After.(*corev1.Pod)
-		switch is := pod != nil && pod.DeletionTimestamp == nil && !terminal(pod) && pod.Labels[v1alpha1.VirtualNodeLabel] == virtualNode; {
+		switch is := pod != nil && pod.DeletionTimestamp == nil && !terminal(pod) && assignedTo(pod) == to; {
 		case !is:
 			since = time.Time{}
 		case since.IsZero():

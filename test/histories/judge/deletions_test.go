@@ -19,7 +19,7 @@ func TestAShadowPodIsDeletedWithItsPodOnly(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	after := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
 	pod := func(at string, change func(*corev1.Pod)) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "uid", Labels: map[string]string{v1alpha1.VirtualNodeLabel: at}}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "uid", Labels: map[string]string{v1alpha1.VirtualNodeLabel: at, v1alpha1.ProviderLabel: "p"}}}
 		if change != nil {
 			change(p)
 		}
@@ -48,6 +48,9 @@ func TestAShadowPodIsDeletedWithItsPodOnly(t *testing.T) {
 		"it leaves later":     {[]Change{{At: after(1), After: pod("a", nil)}, {At: after(61), After: pod("", nil)}}, nil, 1},
 		"it has ended":        {[]Change{{At: after(1), After: pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })}}, nil, 0},
 		"it is elsewhere":     {[]Change{{At: after(1), After: pod("b", nil)}}, nil, 0},
+		"it is at another provider's of the name": {
+			[]Change{{At: after(1), After: pod("a", func(p *corev1.Pod) { p.Labels[v1alpha1.ProviderLabel] = "q" })}}, nil, 0,
+		},
 		"its VirtualNode is gone": {
 			[]Change{{At: after(1), After: pod("a", nil)}}, []Fault{{Kind: "part", Provider: "p", From: after(55), Until: after(90)}}, 0,
 		},

@@ -26,7 +26,7 @@ func (r *Record) Unsettled() string {
 		for _, o := range latest(p.ShadowPods) {
 			shadows[client.ObjectKeyFromObject(o)] = true
 			local := locals[types.UID(o.GetAnnotations()[PodUID])]
-			if local == nil || virtualNodeOf(local) != originOf(o) {
+			if local == nil || assignedTo(local) != p.at(originOf(o)) {
 				faults = append(faults, fmt.Sprintf("%s has a ShadowPod %s of a pod that is not there", p.ID, o.GetName()))
 			}
 		}
@@ -34,7 +34,7 @@ func (r *Record) Unsettled() string {
 			local := types.UID(pod.Annotations[PodUID])
 			if !shadows[client.ObjectKeyFromObject(pod)] {
 				faults = append(faults, fmt.Sprintf("%s has a pod %s without a ShadowPod", p.ID, pod.Name))
-			} else if of := locals[local]; of != nil && virtualNodeOf(of) == originOf(pod) {
+			} else if of := locals[local]; of != nil && assignedTo(of) == p.at(originOf(pod)) {
 				there[local] = pod
 			}
 		}
@@ -56,20 +56,20 @@ func (r *Record) Unsettled() string {
 
 // judgePod returns what is wrong about one pod, at the end. There is the one at its provider.
 func (r *Record) judgePod(pod, there *corev1.Pod, pods []*corev1.Pod) string {
-	at := virtualNodeOf(pod)
+	at, none := assignedTo(pod), place{}
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return "is being deleted"
 	case terminal(pod):
 		return ""
-	case at == "" && pod.Annotations[v1alpha1.MovingFromAnnotation] != "":
+	case at == none && pod.Annotations[v1alpha1.MovingFromAnnotation] != "":
 		return "is moving"
 	case pod.Spec.NodeName == "":
 		return r.judgeUnbound(pod, pods)
-	case at == "":
+	case at == none:
 		return r.judgeWaiting(pod, pods)
 	case there == nil:
-		return "is not at " + at
+		return "is not at " + at.String()
 	case there.Status.Phase != corev1.PodRunning || pod.Status.Phase != corev1.PodRunning || !isReady(pod):
 		return fmt.Sprintf("is shown %s (ready: %t) and is %s at %s", pod.Status.Phase, isReady(pod), there.Status.Phase, at)
 	}
@@ -78,15 +78,14 @@ func (r *Record) judgePod(pod, there *corev1.Pod, pods []*corev1.Pod) string {
 
 // judgeWaiting returns what is wrong about a pod that waits: there is room, or no reason is given.
 func (r *Record) judgeWaiting(pod *corev1.Pod, pods []*corev1.Pod) string {
-	for _, s := range r.slices() {
-		free := s.Millis
+	for at, free := range r.granted() {
 		for _, other := range pods {
-			if placeOf(other) == s.VirtualNode {
+			if placeOf(other) == at {
 				free -= millisOf(&other.Spec)
 			}
 		}
 		if free >= millisOf(&pod.Spec) {
-			return fmt.Sprintf("waits, and %s has %s CPUs free", s.VirtualNode, cpus(free))
+			return fmt.Sprintf("waits, and %s has %s CPUs free", at, cpus(free))
 		}
 	}
 	if reasonOf(pod) == "" {
@@ -110,7 +109,7 @@ func (r *Record) judgeUnbound(pod *corev1.Pod, pods []*corev1.Pod) string {
 func (r *Record) Untrue() string {
 	var faults []string
 	for _, pod := range latestPods(r.Home.Pods) {
-		if pod.Spec.NodeName == "" || virtualNodeOf(pod) != "" || terminal(pod) || pod.DeletionTimestamp != nil {
+		if pod.Spec.NodeName == "" || assignedTo(pod) != (place{}) || terminal(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}
 		if now, _, _ := strings.Cut(reasonOf(pod), ";"); now != "no provider cluster fits: insufficient cpu" {
@@ -186,7 +185,7 @@ func (r *Record) judgeStatus(p *Provider, pods []*corev1.Pod) (faults []string) 
 	}
 	there := int32(0)
 	for _, pod := range pods {
-		if p.has(placeOf(pod)) && !terminal(pod) {
+		if placeOf(pod).provider == p.ID && !terminal(pod) {
 			there++
 		}
 	}
@@ -204,14 +203,14 @@ func (r *Record) judgeStatus(p *Provider, pods []*corev1.Pod) (faults []string) 
 // judgeRoom returns what is wrong about the room that the Node shows at the end; "" if nothing is.
 func (r *Record) judgeRoom(pods []*corev1.Pod) string {
 	granted := int64(0)
-	for _, s := range r.slices() {
-		granted += s.Millis
+	for _, millis := range r.granted() {
+		granted += millis
 	}
 	for _, pod := range pods {
 		switch {
-		case terminal(pod) && placeOf(pod) != "":
+		case terminal(pod) && placeOf(pod) != (place{}):
 			granted -= millisOf(&pod.Spec) // kube-scheduler does not count it, the quota does.
-		case !terminal(pod) && placeOf(pod) == "" && pod.Spec.NodeName == r.Node:
+		case !terminal(pod) && placeOf(pod) == (place{}) && pod.Spec.NodeName == r.Node:
 			granted += millisOf(&pod.Spec) // kube-scheduler counts it, although it waits.
 		}
 	}

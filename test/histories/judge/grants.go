@@ -18,34 +18,34 @@ import (
 func (r *Record) judgeGrants() (faults []string) {
 	for _, p := range r.Providers {
 		for _, s := range p.Slices {
-			faults = append(faults, r.judgeGrant(s, p.presence(s.VirtualNode))...)
+			faults = append(faults, r.judgeGrant(p.at(s.VirtualNode), s.Millis, p.presence(s.VirtualNode))...)
 		}
 	}
 	return faults
 }
 
 // judgeGrant checks it of one VirtualNode. Present is when its ShadowPods were there.
-func (r *Record) judgeGrant(s Slice, present presence) (faults []string) {
+func (r *Record) judgeGrant(at place, granted int64, present presence) (faults []string) {
 	latest := map[types.UID]*corev1.Pod{}
 	for _, c := range r.Home.Pods {
 		pod := c.Object().(*corev1.Pod)
 		if latest[pod.UID] = pod; c.After == nil {
 			delete(latest, pod.UID)
 		}
-		if virtualNodeOf(c.After) != s.VirtualNode || virtualNodeOf(c.Before) == s.VirtualNode {
+		if assignedTo(c.After) != at || assignedTo(c.Before) == at {
 			continue // It was not assigned there just now.
 		}
 		sum, names := int64(0), []string{}
 		for uid, other := range latest {
-			if virtualNodeOf(other) == s.VirtualNode || placeOf(other) == s.VirtualNode && present.at(uid, c.At) {
+			if assignedTo(other) == at || placeOf(other) == at && present.at(uid, c.At) {
 				sum += millisOf(&other.Spec)
 				names = append(names, other.Name)
 			}
 		}
-		if sum > s.Millis {
+		if sum > granted {
 			slices.Sort(names)
-			faults = append(faults, fmt.Sprintf("%s takes %s at %s to %s CPUs, which grants %s: %s", pod.Name, s.VirtualNode,
-				r.at(c.At), cpus(sum), cpus(s.Millis), strings.Join(names, " ")))
+			faults = append(faults, fmt.Sprintf("%s takes %s at %s to %s CPUs, which grants %s: %s", pod.Name, at,
+				r.at(c.At), cpus(sum), cpus(granted), strings.Join(names, " ")))
 		}
 	}
 	return faults

@@ -17,8 +17,8 @@ func (r *Record) judgeMoves(record []Change, runs []run) (faults []string) {
 			continue
 		}
 		before, after := c.Before.(*corev1.Pod), c.After.(*corev1.Pod)
-		from := virtualNodeOf(before)
-		if from == "" || virtualNodeOf(after) != "" || terminal(before) {
+		from := assignedTo(before)
+		if from == (place{}) || assignedTo(after) != (place{}) || terminal(before) {
 			continue
 		}
 		if !r.mayMove(before, from, c.At, runs) {
@@ -29,20 +29,9 @@ func (r *Record) judgeMoves(record []Change, runs []run) (faults []string) {
 	return faults
 }
 
-func (r *Record) mayMove(pod *corev1.Pod, from string, at time.Time, runs []run) bool {
-	for _, p := range r.Providers {
-		if !p.has(from) {
-			continue
-		}
-		never := pod.Annotations[v1alpha1.FailoverAnnotation] == string(v1alpha1.FailoverNever)
-		if !never && r.mayFailOver(p.ID, at) {
-			return true
-		}
-		if r.isPlanned(p.ID, from, at) {
-			return true
-		}
-	}
-	if isRefused(pod, from) {
+func (r *Record) mayMove(pod *corev1.Pod, from place, at time.Time, runs []run) bool {
+	never := pod.Annotations[v1alpha1.FailoverAnnotation] == string(v1alpha1.FailoverNever)
+	if !never && r.mayFailOver(from.provider, at) || r.isPlanned(from, at) || isRefused(pod, from.virtualNode) {
 		return true
 	}
 	assigned, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AssignedAtAnnotation])
@@ -53,8 +42,8 @@ func (r *Record) mayMove(pod *corev1.Pod, from string, at time.Time, runs []run)
 }
 
 // isPlanned reports whether pods leave a VirtualNode at a time because of an administrator: it is drained, or deleted.
-func (r *Record) isPlanned(provider, virtualNode string, at time.Time) bool {
-	planned := append(r.faultsAt(provider, "drain"), r.parts(provider, virtualNode)...)
+func (r *Record) isPlanned(from place, at time.Time) bool {
+	planned := append(r.faultsAt(from.provider, "drain"), r.parts(from.provider, from.virtualNode)...)
 	return slices.ContainsFunc(planned, func(s span) bool { return at.After(s.from) && at.Before(r.noticedBy(s.to)) })
 }
 
@@ -93,7 +82,7 @@ func (r *Record) judgeAssignments(record []Change) (faults []string) {
 			continue
 		}
 		at, name := providerOf(c.After), c.After.GetName()
-		assigned := virtualNodeOf(c.Before) != virtualNodeOf(c.After)
+		assigned := assignedTo(c.Before) != assignedTo(c.After)
 		marked := c.Before != nil && c.Before.GetAnnotations()[v1alpha1.UnreachableAnnotation] != ""
 		unmarked := !assigned && marked && c.After.GetAnnotations()[v1alpha1.UnreachableAnnotation] == ""
 		out := func(provider string, noticed time.Duration) bool {
@@ -110,7 +99,7 @@ func (r *Record) judgeAssignments(record []Change) (faults []string) {
 		if assigned && slices.ContainsFunc(r.closed(at), func(s span) bool { return c.At.After(r.noticedBy(s.from)) && c.At.Before(s.to) }) {
 			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, which has been disabled, cordoned or drained for long", name, at, r.at(c.At)))
 		}
-		if assigned && r.connects(virtualNodeOf(c.After), c.At) {
+		if assigned && r.connects(assignedTo(c.After), c.At) {
 			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, whose virtual kubelet has only connected for long", name,
 				at, r.at(c.At)))
 		}
@@ -145,10 +134,10 @@ func (r *Record) closed(provider string) (spans []span) {
 }
 
 // connects reports whether a virtual kubelet has had its lease for a while and said all the time that it only connects.
-func (r *Record) connects(virtualNode string, at time.Time) bool {
+func (r *Record) connects(to place, at time.Time) bool {
 	since, holder := time.Time{}, ""
 	for _, c := range r.Home.Leases {
-		if c.Object().GetName() != virtualNode || c.After == nil || c.At.After(at) {
+		if c.Object().GetName() != to.virtualNode || c.Object().GetNamespace() != "liqo-tenant-"+to.provider || c.After == nil || c.At.After(at) {
 			continue
 		}
 		switch now := c.After.GetAnnotations()[v1alpha1.ConnectingAnnotation]; {

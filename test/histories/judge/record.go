@@ -71,12 +71,17 @@ type Slice struct {
 	VirtualNode string
 	// Millis is how many thousandths of a CPU it grants.
 	Millis int64
+	// Gone means that there is no VirtualNode in the end.
+	Gone bool
 }
 
-// has reports whether one of its slices has a VirtualNode.
-func (p *Provider) has(virtualNode string) bool {
-	return slices.ContainsFunc(p.Slices, func(s Slice) bool { return s.VirtualNode == virtualNode })
-}
+// place is a VirtualNode: two providers may have one of a name. The zero place is none.
+type place struct{ provider, virtualNode string }
+
+func (p place) String() string { return p.virtualNode + " of " + p.provider }
+
+// at is a VirtualNode of a provider.
+func (p *Provider) at(virtualNode string) place { return place{p.ID, virtualNode} }
 
 // Consumer is a consumer cluster, whose pods come to the broker's cluster by Liqo.
 type Consumer struct {
@@ -183,10 +188,15 @@ func latestPods(record []Change) (pods []*corev1.Pod) {
 // at returns a time as of the beginning.
 func (r *Record) at(t time.Time) time.Duration { return t.Sub(r.Began).Round(time.Millisecond) }
 
-// slices are those of all providers.
-func (r *Record) slices() (all []Slice) {
+// granted is how many thousandths of a CPU each VirtualNode grants that there is in the end.
+func (r *Record) granted() map[place]int64 {
+	all := map[place]int64{}
 	for _, p := range r.Providers {
-		all = append(all, p.Slices...)
+		for _, s := range p.Slices {
+			if !s.Gone {
+				all[p.at(s.VirtualNode)] = s.Millis
+			}
+		}
 	}
 	return all
 }
@@ -202,12 +212,12 @@ func providerOf(pod client.Object) string {
 	return pod.GetLabels()[v1alpha1.ProviderLabel]
 }
 
-// virtualNodeOf is the VirtualNode that a pod is assigned to; "" is none.
-func virtualNodeOf(pod client.Object) string {
-	if pod == nil {
-		return ""
+// assignedTo is where a pod is assigned.
+func assignedTo(pod client.Object) place {
+	if pod == nil || pod.GetLabels()[v1alpha1.VirtualNodeLabel] == "" {
+		return place{}
 	}
-	return pod.GetLabels()[v1alpha1.VirtualNodeLabel]
+	return place{providerOf(pod), pod.GetLabels()[v1alpha1.VirtualNodeLabel]}
 }
 
 // leftFrom is the provider that a pod is leaving; "" is none.
@@ -219,11 +229,11 @@ func leftFrom(pod client.Object) string {
 }
 
 // placeOf is where a pod takes room, by its labels and annotations.
-func placeOf(pod *corev1.Pod) string {
-	if at := pod.Labels[v1alpha1.VirtualNodeLabel]; at != "" || terminal(pod) {
+func placeOf(pod *corev1.Pod) place {
+	if at := assignedTo(pod); at != (place{}) || terminal(pod) {
 		return at
 	}
-	return pod.Annotations[v1alpha1.MovingFromAnnotation]
+	return place{leftFrom(pod), pod.Annotations[v1alpha1.MovingFromAnnotation]}
 }
 
 func terminal(pod *corev1.Pod) bool {

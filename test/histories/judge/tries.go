@@ -23,7 +23,7 @@ type tried struct {
 // judgeTries checks that a pod that was refused, or not started in time, is tried less and less: at the same VirtualNode after the
 // RefusalMemory, and from the second time there at all where it was tried after twice as long each time.
 func (r *Record) judgeTries(record []Change) (faults []string) {
-	tries := map[string]tried{}
+	tries := map[place]tried{}
 	for _, c := range record {
 		if c.After == nil {
 			break
@@ -32,11 +32,11 @@ func (r *Record) judgeTries(record []Change) (faults []string) {
 		if pod.Status.Phase != corev1.PodPending {
 			clear(tries) // It has started.
 		}
-		from, to := virtualNodeOf(c.Before), virtualNodeOf(c.After)
+		from, to, none := assignedTo(c.Before), assignedTo(c.After), place{}
 		switch {
-		case from != "" && to == "" && r.inVain(c.Before.(*corev1.Pod), from, c.At):
+		case from != none && to == none && r.inVain(c.Before.(*corev1.Pod), from, c.At):
 			r.addTry(tries, from, r.decided(c.At))
-		case from == "" && to != "" && c.At.Before(tries[to].until):
+		case from == none && to != none && c.At.Before(tries[to].until):
 			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, where it was tried %d times, and not to be again before %s",
 				pod.Name, to, r.at(c.At), tries[to].count, r.at(tries[to].until)))
 		}
@@ -45,7 +45,7 @@ func (r *Record) judgeTries(record []Change) (faults []string) {
 }
 
 // addTry counts a try that ended at a time. The delay of a second one at a VirtualNode is for all.
-func (r *Record) addTry(tries map[string]tried, at string, ended time.Time) {
+func (r *Record) addTry(tries map[place]tried, at place, ended time.Time) {
 	count := tries[at].count + 1
 	until := ended.Add(min(r.Times.RefusalMemory<<(count-1), longestDelay*r.Times.RefusalMemory))
 	for other, try := range tries {
@@ -70,11 +70,9 @@ func (r *Record) decided(written time.Time) time.Time {
 }
 
 // inVain reports whether a pod leaves a VirtualNode because that refused it, or has not started it in time, and for no other cause.
-func (r *Record) inVain(pod *corev1.Pod, from string, at time.Time) bool {
-	for _, p := range r.Providers {
-		if p.has(from) && (r.mayFailOver(p.ID, at) || r.isPlanned(p.ID, from, at)) {
-			return false
-		}
+func (r *Record) inVain(pod *corev1.Pod, from place, at time.Time) bool {
+	if r.mayFailOver(from.provider, at) || r.isPlanned(from, at) {
+		return false
 	}
-	return isRefused(pod, from) || pod.Status.Phase == corev1.PodPending && at.Sub(v1alpha1.AssignedAt(pod)) >= r.Times.PendingTimeout
+	return isRefused(pod, from.virtualNode) || pod.Status.Phase == corev1.PodPending && at.Sub(v1alpha1.AssignedAt(pod)) >= r.Times.PendingTimeout
 }

@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// mutant is one change of the broker. Old occurs once in the file.
+// mutant is one change of the broker, or of a model in the histories. Old occurs once in the file.
 type mutant struct {
 	name, file, old, new string
 }
