@@ -16,8 +16,8 @@ const (
 	// writesOfObject is how many writes of an object, also those that met a conflict, a broker may send within a minute. While
 	// watches lag by 5 s, each change of a pod is tried eight times.
 	writesOfObject = 60
-	// triesOfPod is how often a broker may read a pod that waits within a minute. It tries it every 30 to 45 s, and when something
-	// changes that concerns it, and may write why it waits: up to 53 reads were seen when much changed.
+	// triesOfPod is how often a broker may read a pod that waits within a minute, but for the second after a change of the pod. It tries
+	// the pod every 30 to 45 s, and when something changes that concerns it, and may write why it waits: in histories up to 53 times.
 	triesOfPod = 60
 	// reworded is how soon the reason of a pod that waits is written again if only its text has changed: after a minute.
 	reworded = time.Minute - time.Second
@@ -149,7 +149,7 @@ func (r *Record) judgeWaits(record []Change, reads map[asked][]*Request) (faults
 			for ; seen < len(record) && record[seen].At.Before(q.At); seen++ {
 				waits = r.waits(record[seen].After)
 			}
-			if waits {
+			if waits && q.At.Sub(record[seen-1].At) >= time.Second {
 				tries = append(tries, q)
 			}
 		}
