@@ -128,6 +128,7 @@ func (t transport) requestOf(r *http.Request) *judge.Request {
 		verb = judge.List
 	}
 	noted := requestOf(t.process, verb, reflect.TypeOf(o), keyOf(o))
+	noted.Deadline, _ = r.Context().Deadline()
 	query := r.URL.Query()
 	if name, one := strings.CutPrefix(query.Get("fieldSelector"), metav1.ObjectNameField+"="); one {
 		noted.Name.Name = name

@@ -76,27 +76,25 @@ func most(requests []*Request, within time.Duration) (n int, at time.Time) {
 }
 
 // judgeQuestions checks that a provider is asked with a few lists for all pods that leave it, and not for each by itself. The lists of
-// one check follow each other at once.
+// one check have one deadline.
 func (r *Record) judgeQuestions(p *Provider) (faults []string) {
-	type question struct{ by, virtualNode, namespace string }
-	lists := group(p.Requests, func(q *Request) (question, bool) {
-		return question{q.By, q.VirtualNode, q.Name.Namespace}, q.Verb == List && q.Name.Name != ""
+	type check struct {
+		by, virtualNode, namespace string
+		deadline                   time.Time
+	}
+	lists := group(p.Requests, func(q *Request) (check, bool) {
+		return check{q.By, q.VirtualNode, q.Name.Namespace, q.Deadline}, q.Verb == List && q.Name.Name != ""
 	})
 	for of, sent := range lists {
-		begun, names := map[string]bool{}, map[string]bool{}
-		for i, q := range sent {
-			list := q.Kind + " " + q.Name.Name
-			if i > 0 && !q.At.Equal(sent[i-1].Until) || begun[list] {
-				clear(begun)
-				clear(names)
-			}
-			more := !names[q.Name.Name]
-			begun[list], names[q.Name.Name] = true, true
-			if more && len(names) == fewPods+1 {
-				faults = append(faults, fmt.Sprintf("%s asks %s for more than %d pods of %s one by one at %s", of.by, p.ID, fewPods, of.virtualNode, r.at(q.At)))
-			}
+		names := map[string]bool{}
+		for _, q := range sent {
+			names[q.Name.Name] = true
+		}
+		if len(names) > fewPods {
+			faults = append(faults, fmt.Sprintf("%s asks %s for %d pods of %s one by one at %s", of.by, p.ID, len(names), of.virtualNode, r.at(sent[0].At)))
 		}
 	}
+	slices.Sort(faults)
 	return faults
 }
 
@@ -160,7 +158,8 @@ func (r *Record) judgeWaits(record []Change, reads map[asked][]*Request) (faults
 	return faults
 }
 
-// judgeRewording checks that a pod that waits does not have its reason written again at once if only the text is another.
+// judgeRewording checks that a pod that waits does not have its reason written again at once if only the text is another. A broker
+// does not know of a write whose answer is lost.
 func (r *Record) judgeRewording(record []Change) (faults []string) {
 	written := time.Time{}
 	for _, c := range record {
@@ -177,6 +176,11 @@ func (r *Record) judgeRewording(record []Change) (faults []string) {
 				c.By, c.At.Sub(written).Round(time.Millisecond), after.Message))
 		}
 		written = c.At
+		if slices.ContainsFunc(r.Faults, func(f Fault) bool {
+			return f.Kind == "home loses answers" && c.At.After(f.From) && c.At.Before(f.Until)
+		}) {
+			written = time.Time{}
+		}
 	}
 	return faults
 }

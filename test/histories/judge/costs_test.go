@@ -30,7 +30,9 @@ func TestAProviderIsAskedWithAFewLists(t *testing.T) {
 	check := func(at time.Duration, pods int) (lists []Request) {
 		for i := range pods {
 			for _, kind := range []string{"ShadowPod", "Pod"} {
-				lists = append(lists, c.request(at+time.Duration(len(lists))*time.Millisecond, List, kind, fmt.Sprint("web-", i)))
+				list := c.request(at+time.Duration(len(lists))*time.Millisecond, List, kind, fmt.Sprint("web-", i))
+				list.Deadline = c.after(at + 10*time.Second)
+				lists = append(lists, list)
 			}
 		}
 		return lists
@@ -118,4 +120,7 @@ func TestTheReasonOfAPodIsNotWrittenForEachFlap(t *testing.T) {
 	assert.Empty(t, judged(written{1, "NoProviderFits", "not ready"}, written{61, "NoProviderFits", "insufficient cpu"}))
 	assert.Len(t, judged(written{1, "NoProviderFits", "not ready"}, written{10, "NoProviderFits", "insufficient cpu"}), 1)
 	assert.Empty(t, judged(written{1, "NoProviderFits", "not ready"}, written{10, "BackOff", "refused lately"}))
+	r.Faults = []Fault{{Kind: "home loses answers", From: c.began, Until: c.after(5 * time.Second)}}
+	assert.Empty(t, judged(written{1, "NoProviderFits", "not ready"}, written{2, "NoProviderFits", "insufficient cpu"}), "it may not know of the first")
+	assert.Len(t, judged(written{6, "NoProviderFits", "not ready"}, written{7, "NoProviderFits", "insufficient cpu"}), 1)
 }

@@ -42,6 +42,8 @@ type Cluster struct {
 // Request is what a broker asked.
 type Request struct {
 	At, Until time.Time
+	// Deadline is that of the request, and of others that belong to it; zero is none.
+	Deadline time.Time
 	// By is the process that asked.
 	By string
 	// Verb is one of Kubernetes, Probe, or FromCache for an object that was read from the broker's own cache.

@@ -32,7 +32,7 @@ func TestAPodThatIsRefusedIsTriedLessAndLess(t *testing.T) {
 		}
 		for _, one := range tries {
 			assigned := pod("shop", "web", corev1.PodPending)
-			assigned.Labels = map[string]string{v1alpha1.VirtualNodeLabel: one.at}
+			assigned.Labels = map[string]string{v1alpha1.ProviderLabel: "p0", v1alpha1.VirtualNodeLabel: one.at}
 			add(one.from, assigned)
 			if one.startsFirst {
 				assigned = assigned.DeepCopy()
