@@ -101,6 +101,9 @@ type Options struct {
 	// LocalNodes are clusters that get a simulated node, CLUSTER-node, for every pod that may run there. The pods of
 	// virtual kubelets prefer the host node.
 	LocalNodes []string
+	// MachineImages are images whose commands the host nodes run as programs of this machine, without mounts outside of /tmp
+	// and /run.
+	MachineImages []string
 	// DirectNetworks are further connections between the networks of clusters,
 	// each as CONSUMER:PROVIDER; they need Networking.
 	DirectNetworks []string
