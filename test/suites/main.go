@@ -26,7 +26,7 @@ const (
 func main() {
 	r := new(runner)
 	flag.Var(&r.sides, "sides", "the sides, separated by commas; default all: "+strings.Join(sideNames, ","))
-	flag.Var(&r.packages, "packages", "packages of Liqo's suites, and "+kubeletSuite+", separated by commas; default all")
+	flag.Var(&r.packages, "packages", "the packages, separated by commas; default all: "+strings.Join(packages(), ","))
 	together := flag.Int("together", 1, "how many federations, of four clusters each, are up at a time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -56,8 +56,8 @@ func (c *choice) has(name string) bool { return len(*c) == 0 || slices.Contains(
 // runner runs suites in federations.
 type runner struct {
 	sides, packages choice
-	// programs is the directory of Liqo's.
-	programs string
+	// programs is the directory of Liqo's, e2e the program of Kubernetes'.
+	programs, e2e string
 
 	// metrics is held by the package reflection, kept while the file of results is written.
 	metrics, kept sync.Mutex
@@ -68,14 +68,24 @@ func (r *runner) run(ctx context.Context, together int) (err error) {
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(cruise, func(p cruisePackage) bool { return r.packages.has(p.name) }) {
-		if r.programs, err = build(ctx, say); err != nil {
-			return err
+	for _, name := range r.packages {
+		if !slices.Contains(packages(), name) {
+			return fmt.Errorf("-packages=%s: use some of %s", &r.packages, strings.Join(packages(), ","))
 		}
 	}
 	for _, name := range r.sides {
 		if !slices.Contains(sideNames, name) {
 			return fmt.Errorf("-sides=%s: use some of %s", &r.sides, strings.Join(sideNames, ","))
+		}
+	}
+	if slices.ContainsFunc(cruise, func(p cruisePackage) bool { return r.packages.has(p.name) }) {
+		if r.programs, err = build(ctx, say); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(conformance, func(p conformancePackage) bool { return r.packages.has(p.name) }) {
+		if r.e2e, err = buildConformance(ctx, say); err != nil {
+			return err
 		}
 	}
 	var group errgroup.Group
@@ -115,6 +125,11 @@ func (r *runner) runFederation(ctx context.Context, f federation) (err error) {
 		at := place{side: side, Sandbox: s, metrics: &r.metrics}
 		if side.node != "" {
 			errs = append(errs, r.runPackage(ctx, at, kubeletSuite, at.runKubelet))
+			for _, p := range conformance {
+				errs = append(errs, r.runPackage(ctx, at, p.name, func(ctx context.Context) ([]outcome, error) {
+					return at.runConformance(ctx, r.e2e, p)
+				}))
+			}
 		}
 		for _, p := range cruise {
 			if len(side.clusters) >= p.clusters && p.name != side.without {

@@ -24,11 +24,36 @@ type outcome struct{ Test, Result, Why string }
 
 // row is a test on all sides.
 type row struct {
-	// Package is one of Liqo's, or kubeletSuite.
+	// Package is one of Liqo's or of conformance, or kubeletSuite.
 	Package string `json:"package"`
 	Test    string `json:"test"`
 	// Results is by the name of the side. A test that was not run there has none.
 	Results map[string]string `json:"results"`
+}
+
+// packages are all, in the order in which they are run.
+func packages() (names []string) {
+	names = append(names, kubeletSuite)
+	for _, p := range conformance {
+		names = append(names, p.name)
+	}
+	for _, p := range cruise {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// suites are the names of the tables of the document.
+var suites = []string{"liqo", "virtual-kubelet", "kubernetes"}
+
+func suiteOf(pkg string) string {
+	switch {
+	case pkg == kubeletSuite:
+		return "virtual-kubelet"
+	case slices.ContainsFunc(conformance, func(p conformancePackage) bool { return p.name == pkg }):
+		return "kubernetes"
+	}
+	return "liqo"
 }
 
 // merge replaces what a package gave on one side. Rows that have no side any more are left out.
@@ -47,10 +72,10 @@ func merge(rows []row, pkg, side string, outcomes []outcome) []row {
 		rows[i].Results[side] = o.Result
 	}
 	rows = slices.DeleteFunc(rows, func(r row) bool { return len(r.Results) == 0 })
-	order := func(r row) int {
-		return slices.IndexFunc(cruise, func(p cruisePackage) bool { return p.name == r.Package })
-	}
-	slices.SortStableFunc(rows, func(a, b row) int { return order(a) - order(b) })
+	packages := packages()
+	slices.SortStableFunc(rows, func(a, b row) int {
+		return slices.Index(packages, a.Package) - slices.Index(packages, b.Package)
+	})
 	return rows
 }
 
@@ -105,9 +130,9 @@ func faults(rows []row, notes []note) (found []string) {
 	return found
 }
 
-// table is one of Markdown, of the suite of virtual-kubelet or of Liqo's. It has a column for each side on which one of the tests was run.
-func table(rows []row, kubelet bool) string {
-	rows = slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return kubelet != (r.Package == kubeletSuite) })
+// table is one of Markdown, of a suite. It has a column for each side on which one of the tests was run.
+func table(rows []row, suite string) string {
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return suiteOf(r.Package) != suite })
 	if len(rows) == 0 {
 		return "No test has been run yet.\n"
 	}
@@ -142,7 +167,8 @@ func writeTables(path string, rows []row) (changed bool, err error) {
 		return false, err
 	}
 	written := string(text)
-	for name, content := range map[string]string{"liqo": table(rows, false), "virtual-kubelet": table(rows, true)} {
+	for _, name := range suites {
+		content := table(rows, name)
 		begin, end := "<!-- table: "+name+" -->\n", "<!-- end -->"
 		found := regexp.MustCompile(`(?s)` + begin + `.*?` + end).FindString(written)
 		if found == "" {

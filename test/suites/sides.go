@@ -59,8 +59,9 @@ func federations() []federation {
 func (f federation) up(ctx context.Context, say func(string, ...any)) (*sandbox.Sandbox, error) {
 	s, err := sandbox.Up(ctx, sandbox.Options{
 		Name: f.name, Consumers: 1, Providers: 2, Image: f.image, BrokerNode: f.brokerNode, KubeletMetrics: true,
-		LocalNodes: []string{sandbox.Consumer(1), sandbox.Broker},
-		Progress:   func(format string, args ...any) { say(f.name+" "+format, args...) },
+		LocalNodes:    []string{sandbox.Consumer(1), sandbox.Broker},
+		MachineImages: machineImages,
+		Progress:      func(format string, args ...any) { say(f.name+" "+format, args...) },
 		ClusterLabels: map[string]map[string]string{
 			sandbox.Broker:      {"provider": "Azure", "region": "A"},
 			sandbox.Provider(1): {"provider": "AWS", "region": "B"},
