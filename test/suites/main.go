@@ -59,8 +59,9 @@ type runner struct {
 	// programs is the directory of Liqo's, e2e the program of Kubernetes'.
 	programs, e2e string
 
-	// metrics is held by the package reflection, kept while the file of results is written.
-	metrics, kept sync.Mutex
+	// metrics is held by the package reflection, starting while a federation starts, which takes all cores, kept while the file of
+	// results is written.
+	metrics, starting, kept sync.Mutex
 }
 
 // run runs what is chosen, writes results and document, and returns the faults of all results as an error.
@@ -115,7 +116,9 @@ func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args.
 
 // runFederation runs the suites on the sides of a federation. A package that cannot be run does not keep others from it.
 func (r *runner) runFederation(ctx context.Context, f federation) (err error) {
+	r.starting.Lock()
 	s, err := f.up(ctx, say)
+	r.starting.Unlock()
 	if err != nil {
 		return err
 	}
