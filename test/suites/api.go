@@ -13,8 +13,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/client-go/rest"
 
 	"github.com/capacitorset/liqo-broker-vk/test/kubeletapi"
@@ -93,7 +95,9 @@ func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
 	asked := r.Clone(r.Context())
 	kubelet.RawQuery = r.URL.RawQuery
 	asked.URL, asked.Host = kubelet, ""
-	return a.kubeletTransport.RoundTrip(asked)
+	// Redirections of the kubelet lead back here, as those that kube-apiserver proxies.
+	rewriting := &proxy.Transport{PathPrepend: strings.TrimSuffix(r.URL.Path, found[3]), RoundTripper: a.kubeletTransport}
+	return rewriting.RoundTrip(asked)
 }
 
 // answered waits for what is to be done with a namespace that a suite has made.

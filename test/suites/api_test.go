@@ -14,6 +14,10 @@ import (
 // answering answers with its name, the method and the path, so that a test sees which server got a request.
 func answering(t *testing.T, name string) *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/runningpods" { // As virtual-kubelet's router does.
+			http.Redirect(w, r, "/runningpods/", http.StatusMovedPermanently)
+			return
+		}
 		if r.Method == http.MethodPost {
 			w.WriteHeader(http.StatusCreated)
 			_, _ = io.WriteString(w, `{"metadata": {"name": "made"}}`)
@@ -46,6 +50,7 @@ func TestKubeletsAreAskedThemselves(t *testing.T) {
 	for name, c := range map[string]struct{ path, want string }{
 		"an object":                   {"/api/v1/nodes/node?watch=1", "server /api/v1/nodes/node?watch=1"},
 		"the proxy of a Node":         {"/api/v1/nodes/node/proxy/runningpods/?a=b", "kubelet /runningpods/?a=b"},
+		"a redirection of a kubelet":  {"/api/v1/nodes/node/proxy/runningpods", "kubelet /runningpods/"},
 		"the proxy of the Node's Pod": {"/api/v1/namespaces/ns/pods/https:node:10250/proxy/stats/summary", "kubelet /stats/summary"},
 		"the proxy of another Pod":    {"/api/v1/namespaces/ns/pods/https:web:8080/proxy/", "server /api/v1/namespaces/ns/pods/https:web:8080/proxy/"},
 	} {
