@@ -144,7 +144,7 @@ matrix: ## The short suites with LIQO=v1.1.2: parity of Liqo's virtual kubelet a
 	$(TEST) LIQO=$(or $(LIQO),v1.1.2) $(TOOL) gotestsum --format=testname -- -count=1 -timeout=20m ./e2e \
 		-run '^TestFederation$$/^(chain|faults)$$/^(pods_show_the_addresses|a_Service_spans|pods_leave_an_unreachable)'
 
-liqo-e2e: ## The suites of Liqo and of virtual-kubelet, against Liqo's virtual kubelet, ours in its place, and the broker (about an hour; SIDES=stock,drop-in,chain,broker PACKAGES=reflection TOGETHER=2)
+liqo-e2e: ## The suites of Liqo and of virtual-kubelet, and specs of Kubernetes' conformance, against Liqo's virtual kubelet, ours in its place, and the broker (hours; SIDES=stock,drop-in,chain,broker PACKAGES=reflection TOGETHER=2)
 	$(TEST) go run ./suites -sides='$(SIDES)' -packages='$(PACKAGES)' -together=$(or $(TOGETHER),1)
 
 packets: nftables ## Requests through Liqo's own data plane in network namespaces; as root, else skipped (PACKETS='-run Name' to choose)
