@@ -25,6 +25,9 @@ SEEDS ?= 0-4
 MINUTES ?= 0
 FAULT ?=
 KUBELETS ?=
+# Sides and packages of make liqo-e2e; default all.
+SIDES ?=
+PACKAGES ?=
 # The version of the virtual kubelets of make older: the last tag before this commit, or else the commit before.
 BEFORE ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null || git rev-parse HEAD^)
 # The steps of make test. go vet is one of the linters.
@@ -41,7 +44,7 @@ define patches
   if (patch || !"$(PATCH)") print "  " $$1, $$2, "→", $$3, (patch ? "(patch " patch ")" : ""), ($$4 == "-" ? "" : $$4) }
 endef
 
-.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e stock matrix packets nftables hostile attack lint outdated demo bench clean
+.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e stock matrix liqo-e2e packets nftables hostile attack lint outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,7 +86,7 @@ unit: ## Unit tests, those of the product with -race, the remote IPAM against Li
 	GOGC=400 FUZZ_INPUTS=100000 $(TOOL) $(call gotestsum,unit-inputs,--format=pkgname --hide-summary=skipped) -- -run '^TestMutatedExpressions$$' ./pkg/criteria/
 	$(TEST) HISTORIES=1000 $(TOOL) $(call gotestsum,unit-histories,--format=pkgname --hide-summary=skipped) -- -timeout=30m ./histories/...
 	$(TEST) $(TOOL) $(call gotestsum,unit-test,--format=pkgname --hide-summary=skipped) -- ./audit ./bench ./chaos ./collector ./sandbox ./sandbox/internal/...
-	$(TEST) $(TOOL) $(call gotestsum,unit-deploy,--format=pkgname --hide-summary=skipped) -- -count=1 ./deploy/... ./exposition/... ./histories/mutants
+	$(TEST) $(TOOL) $(call gotestsum,unit-deploy,--format=pkgname --hide-summary=skipped) -- -count=1 ./deploy/... ./exposition/... ./histories/mutants ./suites
 	$(INTEROP) $(TOOL) $(call gotestsum,unit-interop,--format=pkgname --hide-summary=skipped) -- -count=1 ./...
 	$(KUBELET_V0) $(TOOL) $(call gotestsum,unit-kubelet-v0,--format=pkgname --hide-summary=skipped) -- -race ./...
 	$(OBSERVABILITY) $(TOOL) $(call gotestsum,unit-observability,--format=pkgname --hide-summary=skipped) -- -count=1 ./...
@@ -140,6 +143,9 @@ matrix: ## The short suites with LIQO=v1.1.2: parity of Liqo's virtual kubelet a
 	$(TEST) STOCK=1 LIQO=$(or $(LIQO),v1.1.2) $(TOOL) gotestsum --format=testname -- -count=1 -timeout=40m ./e2e -run '^TestParity(Stock|Ours)$$'
 	$(TEST) LIQO=$(or $(LIQO),v1.1.2) $(TOOL) gotestsum --format=testname -- -count=1 -timeout=20m ./e2e \
 		-run '^TestFederation$$/^(chain|faults)$$/^(pods_show_the_addresses|a_Service_spans|pods_leave_an_unreachable)'
+
+liqo-e2e: ## The suites of Liqo and of virtual-kubelet, and specs of Kubernetes' conformance, against Liqo's virtual kubelet, ours in its place, and the broker (hours; SIDES=stock,drop-in,chain,broker PACKAGES=reflection TOGETHER=2)
+	$(TEST) go run ./suites -sides='$(SIDES)' -packages='$(PACKAGES)' -together=$(or $(TOGETHER),1)
 
 packets: nftables ## Requests through Liqo's own data plane in network namespaces; as root, else skipped (PACKETS='-run Name' to choose)
 	$(TEST) $(TOOL) $(call gotestsum,packets,--format=testname) -- -count=1 -timeout=30m -v ./packets/... $(PACKETS)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -243,7 +244,7 @@ func (c *Cluster) runPods(ctx context.Context) error {
 	if c.node != nil {
 		return c.runProxy(ctx)
 	}
-	if c.Role == RoleProvider || c.Role == RoleConsumer && s.opts.ConsumerNodes {
+	if c.Role == RoleProvider || c.Role == RoleConsumer && s.opts.ConsumerNodes || c.hasLocalNode() {
 		return c.runKwok(ctx)
 	}
 	return nil
@@ -265,11 +266,17 @@ func (c *Cluster) runKwok(ctx context.Context) error {
 	if err := c.AddNode(ctx, c.Name+"-node", nil, nil); err != nil || c.Role == RoleProvider {
 		return err
 	}
-	// Its own components run on the host node; pods go to this one by name.
-	taint := []byte(`{"spec":{"taints":[{"key":"sandbox/simulated","effect":"NoSchedule"}]}}`)
+	// Its own components run on the host node, which they tolerate: kube-scheduler weighs taints more than free resources.
+	effect := corev1.TaintEffectNoSchedule // Pods go to this one by name.
+	if c.hasLocalNode() {
+		effect = corev1.TaintEffectPreferNoSchedule
+	}
+	taint := fmt.Appendf(nil, `{"spec":{"taints":[{"key":"sandbox/simulated","effect":%q}]}}`, effect)
 	_, err = c.Kube.CoreV1().Nodes().Patch(ctx, c.Name+"-node", types.StrategicMergePatchType, taint, metav1.PatchOptions{})
 	return err
 }
+
+func (c *Cluster) hasLocalNode() bool { return slices.Contains(c.sandbox.opts.LocalNodes, c.Name) }
 
 // AddNode adds a simulated node to a cluster that has one, with 64 CPUs, 256Gi, 2000 pods
 // and the extra resources, such as GPUs.

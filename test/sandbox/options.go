@@ -54,7 +54,7 @@ type Options struct {
 	// Networking also runs Liqo's ipam and networking controllers.
 	Networking bool
 	// Packets has the clusters run Liqo's gateways and fabric, and pods of ImageWeb, in network namespaces: their packets
-	// are real. It implies Networking, excludes ConsumerNodes, and no pod is simulated.
+	// are real. It implies Networking, excludes ConsumerNodes and LocalNodes, and no pod is simulated.
 	Packets bool
 	// Liqo is the version of Liqo in all clusters: LiqoVersion (the default) or LiqoV11Version.
 	Liqo string
@@ -98,6 +98,12 @@ type Options struct {
 	// ConsumerNodes gives each consumer a simulated node, CLUSTER-node, for pods of
 	// its own that name it.
 	ConsumerNodes bool
+	// LocalNodes are clusters that get a simulated node, CLUSTER-node, for every pod that may run there. The pods of
+	// virtual kubelets prefer the host node.
+	LocalNodes []string
+	// MachineImages are images whose commands the host nodes run as programs of this machine, without mounts outside of /tmp
+	// and /run.
+	MachineImages []string
 	// DirectNetworks are further connections between the networks of clusters,
 	// each as CONSUMER:PROVIDER; they need Networking.
 	DirectNetworks []string
@@ -184,7 +190,7 @@ func (o *Options) validate() error {
 	if o.Packets && o.Liqo != LiqoVersion {
 		errs = append(errs, fmt.Errorf("--packets: the gateways are those of %s, not %s", LiqoVersion, o.Liqo))
 	}
-	if o.Packets && o.ConsumerNodes {
+	if o.Packets && (o.ConsumerNodes || len(o.LocalNodes) > 0) {
 		errs = append(errs, errors.New("--packets: no node of a consumer is simulated"))
 	}
 	for _, arg := range o.ConsumerArgs {

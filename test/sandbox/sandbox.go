@@ -239,7 +239,7 @@ func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
 	stock.Ports = func([]string) []nodeagent.Port { return append([]nodeagent.Port{kubeletPort}, kubeletMetrics...) }
 	registry, tag := "ghcr.io/liqotech/", ":"+s.opts.Liqo
 	other := cmp.Or(s.opts.BrokerKubelet, ours)
-	return map[string]nodeagent.Image{
+	table := map[string]nodeagent.Image{
 		ImageStock: stock,
 		ImageOurs:  {Binary: ours, Ports: OwnPorts},
 		imageOther: {Binary: other, Ports: OwnPorts},
@@ -248,6 +248,10 @@ func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
 		registry + "webhook" + tag:                 liqo(binaries.LiqoWebhook),
 		registry + "ipam" + tag:                    liqo(binaries.LiqoIPAM),
 	}
+	for _, image := range s.opts.MachineImages {
+		table[image] = nodeagent.Image{Machine: true, Command: []string{"sleep", "1000000"}}
+	}
+	return table
 }
 
 // kubeletPort is that of a virtual kubelet, Liqo's and ours.

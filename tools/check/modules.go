@@ -24,7 +24,7 @@ func suites() []suite {
 		{".", []string{"./..."}, nil},
 		{"kubelet-v0", []string{"./..."}, nil},
 		{"test", []string{"./audit", "./chaos", "./collector", "./sandbox", "./sandbox/internal/..."}, nil},
-		{"test", []string{"./deploy/...", "./exposition/..."}, []string{"deploy", "docs"}},
+		{"test", []string{"./deploy/...", "./exposition/...", "./suites"}, []string{"deploy", "docs"}},
 		{"test", []string{"./histories/mutants"}, []string{"pkg"}},
 		{"test/interop", []string{"./..."}, []string{"pkg/ipam", "test/ipampeer"}},
 		{"test/observability", []string{"./..."}, []string{"deploy", "docs", "test/exposition"}},

@@ -45,6 +45,8 @@ type Image struct {
 	// Binary is run whatever path the container's command names; the command's
 	// last element remains visible to it as its own name.
 	Binary string
+	// Machine has the programs of this machine run instead, by the name of the container's command.
+	Machine bool
 	// Command is that of containers that name none.
 	Command []string
 	// Ports returns what gives the process ports of its own, which it shares a
@@ -83,7 +85,7 @@ type Config struct {
 	Ports       *ports.Pool
 	// Network is that of the node, if its packets are real, else nil. Then any pod may run on the node.
 	Network *packets.Node
-	// Certificate is that of the kubelet API, of which the agent has port-forward; ClientCA, in PEM, that of its callers.
+	// Certificate is that of the kubelet API, of which the agent has port-forward and logs; ClientCA, in PEM, that of its callers.
 	Certificate tls.Certificate
 	ClientCA    []byte
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -12,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
 )
@@ -42,6 +45,10 @@ func (w *podWorker) startContainer(ctx context.Context, c *container) (*proc.Pro
 	if len(command) == 0 {
 		return nil, fmt.Errorf("container %s has no command, and its image names none here", c.spec.Name)
 	}
+	program, err := image.program(command[0])
+	if err != nil {
+		return nil, err
+	}
 	args := expandAll(slices.Concat(command[1:], c.spec.Args), env)
 	own, ports, err := w.agent.ownPorts(image, slices.Concat(command[:1], args))
 	if err != nil {
@@ -51,9 +58,9 @@ func (w *podWorker) startContainer(ctx context.Context, c *container) (*proc.Pro
 	p, err := w.agent.cfg.Group.Start(proc.Spec{
 		Name:    w.agent.cfg.Cluster + "/" + w.component,
 		Path:    w.agent.cfg.Contain,
-		Args:    slices.Concat([]string{"--hostname=" + hostname(w.pod.Name)}, binds, []string{"--", image.Binary, command[0]}, args),
+		Args:    slices.Concat([]string{"--hostname=" + hostname(w.pod.Name)}, binds, []string{"--", program, command[0]}, args),
 		Env:     env,
-		Log:     filepath.Join(w.agent.cfg.LogDir, w.pod.Name+"-"+c.spec.Name+".log"),
+		Log:     w.logFile(c.spec.Name),
 		Private: true,
 		Network: w.network.descriptor(),
 	})
@@ -66,6 +73,21 @@ func (w *podWorker) startContainer(ctx context.Context, c *container) (*proc.Pro
 	w.mu.Unlock()
 	w.report(ctx)
 	return p, nil
+}
+
+func (w *podWorker) logFile(container string) string {
+	return filepath.Join(w.agent.cfg.LogDir, w.pod.Name+"-"+container+".log")
+}
+
+// program is the file to run for a command.
+func (i Image) program(command string) (string, error) {
+	if !i.Machine {
+		return i.Binary, nil
+	}
+	if filepath.Base(command) == "sh" {
+		command = "bash" // Debian's sh drops variables whose names are no identifiers.
+	}
+	return exec.LookPath(command)
 }
 
 // hostname is that of a pod: its name, as far as a host name may be long.
@@ -104,6 +126,13 @@ func (w *podWorker) environment(ctx context.Context, c corev1.Container) ([]stri
 		"KUBERNETES_SERVICE_PORT=" + strconv.Itoa(w.agent.cfg.APIPort),
 		"KUBERNETES_SERVICE_PORT_HTTPS=" + strconv.Itoa(w.agent.cfg.APIPort),
 	}
+	for _, from := range c.EnvFrom {
+		own, err := w.variablesFrom(ctx, from)
+		if err != nil {
+			return nil, err
+		}
+		env = append(env, own...)
+	}
 	for _, v := range c.Env {
 		value := expand(v.Value, env)
 		if v.ValueFrom != nil {
@@ -115,6 +144,37 @@ func (w *podWorker) environment(ctx context.Context, c corev1.Container) ([]stri
 		env = append(env, v.Name+"="+value)
 	}
 	return env, nil
+}
+
+// variablesFrom are those of a whole Secret or ConfigMap.
+func (w *podWorker) variablesFrom(ctx context.Context, from corev1.EnvFromSource) (env []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	core, optional := w.agent.cfg.Client.CoreV1(), false
+	switch {
+	case from.SecretRef != nil:
+		var s *corev1.Secret
+		optional = ptr.Deref(from.SecretRef.Optional, false)
+		s, err = core.Secrets(w.pod.Namespace).Get(ctx, from.SecretRef.Name, metav1.GetOptions{})
+		if err == nil {
+			for name, value := range s.Data {
+				env = append(env, from.Prefix+name+"="+string(value))
+			}
+		}
+	case from.ConfigMapRef != nil:
+		var cm *corev1.ConfigMap
+		optional = ptr.Deref(from.ConfigMapRef.Optional, false)
+		cm, err = core.ConfigMaps(w.pod.Namespace).Get(ctx, from.ConfigMapRef.Name, metav1.GetOptions{})
+		if err == nil {
+			for name, value := range cm.Data {
+				env = append(env, from.Prefix+name+"="+value)
+			}
+		}
+	}
+	if optional {
+		err = client.IgnoreNotFound(err)
+	}
+	return env, err
 }
 
 func (w *podWorker) valueFrom(ctx context.Context, src *corev1.EnvVarSource) (string, error) {
@@ -178,7 +238,10 @@ func (w *podWorker) mounts(ctx context.Context, c corev1.Container, image Image)
 		binds = append(binds, "--bind="+dir+":/"+name)
 	}
 	for _, m := range c.VolumeMounts {
-		if m.MountPath != "/tmp" && !strings.HasPrefix(m.MountPath, "/tmp/") && !strings.HasPrefix(m.MountPath, "/var/run/") && !strings.HasPrefix(m.MountPath, "/run/") {
+		if image.Machine && !mountable(m.MountPath) {
+			continue // Its directory would have to be made on this machine.
+		}
+		if !mountable(m.MountPath) {
 			return nil, fmt.Errorf("mount path %s: only paths below /tmp and /run can be mounted here", m.MountPath)
 		}
 		i := slices.IndexFunc(w.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
@@ -192,6 +255,13 @@ func (w *podWorker) mounts(ctx context.Context, c corev1.Container, image Image)
 		binds = append(binds, "--bind="+dir+":"+m.MountPath)
 	}
 	return binds, nil
+}
+
+// mountable reports whether a mount at a path leaves no trace on this machine.
+func mountable(path string) bool {
+	return path == "/tmp" || slices.ContainsFunc([]string{"/tmp/", "/var/run/", "/run/"}, func(below string) bool {
+		return strings.HasPrefix(path, below)
+	})
 }
 
 // expandAll replaces $(NAME) as Kubernetes does; unknown names stay as they are.

@@ -2,8 +2,10 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -200,7 +202,7 @@ func (w *podWorker) superviseContainer(ctx context.Context, c *container, p *pro
 		return false
 	default:
 	}
-	if w.pod.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+	if !runsAgain(w.pod.Spec.RestartPolicy, ended.Terminated.ExitCode) {
 		w.set(ctx, c, ended)
 		return false
 	}
@@ -208,10 +210,19 @@ func (w *podWorker) superviseContainer(ctx context.Context, c *container, p *pro
 	return true
 }
 
+// runsAgain reports whether a container that ended with that code is to be run again.
+func runsAgain(policy corev1.RestartPolicy, code int32) bool {
+	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && code != 0
+}
+
 func terminated(p *proc.Process, c *container) *corev1.ContainerStateTerminated {
 	code := int32(0)
 	if err := p.Err(); err != nil {
 		code = 1
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.Exited() {
+			code = int32(exit.ExitCode())
+		}
 	}
 	t := &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Completed", FinishedAt: metav1.Now()}
 	if code != 0 {

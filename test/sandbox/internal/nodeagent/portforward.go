@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,7 +25,7 @@ const (
 	forwardBegin = 30 * time.Second
 )
 
-// listen opens the port of the kubelet API, of which the agent has port-forward.
+// listen opens the port of the kubelet API, of which the agent has port-forward and logs.
 func (a *Agent) listen() (port int32, err error) {
 	authorities := x509.NewCertPool()
 	if !authorities.AppendCertsFromPEM(a.cfg.ClientCA) {
@@ -41,9 +42,10 @@ func (a *Agent) listen() (port int32, err error) {
 	return int32(ln.Addr().(*net.TCPAddr).Port), nil
 }
 
-// serve serves the kubelet API until ctx ends.
-func (a *Agent) serve(ctx context.Context) {
+// routes are those of the kubelet API.
+func (a *Agent) routes() http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", a.serveLogs)
 	mux.HandleFunc("/portForward/{namespace}/{pod}", func(w http.ResponseWriter, r *http.Request) {
 		options, err := portforward.NewV4Options(r)
 		if err != nil {
@@ -53,7 +55,36 @@ func (a *Agent) serve(ctx context.Context) {
 		portforward.ServePortForward(w, r, forwarder{a, r.PathValue("namespace")}, r.PathValue("pod"), "", options,
 			forwardIdle, forwardBegin, portforward.SupportedProtocols)
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: callTimeout}
+	return mux
+}
+
+// serveLogs answers with what a container has printed until now.
+func (a *Agent) serveLogs(w http.ResponseWriter, r *http.Request) {
+	file := a.logOf(r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container"))
+	if file == "" {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain")
+	http.ServeFile(w, r, file)
+}
+
+// logOf is the log of a container; empty if there is no such container.
+func (a *Agent) logOf(namespace, name, containerName string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.pods {
+		if w.pod.Namespace == namespace && w.pod.Name == name &&
+			slices.ContainsFunc(w.containers, func(c *container) bool { return c.spec.Name == containerName }) {
+			return w.logFile(containerName)
+		}
+	}
+	return ""
+}
+
+// serve serves the kubelet API until ctx ends.
+func (a *Agent) serve(ctx context.Context) {
+	server := &http.Server{Handler: a.routes(), ReadHeaderTimeout: callTimeout}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	_ = server.Serve(a.listener) // Until it is closed.
 }

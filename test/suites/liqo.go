@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// packageTimeout bounds a package.
+const packageTimeout = 15 * time.Minute
+
+// cruisePackage is a package of Liqo's test/e2e/cruise, and the number of clusters that it needs.
+type cruisePackage struct {
+	name     string
+	clusters int
+}
+
+// cruise are the packages that need neither packets, nor volumes, nor containers that really run. The last ones may leave something
+// behind when they fail: a drained tenant, a VirtualNode.
+var cruise = []cruisePackage{
+	{"verifycertrenewal", 2},
+	{"clusterlabels", 3},
+	{"creationremotenamespace", 2},
+	{"conflictremotenamespace", 3},
+	{"unoffload", 2},
+	{"offloadingpolicies", 2},
+	{"multiplevirtualnodes", 3},
+	{"resourceenforcement", 2},
+	{"reflection", 2},
+}
+
+// build compiles Liqo's suites and liqoctl inside Liqo's module, with Liqo's choice of dependencies, unless the cache has them. It
+// returns the directory of the programs.
+func build(ctx context.Context, say func(string, ...any)) (string, error) {
+	cache, err := sandbox.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	directory := filepath.Join(cache, "suites", "liqo-"+sandbox.LiqoVersion)
+	programs, tests := []string{"liqoctl"}, []string{"test", "-c"}
+	for _, p := range cruise {
+		programs, tests = append(programs, p.name+".test"), append(tests, "./test/e2e/cruise/"+p.name)
+	}
+	if !slices.ContainsFunc(programs, func(program string) bool {
+		_, err := os.Stat(filepath.Join(directory, program))
+		return err != nil
+	}) {
+		return directory, nil
+	}
+	say("building Liqo's suites (kept in %s)", directory)
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return "", err
+	}
+	source, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/liqotech/liqo").Output()
+	if err != nil {
+		return "", fmt.Errorf("the source of Liqo: %w", err)
+	}
+	for _, command := range [][]string{{"build", "./cmd/liqoctl"}, tests} {
+		c := exec.CommandContext(ctx, "go", slices.Insert(command, 1, "-ldflags=-s -w", "-o", directory+"/")...)
+		c.Dir = strings.TrimSpace(string(source))
+		if printed, err := c.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%s: %w\n%s", c, err, printed)
+		}
+	}
+	return directory, nil
+}
+
+// runLiqo runs a package of Liqo's suites and returns what became of its specs. A failed spec is no error.
+func (at place) runLiqo(ctx context.Context, programs string, p cruisePackage) ([]outcome, error) {
+	if p.name == "reflection" {
+		at.metrics.Lock() // It forwards port 5872 of this machine.
+		defer at.metrics.Unlock()
+	}
+	directory, err := os.MkdirTemp("", "suites-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(directory)
+	for i, name := range at.clusters {
+		text, err := os.ReadFile(at.Cluster(name).Kubeconfig())
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(directory, "liqo_kubeconf_"+strconv.Itoa(i+1)), text, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	report := filepath.Join(directory, "report.json")
+	c := at.command(ctx, filepath.Join(programs, p.name+".test"),
+		"-ginkgo.v", "-ginkgo.no-color", "-ginkgo.json-report="+report, "-ginkgo.timeout="+packageTimeout.String())
+	c.Dir = directory
+	// These are all that Liqo's test/e2e/testconsts has.
+	c.Env = append(os.Environ(), "NAMESPACE=liqo", "CLUSTER_NUMBER="+strconv.Itoa(len(at.clusters)), "KUBECONFIGDIR="+directory,
+		"LIQOCTL="+filepath.Join(programs, "liqoctl"), "INFRA=sandbox", "CNI=none", "POD_CIDR_OVERLAPPING=true")
+	printed, ended := c.CombinedOutput()
+	if err := at.log(p.name, printed); err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(report)
+	if err != nil {
+		return nil, fmt.Errorf("%s, %s: no report: %w (%w)", at.name, p.name, err, ended)
+	}
+	return readReport(text)
+}
+
+// command is one that is asked to end when ctx does.
+func (at place) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, program, args...)
+	c.Cancel, c.WaitDelay = func() error { return c.Process.Signal(syscall.SIGTERM) }, 30*time.Second
+	return c
+}
+
+// readReport reads a report of Ginkgo (its types.Report). It returns the outcome of each spec, and of what is before and after all of
+// them only if it failed. What was interrupted, timed out or panicked has failed.
+func readReport(text []byte) (outcomes []outcome, err error) {
+	var reports []struct {
+		SpecReports []struct {
+			ContainerHierarchyTexts []string
+			LeafNodeType            string
+			LeafNodeText            string
+			State                   string
+			Failure                 struct{ Message string }
+		}
+	}
+	if err := json.Unmarshal(text, &reports); err != nil {
+		return nil, fmt.Errorf("report of Ginkgo: %w", err)
+	}
+	for _, r := range reports {
+		for _, s := range r.SpecReports {
+			o := outcome{Test: s.LeafNodeType, Result: failed, Why: s.Failure.Message}
+			if s.State == passed || s.State == skipped {
+				o.Result = s.State
+			}
+			if s.LeafNodeType == "It" {
+				texts := strings.Join(append(s.ContainerHierarchyTexts, s.LeafNodeText), " / ")
+				o.Test = strings.TrimPrefix(strings.Join(strings.Fields(texts), " "), "Liqo E2E / ") // As all of Liqo's begin.
+			} else if o.Result != failed {
+				continue
+			}
+			outcomes = append(outcomes, o)
+		}
+	}
+	return outcomes, nil
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Files of this repository, as seen from the module's directory.
+const (
+	resultsFile = "suites/results.json"
+	document    = "../docs/compatibility.md"
+	logs        = "../dist/suites"
+)
+
+func main() {
+	r := new(runner)
+	flag.Var(&r.sides, "sides", "the sides, separated by commas; default all: "+strings.Join(sideNames, ","))
+	flag.Var(&r.packages, "packages", "the packages, separated by commas; default all: "+strings.Join(packages(), ","))
+	together := flag.Int("together", 1, "how many federations, of four clusters each, are up at a time")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := r.run(ctx, *together)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "suites:", err)
+		os.Exit(1)
+	}
+}
+
+// choice is a flag of names, none of which means all.
+type choice []string
+
+func (c *choice) String() string { return strings.Join(*c, ",") }
+
+func (c *choice) Set(value string) error {
+	*c = nil
+	if value != "" {
+		*c = strings.Split(value, ",")
+	}
+	return nil
+}
+
+func (c *choice) has(name string) bool { return len(*c) == 0 || slices.Contains(*c, name) }
+
+// runner runs suites in federations.
+type runner struct {
+	sides, packages choice
+	// programs is the directory of Liqo's, e2e the program of Kubernetes'.
+	programs, e2e string
+
+	// metrics is held by the package reflection, starting while a federation starts, which takes all cores, kept while the file of
+	// results is written.
+	metrics, starting, kept sync.Mutex
+}
+
+// run runs what is chosen, writes results and document, and returns the faults of all results as an error.
+func (r *runner) run(ctx context.Context, together int) (err error) {
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return err
+	}
+	for _, name := range r.packages {
+		if !slices.Contains(packages(), name) {
+			return fmt.Errorf("-packages=%s: use some of %s", &r.packages, strings.Join(packages(), ","))
+		}
+	}
+	for _, name := range r.sides {
+		if !slices.Contains(sideNames, name) {
+			return fmt.Errorf("-sides=%s: use some of %s", &r.sides, strings.Join(sideNames, ","))
+		}
+	}
+	if slices.ContainsFunc(cruise, func(p cruisePackage) bool { return r.packages.has(p.name) }) {
+		if r.programs, err = build(ctx, say); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(conformance, func(p conformancePackage) bool { return r.packages.has(p.name) }) {
+		if r.e2e, err = buildConformance(ctx, say); err != nil {
+			return err
+		}
+	}
+	var group errgroup.Group
+	group.SetLimit(max(together, 1))
+	for _, f := range federations() {
+		f.sides = slices.DeleteFunc(f.sides, func(s side) bool { return !r.sides.has(s.name) })
+		if len(f.sides) > 0 {
+			group.Go(func() error { return r.runFederation(ctx, f) })
+		}
+	}
+	ended := group.Wait()
+	rows, err := readResults(resultsFile)
+	if err == nil {
+		_, err = writeTables(document, rows)
+	}
+	found := faults(rows, notes)
+	for _, fault := range found {
+		say("%s", fault)
+	}
+	if len(found) > 0 {
+		err = errors.Join(err, fmt.Errorf("%d results are not as noted", len(found)))
+	}
+	return errors.Join(ended, err)
+}
+
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+// runFederation runs the suites on the sides of a federation. A package that cannot be run does not keep others from it.
+func (r *runner) runFederation(ctx context.Context, f federation) (err error) {
+	r.starting.Lock()
+	s, err := f.up(ctx, say)
+	r.starting.Unlock()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Down()) }()
+	var errs []error
+	for _, side := range f.sides {
+		at := place{side: side, Sandbox: s, metrics: &r.metrics}
+		if side.node != "" {
+			errs = append(errs, r.runPackage(ctx, at, kubeletSuite, at.runKubelet))
+			for _, p := range conformance {
+				errs = append(errs, r.runPackage(ctx, at, p.name, func(ctx context.Context) ([]outcome, error) {
+					return at.runConformance(ctx, r.e2e, p)
+				}))
+			}
+		}
+		for _, p := range cruise {
+			if len(side.clusters) >= p.clusters && p.name != side.without {
+				errs = append(errs, r.runPackage(ctx, at, p.name, func(ctx context.Context) ([]outcome, error) {
+					return at.runLiqo(ctx, r.programs, p)
+				}))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// runPackage runs a package on one side, unless it is not chosen, and keeps what became of its tests.
+func (r *runner) runPackage(ctx context.Context, at place, pkg string, run func(context.Context) ([]outcome, error)) error {
+	if !r.packages.has(pkg) || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, packageTimeout+time.Minute) // Ginkgo ends in time, and reports.
+	defer cancel()
+	began := time.Now()
+	outcomes, err := run(ctx)
+	if err != nil {
+		return err
+	}
+	r.kept.Lock()
+	defer r.kept.Unlock()
+	say("%s, %s: %d tests in %s", at.name, pkg, len(outcomes), time.Since(began).Round(time.Second))
+	for _, o := range outcomes {
+		if o.Result != passed {
+			say("  %s %s: %s", o.Result, o.Test, strings.Join(strings.Fields(o.Why), " "))
+		}
+	}
+	rows, err := readResults(resultsFile)
+	if err != nil {
+		return err
+	}
+	return writeResults(resultsFile, merge(rows, pkg, at.name, outcomes))
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
+)
+
+// Names of the sides, which are the columns of the tables.
+const (
+	stock  = "stock"
+	dropIn = "drop-in"
+	chain  = "chain"
+	broker = "broker"
+)
+
+var sideNames = []string{stock, dropIn, chain, broker}
+
+// brokerNode is the Node of the broker.
+const brokerNode = "liqo-broker"
+
+// side is what a suite is run against.
+type side struct {
+	name string
+	// clusters are those that Liqo's suites use: the consumer first, then its providers.
+	clusters []string
+	// node is the virtual node of cluster sandbox.Broker for virtual-kubelet's suite; empty if that is not run here.
+	node string
+	// without is a package that is not run here.
+	without string
+}
+
+// federation is a sandbox with the sides that it is used for, one after the other.
+type federation struct {
+	name, image, brokerNode string
+	sides                   []side
+}
+
+// federations begins with the one that takes longest.
+func federations() []federation {
+	twoProviders := []string{sandbox.Broker, sandbox.Provider(1), sandbox.Provider(2)}
+	return []federation{
+		{"suites-broker", sandbox.ImageOurs, brokerNode, []side{
+			{name: chain, clusters: []string{sandbox.Consumer(1), sandbox.Broker}},
+			// The package reflection makes further VirtualNodes that are to have a Node, and waits for it without a limit.
+			{name: broker, clusters: twoProviders, node: brokerNode, without: "reflection"},
+		}},
+		{"suites-stock", sandbox.ImageStock, "", []side{{name: stock, clusters: twoProviders, node: sandbox.Provider(1)}}},
+		{"suites-drop-in", sandbox.ImageOurs, "", []side{{name: dropIn, clusters: twoProviders, node: sandbox.Provider(1)}}},
+	}
+}
+
+// up starts the sandbox. Its clusters have the labels that Liqo's suites expect of the cluster of their index (Liqo's
+// test/e2e/testutils/util/cluster_labels.go), and those of the first index a node of their own for the pods that stay.
+func (f federation) up(ctx context.Context, say func(string, ...any)) (*sandbox.Sandbox, error) {
+	s, err := sandbox.Up(ctx, sandbox.Options{
+		Name: f.name, Consumers: 1, Providers: 2, Image: f.image, BrokerNode: f.brokerNode, KubeletMetrics: true,
+		LocalNodes:    []string{sandbox.Consumer(1), sandbox.Broker},
+		MachineImages: machineImages,
+		Progress:      func(format string, args ...any) { say(f.name+" "+format, args...) },
+		ClusterLabels: map[string]map[string]string{
+			sandbox.Broker:      {"provider": "Azure", "region": "A"},
+			sandbox.Provider(1): {"provider": "AWS", "region": "B"},
+			sandbox.Provider(2): {"provider": "GKE", "region": "C"},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("federation %s: %w", f.name, err)
+	}
+	return s, nil
+}
+
+// place is one side of a running federation.
+type place struct {
+	side
+	*sandbox.Sandbox
+	metrics *sync.Mutex
+}
+
+// log keeps what a package printed.
+func (at place) log(pkg string, printed []byte) error {
+	return os.WriteFile(filepath.Join(logs, at.name+"-"+pkg+".log"), printed, 0o644)
+}
