@@ -18,4 +18,20 @@ func (n note) covers(r row, side string) bool {
 	return n.pkg == r.Package && strings.Contains(r.Test, n.test) && slices.Contains(n.sides, side)
 }
 
-var notes = []note{}
+// nodesOfVirtualKubelets are the sides on which virtual-kubelet's suite is run.
+var nodesOfVirtualKubelets = []string{stock, dropIn, broker}
+
+var notes = []note{
+	{
+		kubeletSuite, "Inexistent", nodesOfVirtualKubelets,
+		"it waits for an event of virtual-kubelet's pod controller, which Liqo's virtual kubelet, and so ours, does not run",
+	},
+	{kubeletSuite, "TestGetStatsSummary", nodesOfVirtualKubelets, "the sandbox has no metrics-server"},
+	{kubeletSuite, "TestGetMetricsResource", nodesOfVirtualKubelets, "the sandbox has no metric agent of Liqo"},
+	{"clusterlabels", "virtual nodes for every cluster", []string{broker}, oneNode},
+	{"clusterlabels", "Creating the namespace", []string{broker}, oneNode},
+	{"multiplevirtualnodes", "", []string{broker}, oneNode},
+	{"unoffload", "", []string{broker}, "it reads the provider from a label of the Node, and the broker's Node is of all providers"},
+}
+
+const oneNode = "it expects a Node for each provider, and the broker has one for all"
