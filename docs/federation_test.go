@@ -45,7 +45,7 @@ func newFederation(t *testing.T, text string) *federation {
 		t: t, providers: map[string]*v1alpha1.ProviderCluster{}, labels: map[string]map[string]string{}, pods: map[string]*corev1.Pod{},
 	}
 	for _, namespace := range []string{"shop-consumer1", "lab-consumer2"} {
-		pod := f.pod(namespace, "web-0", "")
+		pod := f.pod(namespace, "web-0", "", "")
 		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi"),
 		}
@@ -100,7 +100,7 @@ func (f *federation) row(header, cells []string) {
 		vn.Resources.Granted[corev1.ResourceMemory] = resource.MustParse("64Gi")
 	}
 	pc.Status.VirtualNodes = append(pc.Status.VirtualNodes, vn)
-	other := f.pod("lab-consumer2", "other-"+vn.Name, vn.Name)
+	other := f.pod("lab-consumer2", "other-"+vn.Name, id, vn.Name)
 	other.Labels["app"] = "other"
 	other.Spec.Containers[0].Resources.Requests = taken
 }
@@ -138,7 +138,7 @@ func (f *federation) cell(pc *v1alpha1.ProviderCluster, vn *v1alpha1.VirtualNode
 		f.state(pc, cell)
 	case "Pods of web":
 		for i := range int(number("")) {
-			f.pod("shop-consumer1", fmt.Sprintf("web-at-%s-%d", vn.Name, i), vn.Name)
+			f.pod("shop-consumer1", fmt.Sprintf("web-at-%s-%d", vn.Name, i), pc.Name, vn.Name)
 		}
 	case "Latency":
 		milliseconds := int64(number("ms"))
@@ -188,14 +188,14 @@ func (f *federation) state(pc *v1alpha1.ProviderCluster, state string) {
 	}
 }
 
-// pod makes one of web that asks for nothing: at a VirtualNode, or waiting.
-func (f *federation) pod(namespace, name, virtualNode string) *corev1.Pod {
+// pod makes one of web that asks for nothing: at a VirtualNode of a provider, or waiting.
+func (f *federation) pod(namespace, name, provider, virtualNode string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name), Labels: map[string]string{"app": "web"}},
 		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c"}}},
 	}
 	if virtualNode != "" {
-		pod.Labels[v1alpha1.VirtualNodeLabel] = virtualNode
+		pod.Labels[v1alpha1.ProviderLabel], pod.Labels[v1alpha1.VirtualNodeLabel] = provider, virtualNode
 	}
 	f.pods[namespace+"/"+name] = pod
 	return pod
@@ -216,7 +216,7 @@ func (f *federation) add(text string) {
 		case "Pod":
 			var pod corev1.Pod
 			require.NoError(f.t, yaml.UnmarshalStrict([]byte(object), &pod))
-			placed := f.pod(pod.Namespace, pod.Name, "")
+			placed := f.pod(pod.Namespace, pod.Name, "", "")
 			placed.Annotations, placed.Spec.Containers = pod.Annotations, pod.Spec.Containers
 			for i := range placed.Spec.Containers {
 				// The API server does that.

@@ -194,9 +194,6 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at place
 		return wait, true, err
 	case at.pod.Settled && answer.Known && !answer.Present:
 		return 0, false, nil
-	case answer.Status != nil && placement.TerminalPhase(answer.Status.Phase) && !placement.Terminal(pod) && pod.DeletionTimestamp == nil:
-		// It has ended while it was leaving. Its virtual kubelet, which reports that as well, may not have seen it.
-		return leavingRecheck, false, c.writeEnd(ctx, pod, answer.Status)
 	}
 	return leavingRecheck, false, nil
 }

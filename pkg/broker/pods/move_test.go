@@ -67,29 +67,6 @@ func TestAPodThatHasEndedAtItsProviderIsEndedHere(t *testing.T) {
 	require.Zero(t, c.Leaving.Check(t.Context(), placed("q1")), "its provider is asked no more")
 }
 
-func TestAPodThatEndsWhileItLeavesIsEndedHere(t *testing.T) {
-	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
-	c.drains()
-	there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
-	c.reconciled(t, "pod")
-	c.Leaving.Check(t.Context(), placed("q1"))
-	pod, _ := c.reconciled(t, "pod")
-	require.Equal(t, "q1", pod.Annotations[v1alpha1.MovingFromAnnotation])
-
-	remote, err := there.CoreV1().Pods("ns-r").Get(t.Context(), "pod", metav1.GetOptions{})
-	require.NoError(t, err)
-	remote.Status.Phase = corev1.PodSucceeded
-	_, err = there.CoreV1().Pods("ns-r").UpdateStatus(t.Context(), remote, metav1.UpdateOptions{})
-	require.NoError(t, err)
-	c.reconciled(t, "pod")
-	c.Leaving.Check(t.Context(), placed("q1"))
-	pod, _ = c.reconciled(t, "pod")
-	require.Equal(t, corev1.PodSucceeded, pod.Status.Phase)
-	pod, _ = c.reconciled(t, "pod")
-	require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel], "it does not run again")
-	require.Zero(t, c.Leaving.Check(t.Context(), placed("q1")), "its provider is asked no more")
-}
-
 func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
 	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
 	c.drains()

@@ -37,7 +37,9 @@ func (b *buffered) write(w http.ResponseWriter) {
 		w.Header().Set("Content-Length", strconv.Itoa(b.body.Len()))
 	}
 	w.WriteHeader(cmp.Or(b.status, http.StatusOK))
-	_, _ = w.Write(b.body.Bytes()) // A client that has disconnected needs no answer.
+	if _, err := w.Write(b.body.Bytes()); err != nil { // A client that has disconnected needs no answer.
+		b.body = bytes.Buffer{} // Over HTTP/2 the server may still send from what it has.
+	}
 }
 
 // Unwrap is for http.ResponseController.

@@ -86,7 +86,7 @@ func (c *Catalog) Handler() http.Handler {
 		problem.New(http.StatusNotFound, "Liqo v0.x is installed in this cluster: there are GET "+clustersPath+", and POST and GET "+
 			toggle.Path+", and nothing else").Write(w)
 	})))
-	return guard.Secured(c.guard.Observed(c.routeOf, c.guard.Bounded(answers)))
+	return guard.Secured(c.guard.Bounded(c.guard.Observed(c.routeOf, answers)))
 }
 
 // Plain answers what comes without TLS, by next, which is the Handler.

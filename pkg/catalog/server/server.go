@@ -97,7 +97,8 @@ func (s *Server) Handler(dashboard http.Handler) (http.Handler, error) {
 		answers.ServeHTTP(w, r)
 	}))
 	files := s.guard.Files(dashboard)
-	return guard.Secured(s.guard.Observed(s.routeOf, s.guard.Bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	// The time that Bounded waits for the client is not that of the answer.
+	return guard.Secured(s.guard.Bounded(s.guard.Observed(s.routeOf, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isAPI(r) {
 			guarded.ServeHTTP(w, r)
 			return

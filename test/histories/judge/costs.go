@@ -14,11 +14,11 @@ const (
 	// fewPods is of how many pods a provider is asked for one by one; for more of them all are listed at once.
 	fewPods = 4
 	// writesOfObject is how many writes of an object, also those that met a conflict, a broker may send within a minute. While
-	// watches lag by 5 s, each change of a pod is tried eight times.
-	writesOfObject = 60
+	// watches lag by 5 s, each change of a pod is tried eight times: up to 66 writes were seen when it was refused again and again.
+	writesOfObject = 120
 	// triesOfPod is how often a broker may read a pod that waits within a minute, but for the second after a change of the pod. It tries
 	// the pod every 30 to 45 s, and when something changes that concerns it, and may write why it waits: in histories up to 53 times.
-	triesOfPod = 60
+	triesOfPod = 70
 	// reworded is how soon the reason of a pod that waits is written again if only its text has changed: after a minute.
 	reworded = time.Minute - time.Second
 )
@@ -98,8 +98,8 @@ func (r *Record) judgeQuestions(p *Provider) (faults []string) {
 	return faults
 }
 
-// judgeProbes checks that a provider is probed once an interval, with each of its identities until one is answered, and once more when
-// it is known anew. A VirtualNode that has the name of another provider's may be one more.
+// judgeProbes checks that a provider is probed once an interval, with each of its identities until one is answered, and once more
+// each time that it is known anew, which may be twice.
 func (r *Record) judgeProbes(p *Provider) (faults []string) {
 	probes := group(p.Requests, func(q *Request) (string, bool) { return q.By, q.Verb == Probe })
 	for by, sent := range probes {

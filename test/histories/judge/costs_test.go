@@ -85,7 +85,7 @@ func TestAPodThatWaitsIsTriedNowAndThen(t *testing.T) {
 	judged := func(each time.Duration) []string {
 		r := &Record{Began: c.began, Node: "liqo-broker"}
 		r.Home.Pods = []Change{{At: c.after(0), After: bound}, {At: c.after(2 * time.Minute), Before: bound, After: assigned}}
-		for at := time.Second; at < 4*time.Minute; at += time.Second {
+		for at := time.Second; at < 4*time.Minute; at += time.Second / 2 {
 			if at >= 2*time.Minute || at%each == 0 {
 				r.Home.Requests = append(r.Home.Requests, c.request(at, FromCache, "Pod", "web"))
 			}
@@ -93,7 +93,7 @@ func TestAPodThatWaitsIsTriedNowAndThen(t *testing.T) {
 		return r.judgeCosts()
 	}
 	assert.Empty(t, judged(30*time.Second))
-	assert.Len(t, judged(time.Second), 1)
+	assert.Len(t, judged(time.Second/2), 1)
 }
 
 func TestTheReasonOfAPodIsNotWrittenForEachFlap(t *testing.T) {
