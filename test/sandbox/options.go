@@ -102,8 +102,8 @@ type Options struct {
 	// virtual kubelets prefer the host node.
 	LocalNodes []string
 	// MachineImages are images whose commands the host nodes run as programs of this machine, without mounts outside of /tmp
-	// and /run.
-	MachineImages []string
+	// and /run, with the commands of containers that name none.
+	MachineImages map[string][]string
 	// DirectNetworks are further connections between the networks of clusters,
 	// each as CONSUMER:PROVIDER; they need Networking.
 	DirectNetworks []string

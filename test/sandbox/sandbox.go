@@ -248,8 +248,8 @@ func (s *Sandbox) imageTable(ours string) map[string]nodeagent.Image {
 		registry + "webhook" + tag:                 liqo(binaries.LiqoWebhook),
 		registry + "ipam" + tag:                    liqo(binaries.LiqoIPAM),
 	}
-	for _, image := range s.opts.MachineImages {
-		table[image] = nodeagent.Image{Machine: true, Command: []string{"sleep", "1000000"}}
+	for image, command := range s.opts.MachineImages {
+		table[image] = nodeagent.Image{Machine: true, Command: command}
 	}
 	return table
 }

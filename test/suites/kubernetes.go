@@ -129,8 +129,11 @@ func (at place) runConformance(ctx context.Context, program string, p conformanc
 	return slices.DeleteFunc(outcomes, func(o outcome) bool { return o.Result == skipped && o.Why == "" }), err
 }
 
-// machineImages are those of the containers that run.
-var machineImages = []string{imageutils.GetE2EImage(imageutils.BusyBox), imageutils.GetE2EImage(imageutils.Agnhost)}
+// machineImages are those of the containers that run, with their commands.
+var machineImages = map[string][]string{
+	imageutils.GetE2EImage(imageutils.BusyBox): {"sh"},
+	imageutils.GetE2EImage(imageutils.Agnhost): {"sleep", "1000000"},
+}
 
 // useHosts has the pods of the providers go to their host nodes, or to the simulated ones again.
 func (at place) useHosts(ctx context.Context, hosts bool) error {

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/fieldpath"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -202,12 +203,6 @@ func (w *podWorker) valueFrom(ctx context.Context, src *corev1.EnvVarSource) (st
 
 func (w *podWorker) field(path string) (string, error) {
 	switch path {
-	case "metadata.name":
-		return w.pod.Name, nil
-	case "metadata.namespace":
-		return w.pod.Namespace, nil
-	case "metadata.uid":
-		return string(w.pod.UID), nil
 	case "spec.nodeName":
 		return w.pod.Spec.NodeName, nil
 	case "spec.serviceAccountName":
@@ -217,7 +212,11 @@ func (w *podWorker) field(path string) (string, error) {
 	case "status.hostIP":
 		return w.agent.hostAddress(), nil
 	}
-	return "", fmt.Errorf("field %s is not supported by the sandbox's node agent", path)
+	value, err := fieldpath.ExtractFieldPathAsString(w.pod, path)
+	if err != nil {
+		return "", fmt.Errorf("field %s is not supported by the sandbox's node agent: %w", path, err)
+	}
+	return value, nil
 }
 
 // mounts writes the pod's volumes and returns the binds of a container: /tmp of

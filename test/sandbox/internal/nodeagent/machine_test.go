@@ -43,6 +43,22 @@ func TestVariablesOfSecretsAndConfigMaps(t *testing.T) {
 	assert.ErrorContains(t, err, "none")
 }
 
+func TestFieldsOfAPod(t *testing.T) {
+	w := newPodWorker(New(Config{NodeName: "node"}), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pod", Labels: map[string]string{"a/index": "1"}},
+		Spec:       corev1.PodSpec{NodeName: "node"},
+	})
+	for path, want := range map[string]string{
+		"metadata.name": "pod", "metadata.labels['a/index']": "1", "spec.nodeName": "node", "status.podIP": "127.0.0.1",
+	} {
+		got, err := w.field(path)
+		require.NoError(t, err)
+		assert.Equal(t, want, got, "%s", path)
+	}
+	_, err := w.field("spec.priority")
+	assert.ErrorContains(t, err, "spec.priority")
+}
+
 func TestProgramsOfThisMachine(t *testing.T) {
 	for command, want := range map[string]string{"sh": "bash", "/bin/sh": "bash", "sleep": "sleep"} {
 		got, err := Image{Machine: true}.program(command)
