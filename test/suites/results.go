@@ -157,6 +157,33 @@ func table(rows []row, suite string) string {
 	return b.String()
 }
 
+// summary is a table of how many of the tests that were run on a side pass.
+func summary(rows []row) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| suite | %s |\n|---|%s\n", strings.Join(sideNames, " | "), strings.Repeat("---|", len(sideNames)))
+	for _, suite := range suites {
+		fmt.Fprintf(&b, "| %s |", suite)
+		for _, side := range sideNames {
+			run, pass := 0, 0
+			for _, r := range rows {
+				if suiteOf(r.Package) == suite && r.Results[side] != "" {
+					run++
+					if r.Results[side] == passed {
+						pass++
+					}
+				}
+			}
+			if run == 0 {
+				fmt.Fprint(&b, " – |")
+				continue
+			}
+			fmt.Fprintf(&b, " %d of %d |", pass, run)
+		}
+		fmt.Fprintln(&b)
+	}
+	return b.String()
+}
+
 var marks = map[string]string{passed: passed, failed: "**failed**", skipped: skipped, "": "–"}
 
 // writeTables writes the tables of the document, each between a comment with its name and one with "end", and reports whether that
@@ -167,8 +194,11 @@ func writeTables(path string, rows []row) (changed bool, err error) {
 		return false, err
 	}
 	written := string(text)
-	for _, name := range suites {
-		content := table(rows, name)
+	for _, name := range append([]string{"summary"}, suites...) {
+		content := summary(rows)
+		if name != "summary" {
+			content = table(rows, name)
+		}
 		begin, end := "<!-- table: "+name+" -->\n", "<!-- end -->"
 		found := regexp.MustCompile(`(?s)` + begin + `.*?` + end).FindString(written)
 		if found == "" {

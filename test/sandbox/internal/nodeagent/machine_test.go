@@ -103,9 +103,12 @@ func TestContainersRunAgainByThePolicyOfTheirPod(t *testing.T) {
 		code   int32
 		want   bool
 	}{
-		{corev1.RestartPolicyAlways, 0, true}, {corev1.RestartPolicyAlways, 1, true},
-		{corev1.RestartPolicyOnFailure, 0, false}, {corev1.RestartPolicyOnFailure, 1, true},
-		{corev1.RestartPolicyNever, 0, false}, {corev1.RestartPolicyNever, 1, false},
+		{corev1.RestartPolicyAlways, 0, true},
+		{corev1.RestartPolicyAlways, 1, true},
+		{corev1.RestartPolicyOnFailure, 0, false},
+		{corev1.RestartPolicyOnFailure, 1, true},
+		{corev1.RestartPolicyNever, 0, false},
+		{corev1.RestartPolicyNever, 1, false},
 	} {
 		assert.Equal(t, c.want, runsAgain(c.policy, c.code), "%s, exit code %d", c.policy, c.code)
 	}
