@@ -28,6 +28,10 @@ var notes = []note{
 	},
 	{kubeletSuite, "TestGetStatsSummary", nodesOfVirtualKubelets, "the sandbox has no metrics-server"},
 	{kubeletSuite, "TestGetMetricsResource", nodesOfVirtualKubelets, "the sandbox has no metric agent of Liqo"},
+	{"kubernetes", "increment per update", nodesOfVirtualKubelets, "KWOK does not report observedGeneration"},
+	{"verifycertrenewal", "", []string{chain}, "the broker's cluster has providers, which the test does not know"},
+	{"unoffload", "", []string{chain}, sameNames},
+	{"reflection", "", []string{chain}, sameNames},
 	{"clusterlabels", "virtual nodes for every cluster", []string{broker}, oneNode},
 	{"clusterlabels", "Creating the namespace", []string{broker}, oneNode},
 	{"multiplevirtualnodes", "", []string{broker}, oneNode},
@@ -35,4 +39,7 @@ var notes = []note{
 	{"unoffload", "", []string{broker}, "it reads the provider from a label of the Node, and the broker's Node is of all providers"},
 }
 
-const oneNode = "it expects a Node for each provider, and the broker has one for all"
+const (
+	oneNode   = "it expects a Node for each provider, and the broker has one for all"
+	sameNames = "it offloads by `EnforceSameName`, which the guard of a broker's cluster refuses without `guard.sameNames`"
+)

@@ -74,6 +74,9 @@ func merge(rows []row, pkg, side string, outcomes []outcome) []row {
 	rows = slices.DeleteFunc(rows, func(r row) bool { return len(r.Results) == 0 })
 	packages := packages()
 	slices.SortStableFunc(rows, func(a, b row) int {
+		if a.Package == b.Package && suiteOf(a.Package) == "kubernetes" { // It runs its specs in random order.
+			return strings.Compare(a.Test, b.Test)
+		}
 		return slices.Index(packages, a.Package) - slices.Index(packages, b.Package)
 	})
 	return rows
@@ -157,6 +160,33 @@ func table(rows []row, suite string) string {
 	return b.String()
 }
 
+// summary is a table of how many of the tests that were run on a side pass.
+func summary(rows []row) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| suite | %s |\n|---|%s\n", strings.Join(sideNames, " | "), strings.Repeat("---|", len(sideNames)))
+	for _, suite := range suites {
+		fmt.Fprintf(&b, "| %s |", suite)
+		for _, side := range sideNames {
+			run, pass := 0, 0
+			for _, r := range rows {
+				if suiteOf(r.Package) == suite && r.Results[side] != "" {
+					run++
+					if r.Results[side] == passed {
+						pass++
+					}
+				}
+			}
+			if run == 0 {
+				fmt.Fprint(&b, " – |")
+				continue
+			}
+			fmt.Fprintf(&b, " %d of %d |", pass, run)
+		}
+		fmt.Fprintln(&b)
+	}
+	return b.String()
+}
+
 var marks = map[string]string{passed: passed, failed: "**failed**", skipped: skipped, "": "–"}
 
 // writeTables writes the tables of the document, each between a comment with its name and one with "end", and reports whether that
@@ -167,8 +197,11 @@ func writeTables(path string, rows []row) (changed bool, err error) {
 		return false, err
 	}
 	written := string(text)
-	for _, name := range suites {
-		content := table(rows, name)
+	for _, name := range append([]string{"summary"}, suites...) {
+		content := summary(rows)
+		if name != "summary" {
+			content = table(rows, name)
+		}
 		begin, end := "<!-- table: "+name+" -->\n", "<!-- end -->"
 		found := regexp.MustCompile(`(?s)` + begin + `.*?` + end).FindString(written)
 		if found == "" {

@@ -49,6 +49,19 @@ func TestResultsAreReplaced(t *testing.T) {
 	}, rows)
 }
 
+func TestTheSummaryCounts(t *testing.T) {
+	require.Equal(t, `| suite | stock | drop-in | chain | broker |
+|---|---|---|---|---|
+| liqo | 1 of 2 | 1 of 1 | – | – |
+| virtual-kubelet | – | – | – | 0 of 1 |
+| kubernetes | – | – | – | – |
+`, summary([]row{
+		{Package: "unoffload", Test: "a", Results: map[string]string{stock: passed, dropIn: passed}},
+		{Package: "reflection", Test: "b", Results: map[string]string{stock: failed}},
+		{Package: kubeletSuite, Test: "c", Results: map[string]string{broker: skipped}},
+	}))
+}
+
 func TestReportsOfGinkgoAreRead(t *testing.T) {
 	outcomes, err := readReport([]byte(`[{"SpecReports": [
 		{"LeafNodeType": "BeforeSuite", "State": "passed"},
