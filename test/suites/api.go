@@ -119,15 +119,27 @@ func (a api) answered(r *http.Response) error {
 	return a.namespace(r.Request.Context(), made.Name)
 }
 
-// serve serves the API for the administrator, until closed, and returns a kubeconfig for it.
-func (a api) serve(directory string) (kubeconfig string, closed func(), err error) {
+// serve serves the API for the administrator, until closed, and returns a kubeconfig for it, in a directory that is removed then.
+func (a api) serve() (kubeconfig string, closed func(), err error) {
 	handler, err := a.handler()
 	if err != nil {
 		return "", nil, err
 	}
+	directory, err := os.MkdirTemp("", "suites-")
+	if err != nil {
+		return "", nil, err
+	}
 	server := httptest.NewServer(handler)
+	closed = func() {
+		server.Close()
+		_ = os.RemoveAll(directory)
+	}
 	kubeconfig = filepath.Join(directory, "kubeconfig")
 	err = os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: it,
 clusters: [{name: it, cluster: {server: %q}}], contexts: [{name: it, context: {cluster: it}}]}`, server.URL), 0o600)
-	return kubeconfig, server.Close, err
+	if err != nil {
+		closed()
+		return "", nil, err
+	}
+	return kubeconfig, closed, nil
 }

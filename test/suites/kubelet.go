@@ -26,12 +26,7 @@ func (at place) runKubelet(ctx context.Context) ([]outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	directory, err := os.MkdirTemp("", "suites-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(directory)
-	kubeconfig, closed, err := api.serve(directory)
+	kubeconfig, closed, err := api.serve()
 	if err != nil {
 		return nil, err
 	}

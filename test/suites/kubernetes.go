@@ -97,34 +97,19 @@ func (at place) runConformance(ctx context.Context, program string, p conformanc
 			return nil, err
 		}
 	}
-	directory, err := os.MkdirTemp("", "suites-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(directory)
-	kubeconfig, closed, err := api.serve(directory)
+	kubeconfig, closed, err := api.serve()
 	if err != nil {
 		return nil, err
 	}
 	defer closed()
-	report := filepath.Join(directory, "report.json")
-	c := at.command(ctx, program, "--ginkgo.v", "--ginkgo.no-color", "--ginkgo.json-report="+report,
-		"--ginkgo.timeout="+packageTimeout.String(), "--ginkgo.focus="+p.focus, "--ginkgo.skip="+p.skip,
+	c := at.command(ctx, program, "--ginkgo.focus="+p.focus, "--ginkgo.skip="+p.skip,
 		"--kubeconfig="+kubeconfig, "--kubectl-path="+filepath.Join(at.Tools(), "kubectl"), "--provider=skeleton",
 		"--kube-api-content-type=application/json", // So that the names of namespaces can be read.
 		// No node is without taints, and those of virtual nodes do not keep these pods away.
 		"--allowed-not-ready-nodes=-1", "--num-nodes=1",
 		"--dump-logs-on-failure=false", "--disable-log-dump")
-	c.Dir = directory
-	printed, ended := c.CombinedOutput()
-	if err := at.log(p.name, printed); err != nil {
-		return nil, err
-	}
-	text, err := os.ReadFile(report)
-	if err != nil {
-		return nil, fmt.Errorf("%s, %s: no report: %w (%w)", at.name, p.name, err, ended)
-	}
-	outcomes, err = readReport(text)
+	c.Dir = filepath.Dir(kubeconfig)
+	outcomes, err = at.runGinkgo(p.name, c)
 	// What is not chosen is skipped, for no reason that is given.
 	return slices.DeleteFunc(outcomes, func(o outcome) bool { return o.Result == skipped && o.Why == "" }), err
 }

@@ -95,20 +95,25 @@ func (at place) runLiqo(ctx context.Context, programs string, p cruisePackage) (
 			return nil, err
 		}
 	}
-	report := filepath.Join(directory, "report.json")
-	c := at.command(ctx, filepath.Join(programs, p.name+".test"),
-		"-ginkgo.v", "-ginkgo.no-color", "-ginkgo.json-report="+report, "-ginkgo.timeout="+packageTimeout.String())
+	c := at.command(ctx, filepath.Join(programs, p.name+".test"))
 	c.Dir = directory
 	// These are all that Liqo's test/e2e/testconsts has.
 	c.Env = append(os.Environ(), "NAMESPACE=liqo", "CLUSTER_NUMBER="+strconv.Itoa(len(at.clusters)), "KUBECONFIGDIR="+directory,
 		"LIQOCTL="+filepath.Join(programs, "liqoctl"), "INFRA=sandbox", "CNI=none", "POD_CIDR_OVERLAPPING=true")
+	return at.runGinkgo(p.name, c)
+}
+
+// runGinkgo runs a suite of Ginkgo in the directory of its command, which gets the report. A failed spec is no error.
+func (at place) runGinkgo(pkg string, c *exec.Cmd) ([]outcome, error) {
+	report := filepath.Join(c.Dir, "report.json")
+	c.Args = append(c.Args, "--ginkgo.v", "--ginkgo.no-color", "--ginkgo.json-report="+report, "--ginkgo.timeout="+packageTimeout.String())
 	printed, ended := c.CombinedOutput()
-	if err := at.log(p.name, printed); err != nil {
+	if err := at.log(pkg, printed); err != nil {
 		return nil, err
 	}
 	text, err := os.ReadFile(report)
 	if err != nil {
-		return nil, fmt.Errorf("%s, %s: no report: %w (%w)", at.name, p.name, err, ended)
+		return nil, fmt.Errorf("%s, %s: no report: %w (%w)", at.name, pkg, err, ended)
 	}
 	return readReport(text)
 }
