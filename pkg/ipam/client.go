@@ -26,7 +26,7 @@ import (
 // The defaults of a ClientConfig.
 const (
 	defaultCapacity   = 10_000
-	defaultWorkers    = 4
+	defaultWorkers    = 16 // A server holds a call for a while if the address is not mapped yet.
 	defaultTimeout    = 5 * time.Second
 	defaultFirstRetry = 200 * time.Millisecond
 	defaultLastRetry  = 30 * time.Second

@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"strings"
@@ -184,6 +185,28 @@ func TestServerTellsNoCauses(t *testing.T) {
 		liqo_broker_ipam_requests_total{code="OK",method="UnmapEndpointIP"} 0
 		liqo_broker_ipam_requests_total{code="Unavailable",method="MapEndpointIP"} 1
 	`), "liqo_broker_ipam_requests_total"))
+}
+
+// Liqo maps the address of a pod some time after the consumer has seen it.
+func TestACallWaitsForAnAddressThatIsNotMappedYet(t *testing.T) {
+	book := &directory{}
+	book.fail(ErrNotYet)
+	address, _ := serve(t, ServerConfig{Directory: book})
+	client := dial(t, address, nil)
+	mapped := time.AfterFunc(held/4, func() {
+		book.set("consumer1", "10.35.7.1", "10.70.0.4")
+		book.fail(nil)
+	})
+	defer mapped.Stop()
+	response, err := client.MapEndpointIP(t.Context(), &wire.MapRequest{ClusterID: "consumer1", Ip: "10.35.7.1"})
+	require.NoError(t, err)
+	require.Equal(t, "10.70.0.4", response.GetIp())
+
+	book.fail(ErrNotYet)
+	ctx, cancel := context.WithTimeout(t.Context(), held/4)
+	defer cancel()
+	_, err = client.MapEndpointIP(ctx, &wire.MapRequest{ClusterID: "consumer1", Ip: "10.35.7.1"})
+	require.Equal(t, codes.DeadlineExceeded, status.Code(err), "its caller waits for less long")
 }
 
 func TestServerLimitsEachConsumer(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -20,6 +21,13 @@ var (
 	ErrNotYet = errors.New("not mapped yet")
 )
 
+// held is how long a call waits for an address that is not mapped yet, and heldCheck how often that is looked up. A caller that has
+// to try again knows it later. It is less than what a shutdown grants calls.
+const (
+	held      = time.Second
+	heldCheck = 25 * time.Millisecond
+)
+
 type service struct {
 	wire.UnimplementedIpamServer
 	directory Directory
@@ -33,11 +41,26 @@ func (s *service) MapEndpointIP(ctx context.Context, request *wire.MapRequest) (
 	if err != nil {
 		return nil, err
 	}
-	external, err := s.directory.External(ctx, request.GetClusterID(), address)
+	external, err := s.external(ctx, request.GetClusterID(), address)
 	if err != nil {
 		return nil, refusal(ctx, err)
 	}
 	return &wire.MapResponse{Ip: external.String()}, nil
+}
+
+// external asks the Directory until the address is mapped, for a while.
+func (s *service) external(ctx context.Context, consumer string, address netip.Addr) (external netip.Addr, err error) {
+	for until := time.Now().Add(held); ; {
+		external, err = s.directory.External(ctx, consumer, address)
+		if !errors.Is(err, ErrNotYet) || time.Now().After(until) {
+			return external, err
+		}
+		select {
+		case <-time.After(heldCheck):
+		case <-ctx.Done():
+			return external, err
+		}
+	}
 }
 
 // UnmapEndpointIP implements wire.IpamServer. It changes nothing: a mapping is an IP object of Liqo, which others use

@@ -209,8 +209,26 @@ func (p *provider) observe(c *change) {
 		p.weather.mu.Unlock()
 		p.soon("start "+key.Name, 100, 1000, func() { p.world.after(slow, func() { p.start(key, c.After.GetUID()) }) })
 	case c.Before.GetDeletionTimestamp() == nil && c.After.GetDeletionTimestamp() != nil:
-		p.soon("end "+key.Name, 50, 2500, func() { _ = p.server.remove("kubelet", podOf(key), ptr.To(int64(0)), nil) })
+		p.soon("end "+key.Name, 50, 2500, func() {
+			p.stop(key)
+			p.soon("remove "+key.Name, 1, 500, func() { _ = p.server.remove("kubelet", podOf(key), ptr.To(int64(0)), nil) })
+		})
 	}
+}
+
+// stop ends the container of a pod that is being deleted. The kubelet writes that before it removes the pod.
+func (p *provider) stop(key types.NamespacedName) {
+	_, _ = p.server.update("kubelet", podOf(key), true, func(fresh object) error {
+		pod := fresh.(*corev1.Pod)
+		if pod.DeletionTimestamp == nil || pod.Status.Phase != corev1.PodRunning {
+			return errors.New("it is another one, or does not run")
+		}
+		pod.Status.Phase, pod.Status.Conditions = corev1.PodFailed, nil
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, Reason: "Error"},
+		}}}
+		return nil
+	})
 }
 
 func (p *provider) start(key types.NamespacedName, uid types.UID) {

@@ -225,7 +225,7 @@ func (k *virtualKubelet) handle(name string) error {
 	case local == nil && others:
 		return k.release(ctx, name)
 	case local == nil:
-		if err := k.reportEnd(ctx, shadow, remote); err != nil {
+		if err := k.reportEnd(ctx, shadow); err != nil {
 			return err
 		}
 		if err := k.deleteShadow(ctx, shadow); err != nil {
@@ -280,9 +280,23 @@ func (k *virtualKubelet) deleteShadow(ctx context.Context, shadow *offloadingv1b
 	})
 }
 
-// reportEnd writes the status of a pod that has ended while it was leaving.
-func (k *virtualKubelet) reportEnd(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod) error {
-	if shadow == nil || shadow.DeletionTimestamp != nil || remote == nil || remote.DeletionTimestamp != nil || !ended(remote) {
+// reportEnd writes the status of a pod that has ended while it was leaving, by what its API server shows.
+func (k *virtualKubelet) reportEnd(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
+	if shadow == nil || shadow.DeletionTimestamp != nil {
+		return nil
+	}
+	var remote *corev1.Pod
+	err := k.process.request(ctx, k.provider.weather, "get "+shadow.Name, false, func() error {
+		found, err := k.provider.server.find(typeOf[corev1.Pod](), keyOf(shadow))
+		if err == nil {
+			remote = found.(*corev1.Pod)
+		}
+		return ignoreGone(err)
+	})
+	if err != nil {
+		return err
+	}
+	if remote == nil || remote.DeletionTimestamp != nil || !ended(remote) {
 		return nil
 	}
 	return k.process.request(ctx, k.world.weather, "end "+shadow.Name, true, func() error {

@@ -72,22 +72,27 @@ func (c *Cluster) chartValues() map[string]any {
 		"nodeSelector": map[string]any{nodeagent.NodeLabel: "true"},
 		"tolerations":  []any{map[string]any{"key": nodeagent.Taint, "operator": "Exists"}},
 	}
+	manager := []any{}
+	if c.Role == RoleBroker && c.sandbox.opts.RemoteIPAM {
+		manager = append(manager, "--ip-ctrl-workers=10") // As docs/install.md says.
+	}
 	off := map[string]any{"enabled": false}
 	networking := map[string]any{"enabled": c.sandbox.opts.Networking}
 	if c.node != nil {
 		networking["gatewayTemplates"] = map[string]any{"wireguard": map[string]any{"implementation": "userspace"}}
 	}
 	return map[string]any{
-		"tag":         c.sandbox.opts.Liqo,
-		"common":      onHost,
-		"apiServer":   map[string]any{"address": c.url()},
-		"networking":  networking,
-		"proxy":       map[string]any{"enabled": c.sandbox.opts.Networking, "replicas": 0},
-		"telemetry":   off,
-		"metricAgent": off,
-		"storage":     map[string]any{"enabled": true, "realStorageClassName": StorageClass},
-		"webhook":     map[string]any{"port": c.ports.Webhook},
-		"discovery":   map[string]any{"config": map[string]any{"clusterID": c.Name, "clusterLabels": labels}},
+		"tag":               c.sandbox.opts.Liqo,
+		"common":            onHost,
+		"apiServer":         map[string]any{"address": c.url()},
+		"networking":        networking,
+		"proxy":             map[string]any{"enabled": c.sandbox.opts.Networking, "replicas": 0},
+		"telemetry":         off,
+		"metricAgent":       off,
+		"storage":           map[string]any{"enabled": true, "realStorageClassName": StorageClass},
+		"webhook":           map[string]any{"port": c.ports.Webhook},
+		"controllerManager": map[string]any{"pod": map[string]any{"extraArgs": manager}},
+		"discovery":         map[string]any{"config": map[string]any{"clusterID": c.Name, "clusterLabels": labels}},
 		"ipam": map[string]any{
 			"podCIDR": podCIDR, "serviceCIDR": fmt.Sprintf("10.%d.0.0/16", 100+c.index),
 			"externalCIDR": externalCIDR, "internalCIDR": internalCIDR,

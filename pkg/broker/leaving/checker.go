@@ -46,6 +46,9 @@ type Pod struct {
 	Via scheduler.Place
 	// Orphan means that no virtual kubelet deletes its ShadowPod, so it is deleted here.
 	Orphan bool
+	// Ends means that the pod is being deleted, or has ended, here as well. The ShadowPod of an orphan that has ended only at its
+	// provider is kept until that is written.
+	Ends bool
 	// Settled means that no creation of its ShadowPod is on the way any more, which is final. What was answered before is asked
 	// again.
 	Settled bool
@@ -53,13 +56,15 @@ type Pod struct {
 
 // Answer is a provider's answer about a pod.
 type Answer struct {
-	// Known is false until a list that began after the question has been read, and after one that failed; Present and Status are
-	// zero then.
+	// Known is false until a list that began after the question has been read, and after one that failed; Present, Status and
+	// Ended are zero then.
 	Known bool
 	// Present means that the provider has the pod or its ShadowPod.
 	Present bool
 	// Status is that of the pod; nil if there is none.
 	Status *corev1.PodStatus
+	// Ended means that the pod has ended by itself there, and not because it is deleted.
+	Ended bool
 	// Asked is when the pod was asked about first, settled or not.
 	Asked time.Time
 	// Since is when the last answer came, or Asked if none has.
@@ -307,11 +312,11 @@ func (c *Checker) deleteOrphans(ctx context.Context, connection *remote.Connecti
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	for _, q := range questions {
-		shadow := found[q.pod.Name.Name].Of(q.pod.UID).ShadowPod
-		if !q.pod.Orphan || shadow == "" || !c.asks(q) {
+		f := found[q.pod.Name.Name].Of(q.pod.UID)
+		if !q.pod.Orphan || f.ShadowPod == "" || f.Ended && !q.pod.Ends || !c.asks(q) {
 			continue
 		}
-		if err := connection.DeleteShadowPod(ctx, q.pod.RemoteNamespace, q.pod.Name.Name, shadow); err != nil {
+		if err := connection.DeleteShadowPod(ctx, q.pod.RemoteNamespace, q.pod.Name.Name, f.ShadowPod); err != nil {
 			c.Log.Info("Cannot delete the ShadowPod of a pod whose virtual kubelet is gone", "pod", q.pod.Name,
 				"virtualNode", q.pod.VirtualNode, "error", err.Error())
 			return // The next check tries again.
@@ -355,10 +360,10 @@ func (c *Checker) answer(questions []*question, found map[string]remote.Forwarde
 	for _, q := range questions {
 		f := found[q.pod.Name.Name].Of(q.pod.UID)
 		present := f.ShadowPod != "" || f.Status != nil
-		if !q.answer.Known || present != q.answer.Present {
+		if !q.answer.Known || present != q.answer.Present || f.Ended != q.answer.Ended {
 			changed = append(changed, q.pod.Name)
 		}
-		q.answer = Answer{Known: true, Present: present, Status: f.Status, Asked: q.answer.Asked, Since: time.Now()}
+		q.answer = Answer{Known: true, Present: present, Status: f.Status, Ended: f.Ended, Asked: q.answer.Asked, Since: time.Now()}
 	}
 	return changed
 }

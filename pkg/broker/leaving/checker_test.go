@@ -246,6 +246,29 @@ func TestTheShadowPodOfAnOrphanIsDeleted(t *testing.T) {
 	require.True(t, c.Ask(orphan).Present, "its pod is there")
 }
 
+func TestTheShadowPodOfAnOrphanThatHasEndedIsDeletedOnceThatIsWritten(t *testing.T) {
+	p, c := newProvider(t, "orphan")
+	pod, err := p.kube.CoreV1().Pods("ns-r").Get(t.Context(), "orphan", metav1.GetOptions{})
+	require.NoError(t, err)
+	pod.Status.Phase = corev1.PodSucceeded
+	require.NoError(t, p.kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), pod, "ns-r"))
+	left := func() int {
+		shadows, err := p.liqo.OffloadingV1beta1().ShadowPods("ns-r").List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		return len(shadows.Items)
+	}
+	orphan := podNamed("orphan")
+	orphan.Orphan = true
+	c.Ask(orphan)
+	c.Check(t.Context(), placed("q1"))
+	require.True(t, c.Ask(orphan).Ended)
+	require.Equal(t, 1, left())
+	orphan.Ends = true
+	c.Ask(orphan)
+	c.Check(t.Context(), placed("q1"))
+	require.Zero(t, left())
+}
+
 func TestListsHaveABackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := newProvider(t, "pod")

@@ -96,7 +96,7 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 		return true, leavingRecheck, nil
 	case answer.Status == nil:
 		return false, 0, nil
-	case placement.TerminalPhase(answer.Status.Phase):
+	case answer.Ended:
 		return true, 0, c.writeEnd(ctx, pod, answer.Status)
 	case why == eviction.PendingTooLong && eviction.Taken(answer.Status):
 		return true, c.ProbeInterval, nil

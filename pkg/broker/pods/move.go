@@ -130,7 +130,10 @@ func (c *Controller) placeOf(ctx context.Context, pod *corev1.Pod, from schedule
 	if at.known, err = c.virtualNode(ctx, from); err != nil {
 		return at, err
 	}
-	at.pod = leaving.Pod{Name: client.ObjectKeyFromObject(pod), UID: pod.UID, VirtualNode: from.VirtualNode, Via: from}
+	at.pod = leaving.Pod{
+		Name: client.ObjectKeyFromObject(pod), UID: pod.UID, VirtualNode: from.VirtualNode, Via: from,
+		Ends: placement.Terminal(pod) || pod.DeletionTimestamp != nil,
+	}
 	if !at.known.Known {
 		// Its ShadowPod is deleted once the pod is evicted, or has ended.
 		at.pod.Orphan = pod.Labels[v1alpha1.VirtualNodeLabel] == "" || placement.Terminal(pod)
@@ -194,6 +197,9 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at place
 		return wait, true, err
 	case at.pod.Settled && answer.Known && !answer.Present:
 		return 0, false, nil
+	case answer.Ended && !at.pod.Ends:
+		// It has ended while it was leaving. A virtual kubelet reports that as well, an orphan has none.
+		return leavingRecheck, false, c.writeEnd(ctx, pod, answer.Status)
 	}
 	return leavingRecheck, false, nil
 }
@@ -247,21 +253,21 @@ func (c *Controller) finalize(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // reconcileEnded ends a terminal pod that is being deleted and has no virtual kubelet that would do so. One that is kept holds
-// nothing at a VirtualNode that is gone.
+// nothing at a VirtualNode that is gone, be it assigned there or leaving it.
 func (c *Controller) reconcileEnded(ctx context.Context, pod *corev1.Pod, assigned scheduler.Place) (ctrl.Result, error) {
-	deleting := pod.DeletionTimestamp != nil
-	if assigned == (scheduler.Place{}) {
-		if deleting {
-			return ctrl.Result{}, c.finalize(ctx, pod)
-		}
-		return ctrl.Result{}, nil
+	deleting, isAssigned := pod.DeletionTimestamp != nil, assigned != (scheduler.Place{})
+	if !isAssigned {
+		assigned = placement.MovingFrom(pod)
 	}
 	at, err := c.virtualNode(ctx, assigned)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if at.Known {
+	if at.Known || assigned == (scheduler.Place{}) {
 		c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // It may have been asked whether it has ended.
+		if deleting && !isAssigned {
+			return ctrl.Result{}, c.finalize(ctx, pod)
+		}
 		return ctrl.Result{}, nil
 	}
 	if !deleting && c.Guard.Missing() != "" {
@@ -274,7 +280,8 @@ func (c *Controller) reconcileEnded(ctx context.Context, pod *corev1.Pod, assign
 	if !deleting {
 		// The quota of a later VirtualNode of that name does not count it.
 		return ctrl.Result{}, c.write.Patch(ctx, pod, map[string]any{
-			"labels": map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
+			"labels":      map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
+			"annotations": map[string]any{v1alpha1.MovingFromAnnotation: nil, v1alpha1.MovingFromProviderAnnotation: nil},
 		})
 	}
 	return ctrl.Result{}, c.finalize(ctx, pod)

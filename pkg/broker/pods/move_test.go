@@ -67,6 +67,34 @@ func TestAPodThatHasEndedAtItsProviderIsEndedHere(t *testing.T) {
 	require.Zero(t, c.Leaving.Check(t.Context(), placed("q1")), "its provider is asked no more")
 }
 
+// Its virtual kubelet, which reports that as well, may not be running.
+func TestAPodThatEndsWhileItLeavesIsEndedHere(t *testing.T) {
+	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
+	c.drains()
+	there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
+	c.reconciled(t, "pod")
+	c.Leaving.Check(t.Context(), placed("q1"))
+	pod, _ := c.reconciled(t, "pod")
+	require.Equal(t, "q1", pod.Annotations[v1alpha1.MovingFromAnnotation])
+	c.reconciled(t, "pod")
+
+	shows := func(phase corev1.PodPhase, deleted *metav1.Time) corev1.PodPhase {
+		remote, err := there.CoreV1().Pods("ns-r").Get(t.Context(), "pod", metav1.GetOptions{})
+		require.NoError(t, err)
+		remote.Status.Phase, remote.DeletionTimestamp = phase, deleted
+		require.NoError(t, there.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), remote, "ns-r"))
+		c.Leaving.Check(t.Context(), placed("q1"))
+		pod, _ := c.reconciled(t, "pod")
+		return pod.Status.Phase
+	}
+	require.Equal(t, corev1.PodPending, shows(corev1.PodFailed, &metav1.Time{Time: noon}), "its kubelet removes it")
+	require.Equal(t, corev1.PodSucceeded, shows(corev1.PodSucceeded, nil))
+	pod, _ = c.reconciled(t, "pod")
+	require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel], "it does not run again")
+	require.Equal(t, corev1.PodSucceeded, pod.Status.Phase)
+	require.Zero(t, c.Leaving.Check(t.Context(), placed("q1")), "its provider is asked no more")
+}
+
 func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
 	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
 	c.drains()

@@ -13,6 +13,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // Forwarded is what a provider has of a pod that a VirtualNode forwarded.
@@ -21,6 +22,8 @@ type Forwarded struct {
 	ShadowPod types.UID
 	// Status is that of the pod, as it may be shown; nil if there is no pod.
 	Status *corev1.PodStatus
+	// Ended means that the pod has ended by itself. A kubelet writes a terminal phase on each pod that it removes, too.
+	Ended bool
 	// shadowOf and podOf are the UIDs of the pods here that both were made of; "" if that is not said, as by older virtual
 	// kubelets.
 	shadowOf, podOf types.UID
@@ -32,7 +35,7 @@ func (f Forwarded) Of(uid types.UID) Forwarded {
 		f.ShadowPod = ""
 	}
 	if f.podOf != "" && f.podOf != uid {
-		f.Status = nil
+		f.Status, f.Ended = nil, false
 	}
 	return f
 }
@@ -105,6 +108,7 @@ func (c *Connection) addPods(ctx context.Context, namespace string, options meta
 		}
 		f := found[name]
 		f.Status, f.podOf = distrust.PodStatus(there.Status.status()), there.podUID()
+		f.Ended = placement.TerminalPhase(f.Status.Phase) && there.Metadata.DeletionTimestamp == ""
 		if left -= f.Status.Size(); left < 0 {
 			f.Status = distrust.LeastStatus(f.Status)
 		}

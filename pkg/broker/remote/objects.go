@@ -19,6 +19,8 @@ type object struct {
 		Annotations struct {
 			PodUID distrust.Name `json:"brokering.liqo.io/pod-uid"` // v1alpha1.PodUIDAnnotation
 		} `json:"annotations"`
+		// DeletionTimestamp is "" unless it is being deleted.
+		DeletionTimestamp distrust.Name `json:"deletionTimestamp"`
 	} `json:"metadata"`
 }
 

@@ -3,10 +3,12 @@ package brokernode
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
@@ -54,6 +56,7 @@ func (f *Forwarder) Handover(local func(namespace string) corev1listers.PodNames
 			remote:              opts.RemoteFactory.Core().V1().Pods().Lister().Pods(opts.RemoteNamespace),
 			shadows:             opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Lister().ShadowPods(opts.RemoteNamespace),
 			client:              opts.RemoteLiqoClient.OffloadingV1beta1().ShadowPods(opts.RemoteNamespace),
+			remotePods:          opts.RemoteClient.CoreV1().Pods(opts.RemoteNamespace),
 		}
 	}
 }
@@ -70,6 +73,7 @@ type handover struct {
 	local, remote corev1listers.PodNamespaceLister
 	shadows       offloadinglisters.ShadowPodNamespaceLister
 	client        offloadingclient.ShadowPodInterface
+	remotePods    corev1client.PodInterface
 }
 
 // requeueOnDelete makes opts enqueue a pod when a pod or ShadowPod of its name is deleted at the provider cluster,
@@ -94,10 +98,8 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 		if shadow != nil && !own(shadow) {
 			return h.releases.release(ctx, name)
 		}
-		if endedMeanwhile(shadow, remote) {
-			if err := h.releases.reportEnd(ctx, name, lens.PodUID(shadow), &remote.Status); err != nil {
-				return err
-			}
+		if err := h.reportEnd(ctx, shadow); err != nil {
+			return err
 		}
 		return errors.Join(h.NamespacedReflector.Handle(ctx, name), h.releases.release(ctx, name))
 	}
@@ -113,10 +115,22 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 	return h.NamespacedReflector.Handle(ctx, name)
 }
 
-// endedMeanwhile reports whether a pod that left has ended by itself, and not because its ShadowPod is deleted.
-func endedMeanwhile(shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod) bool {
-	return shadow != nil && shadow.DeletionTimestamp == nil && lens.PodUID(shadow) != "" &&
-		remote != nil && remote.DeletionTimestamp == nil && placement.Terminal(remote)
+// reportEnd reports that a pod that left has ended by itself, and not because its ShadowPod is deleted. It reads the pod from the
+// API server: if the cache lags, the ShadowPod is deleted, and nobody learns that the pod has completed.
+func (h *handover) reportEnd(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
+	if shadow == nil || shadow.DeletionTimestamp != nil || lens.PodUID(shadow) == "" {
+		return nil
+	}
+	remote, err := h.remotePods.Get(ctx, shadow.Name, metav1.GetOptions{})
+	switch {
+	case kerrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading whether pod %s, which leaves, has ended: %w", shadow.Name, err)
+	case remote.DeletionTimestamp != nil || !placement.Terminal(remote):
+		return nil
+	}
+	return h.releases.reportEnd(ctx, shadow.Name, lens.PodUID(shadow), &remote.Status)
 }
 
 // ofEarlierPod reports whether this virtual kubelet made a ShadowPod of another pod, which bore the name before.

@@ -97,14 +97,15 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 			w := &world{leaving.DeepCopy(), shadow.DeepCopy(), there.DeepCopy()}
 			tc.change(w)
 			home, below := fake.NewClientset(w.local), &liqos{}
-			remotes := indexed[*corev1.Pod](t)
+			remotes := fake.NewClientset()
 			if w.remote != nil {
-				require.NoError(t, remotes.Add(w.remote))
+				require.NoError(t, remotes.Tracker().Add(w.remote))
 			}
 			h := &handover{
 				NamespacedReflector: below, forget: func(string) {},
-				local:    corev1listers.NewPodLister(indexed[*corev1.Pod](t)).Pods("ns"),
-				remote:   corev1listers.NewPodLister(remotes).Pods("ns-home"),
+				local: corev1listers.NewPodLister(indexed[*corev1.Pod](t)).Pods("ns"),
+				// The cache lags behind what the API server has.
+				remote: corev1listers.NewPodLister(indexed[*corev1.Pod](t)).Pods("ns-home"), remotePods: remotes.CoreV1().Pods("ns-home"),
 				shadows:  offloadinglisters.NewShadowPodLister(indexed(t, w.shadow)).ShadowPods("ns-home"),
 				releases: (&Forwarder{View: View{VirtualNode: "p1-gpu", Provider: "p1"}, Pods: home.CoreV1().Pods}).releasesOf("ns"),
 			}

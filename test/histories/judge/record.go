@@ -140,6 +140,7 @@ func (r *Record) Violations() []string {
 	for _, uid := range sortedKeys(pods) {
 		faults = append(faults, r.judgeRuns(pods[uid], runs[uid])...)
 		faults = append(faults, r.judgePresence(pods[uid])...)
+		faults = append(faults, r.judgeEnd(pods[uid])...)
 		faults = append(faults, r.judgeMoves(pods[uid], runs[uid])...)
 		faults = append(faults, r.judgeAssignments(pods[uid])...)
 		faults = append(faults, r.judgeDeletions(pods[uid])...)

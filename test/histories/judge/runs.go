@@ -199,6 +199,31 @@ func (r *Record) judgePresence(record []Change) (faults []string) {
 	return faults
 }
 
+// judgeEnd checks that a pod which is shown as ended has ended at a provider before, and not because it was deleted there.
+func (r *Record) judgeEnd(record []Change) (faults []string) {
+	for _, c := range record {
+		before, _ := c.Before.(*corev1.Pod)
+		after, is := c.After.(*corev1.Pod)
+		if !is || !terminal(after) || before == nil || terminal(before) || after.Status.Reason != "" {
+			continue // One with a reason was ended by Liqo, or by Kubernetes here.
+		}
+		if !r.endedBy(after.UID, c.At.Add(r.Times.Skew)) {
+			faults = append(faults, fmt.Sprintf("%s is shown as %s at %s, and has not ended by itself", after.Name, after.Status.Phase, r.at(c.At)))
+		}
+	}
+	return faults
+}
+
+// endedBy reports whether a pod had ended by itself at a provider by then.
+func (r *Record) endedBy(uid types.UID, then time.Time) bool {
+	return slices.ContainsFunc(r.Providers, func(p *Provider) bool {
+		return slices.ContainsFunc(p.Pods, func(c Change) bool {
+			there, is := c.After.(*corev1.Pod)
+			return is && there.Annotations[PodUID] == string(uid) && terminal(there) && there.DeletionTimestamp == nil && !c.At.After(then)
+		})
+	})
+}
+
 func latestOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
