@@ -77,7 +77,7 @@ func (b *bench) addressesOf(ctx context.Context, r *report, n int) error {
 	}
 	slices.Sort(waited)
 	slices.Sort(byLiqo)
-	pods := fmt.Sprintf("%d pods, Running to", n)
+	pods := fmt.Sprintf("%d at once, Running to", n)
 	r.add(ours, pods+" mapped by Liqo in the broker's cluster, p50", "s", quantileOf(byLiqo, 0.5))
 	r.add(ours, pods+" an address, p50", "s", quantileOf(waited, 0.5)).atMost(0.5)
 	r.add(ours, pods+" mapped by Liqo in the broker's cluster, p90", "s", quantileOf(byLiqo, 0.9))

@@ -97,6 +97,7 @@ func (c *crowd) add(ctx context.Context, name string) error {
 	}
 	foreignStatus, mapStatus := foreign.Status, mapped.Status
 	foreign.Spec.ClusterID, vn.Spec.ClusterID = liqov1beta1.ClusterID(name), liqov1beta1.ClusterID(name)
+	vn.Spec.Template = nil // Liqo's webhook makes it; it panics by one that it has made (pkg/vkMachinery/forge, DestringifyArgument).
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
 	for _, o := range []client.Object{&tenant, &foreign, &secret, mapped, vn, &lease} {
 		c.rename(o, name)
