@@ -218,14 +218,23 @@ func (m *brokerRun) measure(ctx context.Context) error {
 	m.r.add(ours, pods+" at rest, CPUs", "", cpus).atMost(0.2)
 
 	m.seen.taken()
+	before, err := patches(ctx, m.home)
+	if err != nil {
+		return err
+	}
 	last, cpus, err := m.during(ctx, m.comeAndGo)
 	if err != nil {
 		return err
 	}
 	took := m.seen.taken()
+	after, err := patches(ctx, m.home)
+	if err != nil {
+		return err
+	}
 	m.r.add(ours, fmt.Sprintf("%d start and end a second, CPUs", startsASecond), "", cpus).atMost(1)
 	m.r.add(ours, "bound to assigned, p50", "ms", quantileOf(took, 0.5))
 	m.r.add(ours, "bound to assigned, p99", "ms", quantileOf(took, 0.99)).atMost(100)
+	m.r.add(ours, "a patch of a pod at the API server meanwhile, p99 at most", "ms", 1000*boundOf(before, after, 0.99))
 	m.r.add(ours, fmt.Sprintf("memory after %s of that ÷ before", m.churn), "", last/first).atMost(1.2)
 
 	if err := m.nextLeader(ctx); err != nil {

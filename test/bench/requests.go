@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -16,18 +18,9 @@ import (
 // by its own metric. Watches, which last, and leases, which depend on the time
 // that passes rather than on pods, are left out.
 func requests(ctx context.Context, c *sandbox.Cluster) (float64, error) {
-	text, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	family, err := metric(ctx, c, "apiserver_request_total")
 	if err != nil {
 		return 0, err
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
-	if err != nil {
-		return 0, err
-	}
-	family, ok := families["apiserver_request_total"]
-	if !ok {
-		return 0, fmt.Errorf("%s has no apiserver_request_total", c.Name)
 	}
 	var sum float64
 	for _, m := range family.GetMetric() {
@@ -37,6 +30,58 @@ func requests(ctx context.Context, c *sandbox.Cluster) (float64, error) {
 		sum += m.GetCounter().GetValue()
 	}
 	return sum, nil
+}
+
+// patches are how many patches of pods the API server has answered within so many seconds, by that bound.
+func patches(ctx context.Context, c *sandbox.Cluster) (map[float64]uint64, error) {
+	family, err := metric(ctx, c, "apiserver_request_duration_seconds")
+	if err != nil {
+		return nil, err
+	}
+	within := map[float64]uint64{}
+	for _, m := range family.GetMetric() {
+		if label(m, "verb") != "PATCH" || label(m, "resource") != "pods" || label(m, "subresource") != "" {
+			continue
+		}
+		for _, b := range m.GetHistogram().GetBucket() {
+			within[b.GetUpperBound()] += b.GetCumulativeCount()
+		}
+	}
+	return within, nil
+}
+
+// boundOf returns the least bound within which a share of what came between two readings was answered.
+func boundOf(before, after map[float64]uint64, share float64) float64 {
+	bounds := slices.Sorted(maps.Keys(after))
+	if len(bounds) == 0 {
+		return 0
+	}
+	last := bounds[len(bounds)-1]
+	all := after[last] - before[last]
+	for _, bound := range bounds {
+		if float64(after[bound]-before[bound]) >= share*float64(all) {
+			return bound
+		}
+	}
+	return last
+}
+
+// metric returns a metric of the API server.
+func metric(ctx context.Context, c *sandbox.Cluster, name string) (*dto.MetricFamily, error) {
+	text, err := c.Kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	family, ok := families[name]
+	if !ok {
+		return nil, fmt.Errorf("%s has no %s", c.Name, name)
+	}
+	return family, nil
 }
 
 func label(m *dto.Metric, name string) string {

@@ -182,7 +182,8 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at place
 	case !at.mapped:
 		return leavingRecheck, false, nil // That is not known yet.
 	case at.pod.RemoteNamespace == "":
-		return 0, false, nil // Liqo has removed the namespace with everything in it.
+		// Liqo has removed the namespace with everything in it. A creation that is on its way succeeds in one that is made anew.
+		return c.creationDelay(pod, &at), false, nil
 	}
 	at.pod.Settled = c.settled(pod, &at)
 	answer := c.Leaving.Ask(at.pod)
@@ -220,6 +221,19 @@ func (c *Controller) failoverDelay(ctx context.Context, pod *corev1.Pod, since t
 // settled reports whether no creation of a pod's ShadowPod is on the way: it has ended, or its virtual kubelet has let it go.
 func (c *Controller) settled(pod *corev1.Pod, at *place) bool {
 	return placement.Terminal(pod) || pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod)
+}
+
+// creationDelay returns how long a creation of a pod's ShadowPod may be on its way, which nobody can be asked about. The one of a pod
+// that is being deleted is not waited for: a virtual kubelet deletes what has no pod.
+func (c *Controller) creationDelay(pod *corev1.Pod, at *place) time.Duration {
+	if c.settled(pod, at) || pod.DeletionTimestamp != nil {
+		return 0
+	}
+	since := c.Belief.EvictedAt(pod.UID)
+	if leads := c.Restorer.LeadsSince(); since.Before(leads) {
+		since = leads // An earlier leader evicted it.
+	}
+	return max(0, v1alpha1.CreationDeadline-c.Clock.Since(since))
 }
 
 // clearedByLeaving removes the annotations that hold no more once a pod has left its provider. Where it ran stays written

@@ -214,6 +214,7 @@ func TestAPodWaitsForTheNamespaceOfAVirtualNodeThatIsGone(t *testing.T) {
 	}
 	t.Run("until it is gone", func(t *testing.T) {
 		c := newController(t, true, interceptor.Funcs{}, nil, moving.DeepCopy(), tenant.DeepCopy(), leftBehind.DeepCopy())
+		c.leadsSince(t, time.Now().Add(-v1alpha1.CreationDeadline))
 		for range 3 {
 			pod, _ := c.reconciled(t, "pod")
 			require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel], "it may still run there")
@@ -407,6 +408,7 @@ func TestARoomStaysReservedUntilTheCacheShowsTheAssignment(t *testing.T) {
 			return context.DeadlineExceeded
 		},
 	}, nil, moving)
+	c.leadsSince(t, time.Now().Add(-v1alpha1.CreationDeadline))
 	var before corev1.Pod
 	require.NoError(t, c.Live.Get(t.Context(), client.ObjectKeyFromObject(moving), &before))
 	cached = &before

@@ -3,6 +3,7 @@ package pods
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 func virtualNodeOf(provider, name string) *offloadingv1beta1.VirtualNode {
@@ -61,6 +63,35 @@ func TestAPodThatIsDeletedEndsWithoutItsVirtualNode(t *testing.T) {
 				require.NoError(t, client.IgnoreNotFound(err))
 			}
 			require.Equal(t, tc.ends, ended)
+		})
+	}
+}
+
+// Liqo may make the namespace anew while a webhook there still holds a creation.
+func TestACreationOnItsWayIsWaitedForWhenTheNamespaceIsGone(t *testing.T) {
+	from := scheduler.Place{Provider: "q", VirtualNode: "q1"}
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		leads  time.Duration // For so long, and it knows of no eviction.
+		left   bool
+	}{
+		"it may be":                    {func(*corev1.Pod) {}, 0, false},
+		"it cannot be any more":        {func(*corev1.Pod) {}, v1alpha1.CreationDeadline, true},
+		"its virtual kubelet released": {func(pod *corev1.Pod) { pod.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment("q1", pod) }, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			moving := assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
+				pod.Labels = nil
+				pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
+			}, tc.change)
+			c := newController(t, false, interceptor.Funcs{}, nil, moving)
+			c.leadsSince(t, time.Now().Add(-tc.leads))
+			_, result := c.reconciled(t, "pod")
+			require.Equal(t, tc.left, c.Belief.HasLeft(moving.UID, from))
+			if !tc.left {
+				require.Greater(t, result.RequeueAfter, v1alpha1.CreationDeadline/2)
+				require.LessOrEqual(t, result.RequeueAfter, v1alpha1.CreationDeadline)
+			}
 		})
 	}
 }

@@ -104,7 +104,6 @@ func (r *Record) judgeRuns(record []Change, runs []run) (faults []string) {
 		for _, second := range runs[i+1:] {
 			switch {
 			case r.failedOver(record, first.provider, second.from) || r.failedOver(record, second.provider, second.from):
-			case r.heldUp(first.provider, pod.UID) || r.heldUp(second.provider, pod.UID):
 			case second.from.Add(r.Times.Overlap).Before(first.to) && second.to.Sub(second.from) > r.Times.Overlap:
 				faults = append(faults, fmt.Sprintf("%s runs at %s from %s to %s, and at %s from %s", pod.Name, first.provider,
 					r.at(first.from), r.at(first.to), second.provider, r.at(second.from)))
@@ -128,23 +127,6 @@ func (r *Record) failedOver(record []Change, provider string, then time.Time) bo
 		leaves := before == provider && after != provider
 		isGivenUp := leftFrom(c.Before) == provider && leftFrom(c.After) == ""
 		if (leaves || isGivenUp || before == "" && after != "" && after != provider) && !c.At.After(then) && r.mayFailOver(provider, c.At) {
-			return true
-		}
-	}
-	return false
-}
-
-// heldUp reports whether the creation of a pod's ShadowPod was at a provider's webhook while Liqo removed the namespace there and made
-// it anew. The broker takes the pod to be gone with the namespace.
-func (r *Record) heldUp(provider string, uid types.UID) bool {
-	for _, hangs := range r.faultsAt(provider, "provider's webhook hangs") {
-		removed := slices.ContainsFunc(r.faultsAt(provider, "part"), func(s span) bool { return s.from.After(hangs.from) && s.from.Before(hangs.to) })
-		created := slices.ContainsFunc(r.Providers, func(p *Provider) bool {
-			return p.ID == provider && slices.ContainsFunc(p.presence("")[uid], func(s span) bool {
-				return !s.from.Before(hangs.to) && s.from.Before(hangs.to.Add(time.Second))
-			})
-		})
-		if removed && created {
 			return true
 		}
 	}
@@ -187,8 +169,7 @@ func (r *Record) judgePresence(record []Change) (faults []string) {
 				for _, b := range second.presence("")[pod.GetUID()] {
 					begins, ends := latestOf(a.from, b.from), earliestOf(a.to, b.to)
 					failedOver := r.failedOver(record, first.ID, begins) || r.failedOver(record, second.ID, begins)
-					heldUp := r.heldUp(first.ID, pod.GetUID()) || r.heldUp(second.ID, pod.GetUID())
-					if begins.Add(r.Times.Overlap).Before(ends) && !failedOver && !heldUp {
+					if begins.Add(r.Times.Overlap).Before(ends) && !failedOver {
 						faults = append(faults, fmt.Sprintf("%s has a ShadowPod at %s and at %s from %s to %s", pod.GetName(), first.ID, second.ID,
 							r.at(begins), r.at(ends)))
 					}

@@ -48,26 +48,3 @@ func TestAPodMayCompleteUnseenBeforeItIsMoved(t *testing.T) {
 	assert.Len(t, judged(59, again), 1, "it did not leave")
 	assert.Len(t, judged(20.1, succeeded, left, again), 1, "it was reported")
 }
-
-// Seed 10753 of the histories: a ShadowPod was created in the namespace that was made anew, after its pod had been assigned elsewhere.
-func TestACreationMayBeHeldUpWhileItsNamespaceIsRemoved(t *testing.T) {
-	began := time.Now()
-	after := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
-	created := func(seconds int) Change {
-		shadow := pod("shop", "web", "")
-		shadow.Annotations = map[string]string{PodUID: "web"}
-		return Change{At: after(seconds), After: shadow}
-	}
-	hangs := Fault{Kind: "provider's webhook hangs", Provider: "p1", From: after(33), Until: after(49)}
-	part := Fault{Kind: "part", Provider: "p1", From: after(43), Until: after(48)}
-	judged := func(shadow Change, faults ...Fault) bool {
-		r := &Record{Began: began, Faults: faults, Providers: []*Provider{{ID: "p1", Cluster: Cluster{ShadowPods: []Change{shadow}}}}}
-		return r.heldUp("p1", "web")
-	}
-	assert.True(t, judged(created(49), hangs, part))
-	assert.False(t, judged(created(49), hangs), "the namespace was there all the time")
-	assert.False(t, judged(created(52), hangs, part), "it was created by a later request")
-	assert.False(t, judged(created(40), hangs, part), "the webhook had answered")
-	part.From = after(50)
-	assert.False(t, judged(created(49), hangs, part), "it was created before")
-}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
-	"runtime/debug"
 
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
@@ -28,10 +26,6 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
-// gcPercent is below Go's default. The live heap is small and steady, and the runtime returns the memory of a burst of pods
-// to the system only after minutes. The environment variable GOGC overrides it.
-const gcPercent = 60
-
 // Run is the root command: the virtual kubelet.
 func Run(ctx context.Context, o *Options, set *pflag.FlagSet, logs io.Writer, built build.Info) error {
 	if err := o.validate(); err != nil {
@@ -40,9 +34,6 @@ func Run(ctx context.Context, o *Options, set *pflag.FlagSet, logs io.Writer, bu
 	log, err := logging.SetUp(logs, o.LogLevel, o.LogFormat, set)
 	if err != nil {
 		return err
-	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
 	}
 	cfg := o.providerConfig()
 	cfg.Log, cfg.UnknownFlags = log, process.Unknown(set)
