@@ -29,6 +29,8 @@ type pod struct {
 	left scheduler.Place
 	// evictedAt is when this leader took the pod away from its provider; zero once it is assigned again.
 	evictedAt time.Time
+	// leavesSince is when this leader first saw that the pod leaves its provider; zero once it is assigned again.
+	leavesSince time.Time
 	// startedBefore is the latest start of a container when the pod was evicted, nil if it never was. A status with that
 	// start is from the old VirtualNode.
 	startedBefore *time.Time
@@ -80,7 +82,7 @@ func (b *Belief) ObserveAssigned(of *corev1.Pod, at scheduler.Place) {
 	defer b.mu.Unlock()
 	p := b.recordOf(of)
 	if p.uncertain {
-		p.evictedAt = time.Time{} // The decision was written after all.
+		p.evictedAt, p.leavesSince = time.Time{}, time.Time{} // The decision was written after all.
 	}
 	p.pending, p.uncertain, p.left, p.unassigned, p.ended = false, false, scheduler.Place{}, false, false
 	b.assignPod(of, at)
@@ -233,7 +235,7 @@ func (b *Belief) ObserveWritten(of *corev1.Pod, at scheduler.Place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.recordOf(of)
-	p.pending, p.uncertain, p.evictedAt, p.unassigned = true, false, time.Time{}, false
+	p.pending, p.uncertain, p.evictedAt, p.leavesSince, p.unassigned = true, false, time.Time{}, time.Time{}, false
 	b.assignPod(of, at)
 }
 
@@ -274,6 +276,7 @@ func (b *Belief) ObserveEvicted(of *corev1.Pod, from scheduler.Place) (unclean s
 	p := b.recordOf(of)
 	started := lastStart(of)
 	p.left, p.evictedAt, p.startedBefore = scheduler.Place{}, b.cfg.Clock.Now(), &started
+	p.leavesSince = p.evictedAt
 	b.turns.StopWaiting(&p.turn)
 	provider := b.providerAt(from)
 	if provider == nil {
@@ -284,6 +287,17 @@ func (b *Belief) ObserveEvicted(of *corev1.Pod, from scheduler.Place) (unclean s
 		return ""
 	}
 	return provider.markUnclean(from.Provider)
+}
+
+// ObserveLeaves takes in that a pod is leaving its provider, and returns since when this leader has seen that.
+func (b *Belief) ObserveLeaves(of *corev1.Pod) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.recordOf(of)
+	if p.leavesSince.IsZero() {
+		p.leavesSince = b.cfg.Clock.Now()
+	}
+	return p.leavesSince
 }
 
 // ObserveGivenUp takes in that a pod was not waited for at a VirtualNode whose provider cannot be reached. The provider's
@@ -313,12 +327,12 @@ func (b *Belief) ObserveAssignmentWritten(uid types.UID) (time.Duration, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.pods[uid]
-	if p == nil || p.evictedAt.IsZero() {
+	if p == nil {
 		return 0, false
 	}
-	took := b.cfg.Clock.Now().Sub(p.evictedAt)
-	p.evictedAt = time.Time{}
-	return took, true
+	evictedAt := p.evictedAt
+	p.evictedAt, p.leavesSince = time.Time{}, time.Time{}
+	return b.cfg.Clock.Now().Sub(evictedAt), !evictedAt.IsZero()
 }
 
 // RefusalReason is why a VirtualNode did not take a pod, as the metrics label it.

@@ -26,7 +26,7 @@ import (
 // The defaults of a ClientConfig.
 const (
 	defaultCapacity   = 10_000
-	defaultWorkers    = 16 // A server holds a call for a while if the address is not mapped yet.
+	defaultWorkers    = 24 // Of those calls up to 16 wait at the server for an address that is not mapped yet (half of its default).
 	defaultTimeout    = 5 * time.Second
 	defaultFirstRetry = 200 * time.Millisecond
 	defaultLastRetry  = 30 * time.Second

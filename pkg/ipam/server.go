@@ -96,7 +96,9 @@ func (s *Server) Run(ctx context.Context) error {
 // Serve is Run on a listener, which it closes.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	server := grpc.NewServer(s.options()...)
-	wire.RegisterServer(server, &service{directory: s.cfg.Directory, trusting: s.cfg.TLS == nil})
+	wire.RegisterServer(server, &service{
+		directory: s.cfg.Directory, waiting: httpserve.NewShares(s.cfg.Limits.Concurrent / 2), trusting: s.cfg.TLS == nil,
+	})
 
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(netutil.LimitListener(ln, maxConnections)) }()

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam/wire"
 )
 
@@ -21,16 +22,19 @@ var (
 	ErrNotYet = errors.New("not mapped yet")
 )
 
-// held is how long a call waits for an address that is not mapped yet, and heldCheck how often that is looked up. A caller that has
-// to try again knows it later. It is less than what a shutdown grants calls.
+// held is how long a call waits for an address that is not mapped yet, and firstCheck and lastCheck when that is looked up again. A
+// caller that has to try again knows it later. It is less than what a shutdown grants calls.
 const (
-	held      = time.Second
-	heldCheck = 25 * time.Millisecond
+	held       = time.Second
+	firstCheck = 20 * time.Millisecond
+	lastCheck  = 200 * time.Millisecond
 )
 
 type service struct {
 	wire.UnimplementedIpamServer
 	directory Directory
+	// waiting are the calls that wait, by caller: half of those that it may have in flight. The others are answered at once.
+	waiting *httpserve.Shares
 	// trusting is true if callers are not authenticated.
 	trusting bool
 }
@@ -49,18 +53,26 @@ func (s *service) MapEndpointIP(ctx context.Context, request *wire.MapRequest) (
 }
 
 // external asks the Directory until the address is mapped, for a while.
-func (s *service) external(ctx context.Context, consumer string, address netip.Addr) (external netip.Addr, err error) {
-	for until := time.Now().Add(held); ; {
-		external, err = s.directory.External(ctx, consumer, address)
-		if !errors.Is(err, ErrNotYet) || time.Now().After(until) {
-			return external, err
-		}
+func (s *service) external(ctx context.Context, consumer string, address netip.Addr) (netip.Addr, error) {
+	external, err := s.directory.External(ctx, consumer, address)
+	if !errors.Is(err, ErrNotYet) {
+		return external, err
+	}
+	done, ok := s.waiting.Take(callerKey(ctx))
+	if !ok {
+		return external, err
+	}
+	defer done()
+	until := time.Now().Add(held)
+	for delay := firstCheck; errors.Is(err, ErrNotYet) && time.Now().Before(until); delay = min(2*delay, lastCheck) {
 		select {
-		case <-time.After(heldCheck):
+		case <-time.After(delay):
 		case <-ctx.Done():
 			return external, err
 		}
+		external, err = s.directory.External(ctx, consumer, address)
 	}
+	return external, err
 }
 
 // UnmapEndpointIP implements wire.IpamServer. It changes nothing: a mapping is an IP object of Liqo, which others use

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"slices"
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,6 +109,16 @@ func Terminal(pod *corev1.Pod) bool { return TerminalPhase(pod.Status.Phase) }
 // TerminalPhase reports whether a phase is that of a pod that has ended.
 func TerminalPhase(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// EndedByItself reports whether a pod, which may be being deleted, has ended and does not run again where it is. A kubelet writes a
+// terminal phase on each pod that it removes, and so does the garbage collector of pods, before it deletes those of a Node that is gone
+// (pkg/controller/podgc of Kubernetes).
+func EndedByItself(status *corev1.PodStatus, deleted bool) bool {
+	collected := slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "DeletionByPodGC"
+	})
+	return TerminalPhase(status.Phase) && !deleted && !collected
 }
 
 // EndedStatus returns what is written into the status of a pod that has ended at its provider.

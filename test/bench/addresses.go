@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
@@ -72,6 +73,9 @@ func (b *bench) addressesOf(ctx context.Context, r *report, n int) error {
 	}
 	var waited, byLiqo []float64
 	for name, since := range running {
+		if mapped[name].IsZero() {
+			return fmt.Errorf("the address of %s is shown, and not mapped", name)
+		}
 		waited = append(waited, shown[name].Sub(since).Seconds())
 		byLiqo = append(byLiqo, max(0, mapped[name].Sub(since).Seconds()))
 	}
@@ -85,17 +89,20 @@ func (b *bench) addressesOf(ctx context.Context, r *report, n int) error {
 	return nil
 }
 
-// mapped returns when Liqo had mapped the addresses of n pods in a namespace.
+// mapped returns when Liqo had mapped the addresses of n pods in a namespace, beside those that are mapped already.
 func (b *bench) mapped(ctx context.Context, broker *sandbox.Cluster, namespace string, n int) (map[string]time.Time, error) {
-	at := map[string]time.Time{}
-	for len(at) < n {
+	at, before := map[string]time.Time{}, map[types.UID]bool{}
+	for first := true; len(at) < n; first = false {
 		var ips ipamv1alpha1.IPList
 		if err := broker.Client.List(ctx, &ips, client.InNamespace(namespace)); err != nil {
 			return nil, fmt.Errorf("%d of %d addresses are mapped: %w", len(at), n, err)
 		}
 		for i := range ips.Items {
-			if ips.Items[i].Status.IP != "" {
-				noteFirst(at, ips.Items[i].Name)
+			switch ip := &ips.Items[i]; {
+			case first:
+				before[ip.UID] = true
+			case ip.Status.IP != "" && !before[ip.UID]:
+				noteFirst(at, ip.Name)
 			}
 		}
 		select {

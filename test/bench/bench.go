@@ -67,7 +67,7 @@ var parts = []part{
 	{"broker", "the broker by itself: 100 providers, 10,000 pods and then 20,000, 50 of which start and end a second", lone, (*bench).broker},
 	{"decisions", "how fast the scheduler decides", none, command("go", "test", "-C", "..", "-run=^$", "-bench=.", "-benchtime=2s", "./pkg/scheduler/")},
 	{"answers", "how fast the catalog answers one request", none, command("go", "test", "-C", "..", "-run=^$", "-bench=Load", "-benchtime=6000x", "./pkg/catalog/")},
-	{"catalog", "the catalog of 1,000 providers and 10,000 pods under load", none, command("go", "run", "./load")},
+	{"catalog", "the catalog of 1,000 providers and 10,000 pods under load, and with 1,000 streams", none, command("go", "run", "./load", "-streams=1000")},
 }
 
 // bench is a run.

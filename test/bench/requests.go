@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	dto "github.com/prometheus/client_model/go"
@@ -44,7 +45,9 @@ func patches(ctx context.Context, c *sandbox.Cluster) (map[float64]uint64, error
 			continue
 		}
 		for _, b := range m.GetHistogram().GetBucket() {
-			within[b.GetUpperBound()] += b.GetCumulativeCount()
+			if bound := b.GetUpperBound(); !math.IsInf(bound, 0) {
+				within[bound] += b.GetCumulativeCount()
+			}
 		}
 	}
 	return within, nil

@@ -155,9 +155,17 @@ func (l *load) change(ctx context.Context) error {
 	}
 }
 
+// changed is the name of what a turn changes.
+func (l *load) changed(turn int) string {
+	if turn%2 == 0 {
+		return providerName(turn * 37 / 2 % l.providers)
+	}
+	return podName(turn * 37 % l.placements)
+}
+
 func (l *load) changeOne(ctx context.Context, turn int) error {
 	if turn%2 == 0 {
-		name := providerName(turn * 37 % l.providers)
+		name := l.changed(turn)
 		var provider v1alpha1.ProviderCluster
 		if err := l.cluster.Client.Get(ctx, client.ObjectKey{Name: name}, &provider); err != nil {
 			return err

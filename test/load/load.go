@@ -71,7 +71,11 @@ func (l *load) run(ctx context.Context, out io.Writer) error {
 	if err := errors.Join(err, group.Wait()); err != nil {
 		return err
 	}
-	return l.report(out, got, used)
+	err = l.report(out, got, used)
+	if l.streams > 0 {
+		err = errors.Join(err, l.measureStreams(ctx, out))
+	}
+	return err
 }
 
 // start installs the catalog, and makes an operator who asks it.

@@ -25,6 +25,8 @@ type options struct {
 	changes               int
 	p99                   time.Duration
 	growth                float64
+	// streams is how many are open in the end, and streamChanges how many objects change a second then.
+	streams, streamChanges int
 }
 
 func main() {
@@ -48,16 +50,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.IntVar(&o.changes, "changes", 10, "how many objects change a second meanwhile")
 	flags.DurationVar(&o.p99, "p99", 20*time.Millisecond, "what 99 of 100 requests may take at most")
 	flags.Float64Var(&o.growth, "growth", 1.15, "how many times its memory the catalog may have in the end")
+	flags.IntVar(&o.streams, "streams", 0, "how many streams are open after the requests, which are measured then; 0 for none")
+	flags.IntVar(&o.streamChanges, "stream-changes", 100, "how many objects change a second meanwhile")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if o.providers < 1 || o.placements < 1 || o.rate < 1 || o.changes < 1 || o.duration < time.Second {
+	if o.providers < 1 || o.placements < 1 || o.rate < 1 || o.changes < 1 || o.streams < 0 || o.streamChanges < 1 || o.duration < time.Second {
 		return fmt.Errorf("all numbers must be at least 1, --duration at least 1s")
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }
 	s, err := sandbox.Up(ctx, sandbox.Options{
 		Name: "load", Consumers: 1, Providers: 1, Progress: say,
-		CatalogArgs: []string{"--broker-node=" + node, "--requests-per-second=10000", "--requests-burst=10000"},
+		CatalogArgs: []string{
+			"--broker-node=" + node, "--requests-per-second=10000", "--requests-burst=10000",
+			"--streams-per-caller=10000", "--streams-in-all=10000",
+		},
 	})
 	if err != nil {
 		return err

@@ -250,7 +250,7 @@ func TestTheShadowPodOfAnOrphanThatHasEndedIsDeletedOnceThatIsWritten(t *testing
 	p, c := newProvider(t, "orphan")
 	pod, err := p.kube.CoreV1().Pods("ns-r").Get(t.Context(), "orphan", metav1.GetOptions{})
 	require.NoError(t, err)
-	pod.Status.Phase = corev1.PodSucceeded
+	pod.Status.Phase, pod.Annotations = corev1.PodSucceeded, map[string]string{v1alpha1.PodUIDAnnotation: "uid"}
 	require.NoError(t, p.kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), pod, "ns-r"))
 	left := func() int {
 		shadows, err := p.liqo.OffloadingV1beta1().ShadowPods("ns-r").List(t.Context(), metav1.ListOptions{})

@@ -151,6 +151,7 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 	var pod corev1.Pod
 	if err := c.Client.Get(ctx, r.NamespacedName, &pod); err != nil {
 		if kerrors.IsNotFound(err) {
+			c.Leaving.Forget(r.NamespacedName)
 			c.observeGone(r.NamespacedName, "")
 			c.forgetFailures(r)
 			return ctrl.Result{}, nil
@@ -233,7 +234,6 @@ func (c *Controller) assignAgain(ctx context.Context, pod *corev1.Pod, conflict 
 func (c *Controller) observeGone(name types.NamespacedName, uid types.UID) {
 	c.remapper.Forget(name)
 	c.reports.Drop(name)
-	c.Leaving.Forget(name)
 	if c.Belief.ObserveGone(name, uid) {
 		c.Requeue.Unassigned()
 		c.requeueReplicasIn(name.Namespace)

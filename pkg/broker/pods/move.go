@@ -223,15 +223,11 @@ func (c *Controller) settled(pod *corev1.Pod, at *place) bool {
 	return placement.Terminal(pod) || pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod)
 }
 
-// creationDelay returns how long a creation of a pod's ShadowPod may be on its way, which nobody can be asked about. The one of a pod
-// that is being deleted is not waited for: a virtual kubelet deletes what has no pod.
+// creationDelay returns how long a creation of a pod's ShadowPod may be on its way, which nobody can be asked about.
 func (c *Controller) creationDelay(pod *corev1.Pod, at *place) time.Duration {
-	if c.settled(pod, at) || pod.DeletionTimestamp != nil {
+	since := c.Belief.ObserveLeaves(pod)
+	if c.settled(pod, at) {
 		return 0
-	}
-	since := c.Belief.EvictedAt(pod.UID)
-	if leads := c.Restorer.LeadsSince(); since.Before(leads) {
-		since = leads // An earlier leader evicted it.
 	}
 	return max(0, v1alpha1.CreationDeadline-c.Clock.Since(since))
 }

@@ -31,7 +31,10 @@ import (
 
 // connect gives the controller the clients of a VirtualNode, which has a pod of a status in the namespace ns-r.
 func (c *Controller) connect(virtualNode string, status corev1.PodStatus) *kubefake.Clientset {
-	meta := metav1.ObjectMeta{Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: virtualNode}}
+	meta := metav1.ObjectMeta{
+		Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: virtualNode},
+		Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "uid"},
+	}
 	there := kubefake.NewClientset(&corev1.Pod{ObjectMeta: meta, Status: status})
 	c.Leaving.Connections.Set(&remote.Connection{
 		Provider: placed(virtualNode).Provider, VirtualNode: virtualNode, Kube: remotetest.Kube(there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
@@ -213,8 +216,9 @@ func TestAPodWaitsForTheNamespaceOfAVirtualNodeThatIsGone(t *testing.T) {
 		}},
 	}
 	t.Run("until it is gone", func(t *testing.T) {
-		c := newController(t, true, interceptor.Funcs{}, nil, moving.DeepCopy(), tenant.DeepCopy(), leftBehind.DeepCopy())
-		c.leadsSince(t, time.Now().Add(-v1alpha1.CreationDeadline))
+		released := moving.DeepCopy()
+		released.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment("z1", released)
+		c := newController(t, true, interceptor.Funcs{}, nil, released, tenant.DeepCopy(), leftBehind.DeepCopy())
 		for range 3 {
 			pod, _ := c.reconciled(t, "pod")
 			require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel], "it may still run there")
@@ -389,6 +393,7 @@ func TestARoomStaysReservedUntilTheCacheShowsTheAssignment(t *testing.T) {
 	moving := assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
 		pod.Labels = nil
 		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "z1", "z"
+		pod.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment("z1", pod)
 	})
 	var server client.Client
 	var cached *corev1.Pod
@@ -408,7 +413,6 @@ func TestARoomStaysReservedUntilTheCacheShowsTheAssignment(t *testing.T) {
 			return context.DeadlineExceeded
 		},
 	}, nil, moving)
-	c.leadsSince(t, time.Now().Add(-v1alpha1.CreationDeadline))
 	var before corev1.Pod
 	require.NoError(t, c.Live.Get(t.Context(), client.ObjectKeyFromObject(moving), &before))
 	cached = &before

@@ -3,19 +3,25 @@ package pods
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -50,48 +56,98 @@ func TestAPodThatIsDeletedEndsWithoutItsVirtualNode(t *testing.T) {
 		"one that is not being deleted":  {assignedPod(corev1.PodFailed, finalizer), nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ended := false
-			c := newController(t, false, interceptor.Funcs{
+			synctest.Test(t, func(t *testing.T) {
+				ended := false
+				c := newController(t, false, interceptor.Funcs{
+					Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+						_, pod := o.(*corev1.Pod)
+						ended = ended || pod
+						return c.Delete(ctx, o, opts...)
+					},
+				}, nil, append(tc.nodes, tc.pod)...)
+				for range 5 { // Steps, of which each sees what the one before has written.
+					_, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.pod)})
+					require.NoError(t, client.IgnoreNotFound(err))
+					time.Sleep(v1alpha1.CreationDeadline)
+				}
+				require.Equal(t, tc.ends, ended)
+			})
+		})
+	}
+}
+
+// It completed while it was leaving: the ShadowPod stays until its end is written, and goes then.
+func TestAnEndedPodThatWasLeavingHoldsNothingAtAVirtualNodeThatIsGone(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Pod){
+		"it is kept":    func(*corev1.Pod) {},
+		"it is deleted": func(pod *corev1.Pod) { deleting(pod); pod.Finalizers = []string{"test/keep"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := assignedPod(corev1.PodSucceeded, change, func(pod *corev1.Pod) {
+				pod.Labels = nil
+				pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q0", "q"
+			})
+			finalized := 0
+			c := newController(t, true, interceptor.Funcs{
 				Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-					_, pod := o.(*corev1.Pod)
-					ended = ended || pod
+					finalized++
 					return c.Delete(ctx, o, opts...)
 				},
-			}, nil, append(tc.nodes, tc.pod)...)
-			for range 5 { // Steps, of which each sees what the one before has written.
-				_, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.pod)})
-				require.NoError(t, client.IgnoreNotFound(err))
+			}, nil, pod, virtualNodeOf("q", "q1"))
+			c.drains()
+			meta := metav1.ObjectMeta{
+				Namespace: "ns-r", Name: "pod", UID: "shadow", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q0"},
+				Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "uid"},
 			}
-			require.Equal(t, tc.ends, ended)
+			liqo := liqofake.NewSimpleClientset(&offloadingv1beta1.ShadowPod{ObjectMeta: meta})
+			c.Leaving.Connections.Set(&remote.Connection{
+				Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(kubefake.NewClientset()), Liqo: remotetest.Liqo(liqo),
+			})
+			for range 4 {
+				c.reconciled(t, "pod")
+				c.Leaving.Check(t.Context(), placed("q1"))
+			}
+			shadows, err := liqo.OffloadingV1beta1().ShadowPods("ns-r").List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			require.Empty(t, shadows.Items)
+			after, _ := c.reconciled(t, "pod")
+			if after.DeletionTimestamp != nil {
+				require.Positive(t, finalized)
+				return
+			}
+			require.NotContains(t, after.Annotations, v1alpha1.MovingFromAnnotation)
+			require.Zero(t, c.Leaving.Check(t.Context(), placed("q1")), "its provider is asked no more")
 		})
 	}
 }
 
 // Liqo may make the namespace anew while a webhook there still holds a creation.
 func TestACreationOnItsWayIsWaitedForWhenTheNamespaceIsGone(t *testing.T) {
-	from := scheduler.Place{Provider: "q", VirtualNode: "q1"}
-	for name, tc := range map[string]struct {
-		change func(*corev1.Pod)
-		leads  time.Duration // For so long, and it knows of no eviction.
-		left   bool
-	}{
-		"it may be":                    {func(*corev1.Pod) {}, 0, false},
-		"it cannot be any more":        {func(*corev1.Pod) {}, v1alpha1.CreationDeadline, true},
-		"its virtual kubelet released": {func(pod *corev1.Pod) { pod.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment("q1", pod) }, 0, true},
-	} {
+	for name, released := range map[string]bool{"it may be": false, "its virtual kubelet released the pod": true} {
 		t.Run(name, func(t *testing.T) {
-			moving := assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
-				pod.Labels = nil
-				pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
-			}, tc.change)
-			c := newController(t, false, interceptor.Funcs{}, nil, moving)
-			c.leadsSince(t, time.Now().Add(-tc.leads))
-			_, result := c.reconciled(t, "pod")
-			require.Equal(t, tc.left, c.Belief.HasLeft(moving.UID, from))
-			if !tc.left {
-				require.Greater(t, result.RequeueAfter, v1alpha1.CreationDeadline/2)
-				require.LessOrEqual(t, result.RequeueAfter, v1alpha1.CreationDeadline)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				moving := assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
+					pod.Labels = nil
+					pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
+					if released {
+						pod.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment("q1", pod)
+					}
+				})
+				c := newController(t, false, interceptor.Funcs{}, nil, moving)
+				from := scheduler.Place{Provider: "q", VirtualNode: "q1"}
+				_, result := c.reconciled(t, "pod")
+				require.Equal(t, released, c.Belief.HasLeft(moving.UID, from))
+				if released {
+					return
+				}
+				require.Equal(t, v1alpha1.CreationDeadline, result.RequeueAfter)
+				time.Sleep(v1alpha1.CreationDeadline - time.Second)
+				_, result = c.reconciled(t, "pod")
+				require.Equal(t, time.Second, result.RequeueAfter)
+				time.Sleep(time.Second)
+				c.reconciled(t, "pod")
+				require.True(t, c.Belief.HasLeft(moving.UID, from))
+			})
 		})
 	}
 }

@@ -22,7 +22,7 @@ type Forwarded struct {
 	ShadowPod types.UID
 	// Status is that of the pod, as it may be shown; nil if there is no pod.
 	Status *corev1.PodStatus
-	// Ended means that the pod has ended by itself. A kubelet writes a terminal phase on each pod that it removes, too.
+	// Ended means that the pod has ended by itself (placement.EndedByItself).
 	Ended bool
 	// shadowOf and podOf are the UIDs of the pods here that both were made of; "" if that is not said, as by older virtual
 	// kubelets.
@@ -35,8 +35,9 @@ func (f Forwarded) Of(uid types.UID) Forwarded {
 		f.ShadowPod = ""
 	}
 	if f.podOf != "" && f.podOf != uid {
-		f.Status, f.Ended = nil, false
+		f.Status = nil
 	}
+	f.Ended = f.Ended && f.podOf == uid // It may be an earlier pod of the name that has ended.
 	return f
 }
 
@@ -108,7 +109,7 @@ func (c *Connection) addPods(ctx context.Context, namespace string, options meta
 		}
 		f := found[name]
 		f.Status, f.podOf = distrust.PodStatus(there.Status.status()), there.podUID()
-		f.Ended = placement.TerminalPhase(f.Status.Phase) && there.Metadata.DeletionTimestamp == ""
+		f.Ended = placement.EndedByItself(f.Status, there.Metadata.DeletionTimestamp != "")
 		if left -= f.Status.Size(); left < 0 {
 			f.Status = distrust.LeastStatus(f.Status)
 		}

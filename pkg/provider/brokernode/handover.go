@@ -20,6 +20,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
 )
@@ -116,21 +117,24 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 }
 
 // reportEnd reports that a pod that left has ended by itself, and not because its ShadowPod is deleted. It reads the pod from the
-// API server: if the cache lags, the ShadowPod is deleted, and nobody learns that the pod has completed.
+// API server: if the cache lagged, the ShadowPod would be deleted, and nobody learn that the pod has completed.
 func (h *handover) reportEnd(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
 	if shadow == nil || shadow.DeletionTimestamp != nil || lens.PodUID(shadow) == "" {
 		return nil
 	}
 	remote, err := h.remotePods.Get(ctx, shadow.Name, metav1.GetOptions{})
+	tooLong := (*distrust.TooLongError)(nil)
 	switch {
-	case kerrors.IsNotFound(err):
+	case kerrors.IsNotFound(err), errors.As(err, &tooLong):
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading whether pod %s, which leaves, has ended: %w", shadow.Name, err)
-	case remote.DeletionTimestamp != nil || !placement.Terminal(remote):
+	}
+	status := distrust.PodStatus(&remote.Status)
+	if !placement.EndedByItself(status, remote.DeletionTimestamp != nil) {
 		return nil
 	}
-	return h.releases.reportEnd(ctx, shadow.Name, lens.PodUID(shadow), &remote.Status)
+	return h.releases.reportEnd(ctx, shadow.Name, lens.PodUID(shadow), status)
 }
 
 // ofEarlierPod reports whether this virtual kubelet made a ShadowPod of another pod, which bore the name before.

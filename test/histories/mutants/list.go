@@ -54,8 +54,7 @@ func mutants() []mutant {
 		},
 		{
 			"what a kubelet writes on a pod that it removes counts as its end", "pkg/broker/remote/forwarded.go",
-			`f.Ended = placement.TerminalPhase(f.Status.Phase) && there.Metadata.DeletionTimestamp == ""`,
-			`f.Ended = placement.TerminalPhase(f.Status.Phase)`,
+			`placement.EndedByItself(f.Status, there.Metadata.DeletionTimestamp != "")`, `placement.EndedByItself(f.Status, false)`,
 		},
 		{
 			"the ShadowPod of a pod that has ended is deleted before that is written", leaving,
@@ -169,6 +168,22 @@ func mutants() []mutant {
 // testedMutants are faults of before that no history shows.
 func testedMutants() []tested {
 	return []tested{
+		{mutant{
+			"the cache is believed that a pod which leaves has not ended", "pkg/provider/brokernode/handover.go",
+			`h.remotePods.Get(ctx, shadow.Name, metav1.GetOptions{})`, `h.remote.Get(shadow.Name)`,
+		}, "pkg/provider/brokernode", "TestAPodThatEndsWhileItLeavesIsReported"},
+		{mutant{
+			"what has ended while it was leaving is left to the virtual kubelet", "pkg/broker/pods/move.go",
+			`case answer.Ended && !at.pod.Ends:`, `case false:`,
+		}, "pkg/broker/pods", "TestAPodThatEndsWhileItLeavesIsEndedHere"},
+		{mutant{
+			"no creation is waited for when the namespace is gone", "pkg/broker/pods/move.go",
+			`return c.creationDelay(pod, &at), false, nil`, `return 0, false, nil`,
+		}, "pkg/broker/pods", "TestACreationOnItsWayIsWaitedForWhenTheNamespaceIsGone"},
+		{mutant{
+			"the answer about an ended pod is forgotten before it is read", "pkg/broker/pods/controller.go",
+			"c.reports.Drop(name)\n\tif c.Belief.ObserveGone", "c.reports.Drop(name)\n\tc.Leaving.Forget(name)\n\tif c.Belief.ObserveGone",
+		}, "pkg/broker/pods", "TestAnEndedPodThatWasLeavingHoldsNothingAtAVirtualNodeThatIsGone"},
 		{mutant{
 			"a provider that lists nothing counts as reachable", "pkg/broker/leaving/checker.go", `if f == nil || f.times < failures {`, `if true {`,
 		}, "pkg/broker/leaving", "TestAProviderThatListsNothingIsUnreachable"},
