@@ -1,8 +1,8 @@
 package placement
 
 import (
-	"slices"
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

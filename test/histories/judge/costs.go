@@ -134,7 +134,13 @@ func (r *Record) waits(o client.Object) bool {
 	return is && pod.Spec.NodeName == r.Node && placeOf(pod) == (place{}) && !terminal(pod) && pod.DeletionTimestamp == nil
 }
 
-// judgeWaits checks that a pod that fits nowhere is tried now and then only. Each try reads it from the cache.
+// hasEnded reports whether a pod is the broker's and has ended.
+func (r *Record) hasEnded(o client.Object) bool {
+	pod, is := o.(*corev1.Pod)
+	return is && pod.Spec.NodeName == r.Node && terminal(pod)
+}
+
+// judgeWaits checks that a pod that fits nowhere, or has ended, is tried now and then only. Each try reads it from the cache.
 func (r *Record) judgeWaits(record []Change, reads map[asked][]*Request) (faults []string) {
 	name := client.ObjectKeyFromObject(record[0].Object())
 	for of, read := range reads {
@@ -145,14 +151,14 @@ func (r *Record) judgeWaits(record []Change, reads map[asked][]*Request) (faults
 		seen, waits := 0, false
 		for _, q := range read {
 			for ; seen < len(record) && record[seen].At.Before(q.At); seen++ {
-				waits = r.waits(record[seen].After)
+				waits = r.waits(record[seen].After) || r.hasEnded(record[seen].After)
 			}
 			if waits && q.At.Sub(record[seen-1].At) >= time.Second {
 				tries = append(tries, q)
 			}
 		}
 		if n, at := most(tries, time.Minute); n > triesOfPod {
-			faults = append(faults, fmt.Sprintf("%s tries %s, which waits, %d times within a minute at %s", of.by, name.Name, n, r.at(at)))
+			faults = append(faults, fmt.Sprintf("%s tries %s, which waits or has ended, %d times within a minute at %s", of.by, name.Name, n, r.at(at)))
 		}
 	}
 	return faults
