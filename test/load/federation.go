@@ -101,7 +101,7 @@ func providerStatus(name string, turn int) v1alpha1.ProviderClusterStatus {
 		VirtualNodes: []v1alpha1.VirtualNodeStatus{{Name: name, Ready: true, Resources: resources, Pods: 10}},
 		KPIs: v1alpha1.KPIs{
 			Uptime:              v1alpha1.Uptime{LastHour: "1", LastDay: "0.9987", LastWeek: "0.9991", LastMonth: "0.9990", Since: &now, Until: &now},
-			LatencyMilliseconds: ptr.To(int64(10 + turn%50)), PodStart: &v1alpha1.PodStart{P50Milliseconds: 2100, P90Milliseconds: 3900},
+			LatencyMilliseconds: ptr.To(int64(10 + turn%49)), PodStart: &v1alpha1.PodStart{P50Milliseconds: 2100, P90Milliseconds: 3900},
 			Started: 100, Failed: 1,
 		},
 	}

@@ -17,6 +17,8 @@ import (
 const (
 	// streaming is for how long changes are made while the streams are open.
 	streaming = 20 * time.Second
+	// opening is how many streams are opened at once.
+	opening = 50
 	// lastChange is how long the streams may take for the last of them.
 	lastChange = 10 * time.Second
 )
@@ -47,8 +49,12 @@ func (l *load) measureStreams(ctx context.Context, out io.Writer) error {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	group, reading := errgroup.WithContext(reading)
+	turn := make(chan struct{}, opening)
 	for range l.streams {
-		group.Go(func() error { return l.read(reading, a) })
+		group.Go(func() error {
+			turn <- struct{}{}
+			return l.read(reading, a, sync.OnceFunc(func() { <-turn }))
+		})
 	}
 	group.Go(func() error {
 		defer stop()
@@ -57,8 +63,9 @@ func (l *load) measureStreams(ctx context.Context, out io.Writer) error {
 	return group.Wait()
 }
 
-// read reads a stream until ctx ends.
-func (l *load) read(ctx context.Context, a *arrivals) error {
+// read reads a stream until ctx ends. It calls opened once the stream is open.
+func (l *load) read(ctx context.Context, a *arrivals, opened func()) error {
+	defer opened()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.address+"/api/v1/events", http.NoBody)
 	if err != nil {
 		return err
@@ -82,6 +89,7 @@ func (l *load) read(ctx context.Context, a *arrivals) error {
 		switch {
 		case bytes.HasPrefix(line, []byte("event: sync")) && !synced:
 			synced = true
+			opened()
 			a.mu.Lock()
 			a.synced++
 			a.mu.Unlock()
@@ -167,7 +175,7 @@ func (l *load) changeFor(ctx context.Context, a *arrivals) (made int, err error)
 			return made, group.Wait()
 		case <-tick.C:
 		}
-		turn := made + 1
+		turn := made + 1 + 2*l.providers // Another value than an earlier turn with the same provider (providerStatus).
 		group.Go(func() error {
 			a.mu.Lock()
 			a.made[l.changed(turn)] = time.Now()
