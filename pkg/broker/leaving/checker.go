@@ -312,11 +312,11 @@ func (c *Checker) deleteOrphans(ctx context.Context, connection *remote.Connecti
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	for _, q := range questions {
-		f := found[q.pod.Name.Name].Of(q.pod.UID)
-		if !q.pod.Orphan || f.ShadowPod == "" || f.Ended && !q.pod.Ends || !c.asks(q) {
+		there := found[q.pod.Name.Name].Of(q.pod.UID)
+		if !q.pod.Orphan || there.ShadowPod == "" || there.Ended && !q.pod.Ends || !c.asks(q) {
 			continue
 		}
-		if err := connection.DeleteShadowPod(ctx, q.pod.RemoteNamespace, q.pod.Name.Name, f.ShadowPod); err != nil {
+		if err := connection.DeleteShadowPod(ctx, q.pod.RemoteNamespace, q.pod.Name.Name, there.ShadowPod); err != nil {
 			c.Log.Info("Cannot delete the ShadowPod of a pod whose virtual kubelet is gone", "pod", q.pod.Name,
 				"virtualNode", q.pod.VirtualNode, "error", err.Error())
 			return // The next check tries again.

@@ -58,7 +58,7 @@ func mutants() []mutant {
 		},
 		{
 			"the ShadowPod of a pod that has ended is deleted before that is written", leaving,
-			`f.Ended && !q.pod.Ends || `, ``,
+			`there.Ended && !q.pod.Ends || `, ``,
 		},
 		{"a leader whose lease lapsed goes on", "pkg/broker/lease/lease.go", `l.lapsed = true`, ``},
 		{
@@ -82,7 +82,7 @@ func mutants() []mutant {
 		{"the room of a decision that was not written is kept", assign, `c.Belief.Unreserve(pod.UID)`, ``},
 		{"the room of a decision that may be written is freed", assign, `c.Belief.ObserveUncertain(pod.UID)`, `c.unreserve(pod)`},
 		{"an answer of before the move counts", move, `c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew, also if this has no answer.`, ``},
-		{"ShadowPods without a virtual kubelet stay", leaving, `if !q.pod.Orphan || f.ShadowPod == "" || f.Ended && !q.pod.Ends || !c.asks(q) {`, `if true {`},
+		{"ShadowPods without a virtual kubelet stay", leaving, `if !q.pod.Orphan || there.ShadowPod == "" || there.Ended && !q.pod.Ends || !c.asks(q) {`, `if true {`},
 		{"a pod that is gone keeps its room", pods, "\tb.forget(known)\n\treturn true", "\treturn true"},
 		{"a pod that leaves takes no room", move, `c.Belief.ObserveAssigned(pod, from) // It takes room there until it has left.`, ``},
 		{
