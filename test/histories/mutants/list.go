@@ -56,10 +56,6 @@ func mutants() []mutant {
 			"what a kubelet writes on a pod that it removes counts as its end", "pkg/broker/remote/forwarded.go",
 			`placement.EndedByItself(f.Status, there.Metadata.DeletionTimestamp != "")`, `placement.EndedByItself(f.Status, false)`,
 		},
-		{
-			"the ShadowPod of a pod that has ended is deleted before that is written", leaving,
-			`there.Ended && !q.pod.Ends || `, ``,
-		},
 		{"a leader whose lease lapsed goes on", "pkg/broker/lease/lease.go", `l.lapsed = true`, ``},
 		{
 			"an outage counts that was over when a leader began", belief,
@@ -168,6 +164,10 @@ func mutants() []mutant {
 // testedMutants are faults of before that no history shows.
 func testedMutants() []tested {
 	return []tested{
+		{mutant{
+			"the ShadowPod of a pod that has ended is deleted before that is written", "pkg/broker/leaving/checker.go",
+			`there.Ended && !q.pod.Ends || `, ``,
+		}, "pkg/broker/leaving", "TestTheShadowPodOfAnOrphanThatHasEndedIsDeletedOnceThatIsWritten"},
 		{mutant{
 			"the cache is believed that a pod which leaves has not ended", "pkg/provider/brokernode/handover.go",
 			`h.remotePods.Get(ctx, shadow.Name, metav1.GetOptions{})`, `h.remote.Get(shadow.Name)`,
