@@ -25,8 +25,6 @@ const (
 	keepAlive = 15 * time.Second
 	// streamWriteTimeout is how long one write may take.
 	streamWriteTimeout = 10 * time.Second
-	// streamText is after how many bytes events are written: each stream holds so much and an event more.
-	streamText = 16 << 10
 )
 
 // routeEvents registers the stream, and adds it to the document by hand: huma has operations with one answer only.
@@ -146,16 +144,9 @@ func (s *Server) stream(ctx context.Context, subscription changes, write func([]
 				s.Log.Error(err, "Cannot write an event", "event", list[i].Event)
 				return
 			}
-			if text.Len() < streamText && i < len(list)-1 {
-				continue
-			}
-			if write(text.Bytes()) != nil {
-				return // The client has disconnected, or is too slow.
-			}
-			text.Reset()
 		}
-		if text.Len() > 0 && write(text.Bytes()) != nil {
-			return
+		if write(text.Bytes()) != nil {
+			return // The client has disconnected, or is too slow.
 		}
 	}
 }
