@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -127,6 +128,11 @@ func EndedStatus(there *corev1.PodStatus) map[string]any {
 		"phase": there.Phase, "reason": there.Reason, "message": there.Message, "conditions": there.Conditions,
 		"containerStatuses": there.ContainerStatuses, "initContainerStatuses": there.InitContainerStatuses,
 	}
+}
+
+// NeverAccepted reports whether the API server refuses a status by its content, so that the same one is refused again.
+func NeverAccepted(err error) bool {
+	return kerrors.IsInvalid(err) || kerrors.IsBadRequest(err) || kerrors.IsRequestEntityTooLargeError(err)
 }
 
 // AppOf returns the application of a pod by the labels that Kubernetes recommends, in its namespace; "" if it has none.

@@ -105,10 +105,8 @@ func (b *bench) mapped(ctx context.Context, broker *sandbox.Cluster, namespace s
 				noteFirst(at, ip.Name)
 			}
 		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return nil, err
 		}
 	}
 	return at, nil

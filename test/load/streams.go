@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -120,18 +121,15 @@ func nameIn(line []byte) string {
 
 // changeStreams makes changes once all streams are open, and reports when they arrived.
 func (l *load) changeStreams(ctx context.Context, a *arrivals, out io.Writer) error {
-	opened, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for {
+	synced := 0
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		a.mu.Lock()
-		synced := a.synced
-		a.mu.Unlock()
-		if synced == l.streams {
-			break
-		}
-		if err := pause(opened, 100*time.Millisecond); err != nil {
-			return fmt.Errorf("%d of %d streams are open: %w", synced, l.streams, err)
-		}
+		defer a.mu.Unlock()
+		synced = a.synced
+		return synced == l.streams, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%d of %d streams are open: %w", synced, l.streams, err)
 	}
 	measuring, stop := context.WithCancel(ctx)
 	defer stop()
@@ -145,11 +143,10 @@ func (l *load) changeStreams(ctx context.Context, a *arrivals, out io.Writer) er
 	if err != nil {
 		return err
 	}
-	want := made * l.streams
-	last, cancel := context.WithTimeout(ctx, lastChange)
-	defer cancel()
-	for a.count() < want && pause(last, 50*time.Millisecond) == nil {
-	}
+	// What has not arrived after that is reported.
+	_ = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, lastChange, true, func(context.Context) (bool, error) {
+		return a.count() >= made*l.streams, nil
+	})
 	stop()
 	if err := group.Wait(); err != nil {
 		return err
@@ -208,13 +205,4 @@ func (l *load) reportStreams(out io.Writer, a *arrivals, made int, used []usage)
 		return fmt.Errorf("the memory is %.0f MB, want at most 300", memory)
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -109,7 +108,7 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 func (c *Controller) writeEnd(ctx context.Context, pod *corev1.Pod, there *corev1.PodStatus) error {
 	c.Log.Info("A pod has ended at its provider", "pod", client.ObjectKeyFromObject(pod), "phase", there.Phase)
 	err := c.write.PatchStatus(ctx, pod, placement.EndedStatus(there))
-	if kerrors.IsInvalid(err) || kerrors.IsBadRequest(err) || kerrors.IsRequestEntityTooLargeError(err) {
+	if placement.NeverAccepted(err) {
 		// A provider may show what the API server never accepts.
 		return c.write.PatchStatus(ctx, pod, placement.EndedStatus(&corev1.PodStatus{Phase: there.Phase, Reason: "StatusNotAccepted"}))
 	}

@@ -223,7 +223,8 @@ func (c *Controller) settled(pod *corev1.Pod, at *place) bool {
 	return placement.Terminal(pod) || pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod)
 }
 
-// creationDelay returns how long a creation of a pod's ShadowPod may be on its way, which nobody can be asked about.
+// creationDelay returns how long a creation of a pod's ShadowPod may still be on its way. Without the namespace the provider cannot be
+// asked.
 func (c *Controller) creationDelay(pod *corev1.Pod, at *place) time.Duration {
 	since := c.Belief.ObserveLeaves(pod)
 	if c.settled(pod, at) {
@@ -269,11 +270,15 @@ func (c *Controller) reconcileEnded(ctx context.Context, pod *corev1.Pod, assign
 	if !isAssigned {
 		assigned = placement.MovingFrom(pod)
 	}
-	at, err := c.virtualNode(ctx, assigned)
-	if err != nil {
-		return ctrl.Result{}, err
+	gone := false
+	if assigned != (scheduler.Place{}) {
+		at, err := c.virtualNode(ctx, assigned)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		gone = !at.Known
 	}
-	if at.Known || assigned == (scheduler.Place{}) {
+	if !gone {
 		c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // It may have been asked whether it has ended.
 		if deleting && !isAssigned {
 			return ctrl.Result{}, c.finalize(ctx, pod)

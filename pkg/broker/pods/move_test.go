@@ -70,14 +70,21 @@ func TestAPodThatHasEndedAtItsProviderIsEndedHere(t *testing.T) {
 	require.Zero(t, c.Leaving.Check(t.Context(), placed("q1")), "its provider is asked no more")
 }
 
-// Its virtual kubelet, which reports that as well, may not be running.
-func TestAPodThatEndsWhileItLeavesIsEndedHere(t *testing.T) {
-	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
+// evicted returns a controller that has begun to move a running pod, the provider that it leaves, and the pod.
+func evicted(t *testing.T) (c *Controller, there *kubefake.Clientset, pod corev1.Pod) {
+	t.Helper()
+	c = newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
 	c.drains()
-	there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
+	there = c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
 	c.reconciled(t, "pod")
 	c.Leaving.Check(t.Context(), placed("q1"))
-	pod, _ := c.reconciled(t, "pod")
+	pod, _ = c.reconciled(t, "pod")
+	return c, there, pod
+}
+
+// Its virtual kubelet, which reports that as well, may not be running.
+func TestAPodThatEndsWhileItLeavesIsEndedHere(t *testing.T) {
+	c, there, pod := evicted(t)
 	require.Equal(t, "q1", pod.Annotations[v1alpha1.MovingFromAnnotation])
 	c.reconciled(t, "pod")
 
@@ -99,12 +106,7 @@ func TestAPodThatEndsWhileItLeavesIsEndedHere(t *testing.T) {
 }
 
 func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
-	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
-	c.drains()
-	there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
-	c.reconciled(t, "pod")
-	c.Leaving.Check(t.Context(), placed("q1"))
-	pod, _ := c.reconciled(t, "pod")
+	c, there, pod := evicted(t)
 	require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
 	require.Equal(t, "q1", pod.Annotations[v1alpha1.MovingFromAnnotation])
 

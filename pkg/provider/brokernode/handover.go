@@ -117,7 +117,7 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 }
 
 // reportEnd reports that a pod that left has ended by itself, and not because its ShadowPod is deleted. It reads the pod from the
-// API server: if the cache lagged, the ShadowPod would be deleted, and nobody learn that the pod has completed.
+// API server: if the cache lagged, the ShadowPod would be deleted, and the pod would run again.
 func (h *handover) reportEnd(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
 	if shadow == nil || shadow.DeletionTimestamp != nil || lens.PodUID(shadow) == "" {
 		return nil

@@ -140,7 +140,7 @@ func (r *releases) reportEnd(ctx context.Context, name string, uid types.UID, th
 	switch {
 	case err == nil, kerrors.IsNotFound(err):
 		return nil
-	case kerrors.IsInvalid(err), kerrors.IsForbidden(err), kerrors.IsBadRequest(err), kerrors.IsRequestEntityTooLargeError(err):
+	case placement.NeverAccepted(err), kerrors.IsForbidden(err):
 		return nil // A status that the API server never accepts must not keep the pod from leaving.
 	}
 	return fmt.Errorf("telling that pod %s has ended: %w", name, err)
