@@ -1,6 +1,7 @@
 // Package broker is the virtual kubelet of one node for many provider clusters. It connects its parts and runs them:
 //
 //	providers  controls the provider clusters
+//	leftovers  deletes what runs at a provider after its pods were moved away
 //	pods       assigns the pods of the node to them, and moves pods away from those that fail
 //	node       owns the Node object
 //	kubelet    serves the node's kubelet API, by requests to the providers
@@ -8,6 +9,7 @@
 //	policies   reports on PlacementPolicies
 //	requeue    has the queues between these controllers
 //	remote     connects to the providers
+//	peering    reads Liqo's objects of one provider
 //	eviction   knows why a pod must leave
 //	leaving    asks providers about pods that leave
 //	withdrawn  removes labels and annotations that consumers removed

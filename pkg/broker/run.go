@@ -32,6 +32,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/lease"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leftovers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/network"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/node"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods"
@@ -153,6 +154,7 @@ type Broker struct {
 
 	node      *node.Node
 	providers *providers.Controller
+	leftovers *leftovers.Controller
 	leaving   *leaving.Checker
 	pods      *pods.Controller
 	policies  *policies.Controller
@@ -201,20 +203,24 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 		LeaseDuration: cfg.Lease.NodeDuration, ProbeTimeout: cfg.Times.ProbeTimeout,
 		Restored: func() bool { return !restorer.LeadsSince().IsZero() }, Changed: nodeChanged,
 	})
-	gone := &providers.Gone{Log: cfg.Log, Clock: clk, Client: home, Connections: connections}
+	gone := &leftovers.Gone{Log: cfg.Log, Clock: clk, Client: home, Connections: connections}
 	checker := leaving.New(leaving.Config{
 		Log: cfg.Log, Connections: connections, Queue: podQueue, Timeout: cfg.Times.RequestTimeout, Connect: gone.Connect,
 	})
+	leftoverController := leftovers.New(leftovers.Config{
+		Log: cfg.Log, Client: home, Live: mgr.GetAPIReader(), Belief: known, Connections: connections, Providers: providerQueue,
+		Selector: cfg.ProviderSelector, Interval: cfg.Times.ProbeInterval, RequestTimeout: cfg.Times.RequestTimeout,
+	})
 	providerController := providers.New(providers.Config{
-		Log: cfg.Log, Clock: clk, Client: home, Live: mgr.GetAPIReader(), Home: kube, Belief: known, Connections: connections,
-		Restore: restorer.Restore, Queue: providerQueue, ListProblem: checker.Problem, NodeName: cfg.NodeName, Selector: cfg.ProviderSelector,
+		Log: cfg.Log, Clock: clk, Client: home, Home: kube, Belief: known, Connections: connections,
+		Restore: restorer.Restore, Leftovers: leftoverController, Queue: providerQueue, ListProblem: checker.Problem, NodeName: cfg.NodeName, Selector: cfg.ProviderSelector,
 		Changed: func(ctx context.Context, id string) {
 			again.OfProvider(ctx, id)
 			again.Unassigned()
 			nodeChanged.Send()
 		},
 		ProbeInterval: cfg.Times.ProbeInterval, ProbeTimeout: cfg.Times.ProbeTimeout,
-		StatusInterval: cfg.Times.StatusInterval, RequestTimeout: cfg.Times.RequestTimeout,
+		StatusInterval: cfg.Times.StatusInterval,
 	})
 	registry := prometheus.NewRegistry()
 	metrics, err := NewMetrics(registry, known, required, podQueue, providerController)
@@ -253,7 +259,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	}
 	return &Broker{
 		cfg: cfg, kube: kube, client: home, guard: required, metrics: metrics, registry: registry,
-		node: brokerNode, providers: providerController, leaving: checker, pods: podController,
+		node: brokerNode, providers: providerController, leftovers: leftoverController, leaving: checker, pods: podController,
 		policies:  policies.New(home, rules, again, clk, metrics.policies),
 		endpoints: endpoints, requeue: again, kubelet: kubeletAPI,
 		isolation: isolation.New(isolation.Config{
@@ -279,7 +285,7 @@ func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) erro
 		Client: b.client, Live: mgr.GetAPIReader(),
 		Writer: &podwrite.Writer{Client: b.client, Clock: clock.RealClock{}, Metrics: b.metrics.pods.Writes()},
 	})
-	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, removals, b.leaving, b.providers, b.policies}
+	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, removals, b.leaving, b.providers, b.leftovers, b.policies}
 	if b.endpoints != nil {
 		controllers = append(controllers, b.endpoints, b.isolation)
 	}

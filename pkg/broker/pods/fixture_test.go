@@ -23,6 +23,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leftovers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/providers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
@@ -130,7 +131,7 @@ func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Trac
 	of := providers.New(providers.Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Selector: labels.Everything(), Belief: known, Connections: connections,
 	})
-	gone := &providers.Gone{Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Connections: connections}
+	gone := &leftovers.Gone{Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Connections: connections}
 	return New(Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Live: c, Events: record.NewFakeRecorder(100), Tracer: tracer,
 		Metrics: NewMetrics(nil, known), Belief: known, Restorer: restore.New(c, c, "", known, clock.RealClock{}),

@@ -6,16 +6,12 @@
 package providers
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,10 +32,11 @@ import (
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
-	fcutils "github.com/liqotech/liqo/pkg/utils/foreigncluster"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leftovers"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
@@ -50,15 +47,16 @@ import (
 type Config struct {
 	Log   logr.Logger
 	Clock clock.PassiveClock
-	// Client reads from the cache and writes; Live reads VirtualNodes, and Home leases, from the API server.
+	// Client reads from the cache and writes; Home reads leases from the API server.
 	Client client.Client
-	Live   client.Reader
 	Home   kubernetes.Interface
 
 	Belief      *belief.Belief
 	Connections *remote.Connections
 	// Restore returns once the assigned pods are counted in Belief.
 	Restore func(ctx context.Context) error
+	// Leftovers checks providers after an outage.
+	Leftovers *leftovers.Controller
 	// Queue requeues providers.
 	Queue *requeue.Queue
 	// ListProblem returns why a provider does not count as reachable though its API server is ready, by the VirtualNode with
@@ -72,20 +70,18 @@ type Config struct {
 	Selector labels.Selector
 	// ProbeInterval and ProbeTimeout are those of the probe of each provider.
 	ProbeInterval, ProbeTimeout time.Duration
-	// StatusInterval is the least time between two writes of one status; RequestTimeout bounds one request to a provider.
-	StatusInterval, RequestTimeout time.Duration
+	// StatusInterval is the least time between two writes of one status.
+	StatusInterval time.Duration
 }
 
 // Controller reconciles provider clusters, by id.
 type Controller struct {
 	Config
 
-	// probes requeues the probes of providers, cleans the checks of those that were unreachable.
-	probes, cleans requeue.Queue
+	// probes requeues the probes of providers.
+	probes requeue.Queue
 
 	mu sync.Mutex
-	// cleanings are the checks of providers that were unreachable, by id; guarded by mu.
-	cleanings map[string]*cleaning
 	// latest has, by id, the objects with the status as it is now, which may not be written yet. They are never changed.
 	// Guarded by mu.
 	latest map[string]*v1alpha1.ProviderCluster
@@ -98,12 +94,12 @@ type Controller struct {
 // New returns a Controller, which does nothing before SetUp.
 func New(cfg Config) *Controller {
 	return &Controller{
-		Config: cfg, cleanings: map[string]*cleaning{}, latest: map[string]*v1alpha1.ProviderCluster{}, written: map[string]time.Time{},
+		Config: cfg, latest: map[string]*v1alpha1.ProviderCluster{}, written: map[string]time.Time{},
 		leases: map[leaseKey]observedLease{},
 	}
 }
 
-// SetUp registers the controllers of providers, of their probes and of what they have left with the manager; they run on the leader.
+// SetUp registers the controllers of providers and of their probes with the manager; they run on the leader.
 func (c *Controller) SetUp(mgr manager.Manager) error {
 	by := func(id func(client.Object) string) handler.EventHandler {
 		return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
@@ -130,7 +126,7 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 		})).
 		Watches(&authv1beta1.ResourceSlice{}, by(func(o client.Object) string {
 			if slice, ok := o.(*authv1beta1.ResourceSlice); ok {
-				return askedOf(slice)
+				return peering.AskedOf(slice)
 			}
 			return ""
 		})).
@@ -141,9 +137,6 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 		}))
 	if err != nil {
 		return fmt.Errorf("providers: %w", err)
-	}
-	if err := c.setUpCleaning(mgr); err != nil {
-		return err
 	}
 	return c.setUpProbes(mgr)
 }
@@ -201,7 +194,7 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 	}
 
 	// 5. After an outage: does it still run what it must not? The provider may be slow, so others than this worker ask.
-	return ctrl.Result{RequeueAfter: earliest(c.requestClean(id), after)}, nil
+	return ctrl.Result{RequeueAfter: earliest(c.Leftovers.Request(id), after)}, nil
 }
 
 // earliest returns the shorter of two waits, of which 0 is none.
@@ -228,109 +221,29 @@ type objects struct {
 }
 
 func (c *Controller) read(ctx context.Context, id string) (in objects, err error) {
-	if in.virtualNodes, in.sharedNames, err = c.virtualNodes(ctx, id); err != nil {
+	if in.virtualNodes, in.sharedNames, err = peering.VirtualNodes(ctx, c.Client, c.Selector, id); err != nil {
 		return in, err
 	}
-	if in.namespaceMaps, err = namespaceMaps(ctx, c.Client, id); err != nil {
+	if in.namespaceMaps, err = peering.NamespaceMaps(ctx, c.Client, id); err != nil {
 		return in, err
 	}
 	if in.denied, err = c.deniedSlices(ctx, id); err != nil {
 		return in, err
 	}
-	in.connected, err = c.networkConnected(ctx, id)
+	in.connected, err = peering.NetworkConnected(ctx, c.Client, id)
 	return in, err
 }
 
-// virtualNodes returns the VirtualNodes of a provider, by name, and the names that are not unique. Those outside of its tenant
-// namespace are not its own.
-func (c *Controller) virtualNodes(ctx context.Context, id string) (own []*offloadingv1beta1.VirtualNode, shared sets.Set[string], err error) {
-	var list offloadingv1beta1.VirtualNodeList
-	if err := c.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, err
-	}
-	seen, shared := sets.New[string](), sets.New[string]()
-	for i := range list.Items {
-		vn := &list.Items[i]
-		if seen.Has(vn.Name) {
-			shared.Insert(vn.Name)
-		}
-		seen.Insert(vn.Name)
-		if string(vn.Spec.ClusterID) == id && c.Selector.Matches(labels.Set(vn.Labels)) {
-			own = append(own, vn)
-		}
-	}
-	own, err = inTenantOf(ctx, c.Client, id, own)
-	return own, shared, err
-}
-
-// inTenantOf returns those of the objects that are in the tenant namespace of a cluster, by name. What other clusters may write into
-// theirs does not count (placement.TenantOf).
-func inTenantOf[T client.Object](ctx context.Context, reader client.Reader, id string, objects []T) (own []T, err error) {
-	for _, o := range objects {
-		var tenant corev1.Namespace
-		if err := reader.Get(ctx, client.ObjectKey{Name: o.GetNamespace()}, &tenant); client.IgnoreNotFound(err) != nil {
-			return nil, err
-		}
-		if placement.TenantOf(&tenant) == id {
-			own = append(own, o)
-		}
-	}
-	slices.SortFunc(own, func(a, b T) int {
-		return cmp.Or(strings.Compare(a.GetName(), b.GetName()), strings.Compare(a.GetNamespace(), b.GetNamespace()))
-	})
-	return own, nil
-}
-
-// namespaceMaps returns those that offload namespaces to a provider. The names in them decide whose pods the broker asks about,
-// and connects callers with.
-func namespaceMaps(ctx context.Context, c client.Client, id string) ([]*offloadingv1beta1.NamespaceMap, error) {
-	var list offloadingv1beta1.NamespaceMapList
-	if err := c.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: id}); err != nil {
-		return nil, err
-	}
-	var own []*offloadingv1beta1.NamespaceMap
-	for i := range list.Items {
-		if placement.OffloadsTo(&list.Items[i]) == id {
-			own = append(own, &list.Items[i])
-		}
-	}
-	return inTenantOf(ctx, c, id, own)
-}
-
-func (c *Controller) networkConnected(ctx context.Context, id string) (bool, error) {
-	var list liqov1beta1.ForeignClusterList
-	if err := c.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return false, err
-	}
-	for i := range list.Items {
-		if string(list.Items[i].Spec.ClusterID) == id {
-			return fcutils.IsNetworkingEstablishedOrDisabled(&list.Items[i]), nil
-		}
-	}
-	return false, nil
-}
-
-// spec returns what decides about the pods at the provider. Namespaces that are coming or going are mapped as well.
+// spec returns what decides about the pods at the provider.
 func (in *objects) spec(pc *v1alpha1.ProviderCluster) belief.ProviderSpec {
 	spec := belief.ProviderSpec{
 		Enabled: pc.Spec.IsEnabled(), Draining: pc.Spec.Drain,
-		VirtualNodes: map[string]bool{}, RemoteNamespaces: in.remoteNamespaces(),
+		VirtualNodes: map[string]bool{}, RemoteNamespaces: peering.RemoteNamespaces(in.namespaceMaps),
 	}
 	for _, vn := range in.virtualNodes {
 		spec.VirtualNodes[vn.Name] = vn.DeletionTimestamp != nil
 	}
 	return spec
-}
-
-// remoteNamespaces returns the names of namespaces at the provider, by their local names.
-func (in *objects) remoteNamespaces() map[string]string {
-	mapped := map[string]string{}
-	for _, m := range in.namespaceMaps {
-		for local, at := range m.Status.CurrentMapping {
-			mapped[local] = at.RemoteNamespace
-		}
-	}
-	return mapped
 }
 
 // providerCluster reads the object of a provider, and makes it if there is none.
@@ -351,11 +264,11 @@ func (c *Controller) providerCluster(ctx context.Context, id string) (*v1alpha1.
 // that leave it are asked about.
 func (c *Controller) remove(ctx context.Context, id string, in objects) error {
 	known := c.Belief.RemoveProvider(id)
-	if len(in.remoteNamespaces()) == 0 {
+	if len(peering.RemoteNamespaces(in.namespaceMaps)) == 0 {
 		c.Connections.RemoveOf(id)
 	}
+	c.Leftovers.Forget(id)
 	c.mu.Lock()
-	delete(c.cleanings, id)
 	delete(c.latest, id)
 	delete(c.written, id)
 	c.mu.Unlock()
@@ -397,7 +310,7 @@ func administered(spec *v1alpha1.ProviderClusterSpec) bool {
 
 // Sibling returns a VirtualNode of a provider, the first by name; "" if it has none.
 func (c *Controller) Sibling(ctx context.Context, provider string) (string, error) {
-	virtualNodes, _, err := c.virtualNodes(ctx, provider)
+	virtualNodes, _, err := peering.VirtualNodes(ctx, c.Client, c.Selector, provider)
 	if err != nil || len(virtualNodes) == 0 {
 		return "", err
 	}

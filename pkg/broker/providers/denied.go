@@ -8,39 +8,18 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
-	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 )
 
-// askedOf returns the provider that this cluster asks for resources by a ResourceSlice; "" for a slice of a consumer, which Liqo
-// has replicated here.
-func askedOf(slice *authv1beta1.ResourceSlice) string {
-	if slice.Labels[consts.ReplicationOriginLabel] != "" {
-		return ""
-	}
-	return string(ptr.Deref(slice.Spec.ProviderClusterID, ""))
-}
-
-// deniedSlices returns the ResourceSlices that a provider denied, by name. Liqo makes no VirtualNode of them. Those outside of the
-// provider's own tenant namespace do not count: a consumer may write ResourceSlices in its own.
+// deniedSlices returns the ResourceSlices that a provider denied, by name. Liqo makes no VirtualNode of them.
 func (c *Controller) deniedSlices(ctx context.Context, id string) ([]*authv1beta1.ResourceSlice, error) {
-	var list authv1beta1.ResourceSliceList
-	if err := c.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	var denied []*authv1beta1.ResourceSlice
-	for i := range list.Items {
-		if slice := &list.Items[i]; askedOf(slice) == id && denialOf(slice) != nil {
-			denied = append(denied, slice)
-		}
-	}
-	return inTenantOf(ctx, c.Client, id, denied)
+	asked, err := peering.ResourceSlices(ctx, c.Client, id)
+	return slices.DeleteFunc(asked, func(slice *authv1beta1.ResourceSlice) bool { return denialOf(slice) == nil }), err
 }
 
 // denialOf returns the condition by which a provider denied a slice, or its credentials; nil if it did not.

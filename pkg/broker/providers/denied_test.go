@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +21,8 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leftovers"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering/peeringtest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
@@ -37,12 +38,6 @@ func askedSlice(namespace, name, provider string, verdict authv1beta1.ResourceSl
 	return slice
 }
 
-func tenantNamespace(id string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-" + id, Labels: map[string]string{
-		consts.RemoteClusterID: id, consts.TenantNamespaceLabel: "true",
-	}}}
-}
-
 const classDisabled = "DefaultResourceSliceClassDisabled"
 
 // A later Liqo lets a provider refuse the class default. There is no VirtualNode then, and the reason was seen nowhere at the broker.
@@ -51,10 +46,10 @@ func TestADeniedSliceIsShown(t *testing.T) {
 	require.NoError(t, err)
 	denied := askedSlice("liqo-tenant-p1", "p1", "p1", authv1beta1.ResourceSliceConditionDenied, classDisabled, "it is disabled")
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ProviderCluster{}, denied).
-		WithObjects(tenantNamespace("p1"), denied).Build()
+		WithObjects(peeringtest.Tenant("p1"), denied).Build()
 	controller := New(Config{
 		Client: c, Belief: belief.New(belief.Config{Clock: clock.RealClock{}}), Connections: remote.NewConnections(nil, nil, ""),
-		Changed: func(context.Context, string) {}, Selector: labels.Everything(), Restore: func(context.Context) error { return nil },
+		Leftovers: leftovers.New(leftovers.Config{}), Changed: func(context.Context, string) {}, Selector: labels.Everything(), Restore: func(context.Context) error { return nil },
 	})
 	reconcile := func() (*v1alpha1.ProviderCluster, error) {
 		_, err := controller.reconcile(t.Context(), "p1")
@@ -87,7 +82,7 @@ func TestSlicesOfOthersAreNotDenied(t *testing.T) {
 	replicated.Labels = map[string]string{consts.ReplicationOriginLabel: "p1"}
 	accepted := askedSlice("liqo-tenant-p1", "accepted", "p1", authv1beta1.ResourceSliceConditionAccepted, "", "")
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		tenantNamespace("p1"), tenantNamespace("evil"), replicated, accepted,
+		peeringtest.Tenant("p1"), peeringtest.Tenant("evil"), replicated, accepted,
 		of("liqo-tenant-p1", "b", "p1"), of("liqo-tenant-p1", "a", "p1"), of("liqo-tenant-p1", "other", "p2"),
 		of("liqo-tenant-evil", "evil", "p1"), of("gone", "gone", "p1"),
 	).Build()

@@ -29,6 +29,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leftovers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
@@ -262,7 +263,7 @@ func TestExplanationsDecideAsTheBroker(t *testing.T) {
 		known := belief.New(belief.Config{Clock: clock.RealClock{}, SuspicionWindow: time.Minute, ProbeInterval: time.Second})
 		controller := New(Config{
 			Log: logr.Discard(), Clock: clock.RealClock{}, Client: c, Belief: known, Connections: remote.NewConnections(nil, nil, ""),
-			Queue: &requeue.Queue{}, Changed: func(context.Context, string) {}, Restore: func(context.Context) error { return nil }, NodeName: "pool", Selector: labels.Everything(),
+			Leftovers: leftovers.New(leftovers.Config{Belief: known}), Queue: &requeue.Queue{}, Changed: func(context.Context, string) {}, Restore: func(context.Context) error { return nil }, NodeName: "pool", Selector: labels.Everything(),
 		})
 		reconcile := func() {
 			for _, o := range objects {

@@ -22,6 +22,8 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leftovers"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering/peeringtest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
@@ -56,12 +58,13 @@ func TestTwoProvidersHaveVirtualNodesOfOneName(t *testing.T) {
 			require.NoError(t, err)
 			ofP, secretOfP := named("p", "one")
 			ofZ, secretOfZ := named("z", "one")
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(ofP, ofZ, tenantOf("p"), tenantOf("z")).
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(ofP, ofZ, peeringtest.Tenant("p"), peeringtest.Tenant("z")).
 				WithStatusSubresource(&v1alpha1.ProviderCluster{}).Build()
 			home := kubefake.NewClientset(secretOfP, secretOfZ)
+			known := belief.New(belief.Config{Clock: clock.RealClock{}, ProbeInterval: time.Second})
 			controller := New(Config{
 				Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Selector: labels.Everything(), Queue: &requeue.Queue{},
-				Belief:      belief.New(belief.Config{Clock: clock.RealClock{}, ProbeInterval: time.Second}),
+				Belief: known, Leftovers: leftovers.New(leftovers.Config{Belief: known}),
 				Connections: remote.NewConnections(home, identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil), ""),
 				Restore:     func(context.Context) error { return nil }, Changed: func(context.Context, string) {},
 			})

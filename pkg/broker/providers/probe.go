@@ -26,6 +26,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 )
@@ -63,7 +64,7 @@ func (c *Controller) reconcileProbe(ctx context.Context, id string) (ctrl.Result
 		}
 		return ctrl.Result{}, err
 	}
-	virtualNodes, _, err := c.virtualNodes(ctx, id)
+	virtualNodes, _, err := peering.VirtualNodes(ctx, c.Client, c.Selector, id)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -28,6 +28,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering/peeringtest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -77,7 +78,7 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 	var inAPI []client.Object
 	ids := []string{"hanging", "answering", "broken", "unconnected"}
 	for _, id := range ids {
-		inAPI = append(inAPI, &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: id}}, tenantOf(id), &offloadingv1beta1.VirtualNode{
+		inAPI = append(inAPI, &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: id}}, peeringtest.Tenant(id), &offloadingv1beta1.VirtualNode{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id + "-1"},
 			Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(id)},
 		})

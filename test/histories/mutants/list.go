@@ -9,6 +9,7 @@ func mutants() []mutant {
 		assign     = "pkg/broker/pods/assign.go"
 		evict      = "pkg/broker/eviction/reason.go"
 		providers  = "pkg/broker/providers/controller.go"
+		leftovers  = "pkg/broker/leftovers/controller.go"
 		probe      = "pkg/broker/providers/probe.go"
 		status     = "pkg/broker/providers/status.go"
 		belief     = "pkg/belief/providers.go"
@@ -209,17 +210,17 @@ func testedMutants() []tested {
 			` && !errors.Is(err, errUnsent) && !mayHave(`, ` && !mayHave(`,
 		}, "pkg/provider/brokernode", "TestARefusalOfTheOwnAPIServerIsNoneOfTheProvider"},
 		{mutant{
-			"a namespace that refuses keeps its provider from all others", "pkg/broker/providers/clean.go",
-			`at.listed[local] = false //`, `return c.ProbeInterval //`,
-		}, "pkg/broker/providers", "TestANamespaceThatRefusesDoesNotKeepAProviderUnclean"},
+			"a namespace that refuses keeps its provider from all others", leftovers,
+			`at.listed[local] = false //`, `return c.Interval //`,
+		}, "pkg/broker/leftovers", "TestANamespaceThatRefusesDoesNotKeepAProviderUnclean"},
 		{mutant{
-			"what a VirtualNode that is gone has left is not seen", "pkg/broker/providers/clean.go",
+			"what a VirtualNode that is gone has left is not seen", leftovers,
 			`if !own && !in.mayHaveLeft(shadow) {`, `if !own {`,
-		}, "pkg/broker/providers", "TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted"},
+		}, "pkg/broker/leftovers", "TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted"},
 		{mutant{
-			"the check of a provider after an outage begins again each time", "pkg/broker/providers/clean.go",
+			"the check of a provider after an outage begins again each time", leftovers,
 			`if at == nil || at.moved != moved {`, `if true {`,
-		}, "pkg/broker/providers", "TestAProviderThatListsSlowlyDoesNotHoldAWorker"},
+		}, "pkg/broker/leftovers", "TestAProviderThatListsSlowlyDoesNotHoldAWorker"},
 		{mutant{
 			"a VirtualNode that the cache does not show yet is gone", "pkg/broker/restore/restorer.go", `if len(missing) == 0 {`, `if true {`,
 		}, "pkg/broker/restore", "TestAVirtualNodeThatTheCacheDoesNotShowYetIsWaitedFor"},

@@ -1,14 +1,19 @@
-package providers
+// Package leftovers finds and deletes what may still run at a provider after its pods were moved away: at one that was unreachable,
+// and of a VirtualNode that is gone.
+package leftovers
 
 import (
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -18,27 +23,58 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
-	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
-
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 const (
-	// cleanWorkers is how many providers are checked at once after an outage. One that is slow occupies a worker for one or two
+	// workers is how many providers are checked at once after an outage. One that is slow occupies a worker for one or two
 	// timeouts of a request, then it is the turn of others.
-	cleanWorkers = 64
+	workers = 64
 	// maxDeleted is how many ShadowPods of VirtualNodes that are gone are deleted with one list.
 	maxDeleted = 100
-	// fewLeft is how many namespaces with pods that were moved away are listed every second. More are listed every ProbeInterval.
+	// fewLeft is how many namespaces with pods that were moved away are listed every second. More are listed every Interval.
 	fewLeft = 10
 )
 
-// cleaning is how far the check of a provider is. It is used by one worker at a time.
-type cleaning struct {
+// Config is everything that the controller needs.
+type Config struct {
+	Log logr.Logger
+	// Client reads from the cache; Live reads VirtualNodes from the API server.
+	Client client.Client
+	Live   client.Reader
+
+	Belief      *belief.Belief
+	Connections *remote.Connections
+	// Providers requeues a provider that has removed all pods that were moved away.
+	Providers *requeue.Queue
+	// Selector selects VirtualNodes by their labels.
+	Selector labels.Selector
+	// Interval is the time between two checks of a provider that does not answer; RequestTimeout bounds one request.
+	Interval, RequestTimeout time.Duration
+}
+
+// Controller checks the providers that are requested, until they have removed all pods that were moved away.
+type Controller struct {
+	Config
+
+	queue requeue.Queue
+
+	mu sync.Mutex
+	// checks are those that have begun, by provider; guarded by mu.
+	checks map[string]*check
+}
+
+// New returns a Controller, which does nothing before SetUp.
+func New(cfg Config) *Controller { return &Controller{Config: cfg, checks: map[string]*check{}} }
+
+// check is how far the check of a provider is. It is used by one worker at a time.
+type check struct {
 	// moved is the number of Uncleaned for which it holds.
 	moved int
 	// cleaned are the namespaces, by local name, that have no pods which were moved away.
@@ -47,54 +83,61 @@ type cleaning struct {
 	listed map[string]bool
 }
 
-// setUpCleaning registers the controller that checks providers after an outage.
-func (c *Controller) setUpCleaning(mgr manager.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).Named("cleaning").
-		WatchesRawSource(c.cleans.Source()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: cleanWorkers, SkipNameValidation: ptr.To(true)}).
+// SetUp registers the controller with the manager; it runs on the leader.
+func (c *Controller) SetUp(mgr manager.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("leftovers").
+		WatchesRawSource(c.queue.Source()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, SkipNameValidation: ptr.To(true)}).
 		Complete(reconcile.Func(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
-			return ctrl.Result{RequeueAfter: c.checkClean(ctx, r.Name)}, nil
+			return ctrl.Result{RequeueAfter: c.reconcile(ctx, r.Name)}, nil
 		}))
 	if err != nil {
-		return fmt.Errorf("providers after an outage: %w", err)
+		return fmt.Errorf("leftovers: %w", err)
 	}
 	return nil
 }
 
-// requestClean has a provider checked that was unreachable, and may still run pods that were moved away. It returns when to
+// Request has a provider checked that was unreachable, and may still run pods that were moved away. It returns when to
 // request it again; 0 if there is no need to.
-func (c *Controller) requestClean(id string) time.Duration {
+func (c *Controller) Request(id string) time.Duration {
 	if _, _, uncleaned := c.Belief.Uncleaned(id); !uncleaned {
 		return 0
 	}
-	c.cleans.Add(types.NamespacedName{Name: id})
-	return c.ProbeInterval // The first one may come before the queue has started.
+	c.queue.Add(types.NamespacedName{Name: id})
+	return c.Interval // The first one may come before the queue has started.
 }
 
-// cleaningOf returns how far the check of a provider is. It begins again when more pods were moved away.
-func (c *Controller) cleaningOf(id string, moved int) *cleaning {
+// Forget forgets how far the check of a provider is that has no VirtualNodes any more.
+func (c *Controller) Forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := c.cleanings[id]
+	delete(c.checks, id)
+}
+
+// checkOf returns how far the check of a provider is. It begins again when more pods were moved away.
+func (c *Controller) checkOf(id string, moved int) *check {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.checks[id]
 	if at == nil || at.moved != moved {
-		at = &cleaning{moved: moved, cleaned: sets.New[string](), listed: map[string]bool{}}
-		c.cleanings[id] = at
+		at = &check{moved: moved, cleaned: sets.New[string](), listed: map[string]bool{}}
+		c.checks[id] = at
 	}
 	return at
 }
 
-// checkClean goes on to check whether a provider that was unreachable still runs pods that were moved away. It returns when to
+// reconcile goes on to check whether a provider that was unreachable still runs pods that were moved away. It returns when to
 // check again; 0 if there is no need to.
-func (c *Controller) checkClean(ctx context.Context, id string) time.Duration {
+func (c *Controller) reconcile(ctx context.Context, id string) time.Duration {
 	namespaces, moved, uncleaned := c.Belief.Uncleaned(id)
 	if !uncleaned {
 		return 0
 	}
 	in, err := c.cleanable(ctx, id)
 	if err != nil || in.connection == nil {
-		return c.ProbeInterval
+		return c.Interval
 	}
-	at, began := c.cleaningOf(id, moved), time.Now()
+	at, began := c.checkOf(id, moved), time.Now()
 	for _, local := range slices.Sorted(maps.Keys(namespaces)) {
 		if _, listed := at.listed[local]; listed || at.cleaned.Has(local) {
 			continue
@@ -111,18 +154,18 @@ func (c *Controller) checkClean(ctx context.Context, id string) time.Duration {
 		case kerrors.IsForbidden(err) || kerrors.IsNotFound(err):
 			at.listed[local] = false // Nothing can be created there either. One namespace does not keep the provider from all others.
 		case err != nil:
-			return c.ProbeInterval
+			return c.Interval
 		case left:
 			at.listed[local] = true
 		default:
 			at.cleaned.Insert(local)
 		}
 	}
-	return c.endClean(id, at, len(namespaces))
+	return c.endTurn(id, at, len(namespaces))
 }
 
-// endClean takes in that all namespaces were listed, and returns when to check again those that are not clean.
-func (c *Controller) endClean(id string, at *cleaning, namespaces int) time.Duration {
+// endTurn takes in that all namespaces were listed, and returns when to check again those that are not clean.
+func (c *Controller) endTurn(id string, at *check, namespaces int) time.Duration {
 	left := 0
 	for _, has := range at.listed {
 		if has {
@@ -133,17 +176,15 @@ func (c *Controller) endClean(id string, at *cleaning, namespaces int) time.Dura
 	clear(at.listed)
 	switch {
 	case left > fewLeft || refusals > 0 && refusals == namespaces:
-		return c.ProbeInterval
+		return c.Interval
 	case left > 0:
 		return time.Second
 	}
 	c.Log.Info("A provider that was unreachable has removed the pods that were moved away", "provider", id)
 	c.Belief.ObserveClean(id, at.moved)
-	c.mu.Lock()
-	delete(c.cleanings, id)
-	c.mu.Unlock()
-	c.Queue.Add(types.NamespacedName{Name: id}) // Its reconciliation updates the scheduler.
-	return time.Millisecond                     // Pods may have been moved away meanwhile.
+	c.Forget(id)
+	c.Providers.Add(types.NamespacedName{Name: id}) // Its reconciliation updates the scheduler.
+	return time.Millisecond                         // Pods may have been moved away meanwhile.
 }
 
 // cleanable is what is needed to check a provider.
@@ -159,11 +200,11 @@ type cleanable struct {
 
 func (c *Controller) cleanable(ctx context.Context, id string) (*cleanable, error) {
 	in := &cleanable{provider: id, virtualNodes: sets.New[string]()}
-	all, err := virtualNodesOf(ctx, c.Client, id)
+	all, err := peering.VirtualNodeNames(ctx, c.Client, id)
 	if err != nil {
 		return nil, err
 	}
-	virtualNodes, _, err := c.virtualNodes(ctx, id)
+	virtualNodes, _, err := peering.VirtualNodes(ctx, c.Client, c.Selector, id)
 	if err != nil {
 		return nil, err
 	}
@@ -178,39 +219,18 @@ func (c *Controller) cleanable(ctx context.Context, id string) (*cleanable, erro
 	return in, err
 }
 
-// virtualNodesOf returns the names of all VirtualNodes of a provider, whether the broker uses them or not.
-func virtualNodesOf(ctx context.Context, reader client.Reader, id string) (sets.Set[string], error) {
-	var list offloadingv1beta1.VirtualNodeList
-	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("VirtualNodes: %w", err)
-	}
-	names := sets.New[string]()
-	for i := range list.Items {
-		if vn := &list.Items[i]; string(vn.Spec.ClusterID) == id {
-			names.Insert(vn.Name)
-		}
-	}
-	return names, nil
-}
-
-// origin returns the id of this cluster, by which what it forwards is labelled. It is in the ResourceSlices in the tenant namespace
-// of a provider, where no other cluster writes.
+// origin returns the id of this cluster, by which what it forwards is labelled. It is in the ResourceSlices by which it asks a provider.
 func (c *Controller) origin(ctx context.Context, id string) (string, error) {
-	var list authv1beta1.ResourceSliceList
-	if err := c.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	asked, err := peering.ResourceSlices(ctx, c.Client, id)
+	if err != nil {
 		return "", err
 	}
-	var asked []*authv1beta1.ResourceSlice
-	for i := range list.Items {
-		if slice := &list.Items[i]; askedOf(slice) == id && ptr.Deref(slice.Spec.ConsumerClusterID, "") != "" {
-			asked = append(asked, slice)
+	for _, slice := range asked {
+		if origin := ptr.Deref(slice.Spec.ConsumerClusterID, ""); origin != "" {
+			return string(origin), nil
 		}
 	}
-	asked, err := inTenantOf(ctx, c.Client, id, asked)
-	if err != nil || len(asked) == 0 {
-		return "", err
-	}
-	return string(*asked[0].Spec.ConsumerClusterID), nil
+	return "", nil
 }
 
 // mayHaveLeft reports whether a VirtualNode that is gone may have left a ShadowPod: it is of this cluster, and of no other VirtualNode.
@@ -257,7 +277,7 @@ func (c *Controller) movedPodsLeft(ctx context.Context, in *cleanable, local, re
 func (c *Controller) deleteOrphans(ctx context.Context, in *cleanable, remoteName string, shadows []remote.ShadowPod) (orphans bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.RequestTimeout)
 	defer cancel()
-	there, err := virtualNodesOf(ctx, c.Live, in.provider)
+	there, err := peering.VirtualNodeNames(ctx, c.Live, in.provider)
 	if err != nil {
 		return false, err
 	}

@@ -1,4 +1,4 @@
-package providers
+package leftovers
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	authforge "github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication/forge"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
@@ -28,11 +29,11 @@ type Gone struct {
 
 // RemoteNamespace returns the name of a namespace at a provider; "" if Liqo has removed it there, or never made it.
 func (g *Gone) RemoteNamespace(ctx context.Context, id, local string) (string, error) {
-	maps, err := namespaceMaps(ctx, g.Client, id)
+	maps, err := peering.NamespaceMaps(ctx, g.Client, id)
 	if err != nil {
 		return "", err
 	}
-	return (&objects{namespaceMaps: maps}).remoteNamespaces()[local], nil
+	return peering.RemoteNamespaces(maps)[local], nil
 }
 
 // Connect returns a connection to the provider of a VirtualNode that is gone, by which to ask about what it left there: that of
@@ -44,7 +45,7 @@ func (g *Gone) Connect(ctx context.Context, at scheduler.Place) *remote.Connecti
 	if other := g.Connections.OfProvider(at.Provider); other != nil {
 		return other
 	}
-	maps, err := namespaceMaps(ctx, g.Client, at.Provider)
+	maps, err := peering.NamespaceMaps(ctx, g.Client, at.Provider)
 	if err != nil || len(maps) == 0 {
 		return nil
 	}

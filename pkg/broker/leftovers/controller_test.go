@@ -1,7 +1,6 @@
-package providers
+package leftovers
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -30,6 +29,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering/peeringtest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
@@ -69,10 +69,10 @@ func TestANamespaceThatRefusesDoesNotKeepAProviderUnclean(t *testing.T) {
 			connections := remote.NewConnections(nil, nil, "")
 			connections.Set(&remote.Connection{Provider: "p1", VirtualNode: "v1", Liqo: remotetest.Liqo(liqo)})
 			controller := New(Config{
-				Log: testr.New(t), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, tenantOf("p1")).Build(), Belief: known,
-				Connections: connections, Selector: labels.Everything(), Queue: &requeue.Queue{}, ProbeInterval: interval, RequestTimeout: time.Second,
+				Log: testr.New(t), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, peeringtest.Tenant("p1")).Build(), Belief: known,
+				Connections: connections, Selector: labels.Everything(), Providers: &requeue.Queue{}, Interval: interval, RequestTimeout: time.Second,
 			})
-			require.Equal(t, tc.want, controller.checkClean(t.Context(), "p1"))
+			require.Equal(t, tc.want, controller.reconcile(t.Context(), "p1"))
 			_, _, uncleaned := known.Uncleaned("p1")
 			require.Equal(t, tc.clean, !uncleaned)
 		})
@@ -126,7 +126,7 @@ func TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			scheme, err := apischeme.New()
 			require.NoError(t, err)
-			objects := []client.Object{virtualNode("v2"), virtualNode("v3"), tenantOf("p1"), tenantOf("c1")}
+			objects := []client.Object{virtualNode("v2"), virtualNode("v3"), peeringtest.Tenant("p1"), peeringtest.Tenant("c1")}
 			if !tc.unknown {
 				objects = append(objects, sliceOf("liqo-tenant-p1", "p1", "broker"))
 			}
@@ -149,10 +149,10 @@ func TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted(t *testing.T) {
 			controller := New(Config{
 				Log: testr.New(t), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), Belief: known,
 				Live:        fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode("v2"), virtualNode("v3"), virtualNode("v4")).Build(),
-				Connections: connections, Selector: labels.SelectorFromSet(labels.Set{"used": "true"}), Queue: &requeue.Queue{},
-				ProbeInterval: 5 * time.Second, RequestTimeout: time.Second,
+				Connections: connections, Selector: labels.SelectorFromSet(labels.Set{"used": "true"}), Providers: &requeue.Queue{},
+				Interval: 5 * time.Second, RequestTimeout: time.Second,
 			})
-			controller.checkClean(t.Context(), "p1")
+			controller.reconcile(t.Context(), "p1")
 			left, err := liqo.OffloadingV1beta1().ShadowPods("a-p1").List(t.Context(), metav1.ListOptions{})
 			require.NoError(t, err)
 			require.Equal(t, tc.deleted, len(left.Items) == 0, "deleted")
@@ -164,7 +164,7 @@ func TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted(t *testing.T) {
 						require.Equal(t, "shadow", string(*deletion.GetDeleteOptions().Preconditions.UID))
 					}
 				}
-				controller.checkClean(t.Context(), "p1") // It is clean once the list shows that.
+				controller.reconcile(t.Context(), "p1") // It is clean once the list shows that.
 				_, _, uncleaned := known.Uncleaned("p1")
 				require.False(t, uncleaned)
 			}
@@ -182,30 +182,19 @@ func sliceOf(namespace, provider, consumer string) *authv1beta1.ResourceSlice {
 	}
 }
 
-// Four workers reconcile all providers. One that comes back after an outage, and takes a second for a list, holds one of them as long
-// as it has namespaces, which consumers choose.
+// One that comes back after an outage, and takes a second for a list, holds a worker as long as it has namespaces, which consumers
+// choose.
 func TestAProviderThatListsSlowlyDoesNotHoldAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scheme, err := apischeme.New()
 		require.NoError(t, err)
 		const namespaces = 400
-		m := &offloadingv1beta1.NamespaceMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-p1", Name: "p1", Labels: map[string]string{"liqo.io/remote-cluster-id": "p1"}},
-			Status:     offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{}},
-		}
+		mapped := map[string]string{}
 		for i := range namespaces {
-			m.Status.CurrentMapping[fmt.Sprint("a", i)] = offloadingv1beta1.RemoteNamespaceStatus{
-				RemoteNamespace: fmt.Sprint("a", i, "-p1"), Phase: offloadingv1beta1.MappingAccepted,
-			}
+			mapped[fmt.Sprint("a", i)] = fmt.Sprint("a", i, "-p1")
 		}
 		virtualNode := &offloadingv1beta1.VirtualNode{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-p1", Name: "v1"}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "p1"},
-		}
-		pc := &v1alpha1.ProviderCluster{
-			ObjectMeta: metav1.ObjectMeta{Name: "p1"},
-			Status: v1alpha1.ProviderClusterStatus{Conditions: []metav1.Condition{{
-				Type: v1alpha1.ProviderClean, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMovedPodsLeft,
-			}}},
 		}
 		liqo, lists := liqofake.NewSimpleClientset(), map[string]int{}
 		liqo.PrependReactor("list", "shadowpods", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -214,28 +203,28 @@ func TestAProviderThatListsSlowlyDoesNotHoldAWorker(t *testing.T) {
 			return false, nil, nil
 		})
 		known := belief.New(belief.Config{Clock: clock.RealClock{}})
+		known.SetProvider("p1", belief.ProviderSpec{
+			Enabled: true, VirtualNodes: map[string]bool{"v1": false}, RemoteNamespaces: mapped,
+		}, &v1alpha1.ProviderClusterStatus{Conditions: []metav1.Condition{{
+			Type: v1alpha1.ProviderClean, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMovedPodsLeft,
+		}}})
+		known.ObserveProbe("p1", belief.Probe{Ended: time.Now(), Answered: true})
 		connections := remote.NewConnections(nil, nil, "")
 		connections.Set(&remote.Connection{Provider: "p1", VirtualNode: "v1", Liqo: remotetest.Liqo(liqo)})
 		controller := New(Config{
-			Log: testr.New(t), Clock: clock.RealClock{}, Belief: known, Connections: connections, Selector: labels.Everything(),
-			Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, m, pc, tenantOf("p1")).
-				WithStatusSubresource(&v1alpha1.ProviderCluster{}).Build(),
-			Restore: func(context.Context) error { return nil }, Changed: func(context.Context, string) {}, Queue: &requeue.Queue{},
-			ProbeInterval: 5 * time.Second, RequestTimeout: 10 * time.Second, StatusInterval: 5 * time.Second,
+			Log: testr.New(t), Belief: known, Connections: connections, Selector: labels.Everything(), Providers: &requeue.Queue{},
+			Client:   fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, peeringtest.Tenant("p1")).Build(),
+			Interval: 5 * time.Second, RequestTimeout: 10 * time.Second,
 		})
-		_, err = controller.reconcile(t.Context(), "p1")
-		require.NoError(t, err)
-		known.ObserveProbe("p1", belief.Probe{Ended: time.Now(), Answered: true})
-		began := time.Now()
-		_, err = controller.reconcile(t.Context(), "p1")
-		require.NoError(t, err)
-		require.LessOrEqual(t, time.Since(began), controller.RequestTimeout)
+		// Who requests the check does not wait for it.
+		require.Equal(t, controller.Interval, controller.Request("p1"))
+		require.Empty(t, lists)
 
-		// The check is the work of others, and goes on where it stopped, so that each provider has its turn.
+		// The check goes on where it stopped, so that each provider has its turn.
 		uncleaned := true
 		for turns := 0; uncleaned && turns < namespaces; turns++ {
 			began := time.Now()
-			require.Equal(t, time.Millisecond, controller.checkClean(t.Context(), "p1"))
+			require.Equal(t, time.Millisecond, controller.reconcile(t.Context(), "p1"))
 			require.LessOrEqual(t, time.Since(began), 2*controller.RequestTimeout)
 			_, _, uncleaned = known.Uncleaned("p1")
 		}
@@ -244,5 +233,6 @@ func TestAProviderThatListsSlowlyDoesNotHoldAWorker(t *testing.T) {
 		for namespace, times := range lists {
 			require.Equal(t, 1, times, namespace)
 		}
+		require.Zero(t, controller.Request("p1"))
 	})
 }
