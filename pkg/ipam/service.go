@@ -68,7 +68,7 @@ func (s *service) external(ctx context.Context, consumer string, address netip.A
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():
-			return external, err
+			return external, ctx.Err()
 		}
 		external, err = s.directory.External(ctx, consumer, address)
 	}
