@@ -9,7 +9,6 @@ func mutants() []mutant {
 		assign     = "pkg/broker/pods/assign.go"
 		evict      = "pkg/broker/eviction/reason.go"
 		providers  = "pkg/broker/providers/controller.go"
-		leftovers  = "pkg/broker/leftovers/controller.go"
 		probe      = "pkg/broker/providers/probe.go"
 		status     = "pkg/broker/providers/status.go"
 		belief     = "pkg/belief/providers.go"
@@ -210,15 +209,15 @@ func testedMutants() []tested {
 			` && !errors.Is(err, errUnsent) && !mayHave(`, ` && !mayHave(`,
 		}, "pkg/provider/brokernode", "TestARefusalOfTheOwnAPIServerIsNoneOfTheProvider"},
 		{mutant{
-			"a namespace that refuses keeps its provider from all others", leftovers,
+			"a namespace that refuses keeps its provider from all others", "pkg/broker/leftovers/controller.go",
 			`at.listed[local] = false //`, `return c.Interval //`,
 		}, "pkg/broker/leftovers", "TestANamespaceThatRefusesDoesNotKeepAProviderUnclean"},
 		{mutant{
-			"what a VirtualNode that is gone has left is not seen", leftovers,
+			"what a VirtualNode that is gone has left is not seen", "pkg/broker/leftovers/controller.go",
 			`if !own && !in.mayHaveLeft(shadow) {`, `if !own {`,
 		}, "pkg/broker/leftovers", "TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted"},
 		{mutant{
-			"the check of a provider after an outage begins again each time", leftovers,
+			"the check of a provider after an outage begins again each time", "pkg/broker/leftovers/controller.go",
 			`if at == nil || at.moved != moved {`, `if true {`,
 		}, "pkg/broker/leftovers", "TestAProviderThatListsSlowlyDoesNotHoldAWorker"},
 		{mutant{
