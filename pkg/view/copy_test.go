@@ -7,8 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -27,12 +25,7 @@ func answers(t *testing.T, f *fed) []any {
 	require.NoError(t, err)
 	provider, _ := f.Provider("p1", "c1")
 	history, _ := f.History("p1")
-	sub := f.Subscribe(all, "c1")
-	defer sub.Close()
-	sub.sync = false
-	f.publishProvider("p1")
-	f.publishPlacement(nil, f.pods.Get(client.ObjectKeyFromObject(podIn("a", "x"))))
-	return []any{&providers, &placements, &policies, &theirs, &provider, &history, f.Flows(all), f.ForeignClusters(), sub.takeChanges()}
+	return []any{&providers, &placements, &policies, &theirs, &provider, &history, f.Flows(all), f.ForeignClusters()}
 }
 
 // vandalize writes to all that can be written to.

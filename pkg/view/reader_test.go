@@ -82,13 +82,13 @@ func (r *reader) apply(t *rapid.T, w *world, c Change) {
 		for _, p := range pods.Items {
 			r.placements[nameOf(&p)] = p
 		}
-	case api.Provider:
+	case *api.Provider:
 		require.Equal(t, api.EventProvider, c.Event)
-		r.providers[data.ID] = data
-	case api.Placement:
+		r.providers[data.ID] = *data
+	case *api.Placement:
 		require.Equal(t, api.EventPlacement, c.Event)
-		require.True(t, mayBeSeen(r.scope, &data), "%+v may not see %+v", r.scope, data)
-		r.placements[nameOf(&data)] = data
+		require.True(t, mayBeSeen(r.scope, data), "%+v may not see %+v", r.scope, data)
+		r.placements[nameOf(data)] = *data
 	case api.Gone:
 		if c.Event == api.EventProviderGone {
 			delete(r.providers, data.ID)

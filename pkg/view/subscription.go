@@ -30,7 +30,8 @@ var ErrClosed = errors.New("subscription closed")
 type Change struct {
 	// Event is one of package api's.
 	Event string
-	// Data is the data of the event. The caller sets the version in an api.Sync.
+	// Data is the data of the event: a pointer to an object, or an api.Gone, or an api.Sync, in which the caller sets the version.
+	// Nobody changes the object: all subscriptions share it.
 	Data any
 	// Encoded and Public are the JSON of Data and of what anonymous callers see of it, shared with other subscriptions; nil if
 	// others see something else.
@@ -153,20 +154,21 @@ func (s *Subscription) takeChanges() []Change {
 			changes = append(changes, Change{Event: api.EventProviderGone, Data: api.Gone{ID: id}})
 			continue
 		}
-		change := Change{Event: api.EventProvider, Data: providers[i].shownTo(s.consumer, selection)}
-		if s.consumer == "" { // A consumer sees which it selected.
-			change.Encoded, change.Public = &providers[i].encoded, &providers[i].public
+		if s.consumer != "" { // A consumer sees which it selected.
+			shown := providers[i].shownTo(s.consumer, selection)
+			changes = append(changes, Change{Event: api.EventProvider, Data: &shown})
+			continue
 		}
-		changes = append(changes, change)
+		changes = append(changes, Change{
+			Event: api.EventProvider, Data: &providers[i].shown, Encoded: &providers[i].encoded, Public: &providers[i].public,
+		})
 	}
 	for i, name := range names {
 		if pods[i] == nil || !s.scope.sees(&pods[i].Shown) {
 			changes = append(changes, Change{Event: api.EventPlacementGone, Data: api.Gone{Namespace: name.Namespace, Pod: name.Name}})
 			continue
 		}
-		changes = append(changes, Change{
-			Event: api.EventPlacement, Data: pods[i].Shown.DeepCopy(), Encoded: pods[i].Encoded,
-		})
+		changes = append(changes, Change{Event: api.EventPlacement, Data: &pods[i].Shown, Encoded: pods[i].Encoded})
 	}
 	return changes
 }

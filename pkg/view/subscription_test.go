@@ -25,9 +25,9 @@ func nextOf(t *testing.T, s *Subscription) []string {
 	var short []string
 	for _, c := range changes {
 		switch data := c.Data.(type) {
-		case api.Provider:
+		case *api.Provider:
 			short = append(short, c.Event+" "+data.ID)
-		case api.Placement:
+		case *api.Placement:
 			short = append(short, c.Event+" "+data.Namespace+"/"+data.Pod)
 		case api.Gone:
 			short = append(short, c.Event+" "+data.ID+data.Namespace+"/"+data.Pod)
@@ -127,8 +127,8 @@ func TestASelectionIsSentToItsConsumer(t *testing.T) {
 		changes, err := mine.Next(t.Context())
 		require.NoError(t, err)
 		require.Len(t, changes, 1, "the others are selected as before")
-		require.Equal(t, "p2", changes[0].Data.(api.Provider).ID)
-		require.Equal(t, ptr.To(false), changes[0].Data.(api.Provider).Selected)
+		require.Equal(t, "p2", changes[0].Data.(*api.Provider).ID)
+		require.Equal(t, ptr.To(false), changes[0].Data.(*api.Provider).Selected)
 		f.sees(selectionOf("c1", v1alpha1.SelectOnly, "p2"))
 		require.Equal(t, []string{"provider p1", "provider p2", "provider p3"}, nextOf(t, mine))
 		f.misses(selectionOf("c1", v1alpha1.SelectOnly, "p2"))

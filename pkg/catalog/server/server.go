@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"sync"
 
 	"github.com/go-logr/logr"
 	"github.com/klauspost/compress/gzhttp"
@@ -58,6 +59,7 @@ type Server struct {
 	origins   *http.CrossOriginProtection
 	guard     *guard.Guard
 	mux       *http.ServeMux
+	texts     sync.Pool               // The *bytes.Buffers of streams that write.
 	routes    map[string]*guard.Route // By pattern of the mux.
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -115,40 +116,55 @@ type publicChanges struct{ changes }
 func (p publicChanges) Next(ctx context.Context) ([]view.Change, error) {
 	list, err := p.changes.Next(ctx)
 	for i := range list {
-		if provider, is := list[i].Data.(api.Provider); is {
-			list[i].Data, list[i].Encoded = provider.Public(), list[i].Public
+		if provider, is := list[i].Data.(*api.Provider); is {
+			list[i].Data, list[i].Encoded = publicProvider{provider}, list[i].Public
 		}
 	}
 	return list, err
 }
 
+// publicProvider is what anonymous callers see of a provider. It is made when its JSON is.
+type publicProvider struct{ of *api.Provider }
+
+func (p publicProvider) MarshalJSON() ([]byte, error) { return json.Marshal(p.of.Public()) }
+
 // stream writes changes, and a comment when there were none for a while, until ctx ends or a write fails.
 func (s *Server) stream(ctx context.Context, subscription changes, write func([]byte) error) {
-	var text bytes.Buffer
 	for ctx.Err() == nil {
 		waiting, cancel := context.WithTimeout(ctx, keepAlive)
 		list, err := subscription.Next(waiting)
 		cancel()
-		text.Reset()
 		switch {
 		case ctx.Err() != nil:
 			return
-		case errors.Is(err, context.DeadlineExceeded):
-			text.WriteString(": still here\n\n")
-		case err != nil:
+		case err != nil && !errors.Is(err, context.DeadlineExceeded):
 			s.Log.Error(err, "A stream failed")
 			return
 		}
-		for i := range list {
-			if err := s.writeEvent(&text, &list[i]); err != nil {
-				s.Log.Error(err, "Cannot write an event", "event", list[i].Event)
-				return
-			}
-		}
-		if write(text.Bytes()) != nil {
+		if s.writeEvents(list, write) != nil {
 			return // The client has disconnected, or is too slow.
 		}
 	}
+}
+
+// writeEvents writes changes with one write, or a comment if there are none. A thousand streams that wait have no buffers.
+func (s *Server) writeEvents(list []view.Change, write func([]byte) error) error {
+	text, ok := s.texts.Get().(*bytes.Buffer)
+	if !ok {
+		text = &bytes.Buffer{}
+	}
+	defer s.texts.Put(text)
+	text.Reset()
+	if len(list) == 0 {
+		text.WriteString(": still here\n\n")
+	}
+	for i := range list {
+		if err := s.writeEvent(text, &list[i]); err != nil {
+			s.Log.Error(err, "Cannot write an event", "event", list[i].Event)
+			return err
+		}
+	}
+	return write(text.Bytes())
 }
 
 // writeEvent writes an event in the format of https://html.spec.whatwg.org/multipage/server-sent-events.html. JSON has no

@@ -256,7 +256,7 @@ func (o oneChange) Close() {}
 // The JSON that is shared with operators is not shown to anonymous callers, in either order.
 func TestAnonymousCallersDoNotShareTheJSONOfOperators(t *testing.T) {
 	shown := view.Change{
-		Event: api.EventProvider, Data: api.Provider{ID: "p", Attributes: map[string]string{"note": "secret"}},
+		Event: api.EventProvider, Data: &api.Provider{ID: "p", Attributes: map[string]string{"note": "secret"}},
 		Encoded: &api.Encoded{}, Public: &api.Encoded{},
 	}
 	for range 2 {
