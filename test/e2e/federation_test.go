@@ -34,16 +34,15 @@ type federation struct {
 	node, kubelet string
 }
 
-// besideFederation reports whether other suites run beside TestFederation: the ten clusters that these are take a whole
-// processor for themselves when they do nothing.
-func besideFederation() bool { return runtime.NumCPU() >= 4 }
+// manyProcessors means that other suites can run beside all of TestFederation: the ten clusters that these are take a whole
+// processor of a slow machine for themselves when they do nothing.
+var manyProcessors = runtime.NumCPU() >= 4
 
-// asides has an element for each suite that runs at the moment, but for TestFederation.
-var asides = make(chan struct{}, map[bool]int{true: 1, false: 2}[besideFederation()])
+// asides has an element for each suite that runs at the moment: two at a time. TestFederation is one of them.
+var asides = make(chan struct{}, 2)
 
-// aside has a suite run beside TestFederation, one after the other; where there are few processors, after it, and two at a
-// time: faults are waited for most of the time. Go lets parallel tests go on when all others have returned, or have called
-// t.Parallel as TestFederation does with its federation up.
+// aside has a suite run beside TestFederation; afterwards two of them run at a time. Faults are waited for most of the time. Go
+// lets parallel tests go on when all others have returned, or have called t.Parallel as TestFederation does.
 func aside(t *testing.T) {
 	t.Helper()
 	t.Parallel()
@@ -96,7 +95,7 @@ func up(t *testing.T, opts sandbox.Options) *sandbox.Sandbox {
 		}
 		require.NoError(t, s.Down())
 	})
-	t.Logf("sandbox up after %s", time.Since(began).Round(time.Second))
+	t.Logf("sandbox up after %s, of which %s to boot", time.Since(began).Round(time.Second), s.BootTime().Round(time.Second))
 	return s
 }
 

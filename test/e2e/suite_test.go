@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
@@ -17,8 +18,11 @@ import (
 // Scenarios with "hostile" in their names are those of attackers: a consumer, a tenant, a stranger, a provider. make hostile runs
 // these, with what the guard refuses (TestStockConsumer).
 //
-// The suites that have federations of their own run at the same time as all but the first group, or afterwards: see aside.
+// The suites that have federations of their own run at the same time as all but the first group where there are many processors;
+// on a calm machine with few, at the same time as the faults; else afterwards.
 func TestFederation(t *testing.T) {
+	asides <- struct{}{}
+	t.Cleanup(func() { <-asides })
 	c := startFederation(t)
 	b := c.brokered
 	t.Run("a sandbox whose owner is killed leaves nothing", b.killedOwner)
@@ -42,7 +46,7 @@ func TestFederation(t *testing.T) {
 			})
 		}
 	})
-	if besideFederation() {
+	if manyProcessors {
 		t.Parallel()
 	}
 	oneByOne(t, "chain", []scenario{
@@ -95,6 +99,9 @@ func TestFederation(t *testing.T) {
 		{"hostile filters hold up nobody else", c.costly},
 		{"a hostile flood of one consumer does not delay others", c.flood},
 	})
+	if c.BootTime() < calmBoot && !manyProcessors {
+		t.Parallel()
+	}
 	oneByOne(t, "faults", []scenario{
 		{"150 pods at once exceed no grant", b.burst},
 		{"a restart moves nothing", b.restarts},
@@ -106,6 +113,10 @@ func TestFederation(t *testing.T) {
 		{"each pod runs once after a backup is restored", c.backup},
 	})
 }
+
+// calmBoot is within which time the clusters of TestFederation are up on a calm machine: 40 s on two processors that have nothing
+// else to do, up to three times as much if they have.
+const calmBoot = time.Minute
 
 type scenario struct {
 	name string

@@ -34,6 +34,8 @@ type Sandbox struct {
 	ports  *ports.Pool
 	images map[string]nodeagent.Image
 	began  time.Time
+	// bootTime is from began until all was up.
+	bootTime time.Duration
 
 	// runCtx lives until Down; background holds what runs in this process.
 	runCtx     context.Context
@@ -70,8 +72,12 @@ func Up(ctx context.Context, opts Options) (*Sandbox, error) {
 	if err := s.boot(ctx); err != nil {
 		return nil, errors.Join(err, s.end(opts.keepLogs(dir)))
 	}
+	s.bootTime = time.Since(s.began)
 	return s, nil
 }
+
+// BootTime is how long it took until all was up, without building: a measure of what the machine has time for.
+func (s *Sandbox) BootTime() time.Duration { return s.bootTime }
 
 // boot is the story of a federation's start.
 func (s *Sandbox) boot(ctx context.Context) error {
