@@ -33,7 +33,7 @@ BEFORE ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null || git rev-pa
 # A hash of the files on which make stock depends, as they are in the working tree.
 stock-files = git ls-files go.mod test/go.mod 'test/e2e/*.go' 'test/sandbox/*.go' | git hash-object --stdin-paths | git hash-object --stdin
 # The steps of make test. go vet is one of the linters.
-STEPS := fmt-check unit dashboard image-test e2e packets
+STEPS := fmt-check unit dashboard image-test e2e small-suites
 # gotestsum with the name of its results, which make test reports, and the arguments of go test.
 gotestsum = gotestsum --jsonfile='$(CURDIR)/dist/durations/$(1).jsonl' $(2)
 
@@ -46,7 +46,7 @@ define patches
   if (patch || !"$(PATCH)") print "  " $$1, $$2, "→", $$3, (patch ? "(patch " patch ")" : ""), ($$4 == "-" ? "" : $$4) }
 endef
 
-.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e stock stock-unless-passed matrix liqo-e2e packets nftables hostile attack lint outdated demo bench clean
+.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e liqo-v0 small-suites stock stock-unless-passed matrix liqo-e2e packets nftables hostile attack lint outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -136,7 +136,13 @@ chromium: ## Install Debian's Chromium, if there is none
 	@command -v chromium >/dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-inter; }
 
 e2e: chromium ## The end-to-end suites alone (E2E='-run Name' to choose)
-	$(TEST) $(TOOL) $(call gotestsum,e2e,--format=testname) -- -p 1 -count=1 -parallel=12 -timeout=75m ./e2e/... $(E2E)
+	$(TEST) $(TOOL) $(call gotestsum,e2e,--format=testname) -- -count=1 -parallel=12 -timeout=75m ./e2e $(E2E)
+
+liqo-v0: ## The suite with Liqo v0.9.4
+	$(TEST) $(TOOL) $(call gotestsum,liqo-v0,--format=testname) -- -count=1 -timeout=30m ./e2e/liqov0
+
+small-suites:
+	@$(MAKE) --no-print-directory -j2 packets liqo-v0
 
 # The result depends on versions, the scenarios and the sandbox, and not on the product.
 stock: ## The parity suite against Liqo's own virtual kubelet, which shows that its scenarios ask for what Liqo does; test/stock.passed says for which files it has passed
