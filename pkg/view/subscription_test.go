@@ -259,6 +259,8 @@ func TestSubscriptionsShareJSON(t *testing.T) {
 			of = append(of, changes)
 		}
 		require.Same(t, of[0][0].Encoded, of[1][0].Encoded)
+		require.Same(t, of[0][0].Data, of[1][0].Data, "a copy for each of a thousand streams takes more memory than the streams")
+		require.Same(t, of[0][1].Data, of[1][1].Data)
 		require.Same(t, of[0][1].Encoded, of[1][1].Encoded)
 		require.NotSame(t, of[0][0].Encoded, of[0][0].Public)
 		require.Nil(t, of[2][0].Encoded)
