@@ -1,7 +1,7 @@
 // Package broker is the virtual kubelet of one node for many provider clusters. It connects its parts and runs them:
 //
 //	providers  controls the provider clusters
-//	leftovers  deletes what runs at a provider after its pods were moved away
+//	leftovers  checks that a provider has removed the pods that were moved away
 //	pods       assigns the pods of the node to them, and moves pods away from those that fail
 //	node       owns the Node object
 //	kubelet    serves the node's kubelet API, by requests to the providers

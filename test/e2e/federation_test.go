@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -34,12 +35,23 @@ type federation struct {
 	node, kubelet string
 }
 
-// manyProcessors means that other suites can run beside all of TestFederation: the ten clusters that these are take a whole
-// processor of a slow machine for themselves when they do nothing.
+// manyProcessors means that other suites can run beside all but the first group of TestFederation: the ten clusters that these are
+// take a whole processor of a slow machine for themselves when they do nothing.
 var manyProcessors = runtime.NumCPU() >= 4
 
-// asides has an element for each suite that runs at the moment: two at a time. TestFederation is one of them.
+// asides has an element for each suite that runs at the moment: two at a time. TestFederation is one of them. It has its element
+// while it waits for one of the places of go test -parallel, which those that wait for an element have: there have to be enough.
 var asides = make(chan struct{}, 2)
+
+// enoughPlaces reports whether go test -parallel is for TestFederation and three others, of which one has parallel subtests.
+func enoughPlaces() bool {
+	f := flag.Lookup("test.parallel")
+	if f == nil {
+		return false
+	}
+	places, err := strconv.Atoi(f.Value.String())
+	return err == nil && places >= 5
+}
 
 // aside has a suite run beside TestFederation; afterwards two of them run at a time. Faults are waited for most of the time. Go
 // lets parallel tests go on when all others have returned, or have called t.Parallel as TestFederation does.
@@ -118,7 +130,7 @@ func (f *federation) namespaces(t *testing.T) (local, remote string) {
 // up. Liqo takes some 15 s more to let go of the namespace itself.
 func (f *federation) removeNamespace(t *testing.T, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), mostCrowded*f.patience())
+	ctx, cancel := context.WithTimeout(context.Background(), sandbox.MostCrowded*f.patience())
 	defer cancel()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	require.NoError(t, client.IgnoreNotFound(f.local.Client.Delete(ctx, ns)))
@@ -155,7 +167,7 @@ func pause(took time.Duration) <-chan time.Time {
 func eventually(t *testing.T, timeout time.Duration, check func(ctx context.Context) error) {
 	t.Helper()
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), mostCrowded*timeout)
+	ctx, cancel := context.WithTimeout(t.Context(), sandbox.MostCrowded*timeout)
 	defer cancel()
 	var last error
 	for {
@@ -167,7 +179,7 @@ func eventually(t *testing.T, timeout time.Duration, check func(ctx context.Cont
 		if ctx.Err() == nil {
 			last = err
 		}
-		if waited := time.Since(start); ctx.Err() != nil || waited > crowded(timeout) {
+		if waited := time.Since(start); ctx.Err() != nil || waited > sandbox.Crowded(timeout) {
 			require.NoError(t, last, "after %s, of %s on a calm machine", waited.Round(time.Second), timeout)
 			t.FailNow()
 		}
@@ -176,25 +188,6 @@ func eventually(t *testing.T, timeout time.Duration, check func(ctx context.Cont
 		case <-pause(time.Since(began)):
 		}
 	}
-}
-
-// mostCrowded is how many times longer than on a calm machine anything may take.
-const mostCrowded = 4
-
-// crowded is how long something may take at this moment that takes as long as
-// calm on a calm machine. Two federations have four processes for each processor
-// wait to run; when other programs make that more, what is late is the machine.
-func crowded(calm time.Duration) time.Duration {
-	load, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return calm
-	}
-	last, _, _ := strings.Cut(string(load), " ") // of the last minute
-	waiting, err := strconv.ParseFloat(last, 64)
-	if err != nil {
-		return calm
-	}
-	return time.Duration(max(1, min(mostCrowded, waiting/float64(4*runtime.NumCPU()))) * float64(calm))
 }
 
 // within is eventually with a context that may outlive the test.

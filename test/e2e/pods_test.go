@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
 // twoHops measures the way of a pod from the consumer through the broker to the
@@ -51,7 +53,7 @@ func twoHops(t *testing.T, f *federation) {
 	}
 	slices.Sort(took)
 	t.Logf("creation to Running over two hops: %v", took)
-	assert.Less(t, took[len(took)/2], crowded(3*time.Second), "median of %v", took)
+	assert.Less(t, took[len(took)/2], sandbox.Crowded(3*time.Second), "median of %v", took)
 	require.NoError(t, f.consumer.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 }
 

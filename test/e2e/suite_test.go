@@ -99,7 +99,7 @@ func TestFederation(t *testing.T) {
 		{"hostile filters hold up nobody else", c.costly},
 		{"a hostile flood of one consumer does not delay others", c.flood},
 	})
-	if c.BootTime() < calmBoot && !manyProcessors {
+	if c.BootTime() < calmBoot && !manyProcessors && enoughPlaces() {
 		t.Parallel()
 	}
 	oneByOne(t, "faults", []scenario{

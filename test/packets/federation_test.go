@@ -87,7 +87,7 @@ func wholeOnly(t *testing.T) {
 // eventually calls check until it answers nil.
 func eventually(t *testing.T, timeout time.Duration, check func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	ctx, cancel := context.WithTimeout(t.Context(), sandbox.Crowded(timeout))
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

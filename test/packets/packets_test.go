@@ -308,7 +308,7 @@ func (f *federation) drainedOfTwo(t *testing.T) {
 	attempts := traffic()
 	report(t, "drained of two", old, before, pod, attempts)
 	for _, a := range attempts {
-		if a.err != nil && a.at.After(notReady.Add(proxied)) {
+		if a.err != nil && a.at.After(notReady.Add(sandbox.Crowded(proxied))) {
 			assert.NoError(t, a.err, "%s after the pod was not Ready", a.at.Sub(notReady))
 		}
 	}

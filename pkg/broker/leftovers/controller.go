@@ -1,5 +1,5 @@
-// Package leftovers finds and deletes what may still run at a provider after its pods were moved away: at one that was unreachable,
-// and of a VirtualNode that is gone.
+// Package leftovers checks that a provider which was unreachable has removed the pods that were moved away, and asks providers about
+// what VirtualNodes that are gone left there. ShadowPods of such VirtualNodes it deletes itself: no virtual kubelet does.
 package leftovers
 
 import (
@@ -55,7 +55,7 @@ type Config struct {
 	Providers *requeue.Queue
 	// Selector selects VirtualNodes by their labels.
 	Selector labels.Selector
-	// Interval is the time between two checks of a provider that does not answer; RequestTimeout bounds one request.
+	// Interval is the time between two checks of a provider that does not answer, or has much left; RequestTimeout bounds one request.
 	Interval, RequestTimeout time.Duration
 }
 

@@ -1,5 +1,5 @@
 // Package peering reads what Liqo has in this cluster for one provider: VirtualNodes, NamespaceMaps, ResourceSlices, the
-// ForeignCluster. Only what is in the provider's own tenant namespace counts: other clusters may write into theirs.
+// ForeignCluster. Of the first three only those in the provider's own tenant namespace count: other clusters may write into theirs.
 package peering
 
 import (
@@ -48,7 +48,7 @@ func VirtualNodes(
 	return own, shared, err
 }
 
-// VirtualNodeNames returns the names of all VirtualNodes of a provider, wherever they are.
+// VirtualNodeNames returns the names of all VirtualNodes of a provider, also of those outside of its tenant namespace.
 func VirtualNodeNames(ctx context.Context, reader client.Reader, id string) (sets.Set[string], error) {
 	var list offloadingv1beta1.VirtualNodeList
 	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {

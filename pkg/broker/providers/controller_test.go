@@ -3,11 +3,14 @@ package providers
 import (
 	"context"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr/testr"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +24,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leftovers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering/peeringtest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
@@ -90,4 +95,35 @@ func TestADrainThatTheCacheDoesNotShowYetIsKept(t *testing.T) {
 	cached = nil
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "p1"}, &pc))
 	require.True(t, pc.Spec.Drain)
+}
+
+// A worker of providers requests the check after an outage, and does not wait for it. A provider that is removed is not checked.
+func TestAProviderIsCheckedAfterAnOutage(t *testing.T) {
+	scheme, err := apischeme.New()
+	require.NoError(t, err)
+	virtualNode := &offloadingv1beta1.VirtualNode{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-p1", Name: "v1"}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "p1"},
+	}
+	pc := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "p1"}, Status: v1alpha1.ProviderClusterStatus{
+		Conditions: []metav1.Condition{{Type: v1alpha1.ProviderClean, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMovedPodsLeft}},
+	}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, pc, peeringtest.Tenant("p1")).
+		WithStatusSubresource(&v1alpha1.ProviderCluster{}).Build()
+	known := belief.New(belief.Config{Clock: clock.RealClock{}})
+	const interval = 7 * time.Second
+	controller := New(Config{
+		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Belief: known, Connections: remote.NewConnections(nil, nil, ""),
+		Leftovers: leftovers.New(leftovers.Config{Belief: known, Interval: interval}), Queue: &requeue.Queue{}, Selector: labels.Everything(),
+		Changed: func(context.Context, string) {}, Restore: func(context.Context) error { return nil },
+	})
+	reconcile := func() time.Duration {
+		result, err := controller.reconcile(t.Context(), "p1")
+		require.NoError(t, err)
+		return result.RequeueAfter
+	}
+	require.Zero(t, reconcile(), "it has not answered yet")
+	known.ObserveProbe("p1", belief.Probe{Ended: time.Now(), Answered: true})
+	require.Equal(t, interval, reconcile())
+	require.NoError(t, c.Delete(t.Context(), virtualNode))
+	require.Zero(t, reconcile())
 }

@@ -49,7 +49,8 @@ func TestADeniedSliceIsShown(t *testing.T) {
 		WithObjects(peeringtest.Tenant("p1"), denied).Build()
 	controller := New(Config{
 		Client: c, Belief: belief.New(belief.Config{Clock: clock.RealClock{}}), Connections: remote.NewConnections(nil, nil, ""),
-		Leftovers: leftovers.New(leftovers.Config{}), Changed: func(context.Context, string) {}, Selector: labels.Everything(), Restore: func(context.Context) error { return nil },
+		Leftovers: leftovers.New(leftovers.Config{}), Selector: labels.Everything(),
+		Changed: func(context.Context, string) {}, Restore: func(context.Context) error { return nil },
 	})
 	reconcile := func() (*v1alpha1.ProviderCluster, error) {
 		_, err := controller.reconcile(t.Context(), "p1")

@@ -263,7 +263,8 @@ func TestExplanationsDecideAsTheBroker(t *testing.T) {
 		known := belief.New(belief.Config{Clock: clock.RealClock{}, SuspicionWindow: time.Minute, ProbeInterval: time.Second})
 		controller := New(Config{
 			Log: logr.Discard(), Clock: clock.RealClock{}, Client: c, Belief: known, Connections: remote.NewConnections(nil, nil, ""),
-			Leftovers: leftovers.New(leftovers.Config{Belief: known}), Queue: &requeue.Queue{}, Changed: func(context.Context, string) {}, Restore: func(context.Context) error { return nil }, NodeName: "pool", Selector: labels.Everything(),
+			Leftovers: leftovers.New(leftovers.Config{Belief: known}), Queue: &requeue.Queue{}, NodeName: "pool", Selector: labels.Everything(),
+			Changed: func(context.Context, string) {}, Restore: func(context.Context) error { return nil },
 		})
 		reconcile := func() {
 			for _, o := range objects {

@@ -26,6 +26,8 @@ const (
 	keepAlive = 15 * time.Second
 	// streamWriteTimeout is how long one write may take.
 	streamWriteTimeout = 10 * time.Second
+	// maxText is the size, in bytes, up to which the buffer of a stream is used again.
+	maxText = 1 << 20
 )
 
 // routeEvents registers the stream, and adds it to the document by hand: huma has operations with one answer only.
@@ -116,9 +118,14 @@ type publicChanges struct{ changes }
 func (p publicChanges) Next(ctx context.Context) ([]view.Change, error) {
 	list, err := p.changes.Next(ctx)
 	for i := range list {
-		if provider, is := list[i].Data.(*api.Provider); is {
-			list[i].Data, list[i].Encoded = publicProvider{provider}, list[i].Public
+		if list[i].Event != api.EventProvider {
+			continue
 		}
+		provider, is := list[i].Data.(*api.Provider)
+		if !is {
+			return nil, fmt.Errorf("a change of a provider has a %T", list[i].Data)
+		}
+		list[i].Data, list[i].Encoded = publicProvider{provider}, list[i].Public
 	}
 	return list, err
 }
@@ -153,7 +160,6 @@ func (s *Server) writeEvents(list []view.Change, write func([]byte) error) error
 	if !ok {
 		text = &bytes.Buffer{}
 	}
-	defer s.texts.Put(text)
 	text.Reset()
 	if len(list) == 0 {
 		text.WriteString(": still here\n\n")
@@ -164,7 +170,13 @@ func (s *Server) writeEvents(list []view.Change, write func([]byte) error) error
 			return err
 		}
 	}
-	return write(text.Bytes())
+	if err := write(text.Bytes()); err != nil {
+		return err // Over HTTP/2 the server may still send from the buffer.
+	}
+	if text.Cap() <= maxText {
+		s.texts.Put(text)
+	}
+	return nil
 }
 
 // writeEvent writes an event in the format of https://html.spec.whatwg.org/multipage/server-sent-events.html. JSON has no

@@ -85,12 +85,15 @@ func TestStreamsByCaller(t *testing.T) {
 			for _, consumer := range []string{"c1", "c2", ""} {
 				c.view.remove(podOf(consumer))
 			}
-			c.view.set(providerOf("p9", 0)) // Which every caller sees, in the same or in a later result.
+			p9 := providerOf("p9", 0)
+			p9.Spec.Attributes["note"] = "note-of-p9"
+			c.view.set(p9) // Which every caller sees, in the same or in a later result.
 			var events []string
 			for providers, after := 0, -1; providers == 0 || after != 0; {
 				line := read(t, lines, 1)[0]
 				events = append(events, line)
 				if strings.Contains(line, `"p9"`) {
+					require.Equal(t, tc.want != nil, strings.Contains(line, "note-of-p9"), "attributes are for those with rights")
 					providers++
 				}
 				after = len(tc.want) - len(podsIn(events))
