@@ -34,6 +34,8 @@ BEFORE ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null || git rev-pa
 stock-files = git ls-files go.mod test/go.mod 'test/e2e/*.go' 'test/sandbox/*.go' 'test/kubeletapi/*.go' | git hash-object --stdin-paths | git hash-object --stdin
 # The steps of make test. go vet is one of the linters.
 STEPS := fmt-check unit dashboard image-test e2e small-suites
+# What tests are built without: go vet, which is one of the linters, and the tables of debuggers, which take a third of linking.
+lean := -vet=off -ldflags=-w
 # gotestsum with the name of its results, which make test reports, and the arguments of go test.
 gotestsum = gotestsum --jsonfile='$(CURDIR)/dist/durations/$(1).jsonl' $(2)
 
@@ -83,15 +85,15 @@ fmt-check: ## Fail when a file is not gofmt's
 # Go does not see that files outside of a module have changed: what reads docs/, deploy/ or sources of another module, or builds
 # from a clone, is not to be cached.
 unit: ## Unit tests, those of the product with -race, the remote IPAM against Liqo v0.9.4, the rules with Prometheus
-	$(TOOL) $(call gotestsum,unit,--format=pkgname --hide-summary=skipped) -- -race ./...
-	$(TOOL) $(call gotestsum,unit-slowest,--format=pkgname --hide-summary=skipped) -- -run '^TestSlowestFilters$$' ./pkg/scheduler/
-	GOGC=400 FUZZ_INPUTS=100000 $(TOOL) $(call gotestsum,unit-inputs,--format=pkgname --hide-summary=skipped) -- -run '^TestMutatedExpressions$$' ./pkg/criteria/
-	$(TEST) HISTORIES=1000 $(TOOL) $(call gotestsum,unit-histories,--format=pkgname --hide-summary=skipped) -- -timeout=30m ./histories/...
-	$(TEST) $(TOOL) $(call gotestsum,unit-test,--format=pkgname --hide-summary=skipped) -- ./audit ./bench ./chaos ./collector ./sandbox ./sandbox/internal/...
-	$(TEST) $(TOOL) $(call gotestsum,unit-deploy,--format=pkgname --hide-summary=skipped) -- -count=1 ./deploy/... ./exposition/... ./histories/mutants ./suites
-	$(INTEROP) $(TOOL) $(call gotestsum,unit-interop,--format=pkgname --hide-summary=skipped) -- -count=1 ./...
-	$(KUBELET_V0) $(TOOL) $(call gotestsum,unit-kubelet-v0,--format=pkgname --hide-summary=skipped) -- -race ./...
-	$(OBSERVABILITY) $(TOOL) $(call gotestsum,unit-observability,--format=pkgname --hide-summary=skipped) -- -count=1 ./...
+	$(TOOL) $(call gotestsum,unit,--format=pkgname --hide-summary=skipped) -- $(lean) -race ./...
+	$(TOOL) $(call gotestsum,unit-slowest,--format=pkgname --hide-summary=skipped) -- $(lean) -run '^TestSlowestFilters$$' ./pkg/scheduler/
+	GOGC=400 FUZZ_INPUTS=100000 $(TOOL) $(call gotestsum,unit-inputs,--format=pkgname --hide-summary=skipped) -- $(lean) -run '^TestMutatedExpressions$$' ./pkg/criteria/
+	$(TEST) HISTORIES=1000 $(TOOL) $(call gotestsum,unit-histories,--format=pkgname --hide-summary=skipped) -- $(lean) -timeout=30m ./histories/...
+	$(TEST) $(TOOL) $(call gotestsum,unit-test,--format=pkgname --hide-summary=skipped) -- $(lean) ./audit ./bench ./chaos ./collector ./sandbox ./sandbox/internal/...
+	$(TEST) $(TOOL) $(call gotestsum,unit-deploy,--format=pkgname --hide-summary=skipped) -- $(lean) -count=1 ./deploy/... ./exposition/... ./histories/mutants ./suites
+	$(INTEROP) $(TOOL) $(call gotestsum,unit-interop,--format=pkgname --hide-summary=skipped) -- $(lean) -count=1 ./...
+	$(KUBELET_V0) $(TOOL) $(call gotestsum,unit-kubelet-v0,--format=pkgname --hide-summary=skipped) -- $(lean) -race ./...
+	$(OBSERVABILITY) $(TOOL) $(call gotestsum,unit-observability,--format=pkgname --hide-summary=skipped) -- $(lean) -count=1 ./...
 
 random: ## What .ci/run does after make test: 10,000 histories of the broker, and 600,000 expressions at random
 	$(MAKE) histories N=10000 SEED=1000
@@ -120,11 +122,11 @@ fuzz: ## FUZZ_INPUTS expressions at random (10^8), then searches for new paths a
 	UPDATE=1 SLOWEST_TIME=$(FUZZ_TIME) go test -v -timeout=0 -run '^TestSlowestFilters$$' ./pkg/scheduler/
 
 image-test: ## Build the image twice from clones, compare, unpack it and run what is in it (minutes; as root)
-	cd tools && go tool $(call gotestsum,tools,--format=pkgname --hide-summary=skipped) -- -race ./...
-	$(TEST) $(TOOL) $(call gotestsum,image-test,--format=pkgname --hide-summary=skipped) -- -count=1 -timeout=30m ./image/...
+	cd tools && go tool $(call gotestsum,tools,--format=pkgname --hide-summary=skipped) -- $(lean) -race ./...
+	$(TEST) $(TOOL) $(call gotestsum,image-test,--format=pkgname --hide-summary=skipped) -- $(lean) -count=1 -timeout=30m ./image/...
 
 dashboard: chromium ## The dashboard in Chromium, against a stand-in for the catalog (SCREENSHOTS=directory)
-	$(TEST) $(TOOL) $(call gotestsum,dashboard,--format=testname --hide-summary=skipped) -- -count=1 ./dashboard/...
+	$(TEST) $(TOOL) $(call gotestsum,dashboard,--format=testname --hide-summary=skipped) -- $(lean) -count=1 ./dashboard/...
 
 picture: chromium ## Write docs/dashboard.png, the dashboard in the README
 	$(TEST) SCREENSHOTS='$(CURDIR)/docs' go test -count=1 -run '^TestPictureOfTheREADME$$' ./dashboard/
@@ -136,10 +138,10 @@ chromium: ## Install Debian's Chromium, if there is none
 	@command -v chromium >/dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-inter; }
 
 e2e: chromium ## The end-to-end suites alone, but that with Liqo v0.9.4 (E2E='-run Name' to choose)
-	$(TEST) $(TOOL) $(call gotestsum,e2e,--format=testname) -- -count=1 -parallel=12 -timeout=75m ./e2e $(E2E)
+	$(TEST) $(TOOL) $(call gotestsum,e2e,--format=testname) -- $(lean) -count=1 -parallel=12 -timeout=75m ./e2e $(E2E)
 
 liqo-v0: ## The suite with Liqo v0.9.4
-	$(TEST) $(TOOL) $(call gotestsum,liqo-v0,--format=testname) -- -count=1 -timeout=30m ./e2e/liqov0
+	$(TEST) $(TOOL) $(call gotestsum,liqo-v0,--format=testname) -- $(lean) -count=1 -timeout=30m ./e2e/liqov0
 
 small-suites:
 	@$(MAKE) --no-print-directory -j2 packets liqo-v0
@@ -147,7 +149,7 @@ small-suites:
 # The result depends on versions, the scenarios and the sandbox, and not on the product.
 stock: ## The parity suite against Liqo's own virtual kubelet, which shows that its scenarios ask for what Liqo does; test/stock.passed says for which files it has passed
 	@mkdir -p dist/durations && $(stock-files) > dist/stock.files
-	$(TEST) STOCK=1 $(TOOL) $(call gotestsum,stock,--format=testname) -- -count=1 -timeout=40m ./e2e -run '^TestParityStock$$'
+	$(TEST) STOCK=1 $(TOOL) $(call gotestsum,stock,--format=testname) -- $(lean) -count=1 -timeout=40m ./e2e -run '^TestParityStock$$'
 	@grep -q '"Action":"pass".*"Test":"TestParityStock"' dist/durations/stock.jsonl $(if $(LIQO),,&& mv dist/stock.files test/stock.passed)
 
 stock-unless-passed: ## make stock, unless it has passed with these files
@@ -163,7 +165,7 @@ liqo-e2e: ## The suites of Liqo and of virtual-kubelet, and specs of Kubernetes'
 	$(TEST) go run ./suites -sides='$(SIDES)' -packages='$(PACKAGES)' -together=$(or $(TOGETHER),1)
 
 packets: nftables ## Requests through Liqo's own data plane in network namespaces; as root, else skipped (PACKETS='-run Name' to choose)
-	$(TEST) $(TOOL) $(call gotestsum,packets,--format=testname) -- -count=1 -timeout=30m -v ./packets/... $(PACKETS)
+	$(TEST) $(TOOL) $(call gotestsum,packets,--format=testname) -- $(lean) -count=1 -timeout=30m -v ./packets/... $(PACKETS)
 
 nftables: ## Install Debian's nft, if there is none; without it the suite whose packets are real is skipped
 	@command -v nft >/dev/null || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends nftables; } \

@@ -32,6 +32,7 @@ func (b *tab) choose(label, value string) {
 
 // There are no events of policies.
 func TestPoliciesAreReadAgain(t *testing.T) {
+	t.Parallel() // It waits for what the page does every few seconds.
 	federation := small()
 	server := serve(t, federation.handler())
 	browser := startBrowser(t)
@@ -138,6 +139,7 @@ func TestRowsThatNoLongerFitGo(t *testing.T) {
 
 // With more pods than are shown, the API alone knows how many there are. It must not be asked for every event.
 func TestWhatIsNotShownIsCounted(t *testing.T) {
+	t.Parallel() // It waits for what the page does every few seconds.
 	federation := large(3, 150)
 	b, _ := signedIn(t, federation, operatorToken)
 	counted := func(pods int) {
