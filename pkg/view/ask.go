@@ -29,7 +29,7 @@ func (v *View) Providers(q ProviderQuery) (api.ProviderList, error) {
 
 // shownTo shows a provider to a consumer with a selection; the consumer "" has none.
 func (p *provider) shownTo(consumer string, selection *selected) api.Provider {
-	out := p.shown.DeepCopy()
+	out := p.shown
 	if consumer != "" {
 		out.Selected = selection.has(out.ID)
 	}
@@ -57,9 +57,6 @@ func (v *View) History(id string) (api.History, bool) {
 	}
 	out := api.History{ID: id, Since: h.since, Samples: h.all()}
 	v.mu.RUnlock()
-	for i := range out.Samples {
-		out.Samples[i] = out.Samples[i].DeepCopy()
-	}
 	out.Gaps = api.GapsOf(p.uptime.Gaps)
 	if p.uptime.Since != nil {
 		since := p.uptime.Since.UTC()
@@ -84,7 +81,7 @@ func (v *View) Placements(q PlacementQuery) (api.PlacementList, error) {
 
 	list := api.PlacementList{Items: make([]api.Placement, 0, len(items)), Page: api.Page{Total: total}}
 	for _, item := range items {
-		list.Items = append(list.Items, item.Shown.DeepCopy())
+		list.Items = append(list.Items, item.Shown)
 	}
 	if more {
 		list.Continue = tokenAfter(listOfPlacements, items[len(items)-1].Name().String())
@@ -120,7 +117,7 @@ func (v *View) Policies(s Scope, p Page) (api.PolicyList, error) {
 
 	list := api.PolicyList{Items: make([]api.Policy, 0, len(items)), Page: api.Page{Total: total}}
 	for _, item := range items {
-		shown := item.DeepCopy()
+		shown := *item
 		if !s.All && len(shown.Consumers) > 0 {
 			shown.Consumers = []string{s.Consumer}
 		}

@@ -2,8 +2,8 @@
 // informers of one cache keep it up to date. No question to it is a request to an API server.
 //
 // Objects become shapes of the catalog's API when they change, once, and are stored in sorted indexes. Stored shapes are
-// never changed, only replaced, and answers are deep copies. Changes are not copied: a thousand subscriptions
-// take each of them.
+// never changed, only replaced. Answers share memory with them: whoever asks changes nothing but the fields of the
+// answer itself.
 //
 // Scope decides what a caller may see, for lists and streams alike. The caller of this package decides which Scope a
 // caller has.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -198,7 +197,7 @@ func TestManyMayAskWhileItChanges(t *testing.T) {
 		})
 		group.Go(func() {
 			for ctx.Err() == nil {
-				vandalizeAnswers(t, f, i)
+				readAnswers(t, f, i)
 			}
 		})
 	}
@@ -217,8 +216,8 @@ func TestManyMayAskWhileItChanges(t *testing.T) {
 	group.Wait()
 }
 
-// vandalizeAnswers has the race detector find what is shared.
-func vandalizeAnswers(t *testing.T, f *fed, i int) {
+// readAnswers has the race detector find what changes while it is read.
+func readAnswers(t *testing.T, f *fed, i int) {
 	providers, err := f.Providers(ProviderQuery{Consumer: "c1", Page: Page{Limit: 3}})
 	require.NoError(t, err)
 	placements, err := f.Placements(PlacementQuery{Scope: Scope{Consumer: fmt.Sprint("c", i)}})
@@ -226,7 +225,8 @@ func vandalizeAnswers(t *testing.T, f *fed, i int) {
 	history, _ := f.History("p1")
 	policies, err := f.Policies(Scope{All: true}, Page{})
 	require.NoError(t, err)
-	vandalize(reflect.ValueOf([]any{&providers, &placements, &history, &policies, f.Flows(Scope{All: true})}))
+	_, err = json.Marshal([]any{providers, placements, history, policies, f.Flows(Scope{All: true})})
+	require.NoError(t, err)
 }
 
 // Subscriptions that see the same share its JSON. A consumer sees what it selected, and a change is not what was before it.

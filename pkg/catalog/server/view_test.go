@@ -206,3 +206,33 @@ func podsIn(events []string) []string {
 	slices.Sort(names)
 	return names
 }
+
+// Answers share memory with the view. What one caller does not see, or changes, is in the answers to the others.
+func TestNoAnswerChangesTheView(t *testing.T) {
+	c := start(t)
+	paths := []string{
+		"/api/v1/providers", "/api/v1/providers/p1", "/api/v1/providers/p1/history", "/api/v1/placements", "/api/v1/policies",
+		"/api/v1/flows", "/api/clusters",
+	}
+	all := func() (texts []string) {
+		for _, path := range paths {
+			texts = append(texts, c.do(call{path: path, token: "operator"}).body)
+		}
+		return texts
+	}
+	before := all()
+	for _, who := range []call{{}, {certificate: "c1/liqo.io"}, {token: "operator"}} {
+		for _, path := range paths {
+			who.path = path
+			c.do(who)
+		}
+	}
+	for _, write := range []call{
+		{path: "/api/v1/providers/p1/selected", body: `{"selected":false}`, certificate: "c1/liqo.io"},
+		{path: "/api/v1/providers/p1/enabled", body: `{"enabled":false}`, token: "operator"},
+	} {
+		write.method = "PUT"
+		require.Equal(t, 200, c.do(write).status, write.path)
+	}
+	require.Equal(t, before, all())
+}
