@@ -156,7 +156,8 @@ stock-unless-passed: ## make stock, unless it has passed with these files
 	@if [ "$$($(stock-files))" = "$$(cat test/stock.passed 2>/dev/null)" ]; then echo 'make stock has passed with these files'; \
 		else $(MAKE) --no-print-directory stock; fi
 
-matrix: ## The short suites with LIQO=v1.1.2: parity of Liqo's virtual kubelet and ours, addresses over two hops, a failover
+matrix: ## The short suites with LIQO=v1.1.2: parity of Liqo's virtual kubelet and ours, addresses over two hops, a failover; and a pod over two hops with Kubernetes 1.36
+	$(TEST) KUBERNETES=v1.36.1 $(TOOL) gotestsum --format=testname -- -count=1 -timeout=60m ./e2e -run '^TestLaterKubernetes$$'
 	$(TEST) STOCK=1 LIQO=$(or $(LIQO),v1.1.2) $(TOOL) gotestsum --format=testname -- -count=1 -timeout=40m ./e2e -run '^TestParity(Stock|Ours)$$'
 	$(TEST) LIQO=$(or $(LIQO),v1.1.2) $(TOOL) gotestsum --format=testname -- -count=1 -timeout=20m ./e2e \
 		-run '^TestFederation$$/^(chain|faults)$$/^(pods_show_the_addresses|a_Service_spans|pods_leave_an_unreachable)'

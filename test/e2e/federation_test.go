@@ -87,6 +87,9 @@ func (f *federation) toward(provider string) *federation {
 // other looks at the hop to the second provider, whose node is cordoned.
 func (f *federation) other() *federation { return f.toward(sandbox.Provider(2)) }
 
+// kubernetesVariable is the environment variable with the version of Kubernetes in all clusters, as make matrix has it.
+const kubernetesVariable = "KUBERNETES"
+
 // liqoVersion is the version of Liqo in all clusters, as make matrix has it, or empty for the default.
 func liqoVersion() string { return os.Getenv("LIQO") }
 
@@ -96,7 +99,7 @@ func up(t *testing.T, opts sandbox.Options) *sandbox.Sandbox {
 	t.Helper()
 	began := time.Now()
 	opts.Progress = func(format string, args ...any) { t.Logf(format, args...) }
-	opts.Liqo = liqoVersion()
+	opts.Liqo, opts.Kubernetes = liqoVersion(), os.Getenv(kubernetesVariable)
 	s, err := sandbox.Up(t.Context(), opts)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -119,7 +119,7 @@ func (c *Cluster) startPlane(ctx context.Context) error {
 	}
 	plane, err := controlplane.New(controlplane.Config{
 		NodeGracePeriod: grace, Audited: c.audited(),
-		Name: c.Name, Dir: c.dir(), Binary: filepath.Join(s.bin, binaries.Kube),
+		Name: c.Name, Dir: c.dir(), Binary: filepath.Join(s.kubernetes, binaries.Kube), APIServerArgs: s.opts.APIServerArgs,
 		// Service ranges are distinct, as Liqo does not remap them.
 		ServiceCIDR: fmt.Sprintf("10.%d.0.0/16", 100+c.index), Group: s.group, Ports: s.ports,
 	})

@@ -24,10 +24,13 @@ const (
 	ImageWeb = "sandbox-web:dev"
 )
 
-// Versions of Liqo that a sandbox can have. Everything is tested with the first, which is the default.
+// Versions of Liqo and of Kubernetes that a sandbox can have. Everything is tested with the first of each, which is the default.
 const (
 	LiqoVersion    = binaries.LiqoVersion
 	LiqoV11Version = binaries.LiqoV11Version
+
+	KubernetesVersion      = binaries.KubernetesVersion
+	KubernetesLaterVersion = binaries.KubernetesLaterVersion
 )
 
 // Broker is the name of the broker cluster.
@@ -58,6 +61,10 @@ type Options struct {
 	Packets bool
 	// Liqo is the version of Liqo in all clusters: LiqoVersion (the default) or LiqoV11Version.
 	Liqo string
+	// Kubernetes is the version of all control planes: KubernetesVersion (the default) or KubernetesLaterVersion.
+	Kubernetes string
+	// APIServerArgs are further arguments of all API servers.
+	APIServerArgs []string
 	// Image is the virtual kubelet of all clusters (with BrokerNode, of the
 	// consumers); default ImageOurs.
 	Image string
@@ -130,6 +137,7 @@ func (o *Options) complete() {
 	setDefault(&o.Name, "default")
 	setDefault(&o.Image, ImageOurs)
 	setDefault(&o.Liqo, LiqoVersion)
+	setDefault(&o.Kubernetes, KubernetesVersion)
 	setDefault(&o.ProviderSlice, Slice{CPU: "16", Memory: "64Gi", Pods: "600"})
 	setDefault(&o.ConsumerSlice, Slice{CPU: "48", Memory: "192Gi", Pods: "1800"})
 	o.Networking = o.Networking || o.Packets
@@ -165,6 +173,9 @@ func (o *Options) validate() error {
 	}
 	if o.Image != ImageOurs && o.Image != ImageStock {
 		errs = append(errs, fmt.Errorf("--image=%q: use %s or %s", o.Image, ImageOurs, ImageStock))
+	}
+	if o.Kubernetes != KubernetesVersion && o.Kubernetes != KubernetesLaterVersion {
+		errs = append(errs, fmt.Errorf("--kubernetes=%q: use %s or %s", o.Kubernetes, KubernetesVersion, KubernetesLaterVersion))
 	}
 	if o.Liqo != LiqoVersion && o.Liqo != LiqoV11Version {
 		errs = append(errs, fmt.Errorf("--liqo=%q: use %s or %s", o.Liqo, LiqoVersion, LiqoV11Version))

@@ -28,8 +28,9 @@ type Sandbox struct {
 	opts Options
 	dir  string
 	bin  string
-	// liqo has the binaries of Liqo.
-	liqo   string
+	// liqo and kubernetes have the binaries of Liqo, and of the control planes.
+	liqo, kubernetes string
+
 	group  *proc.Group
 	ports  *ports.Pool
 	images map[string]nodeagent.Image
@@ -86,9 +87,14 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	if s.bin, err = binaries.Ensure(ctx, s.say); err != nil {
 		return err
 	}
-	s.liqo = s.bin
+	s.liqo, s.kubernetes = s.bin, s.bin
 	if s.opts.Liqo != binaries.LiqoVersion {
 		if s.liqo, err = binaries.EnsureLiqo(ctx, s.opts.Liqo, s.say); err != nil {
+			return err
+		}
+	}
+	if s.opts.Kubernetes != binaries.KubernetesVersion {
+		if s.kubernetes, err = binaries.EnsureKubernetes(ctx, s.opts.Kubernetes, s.say); err != nil {
 			return err
 		}
 	}

@@ -39,6 +39,9 @@ func upCommand(name *string) *cobra.Command {
 	flags.IntVar(&opts.Providers, "providers", 3, "how many provider clusters")
 	flags.BoolVar(&opts.Networking, "networking", false, "run Liqo's networking controllers too: addresses and remapping, no tunnels")
 	flags.BoolVar(&opts.Packets, "packets", false, "run Liqo's gateways and fabric, and pods of "+sandbox.ImageWeb+", in network namespaces; as root")
+	flags.StringVar(&opts.Kubernetes, "kubernetes", "",
+		"the version of Kubernetes: "+sandbox.KubernetesVersion+", which is the default, or "+sandbox.KubernetesLaterVersion)
+	flags.StringArrayVar(&opts.APIServerArgs, "api-server-arg", nil, "an argument for all API servers; may be repeated")
 	flags.StringVar(&opts.Liqo, "liqo", "", "the version of Liqo: "+sandbox.LiqoVersion+", which is the default, or "+sandbox.LiqoV11Version)
 	flags.StringVar(&opts.Image, "image", sandbox.ImageOurs, "the virtual kubelets' image: "+sandbox.ImageOurs+" or "+sandbox.ImageStock)
 	flags.StringVar(&opts.BrokerNode, "broker-node", "", "run the broker, whose node of that name stands for all providers")

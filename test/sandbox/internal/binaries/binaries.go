@@ -28,6 +28,8 @@ const (
 	KwokVersion       = "v0.7.0"
 	// LiqoV0Version is that of kubelet-v0/go.mod.
 	LiqoV0Version = "v0.9.4"
+	// KubernetesLaterVersion is a later version, which a sandbox can run instead. sandbox/kubernetes has what go.mod would have for it.
+	KubernetesLaterVersion = "v1.36.1"
 	// LiqoV11Version is an earlier version with the same API, which a sandbox can run instead.
 	LiqoV11Version = "v1.1.2"
 )
@@ -75,14 +77,23 @@ func targets() []target {
 			return goCommand(ctx, moduleRoot(), []string{"GOBIN=" + dir},
 				"install", "-ldflags=-s -w", "sigs.k8s.io/kwok/cmd/kwok@"+KwokVersion)
 		}},
-		{"Kubernetes " + KubernetesVersion, []string{Kube, Kubectl}, func(ctx context.Context, dir string) error {
-			v := "-X k8s.io/component-base/version."
-			parts := strings.Split(strings.TrimPrefix(KubernetesVersion, "v"), ".")
-			return goCommand(ctx, moduleRoot(), nil, "build",
-				"-ldflags=-s -w "+v+"gitVersion="+KubernetesVersion+" "+v+"gitMajor="+parts[0]+" "+v+"gitMinor="+parts[1],
-				"-o", dir+"/", "./sandbox/cmd/kube", "./sandbox/cmd/kubectl")
-		}},
+		kubernetesTarget(KubernetesVersion),
 	}
+}
+
+func kubernetesTarget(version string) target {
+	return target{"Kubernetes " + version, []string{Kube, Kubectl}, func(ctx context.Context, dir string) error {
+		v := "-X k8s.io/component-base/version."
+		parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+		args := []string{
+			"build", "-ldflags=-s -w " + v + "gitVersion=" + version + " " + v + "gitMajor=" + parts[0] + " " + v + "gitMinor=" + parts[1],
+			"-o", dir + "/",
+		}
+		if version != KubernetesVersion {
+			args = append(args, "-modfile=sandbox/kubernetes/"+version+".mod")
+		}
+		return goCommand(ctx, moduleRoot(), nil, append(args, "./sandbox/cmd/kube", "./sandbox/cmd/kubectl")...)
+	}}
 }
 
 // liqoTarget builds inside Liqo's own module, so with Liqo's own choice of dependencies: the stock binaries, not an approximation.
@@ -136,6 +147,11 @@ func ensureIn(ctx context.Context, suffix string, targets []target, progress fun
 // EnsureLiqo does the same for another version of Liqo.
 func EnsureLiqo(ctx context.Context, version string, progress func(format string, args ...any)) (string, error) {
 	return ensureIn(ctx, "-liqo-"+version, []target{liqoTarget(version)}, progress)
+}
+
+// EnsureKubernetes does the same for another version of Kubernetes.
+func EnsureKubernetes(ctx context.Context, version string, progress func(format string, args ...any)) (string, error) {
+	return ensureIn(ctx, "-kubernetes-"+version, []target{kubernetesTarget(version)}, progress)
 }
 
 // ensure builds those of the targets that dir lacks, and returns dir.

@@ -21,6 +21,13 @@ func TestVersionsAreThoseOfTheModule(t *testing.T) {
 	assert.Contains(t, string(product), "github.com/liqotech/liqo "+LiqoVersion+"\n")
 }
 
+func TestALaterKubernetesHasItsModuleFile(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(moduleRoot(), "sandbox/kubernetes", KubernetesLaterVersion+".mod"))
+	require.NoError(t, err)
+	assert.Contains(t, string(data), "k8s.io/kubernetes "+KubernetesLaterVersion+"\n")
+	assert.FileExists(t, filepath.Join(moduleRoot(), "sandbox/kubernetes", KubernetesLaterVersion+".sum"))
+}
+
 func TestCacheDirFollowsTheEnvironment(t *testing.T) {
 	t.Setenv("LIQO_BROKER_VK_CACHE", "/somewhere/else")
 	dir, err := CacheDir()

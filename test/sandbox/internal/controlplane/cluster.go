@@ -47,8 +47,10 @@ type Config struct {
 	NodeGracePeriod time.Duration
 	// Audited are namespaces: what their ServiceAccounts ask is in AuditLog.
 	Audited []string
-	Group   *proc.Group
-	Ports   *ports.Pool
+	// APIServerArgs are further arguments of kube-apiserver.
+	APIServerArgs []string
+	Group         *proc.Group
+	Ports         *ports.Pool
 }
 
 // Cluster is one control plane.

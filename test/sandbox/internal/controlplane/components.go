@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -64,7 +65,7 @@ func (c *Cluster) plan() error {
 		return err
 	}
 	server := c.components[1]
-	server.args = append(server.args, audit...)
+	server.args = slices.Concat(server.args, audit, c.cfg.APIServerArgs)
 	if grace := c.cfg.NodeGracePeriod; grace > 0 {
 		manager := c.components[2]
 		manager.args = append(manager.args, "--node-monitor-grace-period="+grace.String())
