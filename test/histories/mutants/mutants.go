@@ -1,7 +1,7 @@
 // Command mutants brings faults back into the broker, one after the other, and shows which of them the histories find, or a
 // unit test where histories cannot.
 //
-//	go run ./histories/mutants [-only text] [-histories 10000] [-timeout 30m]
+//	go run ./histories/mutants [-only text] [-from name] [-histories 10000] [-timeout 30m]
 //
 // It changes no file: the compiler gets the changed ones as an overlay.
 package main
@@ -49,6 +49,7 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	only := flags.String("only", "", "try those with this in their names")
+	from := flags.String("from", "", "begin with the one of this name, where an earlier run ended")
 	histories := flags.Uint64("histories", 10_000, "how many histories each has to be found in")
 	timeout := flags.Duration("timeout", 30*time.Minute, "how long the histories of each may take")
 	if err := flags.Parse(args); err != nil {
@@ -64,8 +65,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	defer os.RemoveAll(dir)
 	var errs []error
+	begun := *from == ""
 	try := func(m *mutant, run func(overlay string) (string, error)) {
-		if !strings.Contains(m.name, *only) || ctx.Err() != nil {
+		begun = begun || m.name == *from
+		if !begun || !strings.Contains(m.name, *only) || ctx.Err() != nil {
 			return
 		}
 		began := time.Now()
@@ -85,6 +88,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	for _, m := range testedMutants() {
 		try(&m.mutant, func(overlay string) (string, error) { return m.fails(ctx, root, overlay) })
+	}
+	if !begun {
+		errs = append(errs, fmt.Errorf("-from=%q: there is no such mutant", *from))
 	}
 	return errors.Join(append(errs, ctx.Err())...)
 }
