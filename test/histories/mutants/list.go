@@ -49,18 +49,10 @@ func mutants() []mutant {
 			`if lease.Annotations[v1alpha1.ConnectingAnnotation] == *s.HolderIdentity {`, `if false {`,
 		},
 		{
-			"no provider is asked whether a pod has ended", assigned,
-			`case answer.Ended:`, `case false:`,
-		},
-		{
 			"what a kubelet writes on a pod that it removes counts as its end", "pkg/broker/remote/forwarded.go",
 			`placement.EndedByItself(f.Status, there.Metadata.DeletionTimestamp != "")`, `placement.EndedByItself(f.Status, false)`,
 		},
 		{"a leader whose lease lapsed goes on", "pkg/broker/lease/lease.go", `l.lapsed = true`, ``},
-		{
-			"an outage counts that was over when a leader began", belief,
-			`p.unreachableSince = probe.Ended // The outage that the leader before saw was over meanwhile.`, ``,
-		},
 		{"what was made of an earlier pod of the name counts", leaving, `f := found[q.pod.Name.Name].Of(q.pod.UID)`, `f := found[q.pod.Name.Name]`},
 		{"the room of an assignment whose answer was lost is lost", assign, `c.Belief.ObserveWritten(live,`, `c.Belief.ObserveAssigned(live,`},
 
@@ -164,6 +156,13 @@ func mutants() []mutant {
 // testedMutants are faults of before that no history shows.
 func testedMutants() []tested {
 	return []tested{
+		{mutant{
+			"no provider is asked whether a pod has ended", "pkg/broker/pods/assigned.go", `case answer.Ended:`, `case false:`,
+		}, "pkg/broker/pods", "TestAPodThatHasEndedAtItsProviderIsEndedHere"},
+		{mutant{
+			"an outage counts that was over when a leader began", "pkg/belief/providers.go",
+			`p.unreachableSince = probe.Ended // The outage that the leader before saw was over meanwhile.`, ``,
+		}, "pkg/belief", "TestAnOutageThatWasOverDoesNotCount"},
 		{mutant{
 			"the ShadowPod of a pod that has ended is deleted before that is written", "pkg/broker/leaving/checker.go",
 			`there.Ended && !q.pod.Ends || `, ``,
