@@ -192,3 +192,14 @@ func TestAPodWhoseWritesFailIsWrittenLessAndLessWhateverIsDoneBetween(t *testing
 	changed("a consumer again")
 	require.Equal(t, first, reconciled())
 }
+
+// The answer to the write of an assignment was lost, and the cache does not show the assignment yet: it keeps its room.
+func TestTheRoomOfAnAssignmentWhoseAnswerWasLostIsKept(t *testing.T) {
+	shown, written := assignedPod(corev1.PodPending), assignedPod(corev1.PodPending)
+	shown.Labels, shown.Annotations = nil, nil
+	c := newController(t, true, interceptor.Funcs{}, nil, written)
+	require.NoError(t, c.resolveUncertain(t.Context(), shown))
+	pending, uncertain := c.Belief.PendingAssignment(shown.UID)
+	require.True(t, pending, "the cache does not show it yet, and would give the room away")
+	require.False(t, uncertain)
+}

@@ -54,9 +54,7 @@ func mutants() []mutant {
 		},
 		{"a leader whose lease lapsed goes on", "pkg/broker/lease/lease.go", `l.lapsed = true`, ``},
 		{"what was made of an earlier pod of the name counts", leaving, `f := found[q.pod.Name.Name].Of(q.pod.UID)`, `f := found[q.pod.Name.Name]`},
-		{"the room of an assignment whose answer was lost is lost", assign, `c.Belief.ObserveWritten(live,`, `c.Belief.ObserveAssigned(live,`},
 
-		{"pods are written without their version", "pkg/broker/podwrite/writer.go", `metadata["resourceVersion"] = pod.ResourceVersion`, ``},
 		{"no creation is waited for", move, `c.Clock.Since(answer.Asked) >= v1alpha1.CreationDeadline`, `true`},
 		{
 			"a release of any assignment counts", move,
@@ -156,6 +154,13 @@ func mutants() []mutant {
 // testedMutants are faults of before that no history shows.
 func testedMutants() []tested {
 	return []tested{
+		{mutant{
+			"the room of an assignment whose answer was lost is lost", "pkg/broker/pods/assign.go",
+			`c.Belief.ObserveWritten(live,`, `c.Belief.ObserveAssigned(live,`,
+		}, "pkg/broker/pods", "TestTheRoomOfAnAssignmentWhoseAnswerWasLostIsKept"},
+		{mutant{
+			"pods are written without their version", "pkg/broker/podwrite/writer.go", `metadata["resourceVersion"] = pod.ResourceVersion`, ``,
+		}, "pkg/broker/pods", "TestAPodThatHasChangedIsAssignedAtOnce"},
 		{mutant{
 			"no provider is asked whether a pod has ended", "pkg/broker/pods/assigned.go", `case answer.Ended:`, `case false:`,
 		}, "pkg/broker/pods", "TestAPodThatHasEndedAtItsProviderIsEndedHere"},

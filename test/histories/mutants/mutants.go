@@ -28,8 +28,8 @@ type mutant struct {
 	name, file, old, new string
 }
 
-// tested is a mutant that the histories do not show: they do not judge how fast something happens, nor over which
-// connection. A unit test finds it.
+// tested is a mutant that 10,000 histories do not show: they do not judge how fast something happens, nor over which
+// connection, and some faults need a history that is rarer. A unit test finds it.
 type tested struct {
 	mutant
 	dir, test string
