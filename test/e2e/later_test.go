@@ -24,7 +24,7 @@ func TestLaterKubernetes(t *testing.T) {
 	s := up(t, sandbox.Options{
 		Name: "laterkubernetes", Consumers: 1, Providers: 1, BrokerNode: brokerNode,
 		// Only there: kube-scheduler would wait for a PodGroup.
-		APIServerArgs: []string{"--feature-gates=GenericWorkload=true"},
+		APIServerArgs: []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true"},
 	})
 	consumer, broker, provider := s.Cluster(sandbox.Consumer(1)), s.Cluster(sandbox.Broker), s.Cluster(sandbox.Provider(1))
 	require.NoError(t, consumer.Offload(t.Context(), "later"))
@@ -38,6 +38,9 @@ func TestLaterKubernetes(t *testing.T) {
 			"schedulingGroup": map[string]any{"podGroupName": "group"},
 		},
 	}}
+	elsewhere := pod.DeepCopy()
+	elsewhere.SetNamespace("default")
+	require.NoError(t, consumer.Client.Create(t.Context(), elsewhere))
 	require.NoError(t, consumer.Client.Create(t.Context(), pod))
 	eventually(t, patient, func(ctx context.Context) error {
 		var at corev1.Pod
@@ -59,8 +62,9 @@ func TestLaterKubernetes(t *testing.T) {
 		path      []string
 		kept      bool
 	}{
-		// Every client that writes the pod of the tenant patches it.
-		{consumer, "later", podKind, []string{"spec", "schedulingGroup"}, true},
+		{consumer, "default", podKind, []string{"spec", "schedulingGroup"}, true},
+		// In an offloaded namespace Liqo's webhook writes each pod as its types know it (pkg/webhooks/pod/pod.go).
+		{consumer, "later", podKind, []string{"spec", "schedulingGroup"}, false},
 		// The client of the virtual kubelet does not know the field, and Liqo's CRD has no place for it.
 		{broker, atBroker, shadowKind, []string{"spec", "pod", "schedulingGroup"}, false},
 		{broker, atBroker, podKind, []string{"spec", "schedulingGroup"}, false},
