@@ -2,8 +2,8 @@
 // informers of one cache keep it up to date. No question to it is a request to an API server.
 //
 // Objects become shapes of the catalog's API when they change, once, and are stored in sorted indexes. Stored shapes are
-// never changed, only replaced. Answers share memory with them: whoever asks changes nothing but the fields of the
-// answer itself.
+// never changed, only replaced. Answers share memory with them: callers may set fields of an answer, and treat what
+// these refer to as read-only.
 //
 // Scope decides what a caller may see, for lists and streams alike. The caller of this package decides which Scope a
 // caller has.

@@ -31,7 +31,7 @@ type Change struct {
 	// Event is one of package api's.
 	Event string
 	// Data is the data of the event: a pointer to an object, or an api.Gone, or an api.Sync, in which the caller sets the version.
-	// Nobody changes the object: all subscriptions share it.
+	// The object is read-only: all subscriptions share it.
 	Data any
 	// Encoded and Public are the JSON of Data and of what anonymous callers see of it, shared with other subscriptions; nil if
 	// others see something else.

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// maxPooled is the size, in bytes, up to which the buffer of an answer is used again.
-const maxPooled = 1 << 20
+// MaxPooled is the size, in bytes, up to which the buffer of an answer, or of a stream, is used again.
+const MaxPooled = 1 << 20
 
 // buffered is an answer that is not written yet.
 type buffered struct {
@@ -77,7 +77,7 @@ func buffer(next http.Handler, write func(w http.ResponseWriter, r *http.Request
 		answer.body.Reset()
 		defer func() {
 			answer.ResponseWriter = nil
-			if answer.body.Cap() <= maxPooled {
+			if answer.body.Cap() <= MaxPooled {
 				answers.Put(answer)
 			}
 		}()

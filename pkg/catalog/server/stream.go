@@ -26,8 +26,6 @@ const (
 	keepAlive = 15 * time.Second
 	// streamWriteTimeout is how long one write may take.
 	streamWriteTimeout = 10 * time.Second
-	// maxText is the size, in bytes, up to which the buffer of a stream is used again.
-	maxText = 1 << 20
 )
 
 // routeEvents registers the stream, and adds it to the document by hand: huma has operations with one answer only.
@@ -173,7 +171,7 @@ func (s *Server) writeEvents(list []view.Change, write func([]byte) error) error
 	if err := write(text.Bytes()); err != nil {
 		return err // Over HTTP/2 the server may still send from the buffer.
 	}
-	if text.Cap() <= maxText {
+	if text.Cap() <= guard.MaxPooled {
 		s.texts.Put(text)
 	}
 	return nil
