@@ -118,6 +118,7 @@ func remoteConfig(cfg *Config, secret *corev1.Secret, identities identitymanager
 		}
 	}
 	config.UserAgent = cfg.Home.UserAgent
+	connect.RetryWatches(config, cfg.Log) // Within distrust, whose errors are no reason to try again.
 	distrust.Wrap(config)
 	connect.Limit(config, cfg.RequestTimeout)
 	return config, nil

@@ -134,6 +134,7 @@ func connectRemote(ctx context.Context, cfg *Config, local kubernetes.Interface)
 		return nil, err
 	}
 	remote.UserAgent = cfg.Home.UserAgent
+	connect.RetryWatches(remote, cfg.Log) // Within distrust, whose errors are no reason to try again.
 	distrust.Wrap(remote)
 	connect.Limit(remote, cfg.RequestTimeout)
 	return remote, nil

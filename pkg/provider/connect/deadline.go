@@ -68,7 +68,7 @@ func (b *bodyWithDeadline) Close() error {
 // longRunning reports whether a request is a watch or a stream, by the criteria of the API server (its LongRunningFunc):
 // the verb watch, and the subresources that stream.
 func longRunning(req *http.Request) bool {
-	if watch := req.URL.Query().Get("watch"); watch == "true" || watch == "1" {
+	if isWatch(req) {
 		return true
 	}
 	for _, subresource := range []string{"/log", "/exec", "/attach", "/portforward", "/proxy"} {
@@ -77,4 +77,9 @@ func longRunning(req *http.Request) bool {
 		}
 	}
 	return false
+}
+
+func isWatch(req *http.Request) bool {
+	watch := req.URL.Query().Get("watch")
+	return watch == "true" || watch == "1"
 }

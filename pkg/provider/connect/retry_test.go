@@ -1,0 +1,236 @@
+package connect
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// answer is what a server does with a request.
+type answer func(*http.Request) (*http.Response, error)
+
+// server is an API server with no objects, or what answers in its place. A watch lasts until the server stops.
+type server struct {
+	mu      sync.Mutex
+	instead answer // nil: none.
+	up      context.Context
+	stop    context.CancelFunc
+
+	watches, attempts atomic.Int64
+}
+
+func newServer() *server {
+	s := &server{stop: func() {}}
+	s.restart(nil)
+	return s
+}
+
+// restart ends all watches. From then on requests are answered so; nil: by the API server.
+func (s *server) restart(instead answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop()
+	s.up, s.stop = context.WithCancel(context.Background())
+	s.instead = instead
+}
+
+func refuses(*http.Request) (*http.Response, error) {
+	return nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+}
+
+func answers(code int) answer {
+	return func(req *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: code, Request: req, Body: io.NopCloser(strings.NewReader("none")), Header: http.Header{}}, nil
+	}
+}
+
+func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.attempts.Add(1)
+	s.mu.Lock()
+	instead, up := s.instead, s.up
+	s.mu.Unlock()
+	if instead != nil {
+		return instead(req)
+	}
+	return s.serve(up, req), nil
+}
+
+func (s *server) serve(up context.Context, req *http.Request) *http.Response {
+	header := http.Header{"Content-Type": {"application/json"}}
+	if !isWatch(req) {
+		list := `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`
+		return &http.Response{StatusCode: http.StatusOK, Request: req, Header: header, Body: io.NopCloser(strings.NewReader(list))}
+	}
+	s.watches.Add(1)
+	r, w := io.Pipe()
+	closed, closing := context.WithCancel(context.Background())
+	go func() {
+		if req.URL.Query().Get("sendInitialEvents") == "true" {
+			fmt.Fprintln(w, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1",`+
+				`"annotations":{"k8s.io/initial-events-end":"true"}}}}`)
+		}
+		select {
+		case <-up.Done():
+		case <-closed.Done():
+		case <-req.Context().Done():
+		}
+		s.watches.Add(-1)
+		w.CloseWithError(io.ErrUnexpectedEOF)
+	}()
+	return &http.Response{StatusCode: http.StatusOK, Request: req, Header: header, Body: body{r, closing}}
+}
+
+type body struct {
+	io.ReadCloser
+	closing func()
+}
+
+func (b body) Close() error {
+	b.closing()
+	return b.ReadCloser.Close()
+}
+
+// watching runs n informers.
+func watching(t *testing.T, s *server, n int, retried bool) {
+	t.Helper()
+	config := &rest.Config{Host: "http://provider", Transport: s}
+	if retried {
+		RetryWatches(config, logr.Discard())
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running wait.Group
+	t.Cleanup(running.Wait)
+	t.Cleanup(stop)
+	for i := range n {
+		kube, err := kubernetes.NewForConfig(config)
+		require.NoError(t, err)
+		informer := informers.NewSharedInformerFactoryWithOptions(kube, 0, informers.WithNamespace(fmt.Sprint("ns", i))).Core().V1().Pods().Informer()
+		running.StartWithContext(ctx, informer.RunWithContext)
+	}
+	time.Sleep(time.Minute)
+	require.EqualValues(t, n, s.watches.Load())
+}
+
+// back returns how long it takes until so many watches are back after the server was away for so long.
+func back(t *testing.T, s *server, n int, away time.Duration, meanwhile, then answer) time.Duration {
+	t.Helper()
+	s.restart(meanwhile)
+	time.Sleep(away)
+	s.restart(then)
+	began := time.Now()
+	require.Eventually(t, func() bool { return s.watches.Load() == int64(n) }, 5*time.Minute, 10*time.Millisecond)
+	return time.Since(began)
+}
+
+func TestWatchesAreBackSoonAfterAnOutage(t *testing.T) {
+	for name, meanwhile := range map[string]answer{
+		"connections are refused": refuses, "a gateway answers 502": answers(502), "a gateway answers 503": answers(503),
+	} {
+		for _, away := range []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute, time.Hour} {
+			t.Run(fmt.Sprintf("%s for %s", name, away), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					const n = 30
+					s := newServer()
+					watching(t, s, n, true)
+					s.attempts.Store(0)
+					require.LessOrEqual(t, back(t, s, n, away, meanwhile, nil), lastRetry+time.Second)
+					// Each watch tries when it ends and when its turn has come, beside the attempts of the backoff.
+					require.LessOrEqual(t, s.attempts.Load(), n*2+int64(away/(lastRetry/2))+10)
+				})
+			})
+		}
+	}
+}
+
+// TestWatchesOfClientGoAreBackLate shows what RetryWatches is for.
+func TestWatchesOfClientGoAreBackLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		watching(t, s, 30, false)
+		require.Greater(t, back(t, s, 30, 10*time.Minute, refuses, nil), 20*time.Second)
+	})
+}
+
+func TestAWatchWithoutAnAnswerDelaysNoOtherForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10
+		s := newServer()
+		watching(t, s, n, true)
+		hangs := func(req *http.Request) (*http.Response, error) {
+			if strings.Contains(req.URL.Path, "/ns1/") {
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			}
+			return s.serve(t.Context(), req), nil
+		}
+		require.LessOrEqual(t, back(t, s, n-1, time.Minute, refuses, hangs), 3*lastRetry)
+	})
+}
+
+func TestOnlyWatchesOfAServerThatIsAwayAreRetried(t *testing.T) {
+	certificate := answer(func(*http.Request) (*http.Response, error) {
+		return nil, &tls.CertificateVerificationError{Err: errors.New("by an unknown authority")}
+	})
+	for name, c := range map[string]struct {
+		answer answer
+		opts   metav1.ListOptions
+	}{
+		"a list":                     {refuses, metav1.ListOptions{}},
+		"a watch that is forbidden":  {answers(http.StatusForbidden), metav1.ListOptions{Watch: true}},
+		"a watch that is too old":    {answers(http.StatusGone), metav1.ListOptions{Watch: true}},
+		"a certificate is not valid": {certificate, metav1.ListOptions{Watch: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				s.restart(c.answer)
+				config := &rest.Config{Host: "http://provider", Transport: s}
+				RetryWatches(config, logr.Discard())
+				kube, err := kubernetes.NewForConfig(config)
+				require.NoError(t, err)
+				if c.opts.Watch {
+					_, err = kube.CoreV1().Pods("ns").Watch(t.Context(), c.opts)
+				} else {
+					_, err = kube.CoreV1().Pods("ns").List(t.Context(), c.opts)
+				}
+				require.Error(t, err)
+				require.EqualValues(t, 1, s.attempts.Load())
+			})
+		})
+	}
+}
+
+func TestAWatchThatIsRetriedEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.restart(answers(http.StatusServiceUnavailable))
+		config := &rest.Config{Host: "http://provider", Transport: s}
+		RetryWatches(config, logr.Discard())
+		kube, err := kubernetes.NewForConfig(config)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		_, err = kube.CoreV1().Pods("ns").Watch(ctx, metav1.ListOptions{})
+		require.Error(t, err)
+		require.Equal(t, time.Hour, time.Since(began))
+	})
+}
