@@ -28,6 +28,7 @@ type options struct {
 	sizes       sizes
 	timeout     time.Duration
 	churn       time.Duration
+	byKind      bool
 }
 
 // sizes are numbers of pods, separated by commas; empty for those of each part.
@@ -78,6 +79,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.Var(&o.sizes, "sizes", "numbers of pods instead of those of the parts, separated by commas")
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Minute, "how long one step of a part may take")
 	flags.DurationVar(&o.churn, "churn", 5*time.Minute, "how long pods come and go in the part broker; an hour is a soak")
+	flags.BoolVar(&o.byKind, "requests", false, "show requests by what they ask for, as well, where they are counted")
 	flags.StringVar(&o.file, "json", "../dist/bench.json", "the file that gets every value")
 	if err := flags.Parse(args); err != nil {
 		return err

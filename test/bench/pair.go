@@ -123,8 +123,8 @@ func (b *bench) deploymentOf(ctx context.Context, of side, r *report, n int) err
 		memory.atMost(500)
 		cpu.atMost(0.5)
 	}
-	r.add(of, pods+", requests a pod, own API server", "", (after.local-before.local)/float64(n))
-	r.add(of, pods+", requests a pod, provider's API server", "", (after.remote-before.remote)/float64(n))
+	b.addRequests(r, of, pods+", requests a pod, own API server", before.local, after.local, n)
+	b.addRequests(r, of, pods+", requests a pod, provider's API server", before.remote, after.remote, n)
 	if err := broker.Kube.AppsV1().Deployments(oneHop).Delete(ctx, "app", metav1.DeleteOptions{
 		PropagationPolicy: ptr.To(metav1.DeletePropagationForeground),
 	}); err != nil {
@@ -146,9 +146,8 @@ func newDeployment(name string, n int) *appsv1.Deployment {
 
 // counters are what is read before and after.
 type counters struct {
-	kubelet sandbox.ProcessStatus
-	// local and remote are the requests that the API servers have answered.
-	local, remote float64
+	kubelet       sandbox.ProcessStatus
+	local, remote counts
 }
 
 func (b *bench) counters(ctx context.Context) (c counters, err error) {

@@ -54,7 +54,7 @@ func (b *bench) nodes(ctx context.Context, r *report) error {
 				return err
 			}
 			r.addTimes(of, fmt.Sprintf("%d pods, created to Ready", n), took, 1)
-			r.add(of, fmt.Sprintf("%d pods, requests a pod, broker's API server", n), "", (after-before)/float64(n)).ratioAtMost(1)
+			b.addRequests(r, of, fmt.Sprintf("%d pods, requests a pod, broker's API server", n), before, after, n).ratioAtMost(1)
 			return b.clear(ctx, b.everywhere(), broker)
 		})
 		if err != nil {

@@ -15,22 +15,47 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// requests is how many requests the API server has answered since it started,
-// by its own metric. Watches, which last, and leases, which depend on the time
-// that passes rather than on pods, are left out.
-func requests(ctx context.Context, c *sandbox.Cluster) (float64, error) {
+// leastShare is from how many requests a pod on a kind of them is shown.
+const leastShare = 0.02
+
+// counts are requests by what they ask for, as in "PATCH pods/status".
+type counts map[string]float64
+
+// requests is what the API server has answered since it started, by its own metric. Watches, which last, and leases, which depend on
+// the time that passes rather than on pods, are left out.
+func requests(ctx context.Context, c *sandbox.Cluster) (counts, error) {
 	family, err := metric(ctx, c, "apiserver_request_total")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	var sum float64
+	all := counts{}
 	for _, m := range family.GetMetric() {
-		if label(m, "verb") == "WATCH" || label(m, "resource") == "leases" {
+		verb, of := label(m, "verb"), label(m, "resource")
+		if verb == "WATCH" || of == "leases" {
 			continue
 		}
-		sum += m.GetCounter().GetValue()
+		if sub := label(m, "subresource"); sub != "" {
+			of += "/" + sub
+		}
+		all[verb+" "+of] += m.GetCounter().GetValue()
 	}
-	return sum, nil
+	return all, nil
+}
+
+// addRequests notes how many requests there were for each of n pods, and by what they asked for if that is wanted.
+func (b *bench) addRequests(r *report, of side, name string, before, after counts, n int) *figure {
+	all, shares := 0.0, counts{}
+	for kind := range after {
+		shares[kind] = (after[kind] - before[kind]) / float64(n)
+		all += shares[kind]
+	}
+	f := r.add(of, name, "", all)
+	for _, kind := range slices.Sorted(maps.Keys(shares)) {
+		if b.byKind && shares[kind] >= leastShare {
+			r.add(of, name+": "+kind, "", shares[kind])
+		}
+	}
+	return f
 }
 
 // patches are how many patches of pods the API server has answered within so many seconds, by that bound.

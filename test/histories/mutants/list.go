@@ -151,6 +151,20 @@ func mutants() []mutant {
 	}
 }
 
+// layeredMutants are faults that the broker and its virtual kubelets guard against. Each guard by itself is among testedMutants.
+func layeredMutants() []layered {
+	return []layered{{
+		"no provider is asked whether a pod has ended, by anything", []mutant{
+			{"before a pod is evicted", "pkg/broker/pods/assigned.go", `case answer.Ended:`, `case false:`},
+			{"while a pod leaves", "pkg/broker/pods/move.go", `case answer.Ended && !at.pod.Ends:`, `case false:`},
+			{
+				"before its ShadowPod is deleted", "test/histories/virtualkubelet.go",
+				`if remote == nil || remote.DeletionTimestamp != nil || !ended(remote) {`, `if true {`,
+			},
+		},
+	}}
+}
+
 // testedMutants are faults of before that no history shows.
 func testedMutants() []tested {
 	return []tested{
@@ -162,7 +176,7 @@ func testedMutants() []tested {
 			"pods are written without their version", "pkg/broker/podwrite/writer.go", `metadata["resourceVersion"] = pod.ResourceVersion`, ``,
 		}, "pkg/broker/pods", "TestAPodThatHasChangedIsAssignedAtOnce"},
 		{mutant{
-			"no provider is asked whether a pod has ended", "pkg/broker/pods/assigned.go", `case answer.Ended:`, `case false:`,
+			"no provider is asked whether a pod has ended before it is evicted", "pkg/broker/pods/assigned.go", `case answer.Ended:`, `case false:`,
 		}, "pkg/broker/pods", "TestAPodThatHasEndedAtItsProviderIsEndedHere"},
 		{mutant{
 			"an outage counts that was over when a leader began", "pkg/belief/providers.go",

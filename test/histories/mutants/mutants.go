@@ -35,6 +35,12 @@ type tested struct {
 	dir, test string
 }
 
+// layered is a fault that several parts guard against. The histories find it when none of them does.
+type layered struct {
+	name string
+	all  []mutant // Of different files.
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, os.Args[1:], os.Stdout)
@@ -66,28 +72,32 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	defer os.RemoveAll(dir)
 	var errs []error
 	begun := *from == ""
-	try := func(m *mutant, run func(overlay string) (string, error)) {
-		begun = begun || m.name == *from
-		if !begun || !strings.Contains(m.name, *only) || ctx.Err() != nil {
+	try := func(name string, run func(overlay string) (string, error), all ...mutant) {
+		begun = begun || name == *from
+		if !begun || !strings.Contains(name, *only) || ctx.Err() != nil {
 			return
 		}
 		began := time.Now()
 		found := ""
-		overlay, err := m.overlay(root, dir)
+		overlay, err := overlayOf(root, dir, all)
 		if err == nil {
 			found, err = run(overlay)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			found = "ERROR " + err.Error()
 		}
-		fmt.Fprintf(out, "%-70s %6s  %.150s\n", m.name, time.Since(began).Round(time.Second), found)
+		fmt.Fprintf(out, "%-70s %6s  %.150s\n", name, time.Since(began).Round(time.Second), found)
 	}
+	happen := func(overlay string) (string, error) { return letHappen(ctx, overlay, dir, *histories, *timeout) }
 	for _, m := range mutants() {
-		try(&m, func(overlay string) (string, error) { return letHappen(ctx, overlay, dir, *histories, *timeout) })
+		try(m.name, happen, m)
+	}
+	for _, m := range layeredMutants() {
+		try(m.name, happen, m.all...)
 	}
 	for _, m := range testedMutants() {
-		try(&m.mutant, func(overlay string) (string, error) { return m.fails(ctx, root, overlay) })
+		try(m.name, func(overlay string) (string, error) { return m.fails(ctx, root, overlay) }, m.mutant)
 	}
 	if !begun {
 		errs = append(errs, fmt.Errorf("-from=%q: there is no such mutant", *from))
@@ -107,18 +117,26 @@ func (m *mutant) mutated(root string) ([]byte, error) {
 	return bytes.Replace(text, []byte(m.old), []byte(m.new), 1), nil
 }
 
-// overlay writes the file with the fault, and returns the overlay by which the compiler gets it.
-func (m *mutant) overlay(root, dir string) (string, error) {
-	text, err := m.mutated(root)
+// overlayOf writes the files with the faults, and returns the overlay by which the compiler gets them.
+func overlayOf(root, dir string, all []mutant) (string, error) {
+	replace := map[string]string{}
+	for i := range all {
+		text, err := all[i].mutated(root)
+		if err != nil {
+			return "", err
+		}
+		changed := filepath.Join(dir, fmt.Sprintf("changed-%d.go", i))
+		if err := os.WriteFile(changed, text, 0o600); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(root, all[i].file)] = changed
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return "", err
 	}
-	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, m.file): changed}})
-	if err != nil {
-		return "", err
-	}
-	return overlay, errors.Join(os.WriteFile(changed, text, 0o600), os.WriteFile(overlay, replace, 0o600))
+	overlay := filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, text, 0o600)
 }
 
 // violation is what a failed test of histories says first.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 func TestAllMutantsCanBeMade(t *testing.T) {
@@ -13,6 +14,14 @@ func TestAllMutantsCanBeMade(t *testing.T) {
 	all := mutants()
 	for _, m := range testedMutants() {
 		all = append(all, m.mutant)
+	}
+	for _, m := range layeredMutants() {
+		files := sets.New[string]()
+		for _, one := range m.all {
+			require.NotContains(t, files, one.file, m.name)
+			files.Insert(one.file)
+			all = append(all, one)
+		}
 	}
 	for _, m := range all {
 		_, err := m.mutated(root)
