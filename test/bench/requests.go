@@ -18,7 +18,7 @@ import (
 // leastShare is from how many requests a pod on a kind of them is shown.
 const leastShare = 0.02
 
-// counts are requests by what they ask for, as in "PATCH pods/status".
+// counts are requests by what they ask for, as in "PATCH pods/status", and by the status code if they fail.
 type counts map[string]float64
 
 // requests is what the API server has answered since it started, by its own metric. Watches, which last, and leases, which depend on
@@ -36,6 +36,9 @@ func requests(ctx context.Context, c *sandbox.Cluster) (counts, error) {
 		}
 		if sub := label(m, "subresource"); sub != "" {
 			of += "/" + sub
+		}
+		if code := label(m, "code"); code >= "400" {
+			of += " " + code
 		}
 		all[verb+" "+of] += m.GetCounter().GetValue()
 	}

@@ -198,7 +198,7 @@ func TestAWebSocketEndsWithItsCaller(t *testing.T) {
 
 func TestAbortedStreamsLeaveNothingBehind(t *testing.T) {
 	const (
-		streams = 1000
+		streams = 500
 		pause   = 50 * time.Millisecond
 	)
 	provider := newAPIServer(t)

@@ -69,6 +69,7 @@ func (a *Addresses) Namespaced(next generic.NamespacedReflectorFactoryFunc) gene
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		n := a.start(opts)
 		shown := *opts
+		shown.LocalClient = localClient{opts.LocalClient}
 		shown.RemoteFactory = lens.Factory{SharedInformerFactory: opts.RemoteFactory, Pods: lens.Show(n.show)}
 		located := &locator{
 			namespaceReflector: next(&shown).(namespaceReflector),

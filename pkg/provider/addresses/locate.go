@@ -3,6 +3,7 @@ package addresses
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,7 +23,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/reach"
 )
 
-// locator is a reflector of pods that writes on each local pod where it really runs, before Liqo writes the address: a
+// locator is a reflector of pods that writes on each local pod where it really runs, with the address that Liqo writes: a
 // reader of both never combines a new address with the location before.
 type locator struct {
 	namespaceReflector
@@ -48,16 +49,12 @@ func (l *locator) Handle(ctx context.Context, name string) error {
 		return l.namespaceReflector.Handle(ctx, name)
 	}
 	l.track(name, remote.Status.PodIP)
-	if patch := annotationChanges(local, l.location(local, remote)); patch != nil {
-		if _, err := l.addressOf(remote); err != nil && local.Status.PodIP != "" {
-			// The local pod shows the address of another location, and the address of this one is not known. Liqo
-			// removes the address first, which enqueues the pod again; then the location is written.
-			return l.namespaceReflector.Handle(ctx, name)
-		}
-		// The change enqueues the pod again.
-		return l.annotate(ctx, local, patch)
+	moved := change{resourceVersion: local.ResourceVersion, annotations: annotationChanges(local, l.location(local, remote))}
+	err := l.namespaceReflector.Handle(context.WithValue(ctx, changeKey{}, &moved), name)
+	if moved.annotations != nil && !moved.sent {
+		// The status is as it was.
+		return errors.Join(err, l.annotate(ctx, local, moved.annotations))
 	}
-	err := l.namespaceReflector.Handle(ctx, name)
 	if err == nil && remote.Status.PodIP != "" {
 		_, unknown := l.addressOf(remote)
 		l.report(local, name, unknown)

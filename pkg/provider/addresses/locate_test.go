@@ -1,0 +1,175 @@
+package addresses
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+)
+
+// liqoStatus does with the status of a pod what Liqo's pod reflector does (HandleStatus in reflection/workload).
+type liqoStatus struct {
+	manager.NamespacedReflector
+	locator *locator
+	pods    corev1client.PodInterface
+	// before is called before the local pod is read.
+	before func()
+}
+
+func (liqoStatus) ForgetPodInfo(string) {}
+
+func (l liqoStatus) Handle(ctx context.Context, name string) error {
+	if l.before != nil {
+		l.before()
+	}
+	local, err := l.locator.local.Get(name)
+	if err != nil {
+		return err
+	}
+	remote, err := l.locator.remote.Get(name)
+	if err != nil {
+		return err
+	}
+	pod := &corev1.Pod{ObjectMeta: *local.ObjectMeta.DeepCopy(), Status: *l.locator.show(remote).Status.DeepCopy()}
+	if reflect.DeepEqual(local.Status, pod.Status) {
+		return nil
+	}
+	_, err = l.pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	return err
+}
+
+func indexOf(t *testing.T, pods ...*corev1.Pod) cache.Indexer {
+	t.Helper()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	for _, pod := range pods {
+		require.NoError(t, indexer.Add(pod))
+	}
+	return indexer
+}
+
+// writes are the verbs and subresources of what was written.
+func writes(client *fake.Clientset) (all []string) {
+	for _, action := range client.Actions() {
+		if verb := action.GetVerb(); verb != "get" && verb != "list" && verb != "watch" {
+			all = append(all, verb+" "+action.GetSubresource())
+		}
+	}
+	return all
+}
+
+func TestTheLocationOfAPodComesWithItsAddress(t *testing.T) {
+	located := map[string]string{
+		"app": "web", v1alpha1.RootIPAnnotation: "10.244.1.2", v1alpha1.RootClusterAnnotation: "provider",
+	}
+	elsewhere := map[string]string{
+		"app": "web", v1alpha1.RootIPAnnotation: "10.9.1.2", v1alpha1.RootClusterAnnotation: "other", v1alpha1.InnerIPAnnotation: "10.9.1.2",
+	}
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		shows       string // The local pod.
+		address     string // The remote one.
+		changed     bool   // The local pod changes meanwhile.
+		fails       error  // The write of the status.
+
+		wrote     []string
+		annotated map[string]string
+		shown     string
+		err       string
+	}{
+		"an address comes": {
+			annotations: map[string]string{"app": "web"}, address: "10.244.1.2",
+			wrote: []string{"update status"}, annotated: located, shown: "10.30.1.2",
+		},
+		"a pod without annotations": {
+			address: "10.244.1.2", wrote: []string{"update status"}, shown: "10.30.1.2",
+			annotated: map[string]string{v1alpha1.RootIPAnnotation: "10.244.1.2", v1alpha1.RootClusterAnnotation: "provider"},
+		},
+		"it has moved": {
+			annotations: elsewhere, shows: "10.9.1.2", address: "10.244.1.2",
+			wrote: []string{"update status"}, annotated: located, shown: "10.30.1.2",
+		},
+		"it has moved where its address is not known": {
+			annotations: elsewhere, shows: "10.9.1.2", address: "10.77.1.2", wrote: []string{"update status"}, shown: "",
+			annotated: map[string]string{"app": "web", v1alpha1.RootIPAnnotation: "10.77.1.2", v1alpha1.RootClusterAnnotation: "provider"},
+		},
+		"its status is shown already": {
+			annotations: map[string]string{"app": "web"}, shows: "10.30.1.2", address: "10.244.1.2",
+			wrote: []string{"patch "}, annotated: located, shown: "10.30.1.2",
+		},
+		"all is shown already": {
+			annotations: located, shows: "10.30.1.2", address: "10.244.1.2", annotated: located, shown: "10.30.1.2",
+		},
+		"it is another pod meanwhile": {
+			annotations: map[string]string{"app": "web"}, address: "10.244.1.2", changed: true,
+			annotated: map[string]string{"app": "web"}, err: "the object has been modified|has changed since its location was read",
+		},
+		"the status cannot be written": {
+			annotations: map[string]string{"app": "web"}, address: "10.244.1.2", fails: errors.New("no"),
+			wrote: []string{"update status"}, annotated: map[string]string{"app": "web"}, err: "no",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			local, remote := podWith(tc.shows), podWith(tc.address)
+			local.Annotations, local.ResourceVersion, local.UID = tc.annotations, "7", "uid"
+			if tc.shows != "" {
+				local.Status.PodIPs = []corev1.PodIP{{IP: tc.shows}}
+			}
+			remote.Labels = forge.ReflectionLabels()
+			client := fake.NewClientset(local.DeepCopy())
+			if tc.fails != nil {
+				client.PrependReactor("update", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.fails })
+			}
+			locals := indexOf(t, local)
+			l := &locator{
+				namespace: &namespace{
+					Addresses: &Addresses{resolver: resolver{Sources: Sources{Networks: remapped(t)}, Config: Config{Direct: true, Origin: "provider"}}},
+					local:     corev1listers.NewPodLister(locals).Pods("ns"),
+					remote:    corev1listers.NewPodLister(indexOf(t, remote)).Pods("ns"),
+				},
+				pods: client.CoreV1().Pods("ns"), events: record.NewFakeRecorder(10), reported: map[string]string{},
+			}
+			liqo := liqoStatus{locator: l, pods: localClient{client}.CoreV1().Pods("ns")}
+			if tc.changed {
+				liqo.before = func() {
+					other := local.DeepCopy()
+					other.ResourceVersion, other.UID = "8", "other"
+					require.NoError(t, locals.Update(other))
+				}
+			}
+			l.namespaceReflector = liqo
+
+			err := l.Handle(t.Context(), "pod")
+			if tc.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.Regexp(t, tc.err, err.Error())
+			}
+			require.Equal(t, tc.changed, kerrors.IsConflict(err))
+			require.Equal(t, tc.wrote, writes(client))
+			there, err := client.CoreV1().Pods("ns").Get(t.Context(), "pod", metav1.GetOptions{})
+			require.NoError(t, err)
+			require.Equal(t, tc.annotated, there.Annotations)
+			if tc.err == "" {
+				require.Equal(t, tc.shown, there.Status.PodIP)
+			}
+			require.Equal(t, tc.annotations, local.Annotations, "the one in the cache is as it was")
+		})
+	}
+}

@@ -1,0 +1,74 @@
+package addresses
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// change is how the annotations of a pod change with its next status.
+type change struct {
+	// resourceVersion is that of the pod of which the change was made.
+	resourceVersion string
+	// annotations is a merge patch; nil changes nothing.
+	annotations map[string]any
+	// sent is true once a status was written, or could not be.
+	sent bool
+}
+
+// errChanged means that the pod is another one than that of which the change was made: it is handled again.
+var errChanged = errors.New("it has changed since its location was read")
+
+// changeKey is the key of a change in a context.
+type changeKey struct{}
+
+// updateStatus writes a status with the change of the context. The API server takes both in one request (podStatusStrategy in
+// Kubernetes' pkg/registry/core/pod).
+func updateStatus(ctx context.Context, pods corev1client.PodInterface, pod *corev1.Pod, opts metav1.UpdateOptions) (*corev1.Pod, error) {
+	with, _ := ctx.Value(changeKey{}).(*change)
+	if with == nil || with.annotations == nil {
+		return pods.UpdateStatus(ctx, pod, opts)
+	}
+	with.sent = true
+	if pod.ResourceVersion != with.resourceVersion {
+		return nil, kerrors.NewConflict(corev1.Resource("pods"), pod.Name, errChanged)
+	}
+	changed := *pod
+	changed.Annotations = maps.Clone(pod.Annotations)
+	if changed.Annotations == nil {
+		changed.Annotations = map[string]string{}
+	}
+	for key, value := range with.annotations {
+		if text, is := value.(string); is {
+			changed.Annotations[key] = text
+		} else {
+			delete(changed.Annotations, key)
+		}
+	}
+	return pods.UpdateStatus(ctx, &changed, opts)
+}
+
+// localClient is a client whose pods' statuses are written by updateStatus. The types below are the path to them.
+type localClient struct{ kubernetes.Interface }
+
+func (c localClient) CoreV1() corev1client.CoreV1Interface {
+	return localGroup{c.Interface.CoreV1()}
+}
+
+type localGroup struct{ corev1client.CoreV1Interface }
+
+func (g localGroup) Pods(namespace string) corev1client.PodInterface {
+	return localPods{g.CoreV1Interface.Pods(namespace)}
+}
+
+type localPods struct{ corev1client.PodInterface }
+
+func (p localPods) UpdateStatus(ctx context.Context, pod *corev1.Pod, opts metav1.UpdateOptions) (*corev1.Pod, error) {
+	return updateStatus(ctx, p.PodInterface, pod, opts)
+}
