@@ -69,11 +69,13 @@ func (a *Addresses) Namespaced(next generic.NamespacedReflectorFactoryFunc) gene
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		n := a.start(opts)
 		shown := *opts
-		shown.LocalClient = localClient{opts.LocalClient}
+		writes := &ownWrites{}
+		shown.LocalClient = localClient{opts.LocalClient, writes}
 		shown.RemoteFactory = lens.Factory{SharedInformerFactory: opts.RemoteFactory, Pods: lens.Show(n.show)}
 		located := &locator{
 			namespaceReflector: next(&shown).(namespaceReflector),
 			namespace:          n,
+			writes:             writes,
 			pods:               opts.LocalClient.CoreV1().Pods(opts.LocalNamespace),
 			events:             opts.EventBroadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "liqo-broker-vk"}),
 			reported:           map[string]string{},

@@ -28,6 +28,7 @@ import (
 type locator struct {
 	namespaceReflector
 	*namespace
+	writes *ownWrites
 	pods   corev1client.PodInterface
 	events record.EventRecorder
 
@@ -42,6 +43,9 @@ func (l *locator) Handle(ctx context.Context, name string) error {
 	// The caches have no other error than NotFound.
 	local, _ := l.local.Get(name)
 	remote, _ := l.remote.Get(name)
+	if l.writes.awaited(name, local) {
+		return nil
+	}
 	if local == nil || remote == nil || !forge.IsReflected(remote) || placement.Terminal(remote) {
 		// A pod that has ended is not reached any more; its address may be assigned to another.
 		l.report(nil, name, nil)
@@ -97,10 +101,14 @@ func (l *locator) annotate(ctx context.Context, local *corev1.Pod, patch map[str
 	if err != nil {
 		return err
 	}
-	_, err = l.pods.Patch(ctx, local.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: forge.ReflectionFieldManager})
-	if err != nil && !kerrors.IsNotFound(err) {
+	written, err := l.pods.Patch(ctx, local.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: forge.ReflectionFieldManager})
+	switch {
+	case kerrors.IsNotFound(err):
+		return nil
+	case err != nil:
 		return fmt.Errorf("annotations of pod %s/%s: %w", local.Namespace, local.Name, err)
 	}
+	l.writes.observe(local.ResourceVersion, written)
 	return nil
 }
 

@@ -143,9 +143,9 @@ func TestTheLocationOfAPodComesWithItsAddress(t *testing.T) {
 					local:     corev1listers.NewPodLister(locals).Pods("ns"),
 					remote:    corev1listers.NewPodLister(indexOf(t, remote)).Pods("ns"),
 				},
-				pods: client.CoreV1().Pods("ns"), events: record.NewFakeRecorder(10), reported: map[string]string{},
+				pods: client.CoreV1().Pods("ns"), writes: &ownWrites{}, events: record.NewFakeRecorder(10), reported: map[string]string{},
 			}
-			liqo := liqoStatus{locator: l, pods: localClient{client}.CoreV1().Pods("ns")}
+			liqo := liqoStatus{locator: l, pods: localClient{client, l.writes}.CoreV1().Pods("ns")}
 			if tc.changed {
 				liqo.before = func() {
 					other := local.DeepCopy()
@@ -172,4 +172,52 @@ func TestTheLocationOfAPodComesWithItsAddress(t *testing.T) {
 			require.Equal(t, tc.annotations, local.Annotations, "the one in the cache is as it was")
 		})
 	}
+}
+
+func TestAPodIsHandledWhenTheCacheShowsTheLastWrite(t *testing.T) {
+	local, remote := podWith(""), podWith("10.244.1.2")
+	local.ResourceVersion, remote.Labels = "7", forge.ReflectionLabels()
+	client := fake.NewClientset(local.DeepCopy())
+	version := "8"
+	client.PrependReactor("update", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		written := action.(clienttesting.UpdateAction).GetObject().(*corev1.Pod).DeepCopy()
+		written.ResourceVersion = version
+		return true, written, nil
+	})
+	locals, remotes := indexOf(t, local), indexOf(t, remote)
+	l := &locator{
+		namespace: &namespace{
+			Addresses: &Addresses{resolver: resolver{Sources: Sources{Networks: remapped(t)}}},
+			local:     corev1listers.NewPodLister(locals).Pods("ns"),
+			remote:    corev1listers.NewPodLister(remotes).Pods("ns"),
+		},
+		pods: client.CoreV1().Pods("ns"), writes: &ownWrites{}, events: record.NewFakeRecorder(10), reported: map[string]string{},
+	}
+	l.namespaceReflector = liqoStatus{locator: l, pods: localClient{client, l.writes}.CoreV1().Pods("ns")}
+	handle := func(want int) {
+		t.Helper()
+		require.NoError(t, l.Handle(t.Context(), "pod"))
+		require.Len(t, writes(client), want)
+	}
+	handle(1)
+	handle(1) // It would meet a conflict.
+
+	// The cache shows the write, and the remote pod has changed meanwhile.
+	local = local.DeepCopy()
+	local.ResourceVersion, local.Status.PodIP = "8", "10.30.1.2"
+	require.NoError(t, locals.Update(local))
+	moved := remote.DeepCopy()
+	moved.Status.PodIP = "10.244.1.3"
+	require.NoError(t, remotes.Update(moved))
+	handle(2) // The version is that of before: nothing has changed, and nothing is awaited.
+	handle(3)
+
+	// A pod of the same name is another one.
+	version = "9"
+	handle(4)
+	require.NoError(t, locals.Delete(local))
+	require.Error(t, l.Handle(t.Context(), "pod"))
+	require.Empty(t, l.writes.before)
+	require.NoError(t, locals.Add(local))
+	handle(5)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,21 +55,66 @@ func updateStatus(ctx context.Context, pods corev1client.PodInterface, pod *core
 	return pods.UpdateStatus(ctx, &changed, opts)
 }
 
+// ownWrites are the last writes of pods that the cache does not show yet. Another write would only meet a conflict.
+type ownWrites struct {
+	mu sync.Mutex
+	// before has the version that was written to, by the pod's name; guarded by mu.
+	before map[string]string
+}
+
+// observe takes in what was written to which version of a pod.
+func (w *ownWrites) observe(version string, written *corev1.Pod) {
+	if written.ResourceVersion == version {
+		return // Nothing has changed, and the cache will show nothing else.
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.before == nil {
+		w.before = map[string]string{}
+	}
+	w.before[written.Name] = version
+}
+
+// awaited reports whether the cache does not show the last write of a pod. It enqueues the pod when it does. A nil pod is gone.
+func (w *ownWrites) awaited(name string, cached *corev1.Pod) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, is := w.before[name]
+	if is && (cached == nil || cached.ResourceVersion != before) {
+		delete(w.before, name)
+		return false
+	}
+	return is
+}
+
 // localClient is a client whose pods' statuses are written by updateStatus. The types below are the path to them.
-type localClient struct{ kubernetes.Interface }
+type localClient struct {
+	kubernetes.Interface
+	writes *ownWrites
+}
 
 func (c localClient) CoreV1() corev1client.CoreV1Interface {
-	return localGroup{c.Interface.CoreV1()}
+	return localGroup{c.Interface.CoreV1(), c.writes}
 }
 
-type localGroup struct{ corev1client.CoreV1Interface }
+type localGroup struct {
+	corev1client.CoreV1Interface
+	writes *ownWrites
+}
 
 func (g localGroup) Pods(namespace string) corev1client.PodInterface {
-	return localPods{g.CoreV1Interface.Pods(namespace)}
+	return localPods{g.CoreV1Interface.Pods(namespace), g.writes}
 }
 
-type localPods struct{ corev1client.PodInterface }
+type localPods struct {
+	corev1client.PodInterface
+	writes *ownWrites
+}
 
 func (p localPods) UpdateStatus(ctx context.Context, pod *corev1.Pod, opts metav1.UpdateOptions) (*corev1.Pod, error) {
-	return updateStatus(ctx, p.PodInterface, pod, opts)
+	written, err := updateStatus(ctx, p.PodInterface, pod, opts)
+	if err == nil {
+		p.writes.observe(pod.ResourceVersion, written)
+	}
+	return written, err
 }
