@@ -21,8 +21,12 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// creators is how many pods are created at once.
-const creators = 16
+const (
+	// creators is how many pods are created at once.
+	creators = 16
+	// allOfThem is what pods that are created at once take together (thousandths of a CPU): three quarters of the slice of a consumer.
+	allOfThem = 45_000
+)
 
 // podsOf lists and watches the pods of a namespace.
 type podsOf struct {
@@ -131,13 +135,17 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// createAll creates n pods as fast as the API server takes them.
+// createAll creates n pods as fast as the API server takes them. They take allOfThem, so that kube-scheduler and the broker spread them
+// over the providers by what is free: of pods that take next to nothing either may put all at one.
 func createAll(ctx context.Context, c *sandbox.Cluster, namespace string, n int) error {
+	share := resource.NewMilliQuantity(max(1, allOfThem/int64(n)), resource.DecimalSI)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(creators)
 	for i := range n {
 		group.Go(func() error {
-			_, err := c.Kube.CoreV1().Pods(namespace).Create(ctx, newPod(namespace, fmt.Sprintf("pod-%05d", i)), metav1.CreateOptions{})
+			pod := newPod(namespace, fmt.Sprintf("pod-%05d", i))
+			pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = *share
+			_, err := c.Kube.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 			return err
 		})
 	}
