@@ -111,7 +111,7 @@ func TestAProbeEndsInTimeAndMemory(t *testing.T) {
 
 	var bomb bytes.Buffer
 	zip := gzip.NewWriter(&bomb)
-	_, err = zip.Write(make([]byte, 16<<20))
+	_, err = zip.Write(make([]byte, 80<<20))
 	require.NoError(t, err)
 	require.NoError(t, zip.Close())
 	zipped := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

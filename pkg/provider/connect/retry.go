@@ -5,12 +5,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
@@ -113,8 +113,7 @@ func backoff(failed int) time.Duration {
 	if failed == 0 {
 		return 0
 	}
-	d := min(lastRetry, firstRetry<<min(failed-1, 10))
-	return d/2 + rand.N(d/2)
+	return wait.Jitter(min(lastRetry, firstRetry<<min(failed-1, 10))/2, 1)
 }
 
 // unanswered returns why a request was not answered by an API server; "" if it was. A certificate that is not valid is an answer.
