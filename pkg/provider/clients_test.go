@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/pem"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -173,4 +175,35 @@ func TestNoRemoteClientFollowsARedirect(t *testing.T) {
 		require.ErrorContains(t, call(), "the provider redirects to", name)
 	}
 	require.False(t, asked)
+}
+
+// What stands around the transport of the config must not hide from distrust that a connection is for a stream: to close the body of
+// such an answer is to read all of it.
+func TestAnAnswerToExecWithoutEndIsCut(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		for r.Context().Err() == nil {
+			if _, err := w.Write(make([]byte, 32<<10)); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	defer server.CloseClientConnections() // The handler writes until then.
+	cfg := runConfig(t, "http://home")
+	clients := remoteClients(t, &cfg, server)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	target := clients.Remote.CoreV1().RESTClient().Post().Resource("pods").Namespace("ns").Name("p").SubResource("exec").URL()
+	executor, err := remotecommand.NewSPDYExecutor(clients.RemoteConfig, http.MethodPost, target)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: io.Discard}) }()
+	select {
+	case err := <-ended:
+		require.ErrorContains(t, err, "unable to upgrade connection")
+	case <-ctx.Done():
+		server.CloseClientConnections()
+		require.Fail(t, "it is read without end")
+	}
 }

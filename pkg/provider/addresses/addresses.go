@@ -70,7 +70,7 @@ func (a *Addresses) Namespaced(next generic.NamespacedReflectorFactoryFunc) gene
 		n := a.start(opts)
 		shown := *opts
 		writes := &ownWrites{}
-		shown.LocalClient = localClient{opts.LocalClient, writes}
+		shown.LocalClient = localClient{opts.LocalClient, n.remote, writes}
 		shown.RemoteFactory = lens.Factory{SharedInformerFactory: opts.RemoteFactory, Pods: lens.Show(n.show)}
 		located := &locator{
 			namespaceReflector: next(&shown).(namespaceReflector),
@@ -87,7 +87,7 @@ func (a *Addresses) Namespaced(next generic.NamespacedReflectorFactoryFunc) gene
 		if !a.changes() {
 			return located
 		}
-		return &repairer{namespaceReflector: located, namespace: opts.LocalNamespace, local: n.local, remapper: remap.New(&podIPs{
+		return &repairer{locator: located, localNamespace: opts.LocalNamespace, remapper: remap.New(&podIPs{
 			ips: n.ips, client: opts.LocalLiqoClient.IpamV1alpha1().IPs(opts.LocalNamespace), annotate: located.annotate,
 		})}
 	}

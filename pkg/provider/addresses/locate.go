@@ -3,7 +3,6 @@ package addresses
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,17 +52,24 @@ func (l *locator) Handle(ctx context.Context, name string) error {
 		return l.namespaceReflector.Handle(ctx, name)
 	}
 	l.track(name, remote.Status.PodIP)
-	moved := change{resourceVersion: local.ResourceVersion, annotations: annotationChanges(local, l.location(local, remote))}
+	moved := change{
+		local: local.ResourceVersion, remote: remote.ResourceVersion, annotations: annotationChanges(local, l.location(local, remote)),
+	}
 	err := l.namespaceReflector.Handle(context.WithValue(ctx, changeKey{}, &moved), name)
-	if moved.annotations != nil && !moved.sent {
-		// The status is as it was.
-		return errors.Join(err, l.annotate(ctx, local, moved.annotations))
+	if err == nil && moved.annotations != nil && !moved.handled && l.show(remote).Status.PodIP == local.Status.PodIP {
+		return l.annotate(ctx, local, moved.annotations) // The status stays as it is.
 	}
 	if err == nil && remote.Status.PodIP != "" {
 		_, unknown := l.addressOf(remote)
 		l.report(local, name, unknown)
 	}
 	return err
+}
+
+// ForgetPodInfo is called when a pod has left.
+func (l *locator) ForgetPodInfo(name string) {
+	l.writes.forget(name)
+	l.namespaceReflector.ForgetPodInfo(name)
 }
 
 // track makes the remote IPAM client forget the previous address of a remote pod: another pod may get it.

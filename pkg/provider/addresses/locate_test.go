@@ -29,15 +29,22 @@ type liqoStatus struct {
 	manager.NamespacedReflector
 	locator *locator
 	pods    corev1client.PodInterface
-	// before is called before the local pod is read.
-	before func()
+	// before is called before the pods are read.
+	before func() error
+	// early means that it returns before it comes to the status.
+	early bool
 }
 
 func (liqoStatus) ForgetPodInfo(string) {}
 
 func (l liqoStatus) Handle(ctx context.Context, name string) error {
 	if l.before != nil {
-		l.before()
+		if err := l.before(); err != nil {
+			return err
+		}
+	}
+	if l.early {
+		return nil
 	}
 	local, err := l.locator.local.Get(name)
 	if err != nil {
@@ -85,8 +92,10 @@ func TestTheLocationOfAPodComesWithItsAddress(t *testing.T) {
 		annotations map[string]string
 		shows       string // The local pod.
 		address     string // The remote one.
-		changed     bool   // The local pod changes meanwhile.
-		fails       error  // The write of the status.
+		changed     string // The pod that changes meanwhile: local or remote.
+		earlier     error  // Liqo fails before it comes to the status.
+		early       bool
+		fails       error // The write of the status.
 
 		wrote     []string
 		annotated map[string]string
@@ -117,8 +126,21 @@ func TestTheLocationOfAPodComesWithItsAddress(t *testing.T) {
 			annotations: located, shows: "10.30.1.2", address: "10.244.1.2", annotated: located, shown: "10.30.1.2",
 		},
 		"it is another pod meanwhile": {
-			annotations: map[string]string{"app": "web"}, address: "10.244.1.2", changed: true,
-			annotated: map[string]string{"app": "web"}, err: "the object has been modified|has changed since its location was read",
+			annotations: map[string]string{"app": "web"}, address: "10.244.1.2", changed: "local",
+			annotated: map[string]string{"app": "web"}, err: "has changed since its location was read",
+		},
+		"it has moved meanwhile": {
+			annotations: located, shows: "10.30.1.2", address: "10.244.1.2", changed: "remote", annotated: located,
+			err: "has changed since its location was read",
+		},
+		"Liqo fails before the status, and its address is not known": {
+			annotations: elsewhere, shows: "10.9.1.2", address: "10.77.1.2", earlier: errors.New("no"), annotated: elsewhere, err: "no",
+		},
+		"Liqo fails before the status": {
+			annotations: elsewhere, shows: "10.9.1.2", address: "10.244.1.2", earlier: errors.New("no"), annotated: elsewhere, err: "no",
+		},
+		"Liqo does not come to the status": {
+			annotations: elsewhere, shows: "10.9.1.2", address: "10.244.1.2", early: true, annotated: elsewhere, shown: "10.9.1.2",
 		},
 		"the status cannot be written": {
 			annotations: map[string]string{"app": "web"}, address: "10.244.1.2", fails: errors.New("no"),
@@ -136,22 +158,27 @@ func TestTheLocationOfAPodComesWithItsAddress(t *testing.T) {
 			if tc.fails != nil {
 				client.PrependReactor("update", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.fails })
 			}
-			locals := indexOf(t, local)
+			locals, remotes := indexOf(t, local), indexOf(t, remote)
 			l := &locator{
 				namespace: &namespace{
 					Addresses: &Addresses{resolver: resolver{Sources: Sources{Networks: remapped(t)}, Config: Config{Direct: true, Origin: "provider"}}},
 					local:     corev1listers.NewPodLister(locals).Pods("ns"),
-					remote:    corev1listers.NewPodLister(indexOf(t, remote)).Pods("ns"),
+					remote:    corev1listers.NewPodLister(remotes).Pods("ns"),
 				},
 				pods: client.CoreV1().Pods("ns"), writes: &ownWrites{}, events: record.NewFakeRecorder(10), reported: map[string]string{},
 			}
-			liqo := liqoStatus{locator: l, pods: localClient{client, l.writes}.CoreV1().Pods("ns")}
-			if tc.changed {
-				liqo.before = func() {
-					other := local.DeepCopy()
-					other.ResourceVersion, other.UID = "8", "other"
-					require.NoError(t, locals.Update(other))
+			liqo := liqoStatus{locator: l, pods: localClient{client, l.remote, l.writes}.CoreV1().Pods("ns"), early: tc.early}
+			liqo.before = func() error {
+				other := map[string]*corev1.Pod{"local": local.DeepCopy(), "remote": remote.DeepCopy()}[tc.changed]
+				if other == nil {
+					return tc.earlier
 				}
+				other.ResourceVersion = "8"
+				if tc.changed == "local" {
+					return locals.Update(other)
+				}
+				other.Status.PodIP = "10.244.9.9"
+				return remotes.Update(other)
 			}
 			l.namespaceReflector = liqo
 
@@ -161,7 +188,7 @@ func TestTheLocationOfAPodComesWithItsAddress(t *testing.T) {
 			} else {
 				require.Regexp(t, tc.err, err.Error())
 			}
-			require.Equal(t, tc.changed, kerrors.IsConflict(err))
+			require.Equal(t, tc.changed != "", kerrors.IsConflict(err))
 			require.Equal(t, tc.wrote, writes(client))
 			there, err := client.CoreV1().Pods("ns").Get(t.Context(), "pod", metav1.GetOptions{})
 			require.NoError(t, err)
@@ -193,7 +220,7 @@ func TestAPodIsHandledWhenTheCacheShowsTheLastWrite(t *testing.T) {
 		},
 		pods: client.CoreV1().Pods("ns"), writes: &ownWrites{}, events: record.NewFakeRecorder(10), reported: map[string]string{},
 	}
-	l.namespaceReflector = liqoStatus{locator: l, pods: localClient{client, l.writes}.CoreV1().Pods("ns")}
+	l.namespaceReflector = liqoStatus{locator: l, pods: localClient{client, l.remote, l.writes}.CoreV1().Pods("ns")}
 	handle := func(want int) {
 		t.Helper()
 		require.NoError(t, l.Handle(t.Context(), "pod"))
@@ -216,7 +243,7 @@ func TestAPodIsHandledWhenTheCacheShowsTheLastWrite(t *testing.T) {
 	version = "9"
 	handle(4)
 	require.NoError(t, locals.Delete(local))
-	require.Error(t, l.Handle(t.Context(), "pod"))
+	l.ForgetPodInfo("pod")
 	require.Empty(t, l.writes.before)
 	require.NoError(t, locals.Add(local))
 	handle(5)

@@ -8,7 +8,6 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/ptr"
 
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
@@ -20,21 +19,23 @@ import (
 
 // repairer is a reflector of pods whose addresses change while they live: Liqo maps each again.
 type repairer struct {
-	namespaceReflector
-	namespace string
-	local     corev1listers.PodNamespaceLister
-	remapper  *remap.Remapper
+	*locator
+	localNamespace string
+	remapper       *remap.Remapper
 }
 
 func (r *repairer) Handle(ctx context.Context, name string) error {
-	if err := r.namespaceReflector.Handle(ctx, name); err != nil {
+	if err := r.locator.Handle(ctx, name); err != nil {
 		return err
 	}
 	// The cache has no other error than NotFound.
 	local, _ := r.local.Get(name)
 	if local == nil {
-		r.remapper.Forget(types.NamespacedName{Namespace: r.namespace, Name: name})
+		r.remapper.Forget(types.NamespacedName{Namespace: r.localNamespace, Name: name})
 		return nil
+	}
+	if r.writes.awaited(name, local) {
+		return nil // It is not known yet which address is shown.
 	}
 	return r.remapper.Remap(ctx, local)
 }

@@ -11,34 +11,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 )
 
 // change is how the annotations of a pod change with its next status.
 type change struct {
-	// resourceVersion is that of the pod of which the change was made.
-	resourceVersion string
+	// local and remote are the versions of the pods of which the change was made.
+	local, remote string
 	// annotations is a merge patch; nil changes nothing.
 	annotations map[string]any
-	// sent is true once a status was written, or could not be.
-	sent bool
+	// handled is true once a status was to be written.
+	handled bool
 }
 
-// errChanged means that the pod is another one than that of which the change was made: it is handled again.
+// errChanged means that a pod is not that any more of which the change was made: it is handled again.
 var errChanged = errors.New("it has changed since its location was read")
 
 // changeKey is the key of a change in a context.
 type changeKey struct{}
 
 // updateStatus writes a status with the change of the context. The API server takes both in one request (podStatusStrategy in
-// Kubernetes' pkg/registry/core/pod).
-func updateStatus(ctx context.Context, pods corev1client.PodInterface, pod *corev1.Pod, opts metav1.UpdateOptions) (*corev1.Pod, error) {
+// Kubernetes' pkg/registry/core/pod). The error is a conflict if Liqo has made the status of other pods than those of the change.
+func (p localPods) updateStatus(ctx context.Context, pod *corev1.Pod, opts metav1.UpdateOptions) (*corev1.Pod, error) {
 	with, _ := ctx.Value(changeKey{}).(*change)
-	if with == nil || with.annotations == nil {
-		return pods.UpdateStatus(ctx, pod, opts)
+	if with == nil {
+		return p.PodInterface.UpdateStatus(ctx, pod, opts)
 	}
-	with.sent = true
-	if pod.ResourceVersion != with.resourceVersion {
+	with.handled = true
+	if remote, _ := p.remote.Get(pod.Name); remote == nil || remote.ResourceVersion != with.remote || pod.ResourceVersion != with.local {
 		return nil, kerrors.NewConflict(corev1.Resource("pods"), pod.Name, errChanged)
+	}
+	if with.annotations == nil {
+		return p.PodInterface.UpdateStatus(ctx, pod, opts)
 	}
 	changed := *pod
 	changed.Annotations = maps.Clone(pod.Annotations)
@@ -52,7 +56,7 @@ func updateStatus(ctx context.Context, pods corev1client.PodInterface, pod *core
 			delete(changed.Annotations, key)
 		}
 	}
-	return pods.UpdateStatus(ctx, &changed, opts)
+	return p.PodInterface.UpdateStatus(ctx, &changed, opts)
 }
 
 // ownWrites are the last writes of pods that the cache does not show yet. Another write would only meet a conflict.
@@ -75,6 +79,13 @@ func (w *ownWrites) observe(version string, written *corev1.Pod) {
 	w.before[written.Name] = version
 }
 
+// forget is called when a pod has left.
+func (w *ownWrites) forget(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.before, name)
+}
+
 // awaited reports whether the cache does not show the last write of a pod. It enqueues the pod when it does. A nil pod is gone.
 func (w *ownWrites) awaited(name string, cached *corev1.Pod) bool {
 	w.mu.Lock()
@@ -87,32 +98,34 @@ func (w *ownWrites) awaited(name string, cached *corev1.Pod) bool {
 	return is
 }
 
-// localClient is a client whose pods' statuses are written by updateStatus. The types below are the path to them.
+// localClient is a client of this cluster whose pods' statuses are written by updateStatus. The types below are the path to them.
 type localClient struct {
 	kubernetes.Interface
+	// remote lists the pods as the remote cluster shows them.
+	remote corev1listers.PodNamespaceLister
 	writes *ownWrites
 }
 
 func (c localClient) CoreV1() corev1client.CoreV1Interface {
-	return localGroup{c.Interface.CoreV1(), c.writes}
+	return localGroup{CoreV1Interface: c.Interface.CoreV1(), client: c}
 }
 
 type localGroup struct {
 	corev1client.CoreV1Interface
-	writes *ownWrites
+	client localClient
 }
 
 func (g localGroup) Pods(namespace string) corev1client.PodInterface {
-	return localPods{g.CoreV1Interface.Pods(namespace), g.writes}
+	return localPods{PodInterface: g.CoreV1Interface.Pods(namespace), localClient: g.client}
 }
 
 type localPods struct {
 	corev1client.PodInterface
-	writes *ownWrites
+	localClient
 }
 
 func (p localPods) UpdateStatus(ctx context.Context, pod *corev1.Pod, opts metav1.UpdateOptions) (*corev1.Pod, error) {
-	written, err := updateStatus(ctx, p.PodInterface, pod, opts)
+	written, err := p.updateStatus(ctx, pod, opts)
 	if err == nil {
 		p.writes.observe(pod.ResourceVersion, written)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/httpstream/spdy"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
@@ -19,18 +20,27 @@ import (
 const (
 	// firstRetry and lastRetry are the least and the most time between two attempts to reach a cluster that is away.
 	firstRetry, lastRetry = time.Second, 5 * time.Second
+	// spread is how long after the first one that is answered the last one is sent again.
+	spread = time.Second
 	// failuresUntilLogged is how many attempts fail until that is logged.
 	failuresUntilLogged = 3
+	// mostAlone is how often a request fails although others are answered, until its error is returned.
+	mostAlone = 3
 )
 
 // RetryWatches has the clients made of the config watch again within seconds when the cluster answers again. client-go's informers
 // wait longer after each attempt that fails, up to 60 s (backoffManager of cache.Reflector), and cannot be told that the cluster is
 // back. So a request for a watch that gets no answer, or that of a gateway without a server, is sent again here until it is
-// answered or its context ends. All clients share one backoff: there is one attempt at a time, however many watches wait.
+// answered or its context ends. All clients share one backoff: there is one attempt at a time, however many watches wait, and when
+// one is answered, all others are sent.
 func RetryWatches(config *rest.Config, log logr.Logger) {
-	away := &away{turn: make(chan int, 1), log: log}
-	away.turn <- 0
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return watchRetry{next: next, away: away} })
+	away := &away{turn: make(chan struct{}, 1), answered: make(chan struct{}), log: log}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		if _, is := next.(*spdy.SpdyRoundTripper); is {
+			return next // It is for exec, attach and port-forward, and distrust treats it in its own way.
+		}
+		return watchRetry{next: next, away: away}
+	})
 }
 
 type watchRetry struct {
@@ -43,77 +53,123 @@ func (w watchRetry) WrappedRoundTripper() http.RoundTripper { return w.next }
 
 // RoundTrip implements http.RoundTripper. A request for a watch has no body.
 func (w watchRetry) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := w.next.RoundTrip(req)
 	if !isWatch(req) {
-		return resp, err
+		return w.next.RoundTrip(req)
 	}
-	for why := unanswered(resp, err); why != ""; why = unanswered(resp, err) {
-		done, waited := w.away.wait(req.Context())
-		if !waited {
-			break
+	ctx := req.Context()
+	var endTurn func() // nil for an attempt that is no turn.
+	for alone := 0; ; {
+		resp, err := w.next.RoundTrip(req)
+		why := unanswered(resp, err)
+		if ctx.Err() == nil {
+			w.away.observe(req, why, endTurn != nil)
+		}
+		if endTurn != nil {
+			endTurn()
+		}
+		if why == "" || alone == mostAlone || ctx.Err() != nil {
+			return resp, err
 		}
 		if resp != nil {
 			_ = resp.Body.Close()
 		}
-		resp, err = w.next.RoundTrip(req)
-		done(unanswered(resp, err))
+		if endTurn, err = w.away.wait(ctx); err != nil {
+			return nil, err
+		}
+		if endTurn == nil {
+			alone++
+		}
 	}
-	return resp, err
 }
 
 // away is shared by the watches that wait for a cluster.
 type away struct {
-	// turn holds how many attempts have failed in a row. The watch that takes it makes the next attempt.
-	turn chan int
+	// turn is full while a watch makes the next attempt for all.
+	turn chan struct{}
 	log  logr.Logger
+
+	mu sync.Mutex
+	// failed is how many turns have failed in a row, and at least 1 if another attempt has; guarded by mu.
+	failed int
+	// answered is closed when an attempt is answered after others have failed; guarded by mu.
+	answered chan struct{}
 }
 
-// wait returns when the next attempt may be made, and what to call with why it failed, "" if it did not; false if ctx has ended.
-func (a *away) wait(ctx context.Context) (done func(why string), waited bool) {
-	var failed int
-	select {
-	case failed = <-a.turn:
-	case <-ctx.Done():
-		return nil, false
+// observe takes in whether an attempt failed, by its reason.
+func (a *away) observe(req *http.Request, why string, turn bool) {
+	a.mu.Lock()
+	before := a.failed
+	switch {
+	case why != "" && turn:
+		a.failed++
+	case why != "":
+		a.failed = max(1, before)
+	case before > 0:
+		a.failed = 0
+		close(a.answered)
+		a.answered = make(chan struct{})
 	}
-	select {
-	case <-time.After(backoff(failed)):
-	case <-ctx.Done():
-		a.turn <- failed
-		return nil, false
+	after := a.failed
+	a.mu.Unlock()
+	switch {
+	case before < after && after == failuresUntilLogged:
+		a.log.Info("The remote cluster does not answer requests for watches", "path", distrust.Cut(req.URL.Path, mostPath), "because", distrust.Text(why))
+	case after == 0 && before >= failuresUntilLogged:
+		a.log.Info("The remote cluster answers requests for watches again")
 	}
-	var once sync.Once
-	end := func(why string) {
-		once.Do(func() { a.turn <- a.count(failed, why) })
+}
+
+// mostPath bounds what a log shows of a path (bytes).
+const mostPath = 200
+
+// wait returns when the next attempt may be made. It is the turn of this watch, which the function returned ends; or another one was
+// answered, and there is no function. The error is that of the context.
+func (a *away) wait(ctx context.Context) (endTurn func(), err error) {
+	a.mu.Lock()
+	answered := a.answered
+	a.mu.Unlock()
+	select {
+	case <-answered:
+		return nil, sleep(ctx, wait.Jitter(spread/2, 1))
+	case a.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	end := sync.OnceFunc(func() { <-a.turn })
+	a.mu.Lock()
+	pause := time.NewTimer(backoff(a.failed))
+	a.mu.Unlock()
+	defer pause.Stop()
+	select {
+	case <-answered:
+		end()
+		return nil, sleep(ctx, wait.Jitter(spread/2, 1))
+	case <-pause.C:
+	case <-ctx.Done():
+		end()
+		return nil, ctx.Err()
 	}
 	// An API server, or what stands before it, may keep a watch without an answer. The others do not wait for that one.
-	late := time.AfterFunc(lastRetry, func() { end("no answer") })
-	return func(why string) {
+	late := time.AfterFunc(lastRetry, end)
+	return func() {
 		late.Stop()
-		end(why)
-	}, true
+		end()
+	}, nil
 }
 
-// count returns how many attempts have failed in a row after one more, which failed if there is a reason.
-func (a *away) count(failed int, why string) int {
-	switch {
-	case why == "" && failed >= failuresUntilLogged:
-		a.log.Info("The remote cluster answers requests for watches again")
-		return 0
-	case why == "":
-		return 0
-	case failed+1 == failuresUntilLogged:
-		a.log.Info("The remote cluster does not answer requests for watches", "because", distrust.Text(why))
+// sleep returns after that time. The error is that of the context.
+func sleep(ctx context.Context, pause time.Duration) error {
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return failed + 1
 }
 
-// backoff returns how long the next attempt waits. The first one does not: another watch may just have been answered.
+// backoff returns how long the next turn waits after so many have failed.
 func backoff(failed int) time.Duration {
-	if failed == 0 {
-		return 0
-	}
-	return wait.Jitter(min(lastRetry, firstRetry<<min(failed-1, 10))/2, 1)
+	return wait.Jitter(min(lastRetry, firstRetry<<min(max(0, failed-1), 10))/2, 1)
 }
 
 // unanswered returns why a request was not answered by an API server; "" if it was. A certificate that is not valid is an answer.

@@ -29,6 +29,8 @@ type answer func(*http.Request) (*http.Response, error)
 
 // server is an API server with no objects, or what answers in its place. A watch lasts until the server stops.
 type server struct {
+	// slow is how long the API server takes for an answer.
+	slow    time.Duration
 	mu      sync.Mutex
 	instead answer // nil: none.
 	up      context.Context
@@ -64,6 +66,7 @@ func answers(code int) answer {
 
 func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.attempts.Add(1)
+	time.Sleep(s.slow)
 	s.mu.Lock()
 	instead, up := s.instead, s.up
 	s.mu.Unlock()
@@ -144,15 +147,16 @@ func TestWatchesAreBackSoonAfterAnOutage(t *testing.T) {
 	for name, meanwhile := range map[string]answer{
 		"connections are refused": refuses, "a gateway answers 502": answers(502), "a gateway answers 503": answers(503),
 	} {
-		for _, away := range []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute, time.Hour} {
+		for _, away := range []time.Duration{3 * time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour} {
 			t.Run(fmt.Sprintf("%s for %s", name, away), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					const n = 30
+					const n = 300
 					s := newServer()
+					s.slow = 100 * time.Millisecond
 					watching(t, s, n, true)
 					s.attempts.Store(0)
-					require.LessOrEqual(t, back(t, s, n, away, meanwhile, nil), lastRetry+time.Second)
-					// Each watch tries when it ends and when its turn has come, beside the attempts of the backoff.
+					require.LessOrEqual(t, back(t, s, n, away, meanwhile, nil), lastRetry+spread)
+					// Each watch tries when it ends and when another is answered, beside the turns.
 					require.LessOrEqual(t, s.attempts.Load(), n*2+int64(away/(lastRetry/2))+10)
 				})
 			})
@@ -181,7 +185,7 @@ func TestAWatchWithoutAnAnswerDelaysNoOtherForLong(t *testing.T) {
 			}
 			return s.serve(t.Context(), req), nil
 		}
-		require.LessOrEqual(t, back(t, s, n-1, time.Minute, refuses, hangs), 3*lastRetry)
+		require.LessOrEqual(t, back(t, s, n-1, time.Minute, refuses, hangs), 3*lastRetry+spread)
 	})
 }
 
@@ -232,5 +236,40 @@ func TestAWatchThatIsRetriedEndsWithItsContext(t *testing.T) {
 		_, err = kube.CoreV1().Pods("ns").Watch(ctx, metav1.ListOptions{})
 		require.Error(t, err)
 		require.Equal(t, time.Hour, time.Since(began))
+	})
+}
+
+func TestAWatchThatFailsAloneReturnsItsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 10
+		s := newServer()
+		watching(t, s, n, true)
+		alone := func(req *http.Request) (*http.Response, error) {
+			if strings.Contains(req.URL.Path, "/alone/") {
+				return answers(http.StatusServiceUnavailable)(req)
+			}
+			return s.serve(t.Context(), req), nil
+		}
+		s.restart(alone)
+		config := &rest.Config{Host: "http://provider", Transport: s}
+		RetryWatches(config, logr.Discard())
+		kube, err := kubernetes.NewForConfig(config)
+		require.NoError(t, err)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := kube.CoreV1().Pods("alone").Watch(t.Context(), metav1.ListOptions{})
+			failed <- err
+		}()
+		for range mostAlone { // Others come and are answered.
+			time.Sleep(10 * time.Second)
+			require.Empty(t, failed)
+			w, err := kube.CoreV1().Pods("ns").Watch(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			w.Stop()
+		}
+		time.Sleep(spread)
+		require.Len(t, failed, 1)
+		require.Error(t, <-failed)
+		require.LessOrEqual(t, s.attempts.Load(), int64(2*n+30))
 	})
 }
