@@ -56,7 +56,7 @@ func (l *locator) Handle(ctx context.Context, name string) error {
 		local: local.ResourceVersion, remote: remote.ResourceVersion, annotations: annotationChanges(local, l.location(local, remote)),
 	}
 	err := l.namespaceReflector.Handle(context.WithValue(ctx, changeKey{}, &moved), name)
-	if err == nil && moved.annotations != nil && !moved.handled && l.show(remote).Status.PodIP == local.Status.PodIP {
+	if err == nil && moved.annotations != nil && !moved.handled && (local.Status.PodIP == "" || local.Status.PodIP == l.show(remote).Status.PodIP) {
 		return l.annotate(ctx, local, moved.annotations) // The status stays as it is.
 	}
 	if err == nil && remote.Status.PodIP != "" {

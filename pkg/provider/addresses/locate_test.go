@@ -142,6 +142,9 @@ func TestTheLocationOfAPodComesWithItsAddress(t *testing.T) {
 		"Liqo does not come to the status": {
 			annotations: elsewhere, shows: "10.9.1.2", address: "10.244.1.2", early: true, annotated: elsewhere, shown: "10.9.1.2",
 		},
+		"no address is shown, as with --disable-ip-reflection": {
+			annotations: map[string]string{"app": "web"}, address: "10.244.1.2", early: true, wrote: []string{"patch "}, annotated: located, shown: "",
+		},
 		"the status cannot be written": {
 			annotations: map[string]string{"app": "web"}, address: "10.244.1.2", fails: errors.New("no"),
 			wrote: []string{"update status"}, annotated: map[string]string{"app": "web"}, err: "no",
