@@ -23,7 +23,7 @@ import (
 )
 
 // locator is a reflector of pods that writes on each local pod where it really runs, with the address that Liqo writes: a
-// reader of both never combines a new address with the location before.
+// reader of both never combines the address of one remote pod with the location of another.
 type locator struct {
 	namespaceReflector
 	*namespace

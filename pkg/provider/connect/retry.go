@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// firstRetry and lastRetry are the least and the most time between two attempts to reach a cluster that is away.
+	// firstRetry and lastRetry bound the pause before an attempt to reach a cluster that is away. Half of it is jitter.
 	firstRetry, lastRetry = time.Second, 5 * time.Second
 	// spread is how long after the first one that is answered the last one is sent again.
 	spread = time.Second
@@ -31,8 +31,8 @@ const (
 // RetryWatches has the clients made of the config watch again within seconds when the cluster answers again. client-go's informers
 // wait longer after each attempt that fails, up to 60 s (backoffManager of cache.Reflector), and cannot be told that the cluster is
 // back. So a request for a watch that gets no answer, or that of a gateway without a server, is sent again here until it is
-// answered or its context ends. All clients share one backoff: there is one attempt at a time, however many watches wait, and when
-// one is answered, all others are sent.
+// answered, its context ends, or it has failed mostAlone times after others were answered. The watches that wait share one backoff: one
+// of them is sent at a time, and when one is answered, all others are.
 func RetryWatches(config *rest.Config, log logr.Logger) {
 	away := &away{turn: make(chan struct{}, 1), answered: make(chan struct{}), log: log}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -61,8 +61,9 @@ func (w watchRetry) RoundTrip(req *http.Request) (*http.Response, error) {
 	for alone := 0; ; {
 		resp, err := w.next.RoundTrip(req)
 		why := unanswered(resp, err)
+		var answered <-chan struct{}
 		if ctx.Err() == nil {
-			w.away.observe(req, why, endTurn != nil)
+			answered = w.away.observe(req, why, endTurn != nil)
 		}
 		if endTurn != nil {
 			endTurn()
@@ -73,7 +74,7 @@ func (w watchRetry) RoundTrip(req *http.Request) (*http.Response, error) {
 		if resp != nil {
 			_ = resp.Body.Close()
 		}
-		if endTurn, err = w.away.wait(ctx); err != nil {
+		if endTurn, err = w.away.wait(ctx, answered); err != nil {
 			return nil, err
 		}
 		if endTurn == nil {
@@ -95,8 +96,8 @@ type away struct {
 	answered chan struct{}
 }
 
-// observe takes in whether an attempt failed, by its reason.
-func (a *away) observe(req *http.Request, why string, turn bool) {
+// observe takes in whether an attempt failed, by its reason, and returns what is closed when a later one is answered.
+func (a *away) observe(req *http.Request, why string, turn bool) <-chan struct{} {
 	a.mu.Lock()
 	before := a.failed
 	switch {
@@ -109,25 +110,23 @@ func (a *away) observe(req *http.Request, why string, turn bool) {
 		close(a.answered)
 		a.answered = make(chan struct{})
 	}
-	after := a.failed
+	after, answered := a.failed, a.answered
 	a.mu.Unlock()
 	switch {
 	case before < after && after == failuresUntilLogged:
-		a.log.Info("The remote cluster does not answer requests for watches", "path", distrust.Cut(req.URL.Path, mostPath), "because", distrust.Text(why))
+		a.log.Info("A request for a watch is not answered by the remote cluster", "path", distrust.Cut(req.URL.Path, mostPath), "because", distrust.Text(why))
 	case after == 0 && before >= failuresUntilLogged:
-		a.log.Info("The remote cluster answers requests for watches again")
+		a.log.Info("Requests for watches are answered again by the remote cluster")
 	}
+	return answered
 }
 
 // mostPath bounds what a log shows of a path (bytes).
 const mostPath = 200
 
 // wait returns when the next attempt may be made. It is the turn of this watch, which the function returned ends; or another one was
-// answered, and there is no function. The error is that of the context.
-func (a *away) wait(ctx context.Context) (endTurn func(), err error) {
-	a.mu.Lock()
-	answered := a.answered
-	a.mu.Unlock()
+// answered since this one failed, and there is no function. The error is that of the context.
+func (a *away) wait(ctx context.Context, answered <-chan struct{}) (endTurn func(), err error) {
 	select {
 	case <-answered:
 		return nil, sleep(ctx, wait.Jitter(spread/2, 1))

@@ -155,7 +155,7 @@ func TestWatchesAreBackSoonAfterAnOutage(t *testing.T) {
 					s.slow = 100 * time.Millisecond
 					watching(t, s, n, true)
 					s.attempts.Store(0)
-					require.LessOrEqual(t, back(t, s, n, away, meanwhile, nil), lastRetry+spread)
+					require.LessOrEqual(t, back(t, s, n, away, meanwhile, nil), lastRetry+spread+3*s.slow)
 					// Each watch tries when it ends and when another is answered, beside the turns.
 					require.LessOrEqual(t, s.attempts.Load(), n*2+int64(away/(lastRetry/2))+10)
 				})
