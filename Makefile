@@ -33,7 +33,7 @@ BEFORE ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null || git rev-pa
 # A hash of the files on which make stock depends, as they are in the working tree.
 stock-files = git ls-files go.mod test/go.mod 'test/e2e/*.go' 'test/sandbox/*.go' 'test/kubeletapi/*.go' | git hash-object --stdin-paths | git hash-object --stdin
 # The steps of make test. go vet is one of the linters.
-STEPS := fmt-check unit e2e small-suites
+STEPS := fmt-check unit dashboard image-test e2e small-suites
 # What tests are built without: go vet, which is one of the linters, and the tables of debuggers, which take a third of linking.
 lean := -vet=off -ldflags=-w
 # gotestsum with the name of its results, which make test reports, and the arguments of go test.
@@ -143,9 +143,8 @@ e2e: chromium ## The end-to-end suites alone, but that with Liqo v0.9.4 (E2E='-r
 liqo-v0: ## The suite with Liqo v0.9.4
 	$(TEST) $(TOOL) $(call gotestsum,liqo-v0,--format=testname) -- $(lean) -count=1 -timeout=30m ./e2e/liqov0
 
-# Packets mostly wait. Beside them one suite follows the other.
 small-suites:
-	@$(MAKE) --no-print-directory -j2 packets liqo-v0 image-test dashboard
+	@$(MAKE) --no-print-directory -j2 packets liqo-v0
 
 # The result depends on versions, the scenarios and the sandbox, and not on the product.
 stock: ## The parity suite against Liqo's own virtual kubelet, which shows that its scenarios ask for what Liqo does; test/stock.passed says for which files it has passed
