@@ -26,6 +26,8 @@ func get(handler http.Handler, path string) *httptest.ResponseRecorder {
 
 func TestMetricsHaveLiqosNames(t *testing.T) {
 	labels := prometheus.Labels{"namespace": "counted", "reflector_resource": "Pod", "cluster_id": "p1", "node_name": "vnode"}
+	defer liqometrics.ItemsCounter.Delete(labels)
+	defer liqometrics.ErrorsCounter.Delete(labels)
 	liqometrics.ItemsCounter.With(labels).Inc()
 	liqometrics.ErrorsCounter.With(labels).Inc()
 	pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
