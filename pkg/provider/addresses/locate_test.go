@@ -71,6 +71,18 @@ func indexOf(t *testing.T, pods ...*corev1.Pod) cache.Indexer {
 	return indexer
 }
 
+func newLocator(t *testing.T, cfg Config, client *fake.Clientset, locals, remotes cache.Indexer) *locator {
+	t.Helper()
+	return &locator{
+		namespace: &namespace{
+			Addresses: &Addresses{resolver: resolver{Sources: Sources{Networks: remapped(t)}, Config: cfg}},
+			local:     corev1listers.NewPodLister(locals).Pods("ns"),
+			remote:    corev1listers.NewPodLister(remotes).Pods("ns"),
+		},
+		pods: client.CoreV1().Pods("ns"), writes: &ownWrites{}, events: record.NewFakeRecorder(10), reported: map[string]string{},
+	}
+}
+
 // writes are the verbs and subresources of what was written.
 func writes(client *fake.Clientset) (all []string) {
 	for _, action := range client.Actions() {
@@ -162,14 +174,7 @@ func TestTheLocationOfAPodComesWithItsAddress(t *testing.T) {
 				client.PrependReactor("update", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.fails })
 			}
 			locals, remotes := indexOf(t, local), indexOf(t, remote)
-			l := &locator{
-				namespace: &namespace{
-					Addresses: &Addresses{resolver: resolver{Sources: Sources{Networks: remapped(t)}, Config: Config{Direct: true, Origin: "provider"}}},
-					local:     corev1listers.NewPodLister(locals).Pods("ns"),
-					remote:    corev1listers.NewPodLister(remotes).Pods("ns"),
-				},
-				pods: client.CoreV1().Pods("ns"), writes: &ownWrites{}, events: record.NewFakeRecorder(10), reported: map[string]string{},
-			}
+			l := newLocator(t, Config{Direct: true, Origin: "provider"}, client, locals, remotes)
 			liqo := liqoStatus{locator: l, pods: localClient{client, l.remote, l.writes}.CoreV1().Pods("ns"), early: tc.early}
 			liqo.before = func() error {
 				other := map[string]*corev1.Pod{"local": local.DeepCopy(), "remote": remote.DeepCopy()}[tc.changed]
@@ -215,14 +220,7 @@ func TestAPodIsHandledWhenTheCacheShowsTheLastWrite(t *testing.T) {
 		return true, written, nil
 	})
 	locals, remotes := indexOf(t, local), indexOf(t, remote)
-	l := &locator{
-		namespace: &namespace{
-			Addresses: &Addresses{resolver: resolver{Sources: Sources{Networks: remapped(t)}}},
-			local:     corev1listers.NewPodLister(locals).Pods("ns"),
-			remote:    corev1listers.NewPodLister(remotes).Pods("ns"),
-		},
-		pods: client.CoreV1().Pods("ns"), writes: &ownWrites{}, events: record.NewFakeRecorder(10), reported: map[string]string{},
-	}
+	l := newLocator(t, Config{}, client, locals, remotes)
 	l.namespaceReflector = liqoStatus{locator: l, pods: localClient{client, l.remote, l.writes}.CoreV1().Pods("ns")}
 	handle := func(want int) {
 		t.Helper()

@@ -41,12 +41,9 @@ func (p localPods) updateStatus(ctx context.Context, pod *corev1.Pod, opts metav
 	if remote, _ := p.remote.Get(pod.Name); remote == nil || remote.ResourceVersion != with.remote || pod.ResourceVersion != with.local {
 		return nil, kerrors.NewConflict(corev1.Resource("pods"), pod.Name, errChanged)
 	}
-	if with.annotations == nil {
-		return p.PodInterface.UpdateStatus(ctx, pod, opts)
-	}
 	changed := *pod
 	changed.Annotations = maps.Clone(pod.Annotations)
-	if changed.Annotations == nil {
+	if changed.Annotations == nil && with.annotations != nil {
 		changed.Annotations = map[string]string{}
 	}
 	for key, value := range with.annotations {

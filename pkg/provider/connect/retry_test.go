@@ -101,6 +101,26 @@ func (s *server) serve(up context.Context, req *http.Request) *http.Response {
 	return &http.Response{StatusCode: http.StatusOK, Request: req, Header: header, Body: body{r, closing}}
 }
 
+// but answers as the API server, except where the path of a request contains a text.
+func (s *server) but(path string, then answer) answer {
+	return func(req *http.Request) (*http.Response, error) {
+		if strings.Contains(req.URL.Path, path) {
+			return then(req)
+		}
+		return s.serve(context.Background(), req), nil
+	}
+}
+
+// retrying returns a client whose watches are retried.
+func retrying(t *testing.T, s *server) kubernetes.Interface {
+	t.Helper()
+	config := &rest.Config{Host: "http://provider", Transport: s}
+	RetryWatches(config, logr.Discard())
+	kube, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	return kube
+}
+
 type body struct {
 	io.ReadCloser
 	closing func()
@@ -178,13 +198,10 @@ func TestAWatchWithoutAnAnswerDelaysNoOtherForLong(t *testing.T) {
 		const n = 10
 		s := newServer()
 		watching(t, s, n, true)
-		hangs := func(req *http.Request) (*http.Response, error) {
-			if strings.Contains(req.URL.Path, "/ns1/") {
-				<-req.Context().Done()
-				return nil, req.Context().Err()
-			}
-			return s.serve(t.Context(), req), nil
-		}
+		hangs := s.but("/ns1/", func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		})
 		require.LessOrEqual(t, back(t, s, n-1, time.Minute, refuses, hangs), 3*lastRetry+spread)
 	})
 }
@@ -206,10 +223,8 @@ func TestOnlyWatchesOfAServerThatIsAwayAreRetried(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer()
 				s.restart(c.answer)
-				config := &rest.Config{Host: "http://provider", Transport: s}
-				RetryWatches(config, logr.Discard())
-				kube, err := kubernetes.NewForConfig(config)
-				require.NoError(t, err)
+				kube := retrying(t, s)
+				var err error
 				if c.opts.Watch {
 					_, err = kube.CoreV1().Pods("ns").Watch(t.Context(), c.opts)
 				} else {
@@ -226,14 +241,11 @@ func TestAWatchThatIsRetriedEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		s.restart(answers(http.StatusServiceUnavailable))
-		config := &rest.Config{Host: "http://provider", Transport: s}
-		RetryWatches(config, logr.Discard())
-		kube, err := kubernetes.NewForConfig(config)
-		require.NoError(t, err)
+		kube := retrying(t, s)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		began := time.Now()
-		_, err = kube.CoreV1().Pods("ns").Watch(ctx, metav1.ListOptions{})
+		_, err := kube.CoreV1().Pods("ns").Watch(ctx, metav1.ListOptions{})
 		require.Error(t, err)
 		require.Equal(t, time.Hour, time.Since(began))
 	})
@@ -244,17 +256,9 @@ func TestAWatchThatFailsAloneReturnsItsError(t *testing.T) {
 		const n = 10
 		s := newServer()
 		watching(t, s, n, true)
-		alone := func(req *http.Request) (*http.Response, error) {
-			if strings.Contains(req.URL.Path, "/alone/") {
-				return answers(http.StatusServiceUnavailable)(req)
-			}
-			return s.serve(t.Context(), req), nil
-		}
+		alone := s.but("/alone/", answers(http.StatusServiceUnavailable))
 		s.restart(alone)
-		config := &rest.Config{Host: "http://provider", Transport: s}
-		RetryWatches(config, logr.Discard())
-		kube, err := kubernetes.NewForConfig(config)
-		require.NoError(t, err)
+		kube := retrying(t, s)
 		failed := make(chan error, 1)
 		go func() {
 			_, err := kube.CoreV1().Pods("alone").Watch(t.Context(), metav1.ListOptions{})
