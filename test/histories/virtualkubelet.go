@@ -47,6 +47,8 @@ type virtualKubelet struct {
 	// assigned are the assignments that this process may have forwarded, uncertain when a creation had no answer.
 	assigned  map[string]kubeletAssignment
 	uncertain map[string]time.Time
+	// deleted are the ShadowPods of pods that left.
+	deleted map[types.UID]bool
 }
 
 type kubeletAssignment struct {
@@ -64,6 +66,7 @@ func (w *world) startKubelet(s *slice) {
 	k := &virtualKubelet{
 		world: w, provider: p, slice: s, process: newProcess(w.ctx, fmt.Sprintf("kubelet-%s-%d", s.virtualNode, w.started)), busy: map[string]bool{},
 		failures: map[string]int{}, assigned: map[string]kubeletAssignment{}, uncertain: map[string]time.Time{},
+		deleted: map[types.UID]bool{},
 	}
 	k.local, k.remote = newMirror(k.process, w.home, w.weather), newMirror(k.process, p.server, p.weather)
 	w.kubelets[s] = k
@@ -228,6 +231,7 @@ func (k *virtualKubelet) handle(name string) error {
 		if err := k.reportEnd(ctx, shadow); err != nil {
 			return err
 		}
+		k.observeDeletion(shadow)
 		if err := k.deleteShadow(ctx, shadow); err != nil {
 			return err
 		}
@@ -249,7 +253,7 @@ func (k *virtualKubelet) handle(name string) error {
 		})
 	case ended(local):
 		return nil
-	case shadow != nil && shadow.Annotations[localUID] != string(local.UID):
+	case shadow != nil && (shadow.Annotations[localUID] != string(local.UID) || k.hasDeleted(shadow)):
 		if err := k.deleteShadow(ctx, shadow); err != nil {
 			return err
 		}
@@ -262,6 +266,20 @@ func (k *virtualKubelet) handle(name string) error {
 		return k.report(ctx, local, remote)
 	}
 	return nil
+}
+
+func (k *virtualKubelet) observeDeletion(shadow *offloadingv1beta1.ShadowPod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if shadow != nil {
+		k.deleted[shadow.UID] = true
+	}
+}
+
+func (k *virtualKubelet) hasDeleted(shadow *offloadingv1beta1.ShadowPod) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.deleted[shadow.UID]
 }
 
 func ignoreGone(err error) error {

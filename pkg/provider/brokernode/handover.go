@@ -39,6 +39,8 @@ var errPreviousExists = errors.New("waiting until the pod's previous ShadowPod a
 //     the end of the new one.
 //   - What was made of an earlier pod of the same name is deleted first, by the UID that its ShadowPod has. Liqo would take
 //     it for the new pod's, and report that it has run, if the earlier one was deleted while no virtual kubelet was running.
+//   - A pod that comes back while the caches still show the ShadowPod that was deleted when it left waits likewise: the end of
+//     the pod of that one would be shown as that of the pod, and it would never run again.
 //   - A pod that has ended when it leaves is shown as ended, and does not run again.
 //   - A pod that leaves is released: the broker is told that no ShadowPod of it is being created any more.
 //   - What Liqo remembers of a pod is forgotten when it leaves. Otherwise, if it left before its ShadowPod was in the
@@ -90,6 +92,7 @@ func requeueOnDelete(opts *options.NamespacedOpts) {
 
 func (h *handover) Handle(ctx context.Context, name string) error {
 	// The caches fail for one reason only: there is no such object.
+	// They may lag behind one another, and behind what this process has deleted.
 	local, _ := h.local.Get(name)
 	remote, _ := h.remote.Get(name)
 	shadow, _ := h.shadows.Get(name)
@@ -102,11 +105,12 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 		if err := h.reportEnd(ctx, shadow); err != nil {
 			return err
 		}
+		h.releases.observeDeletion(name, shadow)
 		return errors.Join(h.NamespacedReflector.Handle(ctx, name), h.releases.release(ctx, name))
 	}
 	h.releases.observe(local)
 	if local.DeletionTimestamp == nil && !placement.Terminal(local) {
-		if ofEarlierPod(shadow, local) && shadow.DeletionTimestamp == nil {
+		if (ofEarlierPod(shadow, local) || h.releases.hasDeleted(name, shadow)) && shadow.DeletionTimestamp == nil {
 			return errors.Join(errPreviousExists, h.remove(ctx, shadow))
 		}
 		if leftBehind(shadow, remote) {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
@@ -133,6 +134,67 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 			require.Equal(t, w.remote.Status.Phase, pod.Status.Phase)
 			require.Equal(t, w.remote.Status.ContainerStatuses, pod.Status.ContainerStatuses)
 			require.Len(t, pod.Status.Conditions, 2)
+		})
+	}
+}
+
+// A pod leaves, its ShadowPod is deleted, and it is assigned to the same VirtualNode again before the caches of the provider show
+// that: they lag by any time.
+func TestAPodThatComesBackIsNotTakenForTheOneThatLeft(t *testing.T) {
+	actAsLiqo()
+	shadow := func(uid types.UID) *offloadingv1beta1.ShadowPod {
+		return &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns-home", Name: "a", UID: uid, GenerateName: "uid",
+			Labels: labels.Merge(forge.ReflectionLabels(), labels.Set{forge.LiqoOriginClusterNodeName: "p1-gpu"}),
+		}}
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "uid"}}
+	first := shadow("first")
+	for name, tc := range map[string]struct {
+		// deleted is whether the ShadowPod has been deleted, and shown is what the cache shows of it when the pod is back.
+		deleted bool
+		shown   *offloadingv1beta1.ShadowPod
+		waits   bool
+	}{
+		"the cache shows it still":             {true, first, true},
+		"its deletion failed":                  {false, first, true},
+		"it is gone":                           {true, nil, false},
+		"an earlier process made a second one": {true, shadow("second"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locals, shadows, below := indexed[*corev1.Pod](t), indexed(t, first), &liqos{}
+			provider, home := liqofake.NewSimpleClientset(), fake.NewClientset(pod)
+			if !tc.deleted {
+				require.NoError(t, provider.Tracker().Add(first))
+			}
+			h := &handover{
+				NamespacedReflector: below, forget: func(string) {}, remotePods: fake.NewClientset().CoreV1().Pods("ns-home"),
+				local:    corev1listers.NewPodLister(locals).Pods("ns"),
+				remote:   corev1listers.NewPodLister(indexed[*corev1.Pod](t)).Pods("ns-home"),
+				shadows:  offloadinglisters.NewShadowPodLister(shadows).ShadowPods("ns-home"),
+				client:   provider.OffloadingV1beta1().ShadowPods("ns-home"),
+				releases: (&Forwarder{View: View{VirtualNode: "p1-gpu", Provider: "p1"}, Pods: home.CoreV1().Pods}).releasesOf("ns"),
+			}
+			require.NoError(t, h.Handle(t.Context(), "a"))
+			require.Len(t, below.handled, 1, "Liqo deletes what the pod that left had")
+
+			require.NoError(t, locals.Add(pod))
+			require.NoError(t, shadows.Delete(first))
+			if tc.shown != nil {
+				require.NoError(t, shadows.Add(tc.shown))
+			}
+			err := h.Handle(t.Context(), "a")
+			if tc.waits {
+				require.ErrorIs(t, err, errPreviousExists)
+				require.Len(t, below.handled, 1)
+				_, err = provider.OffloadingV1beta1().ShadowPods("ns-home").Get(t.Context(), "a", metav1.GetOptions{})
+				require.True(t, kerrors.IsNotFound(err), "it is deleted, whatever became of the first attempt")
+				require.NoError(t, shadows.Delete(first))
+				err = h.Handle(t.Context(), "a")
+			}
+			require.NoError(t, err)
+			require.Len(t, below.handled, 2)
+			require.Empty(t, h.releases.deleted, "nothing is remembered for good")
 		})
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -36,6 +38,8 @@ type releases struct {
 	assigned map[string]assignment
 	// uncertain is, by the name of the pod, since when a creation has no known result; guarded by mu.
 	uncertain map[string]time.Time
+	// deleted are the UIDs of the ShadowPods of pods that left, by name, until the cache shows something else; guarded by mu.
+	deleted map[string]types.UID
 }
 
 // assignment is one of a pod to the VirtualNode.
@@ -56,6 +60,7 @@ func (f *Forwarder) releasesOf(namespace string) *releases {
 	if f.releases[namespace] == nil {
 		f.releases[namespace] = &releases{
 			view: f.View, pods: f.Pods(namespace), assigned: map[string]assignment{}, uncertain: map[string]time.Time{},
+			deleted: map[string]types.UID{},
 		}
 	}
 	return f.releases[namespace]
@@ -100,6 +105,32 @@ func (r *releases) observe(pod *corev1.Pod) {
 	r.assigned[pod.Name] = assignment{
 		uid: pod.UID, id: v1alpha1.Assignment(r.view.VirtualNode, pod), deleted: pod.DeletionTimestamp != nil,
 	}
+}
+
+// observeDeletion takes in that the ShadowPod of a pod that has left is deleted from now on; nil if the cache shows none.
+func (r *releases) observeDeletion(name string, shadow *offloadingv1beta1.ShadowPod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if shadow == nil {
+		delete(r.deleted, name)
+		return
+	}
+	r.deleted[name] = shadow.UID
+}
+
+// hasDeleted reports whether what the cache shows is a ShadowPod that was deleted when its pod left.
+func (r *releases) hasDeleted(name string, shadow *offloadingv1beta1.ShadowPod) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	uid, deleted := r.deleted[name]
+	if !deleted {
+		return false
+	}
+	if shadow == nil || shadow.UID != uid {
+		delete(r.deleted, name)
+		return false
+	}
+	return true
 }
 
 // observeCreate takes in the result of the creation of a ShadowPod: an error that is no answer of the API server leaves open

@@ -191,6 +191,10 @@ func testedMutants() []tested {
 			`h.remotePods.Get(ctx, shadow.Name, metav1.GetOptions{})`, `h.remote.Get(shadow.Name)`,
 		}, "pkg/provider/brokernode", "TestAPodThatEndsWhileItLeavesIsReported"},
 		{mutant{
+			"a pod that comes back is taken for the one that left, as the cache shows it", "pkg/provider/brokernode/handover.go",
+			`h.releases.hasDeleted(name, shadow)`, `false`,
+		}, "pkg/provider/brokernode", "TestAPodThatComesBackIsNotTakenForTheOneThatLeft"},
+		{mutant{
 			"what has ended while it was leaving is left to the virtual kubelet", "pkg/broker/pods/move.go",
 			`case answer.Ended && !at.pod.Ends:`, `case false:`,
 		}, "pkg/broker/pods", "TestAPodThatEndsWhileItLeavesIsEndedHere"},
