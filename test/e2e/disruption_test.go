@@ -154,8 +154,8 @@ func restart(t *testing.T, f *federation) {
 
 // frozen stops the provider's API server without closing its connections, which is what a partition looks like, and
 // continues it. The pods name their node: it is that of the second provider.
-func frozen(t *testing.T, f *federation) {
-	local, remote := f.namespaces(t)
+func frozen(t *testing.T, f *federation, local string) {
+	remote := f.local.RemoteNamespace(local)
 	web := newDeployment(local, "web", 10)
 	web.Spec.Template.Spec.NodeName = f.node
 	require.NoError(t, f.local.Client.Create(t.Context(), web))

@@ -123,9 +123,15 @@ func (f *federation) namespaces(t *testing.T) (local, remote string) {
 	if len(name) > 30 {
 		name = strings.TrimRight(name[:30], "-")
 	}
+	f.offload(t, name)
+	return name, f.local.RemoteNamespace(name)
+}
+
+// offload makes a namespace for a test, and offloads it.
+func (f *federation) offload(t *testing.T, name string) {
+	t.Helper()
 	require.NoError(t, f.local.Offload(t.Context(), name))
 	t.Cleanup(func() { f.removeNamespace(t, name) })
-	return name, f.local.RemoteNamespace(name)
 }
 
 // removeNamespace deletes a namespace of local and waits until its pods are gone

@@ -123,8 +123,8 @@ func (f *federation) setRemotePodRange(t *testing.T, to netip.Prefix) {
 
 // killed ends all processes of the provider at once, as a power failure does,
 // and starts them again.
-func killed(t *testing.T, f *federation) {
-	local, remote := f.namespaces(t)
+func killed(t *testing.T, f *federation, local string) {
+	remote := f.local.RemoteNamespace(local)
 	require.NoError(t, f.local.Client.Create(t.Context(), newDeployment(local, "web", 5)))
 	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 5) })
 	here, there := uids(t, f.local, local), uids(t, f.remote, remote)

@@ -53,12 +53,16 @@ func parity(t *testing.T, image string) {
 
 // lost has one provider killed and another one frozen at the same time: each is minutes of waiting.
 func lost(t *testing.T, f *federation) {
+	// A namespace is offloaded to both, so that is done before one of them is lost.
+	other := f.other()
+	f.offload(t, "killed")
+	other.offload(t, "frozen")
 	t.Run("a killed provider cluster comes back", func(t *testing.T) {
 		t.Parallel()
-		killed(t, f)
+		killed(t, f, "killed")
 	})
 	t.Run("a frozen provider is waited for", func(t *testing.T) {
 		t.Parallel()
-		frozen(t, f.other())
+		frozen(t, other, "frozen")
 	})
 }

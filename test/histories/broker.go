@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -116,16 +117,40 @@ func (w *world) runBroker(p *process) error {
 		return runNode(ctx, b.Node(), m.client)
 	}))
 	group, ctx := errgroup.WithContext(p.ctx)
-	group.Go(func() error { return lock.Run(ctx) })
+	// A process that is asked to end releases the lease once all that it did has ended (engageStopProcedure in controller-runtime).
+	elects, release := context.WithCancel(ctx)
+	works, stop := context.WithCancel(ctx)
+	defer context.AfterFunc(p.terminating, stop)()
+	var starts sync.Mutex
+	var working sync.WaitGroup
+	group.Go(func() error { return lock.Run(elects) })
 	group.Go(func() error {
-		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+		<-works.Done()
+		starts.Lock() // What is being started is waited for.
+		defer starts.Unlock()
+		working.Wait()
+		release()
+		return nil
+	})
+	group.Go(func() error {
+		defer stop()
+		leaderelection.RunOrDie(elects, leaderelection.LeaderElectionConfig{
 			Lock: lock, LeaseDuration: leaseTimes().Duration, RenewDeadline: leaseTimes().RenewDeadline, RetryPeriod: leaseTimes().RetryPeriod,
 			ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(ctx context.Context) {
+				OnStartedLeading: func(context.Context) {
+					starts.Lock()
+					defer starts.Unlock()
+					if works.Err() != nil {
+						return
+					}
 					p.leads.Store(true)
 					for _, r := range m.runnables {
-						group.Go(func() error { return r.Start(ctx) })
+						working.Add(1)
+						group.Go(func() error {
+							defer working.Done()
+							return r.Start(works)
+						})
 					}
 				},
 				OnStoppedLeading: func() { p.leads.Store(false) },

@@ -197,7 +197,7 @@ func (i *informer) run() {
 		if !p.sleep(p.ctx, w.lagNow(name)) || p.gate() != nil {
 			return
 		}
-		number = i.catchUp(time.Now().Add(-w.lagNow(name)))
+		number = i.catchUp(time.Now().Add(-w.lagNow(name)), number)
 		if lost := i.follow(name, &number); !lost {
 			return
 		}
@@ -239,11 +239,12 @@ func (i *informer) relistAt() time.Time {
 // loses reports whether the connection is lost.
 func (i *informer) loses() bool { return i.relistAt().After(time.Now()) }
 
-// catchUp shows the state of a moment, without what was between, and returns the number of the next change.
-func (i *informer) catchUp(moment time.Time) int {
+// catchUp shows the state of a moment, without what was between, and returns the number of the next change. It shows at least as many
+// changes as before: a Reflector of client-go lists from the version that it has seen.
+func (i *informer) catchUp(moment time.Time, least int) int {
 	changes, _ := i.mirror.server.since(i.of, 0)
 	then, number := map[types.NamespacedName]client.Object{}, 0
-	for ; number < len(changes) && !changes[number].At.After(moment); number++ {
+	for ; number < len(changes) && (number < least || !changes[number].At.After(moment)); number++ {
 		if c := &changes[number]; c.After == nil {
 			delete(then, keyOf(c.Before))
 		} else {

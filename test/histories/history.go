@@ -160,6 +160,7 @@ func faultKinds() map[string]faultKind {
 		"home loses answers": {6, 30 * time.Second, atHome(func(w *weather) { w.answerLost = 30 }), atHome(func(w *weather) { w.answerLost = 0 })},
 		"home's watches lag": {6, 30 * time.Second, atHome(func(w *weather) { w.lags++ }), atHome(func(w *weather) { w.lags-- })},
 		"leader is killed":   {6, 0, leaderOf(func(p *process) { p.kill(errKilled) }), nothing},
+		"leader is replaced": {4, 0, leaderOf(func(p *process) { p.terminate() }), nothing},
 		"leader stops": {8, 40 * time.Second, leaderOf((*process).pause), func(w *world, _ *provider, _ fault) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -293,8 +294,8 @@ func (h *history) refuseAll(random *rand.Rand) {
 	}
 }
 
-// loseLeaderAmongPods has many pods come shortly before the leader is killed, while watches lag: the cache of the next one does not
-// show yet what was assigned.
+// loseLeaderAmongPods has many pods come shortly before the leader is killed, or replaced, while watches lag: the cache of the next
+// one does not show yet what was assigned.
 func (h *history) loseLeaderAmongPods(random *rand.Rand) {
 	at := 15*time.Second + upTo(random, 45*time.Second)
 	for i := range h.Pods {
@@ -305,9 +306,13 @@ func (h *history) loseLeaderAmongPods(random *rand.Rand) {
 			}
 		}
 	}
+	lost := "leader is killed"
+	if random.IntN(2) == 0 {
+		lost = "leader is replaced" // Which has the next one begin at once.
+	}
 	h.Faults = append(h.Faults,
 		fault{Kind: "home's watches lag", At: at - 5*time.Second, For: 10*time.Second + upTo(random, 20*time.Second)},
-		fault{Kind: "leader is killed", At: at},
+		fault{Kind: lost, At: at},
 	)
 }
 

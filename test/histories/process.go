@@ -22,6 +22,9 @@ type process struct {
 	kill context.CancelCauseFunc
 	// leads is true while a broker leads.
 	leads atomic.Bool
+	// terminating ends when the process is asked to end by itself.
+	terminating context.Context
+	terminate   context.CancelFunc
 
 	mu sync.Mutex
 	// resumed is closed when the process goes on; nil while it runs.
@@ -31,6 +34,7 @@ type process struct {
 func newProcess(ctx context.Context, name string) *process {
 	p := &process{name: name}
 	p.ctx, p.kill = context.WithCancelCause(ctx)
+	p.terminating, p.terminate = context.WithCancel(p.ctx)
 	return p
 }
 

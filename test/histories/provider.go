@@ -191,7 +191,7 @@ func (p *provider) makePod(key types.NamespacedName) {
 	pod := podOf(key)
 	pod.Labels, pod.Annotations, pod.Spec, pod.Status.Phase = shadow.Labels, shadow.Annotations, shadow.Spec.Pod, corev1.PodPending
 	pod.Spec.NodeName = "worker"
-	pod.Annotations["histories/shadow"] = string(shadow.UID)
+	pod.Annotations[ownerAnnotation] = string(shadow.UID)
 	if kerrors.IsAlreadyExists(p.server.create("shadowpod-controller", pod)) { // One that ends: the controller tries again.
 		p.soon("make again "+key.Name, 100, 500, func() { p.makePod(key) })
 	}

@@ -47,8 +47,8 @@ type virtualKubelet struct {
 	// assigned are the assignments that this process may have forwarded, uncertain when a creation had no answer.
 	assigned  map[string]kubeletAssignment
 	uncertain map[string]time.Time
-	// deleted are the ShadowPods of pods that left.
-	deleted map[types.UID]bool
+	// removed are the ShadowPods of pods that left, by name, until the cache shows something else.
+	removed map[string]types.UID
 }
 
 type kubeletAssignment struct {
@@ -66,7 +66,7 @@ func (w *world) startKubelet(s *slice) {
 	k := &virtualKubelet{
 		world: w, provider: p, slice: s, process: newProcess(w.ctx, fmt.Sprintf("kubelet-%s-%d", s.virtualNode, w.started)), busy: map[string]bool{},
 		failures: map[string]int{}, assigned: map[string]kubeletAssignment{}, uncertain: map[string]time.Time{},
-		deleted: map[types.UID]bool{},
+		removed: map[string]types.UID{},
 	}
 	k.local, k.remote = newMirror(k.process, w.home, w.weather), newMirror(k.process, p.server, p.weather)
 	w.kubelets[s] = k
@@ -209,15 +209,11 @@ func (k *virtualKubelet) work(name string) {
 // handle brings one pod a step further.
 func (k *virtualKubelet) handle(name string) error {
 	remoteKey := types.NamespacedName{Namespace: k.provider.namespace(), Name: name}
-	found := k.local.informer(typeOf[corev1.Pod]()).get(types.NamespacedName{Namespace: podNamespace, Name: name})
 	shadowFound := k.remote.informer(typeOf[offloadingv1beta1.ShadowPod]()).get(remoteKey)
 	remoteFound := k.remote.informer(typeOf[corev1.Pod]()).get(remoteKey)
 	shadow, _ := shadowFound.(*offloadingv1beta1.ShadowPod)
 	remote, _ := remoteFound.(*corev1.Pod)
-	local, _ := found.(*corev1.Pod)
-	if local != nil && (local.Labels[v1alpha1.VirtualNodeLabel] != k.virtualNode() || local.Labels[v1alpha1.ProviderLabel] != k.provider.id) {
-		local = nil
-	}
+	local := k.assignedPod(name)
 	if k.process.gate() != nil { // It may have stood still.
 		return errKilled
 	}
@@ -231,7 +227,10 @@ func (k *virtualKubelet) handle(name string) error {
 		if err := k.reportEnd(ctx, shadow); err != nil {
 			return err
 		}
-		k.observeDeletion(shadow)
+		if k.assignedPod(name) != nil {
+			return errors.New("the pod came back meanwhile")
+		}
+		k.observeRemoval(name, shadow)
 		if err := k.deleteShadow(ctx, shadow); err != nil {
 			return err
 		}
@@ -253,12 +252,13 @@ func (k *virtualKubelet) handle(name string) error {
 		})
 	case ended(local):
 		return nil
-	case shadow != nil && (shadow.Annotations[localUID] != string(local.UID) || k.hasDeleted(shadow)):
+	case shadow != nil && (shadow.Annotations[localUID] != string(local.UID) || k.removes(name, shadow)):
 		if err := k.deleteShadow(ctx, shadow); err != nil {
 			return err
 		}
 		return errors.New("an earlier pod of the name is not gone yet")
-	case shadow == nil && remote != nil || shadow != nil && shadow.DeletionTimestamp != nil:
+	case shadow == nil && remote != nil || shadow != nil && shadow.DeletionTimestamp != nil,
+		remote != nil && remote.Annotations[ownerAnnotation] != string(shadow.UID):
 		return errors.New("what it had there before is not gone yet")
 	case shadow == nil:
 		return k.create(ctx, local)
@@ -268,18 +268,33 @@ func (k *virtualKubelet) handle(name string) error {
 	return nil
 }
 
-func (k *virtualKubelet) observeDeletion(shadow *offloadingv1beta1.ShadowPod) {
+// assignedPod returns a pod as the cache shows it; nil if it is not assigned to the slice.
+func (k *virtualKubelet) assignedPod(name string) *corev1.Pod {
+	found := k.local.informer(typeOf[corev1.Pod]()).get(types.NamespacedName{Namespace: podNamespace, Name: name})
+	pod, _ := found.(*corev1.Pod)
+	if pod == nil || pod.Labels[v1alpha1.VirtualNodeLabel] != k.virtualNode() || pod.Labels[v1alpha1.ProviderLabel] != k.provider.id {
+		return nil
+	}
+	return pod
+}
+
+func (k *virtualKubelet) observeRemoval(name string, shadow *offloadingv1beta1.ShadowPod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	delete(k.removed, name)
 	if shadow != nil {
-		k.deleted[shadow.UID] = true
+		k.removed[name] = shadow.UID
 	}
 }
 
-func (k *virtualKubelet) hasDeleted(shadow *offloadingv1beta1.ShadowPod) bool {
+func (k *virtualKubelet) removes(name string, shadow *offloadingv1beta1.ShadowPod) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.deleted[shadow.UID]
+	if uid, removed := k.removed[name]; removed && (shadow == nil || shadow.UID != uid) {
+		delete(k.removed, name)
+	}
+	_, removed := k.removed[name]
+	return removed
 }
 
 func ignoreGone(err error) error {

@@ -26,6 +26,8 @@ const (
 	brokerID = "broker"
 	// durationAnnotation is after how many seconds the container of a pod completes.
 	durationAnnotation = "histories/seconds"
+	// ownerAnnotation is the UID of the ShadowPod that a pod was made of.
+	ownerAnnotation = "histories/shadow"
 )
 
 // world is a broker's cluster with its providers.

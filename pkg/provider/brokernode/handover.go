@@ -39,8 +39,8 @@ var errPreviousExists = errors.New("waiting until the pod's previous ShadowPod a
 //     the end of the new one.
 //   - What was made of an earlier pod of the same name is deleted first, by the UID that its ShadowPod has. Liqo would take
 //     it for the new pod's, and report that it has run, if the earlier one was deleted while no virtual kubelet was running.
-//   - A pod that comes back while the caches still show the ShadowPod that was deleted when it left waits likewise: the end of
-//     the pod of that one would be shown as that of the pod, and it would never run again.
+//   - A pod that comes back also waits while the caches still show the ShadowPod that was deleted when it left, or that one's
+//     pod. Liqo would show the end of that pod as the end of this one, which would never run again.
 //   - A pod that has ended when it leaves is shown as ended, and does not run again.
 //   - A pod that leaves is released: the broker is told that no ShadowPod of it is being created any more.
 //   - What Liqo remembers of a pod is forgotten when it leaves. Otherwise, if it left before its ShadowPod was in the
@@ -105,12 +105,16 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 		if err := h.reportEnd(ctx, shadow); err != nil {
 			return err
 		}
-		h.releases.observeDeletion(name, shadow)
+		// The provider may have taken long to answer, and Liqo reads the caches anew.
+		if local, _ := h.local.Get(name); local != nil {
+			return errPreviousExists
+		}
+		h.releases.observeRemoval(name, shadow)
 		return errors.Join(h.NamespacedReflector.Handle(ctx, name), h.releases.release(ctx, name))
 	}
 	h.releases.observe(local)
 	if local.DeletionTimestamp == nil && !placement.Terminal(local) {
-		if (ofEarlierPod(shadow, local) || h.releases.hasDeleted(name, shadow)) && shadow.DeletionTimestamp == nil {
+		if (ofEarlierPod(shadow, local) || h.releases.removes(name, shadow)) && shadow.DeletionTimestamp == nil {
 			return errors.Join(errPreviousExists, h.remove(ctx, shadow))
 		}
 		if leftBehind(shadow, remote) {
@@ -148,19 +152,29 @@ func ofEarlierPod(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod) bool {
 
 func (h *handover) remove(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
 	err := h.client.Delete(ctx, shadow.Name, *metav1.NewPreconditionDeleteOptions(string(shadow.UID)))
-	if kerrors.IsNotFound(err) {
+	if kerrors.IsNotFound(err) || kerrors.IsConflict(err) { // Another one has the name by now.
 		return nil
 	}
 	return err
 }
 
 // leftBehind reports whether what exists at the provider cluster was forwarded before: by another VirtualNode, or it is
-// being deleted. What this cluster did not forward at all, Liqo reports.
+// being deleted, or the pod is that of another ShadowPod (Liqo's controller sets the owner), as the caches may lag by different
+// times. What this cluster did not forward at all, Liqo reports.
 func leftBehind(shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod) bool {
 	if shadow != nil {
-		return forge.IsReflected(shadow) && (!own(shadow) || shadow.DeletionTimestamp != nil)
+		return forge.IsReflected(shadow) && (!own(shadow) || shadow.DeletionTimestamp != nil || ofAnother(remote, shadow))
 	}
 	return remote != nil && forge.IsReflected(remote)
+}
+
+// ofAnother reports whether a pod was made of another ShadowPod.
+func ofAnother(remote *corev1.Pod, shadow *offloadingv1beta1.ShadowPod) bool {
+	if remote == nil {
+		return false
+	}
+	owner := metav1.GetControllerOf(remote)
+	return owner != nil && owner.Kind == "ShadowPod" && owner.UID != shadow.UID
 }
 
 // own reports whether this virtual kubelet made the ShadowPod.

@@ -16,6 +16,7 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
@@ -138,65 +139,113 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 	}
 }
 
+// returning is a pod that leaves, and comes back to the same VirtualNode.
+type returning struct {
+	*handover
+	pod             *corev1.Pod
+	locals, shadows cache.Indexer
+	liqo            *liqos
+	// provider has the ShadowPods, and remotes the pods.
+	provider *liqofake.Clientset
+	remotes  *fake.Clientset
+}
+
+// newReturning returns one whose ShadowPod is shown by the cache, and may be there still.
+func newReturning(t *testing.T, first *offloadingv1beta1.ShadowPod, there bool) *returning {
+	t.Helper()
+	actAsLiqo()
+	r := &returning{
+		pod:    &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "uid"}},
+		locals: indexed[*corev1.Pod](t), shadows: indexed(t, first), liqo: &liqos{},
+		provider: liqofake.NewSimpleClientset(), remotes: fake.NewClientset(),
+	}
+	if there {
+		require.NoError(t, r.provider.Tracker().Add(first))
+	}
+	r.handover = &handover{
+		NamespacedReflector: r.liqo, forget: func(string) {},
+		local:  corev1listers.NewPodLister(r.locals).Pods("ns"),
+		remote: corev1listers.NewPodLister(indexed[*corev1.Pod](t)).Pods("ns-home"), remotePods: r.remotes.CoreV1().Pods("ns-home"),
+		shadows: offloadinglisters.NewShadowPodLister(r.shadows).ShadowPods("ns-home"),
+		client:  r.provider.OffloadingV1beta1().ShadowPods("ns-home"),
+		releases: (&Forwarder{
+			View: View{VirtualNode: "p1-gpu", Provider: "p1"}, Pods: fake.NewClientset(r.pod).CoreV1().Pods,
+		}).releasesOf("ns"),
+	}
+	return r
+}
+
+// shadowOf returns a ShadowPod of the pod above.
+func shadowOf(uid types.UID) *offloadingv1beta1.ShadowPod {
+	return &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns-home", Name: "a", UID: uid, GenerateName: "uid",
+		Labels: labels.Merge(forge.ReflectionLabels(), labels.Set{forge.LiqoOriginClusterNodeName: "p1-gpu"}),
+	}}
+}
+
 // A pod leaves, its ShadowPod is deleted, and it is assigned to the same VirtualNode again before the caches of the provider show
 // that: they lag by any time.
 func TestAPodThatComesBackIsNotTakenForTheOneThatLeft(t *testing.T) {
 	actAsLiqo()
-	shadow := func(uid types.UID) *offloadingv1beta1.ShadowPod {
-		return &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns-home", Name: "a", UID: uid, GenerateName: "uid",
-			Labels: labels.Merge(forge.ReflectionLabels(), labels.Set{forge.LiqoOriginClusterNodeName: "p1-gpu"}),
-		}}
-	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "uid"}}
-	first := shadow("first")
+	first := shadowOf("first")
 	for name, tc := range map[string]struct {
-		// deleted is whether the ShadowPod has been deleted, and shown is what the cache shows of it when the pod is back.
-		deleted bool
-		shown   *offloadingv1beta1.ShadowPod
-		waits   bool
+		// failed is what became of the deletion, and shown is what the cache shows of the ShadowPod when the pod is back.
+		failed error
+		shown  *offloadingv1beta1.ShadowPod
+		waits  bool
 	}{
-		"the cache shows it still":             {true, first, true},
-		"its deletion failed":                  {false, first, true},
-		"it is gone":                           {true, nil, false},
-		"an earlier process made a second one": {true, shadow("second"), false},
+		"the cache shows it still":          {nil, first, true},
+		"its deletion failed":               {errors.New("no answer"), first, true},
+		"it is gone":                        {nil, nil, false},
+		"another process made a second one": {nil, shadowOf("second"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			locals, shadows, below := indexed[*corev1.Pod](t), indexed(t, first), &liqos{}
-			provider, home := liqofake.NewSimpleClientset(), fake.NewClientset(pod)
-			if !tc.deleted {
-				require.NoError(t, provider.Tracker().Add(first))
-			}
-			h := &handover{
-				NamespacedReflector: below, forget: func(string) {}, remotePods: fake.NewClientset().CoreV1().Pods("ns-home"),
-				local:    corev1listers.NewPodLister(locals).Pods("ns"),
-				remote:   corev1listers.NewPodLister(indexed[*corev1.Pod](t)).Pods("ns-home"),
-				shadows:  offloadinglisters.NewShadowPodLister(shadows).ShadowPods("ns-home"),
-				client:   provider.OffloadingV1beta1().ShadowPods("ns-home"),
-				releases: (&Forwarder{View: View{VirtualNode: "p1-gpu", Provider: "p1"}, Pods: home.CoreV1().Pods}).releasesOf("ns"),
-			}
-			require.NoError(t, h.Handle(t.Context(), "a"))
-			require.Len(t, below.handled, 1, "Liqo deletes what the pod that left had")
+			r := newReturning(t, first, tc.failed != nil)
+			r.liqo.err = tc.failed
+			require.ErrorIs(t, r.Handle(t.Context(), "a"), tc.failed)
+			require.Len(t, r.liqo.handled, 1, "Liqo deletes what the pod that left had")
 
-			require.NoError(t, locals.Add(pod))
-			require.NoError(t, shadows.Delete(first))
+			r.liqo.err = nil
+			require.NoError(t, r.locals.Add(r.pod))
+			require.NoError(t, r.shadows.Delete(first))
 			if tc.shown != nil {
-				require.NoError(t, shadows.Add(tc.shown))
+				require.NoError(t, r.shadows.Add(tc.shown))
 			}
-			err := h.Handle(t.Context(), "a")
+			err := r.Handle(t.Context(), "a")
 			if tc.waits {
 				require.ErrorIs(t, err, errPreviousExists)
-				require.Len(t, below.handled, 1)
-				_, err = provider.OffloadingV1beta1().ShadowPods("ns-home").Get(t.Context(), "a", metav1.GetOptions{})
+				require.Len(t, r.liqo.handled, 1)
+				_, err = r.client.Get(t.Context(), "a", metav1.GetOptions{})
 				require.True(t, kerrors.IsNotFound(err), "it is deleted, whatever became of the first attempt")
-				require.NoError(t, shadows.Delete(first))
-				err = h.Handle(t.Context(), "a")
+				require.NoError(t, r.shadows.Delete(first))
+				err = r.Handle(t.Context(), "a")
 			}
 			require.NoError(t, err)
-			require.Len(t, below.handled, 2)
-			require.Empty(t, h.releases.deleted, "nothing is remembered for good")
+			require.Len(t, r.liqo.handled, 2)
+			require.Empty(t, r.releases.removed, "nothing is remembered for good")
 		})
 	}
+	t.Run("it does not come back", func(t *testing.T) {
+		r := newReturning(t, first, false)
+		require.NoError(t, r.Handle(t.Context(), "a"))
+		require.NotEmpty(t, r.releases.removed)
+		require.NoError(t, r.shadows.Delete(first))
+		require.NoError(t, r.Handle(t.Context(), "a"))
+		require.Empty(t, r.releases.removed)
+	})
+}
+
+// Before a ShadowPod is deleted its provider is asked for the pod, which may take long. Liqo reads the caches after that.
+func TestAPodThatComesBackWhileItsProviderIsAskedIsHandledAnew(t *testing.T) {
+	r := newReturning(t, shadowOf("first"), true)
+	r.remotes.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return false, nil, r.locals.Add(r.pod)
+	})
+	require.ErrorIs(t, r.Handle(t.Context(), "a"), errPreviousExists)
+	require.Empty(t, r.liqo.handled)
+	require.Empty(t, r.releases.removed)
+	require.NoError(t, r.Handle(t.Context(), "a"))
+	require.Len(t, r.liqo.handled, 1, "nothing was deleted, and the pod goes on where it was")
 }
 
 func TestHandover(t *testing.T) {
@@ -223,6 +272,13 @@ func TestHandover(t *testing.T) {
 	}
 	going := shadow(madeBy("p1-gpu"))
 	going.DeletionTimestamp = &now
+	second := shadow(madeBy("p1-gpu"))
+	second.UID = "second"
+	of := func(owner types.UID) *corev1.Pod {
+		pod := remote(madeBy("p1-gpu"))
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ShadowPod", UID: owner, Controller: ptr.To(true)}}
+		return pod
+	}
 
 	const liqo, waits, deletes, nothing = "Liqo handles it", "it waits", "it waits, and the ShadowPod is deleted", "nothing happens"
 	for name, tc := range map[string]struct {
@@ -232,23 +288,25 @@ func TestHandover(t *testing.T) {
 		want    string
 		forgets bool
 	}{
-		"a pod comes to an empty place":                      {assigned, nil, nil, liqo, false},
-		"a pod runs":                                         {assigned, shadow(madeBy("p1-gpu")), remote(madeBy("p1-gpu")), liqo, false},
-		"a pod comes from another slice of the provider":     {assigned, shadow(madeBy("p1-cpu")), remote(madeBy("p1-cpu")), waits, false},
-		"its ShadowPod there is gone, its pod is not yet":    {assigned, nil, remote(madeBy("p1-cpu")), waits, false},
-		"a pod comes back while its last stay is ending":     {assigned, nil, remote(madeBy("p1-gpu")), waits, false},
-		"a pod comes back while its ShadowPod is going":      {assigned, going, remote(madeBy("p1-gpu")), waits, false},
-		"an earlier pod had the name":                        {assigned, ofPod("earlier", shadow(madeBy("p1-gpu"))), remote(madeBy("p1-gpu")), deletes, false},
-		"an earlier pod had the name, and is ending":         {assigned, ofPod("earlier", going), remote(madeBy("p1-gpu")), waits, false},
-		"an earlier pod had the name, at another slice":      {assigned, ofPod("earlier", shadow(madeBy("p1-cpu"))), remote(madeBy("p1-cpu")), waits, false},
-		"a pod runs, and its ShadowPod says whose it is":     {assigned, ofPod("uid", shadow(madeBy("p1-gpu"))), remote(madeBy("p1-gpu")), liqo, false},
-		"a pod's name is taken by a stranger's ShadowPod":    {assigned, shadow(nil), nil, liqo, false},
-		"a pod's name is taken by a stranger's pod":          {assigned, nil, remote(nil), liqo, false},
-		"a pod has left":                                     {nil, shadow(madeBy("p1-gpu")), remote(madeBy("p1-gpu")), liqo, true},
-		"a pod has left for another slice of the provider":   {nil, shadow(madeBy("p1-cpu")), remote(madeBy("p1-cpu")), nothing, true},
-		"a pod and what was made of it are gone":             {nil, nil, nil, liqo, true},
-		"a pod is deleted on its way to another slice":       {deleted, shadow(madeBy("p1-cpu")), remote(madeBy("p1-cpu")), liqo, false},
-		"a pod is done, and its ShadowPod another's already": {done, shadow(madeBy("p1-cpu")), nil, liqo, false},
+		"a pod comes to an empty place":                       {assigned, nil, nil, liqo, false},
+		"a pod runs":                                          {assigned, shadow(madeBy("p1-gpu")), remote(madeBy("p1-gpu")), liqo, false},
+		"a pod comes from another slice of the provider":      {assigned, shadow(madeBy("p1-cpu")), remote(madeBy("p1-cpu")), waits, false},
+		"its ShadowPod there is gone, its pod is not yet":     {assigned, nil, remote(madeBy("p1-cpu")), waits, false},
+		"a pod comes back while its last stay is ending":      {assigned, nil, remote(madeBy("p1-gpu")), waits, false},
+		"a pod comes back while its ShadowPod is going":       {assigned, going, remote(madeBy("p1-gpu")), waits, false},
+		"a pod runs, and is that of its ShadowPod":            {assigned, second, of("second"), liqo, false},
+		"the pod there is still that of an earlier ShadowPod": {assigned, second, of("first"), waits, false},
+		"an earlier pod had the name":                         {assigned, ofPod("earlier", shadow(madeBy("p1-gpu"))), remote(madeBy("p1-gpu")), deletes, false},
+		"an earlier pod had the name, and is ending":          {assigned, ofPod("earlier", going), remote(madeBy("p1-gpu")), waits, false},
+		"an earlier pod had the name, at another slice":       {assigned, ofPod("earlier", shadow(madeBy("p1-cpu"))), remote(madeBy("p1-cpu")), waits, false},
+		"a pod runs, and its ShadowPod says whose it is":      {assigned, ofPod("uid", shadow(madeBy("p1-gpu"))), remote(madeBy("p1-gpu")), liqo, false},
+		"a pod's name is taken by a stranger's ShadowPod":     {assigned, shadow(nil), nil, liqo, false},
+		"a pod's name is taken by a stranger's pod":           {assigned, nil, remote(nil), liqo, false},
+		"a pod has left":                                      {nil, shadow(madeBy("p1-gpu")), remote(madeBy("p1-gpu")), liqo, true},
+		"a pod has left for another slice of the provider":    {nil, shadow(madeBy("p1-cpu")), remote(madeBy("p1-cpu")), nothing, true},
+		"a pod and what was made of it are gone":              {nil, nil, nil, liqo, true},
+		"a pod is deleted on its way to another slice":        {deleted, shadow(madeBy("p1-cpu")), remote(madeBy("p1-cpu")), liqo, false},
+		"a pod is done, and its ShadowPod another's already":  {done, shadow(madeBy("p1-cpu")), nil, liqo, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			locals, remotes, shadows := indexed[*corev1.Pod](t), indexed[*corev1.Pod](t), indexed[*offloadingv1beta1.ShadowPod](t)

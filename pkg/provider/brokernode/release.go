@@ -22,7 +22,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// releases tells the broker that a pod which leaves was let go. Until then a ShadowPod may appear at the provider after the
+// releases tells the broker that a pod which leaves was let go, and remembers what was deleted then. Until then a ShadowPod may appear at the provider after the
 // broker has seen none there, because its creation was on the way.
 //
 // Liqo handles one pod in one worker at a time, so no creation is on the way when a pod that left is handled. Only a creation
@@ -38,8 +38,9 @@ type releases struct {
 	assigned map[string]assignment
 	// uncertain is, by the name of the pod, since when a creation has no known result; guarded by mu.
 	uncertain map[string]time.Time
-	// deleted are the UIDs of the ShadowPods of pods that left, by name, until the cache shows something else; guarded by mu.
-	deleted map[string]types.UID
+	// removed are, by name, the UIDs of the ShadowPods that this process has asked to delete because their pods left, until
+	// the cache shows something else; guarded by mu.
+	removed map[string]types.UID
 }
 
 // assignment is one of a pod to the VirtualNode.
@@ -60,7 +61,7 @@ func (f *Forwarder) releasesOf(namespace string) *releases {
 	if f.releases[namespace] == nil {
 		f.releases[namespace] = &releases{
 			view: f.View, pods: f.Pods(namespace), assigned: map[string]assignment{}, uncertain: map[string]time.Time{},
-			deleted: map[string]types.UID{},
+			removed: map[string]types.UID{},
 		}
 	}
 	return f.releases[namespace]
@@ -107,30 +108,28 @@ func (r *releases) observe(pod *corev1.Pod) {
 	}
 }
 
-// observeDeletion takes in that the ShadowPod of a pod that has left is deleted from now on; nil if the cache shows none.
-func (r *releases) observeDeletion(name string, shadow *offloadingv1beta1.ShadowPod) {
+// observeRemoval remembers the ShadowPod of a pod that has left, before its deletion is asked for. Nil forgets it.
+func (r *releases) observeRemoval(name string, shadow *offloadingv1beta1.ShadowPod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if shadow == nil {
-		delete(r.deleted, name)
+		delete(r.removed, name)
 		return
 	}
-	r.deleted[name] = shadow.UID
+	r.removed[name] = shadow.UID
 }
 
-// hasDeleted reports whether what the cache shows is a ShadowPod that was deleted when its pod left.
-func (r *releases) hasDeleted(name string, shadow *offloadingv1beta1.ShadowPod) bool {
+// removes reports whether the cache still shows the ShadowPod whose deletion was asked for when its pod left, also if that
+// failed. It forgets it once the cache shows anything else.
+func (r *releases) removes(name string, shadow *offloadingv1beta1.ShadowPod) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	uid, deleted := r.deleted[name]
-	if !deleted {
+	uid, removed := r.removed[name]
+	if removed && (shadow == nil || shadow.UID != uid) {
+		delete(r.removed, name)
 		return false
 	}
-	if shadow == nil || shadow.UID != uid {
-		delete(r.deleted, name)
-		return false
-	}
-	return true
+	return removed
 }
 
 // observeCreate takes in the result of the creation of a ShadowPod: an error that is no answer of the API server leaves open

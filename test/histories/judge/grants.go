@@ -137,5 +137,5 @@ func originOf(o client.Object) string { return o.GetLabels()[forge.LiqoOriginClu
 
 // Calm are the kinds of faults in which the broker knows of each pod whether it is Ready.
 func Calm() []string {
-	return []string{"drain", "cordon", "disable", "leader is killed", "provider starts slowly"}
+	return []string{"drain", "cordon", "disable", "leader is killed", "leader is replaced", "provider starts slowly"}
 }

@@ -56,11 +56,6 @@ func mutants() []mutant {
 		{"what was made of an earlier pod of the name counts", leaving, `f := found[q.pod.Name.Name].Of(q.pod.UID)`, `f := found[q.pod.Name.Name]`},
 
 		{"no creation is waited for", move, `c.Clock.Since(answer.Asked) >= v1alpha1.CreationDeadline`, `true`},
-		{
-			"a release of any assignment counts", move,
-			`pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod)`,
-			`pod.Annotations[v1alpha1.ReleasedAnnotation] != ""`,
-		},
 		{"pods that must not run twice are given up", move, `if criteria.Rules.Failover == v1alpha1.FailoverNever && !ends {`, `if false {`},
 		{"pods that must not run twice fail over", evict, `if rules.Failover == v1alpha1.FailoverNever {`, `if false {`},
 		{"pods fail over at once", evict, `left := rules.FailoverAfter - now.Sub(at.FailoverFrom)`, `left := time.Duration(0)`},
@@ -70,7 +65,7 @@ func mutants() []mutant {
 		{"an answer of before the move counts", move, `c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew, also if this has no answer.`, ``},
 		{"ShadowPods without a virtual kubelet stay", leaving, `if !q.pod.Orphan || there.ShadowPod == "" || there.Ended && !q.pod.Ends || !c.asks(q) {`, `if true {`},
 		{"a pod that is gone keeps its room", pods, "\tb.forget(known)\n\treturn true", "\treturn true"},
-		{"a pod that leaves takes no room", move, `c.Belief.ObserveAssigned(pod, from) // It takes room there until it has left.`, ``},
+		{"a pod that leaves takes no room", move, `c.Belief.ObserveAssigned(pod, from) // It`, `c.Belief.ObserveLeft(pod, from) // It`},
 		{
 			"a deleted pod that is nowhere is not ended", controller, "case pod.DeletionTimestamp != nil:\n\t\treturn ctrl.Result{}, c.finalize(ctx, pod)",
 			"case pod.DeletionTimestamp != nil:\n\t\treturn ctrl.Result{}, nil",
@@ -104,10 +99,6 @@ func mutants() []mutant {
 			`c.failoverDelay(ctx, pod, answer.Since,`, `c.failoverDelay(ctx, pod, answer.Asked,`,
 		},
 		{
-			"a pod that never fails over waits for a provider that is gone, although it is being deleted", move,
-			`answer.Since, at.alone && pod.DeletionTimestamp != nil)`, `answer.Since, false)`,
-		},
-		{
 			"a pod is judged by any provider with a VirtualNode of the name", "pkg/belief/virtualnodes.go",
 			`if p := b.providers[at.Provider]; p != nil {`, `for _, p := range b.providers {`,
 		},
@@ -123,7 +114,7 @@ func mutants() []mutant {
 		{
 			// The histories run no virtual kubelet of ours: the fault is in their model. That in the code is found by a test, below.
 			"pods at a VirtualNode of the same name of another provider are forwarded by the model", "test/histories/virtualkubelet.go",
-			`!= k.virtualNode() || local.Labels[v1alpha1.ProviderLabel] != k.provider.id) {`, `!= k.virtualNode()) {`,
+			`!= k.virtualNode() || pod.Labels[v1alpha1.ProviderLabel] != k.provider.id {`, `!= k.virtualNode() {`,
 		},
 		{"a disabled provider takes pods", "pkg/scheduler/kept.go", `case !p.Enabled:`, `case false:`},
 		{"a cordoned provider takes pods", "pkg/scheduler/kept.go", `case p.Cordoned:`, `case false:`},
@@ -192,8 +183,25 @@ func testedMutants() []tested {
 		}, "pkg/provider/brokernode", "TestAPodThatEndsWhileItLeavesIsReported"},
 		{mutant{
 			"a pod that comes back is taken for the one that left, as the cache shows it", "pkg/provider/brokernode/handover.go",
-			`h.releases.hasDeleted(name, shadow)`, `false`,
+			`h.releases.removes(name, shadow)`, `false`,
 		}, "pkg/provider/brokernode", "TestAPodThatComesBackIsNotTakenForTheOneThatLeft"},
+		{mutant{
+			"a pod that never fails over waits for a provider that is gone, although it is being deleted", "pkg/broker/pods/move.go",
+			`answer.Since, at.alone && pod.DeletionTimestamp != nil)`, `answer.Since, false)`,
+		}, "pkg/broker/pods", "TestAPodLeavesAProviderThatDoesNotAnswerAnyMore"},
+		{mutant{
+			"a release of any assignment counts", "pkg/broker/pods/move.go",
+			`pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod)`,
+			`pod.Annotations[v1alpha1.ReleasedAnnotation] != ""`,
+		}, "pkg/broker/pods", "TestAPodThatIsNotReleasedWaitsForTheDeadline"},
+		{mutant{
+			"a pod of another ShadowPod is taken for that of the one that is there", "pkg/provider/brokernode/handover.go",
+			` || ofAnother(remote, shadow)`, ``,
+		}, "pkg/provider/brokernode", "TestHandover"},
+		{mutant{
+			"a pod that comes back while its provider is asked is left to Liqo", "pkg/provider/brokernode/handover.go",
+			`if local, _ := h.local.Get(name); local != nil {`, `if false {`,
+		}, "pkg/provider/brokernode", "TestAPodThatComesBackWhileItsProviderIsAskedIsHandledAnew"},
 		{mutant{
 			"what has ended while it was leaving is left to the virtual kubelet", "pkg/broker/pods/move.go",
 			`case answer.Ended && !at.pod.Ends:`, `case false:`,
