@@ -283,6 +283,9 @@ func generate(seed uint64) *history {
 	if random.IntN(20) == 0 {
 		h.refuseAll(random)
 	}
+	if random.IntN(20) == 0 {
+		h.drainAmongCreations(random)
+	}
 	return h
 }
 
@@ -298,6 +301,19 @@ func (h *history) refuseAll(random *rand.Rand) {
 // one does not show yet what was assigned.
 func (h *history) loseLeaderAmongPods(random *rand.Rand) {
 	at := 15*time.Second + upTo(random, 45*time.Second)
+	h.gatherPods(random, at)
+	lost := "leader is killed"
+	if random.IntN(2) == 0 {
+		lost = "leader is replaced" // Which has the next one begin at once.
+	}
+	h.Faults = append(h.Faults,
+		fault{Kind: "home's watches lag", At: at - 5*time.Second, For: 10*time.Second + upTo(random, 20*time.Second)},
+		fault{Kind: lost, At: at},
+	)
+}
+
+// gatherPods has two of three pods come in the five seconds before a time.
+func (h *history) gatherPods(random *rand.Rand, at time.Duration) {
 	for i := range h.Pods {
 		if pod := &h.Pods[i]; random.IntN(3) > 0 {
 			before := pod.At
@@ -306,13 +322,16 @@ func (h *history) loseLeaderAmongPods(random *rand.Rand) {
 			}
 		}
 	}
-	lost := "leader is killed"
-	if random.IntN(2) == 0 {
-		lost = "leader is replaced" // Which has the next one begin at once.
-	}
+}
+
+// drainAmongCreations has a provider be drained while its webhook holds the creations of many ShadowPods, which may succeed later.
+func (h *history) drainAmongCreations(random *rand.Rand) {
+	at := 15*time.Second + upTo(random, 45*time.Second)
+	h.gatherPods(random, at)
+	drained := random.IntN(len(h.Providers))
 	h.Faults = append(h.Faults,
-		fault{Kind: "home's watches lag", At: at - 5*time.Second, For: 10*time.Second + upTo(random, 20*time.Second)},
-		fault{Kind: lost, At: at},
+		fault{Kind: "provider's webhook hangs", Provider: drained, At: at - 6*time.Second, For: 7*time.Second + upTo(random, 18*time.Second)},
+		fault{Kind: "drain", Provider: drained, At: at, For: 5*time.Second + upTo(random, 40*time.Second)},
 	)
 }
 
