@@ -149,6 +149,7 @@ func TestAPodThatIsNotReleasedWaitsForTheDeadline(t *testing.T) {
 		c.drains()
 		there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
 		c.reconciled(t, "pod")
+		time.Sleep(v1alpha1.CreationDeadline) // The time in which it is only asked whether it has ended does not count.
 		c.Leaving.Check(t.Context(), placed("q1"))
 		pod, _ := c.reconciled(t, "pod")
 		require.NotEmpty(t, pod.Annotations[v1alpha1.MovingFromAnnotation])

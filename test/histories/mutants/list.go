@@ -62,7 +62,6 @@ func mutants() []mutant {
 		{"pods are given up at once", move, `wait, err = c.failoverDelay(ctx, pod, at.known.FailoverFrom, false)`, ``},
 		{"the room of a decision that was not written is kept", assign, `c.Belief.Unreserve(pod.UID)`, ``},
 		{"the room of a decision that may be written is freed", assign, `c.Belief.ObserveUncertain(pod.UID)`, `c.unreserve(pod)`},
-		{"an answer of before the move counts", move, `c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew, also if this has no answer.`, ``},
 		{"ShadowPods without a virtual kubelet stay", leaving, `if !q.pod.Orphan || there.ShadowPod == "" || there.Ended && !q.pod.Ends || !c.asks(q) {`, `if true {`},
 		{"a pod that is gone keeps its room", pods, "\tb.forget(known)\n\treturn true", "\treturn true"},
 		{"a pod that leaves takes no room", move, `c.Belief.ObserveAssigned(pod, from) // It`, `c.Belief.ObserveLeft(pod, from) // It`},
@@ -78,7 +77,6 @@ func mutants() []mutant {
 			`if known != nil && known.pod.UID == pod.UID {`,
 		},
 		{"a drain takes all replicas at once", assigned, `if reason == eviction.Drained && !at.Terminating {`, `if false {`},
-		{"a slice that is being deleted takes pods", status, `case vn.DeletionTimestamp != nil:`, `case false:`},
 		{
 			"the Node is not Ready when no provider takes pods", node, `Type: corev1.NodeReady, Status: corev1.ConditionTrue,`,
 			`Type: corev1.NodeReady, Status: map[bool]corev1.ConditionStatus{true: "True", false: "False"}[usable > 0],`,
@@ -189,6 +187,13 @@ func testedMutants() []tested {
 			"a pod that never fails over waits for a provider that is gone, although it is being deleted", "pkg/broker/pods/move.go",
 			`answer.Since, at.alone && pod.DeletionTimestamp != nil)`, `answer.Since, false)`,
 		}, "pkg/broker/pods", "TestAPodLeavesAProviderThatDoesNotAnswerAnyMore"},
+		{mutant{
+			"what was asked before the move counts", "pkg/broker/pods/move.go",
+			`c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew, also if this has no answer.`, ``,
+		}, "pkg/broker/pods", "TestAPodThatIsNotReleasedWaitsForTheDeadline"},
+		{mutant{
+			"a slice that is being deleted takes pods", "pkg/broker/providers/status.go", `case vn.DeletionTimestamp != nil:`, `case false:`,
+		}, "pkg/broker/providers", "TestAVirtualNodeThatTakesNoPodsHasTheReason"},
 		{mutant{
 			"a release of any assignment counts", "pkg/broker/pods/move.go",
 			`pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod)`,
