@@ -86,16 +86,8 @@ func mutants() []mutant {
 		{"pods that wait keep others from the Node", belief, `room.Add(p.requests)`, `_ = p.requests`},
 		{"the Node hides the room of pods at providers that are not usable", belief, `room.Add(roomAt(nil, load))`, `_ = load`},
 		{"the Node does not show the room of ended pods as taken", belief, `room.Sub(load.Ended)`, ``},
-		{
-			"the pods of a provider are not requeued when a suspicion begins", belief,
-			`if suspended[other] != b.movesSuspended(q, suspects) ||`, `if q == nil ||`,
-		},
 		{"a write that met a conflict is tried again at once", "pkg/broker/requeue/backoff.go", `(FirstConflict, lastConflict)`, `(FirstConflict, FirstConflict)`},
 		{"a provider that was not asked counts as one that does not answer", move, `answer.Err != nil && !answer.Unasked()`, `answer.Err != nil`},
-		{
-			"a provider counts as silent since it was asked first", move,
-			`c.failoverDelay(ctx, pod, answer.Since,`, `c.failoverDelay(ctx, pod, answer.Asked,`,
-		},
 		{
 			"a pod is judged by any provider with a VirtualNode of the name", "pkg/belief/virtualnodes.go",
 			`if p := b.providers[at.Provider]; p != nil {`, `for _, p := range b.providers {`,
@@ -191,6 +183,14 @@ func testedMutants() []tested {
 			"what was asked before the move counts", "pkg/broker/pods/move.go",
 			`c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew, also if this has no answer.`, ``,
 		}, "pkg/broker/pods", "TestAPodThatIsNotReleasedWaitsForTheDeadline"},
+		{mutant{
+			"the pods of a provider are not requeued when a suspicion begins", "pkg/belief/providers.go",
+			`if suspended[other] != b.movesSuspended(q, suspects) ||`, `if q == nil ||`,
+		}, "pkg/belief", "TestASuspicionIsAChangeOfAllThatItConcerns"},
+		{mutant{
+			"a provider counts as silent since it was asked first", "pkg/broker/pods/move.go",
+			`c.failoverDelay(ctx, pod, answer.Since,`, `c.failoverDelay(ctx, pod, answer.Asked,`,
+		}, "pkg/broker/pods", "TestAPodLeavesAProviderThatDoesNotAnswerAnyMore"},
 		{mutant{
 			"a slice that is being deleted takes pods", "pkg/broker/providers/status.go", `case vn.DeletionTimestamp != nil:`, `case false:`,
 		}, "pkg/broker/providers", "TestAVirtualNodeThatTakesNoPodsHasTheReason"},
