@@ -108,7 +108,6 @@ func mutants() []mutant {
 		},
 		{"a disabled provider takes pods", "pkg/scheduler/kept.go", `case !p.Enabled:`, `case false:`},
 		{"a cordoned provider takes pods", "pkg/scheduler/kept.go", `case p.Cordoned:`, `case false:`},
-		{"pods are moved while nothing speaks for it", evict, `case !at.Confirmed:`, `case false:`},
 		{
 			"each pod that leaves is a question by itself", leaving,
 			`found, err := connection.Forwarded(listing, where.virtualNode, where.remoteNamespace, names)`,
@@ -191,6 +190,9 @@ func testedMutants() []tested {
 			"a provider counts as silent since it was asked first", "pkg/broker/pods/move.go",
 			`c.failoverDelay(ctx, pod, answer.Since,`, `c.failoverDelay(ctx, pod, answer.Asked,`,
 		}, "pkg/broker/pods", "TestAPodLeavesAProviderThatDoesNotAnswerAnyMore"},
+		{mutant{
+			"a new leader moves pods before it has probed", "pkg/broker/eviction/reason.go", `case !at.Confirmed:`, `case false:`,
+		}, "pkg/broker/eviction", "TestEvictionReason"},
 		{mutant{
 			"a slice that is being deleted takes pods", "pkg/broker/providers/status.go", `case vn.DeletionTimestamp != nil:`, `case false:`,
 		}, "pkg/broker/providers", "TestAVirtualNodeThatTakesNoPodsHasTheReason"},
