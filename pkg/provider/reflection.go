@@ -120,7 +120,7 @@ func newReflectors(cfg *Config, b *brokernode.Forwarder, support forge.APIServer
 		serviceAccounts,
 		cfg.leading(resources.PersistentVolumeClaim, storage.PersistentVolumeClaimReflectorName,
 			storage.NewNamespacedPersistentVolumeClaimReflector(r.VirtualStorageClassName, r.RemoteRealStorageClassName, r.EnableStorage)),
-		cfg.leading(resources.Event, event.EventReflectorName, lens.BoundedEvents(event.NewNamespacedEventReflector)),
+		cfg.leading(resources.Event, event.EventReflectorName, lens.Events(event.NewNamespacedEventReflector)),
 	}
 	if !r.DisableIPReflection {
 		all = append(all, cfg.leading(resources.EndpointSlice, exposition.EndpointSliceReflectorName, endpointSlices))

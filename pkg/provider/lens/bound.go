@@ -10,10 +10,12 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 )
 
-// BoundedEvents returns a reflector of events whose texts are bounded and can be shown.
-func BoundedEvents(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
+// Events returns a reflector of events whose caches are trimmed, and whose remote texts are bounded and can be shown.
+func Events(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		Must(opts.RemoteFactory.Core().V1().Events().Informer().SetTransform(boundEvent))
+		Must(opts.LocalFactory.Core().V1().Events().Informer().SetTransform(trimLocalEvent))
+		TrimToPlace(opts.LocalFactory.Core().V1().Pods().Informer())
 		return next(opts)
 	}
 }
@@ -24,13 +26,27 @@ func boundEvent(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	return distrust.Event(event), nil
+	trimmed := *event
+	trimmed.ManagedFields = nil
+	return distrust.Event(&trimmed), nil
 }
 
-// trimRemotePod is trimPod for pods of the remote cluster. Their status is written into the pods of this one.
+// trimLocalEvent is a cache.TransformFunc that keeps of an event which one it is. Of an event in this cluster Liqo's reflector asks
+// whether it is there and whether it is a reflected one (pkg/virtualKubelet/reflection/event).
+func trimLocalEvent(obj any) (any, error) {
+	event, ok := obj.(*corev1.Event)
+	if !ok {
+		return obj, nil
+	}
+	return &corev1.Event{ObjectMeta: identity(event)}, nil
+}
+
+// trimRemotePod is trimPod for pods of the remote cluster. Their status is written into the pods of this one; of their spec only
+// the network of the node is asked for (pkg/provider/addresses): Liqo's reflector reads metadata and status (pkg/virtualKubelet/reflection/workload).
 func trimRemotePod(obj any) (any, error) {
 	trimmed, err := trimPod(obj) // A copy, if it is a pod.
 	if pod, ok := trimmed.(*corev1.Pod); ok {
+		pod.Spec = corev1.PodSpec{HostNetwork: pod.Spec.HostNetwork}
 		pod.Status = *distrust.PodStatus(&pod.Status)
 	}
 	return trimmed, err

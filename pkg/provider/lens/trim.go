@@ -36,6 +36,15 @@ func Trimmed(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedRefl
 // TrimPods keeps the managed fields of pods out of an informer's cache.
 func TrimPods(pods cache.SharedIndexInformer) { Must(pods.SetTransform(trimPod)) }
 
+// TrimToPlace keeps in the cache of a namespace's pods who each is and where. The reflectors of events and of EndpointSlices
+// share that cache, and ask for no more; every provider's virtual kubelet has all pods of the namespace in it.
+func TrimToPlace(pods cache.SharedIndexInformer) { Must(pods.SetTransform(trimToPlace)) }
+
+// PlaceAnnotations are the annotations of pods that TrimToPlace keeps: those by which the endpoint of a pod is shown.
+func PlaceAnnotations() []string {
+	return []string{v1alpha1.InnerIPAnnotation, v1alpha1.RootIPAnnotation, v1alpha1.RootClusterAnnotation}
+}
+
 // Must stops a mistake in the program: an informer refuses only what comes after its start, and Liqo's manager starts
 // informers after all their reflectors were made.
 func Must(err error) {
@@ -56,7 +65,29 @@ func trimPod(obj any) (any, error) {
 	return &trimmed, nil
 }
 
-// trimShadowPod does the same for a ShadowPod, and hides the label by which the provider's webhook notes who made it
+// trimToPlace is a cache.TransformFunc.
+func trimToPlace(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	trimmed := &corev1.Pod{ObjectMeta: identity(pod), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName}}
+	for _, key := range PlaceAnnotations() {
+		if value, ok := pod.Annotations[key]; ok {
+			metav1.SetMetaDataAnnotation(&trimmed.ObjectMeta, key, value)
+		}
+	}
+	return trimmed, nil
+}
+
+// identity is which object it is, and its labels.
+func identity(o metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), Labels: o.GetLabels(),
+	}
+}
+
+// trimShadowPod is trimPod for a ShadowPod, and hides the label by which the provider's webhook notes who made it
 // (pkg/webhooks/shadowpod). Liqo's pod reflector takes every label that is not the pod's own for one to remove: it
 // would update the ShadowPod, the webhook would put the label back, and so on each time the pod is reconciled, with the
 // conflicts that follow. The annotation with the UID of the pod is hidden for the same reason.

@@ -6,8 +6,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
@@ -46,4 +48,51 @@ func TestTrimmedObjectsLeaveTheOriginalAlone(t *testing.T) {
 	got, err = trimShadowPod(shadow)
 	require.NoError(t, err)
 	require.Empty(t, PodUID(got.(*offloadingv1beta1.ShadowPod)), "what a provider writes there is no UID")
+}
+
+func TestLittleIsKeptOfAPodAmongAllOfItsNamespace(t *testing.T) {
+	place := map[string]string{v1alpha1.InnerIPAnnotation: "10.0.0.2"}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "a", UID: "uid", ResourceVersion: "7", Labels: map[string]string{"app": "a"},
+			Annotations: map[string]string{"large": "value", v1alpha1.InnerIPAnnotation: "10.0.0.2"},
+		},
+		Spec:   corev1.PodSpec{NodeName: "liqo-broker", Containers: []corev1.Container{{Name: "main"}}},
+		Status: corev1.PodStatus{PodIP: "10.0.0.1"},
+	}
+	given := pod.DeepCopy()
+	kept, err := trimToPlace(pod)
+	require.NoError(t, err)
+	want := &corev1.Pod{ObjectMeta: *pod.ObjectMeta.DeepCopy(), Spec: corev1.PodSpec{NodeName: "liqo-broker"}}
+	want.Annotations = place
+	require.Equal(t, want, kept)
+	require.Equal(t, given, pod, "the original stays as it is")
+}
+
+func TestLittleIsKeptOfALocalEvent(t *testing.T) {
+	event := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "a", UID: "uid", ResourceVersion: "7", Labels: forge.ReflectionLabels(),
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
+		},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "a"}, Message: "large",
+	}
+	kept, err := trimLocalEvent(event)
+	require.NoError(t, err)
+	want := &corev1.Event{ObjectMeta: *event.ObjectMeta.DeepCopy()}
+	want.ManagedFields = nil
+	require.Equal(t, want, kept)
+	require.True(t, forge.IsReflected(kept.(*corev1.Event)), "Liqo asks for it")
+}
+
+func TestTransformsPassWhatIsNoObject(t *testing.T) {
+	tombstone := cache.DeletedFinalStateUnknown{Key: "ns/a"}
+	for name, transform := range map[string]cache.TransformFunc{
+		"pod": trimPod, "remote pod": trimRemotePod, "pod of the namespace": trimToPlace, "ShadowPod": trimShadowPod,
+		"remote event": boundEvent, "local event": trimLocalEvent,
+	} {
+		passed, err := transform(tombstone)
+		require.NoError(t, err, name)
+		require.Equal(t, tombstone, passed, name)
+	}
 }

@@ -57,7 +57,7 @@ func Reflector(node string, localPodCIDRs []string, translating func() bool) gen
 		pods := opts.LocalFactory.Core().V1().Pods()
 		endpointSlices := opts.LocalFactory.Discovery().V1().EndpointSlices().Informer()
 		ips := opts.LocalLiqoFactory.Ipam().V1alpha1().IPs().Informer()
-		lens.Must(pods.Informer().SetTransform(trimToAssignment))
+		lens.TrimToPlace(pods.Informer())
 		lens.Must(endpointSlices.AddIndexers(cache.Indexers{byPod: podsIn, byAddress: addressesIn}))
 		lens.Must(ips.AddIndexers(cache.Indexers{byMapped: mappedBy}))
 
@@ -85,36 +85,6 @@ func Reflector(node string, localPodCIDRs []string, translating func() bool) gen
 		}
 		return next(&seen)
 	}
-}
-
-// trimToAssignment is a cache.TransformFunc that keeps of a pod who it is and where it is assigned: the namespace's
-// pods are in the cache of every provider's virtual kubelet. Liqo's event reflector, which shares that cache, asks for
-// no more.
-func trimToAssignment(obj any) (any, error) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return obj, nil
-	}
-	trimmed := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Labels: pod.Labels,
-		},
-		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
-	}
-	for _, key := range placeAnnotations() {
-		if value, ok := pod.Annotations[key]; ok {
-			if trimmed.Annotations == nil {
-				trimmed.Annotations = map[string]string{}
-			}
-			trimmed.Annotations[key] = value
-		}
-	}
-	return trimmed, nil
-}
-
-// placeAnnotations are those by which the endpoint of a pod is shown.
-func placeAnnotations() []string {
-	return []string{v1alpha1.InnerIPAnnotation, v1alpha1.RootIPAnnotation, v1alpha1.RootClusterAnnotation}
 }
 
 // podsIn is a cache.IndexFunc: the names of the pods behind the endpoints.
@@ -160,7 +130,7 @@ func whenReassigned(queue cache.ResourceEventHandler) cache.ResourceEventHandler
 			before, now := old.(*corev1.Pod), current.(*corev1.Pod)
 			changed := func(key string) bool { return before.Annotations[key] != now.Annotations[key] }
 			if before.UID != now.UID || before.Labels[v1alpha1.ProviderLabel] != now.Labels[v1alpha1.ProviderLabel] ||
-				slices.ContainsFunc(placeAnnotations(), changed) {
+				slices.ContainsFunc(lens.PlaceAnnotations(), changed) {
 				queue.OnUpdate(old, current)
 			}
 		},

@@ -336,18 +336,3 @@ func TestOnlyReassignedPodsEnqueue(t *testing.T) {
 		})
 	}
 }
-
-func TestLittleIsKeptOfAPod(t *testing.T) {
-	pod := podAt("a", "p1")
-	pod.ResourceVersion, pod.Annotations, pod.Status.PodIP = "7", map[string]string{"large": "value"}, "10.0.0.1"
-	kept, err := trimToAssignment(pod)
-	require.NoError(t, err)
-	want := &corev1.Pod{ObjectMeta: *pod.ObjectMeta.DeepCopy(), Spec: corev1.PodSpec{NodeName: "liqo-broker"}}
-	want.Annotations = nil
-	require.Equal(t, want, kept)
-
-	tombstone := cache.DeletedFinalStateUnknown{Key: "ns/a"}
-	passed, err := trimToAssignment(tombstone)
-	require.NoError(t, err)
-	require.Equal(t, tombstone, passed)
-}
