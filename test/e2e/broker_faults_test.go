@@ -79,14 +79,22 @@ func (b *brokered) restarts(t *testing.T) {
 	})
 	t.Run("of a virtual kubelet", func(t *testing.T) {
 		const kubelet = sandbox.Broker + "/vk-provider1"
+		worker := func(p *corev1.Pod) { only("provider1")(p); p.Spec.RestartPolicy = corev1.RestartPolicyNever }
+		b.create(t, ns, "worker", 1, worker)
+		eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "worker-0", "provider1") })
+		b.succeed(t, "provider1", ns, "worker-0")
+
 		require.NoError(t, b.Kill(kubelet))
 		b.revive(t, kubelet)
+		// Another pod has the name of one that has ended, and the ShadowPod of that one is still there.
+		require.NoError(t, b.broker.Client.Delete(t.Context(), newPod(ns, "worker-0")))
+		b.create(t, ns, "worker", 1, worker)
 		b.create(t, ns, "loyal", 5, only("provider1"))
 		b.create(t, ns, "free", 5, only("provider2"))
 		eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "free-4", "provider2") })
 		throughout(t, 10*time.Second, unmoved)
 		require.NoError(t, b.Restart(t.Context(), kubelet))
-		recovers(t, 10)
+		recovers(t, 11)
 	})
 	t.Run("of a virtual kubelet whose kubeconfig has changed", func(t *testing.T) {
 		for i, change := range []func(address string) string{

@@ -282,6 +282,30 @@ func (b *brokered) unassigned(t *testing.T) {
 	eventually(t, 10*time.Second, func(ctx context.Context) error { return b.settled(ctx, ns, 0) })
 }
 
+// succeed has a pod succeed at its provider, and waits until that is seen in the broker's cluster.
+func (b *brokered) succeed(t *testing.T, provider, namespace, name string) {
+	t.Helper()
+	there := b.Cluster(provider).Client
+	eventually(t, 10*time.Second, func(ctx context.Context) error {
+		var remote corev1.Pod
+		if err := there.Get(ctx, client.ObjectKey{Namespace: b.broker.RemoteNamespace(namespace), Name: name}, &remote); err != nil {
+			return err
+		}
+		exit(&remote.Status, corev1.PodSucceeded, 0)
+		return there.Status().Update(ctx, &remote)
+	})
+	eventually(t, 20*time.Second, func(ctx context.Context) error {
+		var pod corev1.Pod
+		if err := b.broker.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {
+			return err
+		}
+		if pod.Status.Phase != corev1.PodSucceeded {
+			return fmt.Errorf("pod %s is %s", name, pod.Status.Phase)
+		}
+		return nil
+	})
+}
+
 // ended is a Job's pod: when its provider is drained, it is not run again.
 func (b *brokered) ended(t *testing.T) {
 	ns := b.namespace(t)
@@ -298,14 +322,7 @@ func (b *brokered) ended(t *testing.T) {
 	worker := &list[0]
 	provider := b.Cluster(worker.Labels[brokeringv1alpha1.ProviderLabel])
 	key := client.ObjectKey{Namespace: b.broker.RemoteNamespace(ns), Name: worker.Name}
-	eventually(t, 10*time.Second, func(ctx context.Context) error {
-		var remote corev1.Pod
-		if err := provider.Client.Get(ctx, key, &remote); err != nil {
-			return err
-		}
-		exit(&remote.Status, corev1.PodSucceeded, 0)
-		return provider.Client.Status().Update(ctx, &remote)
-	})
+	b.succeed(t, provider.Name, ns, worker.Name)
 	eventually(t, 20*time.Second, func(ctx context.Context) error {
 		if err := b.broker.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
 			return err

@@ -25,6 +25,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
 )
 
 // actAsLiqo sets the package state of Liqo with the identity of the virtual kubelet. It is the same in all tests of this package.
@@ -57,9 +58,10 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 	actAsLiqo()
 	now := metav1.Now()
 	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns-home", Name: "a", GenerateName: "uid",
+		Namespace: "ns-home", Name: "a",
 		Labels: labels.Merge(forge.ReflectionLabels(), labels.Set{forge.LiqoOriginClusterNodeName: "p1-gpu"}),
 	}}
+	lens.HidePodUID(shadow, "uid")
 	there := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns-home", Name: "a"}, Status: corev1.PodStatus{
 		Phase: corev1.PodSucceeded, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}},
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 0}}}},
@@ -87,7 +89,7 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 		"it ends because it is deleted":          {func(w *world) { w.remote.DeletionTimestamp = &now }, false},
 		"its ShadowPod is deleted":               {func(w *world) { w.shadow.DeletionTimestamp = &now }, false},
 		"the ShadowPod does not say whose":       {func(w *world) { w.shadow.GenerateName = "" }, false},
-		"the ShadowPod is an earlier pod's":      {func(w *world) { w.shadow.GenerateName = "earlier" }, false},
+		"the ShadowPod is an earlier pod's":      {func(w *world) { lens.HidePodUID(w.shadow, "earlier") }, false},
 		"it left another VirtualNode":            {func(w *world) { w.local.Annotations[v1alpha1.MovingFromAnnotation] = "q1" }, false},
 		"it left another provider's of the name": {func(w *world) { w.local.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q" }, false},
 		"it is assigned again":                   {func(w *world) { w.local.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "q1"} }, false},
@@ -177,10 +179,12 @@ func newReturning(t *testing.T, first *offloadingv1beta1.ShadowPod, there bool) 
 
 // shadowOf returns a ShadowPod of the pod above.
 func shadowOf(uid types.UID) *offloadingv1beta1.ShadowPod {
-	return &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns-home", Name: "a", UID: uid, GenerateName: "uid",
+	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns-home", Name: "a", UID: uid,
 		Labels: labels.Merge(forge.ReflectionLabels(), labels.Set{forge.LiqoOriginClusterNodeName: "p1-gpu"}),
 	}}
+	lens.HidePodUID(shadow, "uid")
+	return shadow
 }
 
 // A pod leaves, its ShadowPod is deleted, and it is assigned to the same VirtualNode again before the caches of the provider show
@@ -260,9 +264,9 @@ func TestHandover(t *testing.T) {
 	remote := func(labels map[string]string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns-home", Name: "a", Labels: labels}}
 	}
-	ofPod := func(uid string, shadow *offloadingv1beta1.ShadowPod) *offloadingv1beta1.ShadowPod {
+	ofPod := func(uid types.UID, shadow *offloadingv1beta1.ShadowPod) *offloadingv1beta1.ShadowPod {
 		shadow = shadow.DeepCopy()
-		shadow.GenerateName = uid // As package lens trims it.
+		lens.HidePodUID(shadow, uid)
 		return shadow
 	}
 	assigned := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "uid"}}

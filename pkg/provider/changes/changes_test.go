@@ -24,6 +24,8 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
 )
 
 // below is Liqo's reflector.
@@ -124,7 +126,7 @@ func TestChangesOfAPodAreReportedOnce(t *testing.T) {
 
 	// The ShadowPod of an earlier pod of that name is deleted.
 	earlier := shadow.DeepCopy()
-	earlier.GenerateName = "0"
+	lens.HidePodUID(earlier, "0")
 	require.NoError(t, remote.Update(earlier))
 	handled()
 	require.Empty(t, reflector.reported)

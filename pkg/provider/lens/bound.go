@@ -31,8 +31,9 @@ func boundEvent(obj any) (any, error) {
 	return distrust.Event(&trimmed), nil
 }
 
-// trimLocalEvent is a cache.TransformFunc that keeps of an event which one it is. Of an event in this cluster Liqo's reflector asks
-// whether it is there and whether it is a reflected one (pkg/virtualKubelet/reflection/event).
+// trimLocalEvent is a cache.TransformFunc that keeps of an event which one it is, with its labels. Liqo's reflector asks of an event
+// in this cluster whether it is there, whether it is a reflected one, and for the UID that it deletes it by
+// (pkg/virtualKubelet/reflection/event).
 func trimLocalEvent(obj any) (any, error) {
 	event, ok := obj.(*corev1.Event)
 	if !ok {
@@ -41,8 +42,9 @@ func trimLocalEvent(obj any) (any, error) {
 	return &corev1.Event{ObjectMeta: identity(event)}, nil
 }
 
-// trimRemotePod is trimPod for pods of the remote cluster. Their status is written into the pods of this one; of their spec only
-// the network of the node is asked for (pkg/provider/addresses): Liqo's reflector reads metadata and status (pkg/virtualKubelet/reflection/workload).
+// trimRemotePod is trimPod for pods of the remote cluster. Their status is written into the pods of this one. Of their spec it keeps
+// whether they use their node's network, for pkg/provider/addresses; Liqo's reflector reads metadata and status
+// (pkg/virtualKubelet/reflection/workload).
 func trimRemotePod(obj any) (any, error) {
 	trimmed, err := trimPod(obj) // A copy, if it is a pod.
 	if pod, ok := trimmed.(*corev1.Pod); ok {

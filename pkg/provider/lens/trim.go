@@ -3,6 +3,7 @@ package lens
 import (
 	"fmt"
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,9 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
+
+// The functions below that trim what a cache keeps are idempotent: client-go calls each twice for the objects of a first list that is
+// a watch (WatchListClient; Reflector.watchList and RealFIFO.Replace in tools/cache).
 
 // Trimmed returns a reflector of pods whose caches are trimmed, whose remote pods have a bounded status, and that is ready
 // when they are filled.
@@ -36,7 +40,7 @@ func Trimmed(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedRefl
 // TrimPods keeps the managed fields of pods out of an informer's cache.
 func TrimPods(pods cache.SharedIndexInformer) { Must(pods.SetTransform(trimPod)) }
 
-// TrimToPlace keeps in the cache of a namespace's pods who each is and where. The reflectors of events and of EndpointSlices
+// TrimToPlace keeps in the cache of a namespace's pods which pod each is and where. The reflectors of events and of EndpointSlices
 // share that cache, and ask for no more; every provider's virtual kubelet has all pods of the namespace in it.
 func TrimToPlace(pods cache.SharedIndexInformer) { Must(pods.SetTransform(trimToPlace)) }
 
@@ -102,17 +106,31 @@ func trimShadowPod(obj any) (any, error) {
 		trimmed.Labels = maps.Clone(shadow.Labels)
 		delete(trimmed.Labels, consts.CreatorLabelKey)
 	}
-	trimmed.GenerateName = shadow.Annotations[v1alpha1.PodUIDAnnotation]
-	if trimmed.GenerateName != "" {
+	if uid := shadow.Annotations[v1alpha1.PodUIDAnnotation]; uid != "" {
+		HidePodUID(&trimmed, types.UID(uid))
 		trimmed.Annotations = maps.Clone(shadow.Annotations)
 		delete(trimmed.Annotations, v1alpha1.PodUIDAnnotation)
 	}
 	return &trimmed, nil
 }
 
+// hiddenUID precedes the UID of a pod in the field that hides it. No API server accepts such a GenerateName.
+const hiddenUID = "pod-uid:"
+
+// HidePodUID sets what PodUID returns.
+func HidePodUID(shadow *offloadingv1beta1.ShadowPod, uid types.UID) {
+	shadow.GenerateName = hiddenUID + string(uid)
+}
+
 // PodUID returns the UID of the pod that a trimmed ShadowPod was made of; "" if it does not say. It is kept in a field that
 // no ShadowPod of a virtual kubelet has: what Liqo makes of a ShadowPod must pass WithPodUID.
-func PodUID(shadow *offloadingv1beta1.ShadowPod) types.UID { return types.UID(shadow.GenerateName) }
+func PodUID(shadow *offloadingv1beta1.ShadowPod) types.UID {
+	uid, hidden := strings.CutPrefix(shadow.GenerateName, hiddenUID)
+	if !hidden {
+		return ""
+	}
+	return types.UID(uid)
+}
 
 // WithPodUID returns a ShadowPod as it is sent to the provider cluster.
 func WithPodUID(shadow *offloadingv1beta1.ShadowPod, uid types.UID) *offloadingv1beta1.ShadowPod {

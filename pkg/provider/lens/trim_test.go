@@ -1,6 +1,7 @@
 package lens
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -85,14 +86,45 @@ func TestLittleIsKeptOfALocalEvent(t *testing.T) {
 	require.True(t, forge.IsReflected(kept.(*corev1.Event)), "Liqo asks for it")
 }
 
+var transforms = map[string]cache.TransformFunc{
+	"pod": trimPod, "remote pod": trimRemotePod, "pod of the namespace": trimToPlace, "ShadowPod": trimShadowPod,
+	"remote event": boundEvent, "local event": trimLocalEvent,
+}
+
 func TestTransformsPassWhatIsNoObject(t *testing.T) {
 	tombstone := cache.DeletedFinalStateUnknown{Key: "ns/a"}
-	for name, transform := range map[string]cache.TransformFunc{
-		"pod": trimPod, "remote pod": trimRemotePod, "pod of the namespace": trimToPlace, "ShadowPod": trimShadowPod,
-		"remote event": boundEvent, "local event": trimLocalEvent,
-	} {
+	for name, transform := range transforms {
 		passed, err := transform(tombstone)
 		require.NoError(t, err, name)
 		require.Equal(t, tombstone, passed, name)
+	}
+}
+
+// What a watch lists is transformed twice. Of a ShadowPod the second time lost of which pod it was made.
+func TestTransformsDoNothingTheSecondTime(t *testing.T) {
+	meta := metav1.ObjectMeta{
+		Namespace: "ns", Name: "a", UID: "uid", Labels: map[string]string{"app": "a", "liqo.io/creator-user": "broker-0"},
+		Annotations:   map[string]string{"a": "b", v1alpha1.PodUIDAnnotation: "of-the-pod", v1alpha1.InnerIPAnnotation: "10.0.0.2"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
+	}
+	long := strings.Repeat("x", 1<<16) + "\x1b"
+	pod := &corev1.Pod{
+		ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: "node", HostNetwork: true},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Message: long, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Message: long}}},
+	}
+	event := &corev1.Event{ObjectMeta: meta, Message: long, Reason: long, InvolvedObject: corev1.ObjectReference{FieldPath: long}}
+	for name, obj := range map[string]any{
+		"pod": pod, "remote pod": pod, "pod of the namespace": pod, "ShadowPod": &offloadingv1beta1.ShadowPod{ObjectMeta: meta},
+		"remote event": event, "local event": event,
+	} {
+		once, err := transforms[name](obj)
+		require.NoError(t, err, name)
+		require.NotEqual(t, obj, once, name)
+		twice, err := transforms[name](once)
+		require.NoError(t, err, name)
+		require.Equal(t, once, twice, name)
+		if shadow, ok := twice.(*offloadingv1beta1.ShadowPod); ok {
+			require.EqualValues(t, "of-the-pod", PodUID(shadow))
+		}
 	}
 }

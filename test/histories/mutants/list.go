@@ -206,6 +206,11 @@ func testedMutants() []tested {
 			` || ofAnother(remote, shadow)`, ``,
 		}, "pkg/provider/brokernode", "TestHandover"},
 		{mutant{
+			"a virtual kubelet that starts does not see of which pods ShadowPods were made", "pkg/provider/lens/trim.go",
+			`if uid := shadow.Annotations[v1alpha1.PodUIDAnnotation]; uid != "" {`,
+			`if uid := shadow.Annotations[v1alpha1.PodUIDAnnotation]; true {`,
+		}, "pkg/provider/lens", "TestTransformsDoNothingTheSecondTime"},
+		{mutant{
 			"a pod that comes back while its provider is asked is left to Liqo", "pkg/provider/brokernode/handover.go",
 			`if local, _ := h.local.Get(name); local != nil {`, `if false {`,
 		}, "pkg/provider/brokernode", "TestAPodThatComesBackWhileItsProviderIsAskedIsHandledAnew"},
