@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -155,7 +156,10 @@ func createAll(ctx context.Context, c *sandbox.Cluster, namespace string, n int)
 // clear deletes the pods of a namespace and waits until they are gone wherever they were, and their events with them:
 // every virtual kubelet keeps the events of its namespaces, and each turn would have more of them than the last.
 func (b *bench) clear(ctx context.Context, namespaces map[*sandbox.Cluster]string, first *sandbox.Cluster) error {
-	err := first.Kube.CoreV1().Pods(namespaces[first]).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	// The API server gives up a request after a minute, and has deleted some thousand pods until then.
+	err := retry.OnError(wait.Backoff{Steps: 20, Duration: time.Second}, func(error) bool { return ctx.Err() == nil }, func() error {
+		return first.Kube.CoreV1().Pods(namespaces[first]).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	})
 	if err != nil {
 		return err
 	}
