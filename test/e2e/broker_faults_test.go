@@ -87,7 +87,7 @@ func (b *brokered) restarts(t *testing.T) {
 		require.NoError(t, b.Kill(kubelet))
 		b.revive(t, kubelet)
 		// Another pod has the name of one that has ended, and the ShadowPod of that one is still there.
-		require.NoError(t, b.broker.Client.Delete(t.Context(), newPod(ns, "worker-0")))
+		require.NoError(t, b.broker.Client.Delete(t.Context(), newPod(ns, "worker-0"), client.GracePeriodSeconds(0)))
 		b.create(t, ns, "worker", 1, worker)
 		b.create(t, ns, "loyal", 5, only("provider1"))
 		b.create(t, ns, "free", 5, only("provider2"))
