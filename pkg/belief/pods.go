@@ -416,6 +416,7 @@ func (b *Belief) ObserveReady(of *corev1.Pod, took time.Duration) bool {
 	p.startCounted = true
 	if at := b.providerAt(placement.AssignedTo(of)); at != nil {
 		at.tracker.PodStarted(took)
+		at.lastStart = b.cfg.Clock.Now()
 	}
 	return true
 }

@@ -43,6 +43,8 @@ type provider struct {
 	firstFailed                  time.Time
 	// unreachableSince is zero while the provider counts as reachable.
 	unreachableSince time.Time
+	// lastStart is when a pod was last seen to have started there; zero if none was by this leader.
+	lastStart time.Time
 	// unclean means that pods were moved away while the provider could not be reached, which may still run there. moved
 	// counts how often.
 	unclean bool

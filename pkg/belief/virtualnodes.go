@@ -25,6 +25,8 @@ type VirtualNode struct {
 	Draining bool
 	// Terminating means that the VirtualNode is being deleted: Liqo ends what is there, whether it moves or not.
 	Terminating bool
+	// LastStart is when a pod was last seen to have started at its provider; zero if none was by this leader.
+	LastStart time.Time
 }
 
 // providerAt returns the provider of a VirtualNode; nil if it is not known, or has no VirtualNode of that name.
@@ -48,6 +50,7 @@ func (b *Belief) VirtualNode(at scheduler.Place) VirtualNode {
 	vn := VirtualNode{
 		Known: true, Confirmed: p.confirmed,
 		Draining: p.spec.Draining || p.spec.VirtualNodes[at.VirtualNode], Terminating: p.spec.VirtualNodes[at.VirtualNode],
+		LastStart: p.lastStart,
 	}
 	// What the leader before saw is not enough: a restart moves nothing.
 	if !p.confirmed || p.unreachableSince.IsZero() {

@@ -66,6 +66,20 @@ func Of(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, now time.
 	return None, 0
 }
 
+// queuedFor is how many times PendingTimeout a pod may be Pending whose provider has nothing of it, while others start there.
+const queuedFor = 5
+
+// Queued returns how long a pod that was Pending for too long may wait yet, if its provider has nothing of it and other pods start
+// there: the pods of a burst are forwarded one after the other, and each that moved would queue up again elsewhere. It is 0 when no
+// pod has started for PendingTimeout, and queuedFor times that after the assignment: something else is in the way of this pod.
+func Queued(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, now time.Time) time.Duration {
+	since, last := at.LastStart, v1alpha1.AssignedAt(pod).Add((queuedFor-1)*rules.PendingTimeout)
+	if since.After(last) {
+		since = last
+	}
+	return max(0, rules.PendingTimeout-now.Sub(since))
+}
+
 // Taken reports whether a provider has begun to run a pod, which may then be Pending for as long as its init containers
 // and its images take: one of its containers was started, or its sandbox is ready and no container fails to be made.
 func Taken(status *corev1.PodStatus) bool {

@@ -133,3 +133,26 @@ func TestEvictionReason(t *testing.T) {
 		})
 	}
 }
+
+func TestAPodIsQueuedWhileOthersStart(t *testing.T) {
+	rules := placement.Rules{PendingTimeout: 4 * time.Minute}
+	for _, tc := range []struct {
+		name                string
+		assigned, lastStart time.Duration // Before now; 0 for none.
+		want                time.Duration
+	}{
+		{"no pod has started", 5 * time.Minute, 0, 0},
+		{"another one has started", 5 * time.Minute, 10 * time.Second, 4*time.Minute - 10*time.Second},
+		{"that is as long ago as a pod may be Pending", 5 * time.Minute, 4 * time.Minute, 0},
+		{"it has waited for long", 19 * time.Minute, time.Second, time.Minute},
+		{"it has waited for too long", 20 * time.Minute, time.Second, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			at := belief.VirtualNode{Known: true, Confirmed: true}
+			if tc.lastStart > 0 {
+				at.LastStart = noon.Add(-tc.lastStart)
+			}
+			require.Equal(t, tc.want, Queued(assignedPod(corev1.PodPending, assignedIn(-tc.assigned)), at, rules, noon))
+		})
+	}
+}

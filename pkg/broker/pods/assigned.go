@@ -63,7 +63,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 		}
 	}
 	if at.UnreachableSince.IsZero() {
-		if done, wait, err := c.checkStatus(ctx, pod, assigned, reason); done || err != nil {
+		if done, wait, err := c.checkStatus(ctx, pod, assigned, reason, criteria.Rules); done || err != nil {
 			return ctrl.Result{RequeueAfter: wait}, err
 		}
 	}
@@ -77,6 +77,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 // because the virtual kubelet is not running, and what has ended must not run again. Done means that the pod is not evicted
 // now; it is checked again after wait (0: when something changes).
 func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned scheduler.Place, why eviction.Reason,
+	rules placement.Rules,
 ) (done bool, wait time.Duration, err error) {
 	at, err := c.placeOf(ctx, pod, assigned)
 	if err != nil {
@@ -95,7 +96,13 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 	case !answer.Known:
 		return true, leavingRecheck, nil
 	case answer.Status == nil:
-		return false, 0, nil
+		if why == eviction.PendingTooLong {
+			wait = eviction.Queued(pod, at.known, rules, c.Clock.Now())
+		}
+		if wait > 0 {
+			c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+		}
+		return wait > 0, wait, nil
 	case answer.Ended:
 		return true, 0, c.writeEnd(ctx, pod, answer.Status)
 	case why == eviction.PendingTooLong && eviction.Taken(answer.Status):

@@ -173,6 +173,33 @@ func TestAPodThatIsNotReleasedWaitsForTheDeadline(t *testing.T) {
 	})
 }
 
+// Of a burst, the pods of a provider are forwarded one after the other.
+func TestAPodThatItsProviderHasNothingOfWaitsWhileOthersStartThere(t *testing.T) {
+	for name, leaves := range map[string]bool{"no other pod starts": true, "another one has started": false} {
+		t.Run(name, func(t *testing.T) {
+			c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
+				pod.Annotations[v1alpha1.AssignedAtAnnotation] = time.Now().Add(-90 * time.Second).Format(time.RFC3339Nano)
+			}))
+			c.Policies.Defaults.PendingTimeout = time.Minute
+			c.Belief.SetProvider("q", belief.ProviderSpec{
+				Enabled: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
+			}, &v1alpha1.ProviderClusterStatus{})
+			c.connectTo("q")
+			if !leaves {
+				c.Belief.ObserveReady(assignedPod(corev1.PodRunning, func(pod *corev1.Pod) { pod.Name, pod.UID = "other", "other" }), time.Second)
+			}
+			c.reconciled(t, "pod")
+			c.Leaving.Check(t.Context(), placed("q1"))
+			pod, result := c.reconciled(t, "pod")
+			require.Equal(t, leaves, pod.Labels[v1alpha1.VirtualNodeLabel] == "")
+			if !leaves {
+				require.InDelta(t, time.Minute, result.RequeueAfter, float64(10*time.Second))
+				require.Zero(t, c.Leaving.Check(t.Context(), placed("q1")), "its provider is asked no more until then")
+			}
+		})
+	}
+}
+
 func TestAPodThatRunsIsNotMovedBecauseItIsShownPending(t *testing.T) {
 	for name, tc := range map[string]struct {
 		there  corev1.PodStatus
