@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief/queue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
@@ -40,6 +41,8 @@ type pod struct {
 	refusedUntil map[string]time.Time
 	// ended means that the pod has ended: it takes room, and that is all.
 	ended bool
+	// waitsAt is where the pod was seen to be Pending.
+	waitsAt scheduler.Place
 	// startCounted and runningSeen mean that the start at the present VirtualNode was counted, and traced.
 	startCounted, runningSeen bool
 }
@@ -85,7 +88,29 @@ func (b *Belief) ObserveAssigned(of *corev1.Pod, at scheduler.Place) {
 		p.evictedAt, p.leavesSince = time.Time{}, time.Time{} // The decision was written after all.
 	}
 	p.pending, p.uncertain, p.left, p.unassigned, p.ended = false, false, scheduler.Place{}, false, false
+	b.observeStart(p, of, at)
 	b.assignPod(of, at)
+}
+
+// observeStart takes in that a pod waits at a VirtualNode, or has started there since.
+func (b *Belief) observeStart(p *pod, of *corev1.Pod, at scheduler.Place) {
+	if isPending(of) {
+		p.waitsAt = at
+		return
+	}
+	if there := b.providerAt(at); there != nil && p.waitsAt == at {
+		started := there.started[at.VirtualNode]
+		started.Last = b.cfg.Clock.Now()
+		if assigned := v1alpha1.AssignedAt(of); assigned.After(started.Assigned) {
+			started.Assigned = assigned
+		}
+		there.started[at.VirtualNode] = started
+	}
+	p.waitsAt = scheduler.Place{}
+}
+
+func isPending(pod *corev1.Pod) bool {
+	return pod.Status.Phase == "" || pod.Status.Phase == corev1.PodPending
 }
 
 // assignPod counts a pod at a VirtualNode with what is forwarded: Liqo's virtual kubelet forwards what the pod
@@ -99,8 +124,7 @@ func (b *Belief) assignPod(of *corev1.Pod, at scheduler.Place) {
 		b.assign(a)
 		return
 	}
-	pending := of.Status.Phase == "" || of.Status.Phase == corev1.PodPending
-	forwarded := !pending || len(of.Status.ContainerStatuses) > 0
+	forwarded := !isPending(of) || len(of.Status.ContainerStatuses) > 0
 	for name, amount := range a.Requests {
 		switch {
 		case name == corev1.ResourcePods:
@@ -416,7 +440,6 @@ func (b *Belief) ObserveReady(of *corev1.Pod, took time.Duration) bool {
 	p.startCounted = true
 	if at := b.providerAt(placement.AssignedTo(of)); at != nil {
 		at.tracker.PodStarted(took)
-		at.lastStart = b.cfg.Clock.Now()
 	}
 	return true
 }

@@ -43,8 +43,8 @@ type provider struct {
 	firstFailed                  time.Time
 	// unreachableSince is zero while the provider counts as reachable.
 	unreachableSince time.Time
-	// lastStart is when a pod was last seen to have started there; zero if none was by this leader.
-	lastStart time.Time
+	// started has the VirtualNodes at which this leader has seen pods start.
+	started map[string]Started
 	// unclean means that pods were moved away while the provider could not be reached, which may still run there. moved
 	// counts how often.
 	unclean bool
@@ -128,6 +128,7 @@ func (b *Belief) SetProvider(id string, spec ProviderSpec, status *v1alpha1.Prov
 	for virtualNode := range p.spec.VirtualNodes {
 		if _, has := spec.VirtualNodes[virtualNode]; !has {
 			gone = append(gone, virtualNode)
+			delete(p.started, virtualNode)
 		}
 	}
 	p.spec = spec
@@ -136,7 +137,10 @@ func (b *Belief) SetProvider(id string, spec ProviderSpec, status *v1alpha1.Prov
 
 // newProvider goes on from the status that the leader before has written.
 func newProvider(status *v1alpha1.ProviderClusterStatus, probeInterval time.Duration) *provider {
-	p := &provider{tracker: kpi.NewTracker(status.KPIs, staleProbes*probeInterval), refusals: map[RefusalReason]int{Refused: 0, PendingTooLong: 0}}
+	p := &provider{
+		tracker:  kpi.NewTracker(status.KPIs, staleProbes*probeInterval),
+		refusals: map[RefusalReason]int{Refused: 0, PendingTooLong: 0}, started: map[string]Started{},
+	}
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
 		switch {

@@ -25,8 +25,17 @@ type VirtualNode struct {
 	Draining bool
 	// Terminating means that the VirtualNode is being deleted: Liqo ends what is there, whether it moves or not.
 	Terminating bool
-	// LastStart is when a pod was last seen to have started at its provider; zero if none was by this leader.
-	LastStart time.Time
+	// Started is what this leader has seen of the pods that start there.
+	Started Started
+}
+
+// Started is what is known of the pods that have started at a VirtualNode: that are not Pending there any more. It is zero if none
+// has.
+type Started struct {
+	// Last is when the last one was seen to have started.
+	Last time.Time
+	// Assigned is the latest time at which one of them was assigned there.
+	Assigned time.Time
 }
 
 // providerAt returns the provider of a VirtualNode; nil if it is not known, or has no VirtualNode of that name.
@@ -50,7 +59,7 @@ func (b *Belief) VirtualNode(at scheduler.Place) VirtualNode {
 	vn := VirtualNode{
 		Known: true, Confirmed: p.confirmed,
 		Draining: p.spec.Draining || p.spec.VirtualNodes[at.VirtualNode], Terminating: p.spec.VirtualNodes[at.VirtualNode],
-		LastStart: p.lastStart,
+		Started: p.started[at.VirtualNode],
 	}
 	// What the leader before saw is not enough: a restart moves nothing.
 	if !p.confirmed || p.unreachableSince.IsZero() {

@@ -89,6 +89,14 @@ func (b *brokered) restarts(t *testing.T) {
 		// Another pod has the name of one that has ended, and the ShadowPod of that one is still there.
 		require.NoError(t, b.broker.Client.Delete(t.Context(), newPod(ns, "worker-0"), client.GracePeriodSeconds(0)))
 		b.create(t, ns, "worker", 1, worker)
+		eventually(t, patient, func(ctx context.Context) error {
+			var pod corev1.Pod
+			err := b.broker.Client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "worker-0"}, &pod)
+			if err == nil && pod.Labels[brokeringv1alpha1.ProviderLabel] != "provider1" {
+				err = fmt.Errorf("the pod is assigned to %q", pod.Labels[brokeringv1alpha1.ProviderLabel])
+			}
+			return err
+		})
 		b.create(t, ns, "loyal", 5, only("provider1"))
 		b.create(t, ns, "free", 5, only("provider2"))
 		eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "free-4", "provider2") })

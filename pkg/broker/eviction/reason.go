@@ -66,16 +66,24 @@ func Of(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, now time.
 	return None, 0
 }
 
-// queuedFor is how many times PendingTimeout a pod may be Pending whose provider has nothing of it, while others start there.
+// queuedFor is how many times PendingTimeout a pod may be Pending at most while it is queued.
 const queuedFor = 5
 
-// Queued returns how long a pod that was Pending for too long may wait yet, if its provider has nothing of it and other pods start
-// there: the pods of a burst are forwarded one after the other, and each that moved would queue up again elsewhere. It is 0 when no
-// pod has started for PendingTimeout, and queuedFor times that after the assignment: something else is in the way of this pod.
-func Queued(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, now time.Time) time.Duration {
-	since, last := at.LastStart, v1alpha1.AssignedAt(pod).Add((queuedFor-1)*rules.PendingTimeout)
-	if since.After(last) {
+// Queued returns how long a pod that was Pending for too long may wait yet because it is queued: its provider has nothing of it, and
+// other pods start at its VirtualNode. The virtual kubelet forwards the pods of a burst one after the other, and each that moved
+// would queue up again elsewhere. A pod is not queued when none has started for PendingTimeout, of which the time before the leader
+// began does not count, when one has started that was assigned so much later, or when it has waited for queuedFor times that.
+func Queued(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, leadsSince, now time.Time) time.Duration {
+	assigned, since := v1alpha1.AssignedAt(pod), at.Started.Last
+	if since.Before(leadsSince) {
+		since = leadsSince
+	}
+	if last := assigned.Add((queuedFor - 1) * rules.PendingTimeout); since.After(last) {
 		since = last
+	}
+	overtaken := at.Started.Assigned.Sub(assigned) > rules.PendingTimeout
+	if overtaken || since.After(now) { // By a clock that was set back since.
+		return 0
 	}
 	return max(0, rules.PendingTimeout-now.Sub(since))
 }

@@ -135,24 +135,31 @@ func TestEvictionReason(t *testing.T) {
 }
 
 func TestAPodIsQueuedWhileOthersStart(t *testing.T) {
-	rules := placement.Rules{PendingTimeout: 4 * time.Minute}
+	const timeout = 4 * time.Minute
+	at := func(before time.Duration) time.Time { return noon.Add(-before) }
 	for _, tc := range []struct {
-		name                string
-		assigned, lastStart time.Duration // Before now; 0 for none.
-		want                time.Duration
+		name                       string
+		assigned, last, leadsSince time.Time
+		overtakenBy                time.Duration
+		want                       time.Duration
 	}{
-		{"no pod has started", 5 * time.Minute, 0, 0},
-		{"another one has started", 5 * time.Minute, 10 * time.Second, 4*time.Minute - 10*time.Second},
-		{"that is as long ago as a pod may be Pending", 5 * time.Minute, 4 * time.Minute, 0},
-		{"it has waited for long", 19 * time.Minute, time.Second, time.Minute},
-		{"it has waited for too long", 20 * time.Minute, time.Second, 0},
+		{"no pod has started", at(5 * time.Minute), time.Time{}, at(time.Hour), 0, 0},
+		{"another one has started", at(5 * time.Minute), at(10 * time.Second), at(time.Hour), 0, timeout - 10*time.Second},
+		{"that is as long ago as a pod may be Pending", at(5 * time.Minute), at(timeout), at(time.Hour), 0, 0},
+		{"the leader is new", at(5 * time.Minute), time.Time{}, at(time.Minute), 0, timeout - time.Minute},
+		{"it has waited for long", at(19 * time.Minute), at(time.Second), at(time.Hour), 0, time.Minute},
+		{"it has waited for too long", at(20 * time.Minute), at(time.Second), at(time.Hour), 0, 0},
+		{"one that was assigned later has started", at(5 * time.Minute), at(time.Second), at(time.Hour), timeout, timeout - time.Second},
+		{"one that was assigned much later has", at(5 * time.Minute), at(time.Second), at(time.Hour), timeout + 1, 0},
+		{"the clock was set back", at(5 * time.Minute), at(-time.Second), at(time.Hour), 0, 0},
+		{"it was set back before the assignment", at(-10 * time.Minute), at(-11 * time.Minute), at(time.Hour), 0, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			at := belief.VirtualNode{Known: true, Confirmed: true}
-			if tc.lastStart > 0 {
-				at.LastStart = noon.Add(-tc.lastStart)
-			}
-			require.Equal(t, tc.want, Queued(assignedPod(corev1.PodPending, assignedIn(-tc.assigned)), at, rules, noon))
+			known := belief.VirtualNode{Known: true, Confirmed: true, Started: belief.Started{
+				Last: tc.last, Assigned: tc.assigned.Add(tc.overtakenBy),
+			}}
+			pod := assignedPod(corev1.PodPending, assignedIn(tc.assigned.Sub(noon)))
+			require.Equal(t, tc.want, Queued(pod, known, placement.Rules{PendingTimeout: timeout}, tc.leadsSince, noon))
 		})
 	}
 }

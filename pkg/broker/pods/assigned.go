@@ -95,14 +95,14 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 		return false, 0, nil
 	case !answer.Known:
 		return true, leavingRecheck, nil
-	case answer.Status == nil:
-		if why == eviction.PendingTooLong {
-			wait = eviction.Queued(pod, at.known, rules, c.Clock.Now())
-		}
+	case !answer.Present && why == eviction.PendingTooLong:
+		wait = eviction.Queued(pod, at.known, rules, c.Restorer.LeadsSince(), c.Clock.Now())
 		if wait > 0 {
 			c.Leaving.Forget(client.ObjectKeyFromObject(pod))
 		}
 		return wait > 0, wait, nil
+	case answer.Status == nil:
+		return false, 0, nil
 	case answer.Ended:
 		return true, 0, c.writeEnd(ctx, pod, answer.Status)
 	case why == eviction.PendingTooLong && eviction.Taken(answer.Status):

@@ -27,6 +27,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // connect gives the controller the clients of a VirtualNode, which has a pod of a status in the namespace ns-r.
@@ -173,26 +174,48 @@ func TestAPodThatIsNotReleasedWaitsForTheDeadline(t *testing.T) {
 	})
 }
 
-// Of a burst, the pods of a provider are forwarded one after the other.
-func TestAPodThatItsProviderHasNothingOfWaitsWhileOthersStartThere(t *testing.T) {
-	for name, leaves := range map[string]bool{"no other pod starts": true, "another one has started": false} {
+// The virtual kubelet forwards the pods of a burst one after the other.
+func TestAPodIsNotMovedWhileItIsQueued(t *testing.T) {
+	for name, tc := range map[string]struct {
+		startsAt string        // The VirtualNode at which another pod starts.
+		leads    time.Duration // How long the leader has led.
+		there    []string      // Whose ShadowPods the provider has.
+		stays    bool
+	}{
+		"no other pod starts":                   {"", time.Hour, nil, false},
+		"another one has started":               {"q1", time.Hour, nil, true},
+		"its ShadowPod is there, without a pod": {"q1", time.Hour, []string{"pod"}, false},
+		"one has started at another slice":      {"q2", time.Hour, nil, false},
+		"the leader is new":                     {"", 0, nil, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
 				pod.Annotations[v1alpha1.AssignedAtAnnotation] = time.Now().Add(-90 * time.Second).Format(time.RFC3339Nano)
 			}))
 			c.Policies.Defaults.PendingTimeout = time.Minute
 			c.Belief.SetProvider("q", belief.ProviderSpec{
-				Enabled: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
+				Enabled: true, VirtualNodes: map[string]bool{"q1": false, "q2": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
 			}, &v1alpha1.ProviderClusterStatus{})
-			c.connectTo("q")
-			if !leaves {
-				c.Belief.ObserveReady(assignedPod(corev1.PodRunning, func(pod *corev1.Pod) { pod.Name, pod.UID = "other", "other" }), time.Second)
+			liqo := liqofake.NewSimpleClientset()
+			for _, name := range tc.there {
+				require.NoError(t, liqo.Tracker().Add(&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+					Namespace: "ns-r", Name: name, UID: "shadow", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
+					Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "uid"},
+				}}))
+			}
+			c.Leaving.Connections.Set(&remote.Connection{
+				Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(kubefake.NewClientset()), Liqo: remotetest.Liqo(liqo),
+			})
+			c.leadsSince(t, time.Now().Add(-tc.leads))
+			for _, phase := range []corev1.PodPhase{corev1.PodPending, corev1.PodRunning} {
+				other := assignedPod(phase, func(pod *corev1.Pod) { pod.Name, pod.UID = "other", "other" })
+				c.Belief.ObserveAssigned(other, scheduler.Place{Provider: "q", VirtualNode: tc.startsAt})
 			}
 			c.reconciled(t, "pod")
 			c.Leaving.Check(t.Context(), placed("q1"))
 			pod, result := c.reconciled(t, "pod")
-			require.Equal(t, leaves, pod.Labels[v1alpha1.VirtualNodeLabel] == "")
-			if !leaves {
+			require.Equal(t, tc.stays, pod.Labels[v1alpha1.VirtualNodeLabel] == "q1")
+			if tc.stays {
 				require.InDelta(t, time.Minute, result.RequeueAfter, float64(10*time.Second))
 				require.Zero(t, c.Leaving.Check(t.Context(), placed("q1")), "its provider is asked no more until then")
 			}

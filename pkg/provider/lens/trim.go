@@ -114,7 +114,7 @@ func trimShadowPod(obj any) (any, error) {
 	return &trimmed, nil
 }
 
-// hiddenUID precedes the UID of a pod in the field that hides it. No API server accepts such a GenerateName.
+// hiddenUID precedes the UID of a pod in the field that hides it. No object is created with such a GenerateName.
 const hiddenUID = "pod-uid:"
 
 // HidePodUID sets what PodUID returns.
