@@ -285,15 +285,8 @@ func (b *brokered) unassigned(t *testing.T) {
 // succeed has a pod succeed at its provider, and waits until that is seen in the broker's cluster.
 func (b *brokered) succeed(t *testing.T, provider, namespace, name string) {
 	t.Helper()
-	there := b.Cluster(provider).Client
-	eventually(t, 10*time.Second, func(ctx context.Context) error {
-		var remote corev1.Pod
-		if err := there.Get(ctx, client.ObjectKey{Namespace: b.broker.RemoteNamespace(namespace), Name: name}, &remote); err != nil {
-			return err
-		}
-		exit(&remote.Status, corev1.PodSucceeded, 0)
-		return there.Status().Update(ctx, &remote)
-	})
+	key := client.ObjectKey{Namespace: b.broker.RemoteNamespace(namespace), Name: name}
+	setStatus(t, b.Cluster(provider), key, func(s *corev1.PodStatus) { exit(s, corev1.PodSucceeded, 0) })
 	eventually(t, 20*time.Second, func(ctx context.Context) error {
 		var pod corev1.Pod
 		if err := b.broker.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {

@@ -338,12 +338,18 @@ func (f *federation) remotePod(ctx context.Context, pod *corev1.Pod) (*corev1.Po
 // provider's kubelet would.
 func (f *federation) setRemoteStatus(t *testing.T, pod *corev1.Pod, change func(*corev1.PodStatus)) {
 	t.Helper()
+	setStatus(t, f.remote, client.ObjectKey{Namespace: f.local.RemoteNamespace(pod.Namespace), Name: pod.Name}, change)
+}
+
+// setStatus changes the status of a pod of a cluster, as its kubelet would.
+func setStatus(t *testing.T, c *sandbox.Cluster, key client.ObjectKey, change func(*corev1.PodStatus)) {
+	t.Helper()
 	eventually(t, 10*time.Second, func(ctx context.Context) error {
-		remote, err := f.remotePod(ctx, pod)
-		if err != nil {
+		var pod corev1.Pod
+		if err := c.Client.Get(ctx, key, &pod); err != nil {
 			return err
 		}
-		change(&remote.Status)
-		return f.remote.Client.Status().Update(ctx, remote)
+		change(&pod.Status)
+		return c.Client.Status().Update(ctx, &pod)
 	})
 }

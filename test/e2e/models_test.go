@@ -94,14 +94,7 @@ func (b *brokered) bound(t *testing.T, ns string) {
 func (b *brokered) quotaCountsEnded(t *testing.T, ns, other string) {
 	provider := b.providers[2]
 	key := client.ObjectKey{Namespace: b.broker.RemoteNamespace(ns), Name: "web-1"}
-	eventually(t, 10*time.Second, func(ctx context.Context) error {
-		var remote corev1.Pod
-		if err := provider.Client.Get(ctx, key, &remote); err != nil {
-			return err
-		}
-		exit(&remote.Status, corev1.PodSucceeded, 0)
-		return provider.Client.Status().Update(ctx, &remote)
-	})
+	setStatus(t, provider, key, func(s *corev1.PodStatus) { exit(s, corev1.PodSucceeded, 0) })
 	throughout(t, time.Second, func(ctx context.Context) error {
 		return provider.Client.Get(ctx, key, &offloadingv1beta1.ShadowPod{})
 	})

@@ -57,11 +57,7 @@ func (l *liqos) Handle(_ context.Context, name string) error {
 func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 	actAsLiqo()
 	now := metav1.Now()
-	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns-home", Name: "a",
-		Labels: labels.Merge(forge.ReflectionLabels(), labels.Set{forge.LiqoOriginClusterNodeName: "p1-gpu"}),
-	}}
-	lens.HidePodUID(shadow, "uid")
+	shadow := shadowOf("")
 	there := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns-home", Name: "a"}, Status: corev1.PodStatus{
 		Phase: corev1.PodSucceeded, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}},
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 0}}}},
