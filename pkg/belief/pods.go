@@ -43,8 +43,20 @@ type pod struct {
 	ended bool
 	// waitsAt is where the pod was seen to be Pending.
 	waitsAt scheduler.Place
+	// start is how far the pod has come at its present assignment.
+	start start
 	// startCounted and runningSeen mean that the start at the present VirtualNode was counted, and traced.
 	startCounted, runningSeen bool
+}
+
+// start is how far a pod has come at one assignment, as this leader has seen it.
+type start struct {
+	// assignment is v1alpha1.Assignment.
+	assignment string
+	// taken means that its provider had begun to run it there. pendingAgain is when it was first seen after that to wait for its
+	// containers: the provider has made it again. It is zero if it does not wait again.
+	taken        bool
+	pendingAgain time.Time
 }
 
 func newRecord(name types.NamespacedName, uid types.UID) *pod {
@@ -88,8 +100,32 @@ func (b *Belief) ObserveAssigned(of *corev1.Pod, at scheduler.Place) {
 		p.evictedAt, p.leavesSince = time.Time{}, time.Time{} // The decision was written after all.
 	}
 	p.pending, p.uncertain, p.left, p.unassigned, p.ended = false, false, scheduler.Place{}, false, false
+	p.start.observe(of, at, b.cfg.Clock.Now())
 	b.observeStart(p, of, at)
 	b.assignPod(of, at)
+}
+
+func (s *start) observe(of *corev1.Pod, at scheduler.Place, now time.Time) {
+	if assignment := v1alpha1.Assignment(at.VirtualNode, of); s.assignment != assignment {
+		*s = start{assignment: assignment}
+	}
+	switch {
+	case placement.Taken(&of.Status):
+		s.taken, s.pendingAgain = true, time.Time{}
+	case s.taken && s.pendingAgain.IsZero():
+		s.pendingAgain = now
+	}
+}
+
+// PendingAgain returns when this leader first saw that an assigned pod, which its provider had begun to run, waits for its containers
+// again; zero if it does not. Liqo's ShadowPod controller makes a pod again, under its name, if its node dies, is drained or preempts it.
+func (b *Belief) PendingAgain(of *corev1.Pod) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.pods[of.UID]; p != nil && p.start.assignment == v1alpha1.Assignment(placement.AssignedTo(of).VirtualNode, of) {
+		return p.start.pendingAgain
+	}
+	return time.Time{}
 }
 
 // observeStart takes in that a pod waits at a VirtualNode, or has started there since.
@@ -389,7 +425,7 @@ func (b *Belief) ObserveRefused(of *corev1.Pod, r Refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if by := b.providerAt(r.By); by != nil {
-		if !r.Again {
+		if p := b.pods[of.UID]; !r.Again && (p == nil || !p.start.taken) { // What has run there was no failed start.
 			by.tracker.PodFailed()
 		}
 		by.refusals[r.Reason]++

@@ -112,6 +112,30 @@ func TerminalPhase(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
+// Taken reports whether a provider has begun to run a pod, which may then be Pending for as long as its init containers
+// and its images take: one of its containers was started, or its sandbox is ready and no container fails to be made. A kubelet
+// writes statuses of all containers whenever it writes that the sandbox is ready (generateAPIPodStatus in Kubernetes' pkg/kubelet):
+// the condition alone is from another provider.
+func Taken(status *corev1.PodStatus) bool {
+	if status.Phase != corev1.PodPending && status.Phase != "" {
+		return true
+	}
+	containers := slices.Concat(status.InitContainerStatuses, status.ContainerStatuses)
+	ready := len(containers) > 0 && slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue
+	})
+	for i := range containers {
+		state := containers[i].State
+		switch {
+		case state.Running != nil, state.Terminated != nil, containers[i].LastTerminationState.Terminated != nil:
+			return true
+		case state.Waiting != nil && state.Waiting.Reason != "ContainerCreating" && state.Waiting.Reason != "PodInitializing":
+			ready = false // Its image cannot be pulled, for example.
+		}
+	}
+	return ready
+}
+
 // EndedByItself reports whether a pod, which may be being deleted, has ended and does not run again where it is. A kubelet writes a
 // terminal phase on each pod that it removes, and so does the garbage collector of pods, before it deletes those of a Node that is gone
 // (pkg/controller/podgc of Kubernetes).

@@ -3,7 +3,6 @@ package eviction
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,10 +34,10 @@ func Reasons() []Reason {
 	return []Reason{Unreachable, Drained, Refused, PendingTooLong, VirtualNodeGone}
 }
 
-// Of returns why an assigned pod must leave its VirtualNode at now. If it stays, it returns when to check again
-// at the latest (0: when something changes). A terminal pod stays, and so does one that is being deleted as long as there
+// Of returns why an assigned pod must leave its VirtualNode at now. pendingSince is when it began to wait there for its containers. If
+// it stays, it returns when to check again at the latest (0: when something changes). A terminal pod stays, and so does one that is being deleted as long as there
 // is a virtual kubelet to end it.
-func Of(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, now time.Time) (Reason, time.Duration) {
+func Of(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, pendingSince, now time.Time) (Reason, time.Duration) {
 	_, isRefused := refusal.Of(pod)
 	switch {
 	case placement.Terminal(pod):
@@ -56,8 +55,8 @@ func Of(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, now time.
 		return Refused, 0
 	case at.Draining:
 		return Drained, 0
-	case pod.Status.Phase == corev1.PodPending && rules.PendingTimeout > 0 && !Taken(&pod.Status):
-		left := rules.PendingTimeout - now.Sub(v1alpha1.AssignedAt(pod))
+	case pod.Status.Phase == corev1.PodPending && rules.PendingTimeout > 0 && !placement.Taken(&pod.Status):
+		left := rules.PendingTimeout - now.Sub(pendingSince)
 		if left > 0 && left <= 2*rules.PendingTimeout { // More is by a clock that was set back since.
 			return None, left
 		}
@@ -86,27 +85,6 @@ func Queued(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, leads
 		return 0
 	}
 	return max(0, rules.PendingTimeout-now.Sub(since))
-}
-
-// Taken reports whether a provider has begun to run a pod, which may then be Pending for as long as its init containers
-// and its images take: one of its containers was started, or its sandbox is ready and no container fails to be made.
-func Taken(status *corev1.PodStatus) bool {
-	if status.Phase != corev1.PodPending {
-		return true
-	}
-	ready := slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue
-	})
-	for _, container := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses) {
-		state := container.State
-		switch {
-		case state.Running != nil, state.Terminated != nil, container.LastTerminationState.Terminated != nil:
-			return true
-		case state.Waiting != nil && state.Waiting.Reason != "ContainerCreating" && state.Waiting.Reason != "PodInitializing":
-			ready = false // Its image cannot be pulled, for example.
-		}
-	}
-	return ready
 }
 
 // failoverReason is Of for a pod of an unreachable provider.

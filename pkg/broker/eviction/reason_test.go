@@ -119,6 +119,7 @@ func TestEvictionReason(t *testing.T) {
 		{"by more it is not waited for", assignedPod(corev1.PodPending, assignedIn(5*time.Minute)), fine, impatient, PendingTooLong, 0},
 		{"unless its init container runs", assignedPod(corev1.PodPending, waits("PodInitializing"), initContainer), fine, impatient, None, 0},
 		{"or its image is being pulled", assignedPod(corev1.PodPending, waits("ContainerCreating"), sandboxReady), fine, impatient, None, 0},
+		{"a condition without any container's status is from its last provider", assignedPod(corev1.PodPending, sandboxReady), fine, impatient, PendingTooLong, 0},
 		{"but its sandbox has to be ready", assignedPod(corev1.PodPending, waits("ContainerCreating")), fine, impatient, PendingTooLong, 0},
 		{"and its image must be there", assignedPod(corev1.PodPending, waits("ImagePullBackOff"), sandboxReady), fine, impatient, PendingTooLong, 0},
 		{"without a timeout it waits indefinitely", assignedPod(corev1.PodPending), fine, patient, None, 0},
@@ -127,7 +128,7 @@ func TestEvictionReason(t *testing.T) {
 		{"a VirtualNode that is gone serves no pod", assignedPod(corev1.PodRunning), belief.VirtualNode{}, usual, VirtualNodeGone, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			why, later := Of(tc.pod, tc.at, tc.r, noon)
+			why, later := Of(tc.pod, tc.at, tc.r, v1alpha1.AssignedAt(tc.pod), noon)
 			require.Equal(t, tc.want, why)
 			require.Equal(t, tc.later, later)
 		})

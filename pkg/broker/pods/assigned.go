@@ -44,7 +44,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 	}
 
 	// 3. Must it leave?
-	reason, recheck := eviction.Of(pod, at, criteria.Rules, c.Clock.Now())
+	reason, recheck := eviction.Of(pod, at, criteria.Rules, c.pendingSince(pod), c.Clock.Now())
 	if reason == eviction.None {
 		c.Belief.ObserveStays(pod.UID, pod.Status.Phase == corev1.PodRunning)
 		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
@@ -105,7 +105,7 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 		return false, 0, nil
 	case answer.Ended:
 		return true, 0, c.writeEnd(ctx, pod, answer.Status)
-	case why == eviction.PendingTooLong && eviction.Taken(answer.Status):
+	case why == eviction.PendingTooLong && placement.Taken(answer.Status):
 		return true, c.ProbeInterval, nil
 	}
 	return false, 0, nil
@@ -144,6 +144,18 @@ func (c *Controller) virtualNode(ctx context.Context, place scheduler.Place) (be
 // such a pod is ready now does not mean that it was not before.
 func (c *Controller) assignedByThisLeader(pod *corev1.Pod) bool {
 	return !v1alpha1.AssignedAt(pod).Before(c.Restorer.LeadsSince())
+}
+
+// pendingSince returns from when a Pending pod counts as such: from its assignment, or since its provider made it again. A new leader
+// cannot know whether it has run there, so the time before does not count.
+func (c *Controller) pendingSince(pod *corev1.Pod) time.Time {
+	since := c.Belief.PendingAgain(pod)
+	for _, other := range []time.Time{v1alpha1.AssignedAt(pod), c.Restorer.LeadsSince()} {
+		if other.After(since) {
+			since = other
+		}
+	}
+	return since
 }
 
 // measureStart takes in, once, how long a pod took to be ready: from its assignment until the broker sees it, both by the clock

@@ -243,26 +243,6 @@ func clearedByLeaving() map[string]any {
 	return annotations
 }
 
-// clearStatus removes what the last virtual kubelet reported from a pod that leaves it. Liqo would map the old address
-// again as soon as its IP object is deleted, and never the next one.
-func (c *Controller) clearStatus(ctx context.Context, pod *corev1.Pod, from string) error {
-	if pod.Status.Phase == corev1.PodPending && pod.Status.PodIP == "" {
-		return nil
-	}
-	// The API server accepts no running container that has terminated before, so their statuses go, too. A pod that does
-	// not start at the next provider is then Pending there.
-	return c.write.PatchStatus(ctx, pod, map[string]any{
-		"phase": corev1.PodPending, "podIP": nil, "podIPs": nil,
-		"containerStatuses": nil, "initContainerStatuses": nil, "ephemeralContainerStatuses": nil,
-		"conditions": []corev1.PodCondition{c.write.Timed(podwrite.NotReady("Moving", "leaving "+from))},
-	})
-}
-
-// finalize ends a pod that is being deleted and runs nowhere.
-func (c *Controller) finalize(ctx context.Context, pod *corev1.Pod) error {
-	return client.IgnoreNotFound(c.Client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
-}
-
 // reconcileEnded ends a terminal pod that is being deleted and has no virtual kubelet that would do so. One that is kept holds
 // nothing at a VirtualNode that is gone, be it assigned there or leaving it.
 func (c *Controller) reconcileEnded(ctx context.Context, pod *corev1.Pod, assigned scheduler.Place) (ctrl.Result, error) {

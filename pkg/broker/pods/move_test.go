@@ -27,6 +27,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -237,6 +238,7 @@ func TestAPodThatRunsIsNotMovedBecauseItIsShownPending(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending))
 			c.Policies.Defaults.PendingTimeout = time.Minute
+			c.leadsSince(t, noon)
 			c.drains()
 			c.Belief.SetProvider("q", belief.ProviderSpec{
 				Enabled: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
@@ -396,7 +398,7 @@ func TestAPodLeavesAProviderThatDoesNotAnswerAnyMore(t *testing.T) {
 					c.Leaving.Check(t.Context(), placed("z1"))
 					time.Sleep(max(result.RequeueAfter, time.Second))
 					require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "pod"}, &pod))
-					return pod.Labels[v1alpha1.VirtualNodeLabel] != "" || c.Belief.HasLeft("uid", placed("z1"))
+					return pod.Labels[v1alpha1.VirtualNodeLabel] != "" || placement.Terminal(&pod) || c.Belief.HasLeft("uid", placed("z1"))
 				}
 				for range 30 {
 					require.False(t, left(), "the provider has it")

@@ -33,7 +33,7 @@ func mutants() []mutant {
 		},
 		{
 			"a pod that runs is moved for being shown Pending", assigned,
-			`case why == eviction.PendingTooLong && eviction.Taken(answer.Status):`, `case false:`,
+			`case why == eviction.PendingTooLong && placement.Taken(answer.Status):`, `case false:`,
 		},
 		{"no release is waited for", move, `at.pod.Settled = c.settled(pod, &at)`, `at.pod.Settled = true`},
 		{
@@ -70,7 +70,7 @@ func mutants() []mutant {
 			"case pod.DeletionTimestamp != nil:\n\t\treturn ctrl.Result{}, nil",
 		},
 		{"a namespace that is not known counts as removed", move, "case !at.mapped:\n\t\treturn leavingRecheck, false, nil", "case !at.mapped:\n\t\treturn 0, false, nil"},
-		{"what the last provider reported stays on a pod that leaves", move, `if pod.Status.Phase == corev1.PodPending && pod.Status.PodIP == "" {`, `if true {`},
+		{"what the last provider reported stays on a pod that leaves", "pkg/broker/pods/status.go", `if status := &pod.Status; len(conditions) == 1 &&`, `if status := &pod.Status; true || len(conditions) == 1 &&`},
 		{"an unanswered pod that is deleted is not waited for", move, `case at.pod.Settled && answer.Known && !answer.Present:`, `case !answer.Present:`},
 		{
 			"a list that began before the question counts", leaving, `if known != nil && (known.pod == pod || known.pod == settled) {`,
