@@ -23,6 +23,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
 	tenantnamespace "github.com/liqotech/liqo/pkg/tenantNamespace"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
@@ -43,7 +44,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/restore"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/withdrawn"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cached"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
@@ -116,14 +119,18 @@ func Run(ctx context.Context, cfg Config) error {
 }
 
 // managerOptions keep the caches small: of pods only those of the node, of EndpointSlices only those that consumers have
-// reflected here, and no managed fields.
+// reflected here, no managed fields, and of what tenants write as much as is read.
 func managerOptions(cfg *Config, scheme *runtime.Scheme) ctrl.Options {
 	return ctrl.Options{
 		Scheme: scheme,
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}:                              {Field: fields.OneTermEqualSelector("spec.nodeName", cfg.NodeName)},
+				&corev1.Pod{}: {
+					Field: fields.OneTermEqualSelector("spec.nodeName", cfg.NodeName), Transform: cached.Pod,
+				},
+				&corev1.Namespace{}:                        {Transform: cached.Metadata},
+				&offloadingv1beta1.ShadowPod{}:             {Transform: cached.Keys},
 				&discoveryv1.EndpointSlice{}:               {Label: forge.EndpointSliceLabels().AsSelector()},
 				&networkingv1beta1.FirewallConfiguration{}: {Label: isolation.ManagedBy().AsSelector()},
 			},
@@ -242,7 +249,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	}
 	podController := pods.New(pods.Config{
 		Log: cfg.Log, Clock: clk, Client: home, Live: mgr.GetAPIReader(), Tracer: cfg.Tracer,
-		Events:  mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // The new recorder has no pods' events yet.
+		Events:  distrust.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // The new recorder has no pods' events yet.
 		Metrics: metrics.pods, Guard: required, Belief: known, Restorer: restorer, Policies: rules, Leaving: checker, MapsAddresses: mapsAddresses,
 		Sibling: providerController.Sibling, RemoteNamespace: gone.RemoteNamespace, Queue: podQueue, Requeue: again, Providers: providerQueue,
 		RefusalMemory: cfg.Times.RefusalMemory, ProbeInterval: cfg.Times.ProbeInterval, Workers: cfg.Workers,

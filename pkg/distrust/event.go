@@ -2,8 +2,10 @@ package distrust
 
 import (
 	"encoding/json"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
 )
 
@@ -51,4 +53,23 @@ func (s EventSink) Patch(event *corev1.Event, patch []byte) (*corev1.Event, erro
 		return nil, err
 	}
 	return s.EventSink.Patch(event, patch)
+}
+
+// Recorder is a record.EventRecorder whose messages are as Text returns them. Messages quote annotations of tenants, and answers of
+// other clusters; in their first version events have no bound.
+type Recorder struct{ record.EventRecorder }
+
+// Event implements record.EventRecorder.
+func (r Recorder) Event(object runtime.Object, eventtype, reason, message string) {
+	r.EventRecorder.Event(object, eventtype, reason, Text(message))
+}
+
+// Eventf implements record.EventRecorder.
+func (r Recorder) Eventf(object runtime.Object, eventtype, reason, format string, args ...any) {
+	r.Event(object, eventtype, reason, fmt.Sprintf(format, args...))
+}
+
+// AnnotatedEventf implements record.EventRecorder.
+func (r Recorder) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventtype, reason, format string, args ...any) {
+	r.EventRecorder.AnnotatedEventf(object, annotations, eventtype, reason, "%s", Text(fmt.Sprintf(format, args...)))
 }

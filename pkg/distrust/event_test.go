@@ -79,3 +79,14 @@ func scheme(t *testing.T) *runtime.Scheme {
 	require.NoError(t, corev1.AddToScheme(s))
 	return s
 }
+
+func TestRecordedMessagesAreCut(t *testing.T) {
+	fake := record.NewFakeRecorder(3)
+	recorder, long := Recorder{fake}, strings.Repeat("\x01", 250_000)
+	recorder.Event(&corev1.Pod{}, "Warning", "Reason", long)
+	recorder.Eventf(&corev1.Pod{}, "Warning", "Reason", "%s", long)
+	recorder.AnnotatedEventf(&corev1.Pod{}, nil, "Warning", "Reason", "%s", long)
+	for range 3 {
+		require.LessOrEqual(t, len(<-fake.Events), MaxText+len("Warning Reason map[]"))
+	}
+}

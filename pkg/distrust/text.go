@@ -1,6 +1,7 @@
 package distrust
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -10,6 +11,9 @@ import (
 // note of an event.
 const MaxText = 1024
 
+// maxValue bounds a value of an annotation or a field that a message quotes (bytes).
+const maxValue = 64
+
 // maxMarks is how many marks, such as accents, one character may have. Scripts need two or three; a hundred cover the
 // lines above and below.
 const maxMarks = 4
@@ -17,6 +21,10 @@ const maxMarks = 4
 // Text returns a text of another cluster for a condition or an event: of at most MaxText bytes, in one line, and without
 // characters that are not shown but change what is, such as those that turn the direction of a text.
 func Text(text string) string { return printable(Cut(text, MaxText), "") }
+
+// Value quotes a value that a tenant or another cluster wrote, for a message: the beginning of it, in one line. %q would write a
+// control character as four.
+func Value(text string) string { return strconv.Quote(printable(Cut(text, maxValue), "")) }
 
 // Lines returns a text of another cluster with its lines and tabulators, and otherwise without such characters.
 func Lines(text string) string { return printable(text, "\n\t") }

@@ -34,3 +34,16 @@ func TestText(t *testing.T) {
 func TestLinesStay(t *testing.T) {
 	require.Equal(t, "a\n\tb c d [2Je", Lines("a\n\tb\u202ec\rd\x1b[2Je"))
 }
+
+func TestAValueIsQuotedInAFewCharacters(t *testing.T) {
+	for text, quoted := range map[string]string{
+		"move":                           `"move"`,
+		`a "b"`:                          `"a \"b\""`,
+		"a\nb":                           `"a b"`,
+		strings.Repeat("a", 250_000):     `"` + strings.Repeat("a", 61) + `…"`,
+		strings.Repeat("\x01", 250_000):  `"` + strings.Repeat(" ", 61) + `…"`,
+		strings.Repeat("\u202e", 30_000): `"` + strings.Repeat(" ", 20) + `…"`,
+	} {
+		require.Equal(t, quoted, Value(text))
+	}
+}

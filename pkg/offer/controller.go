@@ -29,6 +29,7 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer/share"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
@@ -81,7 +82,7 @@ type reconciler struct {
 func SetUp(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	r := &reconciler{
 		cfg: cfg, client: mgr.GetClient(), live: mgr.GetAPIReader(), metrics: metrics, now: time.Now, former: former{},
-		events: mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // As the broker's own events.
+		events: distrust.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // As the broker's own events.
 	}
 	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 )
@@ -108,7 +109,7 @@ func (p *Policies) read(c *Criteria, ranked Ranking, pod *corev1.Pod, namespace 
 	case v1alpha1.FailoverMove, v1alpha1.FailoverNever:
 		c.Rules.Failover = mode
 	default:
-		return fmt.Errorf("annotation %s=%q: use Move or Never", v1alpha1.FailoverAnnotation, mode)
+		return fmt.Errorf("annotation %s=%s: use Move or Never", v1alpha1.FailoverAnnotation, distrust.Value(string(mode)))
 	}
 	if expression := pod.Annotations[v1alpha1.FilterAnnotation]; expression != "" {
 		if c.Filter, err = p.Programs.Filter(expression); err != nil {
@@ -172,8 +173,8 @@ func (r Ranking) Of(pod *corev1.Pod, namespace *corev1.Namespace) (*v1alpha1.Pla
 	}
 	if named != "" {
 		// Clients that create pods must not learn which policies and selections other consumers have.
-		return nil, fmt.Errorf("%w: annotation %s: there is no PlacementPolicy %q for this pod (selections, and policies of other "+
-			"consumers, are not)", ErrInvalid, v1alpha1.PolicyAnnotation, named)
+		return nil, fmt.Errorf("%w: annotation %s: there is no PlacementPolicy %s for this pod (selections, and policies of other "+
+			"consumers, are not)", ErrInvalid, v1alpha1.PolicyAnnotation, distrust.Value(named))
 	}
 	return nil, nil // No policy is an answer.
 }

@@ -26,6 +26,7 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
@@ -62,7 +63,7 @@ func SetUp(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	}
 	r := &reconciler{
 		cfg: cfg, client: mgr.GetClient(), pods: pods, live: mgr.GetAPIReader(), metrics: metrics, now: time.Now,
-		events: mgr.GetEventRecorderFor("liqo-broker"), //nolint:staticcheck // As the broker's own events.
+		events: distrust.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // As the broker's own events.
 	}
 	byNamespace := func(o client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetNamespace()}}}

@@ -10,6 +10,11 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/cached"
 )
 
 const (
@@ -50,7 +55,10 @@ func CacheOptions(node string) cache.Options {
 	return cache.Options{
 		DefaultTransform: trim,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.nodeName", node), Transform: trimPod},
+			&corev1.Pod{}:                     {Field: fields.OneTermEqualSelector("spec.nodeName", node), Transform: trimPod},
+			&corev1.Namespace{}:               {Transform: cached.Metadata},
+			&offloadingv1beta1.NamespaceMap{}: {Transform: cached.Metadata},
+			&authv1beta1.ResourceSlice{}:      {Transform: cached.Metadata},
 		},
 		ReaderFailOnMissingInformer: true,
 	}
@@ -66,13 +74,11 @@ func trim(in any) (any, error) {
 
 func trimMeta(object metav1.Object) {
 	object.SetManagedFields(nil)
-	if annotations := object.GetAnnotations(); annotations != nil {
-		delete(annotations, corev1.LastAppliedConfigAnnotation)
-	}
+	delete(object.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 }
 
-// trimPod is trim for pods. Of the spec it keeps the requests: environments have secrets of consumers, which a process
-// that answers anonymous callers must not have.
+// trimPod keeps of the spec the requests: environments have secrets of consumers, which a process that answers anonymous callers must
+// not have.
 func trimPod(in any) (any, error) {
 	pod, ok := in.(*corev1.Pod)
 	if !ok {
@@ -81,17 +87,7 @@ func trimPod(in any) (any, error) {
 	spec := &pod.Spec
 	pod.Spec = corev1.PodSpec{
 		NodeName: spec.NodeName, Overhead: spec.Overhead, Resources: spec.Resources,
-		Containers: trimContainers(spec.Containers), InitContainers: trimContainers(spec.InitContainers),
+		Containers: cached.Containers(spec.Containers), InitContainers: cached.Containers(spec.InitContainers),
 	}
-	trimMeta(pod)
-	return in, nil
-}
-
-func trimContainers(containers []corev1.Container) []corev1.Container {
-	var trimmed []corev1.Container
-	for i := range containers {
-		c := &containers[i]
-		trimmed = append(trimmed, corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy})
-	}
-	return trimmed
+	return cached.Pod(pod)
 }

@@ -152,10 +152,6 @@ func (c *Controller) waits(ctx context.Context, pod *corev1.Pod, reason, message
 			return err
 		}
 	}
-	if before := placement.Condition(pod, v1alpha1.ConditionAssigned); before != nil && before.Reason == reason && before.Message == message {
-		c.reports.Drop(client.ObjectKeyFromObject(pod))
-		return nil
-	}
 	c.reports.Add(pod, reason, message)
 	return nil
 }

@@ -2,6 +2,7 @@ package pods
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -103,6 +105,44 @@ func TestAPodWhoseAssignmentIsInvalidWaits(t *testing.T) {
 	require.Contains(t, why.Message, "metadata.annotations: Too long: may not be more than 262144 bytes")
 	assigned, _ := c.reconciled(t, "other")
 	require.Equal(t, "q1", assigned.Labels[v1alpha1.VirtualNodeLabel])
+}
+
+// A tenant may write 256 KiB into an annotation, and control characters, which are four characters each where they are quoted.
+func TestWhatATenantWroteIsCutInMessages(t *testing.T) {
+	for _, annotation := range []string{v1alpha1.PolicyAnnotation, v1alpha1.FailoverAnnotation, v1alpha1.FilterAnnotation} {
+		fat := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fat", UID: "fat", Annotations: map[string]string{
+				annotation: strings.Repeat("\x01", 250_000),
+			}},
+			Spec: corev1.PodSpec{Containers: cpus("1")},
+		}
+		writes := 0
+		c := newController(t, true, interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				writes++
+				return c.SubResource(sub).Patch(ctx, o, p, opts...)
+			},
+		}, nil, fat)
+		events := c.Events.(*record.FakeRecorder).Events
+		c.reconciled(t, "fat")
+		why := c.reported(t, "fat")
+		require.Equal(t, "InvalidCriteria", why.Reason, annotation)
+		require.Contains(t, why.Message, annotation)
+		require.LessOrEqual(t, len(why.Message), distrust.MaxText, annotation)
+		require.NotContains(t, why.Message, "\x01", annotation)
+		require.LessOrEqual(t, len(<-events), distrust.MaxText+len("Warning FailedAssignment "), annotation)
+
+		// What is written already is not written again, and another value of the annotation is no event.
+		c.reconciled(t, "fat")
+		c.reported(t, "fat")
+		require.Equal(t, 1, writes, annotation)
+		other := c.current(t, "fat")
+		other.Annotations[annotation] = "also wrong"
+		require.NoError(t, c.Client.Update(t.Context(), other))
+		c.reconciled(t, "fat")
+		require.NotEqual(t, why.Message, c.reported(t, "fat").Message)
+		require.Empty(t, events)
+	}
 }
 
 // The minute of a message that is added while the one before is written begins then.

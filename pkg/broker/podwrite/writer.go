@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 )
 
 // Writer writes pods, on condition that they are as they were read.
@@ -42,8 +44,9 @@ func (w *Writer) PatchCondition(ctx context.Context, pod *corev1.Pod, condition 
 	return w.PatchStatus(ctx, pod, map[string]any{"conditions": []corev1.PodCondition{w.Timed(condition)}})
 }
 
-// Timed returns a condition whose last transition is now.
+// Timed returns a condition whose last transition is now. Its message may quote a tenant or a provider: it is cut.
 func (w *Writer) Timed(condition corev1.PodCondition) corev1.PodCondition {
+	condition.Message = distrust.Text(condition.Message)
 	condition.LastTransitionTime = metav1.NewTime(w.Clock.Now())
 	return condition
 }

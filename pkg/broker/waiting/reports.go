@@ -23,6 +23,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
@@ -84,9 +85,14 @@ func New(cfg Config) *Reports {
 	}
 }
 
-// Add has the reason written why a pod waits.
+// Add has the reason written why a pod waits, unless the pod has it. A message may quote what a tenant wrote: it is cut.
 func (r *Reports) Add(pod *corev1.Pod, reason, message string) {
 	name := client.ObjectKeyFromObject(pod)
+	message = distrust.Text(message)
+	if before := placement.Condition(pod, v1alpha1.ConditionAssigned); before != nil && before.Reason == reason && before.Message == message {
+		r.Drop(name)
+		return
+	}
 	r.mu.Lock()
 	added := report{uid: pod.UID, reason: reason, message: message, since: r.Writer.Clock.Now()}
 	if before, pending := r.pending[name]; pending && before.uid == added.uid {
@@ -176,7 +182,7 @@ func (r *Reports) Write(ctx context.Context, name types.NamespacedName) (ctrl.Re
 		return ctrl.Result{}, err
 	}
 	r.done(name, why)
-	if before == nil || before.Reason != why.reason || before.Status != corev1.ConditionFalse || why.reason == "InvalidCriteria" {
+	if before == nil || before.Reason != why.reason || before.Status != corev1.ConditionFalse {
 		r.Events.Event(&pod, corev1.EventTypeWarning, "FailedAssignment", why.message)
 	}
 	return ctrl.Result{}, nil

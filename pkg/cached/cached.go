@@ -1,0 +1,113 @@
+// Package cached has what the caches of the broker and of the catalog keep of objects that tenants write. Without it one annotation of
+// 256 KiB on some hundreds of pods fills their memory.
+package cached
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+)
+
+const (
+	// maxAnnotations is how many bytes are kept of the annotations of one object that only expressions read.
+	maxAnnotations = 16 << 10
+	// maxTries is how many bytes of the annotation of tries are read (pkg/tries).
+	maxTries = 32 << 10
+)
+
+// omitted stands for a value that is not kept: expressions do not see a text of more than values.MaxText bytes. All values share it.
+var omitted = strings.Repeat("…", values.MaxText/len("…")+1)
+
+// Pod is a transform for the pods of the broker's node. It drops what the broker does not read and what a tenant may write at any
+// length: environments, commands, volumes. Of annotations it keeps all keys, and of their values as much as expressions see. The
+// broker patches pods with the fields that it changes, so what is not kept here stays at the API server.
+func Pod(in any) (any, error) {
+	pod, ok := in.(*corev1.Pod)
+	if !ok {
+		return in, nil // A tombstone, whose object is trimmed already.
+	}
+	trimMeta(pod)
+	spec := &pod.Spec
+	spec.Containers, spec.InitContainers = Containers(spec.Containers), Containers(spec.InitContainers)
+	spec.EphemeralContainers, spec.Volumes, spec.HostAliases, spec.ImagePullSecrets = nil, nil, nil, nil
+	spec.DNSConfig, spec.Affinity, spec.TopologySpreadConstraints = nil, nil, nil
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		c.Message = distrust.Cut(c.Message, distrust.MaxText)
+	}
+	return pod, nil
+}
+
+// Containers returns of containers what the broker reads: names, images, and what they request.
+func Containers(containers []corev1.Container) []corev1.Container {
+	var trimmed []corev1.Container
+	for i := range containers {
+		c := &containers[i]
+		trimmed = append(trimmed, corev1.Container{Name: c.Name, Image: c.Image, Resources: c.Resources, RestartPolicy: c.RestartPolicy})
+	}
+	return trimmed
+}
+
+// Metadata is a transform for objects whose annotations tenants write, and whose values of annotations the broker reads in part.
+func Metadata(in any) (any, error) {
+	if object, err := meta.Accessor(in); err == nil {
+		trimMeta(object)
+	}
+	return in, nil
+}
+
+// Keys is a transform for objects of which the broker reads the keys of labels and annotations only.
+func Keys(in any) (any, error) {
+	if object, err := meta.Accessor(in); err == nil {
+		object.SetManagedFields(nil)
+		for key := range object.GetAnnotations() {
+			object.GetAnnotations()[key] = ""
+		}
+	}
+	return in, nil
+}
+
+func trimMeta(object metav1.Object) {
+	object.SetManagedFields(nil)
+	annotations := object.GetAnnotations()
+	delete(annotations, corev1.LastAppliedConfigAnnotation)
+	left := maxAnnotations
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		value := annotations[key]
+		if most := longest(key); most > 0 {
+			if len(value) > most {
+				annotations[key] = distrust.Cut(value, most)
+			}
+			continue
+		}
+		if left -= len(value); left < 0 || len(value) > values.MaxText {
+			annotations[key] = omitted
+		}
+	}
+}
+
+// longest is how many bytes are kept of an annotation that the broker itself reads; 0 if only expressions read it.
+func longest(key string) int {
+	switch key {
+	case v1alpha1.FilterAnnotation:
+		return criteria.MaxLength + 1 // So that a longer one is refused.
+	case v1alpha1.TriesAnnotation:
+		return maxTries
+	case v1alpha1.PolicyAnnotation, v1alpha1.FailoverAnnotation:
+		return values.MaxText
+	}
+	domain, _, _ := strings.Cut(key, "/")
+	if domain == "liqo.io" || strings.HasSuffix(domain, ".liqo.io") {
+		return values.MaxText
+	}
+	return 0
+}
