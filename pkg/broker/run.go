@@ -236,7 +236,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	}
 
 	// 3. The pods, their policies and addresses.
-	rules := &placement.Policies{Client: home, Programs: criteria.NewCache(programs), Defaults: placement.Rules{
+	rules := &placement.Policies{Client: home, Programs: criteria.NewCache(programs), Compiling: placement.NewCompiling(clk), Defaults: placement.Rules{
 		Failover: v1alpha1.FailoverMove, FailoverAfter: cfg.Times.FailoverAfter, PendingTimeout: cfg.Times.PendingTimeout,
 	}}
 	mapsAddresses, err := network.ModuleInstalled(mgr.GetRESTMapper())

@@ -2,22 +2,30 @@ package criteria
 
 import (
 	"container/list"
+	"crypto/sha256"
+	"errors"
 	"sync"
 )
 
-// Cache keeps the programs compiled last, and the errors of those that do not compile, by their text. It is safe for
-// concurrent use.
+// Cache keeps the programs compiled last by their text, and the errors of texts that do not compile by its hash: these take little, so
+// that there are more of them than one tenant writes. It is safe for concurrent use.
 type Cache struct {
+	mutex sync.Mutex
+	// programs and refused are the mutex's.
+	programs, refused lru
+}
+
+// lru keeps what was used last.
+type lru struct {
 	// size is how many bytes all entries may take, and used how many they take.
 	size, used int
-
-	mutex sync.Mutex
-	// used, entries and order are the mutex's; order has the one used last in front.
-	entries map[cacheKey]*list.Element
-	order   *list.List
+	entries    map[cacheKey]*list.Element
+	// order has the one used last in front.
+	order *list.List
 }
 
 type cacheKey struct {
+	// text is the expression, or its hash.
 	text    string
 	isScore bool
 }
@@ -26,20 +34,25 @@ type cacheEntry struct {
 	key     cacheKey
 	program *Program
 	err     error
+	bytes   int
 }
 
-// bytes is what an entry takes, measured by TestCacheTakesWhatItCounts.
-func (e *cacheEntry) bytes() int {
+// bytesOf is what a program takes, measured by TestCacheTakesWhatItCounts.
+func bytesOf(text string, p *Program) int {
 	const fixed, perByte, perInstruction = 64 << 10, 100, 200
-	if e.program == nil {
-		return 2<<10 + 4*len(e.key.text)
-	}
-	return fixed + perByte*len(e.key.text) + perInstruction*e.program.instructions
+	return fixed + perByte*len(text) + perInstruction*p.instructions
 }
 
-// NewCache returns a Cache that takes at most so many bytes, about.
+// refusedShare is which part of the bytes of programs the errors may take beside them.
+const refusedShare = 8
+
+// NewCache returns a Cache whose programs take at most so many bytes, about.
 func NewCache(bytes int) *Cache {
-	return &Cache{size: bytes, entries: make(map[cacheKey]*list.Element), order: list.New()}
+	return &Cache{programs: newLRU(bytes), refused: newLRU(bytes / refusedShare)}
+}
+
+func newLRU(bytes int) lru {
+	return lru{size: bytes, entries: map[cacheKey]*list.Element{}, order: list.New()}
 }
 
 // Filter returns what NewFilter does.
@@ -52,6 +65,11 @@ func (c *Cache) Score(expression string) (*Program, error) {
 	return c.program(cacheKey{text: expression, isScore: true}, NewScore)
 }
 
+// HasFilter reports whether Filter need not compile the expression.
+func (c *Cache) HasFilter(expression string) bool {
+	return len(expression) > MaxLength || c.find(cacheKey{text: expression}) != nil
+}
+
 func (c *Cache) program(key cacheKey, compile func(expression string) (*Program, error)) (*Program, error) {
 	if len(key.text) > MaxLength {
 		return compile(key.text) // An error without much ado, and not worth its memory.
@@ -61,32 +79,61 @@ func (c *Cache) program(key cacheKey, compile func(expression string) (*Program,
 	}
 	// Two callers may compile the same text at the same time; the others do not wait for them.
 	program, err := compile(key.text)
-	c.add(&cacheEntry{key: key, program: program, err: err})
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if err != nil {
+		c.refused.add(refusedEntry(key, err))
+	} else {
+		c.programs.add(&cacheEntry{key: key, program: program, bytes: bytesOf(key.text, program)})
+	}
 	return program, err
 }
 
+// refusedEntry keeps an error without the whole expression.
+func refusedEntry(key cacheKey, err error) *cacheEntry {
+	const fixed = 1 << 10
+	entry := &cacheEntry{key: hashed(key), err: err, bytes: fixed + len(err.Error())}
+	if fault := (&Error{}); errors.As(err, &fault) {
+		fault.Expression = string([]byte(shorten(fault.Expression, maxQuoted)))
+		entry.bytes += len(fault.Expression) + len(fault.Problem)
+	}
+	return entry
+}
+
+func hashed(key cacheKey) cacheKey {
+	sum := sha256.Sum256([]byte(key.text))
+	return cacheKey{text: string(sum[:]), isScore: key.isScore}
+}
+
 func (c *Cache) find(key cacheKey) *cacheEntry {
+	hash := hashed(key)
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	element := c.entries[key]
+	if entry := c.programs.find(key); entry != nil {
+		return entry
+	}
+	return c.refused.find(hash)
+}
+
+func (l *lru) find(key cacheKey) *cacheEntry {
+	element := l.entries[key]
 	if element == nil {
 		return nil
 	}
-	c.order.MoveToFront(element)
-	return element.Value.(*cacheEntry)
+	l.order.MoveToFront(element)
+	entry, _ := element.Value.(*cacheEntry)
+	return entry
 }
 
-func (c *Cache) add(entry *cacheEntry) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if c.entries[entry.key] != nil {
+func (l *lru) add(entry *cacheEntry) {
+	if l.entries[entry.key] != nil {
 		return
 	}
-	c.entries[entry.key] = c.order.PushFront(entry)
-	c.used += entry.bytes()
-	for c.used > c.size {
-		oldest := c.order.Remove(c.order.Back()).(*cacheEntry)
-		c.used -= oldest.bytes()
-		delete(c.entries, oldest.key)
+	l.entries[entry.key] = l.order.PushFront(entry)
+	l.used += entry.bytes
+	for l.used > l.size {
+		oldest, _ := l.order.Remove(l.order.Back()).(*cacheEntry)
+		l.used -= oldest.bytes
+		delete(l.entries, oldest.key)
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func TestCache(t *testing.T) {
-	one := (&cacheEntry{key: cacheKey{text: "false"}, program: &Program{}}).bytes()
+	one := bytesOf("false", &Program{})
 	c := NewCache(2*one + 1)
 	first, err := c.Filter("true")
 	require.NoError(t, err)
@@ -28,15 +28,34 @@ func TestCache(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Filter("false")
 	require.NoError(t, err)
-	require.Len(t, c.entries, 2)
-	require.Equal(t, 2, c.order.Len())
+	require.Len(t, c.programs.entries, 2)
+	require.Equal(t, 2, c.programs.order.Len())
+	require.Len(t, c.refused.entries, 1)
+	require.True(t, c.HasFilter("true"))
+	require.False(t, c.HasFilter("!true"))
 	kept, err := c.Filter("true")
 	require.NoError(t, err)
 	require.Same(t, first, kept, "the one used last stays")
 
 	_, err = c.Filter(strings.Repeat(" ", MaxLength) + "true")
 	require.ErrorIs(t, err, ErrExpression)
-	require.Len(t, c.entries, 2, "what is too long is not kept")
+	require.Len(t, c.programs.entries, 2, "what is too long is not kept")
+}
+
+// A tenant may have more filters that are refused than programs are kept.
+func TestTextsThatWereRefusedAreRemembered(t *testing.T) {
+	c := NewCache(4 << 20)
+	text := func(i int) string { return fmt.Sprintf("%d + %s", i, strings.Repeat("a + ", 1000)) }
+	for i := range 300 {
+		_, err := c.Filter(text(i))
+		require.ErrorIs(t, err, ErrExpression)
+		_, err = c.Filter(fmt.Sprintf("provider.id == '%d'", i))
+		require.NoError(t, err)
+	}
+	for i := range 300 {
+		require.True(t, c.HasFilter(text(i)))
+	}
+	require.LessOrEqual(t, c.refused.used, c.refused.size)
 }
 
 func TestCacheIsSafeForConcurrentUse(t *testing.T) {
@@ -57,8 +76,8 @@ func TestCacheIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	require.Positive(t, c.used)
-	require.LessOrEqual(t, c.used, c.size)
+	require.Positive(t, c.programs.used)
+	require.LessOrEqual(t, c.programs.used, c.programs.size)
 }
 
 // What an entry is counted at is not less than what it takes, whatever the expression is made of.
@@ -79,9 +98,9 @@ func TestCacheTakesWhatItCounts(t *testing.T) {
 		for i := range entries {
 			_, _ = c.Filter(fmt.Sprintf(text, i))
 		}
-		took := heap() - before
-		t.Logf("%s: %d bytes each, %d counted, %d of text", name, took/entries, c.used/entries, len(text))
-		require.LessOrEqual(t, took, c.used, name)
+		took, used := heap()-before, c.programs.used+c.refused.used
+		t.Logf("%s: %d bytes each, %d counted, %d of text", name, took/entries, used/entries, len(text))
+		require.LessOrEqual(t, took, used, name)
 		runtime.KeepAlive(c)
 	}
 }

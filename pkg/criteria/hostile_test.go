@@ -52,7 +52,12 @@ func hostile() map[string]string {
 		"annotations for annotations": "pod.annotations.all(a, pod.annotations.all(b, pod.annotations.all(c, a != b + c)))",
 		"one of many annotations":     "pod.annotations.all(a, pod.annotations.exists(b, true))",
 		"annotations compared":        "pod.annotations.all(a, pod.annotations == pod.annotations)",
-		"errors that are absorbed":    "pod.annotations.exists(a, int(pod.annotations['x']) == 1)",
+		"optionals of optionals":      strings.Repeat("optional.of(", 58) + "1" + strings.Repeat(")", 58) + ".hasValue()",
+		"optionals of nothing": strings.Repeat("optional.of(", 57) + "optional.none()" + strings.Repeat(")", 57) + ".hasValue() && " +
+			strings.Repeat("optional.ofNonZeroValue(", 57) + "optional.none()" + strings.Repeat(")", 57) + ".hasValue()",
+		"optionals in lists":       "[" + strings.Repeat("optional.of([", 28) + "1" + strings.Repeat("])", 28) + "].size() == 1",
+		"many computed elements":   "[" + strings.Repeat("pod.annotations['x'],", 160) + "''].join(pod.annotations['x']) == ''",
+		"errors that are absorbed": "pod.annotations.exists(a, int(pod.annotations['x']) == 1)",
 	}
 }
 
@@ -68,6 +73,27 @@ func evaluated(pod *Pod, expression string) (time.Duration, error) {
 		}
 	}
 	return time.Since(began), err
+}
+
+// CEL's type checker takes time that grows exponentially with the depth of types, and with the square of what a list has.
+func TestTypesThatAreSlowToCheckAreRefused(t *testing.T) {
+	all := hostile()
+	for name, problem := range map[string]string{
+		"optionals of optionals": "deep in each other", "optionals of nothing": "deep in each other", "optionals in lists": "deep in each other",
+		"many computed elements": "elements of lists that are not written out",
+	} {
+		_, err := NewFilter(all[name])
+		require.ErrorContains(t, err, problem, name)
+	}
+	for _, expression := range []string{
+		"provider.attributes[?'region'].orValue('') == pod.labels[?'region'].orValue('')",
+		"optional.of(optional.of(1)).hasValue() && [optional.none(), optional.of('a')].size() == 2",
+		"pod.namespace in ['" + strings.Join(strings.Split(strings.Repeat("a", 290), ""), "','") + "']",
+		"[" + strings.Repeat("pod.name,", 59) + "''].size() > 0",
+	} {
+		_, err := NewFilter(expression)
+		require.NoError(t, err)
+	}
 }
 
 func TestHostileExpressionsAreStopped(t *testing.T) {

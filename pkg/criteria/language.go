@@ -61,11 +61,13 @@ const (
 	maxLoops = 10
 	// maxCalls is how many functions and operators it may have, && and || included.
 	maxCalls = 200
-	// maxLists is how many lists may be written in it, and maxElements how many elements they may have together.
+	// maxLists is how many lists may be written in it, and maxElements how many elements they may have together. maxComputed is how
+	// many of these may be anything but a value that is written out: the types of 160 take 50 ms to check.
 	maxLists    = 30
 	maxElements = 300
-	// maxListDepth is how deep lists may be in lists.
-	maxListDepth = 2
+	maxComputed = 60
+	// maxTypeDepth is how deep lists and optionals may be in lists and optionals.
+	maxTypeDepth = 2
 )
 
 // accumulator is the variable in which a macro collects what it returns.
@@ -146,8 +148,8 @@ type checker struct {
 	tree       *ast.AST
 	err        error
 
-	loops, calls, lists, elements int
-	meter                         *meter
+	loops, calls, lists, elements, computed int
+	meter                                   *meter
 }
 
 func (c *checker) fail(at ast.Expr, problem, remedy string) {
@@ -165,7 +167,7 @@ func checkParsed(expression string, parsed *ast.AST) error {
 	c := checker{expression: expression, tree: parsed}
 	ast.PreOrderVisit(parsed.Expr(), ast.NewExprVisitor(c.visitParsed))
 	if c.err == nil {
-		c.listDepth(parsed.Expr(), nil)
+		c.typeDepth(parsed.Expr(), nil)
 	}
 	return c.err
 }
@@ -187,6 +189,11 @@ func (c *checker) visitParsed(e ast.Expr) {
 	case ast.ListKind:
 		atMost(&c.lists, 1, maxLists, "lists", "write fewer")
 		atMost(&c.elements, len(e.AsList().Elements()), maxElements, "elements of lists", "write fewer")
+		for _, element := range e.AsList().Elements() {
+			if element.Kind() != ast.LiteralKind {
+				atMost(&c.computed, 1, maxComputed, "elements of lists that are not written out", "write fewer, or texts and numbers only")
+			}
+		}
 	case ast.MapKind, ast.StructKind:
 		c.fail(e, "maps and objects cannot be made", "write x == 'a' ? 1 : 2")
 	case ast.LiteralKind:
@@ -212,13 +219,13 @@ func isAvailable(name string) bool {
 	return false
 }
 
-// listDepth returns how deep lists may be in the lists that an expression gives, at most, where variables has the depths of
+// typeDepth returns how deep lists and optionals may be in those that an expression gives, at most, where variables has the depths of
 // the variables of loops.
-func (c *checker) listDepth(e ast.Expr, variables map[string]int) int {
+func (c *checker) typeDepth(e ast.Expr, variables map[string]int) int {
 	depth := 0
 	deepest := func(parts ...ast.Expr) {
 		for _, part := range parts {
-			depth = max(depth, c.listDepth(part, variables))
+			depth = max(depth, c.typeDepth(part, variables))
 		}
 	}
 	switch e.Kind() {
@@ -235,8 +242,11 @@ func (c *checker) listDepth(e ast.Expr, variables map[string]int) int {
 			deepest(call.Target())
 		}
 		deepest(call.Args()...)
-		if call.FunctionName() == "split" {
+		switch call.FunctionName() {
+		case "split", "none", operators.OptSelect, operators.OptIndex:
 			depth = max(depth, 1)
+		case "of", "ofNonZeroValue":
+			depth++
 		}
 	case ast.ComprehensionKind:
 		loop := e.AsComprehension()
@@ -249,8 +259,8 @@ func (c *checker) listDepth(e ast.Expr, variables map[string]int) int {
 		variables = inner
 		deepest(loop.AccuInit(), loop.LoopStep())
 	}
-	if depth > maxListDepth {
-		c.fail(e, fmt.Sprintf("lists are more than %d deep in lists", maxListDepth), "write flat lists")
+	if depth > maxTypeDepth {
+		c.fail(e, fmt.Sprintf("lists or optionals are more than %d deep in each other", maxTypeDepth), "write flat lists")
 	}
 	return depth
 }

@@ -54,9 +54,11 @@ type Policies struct {
 	Programs *criteria.Cache
 	// Defaults are the rules unless a policy or a pod sets others.
 	Defaults Rules
+	// Compiling bounds the time for compiling the filters of pods; nil does not.
+	Compiling *Compiling
 }
 
-// CriteriaOf reads what a pod and its policy ask for. The error is an ErrInvalid, or one of the API; the rules are
+// CriteriaOf reads what a pod and its policy ask for. The error is an ErrInvalid, which may be ErrDeferred, or one of the API; the rules are
 // valid even then. A pod whose criteria are invalid never fails over: it could not be assigned anywhere else, and they
 // may forbid it.
 func (p *Policies) CriteriaOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (Criteria, error) {
@@ -89,11 +91,13 @@ func (p *Policies) criteria(ranked Ranking, pod *corev1.Pod, namespace *corev1.N
 	if policy != nil {
 		applyRules(&c.Rules, &policy.Spec)
 	}
-	if err := p.read(&c, ranked, pod, namespace, policy); err != nil {
+	switch err := p.read(&c, ranked, pod, namespace, policy); {
+	case err == nil, errors.Is(err, ErrDeferred):
+		return c, err
+	default:
 		c.Rules = careful(c.Rules)
 		return c, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return c, nil
 }
 
 func (p *Policies) read(c *Criteria, ranked Ranking, pod *corev1.Pod, namespace *corev1.Namespace, policy *v1alpha1.PlacementPolicy,
@@ -112,11 +116,24 @@ func (p *Policies) read(c *Criteria, ranked Ranking, pod *corev1.Pod, namespace 
 		return fmt.Errorf("annotation %s=%s: use Move or Never", v1alpha1.FailoverAnnotation, distrust.Value(string(mode)))
 	}
 	if expression := pod.Annotations[v1alpha1.FilterAnnotation]; expression != "" {
-		if c.Filter, err = p.Programs.Filter(expression); err != nil {
+		if c.Filter, err = p.filterOf(OwnerOf(namespace), expression); err != nil && !errors.Is(err, ErrDeferred) {
 			return fmt.Errorf("annotation %s: %w", v1alpha1.FilterAnnotation, err)
 		}
 	}
-	return nil
+	return err
+}
+
+// filterOf compiles the filter of a pod, in the time that its owner has; the error may be ErrDeferred.
+func (p *Policies) filterOf(owner, expression string) (*criteria.Program, error) {
+	if p.Programs.HasFilter(expression) {
+		return p.Programs.Filter(expression)
+	}
+	if !p.Compiling.allowed(owner) {
+		return nil, ErrDeferred
+	}
+	began := time.Now()
+	defer func() { p.Compiling.charge(owner, time.Since(began)) }()
+	return p.Programs.Filter(expression)
 }
 
 // careful are rules that leave pods where they are.

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,6 +25,9 @@ import (
 // its policy requeues it; one of its namespace does not.
 const invalidRecheck = 5 * time.Minute
 
+// deferredRecheck is how often, up to twice as seldom, a pod is tried whose filter is compiled later: those of one owner not together.
+const deferredRecheck = 15 * time.Second
+
 // assign chooses a provider for a pod and writes the choice.
 func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
 	if missing := c.Guard.Missing(); missing != "" {
@@ -32,6 +36,9 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	// 1. What the pod and its policy ask for.
 	began := time.Now()
 	criteria, namespace, err := c.criteriaOf(ctx, pod)
+	if errors.Is(err, placement.ErrDeferred) {
+		return ctrl.Result{RequeueAfter: wait.Jitter(deferredRecheck, 1)}, c.waits(ctx, pod, "FilterDeferred", err.Error())
+	}
 	if errors.Is(err, placement.ErrInvalid) {
 		c.Metrics.invalid(time.Since(began))
 		return ctrl.Result{RequeueAfter: invalidRecheck}, c.waits(ctx, pod, "InvalidCriteria", err.Error())

@@ -32,7 +32,7 @@ func (n *Node) String() string {
 // Generator makes expressions at random, most of which compile.
 type Generator struct{ *rand.Rand }
 
-// grammar has, by kind of value (bool, string, number, list of strings, map), how to write one: %k is a part of kind k, @k
+// grammar has, by kind of value (bool, string, number, list of strings, optional, map), how to write one: %k is a part of kind k, @k
 // one in which a variable is in scope, which $ names.
 var grammar = map[byte][]string{
 	'b': {
@@ -42,7 +42,7 @@ var grammar = map[byte][]string{
 		"(%b || %b)", "(%b && %b)", "!%b", "%b ? %b : %b", "isQuantity(%s)", "isSemver(%s)", "isIP(%s)", "isCIDR(%s)",
 		"quantity(%s).isLessThan(quantity(%s))", "semver(%s).isLessThan(semver(%s))", "cidr('10.0.0.0/8').containsIP(%s)",
 		"%l.isSorted()", "has(provider.kpis.uptime1h)", "bool(%s)", "provider.resources.free == provider.resources.granted",
-		"provider.resources.free.exists($, @b)", "%l[?0].hasValue()",
+		"provider.resources.free.exists($, @b)", "%l[?0].hasValue()", "%o.hasValue()",
 	},
 	's': {
 		"pod.annotations['x']", "provider.labels['x']", "provider.id", "'a'", "pod.annotations['none']", "provider.attributes[%s]",
@@ -57,12 +57,13 @@ var grammar = map[byte][]string{
 		"%s.split(%s)", "%m.map($, @s)", "%l.map($, @s)", "%l.filter($, @b)", "[%s, %s, %s]", "%s.split('')",
 		"[%s, %s, %s, %s, %s, %s, %s, %s, %s, %s]", "%m.map($, @b, @s)",
 	},
+	'o': {"optional.of(%s)", "optional.of(%o)", "optional.ofNonZeroValue(%o)", "optional.none()", "%o.or(%o)", "(%b ? %o : %o)", "%m[?%s]"},
 	'm': {"pod.annotations", "pod.labels", "provider.labels", "provider.attributes", "{%s: %s, 'b': 'c'}"},
 	'p': {"'a?a?a?a?b'", "'(a|aa)*$b'", "'[^b]*c'", "'(a?){60}b'", "'.*.*.*x'", "'(?i)[a-z]+1'", "'^(a|b|c)*d'", "'(a?){300}'"},
 }
 
 // leaves are how to write what has no parts.
-var leaves = map[byte]string{'b': "true", 's': "pod.annotations['x']", 'n': "1", 'l': "pod.annotations['x'].split('')", 'm': "pod.labels"}
+var leaves = map[byte]string{'b': "true", 's': "pod.annotations['x']", 'n': "1", 'l': "pod.annotations['x'].split('')", 'm': "pod.labels", 'o': "optional.of('a')"}
 
 // Filter returns an expression that is true or false, of at most so many levels.
 func (g Generator) Filter(depth int) *Node { return g.node('b', depth, nil) }

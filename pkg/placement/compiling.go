@@ -1,0 +1,80 @@
+package placement
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+)
+
+// ErrDeferred means that the filter of a pod is not compiled now, because the pods of its owner have used their share of the time for
+// that. It is an ErrInvalid whose rules are those of the pod: a pod that is assigned needs no filter to leave a provider.
+var ErrDeferred = fmt.Errorf("%w: its filter is compiled later, because the filters of other pods of its owner take long to compile", ErrInvalid)
+
+const (
+	// compilingBurst is how much time an owner may use at once, and one compilingPart of all time after that.
+	compilingBurst = 2 * time.Second
+	compilingPart  = 10
+	// maxOwners is how many owners are remembered before those are forgotten that have used nothing lately.
+	maxOwners = 1000
+)
+
+// Compiling shares the time for compiling the filters of pods between their owners: one whose filters are expensive delays its own pods.
+// Filters that are known already take no time, and those of policies, which administrators write, do not count.
+type Compiling struct {
+	clock clock.PassiveClock
+	mu    sync.Mutex
+	// used has, by owner, the time that counts; guarded by mu.
+	used map[string]usedTime
+}
+
+type usedTime struct {
+	took time.Duration
+	at   time.Time
+}
+
+// NewCompiling returns a Compiling of which no owner has used anything.
+func NewCompiling(passive clock.PassiveClock) *Compiling {
+	return &Compiling{clock: passive, used: map[string]usedTime{}}
+}
+
+// left returns how much time of an owner still counts.
+func (u usedTime) left(now time.Time) time.Duration {
+	return max(0, u.took-max(0, now.Sub(u.at))/compilingPart)
+}
+
+// allowed reports whether an owner may have a filter compiled. A nil Compiling allows all.
+func (c *Compiling) allowed(owner string) bool {
+	if c == nil {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.used[owner].left(c.clock.Now()) < compilingBurst
+}
+
+// charge counts what a filter of an owner took.
+func (c *Compiling) charge(owner string, took time.Duration) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.clock.Now()
+	if len(c.used) > maxOwners {
+		maps.DeleteFunc(c.used, func(_ string, u usedTime) bool { return u.left(now) == 0 })
+	}
+	c.used[owner] = usedTime{took: c.used[owner].left(now) + took, at: now}
+}
+
+// OwnerOf returns to whom what a pod does is counted: its consumer, or its namespace if it comes from this cluster. No owner has more than
+// its share in a sum.
+func OwnerOf(namespace *corev1.Namespace) string {
+	if consumer := ConsumerOf(namespace); consumer != "" {
+		return consumer
+	}
+	return "namespace/" + namespace.Name
+}
