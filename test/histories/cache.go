@@ -188,7 +188,7 @@ func (i *informer) run() {
 	number := 0
 	for {
 		// The first list, and each after a lost connection, may be answered by a watch cache that lags as well.
-		if w.accepted(p.ctx, p, true) != nil {
+		if w.accepted(p.ctx, p, true) != nil || w.answered(p.name, "list "+i.of.String()) != nil {
 			if !p.sleep(p.ctx, time.Second) {
 				return
 			}

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
@@ -31,9 +34,11 @@ type history struct {
 	// LateNamespace has the namespace be created with its first pod.
 	LateNamespace bool `json:"lateNamespace,omitempty"`
 	// Scheduled has kube-scheduler bind the pods; otherwise they are bound when they are created, also beyond the room of the Node.
-	Scheduled bool      `json:"scheduled,omitempty"`
-	Pods      []podSpec `json:"pods"`
-	Faults    []fault   `json:"faults"`
+	Scheduled bool `json:"scheduled,omitempty"`
+	// SlowAdmission has webhooks of the providers hold the creations of pods now and then.
+	SlowAdmission bool      `json:"slowAdmission,omitempty"`
+	Pods          []podSpec `json:"pods"`
+	Faults        []fault   `json:"faults"`
 }
 
 // podSpec is a pod of a consumer.
@@ -51,6 +56,12 @@ type podSpec struct {
 	App string `json:"app,omitempty"`
 	// Never means that it must not run twice.
 	Never bool `json:"never,omitempty"`
+	// Once has its container not be started again (restartPolicy Never).
+	Once bool `json:"once,omitempty"`
+	// Job has a Job own it, which waits until it has ended (podFailurePolicy).
+	Job bool `json:"job,omitempty"`
+	// Force has it be deleted without a grace period.
+	Force bool `json:"force,omitempty"`
 }
 
 // fault is one of kinds, at a provider or a slice of it if it concerns one.
@@ -120,6 +131,14 @@ func kubeletOf(do func(*virtualKubelet, fault)) func(*world, *provider, fault) {
 
 func nothing(*world, *provider, fault) {}
 
+// denied is a kind of fault in which a provider answers some requests with a code.
+func denied(share int, request string, code int) faultKind {
+	change := func(begins bool) func(*world, *provider, fault) {
+		return func(_ *world, p *provider, _ fault) { p.weather.deny(denial{request, code}, begins) }
+	}
+	return faultKind{share, 60 * time.Second, change(true), change(false)}
+}
+
 // faultKinds are all faults, by name.
 func faultKinds() map[string]faultKind {
 	return map[string]faultKind{
@@ -151,6 +170,47 @@ func faultKinds() map[string]faultKind {
 			4, 60 * time.Second,
 			atProvider(func(_ *provider, w *weather) { w.listless++ }), atProvider(func(_ *provider, w *weather) { w.listless-- }),
 		},
+		"provider rejects the identity": denied(4, "", http.StatusUnauthorized),
+		"provider forbids":              denied(2, "", http.StatusForbidden),
+		"provider throttles":            denied(3, "", http.StatusTooManyRequests),
+		"provider is not ready":         denied(3, "GET "+readyz, http.StatusInternalServerError),
+		"provider reads nothing":        denied(4, "", http.StatusInternalServerError),
+		"provider lists slowly": {
+			4, 60 * time.Second,
+			// As a namespace with 20,000 pods: 30 s for all, 0.75 s for a chunk of 500.
+			atProvider(func(_ *provider, w *weather) { w.perItem, w.crowd = 1500*time.Microsecond, 20_000 }),
+			atProvider(func(_ *provider, w *weather) { w.perItem, w.crowd = 0, 0 }),
+		},
+		"provider refuses pods": {
+			3, 60 * time.Second,
+			atProvider(func(p *provider, _ *weather) { p.strict++ }), atProvider(func(p *provider, _ *weather) { p.strict-- }),
+		},
+		"provider makes no pods": {
+			3, 60 * time.Second,
+			atProvider(func(p *provider, _ *weather) { p.stalled++ }), atProvider(func(p *provider, _ *weather) { p.stalled-- }),
+		},
+		"provider holds pods": {
+			3, 60 * time.Second,
+			atProvider(func(p *provider, _ *weather) { p.holds++ }), func(_ *world, p *provider, _ fault) {
+				p.weather.change(func(*weather) { p.holds-- })
+				p.letGo()
+			},
+		},
+		"provider's node is drained": {6, 0, func(_ *world, p *provider, _ fault) { p.drain() }, nothing},
+		"provider's node dies":       {6, 0, func(_ *world, p *provider, _ fault) { p.die() }, nothing},
+		"Node is deleted": {4, 30 * time.Second, func(w *world, _ *provider, f fault) {
+			if !w.waitHome() {
+				return
+			}
+			w.cordonNode(w.weather.draw("cordon")%2 == 0)
+			w.later(min(f.For/2, 8*time.Second), func() {
+				_ = w.home.remove("admin", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: brokerNode}}, nil, nil)
+			})
+		}, func(w *world, _ *provider, _ fault) {
+			if w.waitHome() {
+				w.cordonNode(false)
+			}
+		}},
 		"provider starts slowly": {
 			4, 60 * time.Second,
 			atProvider(func(p *provider, _ *weather) { p.slow = 30 * time.Second }), atProvider(func(p *provider, _ *weather) { p.slow = 0 }),
@@ -261,7 +321,10 @@ func generate(seed uint64) *history {
 			pod.Seconds = 5 + random.IntN(40)
 		}
 		if random.IntN(4) == 0 {
-			pod.Deleted, pod.Again = pod.At+upTo(random, 80*time.Second), random.IntN(2) == 0
+			pod.Deleted, pod.Again, pod.Force = pod.At+upTo(random, 80*time.Second), random.IntN(2) == 0, random.IntN(2) == 0 && is(force)
+		}
+		if random.IntN(6) == 0 {
+			pod.Once, pod.Job = is(once), random.IntN(2) == 0 && is(jobs)
 		}
 		h.Pods = append(h.Pods, pod)
 	}
@@ -276,7 +339,7 @@ func generate(seed uint64) *history {
 		}
 		h.Faults = append(h.Faults, f)
 	}
-	h.Scheduled = random.IntN(2) == 0
+	h.Scheduled, h.SlowAdmission = random.IntN(2) == 0, random.IntN(4) == 0 && is(slowAdmission)
 	if random.IntN(10) == 0 {
 		h.loseLeaderAmongPods(random)
 	}
@@ -374,8 +437,12 @@ func upTo(random *rand.Rand, most time.Duration) time.Duration {
 
 // faultNames has each kind as often as its share.
 func faultNames() (names []string) {
-	for _, name := range sortedKeys(faultKinds()) {
-		for range faultKinds()[name].share {
+	kinds := faultKinds()
+	for _, name := range sortedKeys(kinds) {
+		for range kinds[name].share {
+			if !is(name) {
+				continue
+			}
 			names = append(names, name)
 		}
 	}

@@ -5,11 +5,18 @@ import (
 	"errors"
 	"hash/fnv"
 	"math/rand/v2"
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
 
 // errKilled is what a process that was killed gets from everything.
@@ -104,6 +111,13 @@ type weather struct {
 	answerLost int
 	// lags is how many have watches show what happened later.
 	lags int
+	// denials are the answers that the API server gives instead of others.
+	denials []denial
+	// perItem is how long a list takes for each item, and crowd how many more items it has than there are.
+	perItem time.Duration
+	crowd   int
+	// answers are those that the API server gave.
+	answers []judge.Answer
 	// counts are how often each request was made, so that chance depends on nothing else that runs.
 	counts map[string]uint64
 	// changed is closed with the next change.
@@ -177,6 +191,47 @@ func (w *weather) accepted(ctx context.Context, p *process, lists bool) error {
 	}
 }
 
+// denial is what an API server answers to requests whose names begin so.
+type denial struct {
+	request string
+	code    int
+}
+
+// deny begins, or ends, to answer with a code.
+func (w *weather) deny(d denial, begins bool) {
+	w.change(func(w *weather) {
+		if begins {
+			w.denials = append(w.denials, d)
+		} else if i := slices.Index(w.denials, d); i >= 0 {
+			w.denials = slices.Delete(w.denials, i, i+1)
+		}
+	})
+}
+
+// answered returns the answer that the API server gives instead of handling a request, and records that there was one.
+func (w *weather) answered(by, request string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	code := http.StatusOK
+	for _, d := range w.denials {
+		if strings.HasPrefix(request, d.request) {
+			code = d.code
+		}
+	}
+	w.answers = append(w.answers, judge.Answer{At: time.Now(), By: by, Code: code})
+	if code == http.StatusOK {
+		return nil
+	}
+	return kerrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", request, 0, true)
+}
+
+// listTime is how long a list of so many items takes.
+func (w *weather) listTime(items int) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Duration(items) * w.perItem
+}
+
 // request is one from a process to a server: it takes a while, and may not arrive, or have no answer.
 func (p *process) request(ctx context.Context, w *weather, name string, writes bool, do func() error) error {
 	if err := p.gate(); err != nil {
@@ -192,7 +247,10 @@ func (p *process) request(ctx context.Context, w *weather, name string, writes b
 	if p.ctx.Err() != nil {
 		return errKilled
 	}
-	err := do()
+	err := w.answered(p.name, name)
+	if err == nil {
+		err = do()
+	}
 	if !p.sleep(ctx, time.Duration(500_000+chance>>32%4_000_000)) && err == nil {
 		return context.DeadlineExceeded
 	}

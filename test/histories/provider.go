@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +43,12 @@ type provider struct {
 	frozen int
 	closed bool
 	full   int
+	// strict has a LimitRange refuse the pods of accepted ShadowPods, stalled has the controller of ShadowPods do nothing, and holds
+	// has a finalizer put on each new pod.
+	strict, stalled, holds int
+	// slowAdmission has webhooks for pods take long now and then.
+	slowAdmission bool
+	shadowPods    shadowPods
 }
 
 // slice is a ResourceSlice that a provider grants, with its VirtualNode and an identity of its own.
@@ -142,7 +147,7 @@ func cpusOf(spec *corev1.PodSpec) (cpus int) {
 	return cpus
 }
 
-// run makes pods of ShadowPods, starts them, and ends them.
+// run has the controllers and the kubelets of the provider handle what changes.
 func (p *provider) run() {
 	shadows, pods := typeOf[offloadingv1beta1.ShadowPod](), typeOf[corev1.Pod]()
 	seenShadows, seenPods := 0, 0
@@ -150,17 +155,19 @@ func (p *provider) run() {
 		changes, moreShadows := p.server.since(shadows, seenShadows)
 		seenShadows += len(changes)
 		for i := range changes {
-			key := keyOf(changes[i].Object())
-			switch {
-			case changes[i].Before == nil:
-				p.soon("make "+key.Name, 20, 300, func() { p.makePod(key) })
-			case changes[i].After == nil: // The garbage collector.
-				p.soon("collect "+key.Name, 10, 200, func() { _ = p.server.remove("gc", podOf(key), ptr.To(int64(2)), nil) })
+			p.shadowPods.add(p, keyOf(changes[i].Object()))
+			if changes[i].After == nil {
+				p.collect(changes[i].Before)
 			}
 		}
 		changes, morePods := p.server.since(pods, seenPods)
 		seenPods += len(changes)
 		for i := range changes {
+			if changes[i].Before != nil { // It watches no creations of pods (SetupWithManager).
+				p.shadowPods.add(p, keyOf(changes[i].Object()))
+			} else {
+				p.verifyOwner(changes[i].After.(*corev1.Pod))
+			}
 			p.observe(&changes[i])
 		}
 		select {
@@ -174,98 +181,15 @@ func (p *provider) run() {
 
 // soon does something after a while of so many milliseconds.
 func (p *provider) soon(what string, least, most uint64, do func()) {
-	p.world.after(time.Duration(1_000_000*least+p.weather.draw(what)%(1_000_000*(most-least))), do)
+	p.world.after(p.between(what, least, most), do)
+}
+
+func (p *provider) between(what string, least, most uint64) time.Duration {
+	return time.Duration(1_000_000*least + p.weather.draw(what)%(1_000_000*(most-least)))
 }
 
 func podOf(key types.NamespacedName) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-}
-
-// makePod is Liqo's controller of ShadowPods.
-func (p *provider) makePod(key types.NamespacedName) {
-	found, err := p.server.find(typeOf[offloadingv1beta1.ShadowPod](), key)
-	if err != nil || found.GetDeletionTimestamp() != nil {
-		return
-	}
-	shadow := copyOf(found).(*offloadingv1beta1.ShadowPod)
-	pod := podOf(key)
-	pod.Labels, pod.Annotations, pod.Spec, pod.Status.Phase = shadow.Labels, shadow.Annotations, shadow.Spec.Pod, corev1.PodPending
-	pod.Spec.NodeName = "worker"
-	pod.Annotations[ownerAnnotation] = string(shadow.UID)
-	if kerrors.IsAlreadyExists(p.server.create("shadowpod-controller", pod)) { // One that ends: the controller tries again.
-		p.soon("make again "+key.Name, 100, 500, func() { p.makePod(key) })
-	}
-}
-
-// observe is the kubelet of the provider's node.
-func (p *provider) observe(c *change) {
-	key := keyOf(c.Object())
-	switch {
-	case c.After == nil:
-		return
-	case c.Before == nil:
-		p.weather.mu.Lock()
-		slow := p.slow
-		p.weather.mu.Unlock()
-		p.soon("start "+key.Name, 100, 1000, func() { p.world.after(slow, func() { p.start(key, c.After.GetUID()) }) })
-	case c.Before.GetDeletionTimestamp() == nil && c.After.GetDeletionTimestamp() != nil:
-		p.soon("end "+key.Name, 50, 2500, func() {
-			p.stop(key)
-			p.soon("remove "+key.Name, 1, 500, func() { _ = p.server.remove("kubelet", podOf(key), ptr.To(int64(0)), nil) })
-		})
-	}
-}
-
-// stop ends the container of a pod that is being deleted. The kubelet writes that before it removes the pod.
-func (p *provider) stop(key types.NamespacedName) {
-	_, _ = p.server.update("kubelet", podOf(key), true, func(fresh object) error {
-		pod := fresh.(*corev1.Pod)
-		if pod.DeletionTimestamp == nil || pod.Status.Phase != corev1.PodRunning {
-			return errors.New("it is another one, or does not run")
-		}
-		pod.Status.Phase, pod.Status.Conditions = corev1.PodFailed, nil
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{
-			Terminated: &corev1.ContainerStateTerminated{ExitCode: 143, Reason: "Error"},
-		}}}
-		return nil
-	})
-}
-
-func (p *provider) start(key types.NamespacedName, uid types.UID) {
-	_, err := p.server.update("kubelet", podOf(key), true, func(fresh object) error {
-		pod := fresh.(*corev1.Pod)
-		if pod.UID != uid || pod.DeletionTimestamp != nil {
-			return errors.New("it is another one, or is ending")
-		}
-		now := metav1.NewTime(time.Now())
-		pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, "10.0.0.1", []corev1.PodIP{{IP: "10.0.0.1"}}
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", Ready: true, State: corev1.ContainerState{
-			Running: &corev1.ContainerStateRunning{StartedAt: now},
-		}}}
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}}
-		return nil
-	})
-	found, gone := p.server.find(typeOf[corev1.Pod](), key)
-	if err != nil || gone != nil {
-		return
-	}
-	if seconds, err := strconv.Atoi(found.GetAnnotations()[durationAnnotation]); err == nil {
-		p.world.after(time.Duration(seconds)*time.Second, func() { p.complete(key, uid) })
-	}
-}
-
-func (p *provider) complete(key types.NamespacedName, uid types.UID) {
-	_, _ = p.server.update("kubelet", podOf(key), true, func(fresh object) error {
-		pod := fresh.(*corev1.Pod)
-		if pod.UID != uid || pod.DeletionTimestamp != nil {
-			return errors.New("it is another one, or is ending")
-		}
-		pod.Status.Phase, pod.Status.Conditions = corev1.PodSucceeded, nil
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{
-			Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"},
-		}}}
-		return nil
-	})
 }
 
 func (p *provider) openNamespace() {

@@ -3,6 +3,7 @@ package histories
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,9 +27,12 @@ func judgedTimes() judge.Times {
 
 // record is what has happened so far.
 func (o *outcome) record() *judge.Record {
-	r := &judge.Record{Began: o.began, Ended: time.Now(), Home: o.world.home.cluster(), Node: brokerNode, Times: judgedTimes()}
+	r := &judge.Record{Began: o.began, Ended: time.Now(), Home: o.world.home.cluster(), Node: brokerNode, Times: judgedTimes(), NotYet: notYet()}
 	for _, p := range o.world.providers {
 		of := &judge.Provider{ID: p.id, Cluster: p.server.cluster()}
+		p.weather.mu.Lock()
+		of.Answers = slices.Clone(p.weather.answers)
+		p.weather.mu.Unlock()
 		for _, s := range p.slices {
 			of.Slices = append(of.Slices, judge.Slice{VirtualNode: s.virtualNode, Millis: int64(s.cpus) * 1000})
 		}

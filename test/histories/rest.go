@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,18 +50,24 @@ func (t transport) RoundTrip(r *http.Request) (response *http.Response, err erro
 		defer t.server.note(noted)
 	}
 	err = t.process.request(r.Context(), t.weather, verb+" "+r.URL.Path, r.Method != http.MethodGet, func() error {
-		response = answer(r, func() (any, error) { return t.serve(r, body) })
+		served, failed := t.serve(r, body)
+		if listed, is := served.(*listed); is && !t.process.sleep(r.Context(), t.weather.listTime(listed.read)) {
+			return r.Context().Err()
+		}
+		response = answer(r, served, failed)
 		return nil
 	})
+	if status := (*kerrors.StatusError)(nil); errors.As(err, &status) {
+		return answer(r, nil, err), nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	return response, nil
 }
 
-func answer(r *http.Request, serve func() (any, error)) *http.Response {
+func answer(r *http.Request, answer any, err error) *http.Response {
 	code := http.StatusOK
-	answer, err := serve()
 	if err != nil {
 		status := &kerrors.StatusError{}
 		if !errors.As(err, &status) {
@@ -179,7 +186,15 @@ func (t transport) serve(r *http.Request, body []byte) (any, error) {
 	return nil, fmt.Errorf("method %s is not simulated", r.Method)
 }
 
-// list answers with the objects that match, in one chunk.
+// listed is one chunk of a list.
+type listed struct {
+	Metadata metav1.ListMeta `json:"metadata"`
+	Items    []client.Object `json:"items"`
+	// read is how many items the API server has read for it.
+	read int
+}
+
+// list answers with the objects that match, in the last chunk. Those before it are of the others in the namespace: none of them matches.
 func (t transport) list(r *http.Request, of reflect.Type, namespace string) (any, error) {
 	query := r.URL.Query()
 	byLabel, err := labels.Parse(query.Get("labelSelector"))
@@ -190,6 +205,14 @@ func (t transport) list(r *http.Request, of reflect.Type, namespace string) (any
 	if err != nil {
 		return nil, err
 	}
+	t.weather.mu.Lock()
+	crowd := t.weather.crowd
+	t.weather.mu.Unlock()
+	begun, _ := strconv.Atoi(query.Get("continue"))
+	limit, _ := strconv.Atoi(query.Get("limit"))
+	if left := crowd - begun; limit > 0 && left > limit && !strings.Contains(query.Get("fieldSelector"), metav1.ObjectNameField) {
+		return &listed{Metadata: metav1.ListMeta{Continue: strconv.Itoa(begun + limit)}, Items: []client.Object{}, read: limit}, nil
+	}
 	items := []client.Object{}
 	for _, o := range t.server.all(of) {
 		if o.GetNamespace() == namespace && byLabel.Matches(labels.Set(o.GetLabels())) &&
@@ -197,5 +220,5 @@ func (t transport) list(r *http.Request, of reflect.Type, namespace string) (any
 			items = append(items, o)
 		}
 	}
-	return map[string]any{"items": items}, nil
+	return &listed{Items: items, read: len(items) + min(crowd, limit)}, nil
 }

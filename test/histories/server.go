@@ -171,7 +171,8 @@ func (s *server) update(by string, o client.Object, status bool, change func(fre
 	if equality.Semantic.DeepEqual(before, fresh) {
 		return before, nil
 	}
-	if fresh.GetDeletionTimestamp() != nil && len(fresh.GetFinalizers()) == 0 && len(before.GetFinalizers()) > 0 {
+	if g := fresh.GetDeletionGracePeriodSeconds(); fresh.GetDeletionTimestamp() != nil && len(fresh.GetFinalizers()) == 0 &&
+		len(before.GetFinalizers()) > 0 && (g == nil || *g == 0) {
 		s.set(by, t, key, nil)
 		return fresh, nil
 	}
@@ -245,7 +246,7 @@ func (s *server) remove(by string, o client.Object, grace *int64, only *metav1.P
 		s.set(by, t, key, nil)
 		return nil
 	}
-	if before.GetDeletionTimestamp() != nil {
+	if g := before.GetDeletionGracePeriodSeconds(); before.GetDeletionTimestamp() != nil && (seconds > 0 || g == nil || *g == 0) {
 		return nil
 	}
 	fresh, at := copyOf(before), metav1.NewTime(time.Now().Add(time.Duration(seconds)*time.Second))

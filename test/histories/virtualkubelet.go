@@ -246,6 +246,9 @@ func (k *virtualKubelet) handle(name string) error {
 		if err := k.deleteShadow(ctx, shadow); err != nil || shadow != nil || remote != nil {
 			return err
 		}
+		if err := k.reportRemoval(ctx, local); err != nil {
+			return err
+		}
 		return k.process.request(ctx, k.world.weather, "finalize "+name, true, func() error {
 			err := k.world.home.remove(k.process.name, local, ptr.To(int64(0)), &metav1.Preconditions{UID: &local.UID})
 			return ignoreGone(err)
@@ -258,10 +261,12 @@ func (k *virtualKubelet) handle(name string) error {
 		}
 		return errors.New("an earlier pod of the name is not gone yet")
 	case shadow == nil && remote != nil || shadow != nil && shadow.DeletionTimestamp != nil,
-		remote != nil && remote.Annotations[ownerAnnotation] != string(shadow.UID):
+		remote != nil && ownedBy(remote) != shadow.UID:
 		return errors.New("what it had there before is not gone yet")
 	case shadow == nil:
 		return k.create(ctx, local)
+	case remote == nil && (shadow.Status.Phase == corev1.PodFailed || shadow.Status.Phase == corev1.PodSucceeded):
+		return k.reportLoss(ctx, local, shadow.Status.Phase)
 	case remote != nil && remote.Annotations[localUID] == string(local.UID):
 		return k.report(ctx, local, remote)
 	}
@@ -456,27 +461,81 @@ func (k *virtualKubelet) patchStatus(ctx context.Context, local *corev1.Pod, cha
 func (k *virtualKubelet) report(ctx context.Context, local, remote *corev1.Pod) error {
 	_, unreachable := local.Annotations[v1alpha1.UnreachableAnnotation]
 	ready := isReady(remote) && !unreachable
-	if local.Status.Phase == remote.Status.Phase && isReady(local) == ready && local.Status.PodIP == remote.Status.PodIP {
+	shown := reported(local, remote, ready)
+	if local.Status.Phase == shown.Phase && local.Status.PodIP == shown.PodIP && sameConditions(local.Status.Conditions, shown.Conditions) {
 		return nil
 	}
 	return k.patchStatus(ctx, local, func(pod *corev1.Pod) error {
 		if pod.ResourceVersion != local.ResourceVersion {
 			return kerrors.NewConflict(resourceOf(typeOf[corev1.Pod]()), pod.Name, errors.New("it has changed"))
 		}
-		conditions := pod.Status.Conditions
-		pod.Status = *remote.Status.DeepCopy()
-		status := corev1.ConditionFalse
-		if ready {
-			status = corev1.ConditionTrue
-		}
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.NewTime(time.Now())}}
-		for i := range conditions {
-			if conditions[i].Type != corev1.PodReady {
-				pod.Status.Conditions = append(pod.Status.Conditions, conditions[i])
-			}
-		}
+		pod.Status = *shown
 		return nil
 	})
+}
+
+// reported is what is shown of a remote pod: all that kubelets wrote, and what the broker and kube-scheduler wrote here. One that has
+// ended because it is deleted there says so in DisruptionTarget, whatever its provider wrote.
+func reported(local, remote *corev1.Pod, ready bool) *corev1.PodStatus {
+	shown := remote.Status.DeepCopy()
+	for i := range shown.Conditions {
+		if c := &shown.Conditions[i]; c.Type == corev1.PodReady && !ready {
+			c.Status = corev1.ConditionFalse
+		}
+	}
+	if remote.DeletionTimestamp != nil && ended(remote) {
+		shown.Conditions = disrupted(shown.Conditions)
+	}
+	shown.Conditions = slices.DeleteFunc(shown.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
+	for i := range local.Status.Conditions {
+		if c := &local.Status.Conditions[i]; c.Type == corev1.PodScheduled || strings.HasPrefix(string(c.Type), ownConditions) {
+			shown.Conditions = append(shown.Conditions, *c)
+		}
+	}
+	return shown
+}
+
+// disrupted are conditions with DisruptionTarget.
+func disrupted(conditions []corev1.PodCondition) []corev1.PodCondition {
+	if slices.ContainsFunc(conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget }) {
+		return conditions
+	}
+	return append(conditions, corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletedInRemoteCluster", LastTransitionTime: metav1.NewTime(time.Now()),
+	})
+}
+
+func sameConditions(a, b []corev1.PodCondition) bool {
+	has := func(all []corev1.PodCondition, one corev1.PodCondition) bool {
+		return slices.ContainsFunc(all, func(c corev1.PodCondition) bool { return c.Type == one.Type && c.Status == one.Status })
+	}
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(c corev1.PodCondition) bool { return !has(b, c) })
+}
+
+// reportLoss writes that a pod has ended at the provider and is gone there, as Liqo does (HandleStatus in its pkg/virtualKubelet/
+// reflection/workload/podns.go). It was deleted there.
+func (k *virtualKubelet) reportLoss(ctx context.Context, local *corev1.Pod, phase corev1.PodPhase) error {
+	return k.patchStatus(ctx, local, func(pod *corev1.Pod) error {
+		if pod.ResourceVersion != local.ResourceVersion {
+			return kerrors.NewConflict(resourceOf(typeOf[corev1.Pod]()), pod.Name, errors.New("it has changed"))
+		}
+		end(pod, phase, "RemotePodTerminated", 137)
+		pod.Status.Reason, pod.Status.Conditions = "RemotePodTerminated", disrupted(pod.Status.Conditions)
+		return nil
+	})
+}
+
+// reportRemoval writes the end of a pod that is removed next, as a kubelet does.
+func (k *virtualKubelet) reportRemoval(ctx context.Context, local *corev1.Pod) error {
+	if ended(local) {
+		return nil
+	}
+	return ignoreGone(k.patchStatus(ctx, local, func(pod *corev1.Pod) error {
+		if !ended(pod) {
+			pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Deleted"
+		}
+		return nil
+	}))
 }
 
 func isReady(pod *corev1.Pod) bool {

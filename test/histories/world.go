@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +27,8 @@ const (
 	brokerID = "broker"
 	// durationAnnotation is after how many seconds the container of a pod completes.
 	durationAnnotation = "histories/seconds"
-	// ownerAnnotation is the UID of the ShadowPod that a pod was made of.
-	ownerAnnotation = "histories/shadow"
+	// ownConditions is how the types of conditions begin that the broker and its virtual kubelets write.
+	ownConditions = "brokering.liqo.io/"
 )
 
 // world is a broker's cluster with its providers.
@@ -58,11 +59,13 @@ func newWorld(ctx context.Context, scheme *runtime.Scheme, h *history) *world {
 	if h.Scheduled {
 		w.spawn(w.runKubeScheduler)
 	}
+	w.spawn(w.runJobs)
 	if !h.LateNamespace {
 		w.createNamespace()
 	}
 	for i, cpus := range h.Providers {
 		p := newProvider(w, fmt.Sprintf("p%d", i), cpus, h.Seed+uint64(i+1))
+		p.slowAdmission = h.SlowAdmission
 		w.providers = append(w.providers, p)
 		w.mustCreate(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.tenant(), Labels: map[string]string{
 			consts.RemoteClusterID: p.id, consts.TenantNamespaceLabel: "true",
@@ -311,6 +314,20 @@ func (w *world) setSpec(p *provider, change func(*v1alpha1.ProviderClusterSpec))
 	})
 }
 
+// cordonNode is kubectl cordon of the broker's Node, or uncordon once there is the Node.
+func (w *world) cordonNode(cordoned bool) {
+	administrator := newProcess(w.ctx, "admin")
+	for {
+		_, err := w.home.update("admin", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: brokerNode}}, false, func(fresh object) error {
+			fresh.(*corev1.Node).Spec.Unschedulable = cordoned
+			return nil
+		})
+		if err == nil || !administrator.sleep(w.ctx, time.Second) {
+			return
+		}
+	}
+}
+
 // createNamespace makes the namespace of the consumer's pods, if there is none.
 func (w *world) createNamespace() {
 	_ = w.home.create("liqo", &corev1.Namespace{
@@ -342,6 +359,15 @@ func (w *world) createPod(of *podSpec) {
 	if of.Never {
 		pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever)
 	}
+	if of.Once {
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	}
+	if of.Job {
+		pod.Finalizers = []string{batchv1.JobTrackingFinalizer}
+		pod.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: "job", UID: "job", Controller: ptr.To(true),
+		}}
+	}
 	if of.Seconds > 0 {
 		pod.Annotations[durationAnnotation] = fmt.Sprint(of.Seconds)
 	}
@@ -351,7 +377,11 @@ func (w *world) createPod(of *podSpec) {
 // deletePod deletes a pod as a consumer does.
 func (w *world) deletePod(of *podSpec) {
 	key := types.NamespacedName{Namespace: podNamespace, Name: of.Name}
-	_ = w.home.remove("consumer", podOf(key), ptr.To(int64(30)), nil)
+	grace := int64(30)
+	if of.Force { // As Kubernetes' garbage collector of pods, or Liqo's nodefailure-controller, do.
+		grace = 0
+	}
+	_ = w.home.remove("consumer", podOf(key), &grace, nil)
 	if !of.Again {
 		return
 	}

@@ -60,6 +60,8 @@ func (r *Record) judgePod(pod, there *corev1.Pod, pods []*corev1.Pod) string {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return "is being deleted"
+	case r.is(Disrupted) && terminal(pod) && at != none && isTrue(pod, corev1.DisruptionTarget):
+		return "was ended by " + at.String() + ", and holds its room there"
 	case terminal(pod):
 		return ""
 	case at == none && pod.Annotations[v1alpha1.MovingFromAnnotation] != "":
@@ -78,14 +80,9 @@ func (r *Record) judgePod(pod, there *corev1.Pod, pods []*corev1.Pod) string {
 
 // judgeWaiting returns what is wrong about a pod that waits: there is room, or no reason is given.
 func (r *Record) judgeWaiting(pod *corev1.Pod, pods []*corev1.Pod) string {
-	for at, free := range r.granted() {
-		for _, other := range pods {
-			if placeOf(other) == at {
-				free -= millisOf(&other.Spec)
-			}
-		}
-		if free >= millisOf(&pod.Spec) {
-			return fmt.Sprintf("waits, and %s has %s CPUs free", at, cpus(free))
+	for at, granted := range r.granted() {
+		if left := free(at, granted, pods); left >= millisOf(&pod.Spec) {
+			return fmt.Sprintf("waits, and %s has %s CPUs free", at, cpus(left))
 		}
 	}
 	if reasonOf(pod) == "" {

@@ -1,11 +1,13 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
@@ -21,6 +23,10 @@ func (r *Record) judgeMoves(record []Change, runs []run) (faults []string) {
 		if from == (place{}) || assignedTo(after) != (place{}) || terminal(before) {
 			continue
 		}
+		if r.is(SomewhereBetter) && isTaken(before) && !terminal(after) && after.DeletionTimestamp == nil && c.By != "" && r.alone(from, c.At, before) {
+			faults = append(faults, fmt.Sprintf("%s leaves %s at %s by %s, which cannot be reached, and there is room nowhere else", before.Name, from,
+				r.at(c.At), c.By))
+		}
 		if !r.mayMove(before, from, c.At, runs) {
 			faults = append(faults, fmt.Sprintf("%s leaves %s at %s by %s without a cause: %s", before.Name, from, r.at(c.At), c.By,
 				after.Annotations[v1alpha1.DecisionAnnotation]))
@@ -34,11 +40,85 @@ func (r *Record) mayMove(pod *corev1.Pod, from place, at time.Time, runs []run) 
 	if !never && r.mayFailOver(from.provider, at) || r.isPlanned(from, at) || isRefused(pod, from.virtualNode) {
 		return true
 	}
-	assigned, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AssignedAtAnnotation])
-	starts := slices.ContainsFunc(runs, func(one run) bool {
-		return one.provider == providerOf(pod) && one.from.After(assigned) && one.from.Before(at.Add(-r.Times.ProbeInterval)) && one.to.After(at)
-	})
-	return err == nil && pod.Status.Phase == corev1.PodPending && at.Sub(assigned) >= r.Times.PendingTimeout && !starts
+	idle, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AssignedAtAnnotation])
+	for _, one := range runs {
+		if one.provider == providerOf(pod) && one.from.Before(at.Add(-r.Times.ProbeInterval)) {
+			idle = latestOf(idle, one.to)
+		}
+	}
+	return err == nil && pod.Status.Phase == corev1.PodPending && at.Sub(idle) >= r.Times.PendingTimeout-time.Second &&
+		!r.preparedAt(from.provider, pod.UID, at.Add(-r.Times.ProbeInterval))
+}
+
+// preparedAt reports whether a provider had made the sandbox of a pod by then, and goes on to start its containers.
+func (r *Record) preparedAt(provider string, uid types.UID, then time.Time) (prepared bool) {
+	for _, p := range r.Providers {
+		if p.ID != provider {
+			continue
+		}
+		ofs := p.madeOf()
+		for i := range p.Pods {
+			c := &p.Pods[i]
+			if c.At.After(then) {
+				break
+			}
+			if ofs[c.Object().GetUID()] == uid {
+				prepared = c.After != nil && !terminal(c.After.(*corev1.Pod)) && c.After.GetDeletionTimestamp() == nil &&
+					isTrue(c.After.(*corev1.Pod), corev1.PodReadyToStartContainers)
+			}
+		}
+	}
+	return prepared
+}
+
+// isTaken reports whether the containers of a pod were started.
+func isTaken(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning }
+
+// alone reports whether a pod that leaves has room nowhere else, and leaves because its provider cannot be reached: it may run there.
+func (r *Record) alone(from place, at time.Time, pod *corev1.Pod) bool {
+	if r.isPlanned(from, at) || isRefused(pod, from.virtualNode) || !r.mayFailOver(from.provider, at) {
+		return false
+	}
+	now := latestPods(r.Home.Pods[:until(r.Home.Pods, at.Add(-time.Nanosecond))])
+	before := latestPods(r.Home.Pods[:until(r.Home.Pods, at.Add(-3*time.Second))])
+	for other, granted := range r.granted() {
+		if other != from && min(free(other, granted, now), free(other, granted, before)) >= millisOf(&pod.Spec) {
+			return false
+		}
+	}
+	return true
+}
+
+// until is how many changes were made by then.
+func until(record []Change, then time.Time) int {
+	n, _ := slices.BinarySearchFunc(record, then, func(c Change, t time.Time) int { return cmp.Or(c.At.Compare(t), -1) })
+	return n
+}
+
+// free is how many thousandths of a CPU a VirtualNode has left.
+func free(at place, granted int64, pods []*corev1.Pod) int64 {
+	for _, pod := range pods {
+		if placeOf(pod) == at {
+			granted -= millisOf(&pod.Spec)
+		}
+	}
+	return granted
+}
+
+// judgeEvidence checks that a pod is assigned without what the kubelets of the last provider wrote: the next one would be judged by it.
+func (r *Record) judgeEvidence(record []Change) (faults []string) {
+	for _, c := range record {
+		pod, is := c.After.(*corev1.Pod)
+		if !r.is(Evidence) || !is || assignedTo(c.Before) != (place{}) || assignedTo(pod) == (place{}) || terminal(pod) {
+			continue
+		}
+		for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady} {
+			if isTrue(pod, kind) {
+				faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s and has %s=True of another provider", pod.Name, assignedTo(pod), r.at(c.At), kind))
+			}
+		}
+	}
+	return faults
 }
 
 // isPlanned reports whether pods leave a VirtualNode at a time because of an administrator: it is drained, or deleted.
@@ -83,6 +163,11 @@ func (r *Record) judgeAssignments(record []Change) (faults []string) {
 		}
 		at, name := providerOf(c.After), c.After.GetName()
 		assigned := assignedTo(c.Before) != assignedTo(c.After)
+		if assigned && slices.ContainsFunc(r.faultsAt(at, rejecting()...), func(s span) bool {
+			return c.At.After(s.from.Add(r.Times.Noticed)) && c.At.Before(s.to)
+		}) {
+			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, which has rejected requests for long", name, at, r.at(c.At)))
+		}
 		marked := c.Before != nil && c.Before.GetAnnotations()[v1alpha1.UnreachableAnnotation] != ""
 		unmarked := !assigned && marked && c.After.GetAnnotations()[v1alpha1.UnreachableAnnotation] == ""
 		out := func(provider string, noticed time.Duration) bool {
@@ -105,6 +190,11 @@ func (r *Record) judgeAssignments(record []Change) (faults []string) {
 		}
 	}
 	return faults
+}
+
+// rejecting are the kinds of faults in which a provider answers and takes no pods.
+func rejecting() []string {
+	return []string{"provider rejects the identity", "provider forbids", "provider throttles", "provider is not ready"}
 }
 
 // closed is when the ProviderCluster of a provider said that no pod is to be assigned to it.

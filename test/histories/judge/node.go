@@ -18,6 +18,7 @@ const nodeGrace = 40 * time.Second
 // kube-scheduler never finds less on it than what is assigned: what is free elsewhere would be hidden.
 func (r *Record) judgeNode() (faults []string) {
 	pods := r.localPods()
+	faults = r.judgeRestored()
 	for _, c := range r.Home.Nodes {
 		if c.After == nil || c.After.GetName() != r.Node {
 			continue
@@ -37,6 +38,49 @@ func (r *Record) judgeNode() (faults []string) {
 		}
 	}
 	return faults
+}
+
+// restored is how long a broker may take to make its Node again that was deleted: kube-controller-manager ends its pods after 40 s.
+const restored = 15 * time.Second
+
+// judgeRestored checks that the Node is made again at once when it was deleted, as it was.
+func (r *Record) judgeRestored() (faults []string) {
+	gone := Change{}
+	if !r.is(Restored) {
+		return nil
+	}
+	for _, c := range r.Home.Nodes {
+		if c.Object().GetName() != r.Node {
+			continue
+		}
+		if c.After == nil {
+			gone = c
+			continue
+		}
+		if c.Before == nil && gone.Before != nil {
+			was, is := gone.Before.(*corev1.Node), c.After.(*corev1.Node)
+			if was.Spec.Unschedulable != is.Spec.Unschedulable {
+				faults = append(faults, fmt.Sprintf("the Node is made again at %s, cordoned: %t, and was cordoned: %t", r.at(c.At), is.Spec.Unschedulable,
+					was.Spec.Unschedulable))
+			}
+			if late := c.At.Sub(gone.At); late > restored && !r.disturbed(gone.At, c.At) {
+				faults = append(faults, fmt.Sprintf("the Node is made again at %s, %s after it was deleted", r.at(c.At), late))
+			}
+			gone = Change{}
+		}
+	}
+	if gone.Before != nil {
+		faults = append(faults, fmt.Sprintf("the Node was deleted at %s, and is not made again", r.at(gone.At)))
+	}
+	return faults
+}
+
+// disturbed reports whether a broker could not do something at once: it was away, or its API server.
+func (r *Record) disturbed(from, to time.Time) bool {
+	kinds := append([]string{"leader is killed", "leader is replaced", "leader stops", "home's watches lag"}, homeAway()...)
+	return slices.ContainsFunc(r.Faults, func(f Fault) bool {
+		return slices.Contains(kinds, f.Kind) && f.From.Before(to) && f.Until.After(from.Add(-r.Times.Noticed))
+	})
 }
 
 // FreeOnNode returns how many thousandths of a CPU kube-scheduler finds free on a Node that has these pods.

@@ -37,6 +37,15 @@ type Cluster struct {
 	Pods, ShadowPods, Leases, Nodes, ProviderClusters []Change
 	// Requests are those of the brokers, by the time of their ends; none if they were not recorded.
 	Requests []Request
+	// Answers are those that the API server gave to anything, in order; none if they were not recorded.
+	Answers []Answer
+}
+
+// Answer is one of an API server to a process.
+type Answer struct {
+	At   time.Time
+	By   string
+	Code int
 }
 
 // Request is what a broker asked.
@@ -127,7 +136,23 @@ type Record struct {
 	Consumers []*Consumer
 	Faults    []Fault
 	Times     Times
+	// NotYet are rules that are not judged.
+	NotYet []string
 }
+
+// Rules that may be among NotYet.
+const (
+	Evidence        = "a pod is assigned without the status of its last provider"
+	SomewhereBetter = "a pod leaves a provider that is silent for one that has room"
+	Names           = "two pods of one name do not run at once"
+	Once            = "a pod with restartPolicy Never is started once"
+	Restored        = "the Node is made again when it is deleted"
+	Silence         = "a provider that answers anything is not silent"
+	Disrupted       = "a pod that its provider ended holds no room"
+)
+
+// is reports whether a rule is judged.
+func (r *Record) is(rule string) bool { return !slices.Contains(r.NotYet, rule) }
 
 // PodUID is an annotation of ShadowPods and their pods: the UID of the pod in the broker's cluster.
 const PodUID = v1alpha1.PodUIDAnnotation
@@ -139,13 +164,16 @@ func (r *Record) Violations() []string {
 	runs := r.runs()
 	for _, uid := range sortedKeys(pods) {
 		faults = append(faults, r.judgeRuns(pods[uid], runs[uid])...)
+		faults = append(faults, r.judgeOnce(pods[uid], runs[uid])...)
 		faults = append(faults, r.judgePresence(pods[uid])...)
 		faults = append(faults, r.judgeEnd(pods[uid])...)
 		faults = append(faults, r.judgeMoves(pods[uid], runs[uid])...)
 		faults = append(faults, r.judgeAssignments(pods[uid])...)
+		faults = append(faults, r.judgeEvidence(pods[uid])...)
 		faults = append(faults, r.judgeDeletions(pods[uid])...)
 		faults = append(faults, r.judgeTries(pods[uid])...)
 	}
+	faults = append(faults, r.judgeNames(pods, runs)...)
 	faults = append(faults, r.judgeGrants()...)
 	faults = append(faults, r.judgeDrains()...)
 	faults = append(faults, r.judgeCosts()...)

@@ -2,7 +2,9 @@ package judge
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,35 +18,50 @@ type run struct {
 	span
 	provider  string
 	completed bool
+	// of is the pod there.
+	of types.UID
 }
 
 // runs are the runs of each pod at all providers, by the UID in the broker's cluster.
 func (r *Record) runs() map[types.UID][]run {
 	runs := map[types.UID][]run{}
 	for _, p := range r.Providers {
-		began, ofs := map[types.UID]time.Time{}, map[types.UID]types.UID{}
+		began, ofs := map[types.UID]time.Time{}, p.madeOf()
 		for i := range p.Pods {
 			c := &p.Pods[i]
 			pod := c.Object().(*corev1.Pod)
-			of := types.UID(pod.Annotations[PodUID])
+			of := ofs[pod.UID]
 			runsNow := of != "" && c.After != nil && pod.Status.Phase == corev1.PodRunning
 			from, ran := began[pod.UID]
 			switch {
 			case runsNow && !ran:
-				began[pod.UID], ofs[pod.UID] = c.At, of
+				began[pod.UID] = c.At
 			case !runsNow && ran:
 				delete(began, pod.UID)
-				runs[of] = append(runs[of], run{span{from, c.At}, p.ID, c.After != nil && pod.Status.Phase == corev1.PodSucceeded})
+				runs[of] = append(runs[of], run{span{from, c.At}, p.ID, c.After != nil && pod.Status.Phase == corev1.PodSucceeded, pod.UID})
 			}
 		}
 		for uid, from := range began {
-			runs[ofs[uid]] = append(runs[ofs[uid]], run{span{from, from.Add(time.Hour)}, p.ID, false})
+			runs[ofs[uid]] = append(runs[ofs[uid]], run{span{from, from.Add(time.Hour)}, p.ID, false, uid})
 		}
 	}
 	for _, of := range runs {
 		slices.SortFunc(of, func(a, b run) int { return a.from.Compare(b.from) })
 	}
 	return runs
+}
+
+// madeOf are the pods here that the pods of a provider were made of. Liqo's controller gives a pod the annotations of the next ShadowPod
+// of its name, so only those count that it was created with.
+func (p *Provider) madeOf() map[types.UID]types.UID {
+	ofs := map[types.UID]types.UID{}
+	for i := range p.Pods {
+		o := p.Pods[i].Object()
+		if _, known := ofs[o.GetUID()]; !known {
+			ofs[o.GetUID()] = types.UID(o.GetAnnotations()[PodUID])
+		}
+	}
+	return ofs
 }
 
 // faultsAt are the times of faults of some kinds at a provider.
@@ -70,12 +87,12 @@ func (r *Record) parts(provider, virtualNode string) (all []span) {
 
 // unreachable are the kinds of faults in which a provider does not report that it is ready.
 func unreachable() []string {
-	return []string{"provider refuses", "provider hangs", "provider's etcd hangs", "provider's etcd is killed"}
+	return []string{"provider refuses", "provider hangs", "provider reads nothing", "provider's etcd hangs", "provider's etcd is killed"}
 }
 
 // outages are the times in which a provider could not be reached, those that follow each other soon as one.
 func (r *Record) outages(provider string) []span {
-	all := r.faultsAt(provider, append(unreachable(), "provider lists nothing")...)
+	all := r.faultsAt(provider, unreachable()...)
 	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
 	var merged []span
 	for _, s := range all {
@@ -94,6 +111,89 @@ func (r *Record) outages(provider string) []span {
 func (r *Record) mayFailOver(provider string, at time.Time) bool {
 	return slices.ContainsFunc(r.outages(provider), func(s span) bool {
 		return at.After(s.from.Add(r.Times.FailoverAfter-r.Times.ProbeInterval)) && at.Before(s.to.Add(r.Times.Noticed))
+	}) && r.silent(provider, at)
+}
+
+// silent reports whether a provider answered neither brokers nor its virtual kubelets for the FailoverAfter, until shortly before a time.
+// Server errors are no answers.
+func (r *Record) silent(provider string, at time.Time) bool {
+	for _, p := range r.Providers {
+		if p.ID != provider {
+			continue
+		}
+		if len(p.Answers) == 0 || !r.is(Silence) {
+			return true // They were not recorded.
+		}
+		last := r.Began
+		for i := range p.Answers {
+			a := &p.Answers[i]
+			if a.Code >= http.StatusInternalServerError || !strings.HasPrefix(a.By, "broker-") && !strings.HasPrefix(a.By, "kubelet-") {
+				continue
+			}
+			if a.At.Sub(last) >= r.Times.FailoverAfter-r.Times.ProbeInterval && a.At.After(at.Add(-r.Times.Noticed)) &&
+				last.Add(r.Times.FailoverAfter-r.Times.ProbeInterval).Before(at) {
+				return true
+			}
+			if last = a.At; last.After(at) {
+				return false
+			}
+		}
+		return at.Sub(last) >= r.Times.FailoverAfter-r.Times.ProbeInterval
+	}
+	return false
+}
+
+// judgeNames checks that two pods of one name, as a StatefulSet makes them one after the other, do not run at once.
+func (r *Record) judgeNames(pods map[types.UID][]Change, runs map[types.UID][]run) (faults []string) {
+	byName := map[string][]types.UID{}
+	if !r.is(Names) {
+		return nil
+	}
+	for _, uid := range sortedKeys(pods) {
+		name := pods[uid][0].Object().GetName()
+		for _, other := range byName[name] {
+			for _, a := range runs[other] {
+				for _, b := range runs[uid] {
+					begins, ends := latestOf(a.from, b.from), earliestOf(a.to, b.to)
+					if begins.Add(r.Times.Overlap).Before(ends) && !r.mayFailOver(a.provider, begins) && !r.mayFailOver(b.provider, begins) {
+						faults = append(faults, fmt.Sprintf("two pods of the name %s run at once, at %s and at %s from %s to %s", name, a.provider, b.provider,
+							r.at(begins), r.at(ends)))
+					}
+				}
+			}
+		}
+		byName[name] = append(byName[name], uid)
+	}
+	return faults
+}
+
+// judgeOnce checks that a pod with restartPolicy Never which was known to run is not started again elsewhere. What a provider makes again
+// of the same ShadowPod is its own.
+func (r *Record) judgeOnce(record []Change, runs []run) (faults []string) {
+	pod := record[0].Object().(*corev1.Pod)
+	if !r.is(Once) || pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		return nil
+	}
+	shown := time.Time{}
+	for _, c := range record {
+		after, is := c.After.(*corev1.Pod)
+		if is && after.Status.Phase == corev1.PodRunning && shown.IsZero() {
+			shown = c.At
+		}
+		if is && !shown.IsZero() && assignedTo(c.Before) == (place{}) && assignedTo(after) != (place{}) && !terminal(after) {
+			if i := slices.IndexFunc(runs, func(one run) bool { return one.from.After(c.At) }); i >= 0 {
+				faults = append(faults, fmt.Sprintf("%s, whose restartPolicy is Never, ran at %s and is started again at %s at %s", pod.Name, r.at(shown),
+					runs[i].provider, r.at(runs[i].from)))
+			}
+		}
+	}
+	return faults
+}
+
+// faultsOver is faultsAt for whether one of the kinds is there at a time, or was until shortly before.
+func (r *Record) faultsOver(provider string, at time.Time, kinds ...string) bool {
+	return slices.ContainsFunc(r.faultsAt(provider, kinds...), func(s span) bool {
+		return at.After(s.from) && at.Before(s.to.Add(r.Times.Noticed))
 	})
 }
 
@@ -185,14 +285,43 @@ func (r *Record) judgeEnd(record []Change) (faults []string) {
 	for _, c := range record {
 		before, _ := c.Before.(*corev1.Pod)
 		after, is := c.After.(*corev1.Pod)
-		if !is || !terminal(after) || before == nil || terminal(before) || after.Status.Reason != "" {
-			continue // One with a reason was ended by Liqo, or by Kubernetes here.
+		if !is || !terminal(after) || before == nil || terminal(before) || after.DeletionTimestamp != nil {
+			continue
+		}
+		if after.Status.Reason != "" && after.Status.Reason != "RemotePodTerminated" {
+			continue // It was ended by Liqo, or by Kubernetes here.
+		}
+		if endsOnce(after) || r.disruptedBy(after.UID, c.At.Add(r.Times.Skew)) {
+			continue
 		}
 		if !r.endedBy(after.UID, c.At.Add(r.Times.Skew)) {
 			faults = append(faults, fmt.Sprintf("%s is shown as %s at %s, and has not ended by itself", after.Name, after.Status.Phase, r.at(c.At)))
 		}
 	}
 	return faults
+}
+
+// endsOnce reports whether a pod that ran and must not run again was ended instead of being moved, and says so.
+func endsOnce(pod *corev1.Pod) bool {
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.Status.Phase == corev1.PodFailed && isTrue(pod, corev1.DisruptionTarget)
+}
+
+func isTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == kind && c.Status == corev1.ConditionTrue
+	})
+}
+
+// disruptedBy reports whether a provider had ended a pod by then, which its ShadowPod outlived.
+func (r *Record) disruptedBy(uid types.UID, then time.Time) bool {
+	return slices.ContainsFunc(r.Providers, func(p *Provider) bool {
+		ofs, present := p.madeOf(), p.presence("")
+		return slices.ContainsFunc(p.Pods, func(c Change) bool {
+			there, is := c.Before.(*corev1.Pod)
+			return is && ofs[there.UID] == uid && !c.At.After(then) && present.at(uid, c.At) &&
+				(deletes(&c) || c.After != nil && isTrue(c.After.(*corev1.Pod), corev1.DisruptionTarget))
+		})
+	})
 }
 
 // endedBy reports whether a pod had ended by itself at a provider by then.
