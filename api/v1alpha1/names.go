@@ -62,8 +62,8 @@ const (
 	CreationDeadline = CreationTimeout + 10*time.Second
 )
 
-// PodUIDAnnotation is on a ShadowPod, and so on its pod, that was made of a pod of the broker's node: the UID of that
-// pod. A pod of the same name may come after it. In a chain of brokers each writes its own.
+// PodUIDAnnotation is on a ShadowPod, and so on its pod: the UID of the pod that it was made of. A pod of the same name may
+// come after it. In a chain of clusters each writes its own.
 const PodUIDAnnotation = "brokering.liqo.io/pod-uid"
 
 // ConnectingAnnotation is on the lease of a virtual kubelet while the replica with this identity holds it and does not

@@ -22,6 +22,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/changes"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podlife"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podspec"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podstatus"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/retry"
 )
 
@@ -57,9 +60,11 @@ func newPodReflector(cfg *Config, clients connect.Clients, liqo liqoclient.Inter
 		&offloadingv1beta1.ReflectorConfig{}, // Its Reflector is replaced below.
 	)}
 	of := addresses.Config{Direct: cfg.Addresses.Direct, Allowed: cfg.Addresses.Allowed}
-	var status func(local, remote *corev1.Pod) *corev1.Pod
+	status := podstatus.Show
 	if b != nil {
-		status = brokernode.ShowUnreachable
+		status = func(local, remote *corev1.Pod) *corev1.Pod {
+			return brokernode.ShowUnreachable(local, podstatus.Show(local, remote))
+		}
 		of.Opaque = cfg.Addresses.Opaque
 		if cfg.Addresses.Announce {
 			of.Origin = string(cfg.ForeignCluster)
@@ -67,9 +72,11 @@ func newPodReflector(cfg *Config, clients connect.Clients, liqo liqoclient.Inter
 	}
 	pr.addresses = addresses.New(of, sources, pr.local, status)
 
-	namespaced := pr.addresses.Namespaced(pr.NewNamespaced)
+	namespaced := podlife.Ended(b != nil, pr.local, podspec.Completed(pr.local, pr.addresses.Namespaced(pr.NewNamespaced)))
 	if b != nil {
 		namespaced = b.Handover(pr.local, b.Forward(pr.local, namespaced))
+	} else {
+		namespaced = podlife.Earlier(pr.local, namespaced)
 	}
 	retries := retry.New()
 	mappings := retry.NewMappings(liqo.OffloadingV1beta1().NamespaceMaps(cfg.TenantNamespace), cfg.ForeignCluster)

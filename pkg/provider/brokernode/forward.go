@@ -149,16 +149,6 @@ type forwardingShadowPods struct {
 	liqo forwarding
 }
 
-// Update implements offloadingclient.ShadowPodInterface: what Liqo makes of a ShadowPod lacks the UID of its pod.
-func (s forwardingShadowPods) Update(ctx context.Context, shadow *offloadingv1beta1.ShadowPod,
-	opts metav1.UpdateOptions,
-) (*offloadingv1beta1.ShadowPod, error) {
-	if uid := lens.PodUID(shadow); uid != "" {
-		shadow = lens.WithPodUID(shadow, uid)
-	}
-	return s.ShadowPodInterface.Update(ctx, shadow, opts)
-}
-
 func (s forwardingShadowPods) Create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod,
 	opts metav1.CreateOptions,
 ) (*offloadingv1beta1.ShadowPod, error) {

@@ -42,10 +42,10 @@ func trimLocalEvent(obj any) (any, error) {
 	return &corev1.Event{ObjectMeta: identity(event)}, nil
 }
 
-// trimRemotePod is trimPod for pods of the remote cluster. Their status is written into the pods of this one. Of their spec it keeps
+// TrimRemotePod is a cache.TransformFunc, trimPod for pods of the remote cluster. Their status is written into the pods of this one. Of their spec it keeps
 // whether they use their node's network, for pkg/provider/addresses; Liqo's reflector reads metadata and status
 // (pkg/virtualKubelet/reflection/workload).
-func trimRemotePod(obj any) (any, error) {
+func TrimRemotePod(obj any) (any, error) {
 	trimmed, err := trimPod(obj) // A copy, if it is a pod.
 	if pod, ok := trimmed.(*corev1.Pod); ok {
 		pod.Spec = corev1.PodSpec{HostNetwork: pod.Spec.HostNetwork}

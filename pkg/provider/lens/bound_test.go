@@ -24,7 +24,7 @@ func TestTheStatusOfARemotePodIsTrimmed(t *testing.T) {
 		Spec:   corev1.PodSpec{NodeName: "node", HostNetwork: true},
 		Status: corev1.PodStatus{Phase: "Nonsense", Reason: "a\x1bb"},
 	}
-	got, err := trimRemotePod(pod)
+	got, err := TrimRemotePod(pod)
 	require.NoError(t, err)
 	require.Equal(t, corev1.PodUnknown, got.(*corev1.Pod).Status.Phase)
 	require.Equal(t, corev1.PodSpec{HostNetwork: true}, got.(*corev1.Pod).Spec)

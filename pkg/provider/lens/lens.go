@@ -103,8 +103,11 @@ func (v discoveryV1) EndpointSlices() discoveryv1informers.EndpointSliceInformer
 	return endpointSlices{v.Interface.EndpointSlices(), v.factory.EndpointSlices}
 }
 
-// Pods returns an informer of pods with a lens on its lister.
+// Pods returns an informer of pods with a lens on its lister, in front of those that the informer has already.
 func Pods(informer corev1informers.PodInformer, lens Lens) corev1informers.PodInformer {
+	if behind, is := informer.(pods); is && behind.lens != nil && lens != nil {
+		return pods{behind.PodInformer, func(indexer cache.Indexer) cache.Indexer { return lens(behind.lens(indexer)) }}
+	}
 	return pods{informer, lens}
 }
 

@@ -49,4 +49,13 @@ func TestEveryReadOfAListerIsShown(t *testing.T) {
 	nodes, err := factory.Core().V1().Nodes().Lister().List(labels.Everything())
 	require.NoError(t, err)
 	require.Empty(t, nodes, "without a lens the lister is the informer's")
+
+	twice := Pods(factory.Core().V1().Pods(), Show(func(pod *corev1.Pod) *corev1.Pod {
+		shown := *pod
+		shown.Spec.NodeName += " twice"
+		return &shown
+	}))
+	pod, err = twice.Lister().Pods("a").Get("p")
+	require.NoError(t, err)
+	require.Equal(t, "shown twice", pod.Spec.NodeName, "the lens is in front of the other one")
 }

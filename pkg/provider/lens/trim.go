@@ -29,7 +29,7 @@ func Trimmed(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedRefl
 		pods := opts.RemoteFactory.Core().V1().Pods().Informer()
 		secrets := opts.RemoteFactory.Core().V1().Secrets().Informer()
 		shadows := opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Informer()
-		Must(pods.SetTransform(trimRemotePod))
+		Must(pods.SetTransform(TrimRemotePod))
 		Must(shadows.SetTransform(trimShadowPod))
 		seen := *opts
 		seen.Ready = func() bool { return pods.HasSynced() && secrets.HasSynced() && shadows.HasSynced() }

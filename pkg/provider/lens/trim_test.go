@@ -87,7 +87,7 @@ func TestLittleIsKeptOfALocalEvent(t *testing.T) {
 }
 
 var transforms = map[string]cache.TransformFunc{
-	"pod": trimPod, "remote pod": trimRemotePod, "pod of the namespace": trimToPlace, "ShadowPod": trimShadowPod,
+	"pod": trimPod, "remote pod": TrimRemotePod, "pod of the namespace": trimToPlace, "ShadowPod": trimShadowPod,
 	"remote event": boundEvent, "local event": trimLocalEvent,
 }
 

@@ -1,0 +1,73 @@
+package podspec
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
+	offloadingclient "github.com/liqotech/liqo/pkg/client/clientset/versioned/typed/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+)
+
+// Completed returns Liqo's pod reflector of a namespace with a client that completes the ShadowPods that Liqo makes, and notes on each of
+// which local pod it is.
+func Completed(local func(namespace string) corev1listers.PodNamespaceLister, next generic.NamespacedReflectorFactoryFunc,
+) generic.NamespacedReflectorFactoryFunc {
+	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
+		completing := *opts
+		completing.RemoteLiqoClient = client{opts.RemoteLiqoClient, local(opts.LocalNamespace)}
+		return next(&completing)
+	}
+}
+
+// client is a client of Liqo's kinds. The types below are the path to the ShadowPods.
+type client struct {
+	liqoclient.Interface
+	pods corev1listers.PodNamespaceLister
+}
+
+func (c client) OffloadingV1beta1() offloadingclient.OffloadingV1beta1Interface {
+	return group{c.Interface.OffloadingV1beta1(), c.pods}
+}
+
+type group struct {
+	offloadingclient.OffloadingV1beta1Interface
+	pods corev1listers.PodNamespaceLister
+}
+
+func (g group) ShadowPods(namespace string) offloadingclient.ShadowPodInterface {
+	return shadowPods{g.OffloadingV1beta1Interface.ShadowPods(namespace), g.pods}
+}
+
+type shadowPods struct {
+	offloadingclient.ShadowPodInterface
+	pods corev1listers.PodNamespaceLister
+}
+
+func (s shadowPods) Create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, opts metav1.CreateOptions,
+) (*offloadingv1beta1.ShadowPod, error) {
+	pod, err := s.pods.Get(shadow.Name)
+	if err != nil {
+		return nil, err // The pod is gone.
+	}
+	complete := lens.WithPodUID(shadow, pod.UID)
+	complete.Spec = *shadow.Spec.DeepCopy()
+	Complete(&complete.Spec.Pod, &pod.Spec)
+	return s.ShadowPodInterface.Create(ctx, complete, opts)
+}
+
+// Update implements offloadingclient.ShadowPodInterface: what Liqo makes of a ShadowPod lacks the UID of its pod.
+func (s shadowPods) Update(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, opts metav1.UpdateOptions,
+) (*offloadingv1beta1.ShadowPod, error) {
+	if uid := lens.PodUID(shadow); uid != "" {
+		shadow = lens.WithPodUID(shadow, uid)
+	}
+	return s.ShadowPodInterface.Update(ctx, shadow, opts)
+}
