@@ -104,12 +104,11 @@ func mayReadConfigurations(ctx context.Context, local kubernetes.Interface) (boo
 // remoteConfig builds the connection to the remote cluster from its Secret, with Liqo's rate limits, our deadlines, and the
 // bounds of distrust for every client made of it, Liqo's own included.
 func remoteConfig(cfg *Config, secret *corev1.Secret, identities identitymanager.IdentityReader) (*rest.Config, error) {
-	config, err := identities.GetConfigFromSecret(cfg.ForeignCluster, secret)
-	if err != nil {
-		return nil, err
-	}
 	// Any proxy, as in Liqo's virtual kubelet.
-	if err := distrust.CheckConfig(config, []string{distrust.AnyProxy}); err != nil {
+	config, err := distrust.Config(secret, []string{distrust.AnyProxy}, func(secret *corev1.Secret) (*rest.Config, error) {
+		return identities.GetConfigFromSecret(cfg.ForeignCluster, secret)
+	})
+	if err != nil {
 		return nil, err
 	}
 	if len(config.CertData) > 0 {

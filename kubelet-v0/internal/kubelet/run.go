@@ -123,12 +123,8 @@ func connectRemote(ctx context.Context, cfg *Config, local kubernetes.Interface)
 		if err != nil {
 			return nil, err
 		}
-		config, err := identities.GetConfigFromSecret(secret)
-		if err != nil {
-			return nil, err
-		}
 		// Any proxy, as in Liqo's virtual kubelet.
-		return config, distrust.CheckConfig(config, []string{distrust.AnyProxy})
+		return distrust.Config(secret, []string{distrust.AnyProxy}, identities.GetConfigFromSecret)
 	})
 	if err != nil {
 		return nil, err

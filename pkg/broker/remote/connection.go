@@ -78,7 +78,7 @@ type Connections struct {
 }
 
 // NewConnections reads the kubeconfigs from Secrets of the home cluster. Providers see the user agent. The proxies are those that
-// kubeconfigs may name (distrust.CheckConfig).
+// kubeconfigs may name (distrust.Config).
 func NewConnections(home kubernetes.Interface, identities identitymanager.IdentityReader, userAgent string, proxies ...string) *Connections {
 	return &Connections{
 		home: home, identities: identities, userAgent: userAgent, proxies: proxies,
@@ -179,11 +179,10 @@ func (c *Connections) Refresh(ctx context.Context, vn *offloadingv1beta1.Virtual
 }
 
 func (c *Connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.Secret) (*Connection, error) {
-	config, err := c.identities.GetConfigFromSecret(vn.Spec.ClusterID, secret)
+	config, err := distrust.Config(secret, c.proxies, func(secret *corev1.Secret) (*rest.Config, error) {
+		return c.identities.GetConfigFromSecret(vn.Spec.ClusterID, secret)
+	})
 	if err != nil {
-		return nil, err
-	}
-	if err := distrust.CheckConfig(config, c.proxies); err != nil {
 		return nil, err
 	}
 	config.QPS, config.Burst, config.UserAgent = providerQPS, providerBurst, c.userAgent
