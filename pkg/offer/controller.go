@@ -253,26 +253,29 @@ type candidate struct {
 
 // slices reads the slices that take part in the decision. Foreign is what Liqo, or another controller, granted slices of other classes.
 func (r *reconciler) slices(ctx context.Context) (candidates []candidate, foreign map[user]resources.Amounts, err error) {
-	var list authv1beta1.ResourceSliceList
-	if err := r.live.List(ctx, &list, client.MatchingLabels{consts.ReplicationStatusLabel: "true"}); err != nil {
-		return nil, nil, fmt.Errorf("ResourceSlices: %w", err)
-	}
 	var tenants authv1beta1.TenantList
 	if err := r.client.List(ctx, &tenants); err != nil {
 		return nil, nil, fmt.Errorf("tenants of consumers: %w", err)
 	}
 	foreign = map[user]resources.Amounts{}
-	for i := range list.Items {
-		slice := &list.Items[i]
-		if !r.isOurs(slice) {
-			if slice.Spec.ConsumerClusterID != nil && isAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources) {
-				foreign[creatorOf(slice)] = resources.RoundDown(slice.Status.Resources)
+	err = inChunks(ctx, r.live, func(list *authv1beta1.ResourceSliceList) {
+		for i := range list.Items {
+			slice := &list.Items[i]
+			if !r.isOurs(slice) {
+				if slice.Spec.ConsumerClusterID != nil && isAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources) {
+					foreign[creatorOf(slice)] = resources.RoundDown(slice.Status.Resources)
+				}
+				continue
 			}
-			continue
+			if f := modeOf(slice, tenantOf(tenants.Items, slice)); f != ignored {
+				kept := slice.DeepCopy() // Without it the rest of the chunk would stay.
+				kept.ManagedFields = nil
+				candidates = append(candidates, candidate{kept, f, creatorOf(kept)})
+			}
 		}
-		if f := modeOf(slice, tenantOf(tenants.Items, slice)); f != ignored {
-			candidates = append(candidates, candidate{slice, f, creatorOf(slice)})
-		}
+	}, client.MatchingLabels{consts.ReplicationStatusLabel: "true"})
+	if err != nil {
+		return nil, nil, fmt.Errorf("ResourceSlices: %w", err)
 	}
 	return candidates, foreign, nil
 }

@@ -53,26 +53,27 @@ func (r *reconciler) running(ctx context.Context) (map[user]resources.Amounts, e
 		}
 		by[of].Add(resources.PodRequests(&pod.Spec))
 	}
-	var bound, unbound corev1.PodList
-	// Liqo's controller sets this label of the pods that it makes of ShadowPods, whether or not they have that of their creator.
-	made := client.MatchingLabels{consts.ManagedByLabelKey: consts.ManagedByShadowPodValue}
-	// The cache has the pods of the broker's Node only. Others are bound there soon, or as soon as their consumer wants it. They are
-	// read first: what is bound meanwhile is in the cache then, or soon.
-	if err := r.live.List(ctx, &unbound, made, client.MatchingFields{"spec.nodeName": ""}); err != nil {
-		return nil, fmt.Errorf("pods of consumers without a node: %w", err)
-	}
-	if err := r.client.List(ctx, &bound, made, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("pods of consumers: %w", err)
-	}
 	counted := sets.New[types.UID]()
-	for _, pods := range [][]corev1.Pod{unbound.Items, bound.Items} {
-		for i := range pods {
-			if pod := &pods[i]; !counted.Has(pod.UID) {
+	each := func(pods *corev1.PodList) {
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; !counted.Has(pod.UID) {
 				counted.Insert(pod.UID)
 				count(pod)
 			}
 		}
 	}
+	// Liqo's controller sets this label of the pods that it makes of ShadowPods, whether or not they have that of their creator.
+	made := client.MatchingLabels{consts.ManagedByLabelKey: consts.ManagedByShadowPodValue}
+	// The cache has the pods of the broker's Node only. Others are bound there soon, or as soon as their consumer wants it. They are
+	// read first: what is bound meanwhile is in the cache then, or soon.
+	if err := inChunks(ctx, r.live, each, made, client.MatchingFields{"spec.nodeName": ""}); err != nil {
+		return nil, fmt.Errorf("pods of consumers without a node: %w", err)
+	}
+	var bound corev1.PodList
+	if err := r.client.List(ctx, &bound, made, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("pods of consumers: %w", err)
+	}
+	each(&bound)
 	return by, nil
 }
 
