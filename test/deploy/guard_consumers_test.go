@@ -182,7 +182,7 @@ func TestConsumersOpenNothingToTheOutside(t *testing.T) {
 			Type: kind, ExternalIPs: []string{"192.0.2.1"}, LoadBalancerIP: "192.0.2.1", Ports: []corev1.ServicePort{{Port: 80}},
 		}}
 		local.Name = "web"
-		return applied(t, forge.RemoteService(local, offloaded, true, "metallb", &forge.ForgingOpts{}), changes...)
+		return applied(t, forge.RemoteService(local, offloaded, false, "", &forge.ForgingOpts{}), changes...)
 	}
 	ingress := func(changes ...func(map[string]any)) *unstructured.Unstructured {
 		local := &netv1.Ingress{Spec: netv1.IngressSpec{Rules: []netv1.IngressRule{{Host: "bank.example.com"}}}}
@@ -191,7 +191,10 @@ func TestConsumersOpenNothingToTheOutside(t *testing.T) {
 	}
 	in := func(namespace string) func(map[string]any) { return set(namespace, "metadata", "namespace") }
 	external, balanced := set([]any{"10.0.0.1"}, "spec", "externalIPs"), set("10.0.0.1", "spec", "loadBalancerIP")
-	const addresses, none = "a consumer may not choose addresses of its Services here", "a consumer may have no Ingresses here"
+	const (
+		addresses, none = "a consumer may not choose addresses of its Services here", "a consumer may have no Ingresses here"
+		unknown         = "may not have the annotation metallb.io/loadBalancerIPs"
+	)
 	plugin, without, open := guard(t), unguarded(t, "liqo-broker-exposure"), guardWith(t, "ingresses", true)
 	for name, tc := range map[string]struct {
 		who      string
@@ -205,9 +208,9 @@ func TestConsumersOpenNothingToTheOutside(t *testing.T) {
 		"at addresses of its choice":          {theKubelet, nil, service(corev1.ServiceTypeClusterIP, external), addresses, false},
 		"later":                               {theKubelet, service(corev1.ServiceTypeClusterIP), service(corev1.ServiceTypeClusterIP, external), addresses, false},
 		"at an address of the load balancer":  {theKubelet, nil, service(corev1.ServiceTypeLoadBalancer, balanced), addresses, false},
-		"at an address of MetalLB":            {theKubelet, nil, service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/loadBalancerIPs")), addresses, false},
-		"of any type":                         {theKubelet, nil, service(corev1.ServiceTypeClusterIP, annotated("metallb.io/loadBalancerIPs")), addresses, false},
-		"later, of MetalLB":                   {theKubelet, service(corev1.ServiceTypeLoadBalancer), service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/loadBalancerIPs")), addresses, false},
+		"at an address of MetalLB":            {theKubelet, nil, service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/loadBalancerIPs")), unknown, false},
+		"of any type":                         {theKubelet, nil, service(corev1.ServiceTypeClusterIP, annotated("metallb.io/loadBalancerIPs")), unknown, false},
+		"later, of MetalLB":                   {theKubelet, service(corev1.ServiceTypeLoadBalancer), service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/loadBalancerIPs")), unknown, false},
 		"of MetalLB, which is there":          {who: theKubelet, old: service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/address-pool")), new: service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/address-pool"), labelled("a", "b"))},
 		"of MetalLB, by somebody else":        {who: "an administrator", new: service(corev1.ServiceTypeLoadBalancer, annotated("metallb.io/loadBalancerIPs"))},
 		"which are there":                     {who: theKubelet, old: service(corev1.ServiceTypeClusterIP, external), new: service(corev1.ServiceTypeClusterIP, external, labelled("a", "b"))},
@@ -240,40 +243,43 @@ func annotated(key string) func(map[string]any) {
 	return set("10.0.0.1", "metadata", "annotations", key)
 }
 
-func TestConsumersChooseNoAddressByAnnotations(t *testing.T) {
+// Load balancers, meshes and DNS take addresses, names and whole balancers of others from annotations of any name.
+func TestServicesOfConsumersHaveKnownAnnotationsOnly(t *testing.T) {
 	forge.Init("c1", "broker", "broker", "10.0.0.1")
-	plugin, services := guard(t), corev1.SchemeGroupVersion.WithResource("services")
+	plugin, without, services := guard(t), unguarded(t, "liqo-broker-exposure"), corev1.SchemeGroupVersion.WithResource("services")
+	permitting := guardWith(t, "serviceAnnotations", []any{"example.org/owner", "service.beta.kubernetes.io/aws-load-balancer-*"})
 	annotatedService := func(keys ...string) *unstructured.Unstructured {
 		local := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}}}
 		local.Name, local.Annotations = "web", map[string]string{}
 		for _, key := range keys {
 			local.Annotations[key] = "x"
 		}
-		return applied(t, forge.RemoteService(local, offloaded, true, "", &forge.ForgingOpts{}))
+		return applied(t, forge.RemoteService(local, offloaded, false, "", &forge.ForgingOpts{}))
 	}
-	// Those of the implementations' documents.
 	for _, key := range []string{
-		"metallb.io/loadBalancerIPs", "metallb.io/address-pool", "metallb.io/allow-shared-ip", "metallb.universe.tf/loadBalancerIPs",
-		"metallb.universe.tf/address-pool", "metallb.universe.tf/allow-shared-ip", "lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips",
-		"lbipam.cilium.io/sharing-key", "io.cilium/lb-ipam-sharing-key", "kube-vip.io/loadbalancerIPs", "kube-vip.io/loadbalancerHostname",
-		"service.beta.kubernetes.io/aws-load-balancer-eip-allocations", "service.beta.kubernetes.io/aws-load-balancer-private-ipv4-addresses",
-		"service.beta.kubernetes.io/aws-load-balancer-subnets", "service.beta.kubernetes.io/azure-load-balancer-ipv4",
-		"service.beta.kubernetes.io/azure-load-balancer-ipv6", "service.beta.kubernetes.io/azure-pip-name",
-		"networking.gke.io/load-balancer-ip-addresses", "projectcalico.org/loadBalancerIPs", "projectcalico.org/ipv4pools",
-		"purelb.io/addresses", "loxilb.io/staticIP", "load-balancer.hetzner.cloud/private-ipv4", "load-balancer.hetzner.cloud/hostname",
-		"kubernetes.digitalocean.com/load-balancer-id", "loadbalancer.openstack.org/load-balancer-id",
-		"service.antrea.io/external-ip-pool", "eip.openelb.kubesphere.io/v1alpha2", "external-dns.alpha.kubernetes.io/target",
-		"external-dns.alpha.kubernetes.io/hostname", "METALLB.io/LoadBalancerIPs",
+		"metallb.io/loadBalancerIPs", "lbipam.cilium.io/ips", "METALLB.io/LoadBalancerIPs", "kube-vip.io/requestedIP", "kube-vip.io/hwaddr",
+		"kubernetes.io/elb.id", "load-balancer.hetzner.cloud/name", "oci.oraclecloud.com/oci-network-security-groups",
+		"service.beta.kubernetes.io/oci-load-balancer-subnet1", "service.beta.kubernetes.io/azure-dns-label-name",
+		"service.beta.kubernetes.io/aws-load-balancer-name", "loadbalancer.openstack.org/port-id", "dns.alpha.kubernetes.io/external",
+		"external-dns.alpha.kubernetes.io/hostname", "getambassador.io/config", "tailscale.com/expose", "consul.hashicorp.com/service-name",
+		"service.cilium.io/global", "io.cilium/global-service", "prometheus.io/scrape", "example.org/owner", "evil-liqo.io/x",
 	} {
-		err := write(t, plugin, theKubelet, services, "", nil, annotatedService("example.org/a", key))
-		requireRefusal(t, err, "not the annotation "+key)
+		service := annotatedService("description", key)
+		requireRefusal(t, write(t, without, theKubelet, services, "", nil, service), "")
+		requireRefusal(t, write(t, plugin, theKubelet, services, "", nil, service), "may not have the annotation "+key)
+		requireRefusal(t, write(t, plugin, theKubelet, services, "", annotatedService(), service), "may not have the annotation "+key)
+		requireRefusal(t, write(t, plugin, theKubelet, services, "", service, service), "")
+		requireRefusal(t, write(t, plugin, liqo, services, "", nil, service), "")
 	}
-	// Of tenants, and what the load balancers of the consumer note.
+	for _, key := range []string{"example.org/owner", "service.beta.kubernetes.io/aws-load-balancer-name"} {
+		requireRefusal(t, write(t, permitting, theKubelet, services, "", nil, annotatedService(key)), "")
+	}
+	requireRefusal(t, write(t, permitting, theKubelet, services, "", nil, annotatedService("example.org/owners")), "example.org/owners")
+	// Of tools, and what the load balancers of the consumer note.
 	for _, key := range []string{
-		"kubectl.kubernetes.io/last-applied-configuration", "meta.helm.sh/release-name", "prometheus.io/scrape", "description",
+		"kubectl.kubernetes.io/last-applied-configuration", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace", "description",
 		"metallb.io/ip-allocated-from-pool", "metallb.universe.tf/ip-allocated-from-pool", "service.kubernetes.io/topology-mode",
-		"service.beta.kubernetes.io/aws-load-balancer-type", "service.beta.kubernetes.io/aws-load-balancer-scheme",
-		"liqo.io/force-remote-node-port", "example.org/skip", "example.org/zip-code", "argocd.argoproj.io/tracking-id",
+		"liqo.io/force-remote-node-port", "argocd.argoproj.io/tracking-id", "offloading.liqo.io/x",
 	} {
 		requireRefusal(t, write(t, plugin, theKubelet, services, "", nil, annotatedService(key)), "")
 	}
@@ -284,6 +290,117 @@ func TestConsumersChooseNoAddressByAnnotations(t *testing.T) {
 	began := time.Now()
 	require.ErrorContains(t, write(t, plugin, theKubelet, services, "", nil, annotatedService(many...)), "1000 annotations")
 	require.Less(t, time.Since(began), 5*time.Second)
+}
+
+func TestConsumersChooseNoLoadBalancerClass(t *testing.T) {
+	forge.Init("c1", "broker", "broker", "10.0.0.1")
+	services := corev1.SchemeGroupVersion.WithResource("services")
+	of := func(class string) *unstructured.Unstructured {
+		local := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}}}
+		local.Name = "web"
+		return applied(t, forge.RemoteService(local, offloaded, true, class, &forge.ForgingOpts{}))
+	}
+	const refused = "may have no spec.loadBalancerClass here"
+	plugin, with := guard(t), guardWith(t, "loadBalancerClasses", []any{"example.org/metallb"})
+	requireRefusal(t, write(t, unguarded(t, "liqo-broker-exposure"), theKubelet, services, "", nil, of("internal")), "")
+	requireRefusal(t, write(t, plugin, theKubelet, services, "", nil, of("internal")), refused)
+	requireRefusal(t, write(t, plugin, theKubelet, services, "", of("internal"), of("internal")), "")
+	requireRefusal(t, write(t, with, theKubelet, services, "", nil, of("internal")), refused)
+	requireRefusal(t, write(t, with, theKubelet, services, "", nil, of("example.org/metallb")), "")
+	requireRefusal(t, write(t, plugin, liqo, services, "", nil, of("internal")), "")
+
+	values := Values(All)
+	values["broker"] = map[string]any{"extraArgs": []any{"--offer-load-balancer-class=metal;default", "--client-qps=7"}}
+	objects, err := here.RenderedWith(Namespace, values)
+	require.NoError(t, err)
+	requireRefusal(t, write(t, guardOf(t, objects), theKubelet, services, "", nil, of("metal")), "")
+	requireRefusal(t, write(t, guardOf(t, objects), theKubelet, services, "", nil, of("internal")), refused)
+}
+
+// Of a claim this cluster makes a volume.
+func TestConsumersHaveNoVolumesOfThisCluster(t *testing.T) {
+	claims := corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
+	claim := func(changes ...func(map[string]any)) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": map[string]any{"name": "data", "namespace": offloaded},
+			"spec": map[string]any{"storageClassName": "premium", "resources": map[string]any{"requests": map[string]any{"storage": "500Ti"}}},
+		}}
+		for _, change := range changes {
+			change(o.Object)
+		}
+		return o
+	}
+	chosen := claim(set("pv-of-another", "spec", "volumeName"))
+	without, plugin, with := unguarded(t, "liqo-broker-exposure", "liqo-broker-shadowpods"), guard(t), guardWith(t, "volumes", true)
+	for name, tc := range map[string]struct {
+		who           string
+		old, new      *unstructured.Unstructured
+		because, with string
+	}{
+		"a claim":                          {theKubelet, nil, claim(), "may have no PersistentVolumeClaims here", ""},
+		"a volume of another":              {theKubelet, nil, chosen, "may have no PersistentVolumeClaims here", "may not choose a PersistentVolume"},
+		"later":                            {theKubelet, claim(), chosen, "may have no PersistentVolumeClaims here", "may not choose a PersistentVolume"},
+		"one that is there":                {theKubelet, chosen, chosen, "", ""},
+		"a claim of this cluster":          {"an administrator", nil, chosen, "", ""},
+		"Liqo's label for a Secret":        {theKubelet, nil, claim(labelled("liqo.io/webhook", "true")), "", "the label liqo.io/webhook"},
+		"the label of the virtual kubelet": {theKubelet, nil, claim(labelled("offloading.liqo.io/origin", "c1")), "may have no PersistentVolumeClaims here", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requireRefusal(t, write(t, with, tc.who, claims, "", tc.old, tc.new), tc.with)
+			if tc.because == "" && tc.with != "" {
+				return // Two policies refuse it.
+			}
+			requireRefusal(t, write(t, without, tc.who, claims, "", tc.old, tc.new), "")
+			requireRefusal(t, write(t, plugin, tc.who, claims, "", tc.old, tc.new), tc.because)
+		})
+	}
+	shadow := raw(t, forwarded(at()))
+	volume := shadow.Object["spec"].(map[string]any)["pod"].(map[string]any)["volumes"].([]any)[0].(map[string]any)
+	set("1Gi", "ephemeral", "volumeClaimTemplate", "spec", "resources", "requests", "storage")(volume)
+	requireRefusal(t, write(t, without, theKubelet, shadowPods, "", nil, shadow), "")
+	requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", nil, shadow), "may have no ephemeral volumes")
+	requireRefusal(t, write(t, with, theKubelet, shadowPods, "", nil, shadow), "")
+}
+
+// Other programs of the cluster take Secrets, ConfigMaps and Events for what they are labelled.
+func TestConsumersWriteNothingInTheNameOfOthers(t *testing.T) {
+	without, plugin := unguarded(t, "liqo-broker-exposure"), guard(t)
+	of := func(kind string, changes ...func(map[string]any)) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": "x", "namespace": offloaded},
+		}}
+		for _, change := range changes {
+			change(o.Object)
+		}
+		return o
+	}
+	events := of("Event", set("liqo-broker", "source", "component"), set("FailedAssignment", "reason"))
+	later := events.DeepCopy()
+	later.SetAPIVersion("events.k8s.io/v1")
+	for name, tc := range map[string]struct {
+		o       *unstructured.Unstructured
+		because string
+	}{
+		"a Secret":                            {of("Secret", set("Opaque", "type"), labelled("app", "web")), ""},
+		"with a token of this cluster":        {of("Secret", set("kubernetes.io/service-account-token", "type")), "a token of this cluster"},
+		"an Event of the broker":              {events, "may write no Events here"},
+		"of the newer API":                    {later, "may write no Events here"},
+		"a dashboard":                         {of("ConfigMap", labelled("grafana_dashboard", "1")), "label grafana_dashboard"},
+		"a data source":                       {of("ConfigMap", labelled("grafana_datasource", "1")), "label grafana_datasource"},
+		"a cluster of Argo CD":                {of("Secret", labelled("argocd.argoproj.io/secret-type", "cluster")), "label argocd.argoproj.io/secret-type"},
+		"a copy of a Secret of another":       {of("Secret", annotated("replicator.v1.mittwald.de/replicate-from")), "annotation replicator.v1.mittwald.de/replicate-from"},
+		"a Service for metrics of the broker": {of("Service", labelled("app.kubernetes.io/name", "liqo-broker-vk")), "label app.kubernetes.io/name"},
+		"a Service of another name":           {of("Service", labelled("app.kubernetes.io/name", "web")), ""},
+		"a ConfigMap of a tool":               {of("ConfigMap", annotated("meta.helm.sh/release-name"), labelled("helm.sh/chart", "web-1")), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plural := map[string]string{"Secret": "secrets", "ConfigMap": "configmaps", "Event": "events", "Service": "services"}[tc.o.GetKind()]
+			resource := tc.o.GroupVersionKind().GroupVersion().WithResource(plural)
+			requireRefusal(t, write(t, without, theKubelet, resource, "", nil, tc.o), "")
+			requireRefusal(t, write(t, plugin, theKubelet, resource, "", nil, tc.o), tc.because)
+			requireRefusal(t, write(t, plugin, liqo, resource, "", nil, tc.o), "")
+		})
+	}
 }
 
 // applied is what is there after a server-side apply.
@@ -325,7 +442,7 @@ func TestConsumersStayCordoned(t *testing.T) {
 }
 
 func TestQuantitiesOfShadowPodsThatTakeForeverAreRefused(t *testing.T) {
-	plugin, without := guard(t), unguarded(t, "liqo-broker-shadowpods")
+	plugin, without := guardWith(t, "volumes", true), unguarded(t, "liqo-broker-shadowpods")
 	container := func(o map[string]any) map[string]any {
 		return o["spec"].(map[string]any)["pod"].(map[string]any)["containers"].([]any)[0].(map[string]any)
 	}
@@ -333,8 +450,11 @@ func TestQuantitiesOfShadowPodsThatTakeForeverAreRefused(t *testing.T) {
 		return o["spec"].(map[string]any)["pod"].(map[string]any)["volumes"].([]any)[0].(map[string]any)
 	}
 	for where, put := range map[string]func(o map[string]any, quantity any){
-		"a request":       func(o map[string]any, q any) { set(q, "resources", "requests", "memory")(container(o)) },
-		"a limit":         func(o map[string]any, q any) { set(q, "resources", "limits", "memory")(container(o)) },
+		"a request": func(o map[string]any, q any) { set(q, "resources", "requests", "memory")(container(o)) },
+		"a limit": func(o map[string]any, q any) {
+			set("1", "resources", "requests", "memory")(container(o))
+			set(q, "resources", "limits", "memory")(container(o))
+		},
 		"the overhead":    func(o map[string]any, q any) { set(q, "spec", "pod", "overhead", "cpu")(o) },
 		"an empty volume": func(o map[string]any, q any) { set(q, "emptyDir", "sizeLimit")(volume(o)) },
 		"a claim": func(o map[string]any, q any) {
@@ -353,6 +473,7 @@ func TestQuantitiesOfShadowPodsThatTakeForeverAreRefused(t *testing.T) {
 	} {
 		for quantity, accepted := range map[any]bool{
 			int64(7): true, "1500m": true, "2Ei": true, "1e3": true, "1e-2000000000": false, "1E2000000000": false,
+			"-1000": false, "+1": false, int64(-7): false,
 		} {
 			t.Run(fmt.Sprint(where, " of ", quantity), func(t *testing.T) {
 				shadow := raw(t, forwarded(at()))

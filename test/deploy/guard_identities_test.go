@@ -77,6 +77,9 @@ func armoured(der []byte) []byte {
 func withRequest(kind string, request []byte) *unstructured.Unstructured {
 	o := slice(set(base64.StdEncoding.EncodeToString(request), "spec", "csr"))
 	o.SetKind(kind)
+	if kind == "Tenant" {
+		set("c1", "spec", "clusterID")(o.Object)
+	}
 	return o
 }
 

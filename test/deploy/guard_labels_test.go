@@ -26,9 +26,8 @@ var (
 	secretsResource = corev1.SchemeGroupVersion.WithResource("secrets")
 	reflectedKinds  = map[string]schema.GroupVersionResource{
 		"Secret": secretsResource, "ConfigMap": corev1.SchemeGroupVersion.WithResource("configmaps"),
-		"Service":               corev1.SchemeGroupVersion.WithResource("services"),
-		"PersistentVolumeClaim": corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
-		"Ingress":               netv1.SchemeGroupVersion.WithResource("ingresses"), "ShadowPod": shadowPods,
+		"Service": corev1.SchemeGroupVersion.WithResource("services"),
+		"Ingress": netv1.SchemeGroupVersion.WithResource("ingresses"), "ShadowPod": shadowPods,
 		"ShadowEndpointSlice": offloadingv1beta1.SchemeGroupVersion.WithResource("shadowendpointslices"),
 	}
 )
@@ -59,18 +58,11 @@ func reflections(t *testing.T, more ...string) map[string]*unstructured.Unstruct
 	slice := forge.RemoteShadowEndpointSlice(&discoveryv1.EndpointSlice{ObjectMeta: meta}, nil, nil, offloaded,
 		func(addresses []string) []string { return addresses }, none)
 	slice.TypeMeta = metav1.TypeMeta{APIVersion: offloadingv1beta1.SchemeGroupVersion.String(), Kind: "ShadowEndpointSlice"}
-	claim := &corev1.PersistentVolumeClaim{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}, ObjectMeta: *meta.DeepCopy(),
-	}
-	claim.Namespace = offloaded
-	for key, value := range forge.ReflectionLabels() { // As remotePersistentVolumeClaim does, which is not exported.
-		claim.Labels[key] = value
-	}
 	return map[string]*unstructured.Unstructured{
-		"Secret":                applied(t, forge.RemoteSecret(&corev1.Secret{ObjectMeta: meta}, offloaded, none)),
-		"ConfigMap":             applied(t, forge.RemoteConfigMap(&corev1.ConfigMap{ObjectMeta: meta}, offloaded, none)),
-		"Service":               applied(t, forge.RemoteService(&corev1.Service{ObjectMeta: meta}, offloaded, true, "", none)),
-		"PersistentVolumeClaim": raw(t, claim), "ShadowPod": shadow, "ShadowEndpointSlice": raw(t, slice),
+		"Secret":    applied(t, forge.RemoteSecret(&corev1.Secret{ObjectMeta: meta}, offloaded, none)),
+		"ConfigMap": applied(t, forge.RemoteConfigMap(&corev1.ConfigMap{ObjectMeta: meta}, offloaded, none)),
+		"Service":   applied(t, forge.RemoteService(&corev1.Service{ObjectMeta: meta}, offloaded, true, "", none)),
+		"ShadowPod": shadow, "ShadowEndpointSlice": raw(t, slice),
 	}
 }
 

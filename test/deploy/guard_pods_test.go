@@ -285,7 +285,7 @@ func TestShadowPodsDecideNothingAboutTheirNodes(t *testing.T) {
 
 // The API server is not to be kept busy by what a policy goes through.
 func TestWhatTakesLongToGoThroughIsRefused(t *testing.T) {
-	plugin := unguarded(t, "liqo-broker-labels") // Which bounds annotations, too.
+	plugin := unguarded(t, "liqo-broker-labels", "liqo-broker-metadata") // Which bound annotations, too.
 	const tooLarge = "a ShadowPod may have 100 containers"
 	for name, tc := range map[string]struct {
 		count   int
@@ -414,7 +414,7 @@ func TestShadowPodsKeepNoPodsOfOthersAway(t *testing.T) {
 				shadow, released := raw(t, changed), raw(t, changed)
 				requireRefusal(t, write(t, without, theKubelet, shadowPods, "", nil, shadow), "")
 				requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", nil, shadow), tc.because)
-				released.SetFinalizers([]string{"example.org/x"})
+				released.SetLabels(map[string]string{"example.org/x": ""})
 				requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", shadow, released), "")
 			})
 		}
@@ -448,7 +448,7 @@ func TestShadowPodsRequestByTheirContainersOnly(t *testing.T) {
 		requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", nil, attack), "a ShadowPod may not have spec.pod.resources")
 		requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", raw(t, forwarded(at())), attack), "a ShadowPod may not have spec.pod.resources")
 		released := attack.DeepCopy()
-		released.SetFinalizers([]string{"example.org/" + name})
+		released.SetLabels(map[string]string{"example.org/" + name: ""})
 		requireRefusal(t, write(t, plugin, theKubelet, shadowPods, "", attack, released), "")
 	}
 }

@@ -178,6 +178,16 @@ func write(t *testing.T, plugin *validating.Plugin, who string, resource schema.
 	return plugin.Validate(t.Context(), attributes, admission.NewObjectInterfacesFromScheme(runtime.NewScheme()))
 }
 
+// remove returns the answer of admission to the deletion of an object by a user.
+func remove(t *testing.T, plugin *validating.Plugin, who string, resource schema.GroupVersionResource, o *unstructured.Unstructured,
+	options metav1.DeleteOptions,
+) error {
+	t.Helper()
+	attributes := admission.NewAttributesRecord(nil, o, o.GroupVersionKind(), o.GetNamespace(), o.GetName(), resource, "",
+		admission.Delete, &options, false, &user.DefaultInfo{Name: who, Groups: groups[who]})
+	return plugin.Validate(t.Context(), attributes, admission.NewObjectInterfacesFromScheme(runtime.NewScheme()))
+}
+
 // requireRefusal requires an error with the reason because, or none if that is empty.
 func requireRefusal(t *testing.T, err error, because string) {
 	t.Helper()

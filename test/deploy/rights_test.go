@@ -72,7 +72,7 @@ func TestTheGuardGrantsWhatItsPoliciesAskFor(t *testing.T) {
 			}), "%s: %s", name, v.Expression)
 		}
 	}
-	require.Equal(t, 4, asked, "where a pod runs, who assigns it, what a consumer is granted, and who is cordoned")
+	require.Equal(t, 5, asked, "how large a pod may be, where it runs, who assigns it, what a consumer is granted, and who is cordoned")
 	require.Len(t, used, len(rules), "no rule that no policy asks for")
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
-	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
@@ -112,18 +112,23 @@ func (c *chain) specDiffers(t *testing.T, consumer *sandbox.Cluster, namespace s
 	require.True(t, kerrors.IsNotFound(err), "%v", err)
 }
 
-// annotated has no room for the annotations of the broker.
+// annotated has more annotations than the guard lets a consumer forward.
 func (c *chain) annotated(t *testing.T, consumer *sandbox.Cluster, namespace string) {
 	pod := newPod(namespace, "annotated")
 	pod.Annotations = map[string]string{"large": strings.Repeat("x", 1<<18-100)}
 	require.NoError(t, consumer.Client.Create(t.Context(), pod))
-	eventually(t, patient, func(context.Context) error {
-		shown := podOf(t, consumer, namespace, "annotated")
-		condition := podCondition(shown, brokeringv1alpha1.ConditionAssigned)
-		if condition == nil || condition.Reason != "InvalidAssignment" || !strings.Contains(condition.Message, "metadata.annotations: Too long") {
-			return fmt.Errorf("the pod has the condition %+v", condition)
+	eventually(t, patient, func(ctx context.Context) error {
+		var list corev1.EventList
+		if err := consumer.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+			return err
 		}
-		return nil
+		for i := range list.Items {
+			e := &list.Items[i]
+			if e.InvolvedObject.Name == "annotated" && e.Reason == "FailedReflection" && strings.Contains(e.Message, "annotations") {
+				return nil
+			}
+		}
+		return errors.New("the pod has no event of the refusal")
 	})
 	require.NoError(t, consumer.Client.Delete(t.Context(), pod))
 	eventually(t, patient, func(ctx context.Context) error {

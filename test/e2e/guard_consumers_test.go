@@ -100,7 +100,7 @@ func (g *guarded) consumerWrites(t *testing.T) {
 	uncordoned.SetAnnotations(nil)
 	like := g.likeControlPlane(t, "guard-cordoned")
 	refusedFor(t, like.Update(ctx, uncordoned, client.DryRunAll), "may cordon or uncordon a ResourceSlice")
-	require.NoError(t, controlPlane.Delete(ctx, slice))
+	require.NoError(t, like.Delete(ctx, slice))
 }
 
 // inLiqosPlace: the identities of a consumer write what Liqo would take for its own, and what it takes from a provider is

@@ -5,7 +5,7 @@ pkg/liqo-controller-manager/authentication/csr.go of Liqo v1.2.0); its name is t
 */}}
 {{- define "peer" -}}
 - name: id
-  expression: namespaceObject.?metadata.?labels[?'liqo.io/remote-cluster-id'].orValue('')
+  expression: "namespaceObject == null ? '' : namespaceObject.?metadata.?labels[?'liqo.io/remote-cluster-id'].orValue('')"
 - name: peer
   expression: >-
     'liqo.io' in request.userInfo.?groups.orValue([]) ||
