@@ -35,8 +35,8 @@ func Reasons() []Reason {
 }
 
 // Of returns why an assigned pod must leave its VirtualNode at now. pendingSince is when it began to wait there for its containers. If
-// it stays, it returns when to check again at the latest (0: when something changes). A terminal pod stays, and so does one that is being deleted as long as there
-// is a virtual kubelet to end it.
+// it stays, it returns when to check again at the latest (0: when something changes). A terminal pod stays, and so does one that is being deleted as long as
+// its virtual kubelet can end it.
 func Of(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, pendingSince, now time.Time) (Reason, time.Duration) {
 	_, isRefused := refusal.Of(pod)
 	switch {
@@ -45,7 +45,7 @@ func Of(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, pendingSi
 	case !at.Known:
 		return VirtualNodeGone, 0 // No virtual kubelet ends a pod there that is being deleted.
 	case pod.DeletionTimestamp != nil:
-		return None, 0
+		return lostWhileDeleted(pod, at, rules, now)
 	case !at.Confirmed:
 		return None, 0 // A new leader has to probe first; the pod is reconciled when that is done.
 	case !at.UnreachableSince.IsZero():
@@ -85,6 +85,19 @@ func Queued(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, leads
 		return 0
 	}
 	return max(0, rules.PendingTimeout-now.Sub(since))
+}
+
+// lostWhileDeleted is Of for a pod that is being deleted. Liqo's nodefailure-controller ends such pods of a virtual node that is not
+// Ready. The broker's Node is Ready, so a pod whose provider is lost ends like one that moves, after its grace period.
+func lostWhileDeleted(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, now time.Time) (Reason, time.Duration) {
+	if !at.Confirmed || at.UnreachableSince.IsZero() {
+		return None, 0
+	}
+	reason, recheck := failoverReason(at, rules, now)
+	if left := pod.DeletionTimestamp.Sub(now); reason != None && left > 0 {
+		return None, left
+	}
+	return reason, recheck
 }
 
 // failoverReason is Of for a pod of an unreachable provider.

@@ -39,7 +39,12 @@ func assignedIn(after time.Duration) func(*corev1.Pod) {
 	}
 }
 
-func deleting(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: noon} }
+func deleting(pod *corev1.Pod) { deletedIn(0)(pod) }
+
+// deletedIn has a pod be deleted, whose grace period ends so long after noon.
+func deletedIn(grace time.Duration) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: noon.Add(grace)} }
+}
 
 func refusedBy(virtualNode string, at time.Time) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
@@ -102,8 +107,12 @@ func TestEvictionReason(t *testing.T) {
 		{"or the broker suspects itself", assignedPod(corev1.PodRunning), suspended, usual, None, suspicionRecheck},
 		{"the pod is checked after that, also if it never fails over", assignedPod(corev1.PodRunning), suspended, never, None, suspicionRecheck},
 		{"the time in which the broker suspected itself does not count", assignedPod(corev1.PodRunning), again, usual, None, 15 * time.Second},
-		{"or it is being deleted", assignedPod(corev1.PodRunning, deleting), lost(time.Hour), usual, None, 0},
-		{"or it is terminal", assignedPod(corev1.PodSucceeded), lost(time.Hour), usual, None, 0},
+		{"one that is being deleted ends there, after its grace period", assignedPod(corev1.PodRunning, deletedIn(time.Minute)), lost(time.Hour), usual, None, time.Minute},
+		{"and after failoverAfter", assignedPod(corev1.PodRunning, deletedIn(0)), lost(45 * time.Second), usual, None, 15 * time.Second},
+		{"then nothing else would end it", assignedPod(corev1.PodRunning, deletedIn(0)), lost(time.Minute), usual, Unreachable, 0},
+		{"unless it must not run twice", assignedPod(corev1.PodRunning, deletedIn(0)), lost(time.Hour), never, None, 0},
+		{"or the provider can be reached", assignedPod(corev1.PodRunning, deletedIn(-time.Hour)), fine, usual, None, 0},
+		{"a terminal pod stays", assignedPod(corev1.PodSucceeded), lost(time.Hour), usual, None, 0},
 		{"a failed pod is terminal, too", assignedPod(corev1.PodFailed), belief.VirtualNode{}, usual, None, 0},
 		{"a drained provider is emptied", assignedPod(corev1.PodRunning), belief.VirtualNode{Known: true, Confirmed: true, Draining: true}, usual, Drained, 0},
 		{"a new leader that does not know yet whether the provider can be reached moves nothing", assignedPod(corev1.PodRunning), unconfirmed, usual, None, 0},
