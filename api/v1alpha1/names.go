@@ -145,6 +145,10 @@ const IsolateLabel = "brokering.liqo.io/isolate"
 // ConditionAssigned is the condition of a pod that reports whether a provider was found for it.
 const ConditionAssigned = "brokering.liqo.io/Assigned"
 
+// ReasonEvictionByBroker is the reason of the condition DisruptionTarget of a pod that the broker ends because its provider is drained or
+// lost, and that must not be started again.
+const ReasonEvictionByBroker = "EvictionByBroker"
+
 // ConditionRefusedPrefix and the name of a VirtualNode are the type of the condition of a pod by which the virtual
 // kubelet of that VirtualNode reports to the broker that its provider cluster does not take the pod (pkg/refusal).
 const ConditionRefusedPrefix = "refused.brokering.liqo.io/"

@@ -39,6 +39,10 @@ type pod struct {
 	turn moves.Pod
 	// refusedUntil has, by VirtualNode, until when the pod is not sent there, as it was decided last; none that had expired then.
 	refusedUntil map[string]time.Time
+	// reserved means that capacity elsewhere is reserved for the pod, which is assigned or leaving, under reservedFor.
+	reserved bool
+	// nowhere means that the pod stays at an unreachable provider because no other fits.
+	nowhere bool
 	// ended means that the pod has ended: it takes room, and that is all.
 	ended bool
 	// waitsAt is where the pod was seen to be Pending.
@@ -86,6 +90,7 @@ func (b *Belief) forget(uid types.UID) {
 	b.limit.Forget(uid)
 	if p := b.pods[uid]; p != nil {
 		b.turns.StopWaiting(&p.turn)
+		b.unreserve(p, uid)
 		delete(b.byName, p.name)
 		delete(b.pods, uid)
 	}
@@ -181,6 +186,7 @@ func (b *Belief) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
 	p := b.recordOf(of)
 	known := p.ended
 	b.turns.StopWaiting(&p.turn)
+	b.unreserve(p, of.UID)
 	if !known {
 		b.queue.Open(at) // It is not counted as a pod any more.
 	}
@@ -234,6 +240,7 @@ func (b *Belief) Decide(of *scheduler.Pod, policy *scheduler.Policy, into *sched
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
+	b.unreserve(p, of.UID)
 	now := b.cfg.Clock.Now()
 	p.refusedUntil = maps.Clone(of.Refused)
 	maps.DeleteFunc(p.refusedUntil, func(_ string, until time.Time) bool { return !until.After(now) })
@@ -268,6 +275,59 @@ func (b *Belief) decideUnlocked(snapshot *scheduler.State, of *scheduler.Pod, po
 	b.mu.Unlock()
 	defer b.mu.Lock()
 	snapshot.Decide(b.cfg.Clock.Now(), of, policy, into)
+}
+
+// ReserveElsewhere decides where a pod could go that is assigned to a provider which cannot be reached, as Decide would. What it finds
+// is reserved until the pod is decided about, stays or is gone: no more pods leave than fit elsewhere. Without a place the pod does not
+// count as one that moves, and it reports false.
+func (b *Belief) ReserveElsewhere(of *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
+	b.unreserve(p, of.UID)
+	other := *of
+	other.UID = reservedFor(of.UID)
+	if scheduler.Evaluates(&other, policy) {
+		b.decideUnlocked(b.state.Snapshot(&other), &other, policy, into)
+		if b.pods[of.UID] != p || p.ended {
+			return false
+		}
+		b.state.Confirm(b.cfg.Clock.Now(), &other, policy, into)
+	} else {
+		b.state.Decide(b.cfg.Clock.Now(), &other, policy, into)
+	}
+	if into.VirtualNode == "" {
+		b.limit.Forget(of.UID)
+		return false
+	}
+	p.reserved = true
+	b.assign(scheduler.Assignment{
+		UID: other.UID, Place: scheduler.Place{Provider: into.Provider, VirtualNode: into.VirtualNode}, Requests: of.Requests,
+	})
+	return true
+}
+
+// reservedFor is the UID under which capacity is reserved for a pod that is still counted elsewhere.
+func reservedFor(uid types.UID) types.UID { return "reserved/" + uid }
+
+// unreserve frees what ReserveElsewhere reserved for a pod.
+func (b *Belief) unreserve(p *pod, uid types.UID) {
+	if p.reserved {
+		p.reserved = false
+		b.release(reservedFor(uid))
+	}
+}
+
+// ObserveNowhere records that a pod stays at an unreachable provider because nothing else fits, and reports whether that is new.
+func (b *Belief) ObserveNowhere(uid types.UID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.pods[uid]
+	if p == nil || p.nowhere {
+		return false
+	}
+	p.nowhere = true
+	return true
 }
 
 // Unreserve frees the room of a decision that was not written.
@@ -323,6 +383,8 @@ func (b *Belief) ObserveStays(uid types.UID, started bool) {
 		return
 	}
 	b.turns.StopWaiting(&p.turn)
+	b.unreserve(p, uid)
+	p.nowhere = false
 	if p.evictedAt.IsZero() {
 		p.turn.Stays() // Otherwise it moves, and was read before.
 	}
@@ -335,7 +397,7 @@ func (b *Belief) ObserveEvicted(of *corev1.Pod, from scheduler.Place) (unclean s
 	defer b.mu.Unlock()
 	p := b.recordOf(of)
 	started := lastStart(of)
-	p.left, p.evictedAt, p.startedBefore = scheduler.Place{}, b.cfg.Clock.Now(), &started
+	p.left, p.evictedAt, p.startedBefore, p.nowhere = scheduler.Place{}, b.cfg.Clock.Now(), &started, false
 	p.leavesSince = p.evictedAt
 	b.turns.StopWaiting(&p.turn)
 	provider := b.providerAt(from)

@@ -31,7 +31,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 	c.measureStart(pod)
 
 	// 2. Its rules, and its provider.
-	criteria, _, err := c.criteriaOf(ctx, pod)
+	criteria, namespace, err := c.criteriaOf(ctx, pod)
 	if err != nil && !errors.Is(err, placement.ErrInvalid) {
 		return ctrl.Result{}, err
 	}
@@ -70,7 +70,36 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 	if delay := c.Belief.MoveDelay(pod.UID); delay > 0 {
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
+	if reason == eviction.Unreachable && pod.DeletionTimestamp == nil && !c.fitsElsewhere(pod, namespace, &criteria, assigned) {
+		return ctrl.Result{RequeueAfter: c.nowhereRecheck(at.FailoverFrom)}, nil
+	}
 	return ctrl.Result{}, c.evict(ctx, pod, assigned, reason)
+}
+
+// longestNowhere is how often at least a pod is tried that stays at an unreachable provider because no other fits.
+const longestNowhere = 30 * time.Second
+
+// nowhereRecheck returns after how long such a pod is tried again: the longer its provider has been unreachable, the later.
+func (c *Controller) nowhereRecheck(since time.Time) time.Duration {
+	return min(max(c.ProbeInterval, c.Clock.Since(since)/10), longestNowhere)
+}
+
+// fitsElsewhere reports whether another provider fits a pod whose provider cannot be reached, and reserves its capacity there. The pod
+// may run at its provider, which would end it when it answers again: it is not taken away for nothing.
+func (c *Controller) fitsElsewhere(pod *corev1.Pod, namespace *corev1.Namespace, criteria *placement.Criteria, from scheduler.Place) bool {
+	d, reused := c.decisions.Get().(*scheduler.Decision)
+	if !reused {
+		d = &scheduler.Decision{}
+	}
+	defer c.decisions.Put(d)
+	if c.Belief.ReserveElsewhere(criteria.Pod(pod, namespace), criteria.Policy, d) {
+		return true
+	}
+	if c.Belief.ObserveNowhere(pod.UID) {
+		c.Events.Eventf(pod, corev1.EventTypeWarning, "MoveWaits", "Stays at %s, whose provider is unreachable: %s",
+			from.VirtualNode, d.Waiting())
+	}
+	return false
 }
 
 // checkStatus asks a provider that can be reached for the status of a pod that is to leave it: the status here may be old,
@@ -107,6 +136,14 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 		return true, 0, c.writeEnd(ctx, pod, answer.Status)
 	case why == eviction.PendingTooLong && placement.Taken(answer.Status):
 		return true, c.ProbeInterval, nil
+	case why == eviction.PendingTooLong:
+		wait := c.scaleUpDelay(ctx, pod)
+		if wait > 0 {
+			c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+		}
+		return wait > 0, wait, nil
+	case pod.Spec.RestartPolicy == corev1.RestartPolicyNever && !runsOnce(pod) && started(answer.Status):
+		return false, 0, c.markDisrupted(ctx, pod, assigned.VirtualNode)
 	}
 	return false, 0, nil
 }
@@ -195,7 +232,7 @@ func (c *Controller) markUnreachable(ctx context.Context, pod *corev1.Pod, at be
 	if unreachable {
 		since = at.UnreachableSince.UTC().Format(time.RFC3339)
 	}
-	err := c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.UnreachableAnnotation: since}})
+	err := c.write.Patch(ctx, pod, podwrite.Fit(pod, map[string]any{"annotations": map[string]any{v1alpha1.UnreachableAnnotation: since}}))
 	if err == nil && unreachable && placement.Ready(pod) {
 		err = c.write.PatchCondition(ctx, pod, podwrite.NotReady("ProviderUnreachable", "the provider cluster cannot be reached"))
 	}

@@ -46,10 +46,10 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, from scheduler.
 		annotations[v1alpha1.TriesAnnotation] = tried.Annotation()
 	}
 	c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew, also if this has no answer.
-	err = c.write.Patch(ctx, pod, map[string]any{
+	err = c.write.Patch(ctx, pod, podwrite.Fit(pod, map[string]any{
 		"labels":      map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
 		"annotations": annotations,
-	})
+	}, v1alpha1.DecisionAnnotation, v1alpha1.TriesAnnotation, v1alpha1.TraceparentAnnotation))
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,11 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, from scheduler.
 // release waits until the provider that a moving pod leaves has removed it, and assigns the pod again. A provider that
 // cannot be reached is not waited for: then the pod may run twice until it is back, which is what failover means.
 func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (ctrl.Result, error) {
-	if err := c.clearStatus(ctx, pod, from.VirtualNode); err != nil {
+	prepare, once := c.clearStatus, runsOnce(pod) && pod.DeletionTimestamp == nil
+	if once {
+		prepare = c.markDisrupted
+	}
+	if err := prepare(ctx, pod, from.VirtualNode); err != nil {
 		return ctrl.Result{}, err
 	}
 	c.Belief.ObserveAssigned(pod, from) // It takes room there until it has left.
@@ -82,8 +86,11 @@ func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from schedule
 	}
 	c.Belief.ObserveLeft(pod, from)
 	c.Requeue.Unassigned()
-	if pod.DeletionTimestamp != nil {
+	switch {
+	case pod.DeletionTimestamp != nil:
 		return ctrl.Result{}, c.finalize(ctx, pod)
+	case once:
+		return ctrl.Result{}, c.endDisrupted(ctx, pod, from.VirtualNode)
 	}
 	return c.assign(ctx, pod)
 }
@@ -198,6 +205,10 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at place
 		return wait, true, err
 	case at.pod.Settled && answer.Known && !answer.Present:
 		return 0, false, nil
+	case runsOnce(pod) && !at.pod.Ends && answer.Status != nil && placement.TerminalPhase(answer.Status.Phase):
+		return leavingRecheck, false, c.writeEnd(ctx, pod, answer.Status) // Its kubelet ends it, because it is deleted there.
+	case pod.Spec.RestartPolicy == corev1.RestartPolicyNever && !runsOnce(pod) && answer.Status != nil && started(answer.Status):
+		return leavingRecheck, false, c.markDisrupted(ctx, pod, at.pod.VirtualNode)
 	case answer.Ended && !at.pod.Ends:
 		// It has ended while it was leaving. A virtual kubelet reports that as well, an orphan has none.
 		return leavingRecheck, false, c.writeEnd(ctx, pod, answer.Status)
@@ -257,6 +268,9 @@ func (c *Controller) reconcileEnded(ctx context.Context, pod *corev1.Pod, assign
 			return ctrl.Result{}, err
 		}
 		gone = !at.Known
+	}
+	if !gone && isAssigned && !deleting && disruptedByProvider(pod) {
+		return c.releaseDisrupted(ctx, pod)
 	}
 	if !gone {
 		c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // It may have been asked whether it has ended.

@@ -1,0 +1,137 @@
+package pods
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
+	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+)
+
+const (
+	// scaleUpFor is how long a pod is waited for after a cluster autoscaler at its provider has started a node for it, longestScaleUp how
+	// long it may be Pending at most beyond that.
+	scaleUpFor     = 15 * time.Minute
+	longestScaleUp = 45 * time.Minute
+	// scaleUpRecheck is how often the events of such a pod are read.
+	scaleUpRecheck = time.Minute
+)
+
+// runsOnce reports whether a pod must not be started at another provider: Kubernetes never starts a container of a pod with restartPolicy
+// Never again. kubectl drain, and the loss of a Node, end it as Failed, and its Job decides.
+func runsOnce(pod *corev1.Pod) bool {
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && (started(&pod.Status) || isDisrupted(pod))
+}
+
+func isDisrupted(pod *corev1.Pod) bool {
+	target := placement.Condition(pod, corev1.DisruptionTarget)
+	return target != nil && target.Status == corev1.ConditionTrue && target.Reason == v1alpha1.ReasonEvictionByBroker
+}
+
+// markDisrupted writes the condition by which Jobs know that a pod has not failed by itself.
+func (c *Controller) markDisrupted(ctx context.Context, pod *corev1.Pod, from string) error {
+	if isDisrupted(pod) {
+		return nil
+	}
+	target := corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonEvictionByBroker,
+		Message: fmt.Sprintf("evicted from %s; a pod with restartPolicy Never is not started again elsewhere", from),
+	}
+	return c.write.PatchStatus(ctx, pod, map[string]any{
+		"conditions": []corev1.PodCondition{c.write.Timed(podwrite.NotReady(movingReason, "leaving "+from)), c.write.Timed(target)},
+	})
+}
+
+// endDisrupted ends a pod that runs once and has left its provider, as a kubelet ends one that is deleted (TerminatePod in Kubernetes'
+// pkg/kubelet/status).
+func (c *Controller) endDisrupted(ctx context.Context, pod *corev1.Pod, from string) error {
+	status := map[string]any{"phase": corev1.PodFailed}
+	for field, containers := range map[string][]corev1.ContainerStatus{
+		"containerStatuses": pod.Status.ContainerStatuses, "initContainerStatuses": pod.Status.InitContainerStatuses,
+	} {
+		var ended []any
+		for i := range containers {
+			if containers[i].State.Terminated == nil {
+				ended = append(ended, map[string]any{"name": containers[i].Name, "ready": false, "started": false, "state": map[string]any{
+					"running": nil, "waiting": nil, "terminated": corev1.ContainerStateTerminated{
+						ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "The container could not be located when the pod was terminated",
+					},
+				}})
+			}
+		}
+		if len(ended) > 0 {
+			status[field] = ended
+		}
+	}
+	if err := c.write.PatchStatus(ctx, pod, status); err != nil {
+		return err
+	}
+	c.Log.Info("A pod with restartPolicy Never has ended", "pod", client.ObjectKeyFromObject(pod), "from", from)
+	return c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{
+		v1alpha1.MovingFromAnnotation: nil, v1alpha1.MovingFromProviderAnnotation: nil, v1alpha1.DecisionAnnotation: nil,
+	}})
+}
+
+// disruptedByProvider reports whether a pod has ended because its provider evicted or deleted it there: by the API, a drain, a taint,
+// preemption, the pressure or shutdown of a node. The reasons are those of Kubernetes' pkg/kubelet (eviction, preemption, nodeshutdown)
+// and of Liqo's virtual kubelet.
+func disruptedByProvider(pod *corev1.Pod) bool {
+	target := placement.Condition(pod, corev1.DisruptionTarget)
+	return target != nil && target.Status == corev1.ConditionTrue || pod.Status.Phase == corev1.PodFailed &&
+		slices.Contains([]string{"Evicted", "Preempting", "NodeShutdown", "Terminated", forge.RemotePodTerminatedReason}, pod.Status.Reason)
+}
+
+// releaseDisrupted has the ShadowPod of a pod deleted that its provider has evicted: Liqo makes no pod of it any more, and the quota of
+// the slice counts it until then. An eviction deletes a pod on a Node, and its owner replaces it; one by the kubelet leaves it Failed.
+// A pod of a consumer is deleted by its virtual kubelet, from the consumer on.
+func (c *Controller) releaseDisrupted(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
+	if c.Guard.Missing() != "" {
+		return ctrl.Result{RequeueAfter: guard.Recheck}, nil
+	}
+	c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+	owner, target := metav1.GetControllerOf(pod), placement.Condition(pod, corev1.DisruptionTarget)
+	deletes := target != nil && target.Reason != corev1.PodReasonTerminationByKubelet && target.Reason != v1alpha1.ReasonEvictionByBroker
+	if deletes && owner != nil && owner.Kind != "ShadowPod" {
+		c.Log.Info("Deleting a pod that its provider has evicted", "pod", client.ObjectKeyFromObject(pod), "reason", target.Reason)
+		return ctrl.Result{}, client.IgnoreNotFound(c.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}))
+	}
+	return ctrl.Result{}, c.write.Patch(ctx, pod, map[string]any{
+		"labels": map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
+	})
+}
+
+// scaleUpDelay returns how long a pod is waited for that is Pending because a cluster autoscaler at its provider adds a node for it; 0 if
+// it is not. The virtual kubelet reflects the events of the pod there. Without the right to read events nothing is waited for.
+func (c *Controller) scaleUpDelay(ctx context.Context, pod *corev1.Pod) time.Duration {
+	if c.Clock.Since(c.pendingSince(pod)) > longestScaleUp {
+		return 0
+	}
+	var events corev1.EventList
+	err := c.Live.List(ctx, &events, client.InNamespace(pod.Namespace), client.MatchingFields{"involvedObject.name": pod.Name}, client.Limit(500))
+	if err != nil {
+		c.Log.V(1).Info("Cannot read the events of a pod", "pod", client.ObjectKeyFromObject(pod), "error", err.Error())
+		return 0
+	}
+	var wait time.Duration
+	for i := range events.Items {
+		event := &events.Items[i]
+		if event.Reason != "TriggeredScaleUp" || event.InvolvedObject.UID != pod.UID {
+			continue
+		}
+		for _, at := range []time.Time{event.LastTimestamp.Time, event.EventTime.Time} {
+			wait = max(wait, scaleUpFor-c.Clock.Since(at))
+		}
+	}
+	return min(wait, scaleUpRecheck)
+}
