@@ -14,6 +14,8 @@ func TestNoKnownVulnerabilityIsLinked(t *testing.T) {
 	for module, repaired := range map[string]string{
 		"github.com/moby/spdystream": "v0.5.1",  // CVE-2026-35469
 		"golang.org/x/net":           "v0.53.0", // CVE-2026-33814
+		"google.golang.org/grpc":     "v1.79.3", // CVE-2026-33186
+		"go.opentelemetry.io/otel":   "v1.40.0", // CVE-2026-24051, in the module sdk of the same version
 	} {
 		for _, file := range []string{"../../go.mod", "../../kubelet-v0/go.mod"} {
 			text, err := os.ReadFile(file)
