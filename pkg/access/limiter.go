@@ -34,6 +34,12 @@ func (l *Limiter) Take(caller string, worth int, now time.Time) time.Duration {
 	return max(1, time.Duration(missing/float64(l.perSecond)*float64(time.Second)))
 }
 
+// Spend counts requests that were answered already, of which none is worth more than a burst. The bucket may then be empty for
+// some time.
+func (l *Limiter) Spend(caller string, worth int, now time.Time) {
+	l.bucketOf(caller).ReserveN(now, min(worth, l.burst))
+}
+
 func (l *Limiter) bucketOf(caller string) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()

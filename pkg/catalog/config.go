@@ -62,6 +62,4 @@ const (
 	readTimeout       = 10 * time.Second
 	writeTimeout      = 30 * time.Second
 	idleTimeout       = 90 * time.Second
-	// maxConnections bounds the memory of all connections.
-	maxConnections = 4096
 )

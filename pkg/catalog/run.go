@@ -80,9 +80,11 @@ type catalog struct {
 	kube    kubernetes.Interface
 	live    client.Client
 	// clientCA verifies client certificates; nil without TLS.
-	clientCA   access.ClientCA
-	identifier *caller.Identifier
-	allowances *caller.Allowances
+	clientCA access.ClientCA
+	// certificates authenticates client certificates; nil without TLS. identifier and allowances are set by identify.
+	certificates authenticator.Request
+	identifier   *caller.Identifier
+	allowances   *caller.Allowances
 	// certificate returns what is served, or why nothing is yet; nil without TLS.
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// tasks run until ctx ends.
@@ -123,17 +125,22 @@ func newCatalog(cfg Config, options cache.Options) (*catalog, error) {
 			return nil
 		})
 	}
-	allowances := caller.NewAllowances(cfg.Limits, clock.RealClock{})
 	return &catalog{
 		cfg: cfg, log: cfg.Log, metrics: guard.NewMetrics(), cache: read, kube: kube, live: live,
-		clientCA: ca, tasks: tasks, allowances: allowances,
-		identifier: caller.NewIdentifier(access.NewTokenReviewer(kube, remedy), certificates, allowances, clock.RealClock{}),
+		clientCA: ca, certificates: certificates, tasks: tasks,
 	}, nil
+}
+
+// identify makes what identifies callers, and limits them. consumers is nil where no caller acts for a consumer.
+func (c *catalog) identify(consumers caller.Consumers) {
+	c.allowances = caller.NewAllowances(c.cfg.Limits, consumers, clock.RealClock{})
+	c.identifier = caller.NewIdentifier(access.NewTokenReviewer(c.kube, remedy), c.certificates, c.allowances, clock.RealClock{})
 }
 
 func (c *catalog) prepare(ctx context.Context) error {
 	shown := view.New(c.cache, view.Config{Node: c.cfg.Node, SampleEvery: c.cfg.HistoryInterval})
 	c.tasks = append(c.tasks, shown.Run)
+	c.identify(shown)
 	clk := clock.RealClock{}
 	s := server.New(server.Config{
 		Log: c.log, Version: c.cfg.Version, Node: c.cfg.Node, Access: c.cfg.Access, Clock: clk,
@@ -151,6 +158,7 @@ func (c *catalog) prepare(ctx context.Context) error {
 func (c *catalog) prepareLiqoV0(ctx context.Context) error {
 	clusters := liqov0.NewClusters(c.cache)
 	c.tasks = append(c.tasks, clusters.Run)
+	c.identify(nil)
 	answers := liqov0.New(liqov0.Config{
 		Log: c.log, Clock: clock.RealClock{}, ReadAuth: c.cfg.Access.ReadAuth, AnonymousToggle: c.cfg.Access.AnonymousToggle,
 		Clusters: clusters, Live: c.live, Identifier: c.identifier, Allowances: c.allowances, Rights: c.rights(nil), Metrics: c.metrics,
@@ -192,7 +200,7 @@ func (c *catalog) serve(ctx context.Context, handler, plain http.Handler) error 
 	}
 	c.logSettings(scheme, ln.Addr())
 	refused := c.metrics.RefusedConnections()
-	ln = httpserve.Limit(ln, c.cfg.Limits.Connections, maxConnections, refused.Inc)
+	ln = c.allowances.Connections.LimitedListener(ln, c.cfg.Limits.Connections, caller.TotalConnections, refused.Inc)
 	if c.cfg.TLS.Off || !c.cfg.TLS.Public {
 		c.tasks = append(c.tasks, func(ctx context.Context) error { return httpserve.Run(ctx, httpServer, ln) })
 		return nil
@@ -208,7 +216,7 @@ func (c *catalog) newServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:     handler,
 		ReadTimeout: readTimeout, ReadHeaderTimeout: readHeaderTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeader,
+		MaxHeaderBytes: maxHeader, ConnContext: c.allowances.Connections.ConnContext,
 		ErrorLog:       slog.NewLogLogger(logr.ToSlogHandler(c.log.V(1)), slog.LevelInfo),
 	}
 }

@@ -122,7 +122,7 @@ func TestOneAddressDoesNotHoldAllRequests(t *testing.T) {
 
 func TestStreamsDoNotCountAsRequests(t *testing.T) {
 	url, _ := running(t, newAPIServer(t, federationOf(3, 3, 9)...), withTLS(t), func(cfg *Config) {
-		cfg.Limits = caller.Limits{PerSecond: 1e6, Burst: 1e6, Streams: 600, TotalStreams: 600, Connections: 1000}
+		cfg.Limits = caller.Limits{PerSecond: 1e6, Burst: 1e6, Streams: 600, TotalStreams: 1200, Connections: 1000}
 	})
 	begun, _ := unread(t, url, "127.0.0.1", "/api/v1/events", 600)
 	require.Equal(t, map[string]int{"200": 600}, begun)

@@ -43,6 +43,8 @@ type Explainer struct {
 	now      func() time.Time
 	policies placement.Policies
 	slots    *semaphore.Weighted
+	// charge is called with the time that an explanation took once it ran.
+	charge func(took time.Duration)
 }
 
 // NewExplainer returns an Explainer that decides by a state, and reads pods, namespaces and policies of the node.
@@ -54,7 +56,16 @@ func newExplainer(reader client.Reader, node string, s func(context.Context) (*s
 	return &Explainer{
 		reader: reader, node: node, state: s, now: now, slots: semaphore.NewWeighted(maxParallel),
 		policies: placement.Policies{Client: reader, Programs: criteria.NewCache(maxPrograms)},
+		charge:   func(time.Duration) {},
 	}
+}
+
+// Charging returns the same Explainer, which calls charge with the time that each of its explanations takes, also of those that
+// fail, without the time that it waits.
+func (e *Explainer) Charging(charge func(took time.Duration)) *Explainer {
+	charging := *e
+	charging.charge = charge
+	return &charging
 }
 
 // Pod is Explainer.Pod by what an API server has now.
@@ -79,8 +90,27 @@ func (e *Explainer) Pod(ctx context.Context, name types.NamespacedName) (*Explan
 		return nil, err
 	}
 	out := &Explanation{Pod: name.String(), AssignedTo: pod.Labels[v1alpha1.ProviderLabel], Providers: []Choice{}}
+	done, err := e.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	asked, err := e.policies.CriteriaOf(ctx, &pod, namespace)
 	return e.explain(ctx, out, &pod, namespace, &asked, err)
+}
+
+// begin waits until an explanation may run, which compiles and evaluates expressions until done is called.
+func (e *Explainer) begin(ctx context.Context) (done func(), err error) {
+	waiting, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+	if err := e.slots.Acquire(waiting, 1); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	began := time.Now()
+	return func() {
+		e.slots.Release(1)
+		e.charge(time.Since(began))
+	}, nil
 }
 
 func (e *Explainer) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
@@ -91,7 +121,7 @@ func (e *Explainer) namespace(ctx context.Context, name string) (*corev1.Namespa
 	return &namespace, nil
 }
 
-// explain decides about a pod by its criteria, or by the error of reading them. It waits until it may run.
+// explain decides about a pod by its criteria, or by the error of reading them.
 func (e *Explainer) explain(ctx context.Context, out *Explanation, pod *corev1.Pod, namespace *corev1.Namespace,
 	asked *placement.Criteria, err error,
 ) (*Explanation, error) {
@@ -102,12 +132,6 @@ func (e *Explainer) explain(ctx context.Context, out *Explanation, pod *corev1.P
 	if err != nil {
 		return nil, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, maxWait)
-	defer cancel()
-	if err := e.slots.Acquire(waiting, 1); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBusy, err)
-	}
-	defer e.slots.Release(1)
 	s, err := e.state(ctx)
 	if err != nil {
 		return nil, err

@@ -203,6 +203,29 @@ func TestManyAskAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, ErrBusy)
 }
 
+// What compiles expressions waits for its turn first, and is charged, also if the expressions are not valid.
+func TestAnInvalidPolicyIsChargedAndWaits(t *testing.T) {
+	e := explainerOf(t, federationOf(t))
+	charged := 0
+	charging := e.Charging(func(took time.Duration) {
+		require.Positive(t, took)
+		charged++
+	})
+	invalid := &Hypothesis{Namespace: "ns", Policy: &v1alpha1.PlacementPolicySpec{Filter: "nosuch"}}
+	_, err := charging.Suppose(t.Context(), invalid)
+	var fault *PolicyError
+	require.ErrorAs(t, err, &fault)
+	require.Equal(t, 1, charged)
+
+	require.NoError(t, e.slots.Acquire(t.Context(), maxParallel))
+	defer e.slots.Release(maxParallel)
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = charging.Suppose(impatient, invalid)
+	require.ErrorIs(t, err, ErrBusy)
+	require.Equal(t, 1, charged, "the time that it waits is not charged")
+}
+
 func TestWhatIsNotThereIsNotFound(t *testing.T) {
 	elsewhere := cpuPod("elsewhere", "1")
 	elsewhere.Spec.NodeName = "other"

@@ -34,6 +34,11 @@ func (e *Explainer) Suppose(ctx context.Context, h *Hypothesis) (*Explanation, e
 			{Name: "pod", Resources: corev1.ResourceRequirements{Requests: h.Requests}},
 		}},
 	}
+	done, err := e.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	asked, err := e.criteria(ctx, pod, namespace, h.Policy)
 	return e.explain(ctx, &Explanation{Providers: []Choice{}}, pod, namespace, &asked, err)
 }

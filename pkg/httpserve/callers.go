@@ -2,7 +2,6 @@ package httpserve
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"slices"
 	"sync"
@@ -17,21 +16,27 @@ type Callers struct {
 	open []*callerConn // Those of strangers, the oldest first; guarded by mu.
 }
 
-// NewCallers returns limits of so many connections of all strangers together, and of each caller that is known.
-func NewCallers(strangers, ofCaller int) *Callers {
-	return &Callers{strangers: strangers, known: NewShares(ofCaller)}
+// NewCallers returns limits of so many connections of all strangers together, and of callers that are known.
+func NewCallers(strangers int, known *Shares) *Callers {
+	return &Callers{strangers: strangers, known: known}
 }
 
 // Listener limits the connections of ln, also those of each host and of all as Run does. For one stranger too many it
 // closes the oldest connection of a stranger, of the host with the most: a caller has its first answer long before it
 // is the oldest.
 func (c *Callers) Listener(ln net.Listener) net.Listener {
-	return limited{&callersListener{Listener: Limit(ln, connectionsOfHost, connections, nil), callers: c}}
+	return c.LimitedListener(ln, connectionsOfHost, connections, func() {})
+}
+
+// LimitedListener is Listener with other limits of each host and of all. It calls refused for each connection that it closes.
+func (c *Callers) LimitedListener(ln net.Listener, ofHost, total int, refused func()) net.Listener {
+	return limited{&callersListener{Listener: Limit(ln, ofHost, total, refused), callers: c, refused: refused}}
 }
 
 type callersListener struct {
 	net.Listener
 	callers *Callers
+	refused func()
 }
 
 func (l *callersListener) Accept() (net.Conn, error) {
@@ -42,6 +47,7 @@ func (l *callersListener) Accept() (net.Conn, error) {
 	counted := &callerConn{Conn: conn, callers: l.callers, host: HostOf(conn.RemoteAddr().String())}
 	if oldest := l.callers.add(counted); oldest != nil {
 		_ = oldest.Close()
+		l.refused()
 	}
 	return counted, nil
 }
@@ -99,7 +105,11 @@ type connKey struct{}
 
 // ConnContext is http.Server's: the context of a request has its connection, for CountFor.
 func (c *Callers) ConnContext(ctx context.Context, conn net.Conn) context.Context {
-	if wrapped, ok := conn.(*tls.Conn); ok {
+	for {
+		wrapped, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
 		conn = wrapped.NetConn()
 	}
 	return context.WithValue(ctx, connKey{}, conn)

@@ -2,6 +2,7 @@ package httpserve
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"testing"
 
@@ -22,7 +23,7 @@ func TestAStrangerTooManyClosesTheOldestOfTheHostWithMost(t *testing.T) {
 		"one remains one for one caller":   {from: []string{"192.0.2.1:1", "192.0.2.1:2", "192.0.2.1:3", "192.0.2.1:4"}, known: []int{0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			callers := NewCallers(3, 5)
+			callers := NewCallers(3, NewShares(5))
 			source := &arrivals{from: tc.from}
 			l := callers.Listener(source)
 			var contexts []context.Context
@@ -48,7 +49,7 @@ func TestAStrangerTooManyClosesTheOldestOfTheHostWithMost(t *testing.T) {
 }
 
 func TestACallerHasItsShareOfConnections(t *testing.T) {
-	callers := NewCallers(3, 1)
+	callers := NewCallers(3, NewShares(1))
 	l := callers.Listener(&arrivals{from: []string{"192.0.2.1:1", "192.0.2.1:2"}})
 	var conns []net.Conn
 	var contexts []context.Context
@@ -70,4 +71,23 @@ func TestACallerHasItsShareOfConnections(t *testing.T) {
 	require.True(t, callers.CountFor(t.Context(), "a"), "of another server")
 	require.NoError(t, conns[1].Close())
 	require.Zero(t, callers.known.Open("a"))
+}
+
+func TestTheCallerOfAConnectionWithTLSIsCounted(t *testing.T) {
+	callers := NewCallers(1, NewFairShares(4))
+	refused := 0
+	l := callers.LimitedListener(&arrivals{from: []string{"192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1"}}, 3, 9, func() { refused++ })
+	accept := func() context.Context {
+		conn, err := l.Accept()
+		require.NoError(t, err)
+		return callers.ConnContext(t.Context(), tls.Server(&peeked{Conn: conn}, &tls.Config{MinVersion: tls.VersionTLS13}))
+	}
+	first := accept()
+	require.True(t, callers.CountFor(first, "a"))
+	require.Empty(t, callers.open, "it is no stranger's")
+	accept()
+	require.Zero(t, refused)
+	accept()
+	require.Equal(t, 1, refused, "one stranger too many")
+	require.Len(t, callers.open, 1)
 }

@@ -53,6 +53,13 @@ func (s *Shares) Open(key string) int {
 	return s.open[key]
 }
 
+// All returns how many are open of all keys.
+func (s *Shares) All() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all
+}
+
 // Conn counts a connection until it is closed. It closes it at once and returns false if it is one too many.
 func (s *Shares) Conn(key string, conn net.Conn) (net.Conn, bool) {
 	release, ok := s.Take(key)

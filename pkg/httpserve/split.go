@@ -129,6 +129,9 @@ type peeked struct {
 	first []byte
 }
 
+// NetConn returns the connection without what was read of it, as tls.Conn.NetConn does.
+func (p *peeked) NetConn() net.Conn { return p.Conn }
+
 func (p *peeked) Read(into []byte) (int, error) {
 	if len(p.first) == 0 || len(into) == 0 {
 		return p.Conn.Read(into)

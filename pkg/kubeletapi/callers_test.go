@@ -31,7 +31,7 @@ func serveStreams(t *testing.T, strangers, ofCaller int) *httptest.Server {
 		Log: testr.New(t), NodeName: "vnode", ClientCAFile: newAuthority(t).file(), Local: api.client(),
 	})
 	require.NoError(t, err)
-	gate.callers, gate.requests = httpserve.NewCallers(strangers, ofCaller), httpserve.NewShares(ofCaller)
+	gate.callers, gate.requests = httpserve.NewCallers(strangers, httpserve.NewShares(ofCaller)), httpserve.NewShares(ofCaller)
 	server := httptest.NewUnstartedServer(gate.protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "line\n")
 		if r.URL.Query().Has("follow") {

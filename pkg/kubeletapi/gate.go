@@ -67,7 +67,7 @@ func newGate(cfg Config) (*gate, error) {
 		authenticator: access.NewAuthenticator(ca, cfg.Local, cfg.Remedy),
 		authorizer:    access.NewReviewer(cfg.Local, cfg.Remedy),
 		tokens:        access.NewLimiter(tokensPerSecond, tokensBurst, tokenHosts),
-		callers:       httpserve.NewCallers(strangers, OfCaller), requests: httpserve.NewShares(OfCaller),
+		callers:       httpserve.NewCallers(strangers, httpserve.NewShares(OfCaller)), requests: httpserve.NewShares(OfCaller),
 	}
 	if cfg.AuthorizationMode == AuthorizationAlwaysAllow {
 		g.authorizer = alwaysAllow{}

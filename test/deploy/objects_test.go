@@ -238,8 +238,13 @@ func admitted(t *testing.T, objects []*unstructured.Unstructured) (everybody, cl
 			continue
 		}
 		p := find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy", o.GetName())
-		ingress := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
-		require.Equal(t, ingress, p.Spec.PolicyTypes, "what goes out is not restricted")
+		if types := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}; !slices.Equal(p.Spec.PolicyTypes, types) {
+			require.Equal(t, append(types, networkingv1.PolicyTypeEgress), p.Spec.PolicyTypes)
+			require.Equal(t, []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{
+				{IPBlock: &networkingv1.IPBlock{CIDR: "0.0.0.0/0", Except: []string{"169.254.169.254/32"}}},
+				{IPBlock: &networkingv1.IPBlock{CIDR: "::/0", Except: []string{"fd00:ec2::254/128"}}},
+			}}}, p.Spec.Egress, "all but the metadata services of clouds")
+		}
 		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
 		require.NoError(t, err)
 		ports := of(t, objects, selector)

@@ -50,7 +50,8 @@ func NewIdentifier(reviewer authenticator.Token, certificates authenticator.Requ
 	return &Identifier{tokens: access.NewTokens(reviewer, rejectedTTL, clk), certificates: certificates, allowances: allowances}
 }
 
-// Identify returns the caller of a request, and takes the request from the caller's allowance. The review of a token is
+// Identify returns the caller of a request, and takes the request from the caller's allowance. The connection is that of a
+// known caller from then on. The review of a token is
 // taken from an allowance of its own before the API server is called: of the user that the token had at its last review,
 // or of the host. A bearer token takes precedence over a client certificate, which browsers send by themselves. A caller
 // whose certificate is not accepted is anonymous.
@@ -62,8 +63,12 @@ func (i *Identifier) Identify(r *http.Request) (Caller, error) {
 	if err != nil {
 		return Caller{}, err
 	}
-	if wait := i.allowances.Take(Key(&who, host), 1); wait > 0 {
+	key := i.allowances.Key(&who, host)
+	if wait := i.allowances.Take(key, 1); wait > 0 {
 		return Caller{}, &LimitError{RetryAfter: wait}
+	}
+	if who.Known() {
+		i.allowances.Connections.CountFor(r.Context(), key) // One too many remains a stranger's.
 	}
 	return who, nil
 }
@@ -100,7 +105,7 @@ func (i *Identifier) byToken(ctx context.Context, token, host string) (Caller, e
 	}
 	account := hostKey(host)
 	if was != nil {
-		account = userKey(was.Who)
+		account = i.allowances.userKey(was.Who)
 	}
 	who, err := i.tokens.Review(ctx, token, func() error { return i.allowances.spendReview(account) })
 	var limit *LimitError

@@ -104,7 +104,7 @@ func TestWhoCalls(t *testing.T) {
 		"a token without a scheme is no token": {authorization: "good"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i := NewIdentifier(&reviewer{}, certificates{}, NewAllowances(Limits{PerSecond: 10, Burst: 10}, clock.RealClock{}), clock.RealClock{})
+			i := NewIdentifier(&reviewer{}, certificates{}, NewAllowances(Limits{PerSecond: 10, Burst: 10}, nil, clock.RealClock{}), clock.RealClock{})
 			got, err := i.Identify(request(here, tc.authorization, tc.certificate))
 			if tc.err != nil {
 				require.ErrorIs(t, err, tc.err)
@@ -121,7 +121,7 @@ func TestWhoCalls(t *testing.T) {
 
 func TestTokensAreReviewedOnceInAWhile(t *testing.T) {
 	r, clk := &reviewer{}, testclock.NewFakeClock(time.Now())
-	i := NewIdentifier(r, nil, NewAllowances(Limits{PerSecond: 1000, Burst: 1000}, clk), clk)
+	i := NewIdentifier(r, nil, NewAllowances(Limits{PerSecond: 1000, Burst: 1000}, nil, clk), clk)
 	ask := func(token string, times int) (err error) {
 		for range times {
 			_, err = i.Identify(request(here, "Bearer "+token, ""))
@@ -156,7 +156,7 @@ func TestOneReviewAnswersAllWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
 		r := &reviewer{wait: func() { <-answer }}
-		i := NewIdentifier(r, nil, NewAllowances(Limits{PerSecond: 1000, Burst: 1000}, clock.RealClock{}), clock.RealClock{})
+		i := NewIdentifier(r, nil, NewAllowances(Limits{PerSecond: 1000, Burst: 1000}, nil, clock.RealClock{}), clock.RealClock{})
 		impatient, leave := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for n := range 5 {
@@ -184,7 +184,7 @@ func TestOneReviewAnswersAllWhoWait(t *testing.T) {
 
 func TestAllowances(t *testing.T) {
 	r, clk := &reviewer{}, testclock.NewFakeClock(time.Now())
-	i := NewIdentifier(r, certificates{}, NewAllowances(Limits{PerSecond: 1, Burst: 3}, clk), clk)
+	i := NewIdentifier(r, certificates{}, NewAllowances(Limits{PerSecond: 1, Burst: 3}, nil, clk), clk)
 	allowed := func(from, authorization, certificate string) int {
 		for n := range 100 {
 			_, err := i.Identify(request(from, authorization, certificate))
@@ -226,7 +226,7 @@ type behind struct {
 func behindOneProxy(t *testing.T) *behind {
 	t.Helper()
 	b := &behind{T: t, reviewer: &reviewer{}, clock: testclock.NewFakeClock(time.Now())}
-	b.Identifier = NewIdentifier(b.reviewer, nil, NewAllowances(Limits{PerSecond: 50, Burst: 100}, b.clock), b.clock)
+	b.Identifier = NewIdentifier(b.reviewer, nil, NewAllowances(Limits{PerSecond: 50, Burst: 100}, nil, b.clock), b.clock)
 	return b
 }
 
@@ -319,7 +319,7 @@ func TestARevokedTokenIsGoodNoLonger(t *testing.T) {
 
 func TestFilesAndRequestsAreCountedApart(t *testing.T) {
 	clk := testclock.NewFakeClock(time.Now())
-	a := NewAllowances(Limits{PerSecond: 1, Burst: 3}, clk)
+	a := NewAllowances(Limits{PerSecond: 1, Burst: 3}, nil, clk)
 	for range 3 * filesPerRequest {
 		require.Zero(t, a.TakeFile("192.0.2.1"))
 	}
@@ -335,7 +335,7 @@ func TestFilesAndRequestsAreCountedApart(t *testing.T) {
 
 func TestWhatIsWorthMoreCountsMore(t *testing.T) {
 	clk := testclock.NewFakeClock(time.Now())
-	a := NewAllowances(Limits{PerSecond: 1, Burst: 10}, clk)
+	a := NewAllowances(Limits{PerSecond: 1, Burst: 10}, nil, clk)
 	require.Zero(t, a.Take("x", 4))
 	require.Zero(t, a.Take("x", 4))
 	require.Equal(t, 2*time.Second, a.Take("x", 4))
@@ -345,21 +345,106 @@ func TestWhatIsWorthMoreCountsMore(t *testing.T) {
 }
 
 func TestStreamsAreCounted(t *testing.T) {
-	a := NewAllowances(Limits{PerSecond: 1, Burst: 1, Streams: 2, TotalStreams: 3}, clock.RealClock{})
-	first, ok := a.Open("x")
+	a := NewAllowances(Limits{PerSecond: 1, Burst: 1, Streams: 2, TotalStreams: 5}, nil, clock.RealClock{})
+	open := func(host string) (func(), bool) { return a.Open(&Caller{}, host) }
+	first, ok := open("x")
 	require.True(t, ok)
-	_, ok = a.Open("x")
+	_, ok = open("x")
 	require.True(t, ok)
-	_, ok = a.Open("x")
+	_, ok = open("x")
 	require.False(t, ok, "two for each")
-	_, ok = a.Open("y")
+	_, ok = open("y")
 	require.True(t, ok)
-	_, ok = a.Open("z")
-	require.False(t, ok, "three for all")
-	require.Equal(t, 3, a.Streams())
+	_, ok = open("y")
+	require.True(t, ok)
+	_, ok = open("y")
+	require.False(t, ok)
+	_, ok = open("z")
+	require.True(t, ok)
+	_, ok = open("z")
+	require.False(t, ok, "five for all")
+	require.Equal(t, 5, a.Streams())
 	first()
-	_, ok = a.Open("z")
+	_, ok = open("v")
 	require.True(t, ok)
 	first()
-	require.Equal(t, 3, a.Streams(), "a stream is closed once")
+	require.Equal(t, 5, a.Streams(), "a stream is closed once")
+}
+
+// peering is a consumer c1 with its tenant namespace, and a namespace that came from it.
+type peering struct{}
+
+func (peering) TenantNamespace(consumer string) (string, bool) {
+	return "liqo-tenant-c1", consumer == "c1"
+}
+
+func (peering) TenantOf(namespace string) (string, bool) { return "c1", namespace == "liqo-tenant-c1" }
+
+func (peering) ConsumerOfNamespace(namespace string) string {
+	return map[string]string{"shop-c1": "c1"}[namespace]
+}
+
+func TestAConsumerIsOneCallerWithAllItsIdentities(t *testing.T) {
+	a := NewAllowances(Limits{PerSecond: 1, Burst: 2, Streams: 2, TotalStreams: 10}, peering{}, testclock.NewFakeClock(time.Now()))
+	slice := func(name string) *Caller {
+		return &Caller{User: &user.DefaultInfo{Name: name, Groups: []string{"c1", user.AllAuthenticated}}}
+	}
+	for _, who := range []*Caller{
+		slice("slice-1"), slice("slice-2"),
+		{User: &user.DefaultInfo{Name: "c1", Groups: []string{"peers"}}},
+		{User: &user.DefaultInfo{Name: "system:serviceaccount:liqo-tenant-c1:dashboard"}},
+		{User: &user.DefaultInfo{Name: "system:serviceaccount:shop-c1:default"}},
+	} {
+		require.Equal(t, "consumer c1", a.Key(who, "192.0.2.1"), who.Name())
+	}
+	for name, who := range map[string]*Caller{
+		"user ann": {User: &user.DefaultInfo{Name: "ann", Groups: []string{"developers"}}},
+		"user system:serviceaccount:monitoring:c1": {User: &user.DefaultInfo{Name: "system:serviceaccount:monitoring:c1"}},
+		"host 192.0.2.1": {},
+	} {
+		require.Equal(t, name, a.Key(who, "192.0.2.1"))
+	}
+
+	require.Zero(t, a.Take(a.Key(slice("slice-1"), ""), 1))
+	require.Zero(t, a.Take(a.Key(slice("slice-2"), ""), 1))
+	require.Positive(t, a.Take(a.Key(slice("slice-3"), ""), 1), "another certificate is no other allowance")
+
+	opened := 0
+	for i := range 100 {
+		if _, ok := a.Open(slice(fmt.Sprint("slice-", i)), ""); ok {
+			opened++
+		}
+	}
+	require.Equal(t, 5, opened, "half of all")
+	_, ok := a.Open(&Caller{User: &user.DefaultInfo{Name: "ann"}}, "")
+	require.True(t, ok, "others find some")
+}
+
+func TestTheTimeOfAnAnswerCounts(t *testing.T) {
+	clk := testclock.NewFakeClock(time.Now())
+	a := NewAllowances(Limits{PerSecond: 10, Burst: 20}, nil, clk)
+	require.Zero(t, a.Take("x", 20))
+	a.Charge("x", 10*timePerRequest)
+	require.Equal(t, 1100*time.Millisecond, a.Take("x", 1), "ten more than it had")
+	a.Charge("x", time.Hour)
+	clk.Step(3100 * time.Millisecond)
+	require.Zero(t, a.Take("x", 1), "one answer counts for a burst at most")
+	require.Zero(t, a.Take("y", 20))
+}
+
+func TestExplanationsOfACallerAreFew(t *testing.T) {
+	a := NewAllowances(Limits{PerSecond: 1, Burst: 1}, nil, clock.RealClock{})
+	done, ok := a.Explain("x")
+	require.True(t, ok)
+	for range explanations - 1 {
+		_, ok = a.Explain("x")
+		require.True(t, ok)
+	}
+	_, ok = a.Explain("x")
+	require.False(t, ok)
+	_, ok = a.Explain("y")
+	require.True(t, ok)
+	done()
+	_, ok = a.Explain("x")
+	require.True(t, ok)
 }

@@ -159,7 +159,7 @@ func TestRefusalsMatchTheDocument(t *testing.T) {
 	whole := start(t)
 	d := documentOf(t, whole)
 	exhausted := start(t, func(c *catalogUnderTest) {
-		c.server.Allowances = caller.NewAllowances(caller.Limits{PerSecond: 1e-9, Burst: 1}, clock.RealClock{})
+		c.server.Allowances = caller.NewAllowances(caller.Limits{PerSecond: 1e-9, Burst: 1}, nil, clock.RealClock{})
 	})
 	exhausted.do(call{path: documentPath, token: "operator"})
 	for name, tc := range map[string]struct {

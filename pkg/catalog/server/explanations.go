@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +18,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources/quantity"
 )
 
-// explanationCost is how many requests an explanation counts for: it may evaluate expressions for every provider.
+// explanationCost is how many requests an explanation counts for at least: it may evaluate expressions for every provider.
 const explanationCost = 5
 
 type explainInput struct {
@@ -52,24 +53,42 @@ func (s *Server) routeExplanations(document huma.API) {
 }
 
 func (s *Server) explanation(ctx context.Context, in *explainInput) (*answer[*explain.Explanation], error) {
-	if err := s.mayExplain(ctx, in.Consumer, in.Namespace); err != nil {
+	explainer, done, err := s.explainer(ctx, in.Consumer, in.Namespace)
+	if err != nil {
 		return nil, err
 	}
-	return privately(s.Explain.Pod(ctx, types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}))
+	defer done()
+	return privately(explainer.Pod(ctx, types.NamespacedName{Namespace: in.Namespace, Name: in.Pod}))
 }
 
 func (s *Server) supposition(ctx context.Context, in *supposeInput) (*answer[*explain.Explanation], error) {
-	if err := s.mayExplain(ctx, in.Consumer, in.Body.Namespace); err != nil {
+	explainer, done, err := s.explainer(ctx, in.Consumer, in.Body.Namespace)
+	if err != nil {
 		return nil, err
 	}
+	defer done()
 	requests, err := quantities(in.Body.Requests)
 	if err != nil {
 		return nil, err
 	}
-	return privately(s.Explain.Suppose(ctx, &explain.Hypothesis{
+	return privately(explainer.Suppose(ctx, &explain.Hypothesis{
 		Namespace: in.Body.Namespace, Labels: in.Body.Labels, Annotations: in.Body.Annotations,
 		Requests: requests, Policy: in.Body.Policy,
 	}))
+}
+
+// explainer returns what explains pods of a namespace to a caller, until done is called: the caller has few explanations at once,
+// and the time that each takes counts as requests.
+func (s *Server) explainer(ctx context.Context, named, namespace string) (explainer *explain.Explainer, done func(), err error) {
+	if err := s.mayExplain(ctx, named, namespace); err != nil {
+		return nil, nil, err
+	}
+	key := s.Allowances.Key(guard.CallerOf(ctx), "")
+	done, ok := s.Allowances.Explain(key)
+	if !ok {
+		return nil, nil, explain.ErrBusy
+	}
+	return s.Explain.Charging(func(took time.Duration) { s.Allowances.Charge(key, took) }), done, nil
 }
 
 // mayExplain returns an error unless a caller may have the pods of a namespace explained: a consumer its own, others those
@@ -80,7 +99,7 @@ func (s *Server) mayExplain(ctx context.Context, named, namespace string) error 
 		return err
 	}
 	// The request itself was counted before.
-	if wait := s.Allowances.Take(caller.Key(who, ""), explanationCost-1); wait > 0 {
+	if wait := s.Allowances.Take(s.Allowances.Key(who, ""), explanationCost-1); wait > 0 {
 		return &caller.LimitError{RetryAfter: wait}
 	}
 	consumer, err := s.acting(ctx, named)

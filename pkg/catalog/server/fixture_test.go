@@ -144,7 +144,7 @@ func start(t *testing.T, change ...func(*catalogUnderTest)) *catalogUnderTest {
 
 // config is that of a server whose callers have certificates of an authority, if it is not nil.
 func (c *catalogUnderTest) config(certificates authenticator.Request, limits caller.Limits) Config {
-	allowances := caller.NewAllowances(limits, clock.RealClock{})
+	allowances := caller.NewAllowances(limits, nil, clock.RealClock{})
 	return Config{
 		Log: c.log.logger(), Version: "v0", Node: node, Clock: clock.RealClock{}, View: c.view.View,
 		Explain: explain.NewExplainer(c.live, node, c.view.State(), time.Now), Live: c.live,

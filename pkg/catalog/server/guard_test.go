@@ -247,7 +247,7 @@ func TestNothingIsSaidBeforeAllIsKnown(t *testing.T) {
 
 func TestCallersAboveTheirRateWait(t *testing.T) {
 	c := start(t, func(c *catalogUnderTest) {
-		c.server.Allowances = caller.NewAllowances(caller.Limits{PerSecond: 0.01, Burst: 8, Streams: 1, TotalStreams: 1}, clock.RealClock{})
+		c.server.Allowances = caller.NewAllowances(caller.Limits{PerSecond: 0.01, Burst: 8, Streams: 1, TotalStreams: 1}, nil, clock.RealClock{})
 	})
 	for range 8 {
 		require.Equal(t, http.StatusOK, c.do(call{path: "/api/v1/providers"}).status)
@@ -298,7 +298,7 @@ func scarce(t *testing.T) *catalogUnderTest {
 	t.Helper()
 	return start(t, func(c *catalogUnderTest) {
 		limits := caller.Limits{PerSecond: 50, Burst: 10000, Streams: 1, TotalStreams: 1}
-		c.server.Allowances = caller.NewAllowances(limits, testclock.NewFakeClock(moment))
+		c.server.Allowances = caller.NewAllowances(limits, nil, testclock.NewFakeClock(moment))
 	})
 }
 
@@ -364,7 +364,7 @@ func TestExhaustedReviewsDoNotAffectOthers(t *testing.T) {
 func TestFilesAreCounted(t *testing.T) {
 	c := start(t, func(c *catalogUnderTest) {
 		limits := caller.Limits{PerSecond: 50, Burst: 4, Streams: 1, TotalStreams: 1}
-		c.server.Allowances = caller.NewAllowances(limits, testclock.NewFakeClock(moment))
+		c.server.Allowances = caller.NewAllowances(limits, nil, testclock.NewFakeClock(moment))
 	})
 	for range 40 {
 		require.Equal(t, http.StatusNotFound, c.do(call{path: "/index.html"}).status)
@@ -385,7 +385,7 @@ func TestAPageIsLoadedSeveralTimesAtOnce(t *testing.T) {
 		}
 		return err
 	}))
-	allowances := caller.NewAllowances(caller.Limits{PerSecond: 50, Burst: 100}, testclock.NewFakeClock(moment))
+	allowances := caller.NewAllowances(caller.Limits{PerSecond: 50, Burst: 100}, nil, testclock.NewFakeClock(moment))
 	for range 20 * files {
 		require.Zero(t, allowances.TakeFile("192.0.2.1"))
 	}
@@ -394,7 +394,7 @@ func TestAPageIsLoadedSeveralTimesAtOnce(t *testing.T) {
 func TestAnExplanationIsCountedBeforeAnybodyIsAsked(t *testing.T) {
 	c := start(t, func(c *catalogUnderTest) {
 		limits := caller.Limits{PerSecond: 0.01, Burst: 7, Streams: 1, TotalStreams: 1}
-		c.server.Allowances = caller.NewAllowances(limits, clock.RealClock{})
+		c.server.Allowances = caller.NewAllowances(limits, nil, clock.RealClock{})
 	})
 	require.Equal(t, http.StatusForbidden, c.do(call{path: "/api/v1/explain?namespace=web-c1&pod=p", token: "powerless"}).status)
 	asked := len(c.kube.Actions())

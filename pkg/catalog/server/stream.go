@@ -57,7 +57,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		return
 	}
-	closed, ok := s.Allowances.Open(caller.Key(guard.CallerOf(r.Context()), caller.Host(r)))
+	closed, ok := s.Allowances.Open(guard.CallerOf(r.Context()), caller.Host(r))
 	if !ok {
 		s.guard.Refuse(w, "streams", problem.New(http.StatusTooManyRequests, "too many streams are open").RetryAfter(keepAlive))
 		return

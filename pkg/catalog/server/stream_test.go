@@ -174,7 +174,7 @@ func streaming(t *testing.T) (*Server, *subscriptions) {
 	o := newObserved(t)
 	s := New(Config{
 		Log: (&lines{}).logger(), Version: "v0", Clock: clock.RealClock{}, View: o.View, Metrics: guard.NewMetrics(),
-		Allowances: caller.NewAllowances(caller.Limits{PerSecond: 1, Burst: 1, Streams: 1, TotalStreams: 1}, clock.RealClock{}),
+		Allowances: caller.NewAllowances(caller.Limits{PerSecond: 1, Burst: 1, Streams: 1, TotalStreams: 1}, nil, clock.RealClock{}),
 		Rights:     &caller.Rights{Tenants: o},
 	})
 	streams := &subscriptions{view: o}
