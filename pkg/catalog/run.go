@@ -217,7 +217,7 @@ func (c *catalog) newServer(handler http.Handler) *http.Server {
 		Handler:     handler,
 		ReadTimeout: readTimeout, ReadHeaderTimeout: readHeaderTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, ConnContext: c.allowances.Connections.ConnContext,
-		ErrorLog:       slog.NewLogLogger(logr.ToSlogHandler(c.log.V(1)), slog.LevelInfo),
+		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(c.log.V(1)), slog.LevelInfo),
 	}
 }
 

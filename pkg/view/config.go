@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/cached"
@@ -58,7 +57,6 @@ func CacheOptions(node string) cache.Options {
 			&corev1.Pod{}:                     {Field: fields.OneTermEqualSelector("spec.nodeName", node), Transform: trimPod},
 			&corev1.Namespace{}:               {Transform: cached.Metadata},
 			&offloadingv1beta1.NamespaceMap{}: {Transform: cached.Metadata},
-			&authv1beta1.ResourceSlice{}:      {Transform: cached.Metadata},
 		},
 		ReaderFailOnMissingInformer: true,
 	}
