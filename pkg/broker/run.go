@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
@@ -130,6 +131,9 @@ func managerOptions(cfg *Config, scheme *runtime.Scheme) ctrl.Options {
 					Field: fields.OneTermEqualSelector("spec.nodeName", cfg.NodeName), Transform: cached.Pod,
 				},
 				&corev1.Namespace{}:                        {Transform: cached.Metadata},
+				&authv1beta1.ResourceSlice{}:               {Transform: cached.Metadata},
+				&authv1beta1.Tenant{}:                      {Transform: cached.Metadata},
+				&offloadingv1beta1.NamespaceMap{}:          {Transform: cached.Metadata},
 				&offloadingv1beta1.ShadowPod{}:             {Transform: cached.Keys},
 				&discoveryv1.EndpointSlice{}:               {Label: forge.EndpointSliceLabels().AsSelector()},
 				&networkingv1beta1.FirewallConfiguration{}: {Label: isolation.ManagedBy().AsSelector()},

@@ -79,6 +79,7 @@ func withRequest(kind string, request []byte) *unstructured.Unstructured {
 	o.SetKind(kind)
 	if kind == "Tenant" {
 		set("c1", "spec", "clusterID")(o.Object)
+		o.SetName("c1")
 	}
 	return o
 }

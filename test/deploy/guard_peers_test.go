@@ -14,8 +14,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	authforge "github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication/forge"
+	networkforge "github.com/liqotech/liqo/pkg/liqo-controller-manager/networking/forge"
 )
 
 // in is an object of a kind in a namespace.
@@ -291,6 +293,54 @@ func TestTheTextsOfAResourceSliceAreBounded(t *testing.T) {
 	requireRefusal(t, ask(t, unguarded(t, "liqo-broker-classes"), theConsumer, "", nil, class), because)
 }
 
+// The broker has the EndpointSlices and Configurations that are made of these in memory.
+func TestTheListsOfConsumersAreBounded(t *testing.T) {
+	without, plugin := unguarded(t, "liqo-broker-metadata"), guard(t)
+	slices := reflectedKinds["ShadowEndpointSlice"]
+	endpoints := func(count, addresses int) *unstructured.Unstructured {
+		o, all := reflections(t)["ShadowEndpointSlice"].DeepCopy(), make([]any, count)
+		for i := range all {
+			own := make([]any, addresses)
+			for j := range own {
+				own[j] = "10.0.0.1"
+			}
+			all[i] = map[string]any{"addresses": own}
+		}
+		set(all, "spec", "template", "endpoints")(o.Object)
+		return o
+	}
+	configurations := networkingv1beta1.GroupVersion.WithResource("configurations")
+	ranges := func(count int) *unstructured.Unstructured {
+		all := make([]string, count)
+		for i := range all {
+			all[i] = fmt.Sprintf("10.%d.%d.0/24", i/256, i%256)
+		}
+		return raw(t, networkforge.Configuration("c1", tenantNamespace, "c1", all, "10.1.0.0/16"))
+	}
+	const because = "a ShadowEndpointSlice 1000 endpoints with 2 addresses each"
+	for name, tc := range map[string]struct {
+		who      string
+		resource schema.GroupVersionResource
+		o        *unstructured.Unstructured
+		because  string
+	}{
+		"an EndpointSlice":        {theKubelet, slices, endpoints(1000, 1), ""},
+		"of many endpoints":       {theKubelet, slices, endpoints(1001, 1), because},
+		"of many addresses":       {theKubelet, slices, endpoints(1, 100), because},
+		"a Configuration":         {thePeeringUser, configurations, ranges(99), ""},
+		"of many ranges":          {thePeeringUser, configurations, ranges(10_000), because},
+		"by Liqo, of many ranges": {liqo, configurations, ranges(10_000), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			requireRefusal(t, write(t, without, tc.who, tc.resource, "", nil, tc.o), "")
+			requireRefusal(t, write(t, plugin, tc.who, tc.resource, "", nil, tc.o), tc.because)
+			requireRefusal(t, write(t, plugin, tc.who, tc.resource, "", tc.o, tc.o), "")
+			require.Less(t, time.Since(began), 5*time.Second)
+		})
+	}
+}
+
 // tenantOf is the Tenant that liqoctl makes for a peer, as the API server has it.
 func tenantOf(changes ...func(map[string]any)) *unstructured.Unstructured {
 	o := map[string]any{
@@ -330,6 +380,8 @@ func TestAPeerStaysDrained(t *testing.T) {
 		"it drains itself":             {thePeeringUser, tenantOf(), tenantOf(drained), condition},
 		"it writes that of another":    {thePeeringUser, nil, tenantOf(set("c2", "spec", "clusterID"), labelled("liqo.io/remote-cluster-id", "c2")), another},
 		"with the label of another":    {thePeeringUser, tenantOf(), tenantOf(labelled("liqo.io/remote-cluster-id", "c2")), another},
+		"a second one":                 {thePeeringUser, nil, tenantOf(set("another", "metadata", "name")), "a peer has one Tenant here, with the name c1"},
+		"of another name, as before":   {thePeeringUser, tenantOf(set("x", "metadata", "name")), tenantOf(set("x", "metadata", "name"), set("eQ==", "spec", "publicKey")), ""},
 		"with a proxy of a megabyte":   {thePeeringUser, nil, tenantOf(set(strings.Repeat("x", 1_000_000), "spec", "proxyURL")), "8192 characters"},
 		"an administrator may do more": {"an administrator", nil, tenantOf(tolerant, set("c2", "spec", "clusterID")), ""},
 	} {
