@@ -97,7 +97,8 @@ type ProviderClusterStatus struct {
 const (
 	// ProviderReady: the provider can be given pods.
 	ProviderReady = "Ready"
-	// ProviderReachable: its API server answers the broker's probe.
+	// ProviderReachable: its API server answers the broker's probe. False if it is silent, which moves its pods. Unknown if it is
+	// alive and cannot be used.
 	ProviderReachable = "Reachable"
 	// ProviderKubeletReady: the lease of the virtual kubelet of at least one of its VirtualNodes is live.
 	ProviderKubeletReady = "KubeletReady"
@@ -120,6 +121,10 @@ const (
 	ReasonNotAnsweredYet    = "NotAnsweredYet"
 	ReasonAnswers           = "Answers"
 	ReasonNoAnswer          = "NoAnswer"
+	ReasonRejects           = "Rejects"
+	ReasonNoKubeconfig      = "NoKubeconfig"
+	ReasonReadyzFails       = "ReadyzFails"
+	ReasonKubeletReaches    = "KubeletReaches"
 	ReasonLeaseLive         = "LeaseLive"
 	ReasonLeaseLost         = "LeaseLost"
 	ReasonServesAnotherNode = "ServesAnotherNode"

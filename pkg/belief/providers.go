@@ -17,10 +17,13 @@ import (
 )
 
 const (
-	// failedProbesUntilUnreachable is how many probes in a row must fail, answeredProbesUntilReachable how many must then be
+	// failedProbesUntilUnreachable is how many probes in a row must get no answer, answeredProbesUntilReachable how many must then be
 	// answered: a provider that answers now and then cannot be reached.
 	failedProbesUntilUnreachable = 2
 	answeredProbesUntilReachable = 2
+	// witnessProbes is how many probe intervals an answer to a virtual kubelet shows that its provider is not silent. By default
+	// that is longer than a virtual kubelet takes for the next one and for the lease that reports it.
+	witnessProbes = 3
 	// probesUntilConfirmed is how many probes of a leader show the state of a provider that answers every other one.
 	probesUntilConfirmed = 4
 	// staleProbes is how many probes may be missing before the time counts as unobserved.
@@ -37,11 +40,11 @@ type provider struct {
 	// confirmed means that probes of this leader show whether the provider can be reached: as many were answered, or
 	// failed, as the state of the leader before takes to change.
 	confirmed bool
-	// failedProbes counts those in a row, firstFailed is the time of the first of them. answeredProbes counts those in a row
-	// during an outage.
-	failedProbes, answeredProbes int
-	firstFailed                  time.Time
-	// unreachableSince is zero while the provider counts as reachable.
+	// failedProbes counts those in a row without an answer, firstFailed is the time of the first of them. answeredProbes counts those
+	// in a row with one during an outage. unusableProbes counts those in a row in which the provider was not ready, alive or not.
+	failedProbes, answeredProbes, unusableProbes int
+	firstFailed                                  time.Time
+	// unreachableSince is zero while the provider is not silent.
 	unreachableSince time.Time
 	// started has the VirtualNodes at which this leader has seen pods start.
 	started map[string]Started
@@ -61,7 +64,7 @@ type provider struct {
 }
 
 // moveInputs are what decides whether pods must leave a provider.
-type moveInputs struct{ confirmed, unreachable, suspended, draining bool }
+type moveInputs struct{ confirmed, unreachable, unusable, suspended, draining bool }
 
 // ProviderSpec is the state of a provider in the API.
 type ProviderSpec struct {
@@ -79,6 +82,12 @@ type Probe struct {
 	Answered bool
 	Took     time.Duration
 	Problem  string
+	// Alive means that it was not ready, and not silent: it rejects the broker, for example, or the broker has no identity for it.
+	// Reason is the one of the condition then. Only silence moves pods.
+	Alive  bool
+	Reason string
+	// Reached is when a virtual kubelet last had an answer of it, by the clock of the broker; zero if that is not known.
+	Reached time.Time
 	// Kubelets reports, by VirtualNode, whether the lease of its virtual kubelet is live. One that is missing could not be
 	// read, and stays as it was.
 	Kubelets map[string]bool
@@ -94,6 +103,10 @@ type Provider struct {
 	UnreachableSince, LastProbe time.Time
 	// Problem is why the last probe was not answered, also if it was one of the leader before.
 	Problem string
+	// Unusable means that the provider is alive, but that its last probes were not answered as those of a ready one; Reason is the one
+	// of the condition. No pod is assigned there, and none moves for that.
+	Unusable bool
+	Reason   string
 	// Kubelets reports, by VirtualNode, whether the lease of its virtual kubelet is live.
 	Kubelets map[string]bool
 	Unclean  bool
@@ -178,8 +191,8 @@ func (b *Belief) Schedule(fresh scheduler.Provider) (changed bool) {
 	b.state.SetProvider(fresh)
 	fresh.KPIs, fresh.NotReady = nil, ""
 	inputs := moveInputs{
-		confirmed: p.confirmed, unreachable: !p.unreachableSince.IsZero(), suspended: b.movesSuspended(p, b.suspicious()),
-		draining: p.spec.Draining,
+		confirmed: p.confirmed, unreachable: !p.unreachableSince.IsZero(), unusable: p.unusable(),
+		suspended: b.movesSuspended(p, b.suspicious()), draining: p.spec.Draining,
 	}
 	changed = inputs != p.movesDependOn || !equality.Semantic.DeepEqual(p.scheduled, fresh)
 	p.scheduled, p.movesDependOn = fresh, inputs
@@ -205,15 +218,42 @@ func (b *Belief) ObserveProbe(id string, probe Probe) (changed []string) {
 		kubelets[virtualNode] = live || !read && p.last.Kubelets[virtualNode]
 	}
 	probe.Kubelets = kubelets
-	before, unreachableBefore, first := p.last, !p.unreachableSince.IsZero(), !p.probed
+	before, unreachableBefore, unusableBefore, first := p.last, !p.unreachableSince.IsZero(), p.unusable(), !p.probed
 	suspected, suspended := b.suspicious(), map[string]bool{}
 	for other, q := range b.providers {
 		suspended[other] = b.movesSuspended(q, suspected)
 	}
 	p.probed, p.last = true, probe
-	p.tracker.Probe(probe.Ended, probe.Answered, probe.Took)
+	b.observeOutcome(p, &probe, first)
+	suspects := b.suspicious()
+	if (suspected || suspects) && probe.Ended.After(b.suspectedAt) {
+		b.suspectedAt = probe.Ended
+	}
+	for other, q := range b.providers {
+		if suspended[other] != b.movesSuspended(q, suspects) || other == id && (first ||
+			unreachableBefore != !p.unreachableSince.IsZero() || unusableBefore != p.unusable() || before.Answered != probe.Answered ||
+			!maps.Equal(before.Kubelets, kubelets)) {
+			changed = append(changed, other)
+		}
+	}
+	return changed
+}
+
+// observeOutcome takes in whether a provider answered a probe. A provider that is alive ends an outage as one that is ready does. Neither
+// its own rejections nor the failures of the broker's network path, to which a virtual kubelet testifies, count for its KPIs.
+func (b *Belief) observeOutcome(p *provider, probe *Probe, first bool) {
+	witnessed := !probe.Reached.IsZero() && probe.Ended.Sub(probe.Reached) < witnessProbes*b.cfg.ProbeInterval
+	if probe.Answered || !probe.Alive && !witnessed {
+		p.tracker.Probe(probe.Ended, probe.Answered, probe.Took)
+	}
 	if probe.Answered {
 		p.answered++
+		p.unusableProbes = 0
+	} else {
+		p.failed++
+		p.unusableProbes++
+	}
+	if probe.Answered || probe.Alive {
 		p.failedProbes, p.firstFailed = 0, time.Time{}
 		if first && !p.unreachableSince.IsZero() {
 			p.unreachableSince = probe.Ended // The outage that the leader before saw was over meanwhile.
@@ -222,28 +262,27 @@ func (b *Belief) ObserveProbe(id string, probe Probe) (changed []string) {
 			p.answeredProbes, p.unreachableSince = 0, time.Time{}
 		}
 	} else {
-		p.failed++
 		p.answeredProbes = 0
 		if p.failedProbes++; p.failedProbes == 1 {
 			p.firstFailed = probe.Ended
 		}
-		if p.failedProbes >= failedProbesUntilUnreachable && p.unreachableSince.IsZero() {
+		switch {
+		case witnessed:
+			p.unreachableSince, p.last.Reason = time.Time{}, v1alpha1.ReasonKubeletReaches
+		case p.failedProbes < failedProbesUntilUnreachable || !p.unreachableSince.IsZero():
+		case probe.Reached.After(p.firstFailed):
+			p.unreachableSince = probe.Reached
+		default:
 			p.unreachableSince = p.firstFailed
 		}
 	}
 	p.confirmed = p.confirmed || probe.Answered && p.unreachableSince.IsZero() || p.failedProbes >= failedProbesUntilUnreachable ||
-		p.answered+p.failed >= probesUntilConfirmed
-	suspects := b.suspicious()
-	if (suspected || suspects) && probe.Ended.After(b.suspectedAt) {
-		b.suspectedAt = probe.Ended
-	}
-	for other, q := range b.providers {
-		if suspended[other] != b.movesSuspended(q, suspects) || other == id && (first ||
-			unreachableBefore != !p.unreachableSince.IsZero() || before.Answered != probe.Answered || !maps.Equal(before.Kubelets, kubelets)) {
-			changed = append(changed, other)
-		}
-	}
-	return changed
+		p.unusable() || p.answered+p.failed >= probesUntilConfirmed
+}
+
+// unusable reports whether a provider is alive, but as many probes in a row were not answered as make a silent one unreachable.
+func (p *provider) unusable() bool {
+	return p.unusableProbes >= failedProbesUntilUnreachable && p.unreachableSince.IsZero()
 }
 
 // markUnclean returns the provider's id if it was not unclean before.
@@ -288,6 +327,7 @@ func (b *Belief) Provider(id string) (Provider, bool) {
 	}
 	out := Provider{
 		Probed: p.probed, Confirmed: p.confirmed, UnreachableSince: p.unreachableSince, LastProbe: p.last.Ended, Problem: p.last.Problem,
+		Unusable: p.unusable(), Reason: p.last.Reason,
 		Kubelets: maps.Clone(p.last.Kubelets), Unclean: p.unclean, Draining: p.movesDependOn.draining,
 		KPIs: p.tracker.Status(), Assigned: map[string]Assigned{}, MovesWaiting: b.movesWaiting(id),
 		ProbesAnswered: p.answered, ProbesFailed: p.failed, Assignments: p.assignments, Refusals: maps.Clone(p.refusals),

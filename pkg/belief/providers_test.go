@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -494,4 +495,88 @@ func probeNow(b *Belief, answered bool, ids ...string) (changed []string) {
 	}
 	slices.Sort(changed)
 	return changed
+}
+
+// alive is a probe that shows that the provider is not silent, though it is not ready for the broker.
+func alive(after time.Duration) Probe {
+	probe := down(after)
+	probe.Alive, probe.Reason, probe.Problem = true, v1alpha1.ReasonRejects, "status 401"
+	return probe
+}
+
+// reachedBy is a probe without an answer, while a virtual kubelet had one.
+func reachedBy(after, reached time.Duration) Probe {
+	probe := down(after)
+	probe.Reached = noon.Add(reached)
+	return probe
+}
+
+func TestOnlyASilentProviderIsUnreachable(t *testing.T) {
+	const s = time.Second
+	for name, tc := range map[string]struct {
+		probes []Probe
+		// unreachable is since when, of which zero is not at all.
+		unreachable time.Time
+		unusable    bool
+		reason      string
+	}{
+		"it answers":                             {probes: []Probe{up(0), up(s)}},
+		"it is silent":                           {probes: []Probe{down(s), down(2 * s)}, unreachable: noon.Add(s)},
+		"it rejects the broker once":             {probes: []Probe{up(0), alive(s)}},
+		"it rejects the broker":                  {probes: []Probe{up(0), alive(s), alive(2 * s)}, unusable: true, reason: v1alpha1.ReasonRejects},
+		"it has rejected every leader":           {probes: []Probe{alive(s), alive(2 * s)}, unusable: true, reason: v1alpha1.ReasonRejects},
+		"it rejects, and is silent then":         {probes: []Probe{alive(s), alive(2 * s), down(3 * s), down(4 * s)}, unreachable: noon.Add(3 * s)},
+		"it rejects, and is silent once":         {probes: []Probe{alive(s), down(2 * s)}, unusable: true},
+		"it is silent, and rejects once":         {probes: []Probe{down(s), down(2 * s), alive(3 * s)}, unreachable: noon.Add(s)},
+		"it is silent, and rejects then":         {probes: []Probe{down(s), down(2 * s), alive(3 * s), alive(4 * s)}, unusable: true, reason: v1alpha1.ReasonRejects},
+		"it rejects, and answers then":           {probes: []Probe{alive(s), alive(2 * s), up(3 * s)}},
+		"a virtual kubelet reaches it":           {probes: []Probe{reachedBy(5*s, 4*s), reachedBy(10*s, 9*s)}, unusable: true, reason: v1alpha1.ReasonKubeletReaches},
+		"a virtual kubelet has reached it":       {probes: []Probe{reachedBy(5*s, -6*s), reachedBy(10*s, -6*s)}, unreachable: noon.Add(5 * s)},
+		"a virtual kubelet reached it for long":  {probes: []Probe{reachedBy(5*s, 4*s), reachedBy(10*s, 9*s), reachedBy(30*s, 9*s)}, unreachable: noon.Add(9 * s)},
+		"a virtual kubelet reaches it again":     {probes: []Probe{down(5 * s), down(10 * s), reachedBy(15*s, 14*s)}, unusable: true, reason: v1alpha1.ReasonKubeletReaches},
+		"a lease that says it without an end":    {probes: []Probe{reachedBy(5*s, s), reachedBy(10*s, s), reachedBy(15*s, s), reachedBy(20*s, s)}, unreachable: noon.Add(5 * s)},
+		"the broker reaches it, no kubelet does": {probes: []Probe{up(0), up(s)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := New(Config{Clock: clock.RealClock{}, ProbeInterval: 5 * s})
+			b.SetProvider("q", ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
+			for _, probe := range tc.probes {
+				b.ObserveProbe("q", probe)
+			}
+			vn := b.VirtualNode(placed("q1"))
+			require.Equal(t, tc.unreachable, vn.UnreachableSince)
+			require.Equal(t, tc.unusable, vn.Unusable)
+			require.True(t, vn.Confirmed)
+			q, _ := b.Provider("q")
+			require.Equal(t, tc.unusable, q.Unusable)
+			if tc.reason != "" {
+				require.Equal(t, tc.reason, q.Reason)
+			}
+		})
+	}
+}
+
+// A provider decides by its certificates whether it rejects the broker, and the broker's clock does: neither is an outage of it.
+func TestOnlySilenceLowersTheUptime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		probe func(time.Duration) Probe
+		want  string
+	}{
+		"it rejects":                   {alive, "1"},
+		"a virtual kubelet reaches it": {func(after time.Duration) Probe { return reachedBy(after, after-time.Second) }, "1"},
+		"it is silent":                 {down, "0.09"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := New(Config{Clock: clock.RealClock{}, ProbeInterval: 5 * time.Second})
+			b.SetProvider("q", ProviderSpec{VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
+			for i := range 10 {
+				b.ObserveProbe("q", up(time.Duration(i)*5*time.Second))
+			}
+			for i := range 90 {
+				b.ObserveProbe("q", tc.probe(time.Duration(10+i)*5*time.Second))
+			}
+			q, _ := b.Provider("q")
+			require.Contains(t, q.KPIs.Uptime.LastHour, tc.want)
+		})
+	}
 }

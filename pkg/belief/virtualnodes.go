@@ -17,6 +17,11 @@ type VirtualNode struct {
 	Confirmed bool
 	// UnreachableSince is when its provider became unreachable; zero while it can be reached, and before it is Confirmed.
 	UnreachableSince time.Time
+	// Unusable means that its provider is alive, but cannot be used by the broker, which it may reject: what is known of its pods may be
+	// old, and does not count against it.
+	Unusable bool
+	// Problem is why its provider did not answer the last probe; "" unless it is unreachable.
+	Problem string
 	// FailoverFrom is the time from which Failover.After counts: the time in which the broker suspected itself does not.
 	FailoverFrom time.Time
 	// MovesSuspended means that no pod is moved away from unreachable providers, because the broker suspects itself.
@@ -59,13 +64,13 @@ func (b *Belief) VirtualNode(at scheduler.Place) VirtualNode {
 	vn := VirtualNode{
 		Known: true, Confirmed: p.confirmed,
 		Draining: p.spec.Draining || p.spec.VirtualNodes[at.VirtualNode], Terminating: p.spec.VirtualNodes[at.VirtualNode],
-		Started: p.started[at.VirtualNode],
+		Started: p.started[at.VirtualNode], Unusable: p.confirmed && p.unusable(),
 	}
 	// What the leader before saw is not enough: a restart moves nothing.
 	if !p.confirmed || p.unreachableSince.IsZero() {
 		return vn
 	}
-	vn.UnreachableSince, vn.FailoverFrom = p.unreachableSince, p.unreachableSince
+	vn.UnreachableSince, vn.FailoverFrom, vn.Problem = p.unreachableSince, p.unreachableSince, p.last.Problem
 	if vn.FailoverFrom.Before(b.suspectedAt) {
 		vn.FailoverFrom = b.suspectedAt
 	}
@@ -102,4 +107,16 @@ func (b *Belief) OnePerProvider() []scheduler.Place {
 		}
 	}
 	return all
+}
+
+// SomeRemoteNamespaces returns the first names of namespaces at a provider, most of them at most.
+func (b *Belief) SomeRemoteNamespaces(id string, most int) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.providers[id]
+	if p == nil {
+		return nil
+	}
+	names := slices.Sorted(maps.Values(p.spec.RemoteNamespaces))
+	return names[:min(len(names), most)]
 }

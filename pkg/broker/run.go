@@ -224,7 +224,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	})
 	providerController := providers.New(providers.Config{
 		Log: cfg.Log, Clock: clk, Client: home, Home: kube, Belief: known, Connections: connections,
-		Restore: restorer.Restore, Leftovers: leftoverController, Queue: providerQueue, ListProblem: checker.Problem, NodeName: cfg.NodeName, Selector: cfg.ProviderSelector,
+		Restore: restorer.Restore, Leftovers: leftoverController, Queue: providerQueue, NodeName: cfg.NodeName, Selector: cfg.ProviderSelector,
 		Changed: func(ctx context.Context, id string) {
 			again.OfProvider(ctx, id)
 			again.Unassigned()

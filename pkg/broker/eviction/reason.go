@@ -55,6 +55,8 @@ func Of(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, pendingSi
 		return Refused, 0
 	case at.Draining:
 		return Drained, 0
+	case at.Unusable:
+		return None, 0 // Its status may be old. It is reconciled when the provider can be used again.
 	case pod.Status.Phase == corev1.PodPending && rules.PendingTimeout > 0 && !placement.Taken(&pod.Status):
 		left := rules.PendingTimeout - now.Sub(pendingSince)
 		if left > 0 && left <= 2*rules.PendingTimeout { // More is by a clock that was set back since.

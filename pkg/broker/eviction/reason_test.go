@@ -91,6 +91,7 @@ func TestEvictionReason(t *testing.T) {
 	again := belief.VirtualNode{Known: true, Confirmed: true, UnreachableSince: noon.Add(-time.Hour), FailoverFrom: noon.Add(-45 * time.Second)}
 	unconfirmed := belief.VirtualNode{Known: true, Draining: true}
 	fine := belief.VirtualNode{Known: true, Confirmed: true}
+	rejecting := belief.VirtualNode{Known: true, Confirmed: true, Unusable: true}
 
 	for _, tc := range []struct {
 		name  string
@@ -133,6 +134,8 @@ func TestEvictionReason(t *testing.T) {
 		{"and its image must be there", assignedPod(corev1.PodPending, waits("ImagePullBackOff"), sandboxReady), fine, impatient, PendingTooLong, 0},
 		{"without a timeout it waits indefinitely", assignedPod(corev1.PodPending), fine, patient, None, 0},
 		{"a pending pod of an unreachable provider may have started", assignedPod(corev1.PodPending), lost(time.Second), impatient, None, 59 * time.Second},
+		{"a provider that rejects the broker keeps its pods", assignedPod(corev1.PodRunning), rejecting, usual, None, 0},
+		{"also those of which the status here is Pending", assignedPod(corev1.PodPending), rejecting, impatient, None, 0},
 		{"a pod that is being deleted is not ended there either", assignedPod(corev1.PodRunning, deleting), belief.VirtualNode{}, usual, VirtualNodeGone, 0},
 		{"a VirtualNode that is gone serves no pod", assignedPod(corev1.PodRunning), belief.VirtualNode{}, usual, VirtualNodeGone, 0},
 	} {

@@ -59,9 +59,6 @@ type Config struct {
 	Leftovers *leftovers.Controller
 	// Queue requeues providers.
 	Queue *requeue.Queue
-	// ListProblem returns why a provider does not count as reachable though its API server is ready, by the VirtualNode with
-	// whose identity that was seen; "" if nothing speaks against it.
-	ListProblem func(at scheduler.Place) string
 	// Changed is called after a change that may concern the pods of a provider, the unassigned pods and the Node.
 	Changed func(ctx context.Context, id string)
 

@@ -2,6 +2,7 @@ package providers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -94,46 +95,74 @@ func (c *Controller) probe(ctx context.Context, id string, virtualNodes []*offlo
 			}
 		}
 	})
-	took, problem := c.probeAPIServer(ctx, virtualNodes)
+	c.probeAPIServer(ctx, id, virtualNodes, &probe)
 	leases.Wait()
-	probe.Ended, probe.Answered, probe.Took, probe.Problem = c.Clock.Now(), problem == "", took, problem
+	probe.Ended = c.Clock.Now()
 	return probe
 }
 
-// probeAPIServer tries the identities of a provider until its API server answers one. Problem is "" then.
-func (c *Controller) probeAPIServer(ctx context.Context, virtualNodes []*offloadingv1beta1.VirtualNode) (took time.Duration, problem string) {
+// probeAPIServer tries the identities of a provider until its API server answers one. Without an answer to any, it is alive if it has
+// rejected one, or if there is none.
+func (c *Controller) probeAPIServer(ctx context.Context, id string, virtualNodes []*offloadingv1beta1.VirtualNode, probe *belief.Probe) {
 	ctx, cancel := context.WithTimeout(ctx, c.ProbeTimeout)
 	defer cancel()
-	problem = "no kubeconfig"
+	probe.Alive, probe.Reason, probe.Problem = true, v1alpha1.ReasonNoKubeconfig, "no kubeconfig"
+	asked := false
 	for _, vn := range virtualNodes {
 		at := remote.PlaceOf(vn)
 		connection := c.Connections.Get(at)
 		if connection == nil {
-			if why := c.Connections.Refused(at); why != "" {
-				problem = "its kubeconfig is not used: " + why
+			if why := c.Connections.Refused(at); why != "" && !asked {
+				probe.Problem = "its kubeconfig is not used: " + why
 			}
 			continue
 		}
 		took, err := connection.Probe(ctx)
 		if err == nil {
-			return took, c.listProblem(virtualNodes)
+			probe.Answered, probe.Took, probe.Alive, probe.Reason, probe.Problem = true, took, false, "", ""
+			return
 		}
-		problem = distrust.Text(err.Error())
-		if ctx.Err() != nil {
-			problem = fmt.Sprintf("no answer within %s", c.ProbeTimeout)
+		if reason, problem := c.outcome(ctx, id, connection, err); reason != "" || !asked || !probe.Alive {
+			probe.Alive, probe.Reason, probe.Problem = reason != "", reason, problem
 		}
+		asked = true
 	}
-	return 0, problem
 }
 
-// listProblem returns why a provider that is ready does not count as reachable; "" if nothing speaks against it.
-func (c *Controller) listProblem(virtualNodes []*offloadingv1beta1.VirtualNode) string {
-	for _, vn := range virtualNodes {
-		if problem := c.ListProblem(remote.PlaceOf(vn)); problem != "" {
-			return distrust.Text(problem)
+// outcome returns why a probe was not answered as by an API server that is ready. The reason is "" if the provider is silent.
+func (c *Controller) outcome(ctx context.Context, id string, connection *remote.Connection, err error) (reason, problem string) {
+	problem = distrust.Text(err.Error())
+	if distrust.Rejected(err) {
+		return v1alpha1.ReasonRejects, problem
+	}
+	if answer := (*remote.AnswerError)(nil); errors.As(err, &answer) {
+		if does := c.reads(ctx, id, connection); does != "" {
+			return v1alpha1.ReasonReadyzFails, problem + ", but " + does
 		}
 	}
-	return ""
+	if ctx.Err() != nil {
+		problem = fmt.Sprintf("no answer within %s", c.ProbeTimeout)
+	}
+	return "", problem
+}
+
+// mostRead is in how many namespaces it is tried whether a provider that is not ready reads pods.
+const mostRead = 3
+
+// reads returns how a provider that is not ready shows that it is not silent: it reads pods, or rejects that. One whose etcd does not
+// answer reads none. It is "" for that, and without a namespace there, in which it could be asked.
+func (c *Controller) reads(ctx context.Context, id string, connection *remote.Connection) (does string) {
+	for _, namespace := range c.Belief.SomeRemoteNamespaces(id, mostRead) {
+		err := connection.Reads(ctx, namespace)
+		switch {
+		case err == nil:
+			return "it reads pods"
+		case !distrust.Rejected(err):
+			return ""
+		}
+		does = "it rejects reads of pods" // Without its etcd, too, in a namespace that it removes; so others are tried.
+	}
+	return does
 }
 
 // kubeletLive reports whether the leader election lease of the virtual kubelets of a VirtualNode is live. Known is

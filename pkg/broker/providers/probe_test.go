@@ -31,7 +31,6 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering/peeringtest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
-	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
@@ -88,7 +87,7 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 	c := New(Config{
 		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(inAPI...).Build(), Home: home, Clock: clock.RealClock{},
 		Belief: known, Connections: connections, Queue: &requeue.Queue{}, Selector: labels.Everything(),
-		ProbeInterval: time.Second, ProbeTimeout: 2 * time.Second, ListProblem: func(scheduler.Place) string { return "" },
+		ProbeInterval: time.Second, ProbeTimeout: 2 * time.Second,
 	})
 
 	done := make(chan string, len(ids))
@@ -167,6 +166,73 @@ func TestALeaseIsLiveWhileItIsSeenToBeRenewed(t *testing.T) {
 			require.Len(t, c.leases, 1)
 			c.forgetLeases("q", nil)
 			require.Empty(t, c.leases, "the provider is gone")
+		})
+	}
+}
+
+// A provider is silent if nothing answers, or if its API server reads nothing, as without its etcd. All else moves no pod.
+func TestAProviderThatRejectsTheBrokerIsNotSilent(t *testing.T) {
+	const (
+		notFound = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"kind":"pods","name":"liqo-broker-probe"}}`
+		page     = "<html>not here</html>"
+	)
+	type answer struct {
+		code int
+		body string
+	}
+	for name, tc := range map[string]struct {
+		ready, read     answer
+		unmapped, unset bool
+		want            string
+	}{
+		"401":                                  {ready: answer{401, page}, want: v1alpha1.ReasonRejects},
+		"403":                                  {ready: answer{403, page}, want: v1alpha1.ReasonRejects},
+		"429":                                  {ready: answer{429, page}, want: v1alpha1.ReasonRejects},
+		"/readyz fails, and reads do":          {ready: answer{500, page}, read: answer{500, page}},
+		"/readyz fails, and a proxy answers":   {ready: answer{500, page}, read: answer{404, page}},
+		"/readyz fails, and reads do not":      {ready: answer{500, page}, read: answer{404, notFound}, want: v1alpha1.ReasonReadyzFails},
+		"/readyz fails, and reads are refused": {ready: answer{503, page}, read: answer{403, page}, want: v1alpha1.ReasonReadyzFails},
+		"/readyz fails, and no pod can be":     {ready: answer{500, page}, read: answer{404, notFound}, unmapped: true},
+		"a page for all":                       {ready: answer{200, page}, read: answer{200, page}},
+		"a page for /readyz":                   {ready: answer{200, page}, read: answer{404, notFound}, want: v1alpha1.ReasonReadyzFails},
+		"no kubeconfig":                        {unset: true, want: v1alpha1.ReasonNoKubeconfig},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				is := tc.read
+				if r.URL.Path == "/readyz" {
+					is = tc.ready
+				}
+				if is.body == notFound {
+					w.Header().Set("Content-Type", "application/json")
+				}
+				w.Header().Set("Retry-After", "1") // As of API priority and fairness.
+				w.WriteHeader(is.code)
+				_, _ = w.Write([]byte(is.body))
+			}))
+			defer server.Close()
+			connections := remote.NewConnections(nil, nil, "")
+			if !tc.unset {
+				kube, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, Transport: &http.Transport{DisableKeepAlives: true}})
+				require.NoError(t, err)
+				connections.Set(&remote.Connection{Provider: "q", VirtualNode: "q1", Probes: kube.Discovery().RESTClient()})
+			}
+			known := belief.New(belief.Config{Clock: clock.RealClock{}})
+			spec := belief.ProviderSpec{VirtualNodes: map[string]bool{"q1": false}}
+			if !tc.unmapped {
+				spec.RemoteNamespaces = map[string]string{"ns": "ns-q"}
+			}
+			known.SetProvider("q", spec, &v1alpha1.ProviderClusterStatus{})
+			c := New(Config{Belief: known, Connections: connections, Clock: clock.RealClock{}, ProbeTimeout: 5 * time.Second})
+			vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "q1"}}
+			vn.Spec.ClusterID = "q"
+			var probe belief.Probe
+			c.probeAPIServer(t.Context(), "q", []*offloadingv1beta1.VirtualNode{vn}, &probe)
+			require.False(t, probe.Answered)
+			require.Equal(t, tc.want, probe.Reason)
+			require.Equal(t, tc.want != "", probe.Alive)
+			require.NotEmpty(t, probe.Problem)
+			require.NotContains(t, probe.Problem, "html")
 		})
 	}
 }

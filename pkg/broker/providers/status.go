@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -133,6 +134,8 @@ func reachable(known *belief.Provider) metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNotProbedYet
 	case !known.Confirmed:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, v1alpha1.ReasonNotAnsweredYet, known.Problem
+	case known.Unusable:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, cmp.Or(known.Reason, v1alpha1.ReasonRejects), known.Problem
 	}
 	return c
 }

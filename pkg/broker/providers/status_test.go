@@ -34,6 +34,9 @@ func TestConditions(t *testing.T) {
 	restarted.Probed, restarted.Confirmed, restarted.Kubelets = false, false, nil
 	silent := up
 	silent.Kubelets = map[string]bool{"q1": false}
+	rejects, reached := up, up
+	rejects.Unusable, rejects.Reason, rejects.Problem = true, v1alpha1.ReasonRejects, "/readyz answers with the status 401"
+	reached.Unusable, reached.Reason, reached.Problem = true, v1alpha1.ReasonKubeletReaches, "no answer within 3s"
 	unclean := up
 	unclean.Unclean = true
 	other := started("--broker-node=other")
@@ -51,6 +54,8 @@ func TestConditions(t *testing.T) {
 		{"nor is one whose first probe failed", failedOnce, started("--broker-node=pool"), true, "False Unknown True True True", "Reachable: NotAnsweredYet, no answer within 3s"},
 		{"an outage that the leader before saw goes on", restarted, started("--broker-node=pool"), true, "False False Unknown True True", "Reachable: NoAnswer, no answer within 3s"},
 		{"an unreachable provider has the reason", unreachable, started("--broker-node=pool"), true, "False False True True True", "Reachable: NoAnswer, no answer within 3s"},
+		{"one that rejects the broker is not unreachable", rejects, started("--broker-node=pool"), true, "False Unknown True True True", "Reachable: Rejects, /readyz answers with the status 401"},
+		{"nor one that a virtual kubelet reaches", reached, started("--broker-node=pool"), true, "False Unknown True True True", "Reachable: KubeletReaches, no answer within 3s"},
 		{"without a virtual kubelet no pod can be forwarded", silent, started("--broker-node=pool"), true, "False True False True True", "KubeletReady: LeaseLost, no virtual kubelet holds a live lease"},
 		{"a virtual kubelet of another node is of no use", up, other, true, "False True False True True", "KubeletReady: ServesAnotherNode, its virtual kubelet " +
 			"was not started with --broker-node of this broker: the VirtualNode is older than the options that set it, and has to be created again"},

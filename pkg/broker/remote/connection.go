@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -209,18 +210,52 @@ func (c *Connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.
 }
 
 // Probe asks the provider's API server whether it is ready, its etcd included, and returns the round trip. What answers anything
-// else than kube-apiserver does, a proxy with a page of its own for example, is not ready. Its text is not in the error.
+// else than kube-apiserver does, a proxy with a page of its own for example, is not ready. Its text is not in the error. The error is
+// one of distrust.Rejected, an AnswerError, or there was no answer.
 func (c *Connection) Probe(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
-	body, err := c.Probes.Get().AbsPath("/readyz").DoRaw(ctx)
+	body, err := c.Probes.Get().AbsPath("/readyz").MaxRetries(0).DoRaw(ctx)
 	took := time.Since(began)
-	if status := kerrors.APIStatus(nil); errors.As(err, &status) {
-		return took, notReady(status.Status().Code, body)
-	}
-	if err == nil && string(body) != "ok" {
-		err = errors.New("/readyz does not answer ok")
+	redirect, tooLong := (*distrust.RedirectError)(nil), (*distrust.TooLongError)(nil)
+	switch status := kerrors.APIStatus(nil); {
+	case errors.As(err, &status):
+		return took, &AnswerError{problem: notReady(status.Status().Code, body), cause: err}
+	case errors.As(err, &redirect), errors.As(err, &tooLong):
+		return took, &AnswerError{problem: err}
+	case err == nil && string(body) != "ok":
+		return took, &AnswerError{problem: errors.New("/readyz does not answer ok")}
 	}
 	return took, err
+}
+
+// AnswerError is the error of a probe that was answered, but not as by an API server that is ready.
+type AnswerError struct{ problem, cause error }
+
+// Error implements error.
+func (e *AnswerError) Error() string { return e.problem.Error() }
+
+// Unwrap returns the error of the request, whose text is the provider's; nil if there is none.
+func (e *AnswerError) Unwrap() error { return e.cause }
+
+// noPod is the name of a pod that there need not be: to read it is to read etcd, which a list may be answered without.
+const noPod = "liqo-broker-probe"
+
+// Reads returns nil if the provider's API server reads its etcd: it knows a pod in a remote namespace, or that there is none.
+func (c *Connection) Reads(ctx context.Context, namespace string) error {
+	result := c.Probes.Get().AbsPath("/api/v1/namespaces", namespace, "pods", noPod).MaxRetries(0).Do(ctx)
+	switch err := result.Error(); {
+	case kerrors.IsNotFound(err) && !kerrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return nil
+	case err != nil:
+		return err
+	}
+	var pod metav1.TypeMeta
+	if body, err := result.Raw(); err != nil {
+		return err
+	} else if err := json.Unmarshal(body, &pod); err != nil || pod.Kind != "Pod" {
+		return errors.New("the answer is no pod")
+	}
+	return nil
 }
 
 // failedCheck is a line of kube-apiserver's answer (k8s.io/apiserver/pkg/server/healthz).
