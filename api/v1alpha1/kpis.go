@@ -10,11 +10,12 @@ type KPIs struct {
 	// LatencyMilliseconds is the median time that its API server took to answer the last probes.
 	// +optional
 	LatencyMilliseconds *int64 `json:"latencyMilliseconds,omitempty"`
-	// PodStart is the time from the assignment of a pod to its being Ready, of the last pods.
+	// PodStart is the time from the assignment of a pod to the start of its first container, of the last pods. Each consumer
+	// counts once: it is the median of theirs.
 	// +optional
 	PodStart *PodStart `json:"podStart,omitempty"`
-	// Started and Failed count the assignments of the last hours that led to a Ready pod, and those that did not.
-	// Both are halved every 24 hours.
+	// Started and Failed count the assignments of the last hours of which a container was started, and those of which none
+	// was, in the proportion that is the median of the consumers'. Both are halved every 24 hours.
 	// +optional
 	Started int64 `json:"started,omitempty"`
 	// +optional

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // ProviderCluster is a cluster that shares resources with the broker. The broker makes one for every cluster of which
@@ -108,6 +109,8 @@ const (
 	ProviderClean = "Clean"
 	// ProviderDrained: with spec.drain, no pod is assigned there or leaving any more; absent without.
 	ProviderDrained = "Drained"
+	// ProviderStartsPods: False while slices take no pods because those assigned to them did not start; absent without.
+	ProviderStartsPods = "StartsPods"
 	// ProviderSlicesGranted: False while it denies ResourceSlices, with its reason; absent without.
 	ProviderSlicesGranted = "SlicesGranted"
 )
@@ -134,6 +137,7 @@ const (
 	ReasonMovedPodsLeft     = "MovedPodsLeft"
 	ReasonPodsLeft          = "PodsLeft"
 	ReasonEmpty             = "Empty"
+	ReasonPodsDoNotStart    = "PodsDoNotStart"
 	// ReasonDenied stands for the reason of a provider that gives none that a condition can have.
 	ReasonDenied = "Denied"
 )
@@ -151,6 +155,33 @@ type VirtualNodeStatus struct {
 	Resources Resources `json:"resources,omitempty"`
 	// Pods is how many pods are assigned to it.
 	Pods int32 `json:"pods"`
+	// Closed is set while it takes no pods, but for one trial a minute, because pods that were assigned to it did not start.
+	// +optional
+	Closed *Closed `json:"closed,omitempty"`
+	// Reserved is set while capacity is kept free for a pod that has waited for long.
+	// +optional
+	Reserved *Reserved `json:"reserved,omitempty"`
+}
+
+// Closed is since when a slice takes no pods, and whose did not start.
+type Closed struct {
+	Since metav1.Time `json:"since"`
+	// Owners are the consumers, and the namespaces of this cluster, whose pods did not start. A slice is closed for the pods of
+	// one of them if that is the only one, and otherwise for all.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	Owners []string `json:"owners,omitempty"`
+}
+
+// Reserved is what is kept free for a pod.
+type Reserved struct {
+	// Pod is its namespace and name, UID its UID.
+	Pod string `json:"pod"`
+	// +optional
+	UID   types.UID   `json:"uid,omitempty"`
+	Since metav1.Time `json:"since"`
+	// +optional
+	Requests corev1.ResourceList `json:"requests,omitempty"`
 }
 
 // Resources are amounts of what a provider granted.

@@ -67,7 +67,7 @@ func newBrokerOptions() *brokerOptions {
 		nodeLeaseDuration: 20 * time.Second,
 		times: broker.Times{
 			ProbeInterval: 5 * time.Second, ProbeTimeout: 3 * time.Second,
-			FailoverAfter: time.Minute, SuspicionWindow: time.Minute, PendingTimeout: 2 * time.Minute,
+			FailoverAfter: time.Minute, SuspicionWindow: time.Minute, PendingTimeout: 2 * time.Minute, ReserveAfter: 5 * time.Minute,
 			RefusalMemory: 5 * time.Minute, StatusInterval: 5 * time.Second, RequestTimeout: 10 * time.Second,
 		},
 		requireGuard: true, isolateConsumers: true, movesAtOnce: 500, workers: 16,
@@ -149,6 +149,8 @@ func (o *brokerOptions) installTimes(f *pflag.FlagSet) {
 		"How long a pod may be Pending at a provider before it is moved, unless a PlacementPolicy sets it; 0 for no limit")
 	f.DurationVar(&o.times.RefusalMemory, "refusal-memory", o.times.RefusalMemory,
 		"How long a pod is not assigned again to a slice that refused or did not start it; doubles with each try, up to six times")
+	f.DurationVar(&o.times.ReserveAfter, "reserve-after", o.times.ReserveAfter,
+		"How long a pod waits, while smaller ones take what becomes free, until capacity of a slice is reserved for it; 0 for never")
 	f.DurationVar(&o.times.StatusInterval, "status-interval", o.times.StatusInterval,
 		"The least time between two writes of one ProviderCluster's status")
 	f.DurationVar(&o.times.RequestTimeout, "request-timeout", o.times.RequestTimeout, "The deadline of a request to a provider that is not a stream")
@@ -193,6 +195,7 @@ func (o *brokerOptions) validateTimes(f *flags.Faults) {
 	f.Positive("--request-timeout", t.RequestTimeout)
 	f.Positive("--leader-election-retry-period", o.retryPeriod)
 	f.When(t.PendingTimeout < 0, fmt.Sprintf("--pending-timeout=%s", t.PendingTimeout), "use a duration, or 0 for no limit")
+	f.When(t.ReserveAfter < 0, fmt.Sprintf("--reserve-after=%s", t.ReserveAfter), "use a duration, or 0 for never")
 	if o.renewDeadline <= o.retryPeriod || o.leaseDuration <= o.renewDeadline {
 		f.Add(fmt.Sprintf("--leader-election-lease-duration=%s, --leader-election-renew-deadline=%s, --leader-election-retry-period=%s",
 			o.leaseDuration, o.renewDeadline, o.retryPeriod), "make each longer than the next")

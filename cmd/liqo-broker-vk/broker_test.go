@@ -56,6 +56,7 @@ func TestBrokerOptionsAreValidated(t *testing.T) {
 		"--suspicion-window":               func(o *brokerOptions) { o.times.SuspicionWindow = 0 },
 		"--suspicion-limit":                func(o *brokerOptions) { o.times.SuspicionLimit = time.Minute },
 		"--pending-timeout":                func(o *brokerOptions) { o.times.PendingTimeout = -1 },
+		"--reserve-after":                  func(o *brokerOptions) { o.times.ReserveAfter = -1 },
 		"--refusal-memory":                 func(o *brokerOptions) { o.times.RefusalMemory = 0 },
 		"--status-interval":                func(o *brokerOptions) { o.times.StatusInterval = 0 },
 		"--request-timeout":                func(o *brokerOptions) { o.times.RequestTimeout = 0 },

@@ -25,6 +25,8 @@ type Config struct {
 	SuspicionLimit time.Duration
 	// ProbeInterval is the time between two probes of a provider.
 	ProbeInterval time.Duration
+	// ReserveAfter is how long a pod waits, while others take what becomes free, until capacity is reserved for it; 0 is for none.
+	ReserveAfter time.Duration
 }
 
 // Belief is safe for concurrent use. Its zero value is not usable.
@@ -45,6 +47,11 @@ type Belief struct {
 	turns *moves.Turns
 	queue *queue.Queue
 
+	// reservations are parts of VirtualNodes that are kept free for pods which wait. reservedAgain is until when nothing is reserved,
+	// where a pod has waited in vain for that.
+	reservations  map[scheduler.Place]*reservation
+	reservedAgain map[scheduler.Place]time.Time
+
 	// providers by cluster id.
 	providers map[string]*provider
 	// suspectedAt is the end of the last probe at which the broker suspected itself.
@@ -57,7 +64,7 @@ func New(cfg Config) *Belief {
 		cfg: cfg, state: scheduler.NewState(),
 		limit: moves.NewLimit(cfg.MovesAtOnce), turns: moves.NewTurns(), queue: queue.New(),
 		pods: map[types.UID]*pod{}, byName: map[types.NamespacedName]types.UID{}, withheld: map[types.UID]time.Time{},
-		providers: map[string]*provider{},
+		providers: map[string]*provider{}, reservations: map[scheduler.Place]*reservation{}, reservedAgain: map[scheduler.Place]time.Time{},
 	}
 }
 

@@ -142,7 +142,7 @@ func TestNothingIsLeftOfAPodThatIsGone(t *testing.T) {
 			b.decide(pod)
 			b.ObserveUncertain(pod.UID)
 			b.ObserveAssigned(pod, placed("q1"))
-			b.ObserveReady(pod, time.Second)
+			b.ObserveStarted(pod, time.Second)
 			b.ObserveRunning(pod)
 			b.MoveDelay(pod.UID)
 			b.ObserveEvicted(pod, placed("q1"))
@@ -413,12 +413,12 @@ func TestAStartIsCountedOnceForEachAssignment(t *testing.T) {
 	b := withProviders("q")
 	pod := newPod("pod", "1")
 	b.ObserveAssigned(pod, placed("q1"))
-	require.True(t, b.ObserveReady(pod, 2*time.Second))
-	require.False(t, b.ObserveReady(pod, 2*time.Hour))
+	require.True(t, b.ObserveStarted(pod, 2*time.Second))
+	require.False(t, b.ObserveStarted(pod, 2*time.Hour))
 	q, _ := b.Provider("q")
 	require.Equal(t, &v1alpha1.PodStart{P50Milliseconds: 2000, P90Milliseconds: 2000}, q.KPIs.PodStart)
 	require.Equal(t, "q1", b.decide(pod))
-	require.True(t, b.ObserveReady(pod, time.Second), "at the next provider")
+	require.True(t, b.ObserveStarted(pod, time.Second), "at the next provider")
 }
 
 // Until the next virtual kubelet reports, the status is from where the pod was before.

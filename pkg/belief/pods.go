@@ -18,6 +18,8 @@ import (
 // pod is the record of one pod of the broker's node.
 type pod struct {
 	name types.NamespacedName
+	// owner is to whom the pod is counted (placement.OwnerOf); "" is not known.
+	owner string
 	// pending means that there is a decision which the cache does not show yet, uncertain that it is not known whether it was
 	// written.
 	pending, uncertain bool
@@ -26,6 +28,8 @@ type pod struct {
 	waits      queue.Pod
 	// requests are what the pod requests while it waits for a provider, as it was tried last; nil if it never waited.
 	requests resources.Amounts
+	// asks are what it requested when it was tried last.
+	asks resources.Amounts
 	// left is the VirtualNode that the pod, which is moving, has left: nothing of it is there any more.
 	left scheduler.Place
 	// evictedAt is when this leader took the pod away from its provider; zero once it is assigned again.
@@ -88,6 +92,7 @@ func (b *Belief) recordOf(of *corev1.Pod) *pod {
 func (b *Belief) forget(uid types.UID) {
 	b.release(uid)
 	b.limit.Forget(uid)
+	b.endReservationFor(uid)
 	if p := b.pods[uid]; p != nil {
 		b.turns.StopWaiting(&p.turn)
 		b.unreserve(p, uid)
@@ -146,6 +151,7 @@ func (b *Belief) observeStart(p *pod, of *corev1.Pod, at scheduler.Place) {
 			started.Assigned = assigned
 		}
 		there.started[at.VirtualNode] = started
+		b.open(there, at)
 	}
 	p.waitsAt = scheduler.Place{}
 }
@@ -241,9 +247,11 @@ func (b *Belief) Decide(of *scheduler.Pod, policy *scheduler.Policy, into *sched
 	defer b.mu.Unlock()
 	p := b.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
 	b.unreserve(p, of.UID)
+	p.owner = of.Owner
 	now := b.cfg.Clock.Now()
 	p.refusedUntil = maps.Clone(of.Refused)
 	maps.DeleteFunc(p.refusedUntil, func(_ string, until time.Time) bool { return !until.After(now) })
+	p.asks = of.Requests
 	b.queue.BeginTry(&p.waits, !p.unassigned, b.state.Demand(of.Requests), scheduler.ReadsResources(of, policy), now)
 	if scheduler.Evaluates(of, policy) {
 		p.unassigned = true // What changes meanwhile may concern the pod.
@@ -265,8 +273,10 @@ func (b *Belief) Decide(of *scheduler.Pod, policy *scheduler.Policy, into *sched
 	p.pending, p.startCounted, p.runningSeen = true, false, false
 	at := scheduler.Place{Provider: into.Provider, VirtualNode: into.VirtualNode}
 	b.assign(scheduler.Assignment{UID: of.UID, Place: at, App: of.App, Requests: of.Requests})
+	b.endReservationFor(of.UID)
 	if chosen := b.providers[into.Provider]; chosen != nil {
 		chosen.assignments++
+		b.observeTrial(chosen, at, of.Owner)
 	}
 }
 
@@ -478,8 +488,11 @@ type Refusal struct {
 	// resource that it does not have; what the pod requests of others is withheld only if it requests none of that one.
 	LacksRoom bool
 	Lacks     corev1.ResourceName
-	// Again means that it has not taken the pod before: the pod counts as one failure of the provider.
-	Again bool
+	// Owner is to whom the pod is counted.
+	Owner string
+	// Again means that it has not taken the pod before: the pod counts as one failure of the provider. OwnFault means that the pod
+	// could start nowhere: it counts as none.
+	Again, OwnFault bool
 }
 
 // ObserveRefused takes in a refusal. That the pod is not sent there is in what Decide is given.
@@ -487,8 +500,12 @@ func (b *Belief) ObserveRefused(of *corev1.Pod, r Refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if by := b.providerAt(r.By); by != nil {
-		if p := b.pods[of.UID]; !r.Again && (p == nil || !p.start.taken) { // What has run there was no failed start.
-			by.tracker.PodFailed()
+		// What has run there was no failed start.
+		if p := b.pods[of.UID]; !r.Again && !r.OwnFault && (p == nil || !p.start.taken) {
+			by.tracker.PodFailed(r.Owner)
+			if r.Reason == PendingTooLong {
+				b.observeNotStarted(by, r.By, r.Owner)
+			}
 		}
 		by.refusals[r.Reason]++
 	}
@@ -526,9 +543,9 @@ func (b *Belief) ExpireRefusals() {
 	}
 }
 
-// ObserveReady takes in that a pod became Ready, took after it was assigned. It reports whether that start was not
-// counted before.
-func (b *Belief) ObserveReady(of *corev1.Pod, took time.Duration) bool {
+// ObserveStarted takes in that a container of a pod was started, took after the pod was assigned. It reports whether that start was
+// not counted before.
+func (b *Belief) ObserveStarted(of *corev1.Pod, took time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.recordOf(of)
@@ -536,8 +553,10 @@ func (b *Belief) ObserveReady(of *corev1.Pod, took time.Duration) bool {
 		return false
 	}
 	p.startCounted = true
-	if at := b.providerAt(placement.AssignedTo(of)); at != nil {
-		at.tracker.PodStarted(took)
+	place := placement.AssignedTo(of)
+	if at := b.providerAt(place); at != nil {
+		at.tracker.PodStarted(p.owner, took)
+		b.open(at, place)
 	}
 	return true
 }

@@ -46,8 +46,14 @@ type provider struct {
 	firstFailed                                  time.Time
 	// unreachableSince is zero while the provider is not silent.
 	unreachableSince time.Time
+	// failoverFrom is the time from which Failover.After counts in an outage, by the clock of this leader. earlier is how long the
+	// outage had lasted under the leader before, by the clock of that one.
+	failoverFrom time.Time
+	earlier      time.Duration
 	// started has the VirtualNodes at which this leader has seen pods start.
 	started map[string]Started
+	// closings has, by VirtualNode, what is known of the pods that did not start there.
+	closings map[string]*closing
 	// unclean means that pods were moved away while the provider could not be reached, which may still run there. moved
 	// counts how often.
 	unclean bool
@@ -115,6 +121,9 @@ type Provider struct {
 	KPIs     v1alpha1.KPIs
 	// Assigned has what is assigned to each of its VirtualNodes, pods that are leaving it included.
 	Assigned map[string]Assigned
+	// Closed has the VirtualNodes that take no pods because none starts there, Reserved what is reserved for pods that wait.
+	Closed   map[string]Closing
+	Reserved map[string]Reservation
 	// MovesWaiting are the pods there that wait for their replicas before they leave.
 	MovesWaiting moves.Waiting
 	// ProbesAnswered, ProbesFailed, Assignments and Refusals (by reason) are counts of this leader.
@@ -136,12 +145,14 @@ func (b *Belief) SetProvider(id string, spec ProviderSpec, status *v1alpha1.Prov
 	p, known := b.providers[id]
 	if !known {
 		p = newProvider(status, b.cfg.ProbeInterval)
+		p.restoreClosings(status, b.cfg.Clock.Now())
 		b.providers[id] = p
 	}
 	for virtualNode := range p.spec.VirtualNodes {
 		if _, has := spec.VirtualNodes[virtualNode]; !has {
 			gone = append(gone, virtualNode)
 			delete(p.started, virtualNode)
+			delete(p.closings, virtualNode)
 		}
 	}
 	p.spec = spec
@@ -152,7 +163,7 @@ func (b *Belief) SetProvider(id string, spec ProviderSpec, status *v1alpha1.Prov
 func newProvider(status *v1alpha1.ProviderClusterStatus, probeInterval time.Duration) *provider {
 	p := &provider{
 		tracker:  kpi.NewTracker(status.KPIs, staleProbes*probeInterval),
-		refusals: map[RefusalReason]int{Refused: 0, PendingTooLong: 0}, started: map[string]Started{},
+		refusals: map[RefusalReason]int{Refused: 0, PendingTooLong: 0}, started: map[string]Started{}, closings: map[string]*closing{},
 	}
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
@@ -164,6 +175,9 @@ func newProvider(status *v1alpha1.ProviderClusterStatus, probeInterval time.Dura
 			// The outage is as old as the condition. The leader before may not have written that it moved pods away.
 			p.unreachableSince, p.firstFailed = c.LastTransitionTime.Time, c.LastTransitionTime.Time
 			p.unclean, p.last.Problem = true, c.Message
+			if last := status.KPIs.Uptime.Until; last != nil { // Its last probe; the clock of this leader may be another.
+				p.earlier = max(0, last.Sub(c.LastTransitionTime.Time))
+			}
 		}
 	}
 	return p
@@ -189,6 +203,9 @@ func (b *Belief) Schedule(fresh scheduler.Provider) (changed bool) {
 		return false
 	}
 	b.state.SetProvider(fresh)
+	for i := range fresh.Slices { // What the status shows may be older.
+		b.claim(p, scheduler.Place{Provider: fresh.ID, VirtualNode: fresh.Slices[i].VirtualNode})
+	}
 	fresh.KPIs, fresh.NotReady = nil, ""
 	inputs := moveInputs{
 		confirmed: p.confirmed, unreachable: !p.unreachableSince.IsZero(), unusable: p.unusable(),
@@ -256,7 +273,7 @@ func (b *Belief) observeOutcome(p *provider, probe *Probe, first bool) {
 	if probe.Answered || probe.Alive {
 		p.failedProbes, p.firstFailed = 0, time.Time{}
 		if first && !p.unreachableSince.IsZero() {
-			p.unreachableSince = probe.Ended // The outage that the leader before saw was over meanwhile.
+			p.unreachableSince, p.failoverFrom = probe.Ended, probe.Ended // The outage that the leader before saw was over meanwhile.
 		}
 		if p.answeredProbes++; p.answeredProbes >= answeredProbesUntilReachable || p.unreachableSince.IsZero() {
 			p.answeredProbes, p.unreachableSince = 0, time.Time{}
@@ -269,11 +286,13 @@ func (b *Belief) observeOutcome(p *provider, probe *Probe, first bool) {
 		switch {
 		case witnessed:
 			p.unreachableSince, p.last.Reason = time.Time{}, v1alpha1.ReasonKubeletReaches
+		case first && !p.unreachableSince.IsZero():
+			p.failoverFrom = probe.Ended.Add(-p.earlier)
 		case p.failedProbes < failedProbesUntilUnreachable || !p.unreachableSince.IsZero():
 		case probe.Reached.After(p.firstFailed):
-			p.unreachableSince = probe.Reached
+			p.unreachableSince, p.failoverFrom = probe.Reached, probe.Reached
 		default:
-			p.unreachableSince = p.firstFailed
+			p.unreachableSince, p.failoverFrom = p.firstFailed, p.firstFailed
 		}
 	}
 	p.confirmed = p.confirmed || probe.Answered && p.unreachableSince.IsZero() || p.failedProbes >= failedProbesUntilUnreachable ||
@@ -329,7 +348,7 @@ func (b *Belief) Provider(id string) (Provider, bool) {
 		Probed: p.probed, Confirmed: p.confirmed, UnreachableSince: p.unreachableSince, LastProbe: p.last.Ended, Problem: p.last.Problem,
 		Unusable: p.unusable(), Reason: p.last.Reason,
 		Kubelets: maps.Clone(p.last.Kubelets), Unclean: p.unclean, Draining: p.movesDependOn.draining,
-		KPIs: p.tracker.Status(), Assigned: map[string]Assigned{}, MovesWaiting: b.movesWaiting(id),
+		KPIs: p.tracker.Status(), Assigned: map[string]Assigned{}, MovesWaiting: b.movesWaiting(id), Closed: p.closedOf(), Reserved: b.reservedOf(id),
 		ProbesAnswered: p.answered, ProbesFailed: p.failed, Assignments: p.assignments, Refusals: maps.Clone(p.refusals),
 	}
 	for virtualNode := range p.spec.VirtualNodes {

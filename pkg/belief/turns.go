@@ -60,6 +60,7 @@ func (b *Belief) movesWaiting(provider string) moves.Waiting {
 func (b *Belief) Wake() (names []types.NamespacedName, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.reserve(b.cfg.Clock.Now())
 	var unassigned []*queue.Pod
 	for _, p := range b.pods {
 		if p.unassigned {
@@ -76,11 +77,16 @@ func (b *Belief) Wake() (names []types.NamespacedName, more bool) {
 // opening returns a VirtualNode and its room; false if it takes no pods.
 func (b *Belief) opening(at scheduler.Place) (queue.Opening, bool) {
 	p := b.providerAt(at)
-	room, usable := b.state.Room(at)
+	room, usable := b.state.Room(at, "")
 	if p == nil || !usable {
 		return queue.Opening{}, false
 	}
-	return queue.Opening{Provider: at.Provider, Changed: p.changed, Room: room}, true
+	opening := queue.Opening{Provider: at.Provider, Changed: p.changed, Room: room}
+	if r := b.reservations[at]; r != nil {
+		opening.Holder = r.uid
+		opening.HoldersRoom, _ = b.state.Room(at, r.uid)
+	}
+	return opening, true
 }
 
 // openAll takes in that more than the room of a provider has changed.

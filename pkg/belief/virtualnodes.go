@@ -70,7 +70,7 @@ func (b *Belief) VirtualNode(at scheduler.Place) VirtualNode {
 	if !p.confirmed || p.unreachableSince.IsZero() {
 		return vn
 	}
-	vn.UnreachableSince, vn.FailoverFrom, vn.Problem = p.unreachableSince, p.unreachableSince, p.last.Problem
+	vn.UnreachableSince, vn.FailoverFrom, vn.Problem = p.unreachableSince, p.failoverFrom, p.last.Problem
 	if vn.FailoverFrom.Before(b.suspectedAt) {
 		vn.FailoverFrom = b.suspectedAt
 	}

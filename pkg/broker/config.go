@@ -93,6 +93,8 @@ type Times struct {
 	PendingTimeout time.Duration
 	// RefusalMemory is how long a VirtualNode that refused a pod, or did not start it, is not tried again for it.
 	RefusalMemory time.Duration
+	// ReserveAfter is how long a pod waits until capacity is reserved for it; 0 is never.
+	ReserveAfter time.Duration
 	// StatusInterval is the least time between two writes of one ProviderCluster's status.
 	StatusInterval time.Duration
 	// RequestTimeout bounds every request to a provider that is not a stream.

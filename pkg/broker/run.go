@@ -191,6 +191,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	known := belief.New(belief.Config{
 		Clock: clk, MovesAtOnce: cfg.MovesAtOnce,
 		SuspicionWindow: cfg.Times.SuspicionWindow, SuspicionLimit: cfg.Times.SuspicionLimit, ProbeInterval: cfg.Times.ProbeInterval,
+		ReserveAfter: cfg.Times.ReserveAfter,
 	})
 	connections := remote.NewConnections(kube, identities, cfg.Home.UserAgent, cfg.ProviderProxies...)
 	restorer := restore.New(mgr.GetAPIReader(), home, cfg.NodeName, known, clk)

@@ -1,6 +1,7 @@
 package kpi
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -98,9 +99,9 @@ func TestTrackerGoesOnAfterARestart(t *testing.T) {
 
 	tracker.Probe(begin, true, 20*time.Millisecond)
 	tracker.Probe(begin.Add(30*time.Second), true, 40*time.Millisecond)
-	tracker.PodStarted(2 * time.Second)
-	tracker.PodStarted(4 * time.Second)
-	tracker.PodFailed()
+	tracker.PodStarted("c1", 2*time.Second)
+	tracker.PodStarted("c1", 4*time.Second)
+	tracker.PodFailed("c1")
 	tracker.PodMovedAway()
 	status := tracker.Status()
 	require.Equal(t, int64(20), *status.LatencyMilliseconds)
@@ -108,15 +109,55 @@ func TestTrackerGoesOnAfterARestart(t *testing.T) {
 
 	again := NewTracker(status, time.Minute)
 	require.Equal(t, status, again.Status())
-	again.PodStarted(time.Hour)
+	again.PodStarted("c1", time.Hour)
 	p50, _, known := again.PodStart()
 	require.True(t, known)
 	require.Equal(t, 2*time.Second, p50, "one sample does not outweigh what was known")
-	rate, _ := failureRate(again.started, again.failed)
+	rate, _ := failureRate(again.owners.counts())
 	require.InDelta(t, 0.25, rate, 1e-9)
 
 	again.Probe(begin.Add(49*time.Hour), true, time.Millisecond)
 	require.Equal(t, int64(0), again.Status().Failed, "halved twice")
+}
+
+// Tenants may have pods whose images do not exist, or providers that are consumers pods of their own.
+func TestNoOwnerDecidesAboutAKPIAlone(t *testing.T) {
+	tracker := NewTracker(v1alpha1.KPIs{}, time.Minute)
+	for _, owner := range []string{"c1", "c2"} {
+		for range 100 {
+			tracker.PodStarted(owner, 3*time.Second)
+		}
+	}
+	for range 2000 {
+		tracker.PodFailed("attacker")
+		tracker.PodStarted("attacker", 10*time.Minute)
+	}
+	status := tracker.Status()
+	values := ValuesOf(&status)
+	require.Zero(t, values[FailureRate])
+	require.InDelta(t, 3, values[PodStartP50Seconds], 1e-9)
+	require.InDelta(t, 3, values[PodStartP90Seconds], 1e-9)
+	again := NewTracker(status, time.Minute).Status()
+	require.Zero(t, ValuesOf(&again)[FailureRate], "nor after a restart")
+
+	// What the pods of most owners meet counts.
+	for _, owner := range []string{"c1", "c2"} {
+		for range 300 {
+			tracker.PodFailed(owner)
+		}
+	}
+	status = tracker.Status()
+	require.InDelta(t, 0.75, ValuesOf(&status)[FailureRate], 1e-2)
+
+	// Owners without end are one.
+	for i := range 10_000 {
+		tracker.PodFailed(strconv.Itoa(i))
+	}
+	require.LessOrEqual(t, len(tracker.owners), maxOwners+1)
+	for day := range 20 {
+		tracker.Probe(begin.Add(time.Duration(day)*24*time.Hour), true, time.Second)
+	}
+	require.Empty(t, tracker.owners)
 }
 
 func TestValuesAreThoseOfTheStatus(t *testing.T) {

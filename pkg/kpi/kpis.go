@@ -115,7 +115,7 @@ func failureRate(started, failed int64) (float64, bool) {
 }
 
 const (
-	// latencySamples and startSamples are how many measurements the quantiles are of.
+	// latencySamples and startSamples are how many measurements the quantiles are of, those of starts for each owner.
 	latencySamples = 15
 	startSamples   = 100
 	// enoughStarts is how many measurements replace the quantiles that were read back after a restart.
@@ -128,19 +128,22 @@ const (
 type Tracker struct {
 	uptime  *Uptime
 	latency *Samples
-	starts  *Samples
+	owners  owners
 
-	before          v1alpha1.KPIs
-	started, failed int64
-	halved          time.Time
-	movedAway       int64
+	before    v1alpha1.KPIs
+	halved    time.Time
+	movedAway int64
 }
 
 // NewTracker returns a Tracker that continues from a status.
 func NewTracker(from v1alpha1.KPIs, staleAfter time.Duration) *Tracker {
 	t := &Tracker{
-		uptime: NewUptime(from.Uptime, staleAfter), latency: NewSamples(latencySamples), starts: NewSamples(startSamples),
-		before: from, started: from.Started, failed: from.Failed, movedAway: from.MovedAway,
+		uptime: NewUptime(from.Uptime, staleAfter), latency: NewSamples(latencySamples), owners: owners{},
+		before: from, movedAway: from.MovedAway,
+	}
+	if from.Started+from.Failed > 0 {
+		before := t.owners.of(others)
+		before.started, before.failed = from.Started, from.Failed
 	}
 	if from.Halved != nil {
 		t.halved = from.Halved.Time
@@ -157,14 +160,15 @@ func (t *Tracker) Probe(now time.Time, up bool, took time.Duration) {
 	t.halve(now)
 }
 
-// PodStarted records that a pod became Ready, and the time since its assignment.
-func (t *Tracker) PodStarted(took time.Duration) {
-	t.starts.Add(took)
-	t.started++
+// PodStarted records that a container of an owner's pod was started, and the time since the pod's assignment.
+func (t *Tracker) PodStarted(owner string, took time.Duration) {
+	of := t.owners.of(owner)
+	of.starts.Add(took)
+	of.started++
 }
 
-// PodFailed records that an assigned pod was refused, or did not start in time.
-func (t *Tracker) PodFailed() { t.failed++ }
+// PodFailed records that an assigned pod of an owner was refused, or did not start in time.
+func (t *Tracker) PodFailed(owner string) { t.owners.of(owner).failed++ }
 
 // PodMovedAway records that a pod was moved to another provider.
 func (t *Tracker) PodMovedAway() { t.movedAway++ }
@@ -174,7 +178,8 @@ func (t *Tracker) halve(now time.Time) {
 		t.halved = now
 	}
 	for now.Sub(t.halved) >= halfLife {
-		t.started, t.failed, t.halved = t.started/2, t.failed/2, t.halved.Add(halfLife)
+		t.owners.halve()
+		t.halved = t.halved.Add(halfLife)
 	}
 }
 
@@ -191,20 +196,19 @@ func (t *Tracker) Latency() (time.Duration, bool) {
 
 // PodStart returns the median and the ninth decile of the time that pods took to start; false if none started.
 func (t *Tracker) PodStart() (p50, p90 time.Duration, known bool) {
-	if t.starts.Len() < enoughStarts && t.before.PodStart != nil {
+	p50, samples := t.owners.starts(0.5)
+	if samples < enoughStarts && t.before.PodStart != nil {
 		return time.Duration(t.before.PodStart.P50Milliseconds) * time.Millisecond,
 			time.Duration(t.before.PodStart.P90Milliseconds) * time.Millisecond, true
 	}
-	p50, known = t.starts.Quantile(0.5)
-	p90, _ = t.starts.Quantile(0.9)
-	return p50, p90, known
+	p90, _ = t.owners.starts(0.9)
+	return p50, p90, samples > 0
 }
 
 // Status returns the KPIs in the form of the API.
 func (t *Tracker) Status() v1alpha1.KPIs {
-	status := v1alpha1.KPIs{
-		Uptime: t.uptime.Status(), Started: t.started, Failed: t.failed, MovedAway: t.movedAway,
-	}
+	started, failed := t.owners.counts()
+	status := v1alpha1.KPIs{Uptime: t.uptime.Status(), Started: started, Failed: failed, MovedAway: t.movedAway}
 	if !t.halved.IsZero() {
 		halved := metav1.NewTime(t.halved)
 		status.Halved = &halved

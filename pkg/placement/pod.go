@@ -136,6 +136,23 @@ func Taken(status *corev1.PodStatus) bool {
 	return ready
 }
 
+// OwnFault reports whether a pod has not started for a reason of its own: a container waits because its image or its configuration
+// cannot be had, which is no failure of the provider. The reasons are those of the kubelet (pkg/kubelet/images/types.go,
+// pkg/kubelet/kuberuntime/kuberuntime_container.go of Kubernetes).
+func OwnFault(status *corev1.PodStatus) bool {
+	return slices.ContainsFunc(slices.Concat(status.InitContainerStatuses, status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
+		if s.State.Waiting == nil {
+			return false
+		}
+		switch s.State.Waiting.Reason {
+		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "SignatureValidationFailed",
+			"CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+			return true
+		}
+		return false
+	})
+}
+
 // EndedByItself reports whether a pod, which may be being deleted, has ended and does not run again where it is. A kubelet writes a
 // terminal phase on each pod that it removes, and so does the garbage collector of pods, before it deletes those of a Node that is gone
 // (pkg/controller/podgc of Kubernetes).
@@ -173,7 +190,7 @@ func AppOf(pod *corev1.Pod) string {
 // Pod is a pod as the scheduler sees it, with what it asks for.
 func (c *Criteria) Pod(pod *corev1.Pod, namespace *corev1.Namespace) *scheduler.Pod {
 	return &scheduler.Pod{
-		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Consumer: ConsumerOf(namespace),
+		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Consumer: ConsumerOf(namespace), Owner: OwnerOf(namespace),
 		Labels: pod.Labels, Annotations: pod.Annotations, App: AppOf(pod),
 		Requests: resources.PodRequests(&pod.Spec), Expression: c.Filter, Selections: c.Selections,
 		Refused: tries.Of(pod).Until(),

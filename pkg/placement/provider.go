@@ -52,6 +52,7 @@ func Provider(pc *v1alpha1.ProviderCluster, virtualNodes []*offloadingv1beta1.Vi
 		vn := &pc.Status.VirtualNodes[i]
 		p.Slices = append(p.Slices, scheduler.Slice{
 			VirtualNode: vn.Name, Granted: resources.RoundDown(vn.Resources.Granted), Filter: sliceFilter(vn),
+			Closed: closureOf(vn), Reserved: reservationOf(vn),
 		})
 	}
 	return p
@@ -83,7 +84,26 @@ func sliceFilter(vn *v1alpha1.VirtualNodeStatus) verdict.Filter {
 	if !known || filter == verdict.Passed && !vn.Ready {
 		return verdict.NotReady
 	}
+	if filter == verdict.StartsNothing {
+		return verdict.Passed // The closure decides: there are trials.
+	}
 	return filter
+}
+
+// closureOf returns why a slice takes no pods although it is ready; nil if it takes pods.
+func closureOf(vn *v1alpha1.VirtualNodeStatus) *scheduler.Closure {
+	if vn.Closed == nil {
+		return nil
+	}
+	return &scheduler.Closure{Owners: vn.Closed.Owners}
+}
+
+// reservationOf returns what is reserved at a slice; nil if nothing is.
+func reservationOf(vn *v1alpha1.VirtualNodeStatus) *scheduler.Reservation {
+	if vn.Reserved == nil {
+		return nil
+	}
+	return &scheduler.Reservation{UID: vn.Reserved.UID, Requests: resources.RoundUp(vn.Reserved.Requests)}
 }
 
 func isSlice(pc *v1alpha1.ProviderCluster, virtualNode string) bool {

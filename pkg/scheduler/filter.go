@@ -59,6 +59,9 @@ func (c *cycle) filterSlice(s *slice) (verdict.Filter, int) {
 	if s.filter != verdict.Passed {
 		return s.filter, -1
 	}
+	if s.load.claims.closedFor(c.pod.Owner, c.now) {
+		return verdict.StartsNothing, -1
+	}
 	if len(c.pod.Refused) > 0 && c.now.Before(c.pod.refusedUntil(s.virtualNode)) {
 		return verdict.RefusedLately, -1
 	}
@@ -74,7 +77,22 @@ func (c *cycle) filterSlice(s *slice) (verdict.Filter, int) {
 		}
 		return verdict.Insufficient, i
 	}
+	if s.load.claims != nil && c.isReserved(s) {
+		return verdict.Reserved, -1
+	}
 	return verdict.Passed, -1
+}
+
+// isReserved reports whether a slice has room for the pod only without what is reserved for another one.
+func (c *cycle) isReserved(s *slice) bool {
+	reserved := s.load.claims.reservedBefore(c.pod.UID)
+	for i := range c.requests {
+		n := c.requests[i].Number // Not Unknown: the slice has room.
+		if granted := s.granted.Of(n); granted != amounts.Unlimited && c.requests[i].Amount > granted-s.load.assigned.Of(n)-reserved.Of(n) {
+			return true
+		}
+	}
+	return false
 }
 
 // prefers reports whether a pod that fits both slices goes to a rather than to b, which is before it by name: not to

@@ -81,6 +81,7 @@ func (s *State) newSlice(provider string, granted Slice) slice {
 		load: s.load(Place{Provider: provider, VirtualNode: granted.VirtualNode}),
 	}
 	kept.load.slices++
+	kept.load.claims = s.claim(granted.Closed, granted.Reserved)
 	for _, name := range slices.Sorted(maps.Keys(granted.Granted)) {
 		if amounts.IsScarce(name) && granted.Granted[name] > 0 {
 			kept.scarce = append(kept.scarce, s.table.Intern(name))

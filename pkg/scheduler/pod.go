@@ -17,6 +17,8 @@ type Pod struct {
 	Namespace, Name string
 	// Consumer is the id of the cluster that the pod came from; "" is this one. That cluster is never chosen.
 	Consumer string
+	// Owner is to whom the pod is counted: its consumer, or its namespace.
+	Owner string
 	// Selections are its consumer's: a provider must be in all of them.
 	Selections          []Selection
 	Labels, Annotations map[string]string

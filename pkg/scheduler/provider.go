@@ -41,6 +41,9 @@ type Slice struct {
 	// Filter is why it takes no pod, whatever the pod is: verdict.ServesAnotherNode, NameNotUnique, Terminating or
 	// NotReady. A slice that takes pods has Passed.
 	Filter verdict.Filter
+	// Closed and Reserved are nil for most: Claim changes them, too.
+	Closed   *Closure
+	Reserved *Reservation
 }
 
 // Place is a VirtualNode of a provider: the zero Place is none.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
@@ -21,24 +22,35 @@ type Room struct {
 // Demand is what a pod requests, as a Room of the same State compares it.
 type Demand []amounts.Request
 
-// Room returns what a slice of a provider has free; false if it takes no pod at all.
-func (s *State) Room(at Place) (Room, bool) {
+// Room returns what a slice of a provider has free for a pod: what is reserved for another one is not. It is false if the slice takes no
+// pod at all.
+func (s *State) Room(at Place, of types.UID) (Room, bool) {
+	slice, usable := s.usableSlice(at)
+	if !usable {
+		return Room{}, false
+	}
+	reserved := slice.load.claims.reservedBefore(of)
+	room := Room{table: &s.table, free: slices.Clone(slice.granted)}
+	for number, granted := range room.free {
+		if granted != amounts.Unlimited {
+			room.free[number] = granted - slice.load.assigned.Of(number) - reserved.Of(number)
+		}
+	}
+	return room, true
+}
+
+// usableSlice returns a slice of a provider; false if it takes no pod at all.
+func (s *State) usableSlice(at Place) (*slice, bool) {
 	i, exists := s.find(at.Provider)
 	if !exists || s.providers[i].filter != verdict.Passed {
-		return Room{}, false
+		return nil, false
 	}
 	of := s.providers[i].slices
 	k := slices.IndexFunc(of, func(candidate slice) bool { return candidate.virtualNode == at.VirtualNode })
 	if k < 0 || of[k].filter != verdict.Passed {
-		return Room{}, false
+		return nil, false
 	}
-	room := Room{table: &s.table, free: slices.Clone(of[k].granted)}
-	for number, granted := range room.free {
-		if granted != amounts.Unlimited {
-			room.free[number] = granted - of[k].load.assigned.Of(number)
-		}
-	}
-	return room, true
+	return &of[k], true
 }
 
 // Demand returns what a pod with these requests takes.

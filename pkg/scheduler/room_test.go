@@ -16,10 +16,10 @@ func TestRoomIsWhatASliceHasFree(t *testing.T) {
 	require.Equal(t, Place{"q", "q"}, s.PlaceOf("one"))
 	require.Empty(t, s.PlaceOf("other"))
 	for _, unusable := range []Place{{"r", "r"}, {"q", "other"}, {"other", "q"}} {
-		_, usable := s.Room(unusable)
+		_, usable := s.Room(unusable, "")
 		require.False(t, usable, unusable)
 	}
-	room, usable := s.Room(Place{"q", "q"})
+	room, usable := s.Room(Place{"q", "q"}, "")
 	require.True(t, usable)
 	two := s.Demand(resources.Amounts{corev1.ResourceCPU: 2000, corev1.ResourcePods: 1})
 	require.True(t, room.Fits(two), "of 8 CPUs, and any number of pods")
@@ -27,11 +27,11 @@ func TestRoomIsWhatASliceHasFree(t *testing.T) {
 	require.False(t, room.Fits(two))
 	require.True(t, room.Fits(s.Demand(resources.Amounts{corev1.ResourceCPU: 1000})))
 	require.False(t, room.Fits(early))
-	room, _ = s.Room(Place{"q", "q"})
+	room, _ = s.Room(Place{"q", "q"}, "")
 	require.True(t, room.Fits(two), "it is a copy")
 
 	s.SetProvider(ready("q", granted(gpuSliceOf("q", 8000, gi, 2))))
-	room, _ = s.Room(Place{"q", "q"})
+	room, _ = s.Room(Place{"q", "q"}, "")
 	require.True(t, room.Fits(early), "the resource is known by now")
 	room.Take(early)
 	room.Take(early)

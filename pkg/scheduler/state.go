@@ -32,8 +32,10 @@ type generation struct{ _ byte }
 
 // load is what is assigned to one VirtualNode, whether or not the provider has it now.
 type load struct {
-	at       Place
 	assigned amounts.Flat
+	// claims are nil for most. They are replaced, never changed.
+	claims *claims
+	at     Place
 	// ended is the part of assigned that pods hold which have ended.
 	ended amounts.Flat
 	// assignments and slices (of providers) are how many refer to it: it is forgotten when none does.

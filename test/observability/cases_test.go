@@ -102,6 +102,11 @@ func unwell() map[string]expected {
 			}, "it takes 5 minutes": {"Clean p1": p1("provider_condition", `,condition="Clean"`, "1x54 0x46")}},
 			summary: "Provider p1 may still run pods that were moved away",
 		},
+		"LiqoBrokerProviderStartsNothing": {
+			fires:   set{"a slice is closed": {"starts p1": p1("provider_condition", `,condition="StartsPods"`, "0x100")}},
+			quiet:   set{"a trial has started": {"starts p1": p1("provider_condition", `,condition="StartsPods"`, "0x20 _x80")}},
+			summary: "Provider p1 starts no pods",
+		},
 		"LiqoBrokerRequestsFail": {
 			fires: set{
 				"one of ten": {"patch errors": lead("api_patch_errors_total", `resource="pods",reason="Forbidden"`, "0+6x100")},

@@ -48,6 +48,30 @@ type Pod struct {
 // RetryNext has the pod tried next, whether or not a change concerns it.
 func (p *Pod) RetryNext() { p.again = true }
 
+// Since returns when the pod began to wait.
+func (p *Pod) Since() time.Time { return p.since }
+
+// Demand returns what it requests.
+func (p *Pod) Demand() scheduler.Demand { return p.demand }
+
+// LacksRoom reports whether a provider lacked nothing but what is free when the pod was tried last.
+func (p *Pod) LacksRoom() bool { return slices.ContainsFunc(p.filters, lacksRoom) }
+
+// FullProviders returns these providers.
+func (p *Pod) FullProviders() []string {
+	var full []string
+	for i, filter := range p.filters {
+		if lacksRoom(filter) {
+			full = append(full, p.providers[i])
+		}
+	}
+	return full
+}
+
+func lacksRoom(f verdict.Filter) bool {
+	return f == verdict.Insufficient || f == verdict.TooManyPods || f == verdict.Reserved
+}
+
 // Queue has the changes for which pods may be tried again.
 type Queue struct {
 	// openings are the VirtualNodes that may take more pods than when the pods were woken last, with the number of the last
@@ -112,7 +136,18 @@ type Opening struct {
 	Provider string
 	// Changed is the number of the last change of the provider itself; that of its room is another.
 	Changed uint64
-	Room    scheduler.Room
+	// Room is what is free. Of it, what is reserved is for the pod Holder only, which has HoldersRoom.
+	Room        scheduler.Room
+	Holder      types.UID
+	HoldersRoom scheduler.Room
+}
+
+// roomFor returns what is free for a pod.
+func (at *Opening) roomFor(p *Pod) *scheduler.Room {
+	if at.Holder != "" && at.Holder == p.UID {
+		return &at.HoldersRoom
+	}
+	return &at.Room
 }
 
 // concerns reports whether a change of the room there concerns a pod: the room was what it lacked there, or the
@@ -127,7 +162,7 @@ func (at *Opening) concerns(p *Pod, change uint64) bool {
 	}
 	changed := p.seen < at.Changed
 	switch p.filters[i] {
-	case verdict.Insufficient, verdict.TooManyPods:
+	case verdict.Insufficient, verdict.TooManyPods, verdict.Reserved:
 		return true
 	case verdict.PolicyFilter, verdict.PodFilter, verdict.Failed:
 		return changed || p.readsResources
@@ -174,18 +209,18 @@ func (q *Queue) wakeForOpenings(waiting, woken []*Pod, opening func(scheduler.Pl
 		at, usable := opening(place)
 		var candidates []*Pod
 		for _, p := range waiting {
-			if usable && at.concerns(p, q.openings[place]) && at.Room.Fits(p.demand) {
+			if usable && at.concerns(p, q.openings[place]) && at.roomFor(p).Fits(p.demand) {
 				candidates = append(candidates, p)
 			}
 		}
 		slices.SortFunc(candidates, compare)
 		left := false
 		for _, p := range candidates {
-			if _, already := chosen[p]; !already && len(chosen) >= MaxWoken || !at.Room.Fits(p.demand) {
+			if _, already := chosen[p]; !already && len(chosen) >= MaxWoken || !at.roomFor(p).Fits(p.demand) {
 				left = true
 				continue
 			}
-			at.Room.Take(p.demand)
+			at.roomFor(p).Take(p.demand)
 			if _, already := chosen[p]; !already {
 				chosen[p] = struct{}{}
 				woken = append(woken, p)

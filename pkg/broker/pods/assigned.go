@@ -195,14 +195,14 @@ func (c *Controller) pendingSince(pod *corev1.Pod) time.Time {
 	return since
 }
 
-// measureStart takes in, once, how long a pod took to be ready: from its assignment until the broker sees it, both by the clock
-// of the broker. The time in the condition is by that of the provider.
+// measureStart takes in, once, how long a pod took to start a container: from its assignment until the broker sees it, both by the clock
+// of the broker. The time in the status is by that of the provider. When the pod is Ready is up to its own probes.
 func (c *Controller) measureStart(pod *corev1.Pod) {
-	if !placement.Ready(pod) || !c.assignedByThisLeader(pod) {
+	if !started(&pod.Status) || !c.assignedByThisLeader(pod) {
 		return
 	}
 	took := max(0, c.Clock.Since(v1alpha1.AssignedAt(pod)))
-	if c.Belief.ObserveReady(pod, took) {
+	if c.Belief.ObserveStarted(pod, took) {
 		c.Metrics.start.Observe(took.Seconds())
 	}
 }

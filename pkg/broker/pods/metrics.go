@@ -51,7 +51,7 @@ func NewMetrics(registry prometheus.Registerer, known *belief.Belief) *Metrics {
 			"Time from the eviction of a pod from a provider to its assignment to the next one.",
 			prometheus.ExponentialBuckets(0.05, 3, 10)),
 		start: histogram("pod_start_seconds",
-			"Time from the assignment of a pod to its being ready.", prometheus.ExponentialBuckets(0.25, 2, 12)),
+			"Time from the assignment of a pod to the start of its first container.", prometheus.ExponentialBuckets(0.25, 2, 12)),
 		writes: podwrite.NewMetrics(registry),
 	}
 	if registry != nil {

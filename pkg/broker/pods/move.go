@@ -59,11 +59,21 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, from scheduler.
 	c.requeueUnclean(c.Belief.ObserveEvicted(pod, from))
 	if tried != nil {
 		c.Belief.ObserveRefused(pod, belief.Refusal{
+			Owner: c.ownerOf(ctx, pod), OwnFault: placement.OwnFault(&pod.Status),
 			By: from, Reason: belief.RefusalReason(why), Until: c.Clock.Now().Add(c.RefusalMemory),
 			LacksRoom: quotaExceeded, Lacks: by.Exceeded, Again: tried[from.VirtualNode].Count > 1,
 		})
 	}
 	return nil
+}
+
+// ownerOf returns to whom a pod is counted; "" if its namespace is not known.
+func (c *Controller) ownerOf(ctx context.Context, pod *corev1.Pod) string {
+	namespace, err := c.namespaceOf(ctx, pod)
+	if err != nil {
+		return ""
+	}
+	return placement.OwnerOf(namespace)
 }
 
 // release waits until the provider that a moving pod leaves has removed it, and assigns the pod again. A provider that

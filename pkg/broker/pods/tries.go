@@ -3,7 +3,9 @@ package pods
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -63,6 +65,9 @@ func (c *Controller) unassignable(pod *corev1.Pod, d *scheduler.Decision) (reaso
 	}
 	if tried := tries.Of(pod).Describe(c.Clock.Now()); tried != "" {
 		message += "; " + tried
+	}
+	if at, since, reserved := c.Belief.ReservedFor(pod.UID); reserved {
+		message += fmt.Sprintf("; capacity of %s is reserved for it since %s", at.VirtualNode, since.UTC().Format(time.RFC3339))
 	}
 	return reason, message
 }

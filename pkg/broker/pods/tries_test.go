@@ -124,3 +124,21 @@ func TestTheReasonOfARefusalIsKept(t *testing.T) {
 	require.NoError(t, c.evict(t.Context(), pod, placed("q1"), eviction.Drained))
 	require.Empty(t, tries.Of(c.current(t, "pod")), "that was no try")
 }
+
+// Its owner may have chosen the provider, to have failures counted there.
+func TestAPodWithoutItsImageIsNoFailureOfItsProvider(t *testing.T) {
+	for reason, failures := range map[string]int64{"ImagePullBackOff": 0, "CreateContainerConfigError": 0, "ContainerCreating": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			pod := assignedPod(corev1.PodPending, waits(reason))
+			pod.Annotations[v1alpha1.AssignedAtAnnotation] = time.Now().Format(time.RFC3339Nano)
+			c := impatient(t, pod)
+			for range 30 {
+				c.reconciled(t, "pod")
+				time.Sleep(5 * time.Second)
+			}
+			q, _ := c.Belief.Provider("q")
+			require.Equal(t, 1, q.Refusals[belief.PendingTooLong], "it is tried elsewhere")
+			require.Equal(t, failures, q.KPIs.Failed, reason)
+		})
+	}
+}

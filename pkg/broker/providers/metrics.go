@@ -31,7 +31,7 @@ func describe() descriptions {
 
 		{"provider_uptime_ratio", "Share of the last 24 hours in which a provider was reachable.", ""},
 		{"provider_latency_seconds", "Median time in which a provider's API server answers.", ""},
-		{"provider_pod_start_seconds", "Time from the assignment of a pod to its being ready, by percentile.", "percentile"},
+		{"provider_pod_start_seconds", "Time from the assignment of a pod to the start of its first container, by percentile.", "percentile"},
 		{"provider_failure_ratio", "Share of the assignments to a provider that failed.", ""},
 	} {
 		labels := []string{"provider"}

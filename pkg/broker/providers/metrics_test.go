@@ -83,7 +83,7 @@ func TestMetricsShowAProviderUntilItIsGone(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "pod", UID: "uid", Labels: map[string]string{v1alpha1.VirtualNodeLabel: "q1", v1alpha1.ProviderLabel: "q"},
 	}}
-	known.ObserveReady(pod, 2*time.Second)
+	known.ObserveStarted(pod, 2*time.Second)
 	requireMetrics(t, registry, "liqo_broker_provider_pod_start_seconds", `liqo_broker_provider_pod_start_seconds{percentile="50",provider="q"} 2`,
 		`liqo_broker_provider_pod_start_seconds{percentile="90",provider="q"} 2`)
 	known.ObserveRefused(pod, belief.Refusal{By: scheduler.Place{Provider: "q", VirtualNode: "q1"}, Reason: belief.Refused})

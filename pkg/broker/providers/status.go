@@ -21,6 +21,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
@@ -38,9 +39,10 @@ func statusOf(pc *v1alpha1.ProviderCluster, known *belief.Provider, in objects, 
 		at := known.Assigned[vn.Name]
 		hard := resources.RoundDown(vn.Spec.ResourceQuota.Hard)
 		ready := known.Kubelets[vn.Name] && servesNode(vn, node)
+		closed := closedOf(known, vn.Name)
 		status.VirtualNodes = append(status.VirtualNodes, v1alpha1.VirtualNodeStatus{
-			Name: vn.Name, Ready: ready, Pods: int32(at.Pods), Resources: amounts(hard, at.Resources),
-			Reason: reasonOf(vn, ready, in.sharedNames.Has(vn.Name), known.Kubelets[vn.Name]),
+			Name: vn.Name, Ready: ready, Pods: int32(at.Pods), Resources: amounts(hard, at.Resources), Closed: closed, Reserved: reservedOf(known, vn.Name),
+			Reason: reasonOf(vn, ready, in.sharedNames.Has(vn.Name), known.Kubelets[vn.Name], closed),
 		})
 		status.Pods += int32(at.Pods)
 		granted.Add(hard)
@@ -56,6 +58,7 @@ func statusOf(pc *v1alpha1.ProviderCluster, known *belief.Provider, in objects, 
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	setDrained(&status, pc, known)
+	setStartsPods(&status, pc.Generation)
 	setSlicesGranted(&status, pc.Generation, in.denied)
 	status.Summary = summarize(&status)
 	return status
@@ -75,17 +78,63 @@ func notPeered(pc *v1alpha1.ProviderCluster, denied []*authv1beta1.ResourceSlice
 		Message: message, ObservedGeneration: pc.Generation,
 	})
 	setDrained(&status, pc, &belief.Provider{Draining: true})
+	setStartsPods(&status, pc.Generation)
 	setSlicesGranted(&status, pc.Generation, denied)
 	return status
 }
 
+func closedOf(known *belief.Provider, virtualNode string) *v1alpha1.Closed {
+	c, closed := known.Closed[virtualNode]
+	if !closed {
+		return nil
+	}
+	return &v1alpha1.Closed{Since: metav1.NewTime(c.Since), Owners: c.Owners}
+}
+
+func reservedOf(known *belief.Provider, virtualNode string) *v1alpha1.Reserved {
+	r, reserved := known.Reserved[virtualNode]
+	if !reserved {
+		return nil
+	}
+	requests := corev1.ResourceList{}
+	for name, amount := range r.Requests {
+		requests[name] = resources.Quantity(name, amount)
+	}
+	return &v1alpha1.Reserved{Pod: r.Pod.String(), UID: r.UID, Since: metav1.NewTime(r.Since), Requests: requests}
+}
+
+// setStartsPods sets the condition StartsPods while slices take no pods because those assigned to them did not start.
+func setStartsPods(status *v1alpha1.ProviderClusterStatus, generation int64) {
+	var closed []string
+	for i := range status.VirtualNodes {
+		if vn := &status.VirtualNodes[i]; vn.Closed != nil {
+			text := vn.Name + " since " + vn.Closed.Since.UTC().Format(time.RFC3339)
+			if len(vn.Closed.Owners) == 1 {
+				text += " (pods of " + vn.Closed.Owners[0] + ")"
+			}
+			closed = append(closed, text)
+		}
+	}
+	if len(closed) == 0 {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ProviderStartsPods)
+		return
+	}
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: v1alpha1.ProviderStartsPods, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodsDoNotStart,
+		Message:            distrust.Text("pods that were assigned there did not start; one a minute is tried: " + strings.Join(closed, ", ")),
+		ObservedGeneration: generation,
+	})
+}
+
 // reasonOf returns why no pod can be assigned to a VirtualNode, in the words of a verdict; "" if pods can be.
-func reasonOf(vn *offloadingv1beta1.VirtualNode, ready, shared, live bool) string {
+func reasonOf(vn *offloadingv1beta1.VirtualNode, ready, shared, live bool, closed *v1alpha1.Closed) string {
 	switch {
 	case shared:
 		return verdict.NameNotUnique.String()
 	case vn.DeletionTimestamp != nil:
 		return verdict.Terminating.String()
+	case ready && closed != nil && len(closed.Owners) != 1:
+		return verdict.StartsNothing.String()
 	case ready:
 		return ""
 	case live:

@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -20,6 +21,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
@@ -120,6 +122,63 @@ func TestAVirtualNodeThatTakesNoPodsHasTheReason(t *testing.T) {
 }
 
 // A list in the status has each name once, or the API server would refuse all of it.
+// What is shown is what is decided by: explanations read the status.
+func TestClosedSlicesAreShown(t *testing.T) {
+	since := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	in := objects{virtualNodes: []*offloadingv1beta1.VirtualNode{{ObjectMeta: metav1.ObjectMeta{Name: "q1"}}}, connected: true}
+	in.virtualNodes[0].Spec.ResourceQuota.Hard = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+	for name, tc := range map[string]struct {
+		closed   map[string]belief.Closing
+		reserved map[string]belief.Reservation
+		reason   string
+		starts   string
+		verdicts map[string]string // By owner.
+	}{
+		"it takes pods": {nil, nil, "", "", map[string]string{"c1": "fits", "c2": "fits"}},
+		"none starts": {
+			map[string]belief.Closing{"q1": {Since: since, Owners: []string{"c1", "c2"}}}, nil, "starts no pods",
+			"pods that were assigned there did not start; one a minute is tried: q1 since 2026-03-01T12:00:00Z",
+			map[string]string{"c1": "starts no pods", "c3": "starts no pods"},
+		},
+		"none of one owner starts": {
+			map[string]belief.Closing{"q1": {Since: since, Owners: []string{"c1"}}}, nil, "",
+			"pods that were assigned there did not start; one a minute is tried: q1 since 2026-03-01T12:00:00Z (pods of c1)",
+			map[string]string{"c1": "starts no pods", "c2": "fits"},
+		},
+		"a pod waits for it": {
+			nil, map[string]belief.Reservation{"q1": {UID: "large", Since: since, Requests: resources.Amounts{corev1.ResourceCPU: 1500}}}, "", "",
+			map[string]string{"c1": "reserved for a larger pod"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := belief.Provider{
+				Probed: true, Confirmed: true, Kubelets: map[string]bool{"q1": true}, Closed: tc.closed, Reserved: tc.reserved,
+			}
+			pc := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
+			pc.Status = statusOf(pc, &known, in, "pool")
+			require.Equal(t, tc.reason, pc.Status.VirtualNodes[0].Reason)
+			starts := meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ProviderStartsPods)
+			if tc.starts == "" {
+				require.Nil(t, starts)
+			} else {
+				require.Equal(t, tc.starts, starts.Message)
+				require.Equal(t, metav1.ConditionFalse, starts.Status)
+			}
+			provider := placement.Provider(pc, in.virtualNodes, nil)
+			provider.Namespaces.Insert("ns")
+			state := scheduler.NewState()
+			state.SetProvider(provider)
+			for owner, reason := range tc.verdicts {
+				var d scheduler.Decision
+				state.Decide(since, &scheduler.Pod{
+					UID: "pod", Namespace: "ns", Owner: owner, Requests: resources.Amounts{corev1.ResourceCPU: 1000},
+				}, nil, &d)
+				require.Equal(t, reason, d.Verdicts[0].Reason(), owner)
+			}
+		})
+	}
+}
+
 func TestTwoVirtualNodesOfOneNameAreOneInTheStatus(t *testing.T) {
 	one, two := started("--broker-node=pool"), started("--broker-node=pool")
 	one.Name, one.Namespace, two.Name, two.Namespace = "q1", "a", "q1", "b"

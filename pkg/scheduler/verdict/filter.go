@@ -25,11 +25,15 @@ const (
 	NameNotUnique
 	// Terminating: the VirtualNode is being deleted.
 	Terminating
+	// StartsNothing: pods that were assigned to it did not start, one after another.
+	StartsNothing
 	// NotReady is a filter of a provider cluster, too.
 	NotReady
 	RefusedLately
 	Insufficient
 	TooManyPods
+	// Reserved: what is free is kept for a pod that has waited for long.
+	Reserved
 
 	PolicyFilter
 	PodFilter
@@ -51,10 +55,12 @@ var filterNames = [...]string{
 	ServesAnotherNode: "virtual kubelet serves another node",
 	NameNotUnique:     "VirtualNode name not unique",
 	Terminating:       "VirtualNode terminating",
+	StartsNothing:     "starts no pods",
 	NotReady:          "not ready",
 	RefusedLately:     "refused lately",
 	Insufficient:      "insufficient",
 	TooManyPods:       "too many pods",
+	Reserved:          "reserved for a larger pod",
 	PolicyFilter:      "policy filter",
 	PodFilter:         "pod filter",
 	Failed:            "filter error",

@@ -1,0 +1,142 @@
+package belief
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+const (
+	// closesAfter is how many pods in a row must not have started at a VirtualNode for it to be closed. Each would lose its whole
+	// PendingTimeout there, and an empty slice has the best score.
+	closesAfter = 3
+	// trialInterval is how often one pod is assigned to a closed VirtualNode nevertheless. The first start opens it.
+	trialInterval = time.Minute
+	// maxOwners is how many owners are told apart of the pods that did not start.
+	maxOwners = 10
+)
+
+// closing is what is known of the pods that did not start at one VirtualNode, since one has.
+type closing struct {
+	// failed counts them by owner.
+	failed map[string]int
+	// since is when the VirtualNode was closed, for the pods of owners; zero is not closed. trialAt is when the next pod may be
+	// assigned there nevertheless.
+	since   time.Time
+	owners  []string
+	trialAt time.Time
+}
+
+// Closing is since when a VirtualNode takes no pods because none starts there, and whose did not: with one owner it is closed for the pods
+// of that one.
+type Closing struct {
+	Since  time.Time
+	Owners []string
+}
+
+// closingAt returns what is known of the pods that did not start at a VirtualNode of a provider.
+func (p *provider) closingAt(virtualNode string) *closing {
+	c := p.closings[virtualNode]
+	if c == nil {
+		c = &closing{failed: map[string]int{}}
+		p.closings[virtualNode] = c
+	}
+	return c
+}
+
+// restoreClosings goes on with what the leader before has closed.
+func (p *provider) restoreClosings(status *v1alpha1.ProviderClusterStatus, now time.Time) {
+	for i := range status.VirtualNodes {
+		if before := status.VirtualNodes[i].Closed; before != nil {
+			c := p.closingAt(status.VirtualNodes[i].Name)
+			c.since, c.owners, c.trialAt = before.Since.Time, before.Owners, now.Add(trialInterval)
+			for _, owner := range before.Owners {
+				c.failed[owner] = closesAfter
+			}
+		}
+	}
+}
+
+// observeNotStarted counts a pod that did not start in time. One owner's pods close a VirtualNode for that owner, those of two for all:
+// what a tenant asks for may be the reason, such as a node selector that no node has.
+func (b *Belief) observeNotStarted(p *provider, at scheduler.Place, owner string) {
+	c := p.closingAt(at.VirtualNode)
+	if _, known := c.failed[owner]; known || len(c.failed) < maxOwners {
+		c.failed[owner]++
+	}
+	all := 0
+	for _, count := range c.failed {
+		all += count
+	}
+	switch {
+	case all >= closesAfter && len(c.failed) > 1:
+		b.close(p, at, slices.Sorted(maps.Keys(c.failed)))
+	case c.failed[owner] >= closesAfter:
+		b.close(p, at, []string{owner})
+	}
+}
+
+// ObserveStartsNothing takes in that no pod is made at a VirtualNode of what was forwarded there, whosever it is: it takes no pods until
+// one starts there.
+func (b *Belief) ObserveStartsNothing(at scheduler.Place) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.providerAt(at); p != nil {
+		b.close(p, at, nil)
+	}
+}
+
+func (b *Belief) close(p *provider, at scheduler.Place, owners []string) {
+	c := p.closingAt(at.VirtualNode)
+	if c.since.IsZero() {
+		c.since = b.cfg.Clock.Now()
+		c.trialAt = c.since.Add(trialInterval)
+	}
+	c.owners = owners
+	b.claim(p, at)
+}
+
+// claim has the scheduler keep pods out of a VirtualNode that is closed, or has a reservation.
+func (b *Belief) claim(p *provider, at scheduler.Place) {
+	b.state.Claim(at, p.closings[at.VirtualNode].closure(), b.reservationAt(at))
+}
+
+// closure returns what the scheduler reads; nil if the VirtualNode is open.
+func (c *closing) closure() *scheduler.Closure {
+	if c == nil || c.since.IsZero() {
+		return nil
+	}
+	return &scheduler.Closure{Owners: c.owners, TrialAt: c.trialAt}
+}
+
+// observeTrial takes in that a pod was assigned to a VirtualNode that may be closed for it.
+func (b *Belief) observeTrial(p *provider, at scheduler.Place, owner string) {
+	if c := p.closings[at.VirtualNode]; c.closure().Concerns(owner) {
+		c.trialAt = b.cfg.Clock.Now().Add(trialInterval)
+		b.claim(p, at)
+	}
+}
+
+// open takes in that a pod has started at a VirtualNode.
+func (b *Belief) open(p *provider, at scheduler.Place) {
+	c := p.closings[at.VirtualNode]
+	delete(p.closings, at.VirtualNode)
+	if c.closure() != nil {
+		b.claim(p, at)
+		p.changed = b.queue.Open(at)
+	}
+}
+
+// closedOf returns the VirtualNodes of a provider that are closed.
+func (p *provider) closedOf() map[string]Closing {
+	closed := map[string]Closing{}
+	for virtualNode, c := range p.closings {
+		if !c.since.IsZero() {
+			closed[virtualNode] = Closing{Since: c.since, Owners: slices.Clone(c.owners)}
+		}
+	}
+	return closed
+}

@@ -1,0 +1,148 @@
+package belief
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
+)
+
+// tryOf decides about a pod of an owner, and returns where it was assigned, or what the first provider lacks.
+func (b *Belief) tryOf(owner, name string, milli int64) string {
+	var d scheduler.Decision
+	b.Decide(&scheduler.Pod{
+		UID: types.UID(name), Namespace: "ns", Name: name, Owner: owner, Consumer: owner,
+		Requests: resources.Amounts{corev1.ResourceCPU: milli, corev1.ResourcePods: 1},
+	}, nil, &d)
+	if d.VirtualNode == "" {
+		return d.Verdicts[0].Reason()
+	}
+	return d.VirtualNode
+}
+
+// vain has a pod of an owner not start at q1.
+func (b *Belief) vain(owner, name string) {
+	pod := newPod(name, "100m")
+	b.ObserveRefused(pod, Refusal{By: placed("q1"), Reason: PendingTooLong, Owner: owner})
+	b.gone(name)
+}
+
+func TestAVirtualNodeThatStartsNothingTakesOnePodAMinute(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := withProviders("q")
+		closed := verdict.StartsNothing.String()
+		for i, owner := range []string{"c1", "c2"} {
+			require.Equal(t, "q1", b.tryOf(owner, fmt.Sprint(i), 100))
+			b.vain(owner, fmt.Sprint(i))
+		}
+		require.Equal(t, "q1", b.tryOf("c1", "third", 100), "two may have been unlucky")
+		b.vain("c1", "third")
+		require.Equal(t, closed, b.tryOf("c3", "other", 100))
+		q, _ := b.Provider("q")
+		require.Equal(t, []string{"c1", "c2"}, q.Closed["q1"].Owners)
+
+		time.Sleep(trialInterval)
+		require.Equal(t, "q1", b.tryOf("c3", "trial", 100))
+		require.Equal(t, closed, b.tryOf("c3", "other", 100), "one is enough")
+		b.vain("c3", "trial")
+		require.Equal(t, closed, b.tryOf("c3", "other", 100))
+		b.Schedule(usable("q"))
+		require.Equal(t, closed, b.tryOf("c3", "other", 100), "a provider that is read again is as closed as before")
+
+		time.Sleep(trialInterval)
+		trial := newPod("again", "100m")
+		require.Equal(t, "q1", b.tryOf("c1", "again", 100))
+		trial.Status.Phase = corev1.PodPending
+		b.ObserveAssigned(trial, placed("q1"))
+		trial.Status.Phase = corev1.PodRunning
+		b.ObserveAssigned(trial, placed("q1"))
+		q, _ = b.Provider("q")
+		require.Empty(t, q.Closed, "the first start opens it")
+		require.Equal(t, []string{"other"}, b.woken())
+		require.Equal(t, "q1", b.tryOf("c3", "other", 100))
+	})
+}
+
+func TestAnOwnerClosesAVirtualNodeForItselfOnly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := withProviders("q")
+		for i := range 20 {
+			b.vain("c1", fmt.Sprint(i))
+		}
+		require.Equal(t, verdict.StartsNothing.String(), b.tryOf("c1", "own", 100))
+		require.Equal(t, "q1", b.tryOf("c2", "other", 100))
+		require.Equal(t, "q1", b.tryOf("c2", "another", 100), "that was no trial")
+		q, _ := b.Provider("q")
+		require.Equal(t, []string{"c1"}, q.Closed["q1"].Owners)
+
+		// What is a fault of the pod, and what was tried there before, says nothing about the provider.
+		for i := range 20 {
+			b.ObserveRefused(newPod(fmt.Sprint("own", i), "1"), Refusal{By: placed("q1"), Reason: PendingTooLong, Owner: "c2", OwnFault: true})
+			b.ObserveRefused(newPod("again", "1"), Refusal{By: placed("q1"), Reason: PendingTooLong, Owner: "c2", Again: true})
+			b.ObserveRefused(newPod("refused", "1"), Refusal{By: placed("q1"), Reason: Refused, Owner: "c2"})
+		}
+		require.Equal(t, "q1", b.tryOf("c2", "third", 100))
+	})
+}
+
+func TestANewLeaderGoesOnWithWhatIsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := withProviders("r")
+		b.SetProvider("q", ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{
+			VirtualNodes: []v1alpha1.VirtualNodeStatus{{Name: "q1", Closed: &v1alpha1.Closed{
+				Since: metav1.NewTime(time.Now().Add(time.Hour)), Owners: []string{"c1", "c2"}, // By a clock that is ahead.
+			}}},
+		})
+		b.Schedule(usable("q"))
+		require.Equal(t, "r1", b.tryOf("c3", "large", 1900))
+		require.Equal(t, verdict.StartsNothing.String(), b.tryOf("c3", "pod", 1000))
+		time.Sleep(trialInterval)
+		require.Equal(t, "q1", b.tryOf("c3", "pod", 1000))
+		b.ObserveStartsNothing(placed("r1"))
+		b.gone("large")
+		require.NotEqual(t, "r1", b.tryOf("c3", "large", 1900), "no owner is asked when a provider makes no pods at all")
+	})
+}
+
+// The clock of a new leader is ahead of the one before, which has seen a provider become unreachable just now.
+func TestAnOutageIsAsOldAsOneClockShows(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lasted *time.Duration
+		want   time.Duration
+	}{
+		"nothing but its begin is known":   {nil, 10 * time.Second},
+		"the leader before saw 40 s of it": {ptr.To(40 * time.Second), 50 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := withProviders("r")
+				began := metav1.NewTime(time.Now().Add(-5 * time.Minute))
+				status := &v1alpha1.ProviderClusterStatus{Conditions: []metav1.Condition{{
+					Type: v1alpha1.ProviderReachable, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoAnswer, LastTransitionTime: began,
+				}}}
+				if tc.lasted != nil {
+					status.KPIs.Uptime.Until = ptr.To(metav1.NewTime(began.Add(*tc.lasted)))
+				}
+				b.SetProvider("q", ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}, status)
+				for range 2 {
+					b.ObserveProbe("q", Probe{Began: time.Now(), Ended: time.Now()})
+					time.Sleep(5 * time.Second)
+				}
+				at := b.VirtualNode(placed("q1"))
+				require.True(t, at.Confirmed)
+				require.Equal(t, tc.want, time.Since(at.FailoverFrom))
+			})
+		})
+	}
+}
