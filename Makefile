@@ -176,7 +176,8 @@ hostile: chromium ## The end-to-end scenarios of attackers: a tenant, a consumer
 	$(TEST) go test -v -count=1 -parallel=12 -timeout=60m -run '^TestFederation$$/^(side_by_side|chain|placing|faults)$$/hostile' ./e2e/
 	$(TEST) go test -v -count=1 -timeout=60m -run '^TestStockConsumer$$/^the_guard_and_the_manifests$$' ./e2e/
 
-attack: ## A hostile consumer at full size, beside an honest one: 3,000 pods that fit nowhere, 504 costly filters, 200 followed logs, 500 silent connections
+attack: ## A hostile consumer at full size, beside an honest one: 3,000 pods that fit nowhere, 504 costly filters, 200 followed logs, 500 silent connections; before, 30,000 random writes of each party
+	$(TEST) WRITES=$(or $(WRITES),30000) SEED=$(SEED) go test -v -count=1 -timeout=60m -run '^TestRandomWritesStayWithinTheBounds$$' ./deploy
 	$(TEST) ATTACK=full go test -v -count=1 -timeout=60m -run '^TestFederation$$/^placing$$/(hostile_filters|a_hostile_flood)' ./e2e/
 
 lint: ## golangci-lint, at the version pinned in tools/go.mod
