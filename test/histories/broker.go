@@ -98,8 +98,9 @@ func (w *world) runBroker(p *process) error {
 		return err
 	}
 	home.Wrap(lock.Wrap)
+	p.cache = newMirror(p, w.home, w.weather)
 	m := &simulated{config: home, client: &cachedClient{
-		mirror: newMirror(p, w.home, w.weather), live: live{process: p, server: w.home, weather: w.weather},
+		mirror: p.cache, live: live{process: p, server: w.home, weather: w.weather},
 		scheme: w.scheme, mapper: meta.NewDefaultRESTMapper(nil), may: lock.Check,
 	}}
 	b, err := broker.New(broker.Config{

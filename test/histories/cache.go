@@ -60,6 +60,17 @@ func (m *mirror) drop(until time.Time) {
 	}
 }
 
+// hold has all watches of the process show nothing until then.
+func (m *mirror) hold(until time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, i := range m.informers {
+		i.mu.Lock()
+		i.held = until
+		i.mu.Unlock()
+	}
+}
+
 // Get implements client.Reader.
 func (m *mirror) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	if err := m.process.gate(); err != nil {
@@ -155,8 +166,8 @@ type informer struct {
 	mu       sync.Mutex
 	objects  map[types.NamespacedName]client.Object
 	handlers []toolscache.ResourceEventHandler
-	// seen is the time of the last change that is shown; relist is when a watch that has lost its connection lists again.
-	relist time.Time
+	// relist is when a watch that has lost its connection lists again, and held until when it shows nothing.
+	relist, held time.Time
 }
 
 func (i *informer) waitSynced(ctx context.Context) error {
@@ -213,6 +224,9 @@ func (i *informer) follow(name string, number *int) (lost bool) {
 			if !p.sleep(p.ctx, time.Until(changes[n].At.Add(w.lagNow(name)))) || p.gate() != nil {
 				return false
 			}
+			if !p.sleep(p.ctx, time.Until(i.heldUntil())) || p.gate() != nil {
+				return false
+			}
 			if i.loses() {
 				return p.sleep(p.ctx, time.Until(i.relistAt())) && p.gate() == nil
 			}
@@ -234,6 +248,12 @@ func (i *informer) relistAt() time.Time {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.relist
+}
+
+func (i *informer) heldUntil() time.Time {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.held
 }
 
 // loses reports whether the connection is lost.

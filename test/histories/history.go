@@ -39,6 +39,8 @@ type history struct {
 	SlowAdmission bool      `json:"slowAdmission,omitempty"`
 	Pods          []podSpec `json:"pods"`
 	Faults        []fault   `json:"faults"`
+	// interrupter has a broker be interrupted at one of its writes; nil has none.
+	interrupter *interrupter
 }
 
 // podSpec is a pod of a consumer.
@@ -458,6 +460,9 @@ type outcome struct {
 	// settled is when everything was as it should be after the last fault, unsettled what is not; "" if it is.
 	settled   time.Time
 	unsettled string
+	// writes are how many writes of brokers there were until then, and late what brokers and virtual kubelets wrote long after it.
+	writes int
+	late   string
 	// untrue are reasons of pods that are not true; "" if there are none.
 	untrue string
 }
@@ -501,8 +506,15 @@ func (h *history) run(ctx context.Context, scheme *runtime.Scheme) *outcome {
 		record := o.record()
 		if o.unsettled = record.Unsettled(); o.unsettled != "" {
 			o.settled = time.Now()
+			o.writes = h.interrupter.count()
 		}
 		o.untrue = record.Untrue()
+	}
+	if h.interrupter != nil && h.interrupter.at%4 == 0 && o.unsettled == "" {
+		time.Sleep(time.Minute) // Reasons are written again after a minute, and once.
+		before := o.record()
+		time.Sleep(quiet)
+		o.late = o.record().WrittenSince(before)
 	}
 	o.ended = time.Now()
 	cancel()

@@ -27,6 +27,9 @@ type process struct {
 	name string
 	ctx  context.Context
 	kill context.CancelCauseFunc
+	// cache is that of a broker, and interrupter what is told of its writes; nil if nothing is.
+	cache       *mirror
+	interrupter *interrupter
 	// leads is true while a broker leads.
 	leads atomic.Bool
 	// terminating ends when the process is asked to end by itself.
@@ -249,7 +252,12 @@ func (p *process) request(ctx context.Context, w *weather, name string, writes b
 	}
 	err := w.answered(p.name, name)
 	if err == nil {
-		err = do()
+		if writes && p.interrupter != nil {
+			p.interrupter.wrote(p, name, false)
+		}
+		if err = do(); writes && p.interrupter != nil {
+			p.interrupter.wrote(p, name, true)
+		}
 	}
 	if !p.sleep(ctx, time.Duration(500_000+chance>>32%4_000_000)) && err == nil {
 		return context.DeadlineExceeded

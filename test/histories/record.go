@@ -56,6 +56,9 @@ func (o *outcome) record() *judge.Record {
 			})
 		}
 	}
+	if i := o.history.interrupter; i != nil && i.happens.Kind != "" {
+		r.Faults = append(r.Faults, i.happens)
+	}
 	return r
 }
 
@@ -81,6 +84,9 @@ func (o *outcome) judge() []string {
 		faults = append(faults, "not settled: "+o.unsettled)
 	} else if o.untrue != "" {
 		faults = append(faults, "not true: "+o.untrue)
+	}
+	if o.late != "" {
+		faults = append(faults, "written although all is well: "+o.late)
 	}
 	return faults
 }

@@ -52,10 +52,12 @@ type world struct {
 	// joins is when each VirtualNode was made. Guarded by mu.
 	joins   map[*slice][]time.Time
 	started int
+	// interrupter is told of the writes of the brokers; nil if nothing is.
+	interrupter *interrupter
 }
 
 func newWorld(ctx context.Context, scheme *runtime.Scheme, h *history) *world {
-	w := &world{ctx: ctx, scheme: scheme, home: newServer("home"), weather: newWeather(h.Seed), scheduled: h.Scheduled, kubelets: map[*slice]*virtualKubelet{}, joins: map[*slice][]time.Time{}}
+	w := &world{ctx: ctx, scheme: scheme, home: newServer("home"), weather: newWeather(h.Seed), scheduled: h.Scheduled, interrupter: h.interrupter, kubelets: map[*slice]*virtualKubelet{}, joins: map[*slice][]time.Time{}}
 	if h.Scheduled {
 		w.spawn(w.runKubeScheduler)
 	}
@@ -148,6 +150,7 @@ func (w *world) startBroker() {
 	w.mu.Lock()
 	w.started++
 	p := newProcess(w.ctx, fmt.Sprintf("broker-%d", w.started))
+	p.interrupter = w.interrupter
 	w.brokers = append(w.brokers, p)
 	w.mu.Unlock()
 	w.spawn(func() {

@@ -54,6 +54,23 @@ func (r *Record) Unsettled() string {
 	return strings.Join(faults, "; ")
 }
 
+// WrittenSince returns what was written since an earlier record of the same world, but for leases, and for the heartbeat of the Node and the
+// status of providers, which are written as long as they are there; "" if nothing was.
+func (r *Record) WrittenSince(before *Record) string {
+	var all []string
+	add := func(where string, now, then []Change) {
+		for _, c := range now[len(then):] {
+			all = append(all, fmt.Sprintf("%s of %s at %s by %s", c.Object().GetName(), where, r.at(c.At), c.By))
+		}
+	}
+	add("the pods", r.Home.Pods, before.Home.Pods)
+	for i, p := range r.Providers {
+		add("the pods of "+p.ID, p.Pods, before.Providers[i].Pods)
+		add("the ShadowPods of "+p.ID, p.ShadowPods, before.Providers[i].ShadowPods)
+	}
+	return strings.Join(all[:min(len(all), 10)], "; ")
+}
+
 // judgePod returns what is wrong about one pod, at the end. There is the one at its provider.
 func (r *Record) judgePod(pod, there *corev1.Pod, pods []*corev1.Pod) string {
 	at, none := assignedTo(pod), place{}

@@ -1,0 +1,74 @@
+package histories
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
+)
+
+// quiet is for how long nothing may be written once all is well.
+const quiet = 10 * time.Minute
+
+// The patterns in which controllers fail, after Sieve (Sun et al., Automatic Reliability Testing for Cluster Management Controllers, OSDI 2022):
+// a controller that acts by a stale state, one that is restarted between two writes, and one that does not see a state between two others.
+func patterns() map[string]interruption {
+	return map[string]interruption{
+		"its watches are 30 s late": {fault: "home's watches lag", lasts: 30 * time.Second, before: func(p *process) {
+			p.cache.hold(time.Now().Add(30 * time.Second))
+		}},
+		"it is restarted": {fault: "leader is killed", after: func(p *process) { p.kill(errKilled) }},
+		"it does not see what is next": {fault: "home's watches lag", lasts: 10 * time.Second, before: func(p *process) {
+			p.cache.drop(time.Now().Add(10 * time.Second))
+		}},
+	}
+}
+
+// interruption is what happens to a broker before or after one of its writes, and the fault that it is for the judge.
+type interruption struct {
+	fault         string
+	lasts         time.Duration
+	before, after func(*process)
+}
+
+// interrupter has a broker be interrupted at one of all its writes, and counts these.
+type interrupter struct {
+	interruption
+	at int
+
+	mu      sync.Mutex
+	writes  []string
+	happens judge.Fault
+}
+
+// wrote is told of each write of a broker, before and after it takes effect.
+func (i *interrupter) wrote(p *process, request string, done bool) {
+	if strings.Contains(request, "/leases/") {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !done {
+		if i.writes = append(i.writes, request); len(i.writes) == i.at {
+			i.happens = judge.Fault{Kind: i.fault, From: time.Now(), Until: time.Now().Add(i.lasts)}
+			if i.before != nil {
+				i.before(p)
+			}
+		}
+		return
+	}
+	if len(i.writes) == i.at && i.after != nil {
+		i.after(p)
+	}
+}
+
+// count returns how many writes there were.
+func (i *interrupter) count() int {
+	if i == nil {
+		return 0
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.writes)
+}
