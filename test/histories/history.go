@@ -500,7 +500,7 @@ func (h *history) run(ctx context.Context, scheme *runtime.Scheme) *outcome {
 		last = max(last, f.until())
 	}
 	time.Sleep(last + time.Second)
-	o.settled = time.Now()
+	o.settled, o.writes = time.Now(), h.interrupter.count()
 	deadline := time.Now().Add(settleWithin)
 	for ; time.Now().Before(deadline) && (time.Since(o.settled) < stays || o.untrue != ""); time.Sleep(time.Second) {
 		record := o.record()

@@ -27,7 +27,7 @@ func judgedTimes() judge.Times {
 
 // record is what has happened so far.
 func (o *outcome) record() *judge.Record {
-	r := &judge.Record{Began: o.began, Ended: time.Now(), Home: o.world.home.cluster(), Node: brokerNode, Times: judgedTimes(), NotYet: notYet()}
+	r := &judge.Record{Began: o.began, Ended: time.Now(), Home: o.world.home.cluster(), Node: brokerNode, Times: judgedTimes(), NotYet: missing()}
 	for _, p := range o.world.providers {
 		of := &judge.Provider{ID: p.id, Cluster: p.server.cluster()}
 		p.weather.mu.Lock()
