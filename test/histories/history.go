@@ -200,7 +200,7 @@ func faultKinds() map[string]faultKind {
 		},
 		"provider's node is drained": {6, 0, func(_ *world, p *provider, _ fault) { p.drain() }, nothing},
 		"provider's node dies":       {6, 0, func(_ *world, p *provider, _ fault) { p.die() }, nothing},
-		"Node is deleted": {4, 30 * time.Second, func(w *world, _ *provider, f fault) {
+		nodeDeleted: {4, 30 * time.Second, func(w *world, _ *provider, f fault) {
 			if !w.waitHome() {
 				return
 			}
@@ -281,6 +281,9 @@ const quotaFull = "provider's quota is full"
 
 // part is the kind of fault in which a VirtualNode is deleted.
 const part = "part"
+
+// nodeDeleted is the kind of fault in which the Node is deleted, in half of the histories after it was cordoned.
+const nodeDeleted = "Node is deleted"
 
 // namesake is the kind of fault in which the next provider has a VirtualNode of the same name. It is deleted in the end.
 const namesake = "namesake"

@@ -28,7 +28,7 @@ func interruptedHistories() map[string]*history {
 	}
 	as := func(int, *podSpec) {}
 	two := [][]int{{4}, {4}}
-	return map[string]*history{
+	all := map[string]*history{
 		"assigned":    {Providers: two, Replicas: 1, Pods: pods(as)},
 		"drained":     {Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{{Kind: "drain", At: 15 * time.Second, For: 20 * time.Second}}},
 		"failed over": {Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{{Kind: "provider refuses", At: 12 * time.Second, For: 45 * time.Second}}},
@@ -39,6 +39,10 @@ func interruptedHistories() map[string]*history {
 		"ended":   {Providers: two, Replicas: 1, Pods: pods(func(_ int, pod *podSpec) { pod.Seconds = 8 })},
 		"parted":  {Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{{Kind: part, At: 12 * time.Second, For: 20 * time.Second}}},
 	}
+	if is(nodeDeleted) {
+		all["without its Node"] = &history{Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{{Kind: nodeDeleted, At: 12 * time.Second, For: 20 * time.Second}}}
+	}
+	return all
 }
 
 var interrupted = flag.String("interrupted", "", "interrupt the histories with this in their names")
