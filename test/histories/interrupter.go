@@ -44,7 +44,7 @@ type interrupter struct {
 
 // wrote is told of each write of a broker, before and after it takes effect.
 func (i *interrupter) wrote(p *process, request string, done bool) {
-	if strings.Contains(request, "/leases/") {
+	if strings.Contains(request, "/leases") {
 		return
 	}
 	i.mu.Lock()

@@ -17,6 +17,19 @@ func (w *world) runJobs() {
 		seen += len(changes)
 		for i := range changes {
 			pod, is := changes[i].After.(*corev1.Pod)
+			if is && pod.DeletionTimestamp != nil && pod.Spec.NodeName == "" && !ended(pod) {
+				// The garbage collector of pods (gcUnscheduledTerminating in Kubernetes' pkg/controller/podgc).
+				w.later(20*time.Second, func() {
+					_, _ = w.home.update("podgc", pod, true, func(fresh object) error {
+						fresh.SetResourceVersion("")
+						if fresh.GetUID() != pod.UID {
+							return errNotLeaving
+						}
+						fresh.(*corev1.Pod).Status.Phase = corev1.PodFailed
+						return nil
+					})
+				})
+			}
 			if !is || !ended(pod) || !slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer) {
 				continue
 			}

@@ -12,9 +12,9 @@ import (
 func notYet() []string {
 	return []string{
 		"provider lists nothing", "provider rejects the identity", "provider forbids", "provider throttles", "provider is not ready", "provider reads nothing", "provider lists slowly",
-		"provider refuses pods", "provider makes no pods", "provider holds pods", "provider's node is drained", "provider's node dies", "Node is deleted",
-		slowAdmission, once, force,
-		judge.SomewhereBetter, judge.Names, judge.Once, judge.Restored, judge.Silence, judge.Disrupted,
+		"provider refuses pods", "provider makes no pods", "provider holds pods", "Node is deleted",
+		slowAdmission, force,
+		judge.Names, judge.Restored, judge.Silence,
 	}
 }
 
