@@ -11,10 +11,8 @@ import (
 // notYet are the kinds of faults, the ways of the world and the rules of the judge that the broker does not pass yet.
 func notYet() []string {
 	return []string{
-		"provider lists nothing", "provider rejects the identity", "provider forbids", "provider throttles", "provider is not ready", "provider reads nothing", "provider lists slowly",
-		"provider refuses pods", "provider makes no pods", "provider holds pods", "Node is deleted",
-		slowAdmission, force,
-		judge.Names, judge.Restored, judge.Silence,
+		"provider is not ready", "provider refuses pods", "provider makes no pods", "provider holds pods", nodeDeleted, slowAdmission, force,
+		judge.Names, judge.Restored,
 	}
 }
 

@@ -28,7 +28,7 @@ func mutants() []mutant {
 			`true`,
 		},
 		{
-			"the reason of a pod that waits is not written again", assign,
+			"the reason of a pod that waits is not written again", "pkg/broker/waiting/reports.go",
 			`before.Reason == reason && before.Message == message`, `before.Reason == reason`,
 		},
 		{
