@@ -71,7 +71,7 @@ func TestPeersReplaceNoIdentities(t *testing.T) {
 	requireRefusal(t, remove(t, plugin, theKubelet, secretsResource, in(offloaded, "Secret"), metav1.DeleteOptions{}), "")
 }
 
-// Liqo's quota is given back by the first request to delete a ShadowPod, and by each further one.
+// A pod counts as long as it is there.
 func TestAShadowPodIsDeletedOnceAndWithItsPod(t *testing.T) {
 	without, plugin := unguarded(t, "liqo-broker-deletions"), guard(t)
 	const policy, again = "together with its pod only", "is being deleted already"
@@ -102,7 +102,7 @@ func TestAShadowPodIsDeletedOnceAndWithItsPod(t *testing.T) {
 	}
 }
 
-// Kubernetes requests what a container limits, after Liqo's quota has counted what it requests.
+// Of a container that limits a resource Kubernetes requests as much, in the pod.
 func TestShadowPodsRequestWhatTheyLimit(t *testing.T) {
 	without, plugin := unguarded(t, "liqo-broker-shadowpods"), guard(t)
 	const because = "has to request each resource that it limits"
@@ -154,7 +154,7 @@ func written(t *testing.T) map[string]struct {
 	return all
 }
 
-// A finalizer keeps an object and its namespace, and an owner ends it past Liqo's webhook.
+// Liqo's clients set neither.
 func TestConsumersKeepNoObjectsAfterTheirEnd(t *testing.T) {
 	without, plugin := unguarded(t, "liqo-broker-metadata"), guard(t)
 	owner := []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "1"}}

@@ -432,8 +432,7 @@ func TestShadowPodsKeepNoPodsOfOthersAway(t *testing.T) {
 	}
 }
 
-// Liqo's quota counts the resources of the containers only (pkg/webhooks/shadowpod/spdescription.go of Liqo v1.2.0), but
-// kube-scheduler those of the pod.
+// What a pod requests, its containers request, each by itself.
 func TestShadowPodsRequestByTheirContainersOnly(t *testing.T) {
 	plugin, without := guard(t), unguarded(t, "liqo-broker-shadowpods")
 	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("400")}
