@@ -26,6 +26,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podspec"
 )
 
 // below is Liqo's reflector.
@@ -90,7 +91,7 @@ func TestChangesOfAPodAreReportedOnce(t *testing.T) {
 	events := record.NewFakeRecorder(10)
 	failed := errors.New("of Liqo")
 	reflector := &pods{
-		NamespacedReflector: below{err: failed}, local: corev1listers.NewPodLister(local).Pods("ns"), events: events, reported: map[string]string{},
+		NamespacedReflector: below{err: failed}, local: corev1listers.NewPodLister(local).Pods("ns"), events: events, reported: map[report]string{},
 		forwarded: offloadingv1beta1listers.NewShadowPodLister(remote).ShadowPods("remote"),
 	}
 	handled := func(want ...string) {
@@ -140,6 +141,38 @@ func TestChangesOfAPodAreReportedOnce(t *testing.T) {
 	require.NoError(t, local.Delete(leaving))
 	handled()
 	require.Empty(t, reflector.reported, "nothing is kept of pods that are gone")
+}
+
+func TestFieldsThatAreNeverForwardedAreReportedOnce(t *testing.T) {
+	local := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	remote := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	events := record.NewFakeRecorder(10)
+	reflector := &pods{
+		NamespacedReflector: below{}, local: corev1listers.NewPodLister(local).Pods("ns"), events: events, reported: map[report]string{},
+		forwarded: offloadingv1beta1listers.NewShadowPodLister(remote).ShadowPods("remote"),
+	}
+	pod := forwardedPod()
+	pod.Spec.HostNetwork = true
+	pod.Spec.HostUsers = ptr.To(false)
+	pod.Spec.RuntimeClassName = ptr.To("kata")
+	pod.Spec.NodeSelector = map[string]string{"liqo.io/type": "virtual-node"} // It has chosen the virtual node.
+	pod.Spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}}
+	pod.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
+	shadow := forge.RemoteShadowPod(pod, nil, "remote", &forge.ForgingOpts{})
+	podspec.Complete(&shadow.Spec.Pod, &pod.Spec)
+	require.NoError(t, local.Add(pod))
+	require.NoError(t, remote.Add(shadow))
+	for range 2 {
+		require.NoError(t, reflector.Handle(t.Context(), "web"))
+	}
+	require.Equal(t, "Warning NotForwarded The pod runs in the remote cluster without these fields of its spec: hostNetwork, resourceClaims", <-events.Events)
+	require.Empty(t, events.Events)
+
+	older := shadow.DeepCopy() // Of a virtual kubelet, or a cluster, that does not know the field.
+	older.Spec.Pod.Resources = nil
+	require.NoError(t, remote.Update(older))
+	require.NoError(t, reflector.Handle(t.Context(), "web"))
+	require.Contains(t, <-events.Events, "hostNetwork, resources, resourceClaims")
 }
 
 func TestTheEventNamesFiveChanges(t *testing.T) {

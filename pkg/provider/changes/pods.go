@@ -21,22 +21,27 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podspec"
 )
 
-// ReasonNotForwarded is the reason of the event on a pod whose spec was changed after it was forwarded.
-const ReasonNotForwarded = "ChangeNotForwarded"
+const (
+	// ReasonNotForwarded is the reason of the event on a pod whose spec was changed after it was forwarded.
+	ReasonNotForwarded = "ChangeNotForwarded"
+	// ReasonLeftOut is the reason of the event on a pod with fields that are never forwarded.
+	ReasonLeftOut = "NotForwarded"
+)
 
 // shownChanges is how many changes of one pod the event names.
 const shownChanges = 5
 
-// Pods returns a reflector of pods that reports with an event what was changed in a pod after it was forwarded. Liqo
-// forwards the spec once (forge.RemotePodSpec), and the API server has accepted the change: without the event nothing
-// tells that it has no effect.
+// Pods returns a reflector of pods that reports with an event what was changed in a pod after it was forwarded, and with another one the
+// fields that are not forwarded at all. Liqo forwards the spec once (forge.RemotePodSpec), and the API server has accepted both:
+// without the events nothing tells that they have no effect.
 func Pods(local func(namespace string) corev1listers.PodNamespaceLister, next generic.NamespacedReflectorFactoryFunc,
 ) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		return &pods{
-			NamespacedReflector: next(opts), local: local(opts.LocalNamespace), reported: map[string]string{},
+			NamespacedReflector: next(opts), local: local(opts.LocalNamespace), reported: map[report]string{},
 			forwarded: opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Lister().ShadowPods(opts.RemoteNamespace),
 			events:    opts.EventBroadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "virtual-kubelet"}),
 		}
@@ -50,9 +55,12 @@ type pods struct {
 	events    record.EventRecorder
 
 	mu sync.Mutex
-	// reported is what the last event on a pod said, by the name of the pod.
-	reported map[string]string
+	// reported is what the last event of a reason on a pod said.
+	reported map[report]string
 }
+
+// report is a reason of events on a pod.
+type report struct{ pod, reason string }
 
 func (p *pods) Handle(ctx context.Context, name string) error {
 	p.report(name)
@@ -60,16 +68,21 @@ func (p *pods) Handle(ctx context.Context, name string) error {
 }
 
 func (p *pods) report(name string) {
-	var message string
+	var changed, leftOut string
 	pod, err := p.local.Get(name) // A cache has no other error than that it is not there.
 	if err == nil {
 		shadow, missing := p.forwarded.Get(name)
 		if missing == nil && pod.DeletionTimestamp == nil && shadow.DeletionTimestamp == nil && isOf(shadow, pod) {
-			message = messageOf(notForwarded(&pod.Spec, &shadow.Spec.Pod))
+			changed = messageOf(notForwarded(&pod.Spec, &shadow.Spec.Pod))
+			if fields := podspec.LeftOut(&pod.Spec, &shadow.Spec.Pod); len(fields) > 0 {
+				leftOut = "The pod runs in the remote cluster without these fields of its spec: " + strings.Join(fields, ", ")
+			}
 		}
 	}
-	if p.isNew(name, message) {
-		p.events.Event(pod, corev1.EventTypeWarning, ReasonNotForwarded, message)
+	for reason, message := range map[string]string{ReasonNotForwarded: changed, ReasonLeftOut: leftOut} {
+		if p.isNew(report{name, reason}, message) {
+			p.events.Event(pod, corev1.EventTypeWarning, reason, message)
+		}
 	}
 }
 
@@ -80,15 +93,15 @@ func isOf(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) bool {
 }
 
 // isNew remembers a message, and returns whether it is to be reported.
-func (p *pods) isNew(name, message string) bool {
+func (p *pods) isNew(of report, message string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if message == "" {
-		delete(p.reported, name)
+		delete(p.reported, of)
 		return false
 	}
-	is := p.reported[name] != message
-	p.reported[name] = message
+	is := p.reported[of] != message
+	p.reported[of] = message
 	return is
 }
 

@@ -3,24 +3,13 @@ package lens
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
-	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
-	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 )
 
-// Events returns a reflector of events whose caches are trimmed, and whose remote texts are bounded and can be shown.
-func Events(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
-	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
-		Must(opts.RemoteFactory.Core().V1().Events().Informer().SetTransform(boundEvent))
-		Must(opts.LocalFactory.Core().V1().Events().Informer().SetTransform(trimLocalEvent))
-		TrimToPlace(opts.LocalFactory.Core().V1().Pods().Informer())
-		return next(opts)
-	}
-}
-
-// boundEvent is a cache.TransformFunc.
+// boundEvent is a cache.TransformFunc. An event on a ShadowPod is shown on the pod of its name, where it is read: it has the reason why
+// the remote cluster made no pod.
 func boundEvent(obj any) (any, error) {
 	event, ok := obj.(*corev1.Event)
 	if !ok {
@@ -28,18 +17,24 @@ func boundEvent(obj any) (any, error) {
 	}
 	trimmed := *event
 	trimmed.ManagedFields = nil
+	if trimmed.InvolvedObject.Kind == "ShadowPod" && trimmed.InvolvedObject.APIVersion == offloadingv1beta1.SchemeGroupVersion.String() {
+		trimmed.InvolvedObject.Kind, trimmed.InvolvedObject.APIVersion = "Pod", corev1.SchemeGroupVersion.String()
+		trimmed.InvolvedObject.FieldPath = ""
+	}
 	return distrust.Event(&trimmed), nil
 }
 
-// trimLocalEvent is a cache.TransformFunc that keeps of an event which one it is, with its labels. Liqo's reflector asks of an event
-// in this cluster whether it is there, whether it is a reflected one, and for the UID that it deletes it by
+// trimLocalEvent is a cache.TransformFunc that keeps of an event which one it is, with its labels, and how often it happened. Liqo's
+// reflector asks of an event in this cluster whether it is there, whether it is a reflected one, and for the UID that it deletes it by
 // (pkg/virtualKubelet/reflection/event).
 func trimLocalEvent(obj any) (any, error) {
 	event, ok := obj.(*corev1.Event)
 	if !ok {
 		return obj, nil
 	}
-	return &corev1.Event{ObjectMeta: identity(event)}, nil
+	return &corev1.Event{
+		ObjectMeta: identity(event), Count: event.Count, LastTimestamp: event.LastTimestamp, Series: event.Series,
+	}, nil
 }
 
 // TrimRemotePod is a cache.TransformFunc, trimPod for pods of the remote cluster. Their status is written into the pods of this one. Of their spec it keeps

@@ -56,7 +56,7 @@ func TestTheCachesOfEventsAndPodsAreTrimmed(t *testing.T) {
 		), 0)
 	}
 	opts := &options.NamespacedOpts{
-		LocalFactory: factory(), RemoteFactory: factory(),
+		LocalClient: fake.NewClientset(), LocalFactory: factory(), RemoteFactory: factory(),
 		RemoteLiqoFactory: liqoinformers.NewSharedInformerFactory(
 			liqofake.NewSimpleClientset(&offloadingv1beta1.ShadowPod{ObjectMeta: meta}), 0),
 	}

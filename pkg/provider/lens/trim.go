@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -132,11 +133,14 @@ func PodUID(shadow *offloadingv1beta1.ShadowPod) types.UID {
 	return types.UID(uid)
 }
 
-// WithPodUID returns a ShadowPod as it is sent to the provider cluster.
+// WithPodUID returns a ShadowPod as it is sent to the provider cluster: with the UID, if the annotations of the pod leave space for it.
 func WithPodUID(shadow *offloadingv1beta1.ShadowPod, uid types.UID) *offloadingv1beta1.ShadowPod {
 	sent := *shadow
 	sent.GenerateName = ""
 	sent.Annotations = maps.Clone(shadow.Annotations)
 	metav1.SetMetaDataAnnotation(&sent.ObjectMeta, v1alpha1.PodUIDAnnotation, string(uid))
+	if apivalidation.ValidateAnnotationsSize(sent.Annotations) != nil {
+		delete(sent.Annotations, v1alpha1.PodUIDAnnotation)
+	}
 	return &sent
 }

@@ -42,6 +42,8 @@ func TestTrimmedObjectsLeaveTheOriginalAlone(t *testing.T) {
 	hidden := got.(*offloadingv1beta1.ShadowPod)
 	require.Equal(t, map[string]string{"a": "b"}, hidden.Annotations)
 	require.EqualValues(t, "uid", PodUID(hidden))
+	full := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 1<<18-10)}}}
+	require.Equal(t, full.Annotations, WithPodUID(full, "uid").Annotations, "an API server accepts no more")
 	sent := WithPodUID(hidden, PodUID(hidden))
 	require.Equal(t, shadow.Annotations, sent.Annotations)
 	require.Empty(t, sent.GenerateName)
