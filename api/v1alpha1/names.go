@@ -53,6 +53,18 @@ const (
 // write it.
 const ReleasedAnnotation = "brokering.liqo.io/released"
 
+// NotForwardedAnnotation is on a released pod of which the virtual kubelet made no ShadowPod, such as one that was refused: the provider
+// has nothing to make a pod of. The value is that of ReleasedAnnotation.
+const NotForwardedAnnotation = "brokering.liqo.io/not-forwarded"
+
+// PodCreationTimeout is how long after the deletion of a ShadowPod Liqo's controller at the provider may still create its pod: it has read
+// the ShadowPod, and one webhook holds the creation for 30 s at most. PodCreationDeadline is the most that an API server lets a request
+// take by default (--request-timeout).
+const (
+	PodCreationTimeout  = 30 * time.Second
+	PodCreationDeadline = time.Minute
+)
+
 // CreationTimeout is how long a virtual kubelet lets the creation of a ShadowPod take, after it has read that the pod
 // is still assigned to it. The API server of the provider ends the request then as well: it is told how much of the
 // time is left (parameter timeout, WithRequestDeadline in k8s.io/apiserver). Liqo's webhook has 10 s of it.
@@ -103,7 +115,7 @@ func AssignedAt(pod *corev1.Pod) time.Time {
 
 // RootAnnotations returns the annotations that only virtual kubelets and the broker write.
 func RootAnnotations() []string {
-	return []string{RootIPAnnotation, RootClusterAnnotation, RemoteIPAnnotation, InnerIPAnnotation, ReleasedAnnotation}
+	return []string{RootIPAnnotation, RootClusterAnnotation, RemoteIPAnnotation, InnerIPAnnotation, ReleasedAnnotation, NotForwardedAnnotation}
 }
 
 // BrokerAnnotations returns the annotations of a pod that only the broker writes.

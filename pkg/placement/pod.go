@@ -157,10 +157,14 @@ func OwnFault(status *corev1.PodStatus) bool {
 // terminal phase on each pod that it removes, and so does the garbage collector of pods, before it deletes those of a Node that is gone
 // (pkg/controller/podgc of Kubernetes).
 func EndedByItself(status *corev1.PodStatus, deleted bool) bool {
-	collected := slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool {
+	return TerminalPhase(status.Phase) && !deleted && !Collected(status)
+}
+
+// Collected reports whether the garbage collector of pods has made a pod Failed, before it deletes it by force.
+func Collected(status *corev1.PodStatus) bool {
+	return slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "DeletionByPodGC"
 	})
-	return TerminalPhase(status.Phase) && !deleted && !collected
 }
 
 // EndedStatus returns what is written into the status of a pod that has ended at its provider.

@@ -17,6 +17,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/absence"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/changes"
@@ -73,11 +74,14 @@ func newPodReflector(cfg *Config, clients connect.Clients, liqo liqoclient.Inter
 	pr.addresses = addresses.New(of, sources, pr.local, status)
 
 	namespaced := podlife.Ended(b != nil, pr.local, podspec.Completed(pr.local, pr.addresses.Namespaced(pr.NewNamespaced)))
+	serves := func(pod *corev1.Pod) bool { return pod.Spec.NodeName == cfg.Node.Name }
 	if b != nil {
 		namespaced = b.Handover(pr.local, b.Forward(pr.local, namespaced))
+		serves = b.View.Serves
 	} else {
 		namespaced = podlife.Earlier(pr.local, namespaced)
 	}
+	namespaced = absence.Confirm(pr.local, clients.Local.CoreV1().Pods, serves, namespaced)
 	retries := retry.New()
 	mappings := retry.NewMappings(liqo.OffloadingV1beta1().NamespaceMaps(cfg.TenantNamespace), cfg.ForeignCluster)
 	pr.Reflector = generic.NewReflector(workload.PodReflectorName, retries.Namespaced(changes.Pods(pr.local, lens.Trimmed(namespaced))),

@@ -73,7 +73,11 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 	ctx, end := f.trace(ctx, pod)
 	created, err := shadows.Create(ctx, lens.WithPodUID(shadow, pod.UID), opts)
 	// What was not sent may have an error of this cluster's own API server, which is no refusal.
-	if kerrors.IsForbidden(err) && !errors.Is(err, errUnsent) && !mayHave(ctx, shadows, shadow.Name) {
+	switch {
+	case !kerrors.IsForbidden(err) || errors.Is(err, errUnsent):
+	case mayHave(ctx, shadows, shadow.Name):
+		f.releasesOf(pod.Namespace).observeThere(pod.Name)
+	default:
 		if failed := f.report(ctx, pod, refusalOf(err)); failed != nil {
 			f.Log.Error(failed, "Cannot report a refusal to the broker", "refusal", err.Error())
 		}

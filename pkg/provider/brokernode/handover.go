@@ -112,7 +112,7 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 		h.releases.observeRemoval(name, shadow)
 		return errors.Join(h.NamespacedReflector.Handle(ctx, name), h.releases.release(ctx, name))
 	}
-	h.releases.observe(local)
+	h.releases.observe(local, shadow != nil)
 	if local.DeletionTimestamp == nil && !placement.Terminal(local) {
 		if (ofEarlierPod(shadow, local) || h.releases.removes(name, shadow)) && shadow.DeletionTimestamp == nil {
 			return errors.Join(errPreviousExists, h.remove(ctx, shadow))
@@ -125,7 +125,8 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 }
 
 // reportEnd reports that a pod that left has ended by itself, and not because its ShadowPod is deleted. It reads the pod from the
-// API server: if the cache lagged, the ShadowPod would be deleted, and the pod would run again.
+// API server: if the cache lagged, the ShadowPod would be deleted, and the pod would run again. The end of a pod that the provider
+// has removed since is in the status of its ShadowPod.
 func (h *handover) reportEnd(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
 	if shadow == nil || shadow.DeletionTimestamp != nil || lens.PodUID(shadow) == "" {
 		return nil
@@ -133,7 +134,9 @@ func (h *handover) reportEnd(ctx context.Context, shadow *offloadingv1beta1.Shad
 	remote, err := h.remotePods.Get(ctx, shadow.Name, metav1.GetOptions{})
 	tooLong := (*distrust.TooLongError)(nil)
 	switch {
-	case kerrors.IsNotFound(err), errors.As(err, &tooLong):
+	case kerrors.IsNotFound(err):
+		return h.reportEndOf(ctx, shadow)
+	case errors.As(err, &tooLong):
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading whether pod %s, which leaves, has ended: %w", shadow.Name, err)
@@ -143,6 +146,24 @@ func (h *handover) reportEnd(ctx context.Context, shadow *offloadingv1beta1.Shad
 		return nil
 	}
 	return h.releases.reportEnd(ctx, shadow.Name, lens.PodUID(shadow), status)
+}
+
+// reportEndOf is reportEnd for a pod that the provider has removed. The ShadowPod is read from the API server, as the pod is.
+func (h *handover) reportEndOf(ctx context.Context, cached *offloadingv1beta1.ShadowPod) error {
+	shadow, err := h.client.Get(ctx, cached.Name, metav1.GetOptions{})
+	switch {
+	case kerrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading from ShadowPod %s, whose pod leaves, whether that has ended: %w", cached.Name, err)
+	case shadow.UID != cached.UID:
+		return nil // The cache will show it.
+	}
+	status := placement.EndOfShadowPod(shadow.Status.Phase, shadow.Spec.Pod.RestartPolicy)
+	if status == nil {
+		return nil
+	}
+	return h.releases.reportEnd(ctx, shadow.Name, lens.PodUID(cached), status)
 }
 
 // ofEarlierPod reports whether this virtual kubelet made a ShadowPod of another pod, which bore the name before.

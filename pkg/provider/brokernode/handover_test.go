@@ -73,6 +73,12 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 		shadow *offloadingv1beta1.ShadowPod
 		remote *corev1.Pod
 	}
+	// removed has the provider remove the pod, after Liqo has kept its phase in the status of the ShadowPod.
+	removed := func(policy corev1.RestartPolicy) func(*world) {
+		return func(w *world) {
+			w.shadow.Status.Phase, w.shadow.Spec.Pod.RestartPolicy, w.remote = w.remote.Status.Phase, policy, nil
+		}
+	}
 	for name, tc := range map[string]struct {
 		change  func(*world)
 		reports bool
@@ -80,6 +86,8 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 		"it has completed":                       {func(*world) {}, true},
 		"it has failed":                          {func(w *world) { w.remote.Status.Phase = corev1.PodFailed }, true},
 		"the API server accepts no such status":  {func(w *world) { w.remote.Status.Message = refused }, false},
+		"it was removed after that":              {removed(corev1.RestartPolicyNever), true},
+		"it was removed, and would run again":    {removed(corev1.RestartPolicyAlways), false},
 		"it runs":                                {func(w *world) { w.remote.Status.Phase = corev1.PodRunning }, false},
 		"nothing of it is there":                 {func(w *world) { w.remote = nil }, false},
 		"it ends because it is deleted":          {func(w *world) { w.remote.DeletionTimestamp = &now }, false},
@@ -101,12 +109,14 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 			if w.remote != nil {
 				require.NoError(t, remotes.Tracker().Add(w.remote))
 			}
+			cached := w.shadow.DeepCopy()
+			cached.Status.Phase = "" // The cache lags.
 			h := &handover{
-				NamespacedReflector: below, forget: func(string) {},
+				NamespacedReflector: below, forget: func(string) {}, client: liqofake.NewSimpleClientset(w.shadow).OffloadingV1beta1().ShadowPods("ns-home"),
 				local: corev1listers.NewPodLister(indexed[*corev1.Pod](t)).Pods("ns"),
 				// The cache lags behind what the API server has.
 				remote: corev1listers.NewPodLister(indexed[*corev1.Pod](t)).Pods("ns-home"), remotePods: remotes.CoreV1().Pods("ns-home"),
-				shadows:  offloadinglisters.NewShadowPodLister(indexed(t, w.shadow)).ShadowPods("ns-home"),
+				shadows:  offloadinglisters.NewShadowPodLister(indexed(t, cached)).ShadowPods("ns-home"),
 				releases: (&Forwarder{View: View{VirtualNode: "p1-gpu", Provider: "p1"}, Pods: home.CoreV1().Pods}).releasesOf("ns"),
 			}
 			answer := errors.New("the API server is away")
@@ -128,6 +138,10 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 			require.NoError(t, err)
 			if !tc.reports {
 				require.Equal(t, w.local.Status, pod.Status)
+				return
+			}
+			if w.remote == nil {
+				require.Equal(t, w.shadow.Status.Phase, pod.Status.Phase)
 				return
 			}
 			require.Equal(t, w.remote.Status.Phase, pod.Status.Phase)

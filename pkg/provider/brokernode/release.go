@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"sync"
 	"time"
 
@@ -49,6 +50,8 @@ type assignment struct {
 	id  string
 	// deleted means that the pod is being deleted: it does not move.
 	deleted bool
+	// forwarded means that a ShadowPod was there, or may have been created.
+	forwarded bool
 }
 
 // releasesOf returns those of a namespace, the same each time.
@@ -99,13 +102,17 @@ func (r *releases) certain() bool {
 	return true
 }
 
-// observe takes in a pod that is assigned to the VirtualNode.
-func (r *releases) observe(pod *corev1.Pod) {
+// observe records a pod that is assigned to the VirtualNode, and whether a ShadowPod of its name is there.
+func (r *releases) observe(pod *corev1.Pod, there bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.assigned[pod.Name] = assignment{
-		uid: pod.UID, id: v1alpha1.Assignment(r.view.VirtualNode, pod), deleted: pod.DeletionTimestamp != nil,
+	now := assignment{
+		uid: pod.UID, id: v1alpha1.Assignment(r.view.VirtualNode, pod), deleted: pod.DeletionTimestamp != nil, forwarded: there,
 	}
+	if before := r.assigned[pod.Name]; before.uid == now.uid && before.id == now.id {
+		now.forwarded = now.forwarded || before.forwarded
+	}
+	r.assigned[pod.Name] = now
 }
 
 // observeRemoval remembers the ShadowPod of a pod that has left, before its deletion is asked for. Nil forgets it.
@@ -117,6 +124,7 @@ func (r *releases) observeRemoval(name string, shadow *offloadingv1beta1.ShadowP
 		return
 	}
 	r.removed[name] = shadow.UID
+	r.markForwarded(name)
 }
 
 // removes reports whether the cache still shows the ShadowPod whose deletion was asked for when its pod left, also if that
@@ -132,19 +140,49 @@ func (r *releases) removes(name string, shadow *offloadingv1beta1.ShadowPod) boo
 	return removed
 }
 
-// observeCreate takes in the result of the creation of a ShadowPod: an error that is no answer of the API server leaves open
-// whether it was created, and so does one by which the API server reports a timeout. A later refusal does not
-// decide about that creation: its quota may have counted it already.
+// observeCreate records the result of the creation of a ShadowPod. Only a refusal means that it was not created: any other error, also
+// an answer of a proxy in between, may come after the API server has stored it. A later refusal does not decide about that
+// creation: its quota may have counted it already.
 func (r *releases) observeCreate(name string, err error) {
+	if errors.Is(err, errUnsent) {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case errors.Is(err, errUnsent):
 	case err == nil || kerrors.IsAlreadyExists(err):
 		delete(r.uncertain, name)
-	case kerrors.ReasonForError(err) == metav1.StatusReasonUnknown, kerrors.IsTimeout(err), kerrors.IsServerTimeout(err):
+	case refuses(err):
+		return
+	default:
 		r.uncertain[name] = time.Now()
 	}
+	r.markForwarded(name)
+}
+
+// observeThere records that the provider has, or may have, a ShadowPod of a pod.
+func (r *releases) observeThere(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.markForwarded(name)
+}
+
+// markForwarded is called with mu held.
+func (r *releases) markForwarded(name string) {
+	if at, assigned := r.assigned[name]; assigned {
+		at.forwarded = true
+		r.assigned[name] = at
+	}
+}
+
+// refuses reports whether an error is the answer 4xx of an API server, which stores nothing then. 408 is that of a proxy.
+func refuses(err error) bool {
+	status := kerrors.APIStatus(nil)
+	if !errors.As(err, &status) || kerrors.IsTimeout(err) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
 // reportEnd writes the status of a pod that has ended while it was leaving, before its ShadowPod is deleted: it must not run again.
@@ -187,9 +225,11 @@ func (r *releases) release(ctx context.Context, name string) error {
 	if !assigned || left.deleted || uncertain && time.Since(since) < v1alpha1.CreationDeadline {
 		return nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": left.uid, "annotations": map[string]string{v1alpha1.ReleasedAnnotation: left.id},
-	}})
+	annotations := map[string]string{v1alpha1.ReleasedAnnotation: left.id}
+	if !left.forwarded {
+		annotations[v1alpha1.NotForwardedAnnotation] = left.id
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": left.uid, "annotations": annotations}})
 	if err != nil {
 		return err
 	}

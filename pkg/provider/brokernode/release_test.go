@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,7 @@ func TestAPodThatLeftIsReleasedOnce(t *testing.T) {
 	deleted.DeletionTimestamp = &now
 	var none []string
 	once := []string{`{"metadata":{"annotations":{"brokering.liqo.io/released":"q1/noon"},"uid":"uid"}}`}
+	never := []string{`{"metadata":{"annotations":{"brokering.liqo.io/not-forwarded":"q1/noon","brokering.liqo.io/released":"q1/noon"},"uid":"uid"}}`}
 	taken := kerrors.NewAlreadyExists(schema.GroupResource{}, "a")
 	for name, tc := range map[string]struct {
 		// seen are the states of the pod while it was assigned.
@@ -38,11 +40,17 @@ func TestAPodThatLeftIsReleasedOnce(t *testing.T) {
 		want    []string
 	}{
 		"it was forwarded":                    {[]*corev1.Pod{assigned, assigned}, []error{nil}, once},
-		"it was refused":                      {[]*corev1.Pod{assigned}, []error{kerrors.NewForbidden(schema.GroupResource{}, "a", errors.New("quota"))}, once},
+		"it was refused":                      {[]*corev1.Pod{assigned}, []error{kerrors.NewForbidden(schema.GroupResource{}, "a", errors.New("quota"))}, never},
+		"it was not forwarded in time":        {[]*corev1.Pod{assigned}, nil, never},
+		"it was not sent":                     {[]*corev1.Pod{assigned}, []error{fmt.Errorf("%w: %w", errUnsent, context.Canceled)}, never},
 		"it was never seen":                   {nil, nil, none},
 		"it was deleted":                      {[]*corev1.Pod{assigned, deleted}, []error{nil}, none},
 		"its creation has no answer":          {[]*corev1.Pod{assigned}, []error{context.DeadlineExceeded}, none},
 		"the API server took too long for it": {[]*corev1.Pod{assigned}, []error{kerrors.NewTimeoutError("slow", 1)}, none},
+		"a proxy answered for it":             {[]*corev1.Pod{assigned}, []error{answered(http.StatusBadGateway)}, none},
+		"the API server failed after it":      {[]*corev1.Pod{assigned}, []error{kerrors.NewInternalError(errors.New("etcd"))}, none},
+		"it was refused by its content":       {[]*corev1.Pod{assigned}, []error{answered(http.StatusUnprocessableEntity)}, never},
+		"it was forwarded, and refused later": {[]*corev1.Pod{assigned, assigned}, []error{nil, answered(http.StatusForbidden)}, once},
 		"it had none, and was refused the next time": {
 			[]*corev1.Pod{assigned}, []error{context.DeadlineExceeded, kerrors.NewForbidden(schema.GroupResource{}, "a", errors.New("quota"))}, none,
 		},
@@ -57,7 +65,7 @@ func TestAPodThatLeftIsReleasedOnce(t *testing.T) {
 			})
 			r := (&Forwarder{View: View{VirtualNode: "q1"}, Pods: client.CoreV1().Pods}).releasesOf("ns")
 			for _, pod := range tc.seen {
-				r.observe(pod)
+				r.observe(pod, false)
 			}
 			for _, err := range tc.created {
 				r.observeCreate("a", err)
@@ -69,6 +77,11 @@ func TestAPodThatLeftIsReleasedOnce(t *testing.T) {
 	}
 }
 
+// answered is an error by the status of an answer.
+func answered(code int) error {
+	return kerrors.NewGenericServerResponse(code, "post", schema.GroupResource{}, "a", "", 0, true)
+}
+
 func TestAReleaseThatFailsIsTriedAgain(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "uid"}}
 	client := fake.NewClientset(pod.DeepCopy())
@@ -77,7 +90,7 @@ func TestAReleaseThatFailsIsTriedAgain(t *testing.T) {
 		return answer != nil, nil, answer
 	})
 	r := (&Forwarder{View: View{VirtualNode: "q1"}, Pods: client.CoreV1().Pods}).releasesOf("ns")
-	r.observe(pod)
+	r.observe(pod, false)
 	require.ErrorIs(t, r.release(t.Context(), "a"), answer)
 	answer = nil
 	require.NoError(t, r.release(t.Context(), "a"))
@@ -85,7 +98,7 @@ func TestAReleaseThatFailsIsTriedAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, v1alpha1.Assignment("q1", pod), released.Annotations[v1alpha1.ReleasedAnnotation])
 
-	r.observe(pod)
+	r.observe(pod, false)
 	answer = kerrors.NewConflict(schema.GroupResource{}, "a", errors.New("another UID"))
 	require.NoError(t, r.release(t.Context(), "a"), "another pod of its name")
 }
@@ -95,7 +108,7 @@ func TestNamespacesThatAreNotReflectedAnyMoreAreForgotten(t *testing.T) {
 		f := &Forwarder{View: View{VirtualNode: "q1"}, Pods: fake.NewClientset().CoreV1().Pods}
 		for i := range 100 {
 			name := fmt.Sprintf("ns-%d", i)
-			f.releasesOf(name).observe(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "a", UID: "uid"}})
+			f.releasesOf(name).observe(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "a", UID: "uid"}}, false)
 			f.StopNamespace(name)
 		}
 		require.Empty(t, f.releases)

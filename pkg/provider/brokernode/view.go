@@ -3,6 +3,7 @@ package brokernode
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -32,6 +33,11 @@ type View struct {
 // assigned selects the pods of the view among those of the node. The broker writes and removes both labels in one request.
 func (v View) assigned() labels.Set {
 	return labels.Set{v1alpha1.VirtualNodeLabel: v.VirtualNode, v1alpha1.ProviderLabel: v.Provider}
+}
+
+// Serves reports whether a pod is of the view.
+func (v View) Serves(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName == v.Node && v.assigned().AsSelector().Matches(labels.Set(pod.Labels))
 }
 
 // narrow adds the values of labels to the label selector of a request.
