@@ -40,6 +40,8 @@ type Belief struct {
 	// pods by UID; byName has the UID of the pod that bears a name now.
 	pods   map[types.UID]*pod
 	byName map[types.NamespacedName]types.UID
+	// earlier are, by namespace and name, pods that are gone and may run where they were.
+	earlier map[string]map[string]Earlier
 	// withheld are amounts that a provider turned out not to have, by the UID under which state holds them, and until when.
 	withheld map[types.UID]time.Time
 	// limit and turns have the pods that wait before they move, queue those that wait for a provider.
@@ -65,6 +67,7 @@ func New(cfg Config) *Belief {
 		limit: moves.NewLimit(cfg.MovesAtOnce), turns: moves.NewTurns(), queue: queue.New(),
 		pods: map[types.UID]*pod{}, byName: map[types.NamespacedName]types.UID{}, withheld: map[types.UID]time.Time{},
 		providers: map[string]*provider{}, reservations: map[scheduler.Place]*reservation{}, reservedAgain: map[scheduler.Place]time.Time{},
+		earlier: map[string]map[string]Earlier{},
 	}
 }
 

@@ -53,6 +53,12 @@ type pod struct {
 	waitsAt scheduler.Place
 	// start is how far the pod has come at its present assignment.
 	start start
+	// there is what its provider was last seen to have of the pod, which may leave. goneSince is since when it has nothing of it.
+	there     presence
+	goneSince time.Time
+	// shown means that its status is from a pod at its provider, mayRun that containers of it may run there. nameFree means that no
+	// provider has an earlier pod of its name.
+	shown, mayRun, nameFree bool
 	// startCounted and runningSeen mean that the start at the present VirtualNode was counted, and traced.
 	startCounted, runningSeen bool
 }
@@ -90,6 +96,9 @@ func (b *Belief) recordOf(of *corev1.Pod) *pod {
 }
 
 func (b *Belief) forget(uid types.UID) {
+	if p := b.pods[uid]; p != nil {
+		b.remember(uid, p)
+	}
 	b.release(uid)
 	b.limit.Forget(uid)
 	b.endReservationFor(uid)
@@ -111,6 +120,7 @@ func (b *Belief) ObserveAssigned(of *corev1.Pod, at scheduler.Place) {
 	}
 	p.pending, p.uncertain, p.left, p.unassigned, p.ended = false, false, scheduler.Place{}, false, false
 	p.start.observe(of, at, b.cfg.Clock.Now())
+	p.shown, p.mayRun = shown(of), true
 	b.observeStart(p, of, at)
 	b.assignPod(of, at)
 }
@@ -197,7 +207,7 @@ func (b *Belief) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
 		b.queue.Open(at) // It is not counted as a pod any more.
 	}
 	*p = *newRecord(p.name, of.UID)
-	p.ended = true
+	p.ended, p.shown, p.mayRun = true, shown(of), mayRun(of)
 	b.limit.Forget(of.UID)
 	b.assignPod(of, at)
 	return !known
@@ -227,7 +237,9 @@ func (b *Belief) ObserveWaits(of *corev1.Pod) {
 func (b *Belief) ObserveLeft(of *corev1.Pod, from scheduler.Place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.recordOf(of).left = from
+	p := b.recordOf(of)
+	p.left = from
+	b.forgetEarlier(p.name)
 	b.release(of.UID)
 }
 
@@ -366,6 +378,7 @@ func (b *Belief) ObserveWritten(of *corev1.Pod, at scheduler.Place) {
 	defer b.mu.Unlock()
 	p := b.recordOf(of)
 	p.pending, p.uncertain, p.evictedAt, p.leavesSince, p.unassigned = true, false, time.Time{}, time.Time{}, false
+	p.there, p.goneSince = unseen, time.Time{}
 	b.assignPod(of, at)
 }
 
@@ -394,7 +407,7 @@ func (b *Belief) ObserveStays(uid types.UID, started bool) {
 	}
 	b.turns.StopWaiting(&p.turn)
 	b.unreserve(p, uid)
-	p.nowhere = false
+	p.nowhere, p.there = false, unseen
 	if p.evictedAt.IsZero() {
 		p.turn.Stays() // Otherwise it moves, and was read before.
 	}
@@ -408,7 +421,10 @@ func (b *Belief) ObserveEvicted(of *corev1.Pod, from scheduler.Place) (unclean s
 	p := b.recordOf(of)
 	started := lastStart(of)
 	p.left, p.evictedAt, p.startedBefore, p.nowhere = scheduler.Place{}, b.cfg.Clock.Now(), &started, false
-	p.leavesSince = p.evictedAt
+	p.leavesSince, p.goneSince = p.evictedAt, time.Time{}
+	if p.there == unseen && shown(of) {
+		p.there = podThere
+	}
 	b.turns.StopWaiting(&p.turn)
 	provider := b.providerAt(from)
 	if provider == nil {
@@ -463,7 +479,7 @@ func (b *Belief) ObserveAssignmentWritten(uid types.UID) (time.Duration, bool) {
 		return 0, false
 	}
 	evictedAt := p.evictedAt
-	p.evictedAt, p.leavesSince = time.Time{}, time.Time{}
+	p.evictedAt, p.leavesSince, p.goneSince, p.there = time.Time{}, time.Time{}, time.Time{}, unseen
 	return b.cfg.Clock.Now().Sub(evictedAt), !evictedAt.IsZero()
 }
 
@@ -527,6 +543,7 @@ func (b *Belief) ExpireRefusals() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.cfg.Clock.Now()
+	b.expireNames(now)
 	for _, p := range b.pods {
 		for virtualNode, until := range p.refusedUntil {
 			if !until.After(now) {

@@ -120,3 +120,37 @@ func (b *Belief) SomeRemoteNamespaces(id string, most int) []string {
 	names := slices.Sorted(maps.Values(p.spec.RemoteNamespaces))
 	return names[:min(len(names), most)]
 }
+
+// Named returns all VirtualNodes of a name. Without one it returns that name at each provider: the VirtualNode may be gone.
+func (b *Belief) Named(virtualNode string) []scheduler.Place {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var named, all []scheduler.Place
+	for _, id := range slices.Sorted(maps.Keys(b.providers)) {
+		at := scheduler.Place{Provider: id, VirtualNode: virtualNode}
+		if all = append(all, at); b.providerAt(at) != nil {
+			named = append(named, at)
+		}
+	}
+	if len(named) == 0 {
+		return all
+	}
+	return named
+}
+
+// WithNamespace returns all VirtualNodes whose provider has a namespace, or may have it.
+func (b *Belief) WithNamespace(local string) []scheduler.Place {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var all []scheduler.Place
+	for _, id := range slices.Sorted(maps.Keys(b.providers)) {
+		p := b.providers[id]
+		if p.spec.RemoteNamespaces != nil && p.spec.RemoteNamespaces[local] == "" {
+			continue
+		}
+		for _, virtualNode := range slices.Sorted(maps.Keys(p.spec.VirtualNodes)) {
+			all = append(all, scheduler.Place{Provider: id, VirtualNode: virtualNode})
+		}
+	}
+	return all
+}

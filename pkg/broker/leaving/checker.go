@@ -37,7 +37,7 @@ const (
 
 // Pod is a pod that leaves a provider.
 type Pod struct {
-	// Name is that in the broker's cluster.
+	// Name is that in the broker's cluster. Without a UID any pod of the name is asked about.
 	Name types.NamespacedName
 	UID  types.UID
 	// VirtualNode is where the pod was assigned, RemoteNamespace where it is at the provider.
@@ -52,6 +52,8 @@ type Pod struct {
 	// Settled means that no creation of its ShadowPod is on the way any more, which is final. What was answered before is asked
 	// again.
 	Settled bool
+	// Waited means that the provider has had nothing of it for a while. What was answered before is asked again.
+	Waited bool
 }
 
 // Answer is a provider's answer about a pod.
@@ -65,6 +67,8 @@ type Answer struct {
 	Status *corev1.PodStatus
 	// Ended means that the pod has ended by itself there, and not because it is deleted.
 	Ended bool
+	// Stopped means that the provider has nothing but a pod that is being deleted and does not run any more (remote.Forwarded).
+	Stopped bool
 	// Asked is when the pod was asked about first, settled or not.
 	Asked time.Time
 	// Since is when the last answer came, or Asked if none has.
@@ -85,6 +89,9 @@ func (a *Answer) Refused() bool {
 type question struct {
 	pod    Pod
 	answer Answer
+	// endRead means that the ShadowPod, which has no pod, was read: it does not show that the pod has ended. It is used by one
+	// Check at a time.
+	endRead bool
 }
 
 // Config is everything that a Checker needs.
@@ -300,6 +307,7 @@ func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection,
 		}
 		return answered
 	}
+	c.readEnds(ctx, connection, questions, found)
 	for _, name := range c.answer(questions, found) {
 		c.Queue.Add(name)
 	}
@@ -307,13 +315,53 @@ func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection,
 	return true
 }
 
-// deleteOrphans deletes the ShadowPods of pods whose virtual kubelet is gone.
+// maxEnds is how many ShadowPods are read after one list.
+const maxEnds = 20
+
+// readEnds reads, once, the ShadowPods of pods that the provider does not have. Its lists do not show how these have ended.
+func (c *Checker) readEnds(ctx context.Context, connection *remote.Connection, questions []*question, found map[string]remote.Forwarded) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	read := 0
+	for _, q := range questions {
+		name := q.pod.Name.Name
+		there := of(found[name], q.pod.UID)
+		if there.Status != nil {
+			q.endRead = false // It may end, and be removed after that.
+		}
+		if there.ShadowPod == "" || there.Status != nil || q.endRead || q.pod.Ends || q.pod.UID == "" || read == maxEnds {
+			continue
+		}
+		read++
+		end, err := connection.End(ctx, q.pod.RemoteNamespace, name, there.ShadowPod)
+		if err != nil {
+			c.Log.Info("Cannot read whether a pod that leaves has ended", "pod", q.pod.Name, "virtualNode", q.pod.VirtualNode,
+				"error", distrust.Text(err.Error()))
+			return // The next check tries again.
+		}
+		if q.endRead = end == nil; end != nil {
+			found[name] = there.WithEnd(end)
+		}
+	}
+}
+
+// of returns what of it was made of a pod; of any pod without a UID.
+func of(f remote.Forwarded, uid types.UID) remote.Forwarded {
+	if uid == "" {
+		f.Ended = false
+		return f
+	}
+	return f.Of(uid)
+}
+
+// deleteOrphans deletes the ShadowPods of pods whose virtual kubelet is gone. One without a pod stays until it was read.
 func (c *Checker) deleteOrphans(ctx context.Context, connection *remote.Connection, questions []*question, found map[string]remote.Forwarded) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	for _, q := range questions {
-		there := found[q.pod.Name.Name].Of(q.pod.UID)
-		if !q.pod.Orphan || there.ShadowPod == "" || there.Ended && !q.pod.Ends || !c.asks(q) {
+		there := of(found[q.pod.Name.Name], q.pod.UID)
+		unread := there.Status == nil && !q.endRead && q.pod.UID != ""
+		if !q.pod.Orphan || there.ShadowPod == "" || (there.Ended || unread) && !q.pod.Ends || !c.asks(q) {
 			continue
 		}
 		if err := connection.DeleteShadowPod(ctx, q.pod.RemoteNamespace, q.pod.Name.Name, there.ShadowPod); err != nil {
@@ -358,12 +406,14 @@ func (c *Checker) answer(questions []*question, found map[string]remote.Forwarde
 	defer c.mu.Unlock()
 	var changed []types.NamespacedName
 	for _, q := range questions {
-		f := found[q.pod.Name.Name].Of(q.pod.UID)
-		present := f.ShadowPod != "" || f.Status != nil
-		if !q.answer.Known || present != q.answer.Present || f.Ended != q.answer.Ended {
+		f := of(found[q.pod.Name.Name], q.pod.UID)
+		present, stopped := f.ShadowPod != "" || f.Status != nil, f.ShadowPod == "" && f.Stopped
+		if !q.answer.Known || present != q.answer.Present || f.Ended != q.answer.Ended || stopped != q.answer.Stopped {
 			changed = append(changed, q.pod.Name)
 		}
-		q.answer = Answer{Known: true, Present: present, Status: f.Status, Ended: f.Ended, Asked: q.answer.Asked, Since: time.Now()}
+		q.answer = Answer{
+			Known: true, Present: present, Status: f.Status, Ended: f.Ended, Stopped: stopped, Asked: q.answer.Asked, Since: time.Now(),
+		}
 	}
 	return changed
 }

@@ -365,3 +365,98 @@ func TestAFailureIsThatOfTheVirtualNodeAskedAbout(t *testing.T) {
 	c.Check(t.Context(), placed("q1"))
 	require.Empty(t, c.Problem(placed("q1")))
 }
+
+// A Job's pod has completed, and its provider has removed it: only the ShadowPod, which no virtual kubelet reads any more, shows its end.
+func TestTheEndOfAPodThatIsRemovedIsReadFromItsShadowPod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		policy corev1.RestartPolicy
+		phase  corev1.PodPhase
+		ended  bool
+	}{
+		"it completed":                 {corev1.RestartPolicyNever, corev1.PodSucceeded, true},
+		"its node was drained":         {corev1.RestartPolicyAlways, corev1.PodFailed, false},
+		"no pod was made of it so far": {corev1.RestartPolicyNever, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, c := newProvider(t)
+			shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns-r", Name: "pod", UID: "shadow", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
+				Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "uid"},
+			}}
+			shadow.Spec.Pod.RestartPolicy, shadow.Status.Phase = tc.policy, tc.phase
+			require.NoError(t, p.liqo.Tracker().Add(shadow))
+			reads, away := 0, true
+			p.liqo.PrependReactor("get", "shadowpods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				reads++
+				return away, nil, errors.New("no answer")
+			})
+			orphan := podNamed("pod")
+			orphan.Orphan = true
+			has := func() bool {
+				c.Ask(orphan)
+				c.Check(t.Context(), placed("q1"))
+				_, err := p.liqo.Tracker().Get(offloadingv1beta1.SchemeGroupVersion.WithResource("shadowpods"), "ns-r", "pod")
+				return err == nil
+			}
+			require.True(t, has(), "it is not deleted before it was read")
+			away = false
+			require.Equal(t, tc.ended, has())
+			answer := c.Ask(orphan)
+			require.Equal(t, tc.ended, answer.Ended)
+			if tc.ended {
+				require.Equal(t, tc.phase, answer.Status.Phase)
+			}
+			has()
+			require.LessOrEqual(t, reads, 3)
+		})
+	}
+}
+
+func TestAPodThatAFinalizerKeepsHasStopped(t *testing.T) {
+	p, c := newProvider(t)
+	kept := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
+			DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}, Finalizers: []string{"x"},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}},
+		}}},
+	}
+	require.NoError(t, p.kube.Tracker().Add(kept))
+	stopped := func() bool {
+		c.Ask(podNamed("pod"))
+		c.Check(t.Context(), placed("q1"))
+		answer := c.Ask(podNamed("pod"))
+		require.True(t, answer.Present)
+		return answer.Stopped
+	}
+	require.True(t, stopped())
+	require.NoError(t, p.liqo.Tracker().Add(&offloadingv1beta1.ShadowPod{ObjectMeta: withUID(kept.ObjectMeta)}))
+	require.False(t, stopped(), "another one can be made of its ShadowPod")
+}
+
+func TestAnyPodOfANameIsAskedAbout(t *testing.T) {
+	p, c := newProvider(t)
+	require.NoError(t, p.kube.Tracker().Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
+		Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "earlier"},
+	}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}))
+	answer := func(uid types.UID) Answer {
+		asked := podNamed("pod")
+		asked.UID = uid
+		c.Ask(asked)
+		c.Check(t.Context(), placed("q1"))
+		return c.Ask(asked)
+	}
+	require.False(t, answer("uid").Present)
+	any := answer("")
+	require.True(t, any.Present)
+	require.False(t, any.Ended, "its end is not that of the one that comes after it")
+}
+
+// withUID returns the metadata of another object of the name.
+func withUID(meta metav1.ObjectMeta) metav1.ObjectMeta {
+	meta.UID = "shadow"
+	return meta
+}

@@ -119,6 +119,9 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 	if at.mapped {
 		answer = c.Leaving.Ask(at.pod)
 	}
+	if answer.Known {
+		c.Belief.ObserveThere(pod, answer.Status != nil)
+	}
 	switch {
 	case at.lost(&answer):
 		return false, 0, nil

@@ -25,6 +25,7 @@ import (
 
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
@@ -196,10 +197,15 @@ func (c *Controller) step(ctx context.Context, pod *corev1.Pod) (ctrl.Result, er
 		return ctrl.Result{}, c.resolveUncertain(ctx, pod)
 	case pending:
 		return ctrl.Result{}, nil // It was assigned a moment ago; the cache will show it.
+	case pod.DeletionTimestamp != nil && pod.Annotations[v1alpha1.AssignedAtAnnotation] == "":
+		return ctrl.Result{}, c.finalize(ctx, pod) // It was nowhere.
 	case movingFrom != none && !c.Belief.HasLeft(pod.UID, movingFrom):
 		return c.release(ctx, pod, movingFrom)
 	case pod.DeletionTimestamp != nil:
 		return ctrl.Result{}, c.finalize(ctx, pod)
+	}
+	if wait, err := c.awaitEarlier(ctx, pod); err != nil || wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, err
 	}
 	result, err := c.assign(ctx, pod)
 	if kerrors.IsConflict(err) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
 )
 
 // leavingRecheck is how often a pod is checked that waits for its provider's answer, with which it is requeued.
@@ -86,10 +88,17 @@ func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from schedule
 	if err := prepare(ctx, pod, from.VirtualNode); err != nil {
 		return ctrl.Result{}, err
 	}
-	c.Belief.ObserveAssigned(pod, from) // It takes room there until it has left.
-	wait, err := c.releaseDelay(ctx, pod, from)
-	if err != nil || wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, err
+	if from.Provider == "" {
+		wait, err := c.unnamedDelay(ctx, pod, from)
+		if err != nil || wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, err
+		}
+	} else {
+		c.Belief.ObserveAssigned(pod, from) // It takes room there until it has left.
+		wait, err := c.releaseDelay(ctx, pod, from)
+		if err != nil || wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, err
+		}
 	}
 	if err := c.forgetAddress(ctx, pod); err != nil {
 		return ctrl.Result{}, err
@@ -105,22 +114,65 @@ func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from schedule
 	return c.assign(ctx, pod)
 }
 
+// unnamedDelay is releaseDelay for a pod that leaves a VirtualNode of an unknown provider: an earlier version of the broker named none, or
+// an administrator has removed the annotation. All providers with a VirtualNode of that name are asked; all of them, if it is gone. The
+// one that may be meant is written.
+func (c *Controller) unnamedDelay(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (longest time.Duration, err error) {
+	places := c.Belief.Named(from.VirtualNode)
+	if len(places) == 1 {
+		err := c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.MovingFromProviderAnnotation: places[0].Provider}})
+		return leavingRecheck, err
+	}
+	for _, at := range places {
+		wait, err := c.delayAt(ctx, pod, at)
+		if err != nil {
+			return 0, err
+		}
+		longest = max(longest, wait)
+	}
+	if longest == 0 {
+		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+	}
+	return longest, nil
+}
+
 // releaseDelay returns how long a pod must wait until it is checked again; 0 when nothing of it is at a VirtualNode any
 // more, or its provider is not waited for.
 func (c *Controller) releaseDelay(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (time.Duration, error) {
+	wait, err := c.delayAt(ctx, pod, from)
+	if err == nil && wait == 0 {
+		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+	}
+	return wait, err
+}
+
+// delayAt is releaseDelay for one of the VirtualNodes that are asked.
+func (c *Controller) delayAt(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (time.Duration, error) {
 	at, err := c.placeOf(ctx, pod, from)
 	if err != nil {
 		return 0, err
 	}
-	wait, givenUp, err := c.overlapDelay(ctx, pod, at)
+	wait, givenUp, err := c.overlapDelay(ctx, pod, &at)
 	if err != nil || wait > 0 {
 		return wait, err
 	}
 	if givenUp {
 		c.requeueUnclean(c.Belief.ObserveGivenUp(at.pod.Via))
 	}
-	c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+	if at.occupied {
+		return 0, c.writeOccupied(ctx, pod, from.VirtualNode)
+	}
 	return 0, nil
+}
+
+// writeOccupied writes that a pod cannot be assigned to a VirtualNode for a while: a pod that has stopped has its name there.
+func (c *Controller) writeOccupied(ctx context.Context, pod *corev1.Pod, virtualNode string) error {
+	tried := tries.Of(pod).After(virtualNode, "a finalizer there keeps the pod that has stopped", c.Clock.Now(), c.RefusalMemory).Annotation()
+	if err := c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.TriesAnnotation: tried}}); err != nil {
+		return err
+	}
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.TriesAnnotation, tried) // It is decided by this copy of the pod.
+	return nil
 }
 
 // place is where a pod is that leaves.
@@ -132,7 +184,12 @@ type place struct {
 	mapped bool
 	// alone means that the VirtualNode is gone, and the provider has no other one: it is not probed any more.
 	alone bool
+	// occupied means that a pod which has stopped has its name there.
+	occupied bool
 }
+
+// anyUID reports whether any pod of the name is meant.
+func (at *place) anyUID() bool { return at.pod.UID == "" }
 
 // lost reports whether a provider does not answer about a pod: it refuses to, or it was asked in vain and is not probed. One that
 // was not asked is not lost: the pod may run there, until Liqo has removed the namespace.
@@ -150,6 +207,9 @@ func (c *Controller) placeOf(ctx context.Context, pod *corev1.Pod, from schedule
 	at.pod = leaving.Pod{
 		Name: client.ObjectKeyFromObject(pod), UID: pod.UID, VirtualNode: from.VirtualNode, Via: from,
 		Ends: placement.Terminal(pod) || pod.DeletionTimestamp != nil,
+	}
+	if pod.Labels[v1alpha1.VirtualNodeLabel] == "" && pod.Annotations[v1alpha1.AssignedAtAnnotation] == "" {
+		at.pod.UID = "" // It was nowhere: an earlier pod of its name is meant.
 	}
 	if !at.known.Known {
 		// Its ShadowPod is deleted once the pod is evicted, or has ended.
@@ -187,7 +247,7 @@ func (c *Controller) requeueUnclean(provider string) {
 
 // overlapDelay returns how long a pod must wait before it may run elsewhere; 0 when its old provider has removed it, or has
 // not answered for so long that it is given up, and the pod may run twice.
-func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at place) (wait time.Duration, givenUp bool, err error) {
+func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at *place) (wait time.Duration, givenUp bool, err error) {
 	if !at.known.UnreachableSince.IsZero() {
 		if at.known.MovesSuspended {
 			return c.ProbeInterval, false, nil
@@ -200,30 +260,82 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at place
 		return leavingRecheck, false, nil // That is not known yet.
 	case at.pod.RemoteNamespace == "":
 		// Liqo has removed the namespace with everything in it. A creation that is on its way succeeds in one that is made anew.
-		return c.creationDelay(pod, &at), false, nil
+		return c.creationDelay(pod, at), false, nil
 	}
-	at.pod.Settled = c.settled(pod, &at)
-	answer := c.Leaving.Ask(at.pod)
-	if !at.pod.Settled && c.Clock.Since(answer.Asked) >= v1alpha1.CreationDeadline {
-		at.pod.Settled = true
-		answer = c.Leaving.Ask(at.pod)
+	appears, err := c.appearanceTime(ctx, pod, at)
+	if err != nil {
+		return 0, false, err
 	}
+	answer := c.askLeaving(pod, at, appears)
 	switch {
 	case at.lost(&answer):
 		// Nothing is left that could end one that is being deleted.
 		wait, err = c.failoverDelay(ctx, pod, answer.Since, at.alone && pod.DeletionTimestamp != nil)
 		return wait, true, err
-	case at.pod.Settled && answer.Known && !answer.Present:
+	case answer.Status != nil && !at.anyUID():
+		if written, err := c.writeEndThere(ctx, pod, at, &answer); written || err != nil {
+			return leavingRecheck, false, err
+		}
+	}
+	switch {
+	case answer.Present && !answer.Stopped:
+		c.Belief.ObserveThere(pod, answer.Status != nil)
+		return leavingRecheck, false, nil
+	case !answer.Known || !at.pod.Settled:
+		return leavingRecheck, false, nil
+	case answer.Present, appears == 0, at.pod.Waited:
+		at.occupied = answer.Present
 		return 0, false, nil
-	case runsOnce(pod) && !at.pod.Ends && answer.Status != nil && placement.TerminalPhase(answer.Status.Phase):
-		return leavingRecheck, false, c.writeEnd(ctx, pod, answer.Status) // Its kubelet ends it, because it is deleted there.
-	case pod.Spec.RestartPolicy == corev1.RestartPolicyNever && !runsOnce(pod) && answer.Status != nil && started(answer.Status):
-		return leavingRecheck, false, c.markDisrupted(ctx, pod, at.pod.VirtualNode)
+	}
+	since := c.Belief.ObserveNothingThere(pod)
+	return max(time.Millisecond, appears-c.Clock.Since(since)), false, nil
+}
+
+// writeEndThere writes what the status of a pod that leaves tells of its end there, and reports whether it does.
+func (c *Controller) writeEndThere(ctx context.Context, pod *corev1.Pod, at *place, answer *leaving.Answer) (bool, error) {
+	switch {
+	case runsOnce(pod) && !at.pod.Ends && placement.TerminalPhase(answer.Status.Phase):
+		return true, c.writeEnd(ctx, pod, answer.Status) // Its kubelet ends it, because it is deleted there.
+	case pod.Spec.RestartPolicy == corev1.RestartPolicyNever && !runsOnce(pod) && started(answer.Status):
+		return true, c.markDisrupted(ctx, pod, at.pod.VirtualNode)
 	case answer.Ended && !at.pod.Ends:
 		// It has ended while it was leaving. A virtual kubelet reports that as well, an orphan has none.
-		return leavingRecheck, false, c.writeEnd(ctx, pod, answer.Status)
+		return true, c.writeEnd(ctx, pod, answer.Status)
 	}
-	return leavingRecheck, false, nil
+	return false, nil
+}
+
+// askLeaving asks a provider about a pod that leaves it. What was answered before no creation of its ShadowPod was on the way, or
+// before the time in which its pod may appear, does not count.
+func (c *Controller) askLeaving(pod *corev1.Pod, at *place, appears time.Duration) leaving.Answer {
+	gone, _ := c.Belief.Leaves(pod.UID)
+	at.pod.Settled = c.settled(pod, at)
+	at.pod.Waited = appears > 0 && !gone.IsZero() && c.Clock.Since(gone) >= appears
+	answer := c.Leaving.Ask(at.pod)
+	if !at.pod.Settled && c.Clock.Since(answer.Asked) >= v1alpha1.CreationDeadline {
+		at.pod.Settled = true
+		answer = c.Leaving.Ask(at.pod)
+	}
+	return answer
+}
+
+// appearanceTime returns for how long a pod may still appear at a provider that has nothing of it: Liqo's controller there has read its
+// ShadowPod, and a webhook for pods holds the creation. Kubernetes' garbage collector removes it later, as its owner is gone. It is 0 if the
+// pod itself was seen last, which ended then, and if there was no ShadowPod to make one of.
+func (c *Controller) appearanceTime(ctx context.Context, pod *corev1.Pod, at *place) (time.Duration, error) {
+	_, seen := c.Belief.Leaves(pod.UID)
+	none := pod.Annotations[v1alpha1.NotForwardedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod) && !at.anyUID()
+	if seen || none || placement.Terminal(pod) {
+		return 0, nil
+	}
+	criteria, _, err := c.criteriaOf(ctx, pod)
+	if err != nil && !errors.Is(err, placement.ErrInvalid) {
+		return 0, err
+	}
+	if criteria.Rules.Failover == v1alpha1.FailoverNever {
+		return v1alpha1.PodCreationDeadline, nil
+	}
+	return v1alpha1.PodCreationTimeout, nil
 }
 
 // failoverDelay returns how long a pod must wait whose provider has not answered since then. A pod that never fails over waits
@@ -239,8 +351,13 @@ func (c *Controller) failoverDelay(ctx context.Context, pod *corev1.Pod, since t
 	return max(0, criteria.Rules.FailoverAfter-c.Clock.Since(since)), nil
 }
 
-// settled reports whether no creation of a pod's ShadowPod is on the way: it has ended, or its virtual kubelet has let it go.
+// settled reports whether no creation of a pod's ShadowPod is on the way: it has ended, its virtual kubelet has let it go, or it is an
+// earlier pod of the name, which was there.
 func (c *Controller) settled(pod *corev1.Pod, at *place) bool {
+	if at.anyUID() {
+		earlier, known := c.Belief.Earlier(pod)
+		return known && earlier.Seen
+	}
 	return placement.Terminal(pod) || pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod)
 }
 

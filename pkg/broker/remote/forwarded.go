@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
@@ -24,6 +25,8 @@ type Forwarded struct {
 	Status *corev1.PodStatus
 	// Ended means that the pod has ended by itself (placement.EndedByItself).
 	Ended bool
+	// Stopped means that the pod is being deleted, and none of its containers runs any more: a finalizer there keeps it.
+	Stopped bool
 	// shadowOf and podOf are the UIDs of the pods here that both were made of; "" if that is not said, as by older virtual
 	// kubelets.
 	shadowOf, podOf types.UID
@@ -38,6 +41,12 @@ func (f Forwarded) Of(uid types.UID) Forwarded {
 		f.Status = nil
 	}
 	f.Ended = f.Ended && f.podOf == uid // It may be an earlier pod of the name that has ended.
+	return f
+}
+
+// WithEnd returns what a provider has of a pod that it has removed, with the end that its ShadowPod has kept.
+func (f Forwarded) WithEnd(end *corev1.PodStatus) Forwarded {
+	f.Status, f.Ended, f.podOf = end, true, f.shadowOf
 	return f
 }
 
@@ -109,7 +118,8 @@ func (c *Connection) addPods(ctx context.Context, namespace string, options meta
 		}
 		f := found[name]
 		f.Status, f.podOf = distrust.PodStatus(there.Status.status()), there.podUID()
-		f.Ended = placement.EndedByItself(f.Status, there.Metadata.DeletionTimestamp != "")
+		deleted := there.Metadata.DeletionTimestamp != ""
+		f.Ended, f.Stopped = placement.EndedByItself(f.Status, deleted), deleted && placement.Stopped(f.Status)
 		if left -= f.Status.Size(); left < 0 {
 			f.Status = distrust.LeastStatus(f.Status)
 		}
@@ -126,6 +136,16 @@ func (c *Connection) DeleteShadowPod(ctx context.Context, namespace, name string
 		return nil
 	}
 	return err
+}
+
+// End returns the status of a pod that a provider has removed, if its ShadowPod shows that it had ended (placement.EndOfShadowPod);
+// nil otherwise.
+func (c *Connection) End(ctx context.Context, namespace, name string, uid types.UID) (*corev1.PodStatus, error) {
+	shadow, err := c.Liqo.OffloadingV1beta1().ShadowPods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil || shadow.UID != uid {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return placement.EndOfShadowPod(shadow.Status.Phase, shadow.Spec.Pod.RestartPolicy), nil
 }
 
 // ShadowPod is what is read of a ShadowPod to find out whether it is to be there.

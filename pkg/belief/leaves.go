@@ -1,0 +1,57 @@
+package belief
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// presence is what a provider was last seen to have of a pod.
+type presence int
+
+const (
+	unseen presence = iota
+	// withoutPod means a ShadowPod at most, podThere the pod.
+	withoutPod
+	podThere
+)
+
+// shown reports whether the status of a pod was reported from a pod at its provider, by whatever virtual kubelet.
+func shown(of *corev1.Pod) bool {
+	return !isPending(of) || len(of.Status.ContainerStatuses) > 0 || len(of.Status.InitContainerStatuses) > 0
+}
+
+// ObserveThere records what the provider of a pod has answered: that it has the pod, or a ShadowPod at most.
+func (b *Belief) ObserveThere(of *corev1.Pod, pod bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.recordOf(of)
+	p.there, p.goneSince = withoutPod, time.Time{}
+	if pod {
+		p.there = podThere
+	}
+}
+
+// ObserveNothingThere records that a provider has nothing of a pod that leaves it, and returns since when.
+func (b *Belief) ObserveNothingThere(of *corev1.Pod) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.recordOf(of)
+	if p.goneSince.IsZero() {
+		p.goneSince = b.cfg.Clock.Now()
+	}
+	return p.goneSince
+}
+
+// Leaves returns what is known of a pod that leaves: since when its provider has nothing of it, zero if it has or that is not known; and
+// whether the provider was last seen to have the pod itself, and not only its ShadowPod.
+func (b *Belief) Leaves(uid types.UID) (goneSince time.Time, podSeen bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.pods[uid]
+	if p == nil {
+		return time.Time{}, false
+	}
+	return p.goneSince, p.there == podThere
+}

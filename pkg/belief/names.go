@@ -1,0 +1,110 @@
+package belief
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+const (
+	// nameMemory is how long it is remembered where a pod was that is gone, maxNames of how many pods of one namespace.
+	nameMemory = time.Hour
+	maxNames   = 20_000
+)
+
+// Earlier is a pod that is gone here, and may run at its provider: it was deleted by force.
+type Earlier struct {
+	UID types.UID
+	At  scheduler.Place
+	// Seen means that its provider had made the pod: no creation of its ShadowPod is on the way.
+	Seen bool
+	gone time.Time
+}
+
+// mayRun reports whether containers of an assigned pod may run when it is gone here. A virtual kubelet shows the end of a pod before it
+// lets it go; Kubernetes' garbage collector of pods makes a pod Failed whose containers it does not know to have ended.
+func mayRun(of *corev1.Pod) bool {
+	running := func(c corev1.ContainerStatus) bool { return c.State.Running != nil }
+	return !placement.Terminal(of) || placement.Collected(&of.Status) ||
+		slices.ContainsFunc(of.Status.ContainerStatuses, running) || slices.ContainsFunc(of.Status.InitContainerStatuses, running)
+}
+
+// remember keeps where a pod was that is gone.
+func (b *Belief) remember(uid types.UID, p *pod) {
+	at, _ := b.state.Counted(uid)
+	if at == (scheduler.Place{}) || !p.mayRun || p.left == at {
+		return
+	}
+	names := b.earlier[p.name.Namespace]
+	if names == nil {
+		names = map[string]Earlier{}
+		b.earlier[p.name.Namespace] = names
+	}
+	if _, known := names[p.name.Name]; known || len(names) < maxNames {
+		names[p.name.Name] = Earlier{UID: uid, At: at, Seen: p.shown || p.there == podThere, gone: b.cfg.Clock.Now()}
+	}
+}
+
+// Earlier returns the pod that had the name of a pod before, and may run where it was; false if there is none.
+func (b *Belief) Earlier(of *corev1.Pod) (Earlier, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.recordOf(of) // That the earlier one is gone may not be known yet.
+	earlier, known := b.earlier[of.Namespace][of.Name]
+	return earlier, known
+}
+
+// ObserveEarlier records where an earlier pod of a name is.
+func (b *Belief) ObserveEarlier(name types.NamespacedName, at scheduler.Place, seen bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.earlier[name.Namespace] == nil {
+		b.earlier[name.Namespace] = map[string]Earlier{}
+	}
+	b.earlier[name.Namespace][name.Name] = Earlier{At: at, Seen: seen, gone: b.cfg.Clock.Now()}
+}
+
+// ForgetEarlier records that nothing of a name runs where it was.
+func (b *Belief) ForgetEarlier(name types.NamespacedName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forgetEarlier(name)
+}
+
+func (b *Belief) forgetEarlier(name types.NamespacedName) {
+	delete(b.earlier[name.Namespace], name.Name)
+	if len(b.earlier[name.Namespace]) == 0 {
+		delete(b.earlier, name.Namespace)
+	}
+}
+
+// expireNames forgets the pods that are gone for long.
+func (b *Belief) expireNames(now time.Time) {
+	for namespace, names := range b.earlier {
+		for name, earlier := range names {
+			if now.Sub(earlier.gone) > nameMemory {
+				b.forgetEarlier(types.NamespacedName{Namespace: namespace, Name: name})
+			}
+		}
+	}
+}
+
+// ObserveNameFree records that no provider has an earlier pod of the name of a pod. NameFree reports that.
+func (b *Belief) ObserveNameFree(of *corev1.Pod) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.recordOf(of).nameFree = true
+}
+
+// NameFree reports whether no provider has an earlier pod of the name of a pod, as far as they were asked.
+func (b *Belief) NameFree(uid types.UID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.pods[uid]
+	return p != nil && p.nameFree
+}

@@ -1,0 +1,117 @@
+package pods
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+// unseenMargin is by how much the clocks of the broker and of the API server may differ.
+const unseenMargin = 5 * time.Second
+
+// awaitEarlier returns how long a pod must wait before its first assignment because an earlier pod of its name may run at a provider: it
+// was deleted by force, by kubectl, by the garbage collector of pods, or by Liqo for a Node that was not Ready. Its controller, as that of a
+// StatefulSet, or Liqo's for the pods of consumers, has made another one at once.
+func (c *Controller) awaitEarlier(ctx context.Context, pod *corev1.Pod) (time.Duration, error) {
+	name := client.ObjectKeyFromObject(pod)
+	earlier, known := c.Belief.Earlier(pod)
+	if !known {
+		return c.awaitUnseen(ctx, pod)
+	}
+	at, err := c.placeOf(ctx, pod, earlier.At)
+	if err != nil {
+		return 0, err
+	}
+	at.pod.UID, at.pod.Settled = "", true
+	if earlier.Seen && at.known.UnreachableSince.IsZero() && at.mapped && at.pod.RemoteNamespace != "" {
+		answer := c.Leaving.Ask(at.pod)
+		switch {
+		case answer.Known && !answer.Present:
+			c.Leaving.Forget(name)
+			c.Belief.ForgetEarlier(name)
+			return 0, nil
+		case !answer.Known && answer.Err == nil:
+			return leavingRecheck, nil
+		}
+	}
+	return leavingRecheck, c.leaveEarlier(ctx, pod, &earlier)
+}
+
+// leaveEarlier has a pod leave the place of the earlier one of its name, as if it had been there: it takes no other place before the
+// provider has nothing of the name, also under the next leader.
+func (c *Controller) leaveEarlier(ctx context.Context, pod *corev1.Pod, earlier *belief.Earlier) error {
+	from := earlier.At.VirtualNode
+	err := c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{
+		v1alpha1.MovingFromAnnotation: from, v1alpha1.MovingFromProviderAnnotation: earlier.At.Provider,
+		v1alpha1.DecisionAnnotation: "waits until " + from + " has nothing of an earlier pod of this name",
+	}})
+	if err != nil {
+		return err
+	}
+	c.Log.Info("A pod waits for an earlier one of its name", "pod", client.ObjectKeyFromObject(pod), "at", from, "earlier", earlier.UID)
+	c.Events.Eventf(pod, corev1.EventTypeNormal, "EarlierPod", "An earlier pod of this name may run at %s: waiting until it has ended there", from)
+	return nil
+}
+
+// awaitUnseen is awaitEarlier for a pod about which this leader knows nothing. One that was created before it led, and that no leader has
+// seen since, may have had an earlier one while none led: each provider with its namespace is asked.
+func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest time.Duration, err error) {
+	created := pod.CreationTimestamp
+	seen := placement.Condition(pod, v1alpha1.ConditionAssigned) != nil || pod.Annotations[v1alpha1.AssignedAtAnnotation] != ""
+	if seen || created.IsZero() || created.After(c.Restorer.LeadsSince().Add(unseenMargin)) || c.Belief.NameFree(pod.UID) {
+		return 0, nil
+	}
+	for _, at := range c.Belief.WithNamespace(pod.Namespace) {
+		wait, err := c.unseenDelay(ctx, pod, at)
+		if err != nil {
+			return 0, err
+		}
+		longest = max(longest, wait)
+	}
+	if longest > 0 {
+		return longest, nil
+	}
+	c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+	c.Belief.ObserveNameFree(pod)
+	return 0, nil
+}
+
+// unseenDelay returns how long a pod must wait because of what one VirtualNode may have of its name.
+func (c *Controller) unseenDelay(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (time.Duration, error) {
+	at, err := c.placeOf(ctx, pod, from)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case !at.known.Confirmed, at.known.MovesSuspended:
+		return c.recheck(), nil // Whether it can be reached is known soon.
+	case !at.known.UnreachableSince.IsZero():
+		return c.failoverDelay(ctx, pod, at.known.FailoverFrom, false)
+	case !at.mapped:
+		return leavingRecheck, nil
+	case at.pod.RemoteNamespace == "":
+		return 0, nil
+	}
+	at.pod.UID, at.pod.Settled, at.pod.Orphan = "", true, false
+	answer := c.Leaving.Ask(at.pod)
+	switch {
+	case answer.Err != nil:
+		return c.failoverDelay(ctx, pod, answer.Since, false)
+	case !answer.Known:
+		return leavingRecheck, nil
+	case answer.Present:
+		c.Belief.ObserveEarlier(at.pod.Name, from, answer.Status != nil)
+		return time.Millisecond, nil
+	}
+	return 0, nil
+}
+
+// recheck is when a provider has been probed again.
+func (c *Controller) recheck() time.Duration { return max(c.ProbeInterval, time.Second) }

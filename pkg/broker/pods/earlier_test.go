@@ -1,0 +1,205 @@
+package pods
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+)
+
+// successor is the pod that a controller makes in place of one that is gone.
+func successor(change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", UID: "next", Annotations: map[string]string{}},
+		Spec:       corev1.PodSpec{Containers: cpus("1")}, Status: corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
+}
+
+// forced returns a broker whose pod, which runs at q, was deleted by force, and what q has.
+func forced(t *testing.T, change ...func(*corev1.Pod)) (*Controller, *kubefake.Clientset) {
+	t.Helper()
+	pod := assignedPod(corev1.PodRunning, change...)
+	pod.Spec.Containers = cpus("1")
+	c := newController(t, true, interceptor.Funcs{}, nil, pod)
+	c.ProbeInterval = 5 * time.Second
+	c.has("q1")
+	there := c.connect("q1", pod.Status)
+	c.reconciled(t, "pod")
+	c.has("r1")
+	require.NoError(t, c.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	return c, there
+}
+
+func (c *Controller) gone(t *testing.T) {
+	t.Helper()
+	_, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "pod"}})
+	require.NoError(t, err)
+}
+
+// placedWithin has a pod reconciled, and q asked, until it is assigned or so much time is over.
+func (c *Controller) placedWithin(t *testing.T, within time.Duration) string {
+	t.Helper()
+	for began := time.Now(); time.Since(began) <= within; time.Sleep(time.Second) {
+		pod, _ := c.reconciled(t, "pod")
+		if at := pod.Labels[v1alpha1.VirtualNodeLabel]; at != "" {
+			return at
+		}
+		c.Leaving.Check(t.Context(), placed("q1"))
+	}
+	return ""
+}
+
+// The pod of a StatefulSet is deleted by force, and runs on at its provider, whose virtual kubelet is down or whose kubelet ends it slowly.
+func TestTheSuccessorOfAPodThatWasDeletedByForceWaitsForIt(t *testing.T) {
+	for name, seen := range map[string]bool{"the broker sees that it is gone": true, "it sees the successor next": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, there := forced(t)
+				if seen {
+					c.gone(t)
+				}
+				require.NoError(t, c.Client.Create(t.Context(), successor()))
+				require.Empty(t, c.placedWithin(t, 10*time.Minute), "q runs one of its name")
+				pod, _ := c.reconciled(t, "pod")
+				require.Equal(t, "q1", pod.Annotations[v1alpha1.MovingFromAnnotation], "the next leader knows it, too")
+				require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+				require.NotEmpty(t, c.placedWithin(t, 10*time.Second))
+				pod, _ = c.reconciled(t, "pod")
+				require.NotContains(t, pod.Annotations, v1alpha1.MovingFromAnnotation)
+			})
+		})
+	}
+}
+
+func TestASuccessorIsAssignedAtOnceIfNothingRuns(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Pod){
+		"the provider has nothing any more": func(*corev1.Pod) {},
+		"it was shown to have ended":        func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, there := forced(t, change)
+				c.gone(t)
+				require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+				require.NoError(t, c.Client.Create(t.Context(), successor()))
+				require.NotEmpty(t, c.placedWithin(t, 2*time.Second))
+				_, known := c.Belief.Earlier(successor())
+				require.False(t, known)
+			})
+		})
+	}
+}
+
+// The garbage collector of pods makes a pod Failed before it deletes it, whatever its containers do.
+func TestAPodThatTheGarbageCollectorOfPodsDeletedMayRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := forced(t, func(pod *corev1.Pod) {
+			pod.Status.Phase = corev1.PodFailed
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"}}
+		})
+		c.gone(t)
+		require.NoError(t, c.Client.Create(t.Context(), successor()))
+		require.Empty(t, c.placedWithin(t, time.Minute))
+	})
+}
+
+func TestASuccessorThatIsDeletedEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := forced(t)
+		c.gone(t)
+		next := successor(func(pod *corev1.Pod) { pod.Finalizers = []string{"x"} })
+		require.NoError(t, c.Client.Create(t.Context(), next))
+		require.Empty(t, c.placedWithin(t, time.Minute))
+		require.NoError(t, c.Client.Delete(t.Context(), next))
+		c.reconciled(t, "pod")
+		var now corev1.Pod
+		require.NoError(t, c.Client.Get(t.Context(), client.ObjectKeyFromObject(next), &now))
+		now.Finalizers = nil
+		require.NoError(t, client.IgnoreNotFound(c.Client.Update(t.Context(), &now)))
+		require.True(t, kerrors.IsNotFound(c.Client.Get(t.Context(), client.ObjectKeyFromObject(next), &now)))
+		c.gone(t)
+		third := successor(func(pod *corev1.Pod) { pod.UID = "third" })
+		require.NoError(t, c.Client.Create(t.Context(), third))
+		require.Empty(t, c.placedWithin(t, time.Minute), "the first one runs still")
+	})
+}
+
+// The provider of the earlier pod is lost.
+func TestASuccessorFailsOverFromALostProvider(t *testing.T) {
+	for name, never := range map[string]bool{"it may fail over": false, "it never does": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, there := forced(t)
+				c.Policies.Defaults.FailoverAfter = time.Minute
+				c.gone(t)
+				there.PrependReactor("*", "*", noAnswer)
+				for range 2 {
+					c.Belief.ObserveProbe("q", belief.Probe{Began: time.Now(), Ended: time.Now()})
+				}
+				require.NoError(t, c.Client.Create(t.Context(), successor(func(pod *corev1.Pod) {
+					if never {
+						pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever)
+					}
+				})))
+				require.Empty(t, c.placedWithin(t, 50*time.Second))
+				at := c.placedWithin(t, 10*time.Minute)
+				if never {
+					require.Empty(t, at)
+					return
+				}
+				require.NotEmpty(t, at)
+			})
+		})
+	}
+}
+
+// While no broker led, Liqo's nodefailure-controller has deleted a pod by force, and its successor was made.
+func TestANewLeaderAsksAboutPodsThatNoLeaderHasSeen(t *testing.T) {
+	created := func(ago time.Duration) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-ago)) }
+	}
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		asks   bool
+	}{
+		"created before": {created(time.Minute), true},
+		"created since":  {created(-time.Minute), false},
+		"a leader has judged it": {func(pod *corev1.Pod) {
+			created(time.Minute)(pod)
+			pod.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse}}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newController(t, true, interceptor.Funcs{}, nil, successor(tc.change))
+				c.has("q1")
+				there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
+				at := c.placedWithin(t, time.Minute)
+				if !tc.asks {
+					require.NotEmpty(t, at)
+					return
+				}
+				require.Empty(t, at)
+				require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}))
+				require.NotEmpty(t, c.placedWithin(t, time.Minute))
+			})
+		})
+	}
+}
