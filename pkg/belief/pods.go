@@ -300,8 +300,7 @@ func (b *Belief) decideUnlocked(snapshot *scheduler.State, of *scheduler.Pod, po
 }
 
 // ReserveElsewhere decides where a pod could go that is assigned to a provider which cannot be reached, as Decide would. What it finds
-// is reserved until the pod is decided about, stays or is gone: no more pods leave than fit elsewhere. Without a place the pod does not
-// count as one that moves, and it reports false.
+// is reserved until the pod is decided about, stays or is gone: no more pods leave than fit elsewhere. It reports whether it found one.
 func (b *Belief) ReserveElsewhere(of *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -319,7 +318,6 @@ func (b *Belief) ReserveElsewhere(of *scheduler.Pod, policy *scheduler.Policy, i
 		b.state.Decide(b.cfg.Clock.Now(), &other, policy, into)
 	}
 	if into.VirtualNode == "" {
-		b.limit.Forget(of.UID)
 		return false
 	}
 	p.reserved = true
@@ -340,10 +338,12 @@ func (b *Belief) unreserve(p *pod, uid types.UID) {
 	}
 }
 
-// ObserveNowhere records that a pod stays at an unreachable provider because nothing else fits, and reports whether that is new.
+// ObserveNowhere records that a pod stays at an unreachable provider because nothing else fits: it is not one of those that move. It
+// reports whether that is new.
 func (b *Belief) ObserveNowhere(uid types.UID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.limit.Forget(uid)
 	p := b.pods[uid]
 	if p == nil || p.nowhere {
 		return false

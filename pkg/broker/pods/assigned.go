@@ -35,6 +35,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 	if err != nil && !errors.Is(err, placement.ErrInvalid) {
 		return ctrl.Result{}, err
 	}
+	readable := err == nil // Otherwise a filter may not have been compiled yet.
 	at, err := c.virtualNode(ctx, assigned)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -70,7 +71,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 	if delay := c.Belief.MoveDelay(pod.UID); delay > 0 {
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
-	if reason == eviction.Unreachable && pod.DeletionTimestamp == nil && !c.fitsElsewhere(pod, namespace, &criteria, assigned) {
+	if reason == eviction.Unreachable && pod.DeletionTimestamp == nil && !(readable && c.fitsElsewhere(pod, namespace, &criteria, assigned)) {
 		return ctrl.Result{RequeueAfter: c.nowhereRecheck(at.FailoverFrom)}, nil
 	}
 	return ctrl.Result{}, c.evict(ctx, pod, assigned, reason)
@@ -96,8 +97,11 @@ func (c *Controller) fitsElsewhere(pod *corev1.Pod, namespace *corev1.Namespace,
 		return true
 	}
 	if c.Belief.ObserveNowhere(pod.UID) {
-		c.Events.Eventf(pod, corev1.EventTypeWarning, "MoveWaits", "Stays at %s, whose provider is unreachable: %s",
-			from.VirtualNode, d.Waiting())
+		text := d.Waiting()
+		if d.Err != nil {
+			text = d.Err.Error()
+		}
+		c.Events.Eventf(pod, corev1.EventTypeWarning, "MoveWaits", "Stays at %s, whose provider is unreachable: %s", from.VirtualNode, text)
 	}
 	return false
 }
