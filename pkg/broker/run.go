@@ -210,7 +210,8 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 
 	// 2. The node, and the providers behind it.
 	brokerNode := node.New(node.Config{
-		Log: cfg.Log, Client: home, Kube: kube, Belief: known, Guard: required, Name: cfg.NodeName, IP: cfg.NodeIP, Port: cfg.Kubelet.Port,
+		Log: cfg.Log, Client: home, Kube: kube, Belief: known, Guard: required, Namespace: cfg.Namespace,
+		Name: cfg.NodeName, IP: cfg.NodeIP, Port: cfg.Kubelet.Port,
 		Version: version.GitVersion, OwnerClusterRole: cfg.OwnerClusterRole,
 		LeaseDuration: cfg.Lease.NodeDuration, ProbeTimeout: cfg.Times.ProbeTimeout,
 		Restored: func() bool { return !restorer.LeadsSince().IsZero() }, Changed: nodeChanged,

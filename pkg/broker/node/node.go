@@ -6,13 +6,16 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,6 +53,8 @@ type Config struct {
 	// Guard is nil if it is not required.
 	Guard *guard.Guard
 
+	// Namespace is where the memory of the Node is kept.
+	Namespace string
 	// Name is the name of the Node, IP its InternalIP, Port that of its kubelet API, Version the KubeletVersion.
 	Name, IP string
 	Port     uint16
@@ -67,6 +72,13 @@ type Node struct {
 
 	mu   sync.Mutex
 	last *corev1.Node // Guarded by mu.
+	// uid is that of the Node that exists, remembered what others have set on it. Guarded by mu.
+	uid        types.UID
+	remembered *memory
+	// stored is what the ConfigMap has; used by one goroutine.
+	stored *memory
+	// rewrite has the status written although the Node is as it was last written.
+	rewrite atomic.Bool
 	// unsettled is for how many ticks the capacity of before is kept while not all providers were probed: ticks,
 	// because time also passes while the process stands still. Used by one goroutine.
 	unsettled int
@@ -112,6 +124,8 @@ func (n *Node) NotifyNodeStatus(ctx context.Context, changes func(*corev1.Node))
 			settled := n.isSettled(ctx)
 			if fresh := n.next(settled); fresh != nil {
 				changes(fresh)
+			} else if n.rewrite.Swap(false) {
+				changes(n.latest())
 			}
 			if !settled {
 				continue
@@ -157,32 +171,28 @@ func (n *Node) Run(ctx context.Context) error {
 	n.mu.Unlock()
 	n.Changed.Send()
 	controller, err := node.NewNodeController(n, first, interrupted.Nodes(n.Kube.CoreV1().Nodes()),
-		node.WithNodeEnableLeaseV1(n.Kube.CoordinationV1().Leases(corev1.NamespaceNodeLease),
-			int32(n.LeaseDuration.Seconds())),
+		node.WithNodeEnableLeaseV1(leases{
+			LeaseInterface: n.Kube.CoordinationV1().Leases(corev1.NamespaceNodeLease), node: n.Name, uid: n.currentUID,
+		}, int32(n.LeaseDuration.Seconds())),
 		node.WithNodeStatusUpdateErrorHandler(func(ctx context.Context, cause error) error {
 			if !kerrors.IsNotFound(cause) {
 				return cause
 			}
-			n.mu.Lock()
-			wanted := n.last.DeepCopy()
-			n.mu.Unlock()
-			// The ClusterRole may have been made again, and the garbage collector deletes what the one of before owns.
-			owners, err := n.owners(ctx)
-			if err != nil {
-				return err
-			}
-			wanted.OwnerReferences = owners
-			_, err = n.Kube.CoreV1().Nodes().Create(ctx, wanted, metav1.CreateOptions{})
-			return err
+			return n.restore(ctx)
 		}),
 	)
 	if err != nil {
 		return fmt.Errorf("node %q: %w", n.Name, err)
 	}
-	if err := controller.Run(ctx); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("node %q: %w", n.Name, err)
-	}
-	return nil
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return n.keep(ctx) })
+	group.Go(func() error {
+		if err := controller.Run(ctx); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("node %q: %w", n.Name, err)
+		}
+		return nil
+	})
+	return group.Wait()
 }
 
 // isSettled reports whether what is assigned is counted, and the probes show of every provider whether it can be
@@ -212,43 +222,49 @@ func nodeConditions() []corev1.NodeConditionType {
 	}
 }
 
-// claim creates the Node, or sets metadata and spec of the one that exists: virtual-kubelet updates the status only. The
-// capacity of that one is kept in wanted. A Node that is not the broker's is left alone.
+// errAnothers is the error of a Node that another component has made.
+var errAnothers = fmt.Errorf("there is a Node of that name which is not the broker's (it lacks the label %s): choose another --broker-node",
+	v1alpha1.BrokerNodeLabel)
+
+// claim creates the Node as it is remembered, or sets metadata and spec of the one that exists: virtual-kubelet updates the
+// status only. The capacity of that one is kept in wanted. A Node that is not the broker's is left alone.
 func (n *Node) claim(ctx context.Context, wanted *corev1.Node) error {
-	nodes := n.Kube.CoreV1().Nodes()
-	_, err := nodes.Create(ctx, wanted, metav1.CreateOptions{})
-	if !kerrors.IsAlreadyExists(err) {
-		return err
-	}
-	return interrupted.OnError(retry.DefaultBackoff, kerrors.IsConflict, func() error {
-		existing, err := nodes.Get(ctx, wanted.Name, metav1.GetOptions{})
-		if err != nil {
+	existing, err := n.complete(ctx, wanted)
+	switch {
+	case err == nil:
+		wanted.Status.Capacity, wanted.Status.Allocatable = existing.Status.Capacity, existing.Status.Allocatable
+	case kerrors.IsNotFound(err):
+		remembered, err := n.load(ctx)
+		if kerrors.IsForbidden(err) { // The manifests are older.
+			n.Log.Error(err, "A Node that is made again has no cordon, labels or taints of the previous one")
+		} else if err != nil {
 			return err
 		}
-		if _, ours := existing.Labels[v1alpha1.BrokerNodeLabel]; !ours {
-			return fmt.Errorf("there is a Node of that name which is not the broker's (it lacks the label %s): choose another --broker-node",
-				v1alpha1.BrokerNodeLabel)
+		made := wanted.DeepCopy()
+		remembered.restore(made)
+		if existing, err = n.Kube.CoreV1().Nodes().Create(ctx, made, metav1.CreateOptions{}); err != nil {
+			return err
 		}
-		for key, value := range wanted.Labels {
-			existing.Labels[key] = value
-		}
-		existing.OwnerReferences = wanted.OwnerReferences
-		if !hasTaint(existing.Spec.Taints) {
-			existing.Spec.Taints = append(existing.Spec.Taints, wanted.Spec.Taints...)
-		}
-		wanted.Status.Capacity, wanted.Status.Allocatable = existing.Status.Capacity, existing.Status.Allocatable
-		_, err = nodes.Update(ctx, existing, metav1.UpdateOptions{})
+	default:
 		return err
-	})
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.uid, n.remembered = existing.UID, memoryOf(existing, wanted)
+	return nil
 }
 
-func hasTaint(taints []corev1.Taint) bool {
-	for i := range taints {
-		if taints[i].Key == consts.VirtualNodeTolerationKey {
-			return true
-		}
-	}
-	return false
+// owns reports whether a Node is the broker's: it has the label, or had it when it was claimed.
+func (n *Node) owns(existing *corev1.Node) bool {
+	_, labelled := existing.Labels[v1alpha1.BrokerNodeLabel]
+	uid := n.currentUID()
+	return labelled || uid != "" && uid == existing.UID
+}
+
+func (n *Node) currentUID() types.UID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.uid
 }
 
 // owners makes the ClusterRole of the broker's installation own the Node, which is deleted with it.
