@@ -140,6 +140,10 @@ const (
 // so that Liqo reconciles the pod, and never read.
 const AddressAnnotation = "brokering.liqo.io/address"
 
+// RenewedByAnnotation is on the lease of the broker's Node while virtual kubelets renew it because no broker does. It names the
+// VirtualNode of the last one.
+const RenewedByAnnotation = "brokering.liqo.io/renewed-by"
+
 // BrokerNodeLabel marks the broker's Node.
 const BrokerNodeLabel = "brokering.liqo.io/broker-node"
 

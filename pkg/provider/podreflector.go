@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/absence"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/changes"
@@ -122,4 +124,10 @@ func (pr *podReflector) count() int {
 		return 0 // A cache never fails to list.
 	}
 	return len(pods)
+}
+
+// serves reports whether there are pods that have not ended.
+func (pr *podReflector) serves() bool {
+	pods, err := pr.localPods.List(labels.Everything())
+	return err == nil && slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return !placement.Terminal(pod) })
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/alive"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/election"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
@@ -155,7 +156,10 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 			return runNode(ctx, cfg, peering, local, ready)
 		}
 		ready()
-		return nil
+		if cfg.BrokerNode == "" {
+			return nil
+		}
+		return keepAlive(ctx, cfg, func() bool { return elections.Serving() && reflection.pods.serves() })
 	})
 	return group.Wait()
 }
@@ -175,6 +179,17 @@ func newRemoteIPAM(cfg *Config, remote *rest.Config, changed func(ip string)) (*
 		client.TLS = proof
 	}
 	return ipam.NewClient(client), nil
+}
+
+// keepAlive keeps the broker's Node alive while no broker does. Its requests wait for no others.
+func keepAlive(ctx context.Context, cfg *Config, serves func() bool) error {
+	local, err := connect.Separate(cfg.Home)
+	if err != nil {
+		return err
+	}
+	return alive.Run(ctx, alive.Config{
+		Log: cfg.Log, Kube: local, Node: cfg.BrokerNode, VirtualNode: cfg.VirtualNode, Serves: serves,
+	})
 }
 
 func serve(ctx context.Context, group *errgroup.Group, cfg *Config, clients connect.Clients, reflection *Reflection,

@@ -231,8 +231,8 @@ func kinds() map[string]kind {
 	}
 }
 
-// awayForLong is longer than the time after which Kubernetes evicts pods, but for those that tolerate it. It never
-// happens at random.
+// awayForLong is longer than the time after which Kubernetes would evict pods, if the virtual kubelets did not keep the Node alive. It
+// never happens at random.
 const awayForLong = "all brokers are away for long"
 
 // Kinds are the names of all kinds of faults, in order.

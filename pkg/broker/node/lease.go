@@ -8,9 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// leases has the Node that there is now own its lease. virtual-kubelet's lease controller sets an owner only if there is none, with
+// leases has the Node that there is now own its lease, and removes the annotation of virtual kubelets that renewed it meanwhile. virtual-kubelet's lease controller sets an owner only if there is none, with
 // the UID of its last status update (newLease in node/lease_controller_v1.go, v1.11.0), so after a restoration the garbage
 // collector would delete the lease again.
 type leases struct {
@@ -28,11 +30,12 @@ func (l leases) Update(ctx context.Context, lease *coordinationv1.Lease, opts me
 }
 
 func (l leases) owned(lease *coordinationv1.Lease) *coordinationv1.Lease {
+	out := lease.DeepCopy()
+	delete(out.Annotations, v1alpha1.RenewedByAnnotation)
 	uid := l.uid()
 	if uid == "" {
-		return lease
+		return out
 	}
-	out := lease.DeepCopy()
 	out.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: l.node, UID: uid,
 	}}
