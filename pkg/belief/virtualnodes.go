@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -153,4 +154,19 @@ func (b *Belief) WithNamespace(local string) []scheduler.Place {
 		}
 	}
 	return all
+}
+
+// Granted returns what a provider grants in all of its slices.
+func (b *Belief) Granted(provider string) resources.Amounts {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	granted := resources.Amounts{}
+	for _, p := range b.state.Providers() {
+		if p.ID == provider {
+			for _, slice := range p.Slices {
+				granted.Add(slice.Granted)
+			}
+		}
+	}
+	return granted
 }

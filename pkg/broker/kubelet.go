@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet/exposition"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -44,7 +46,10 @@ func (p kubeletProviders) Scrapers(ctx context.Context) []kubelet.Scraper {
 			scrape := func(ctx context.Context, uri *url.URL) (io.ReadCloser, error) {
 				return kubeletapi.ScrapeRequest(c.Kube, kubeletapi.MetricsV1, string(home), uri).Stream(ctx)
 			}
-			all = append(all, kubelet.Scraper{Provider: at.Provider, Scrape: scrape})
+			granted := p.belief.Granted(at.Provider)
+			all = append(all, kubelet.Scraper{Provider: at.Provider, Scrape: scrape, Grant: exposition.Grant{
+				CPU: float64(granted[corev1.ResourceCPU]) / 1000, Memory: float64(granted[corev1.ResourceMemory]),
+			}})
 		}
 	}
 	slices.SortFunc(all, func(a, b kubelet.Scraper) int { return strings.Compare(a.Provider, b.Provider) })

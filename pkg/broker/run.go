@@ -31,6 +31,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/claim"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/lease"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
@@ -102,6 +103,10 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := b.setUpServers(ctx, mgr); err != nil {
 		return err
 	}
+	sole := &claim.Claim{Log: cfg.Log, Kube: kube, Namespace: cfg.Namespace, Node: cfg.NodeName}
+	if err := mgr.Add(manager.RunnableFunc(sole.Run)); err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	if cfg.MetricsAddress != "" {
 		group.Go(func() error { return serveMetrics(ctx, cfg.MetricsAddress, b.registry) })
@@ -111,6 +116,10 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	group.Go(func() error { return lock.Run(ctx) })
 	group.Go(func() error {
+		// Before this replica may lead: what a second broker wrote would harm the first.
+		if err := sole.Acquire(ctx); err != nil {
+			return err
+		}
 		if err := mgr.Start(ctx); err != nil {
 			return fmt.Errorf("broker: %w", err)
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/absence"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/absence"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/changes"

@@ -16,6 +16,7 @@ import (
 	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet/exposition"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
@@ -53,6 +54,8 @@ type server struct {
 	// answerWithin is how long a provider may take to begin its answer to logs, exec, attach and port-forward.
 	answerWithin time.Duration
 	started      metav1.Time
+	// used bounds what providers add to the metrics of the node.
+	used *exposition.Usage
 	// streams limits the open requests to each provider, by its id, consumers those for the pods of a consumer to each, and all
 	// those for the pods of a consumer to all providers together.
 	streams, consumers, all *httpserve.Shares
@@ -80,7 +83,7 @@ func NewHandler(cfg Config) http.Handler {
 
 func newServer(cfg Config, answerWithin time.Duration) *server {
 	return &server{
-		Config: cfg, answerWithin: answerWithin, started: metav1.Now(),
+		Config: cfg, answerWithin: answerWithin, started: metav1.Now(), used: exposition.NewUsage(),
 		streams: httpserve.NewShares(ofProvider), consumers: httpserve.NewShares(ofConsumer),
 		all: httpserve.NewFairShares(ofAll),
 	}

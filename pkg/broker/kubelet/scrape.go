@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/url"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -18,6 +19,8 @@ import (
 type Scraper struct {
 	// Provider is the id of the cluster.
 	Provider string
+	// Grant is what the provider grants.
+	Grant exposition.Grant
 	// Scrape opens the text. uri is the path and query of the request.
 	Scrape func(ctx context.Context, uri *url.URL) (io.ReadCloser, error)
 }
@@ -47,18 +50,29 @@ func (s *server) scrape(ctx context.Context, uri *url.URL) ([]byte, error) {
 		asking.Go(func() { all[i] = s.metricsOf(ctx, of, uri, assigned[of.Provider]) })
 	}
 	asking.Wait()
+	now := time.Now()
+	for i, of := range scrapers {
+		if all[i] != nil {
+			s.used.Bound(of.Provider, all[i], of.Grant, now)
+		}
+	}
+	for i, of := range scrapers {
+		if all[i] == nil {
+			all[i] = s.used.Missing(of.Provider, all)
+		}
+	}
 	return exposition.Merge(all), nil
 }
 
-// metricsOf returns what was read of a provider's metrics before an error.
+// metricsOf returns what was read of a provider's metrics before an error; nil if there was no answer.
 func (s *server) metricsOf(ctx context.Context, of Scraper, uri *url.URL, pods sets.Set[types.NamespacedName]) *exposition.Metrics {
 	text, err := of.Scrape(ctx, uri)
 	if err != nil {
 		s.Log.V(1).Info("Cannot scrape a provider", "provider", of.Provider, "because", err.Error())
-		return &exposition.Metrics{}
+		return nil
 	}
 	defer text.Close()
-	metrics, err := exposition.Read(text, pods)
+	metrics, err := exposition.Read(text, pods, time.Now())
 	if err != nil {
 		s.Log.Info("The metrics of a provider are not whole", "provider", of.Provider, "because", err.Error())
 	}

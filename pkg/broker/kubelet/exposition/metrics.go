@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/common/model"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,7 +42,7 @@ var errCut = errors.New("the provider's metrics are too long: the rest is left o
 
 // nodeMetrics are those that Liqo's metric agent answers as a sum over the nodes of the provider, without labels
 // (pkg/remotemetrics of Liqo v1.2.0).
-var nodeMetrics = sets.New("node_cpu_usage_seconds_total", "node_memory_working_set_bytes")
+var nodeMetrics = sets.New(nodeCPU, nodeMemory)
 
 // family is a metric: its samples, and what is declared about them.
 type family struct {
@@ -134,9 +135,9 @@ func (f *Metrics) owner(of *sample) *family {
 	return nil
 }
 
-// Read returns what is valid of a provider's text: the series of these pods, each once, and the metrics of its nodes. The
-// error is about the rest of the text.
-func Read(text io.Reader, pods sets.Set[types.NamespacedName]) (*Metrics, error) {
+// Read returns what is valid of a provider's text: the series of these pods, each once, and the metrics of its nodes, as far as they are
+// finite numbers measured at about now. The error is about the rest of the text.
+func Read(text io.Reader, pods sets.Set[types.NamespacedName], now time.Time) (*Metrics, error) {
 	limited := &io.LimitedReader{R: text, N: maxMetrics}
 	lines := bufio.NewReaderSize(limited, maxLine)
 	f, seen := newMetrics(), sets.New[string]()
@@ -155,23 +156,23 @@ func Read(text io.Reader, pods sets.Set[types.NamespacedName]) (*Metrics, error)
 		case err != nil:
 			return f, err
 		}
-		if left -= f.add(string(bytes.TrimSpace(line)), pods, seen); left < 0 {
+		if left -= f.add(string(bytes.TrimSpace(line)), pods, seen, now); left < 0 {
 			return f, errCut
 		}
 	}
 }
 
 // add takes in a line, and returns how much of it is kept (bytes).
-func (f *Metrics) add(line string, pods sets.Set[types.NamespacedName], seen sets.Set[string]) int {
+func (f *Metrics) add(line string, pods sets.Set[types.NamespacedName], seen sets.Set[string], now time.Time) int {
 	if strings.HasPrefix(line, "#") {
 		return f.comment(line)
 	}
 	s, ok := parseSample(line)
-	if !ok {
+	if !ok || math.IsNaN(s.value) || math.IsInf(s.value, 0) || s.skew(now) > maxSkew {
 		return 0
 	}
 	ofNode := nodeMetrics.Has(s.name)
-	if ofNode && (len(s.labels) > 0 || s.value < 0 || math.IsNaN(s.value) || math.IsInf(s.value, 0)) {
+	if ofNode && (len(s.labels) > 0 || s.value < 0) {
 		return 0
 	}
 	if !ofNode && !pods.Has(types.NamespacedName{Namespace: s.label("namespace"), Name: s.label("pod")}) {

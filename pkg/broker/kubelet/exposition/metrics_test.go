@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -63,7 +64,7 @@ func TestProvidersThatContradictEachOther(t *testing.T) {
 			var all []*Metrics
 			for i, text := range tc.texts {
 				pods := [][]string{{"pod", "astray"}, {"third"}, {"fourth"}}[i]
-				f, err := Read(strings.NewReader(text), named(pods...))
+				f, err := Read(strings.NewReader(text), named(pods...), time.Now())
 				require.NoError(t, err)
 				all = append(all, f)
 			}
@@ -113,7 +114,7 @@ func TestATextWithoutEndIsCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text := &endless{piece: piece}
 			good := "# TYPE good counter\ngood" + of("pod") + " 1\n"
-			f, err := Read(io.MultiReader(strings.NewReader(good), text), named("pod"))
+			f, err := Read(io.MultiReader(strings.NewReader(good), text), named("pod"), time.Now())
 			require.ErrorIs(t, err, errCut)
 			require.LessOrEqual(t, text.given, maxMetrics)
 			merged := Merge([]*Metrics{f})
@@ -149,7 +150,7 @@ func TestThePageIsValid(t *testing.T) {
 			for range random.IntN(40) {
 				text.WriteString(pieces[random.IntN(len(pieces))])
 			}
-			f, err := Read(strings.NewReader(text.String()), named("pod"))
+			f, err := Read(strings.NewReader(text.String()), named("pod"), time.Now())
 			require.NoError(t, err)
 			all = append(all, f)
 		}
@@ -167,7 +168,7 @@ func FuzzThePageIsValid(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, another string) {
 		var all []*Metrics
 		for _, text := range []string{one, another} {
-			metrics, _ := Read(strings.NewReader(text), named("pod"))
+			metrics, _ := Read(strings.NewReader(text), named("pod"), time.Now())
 			all = append(all, metrics)
 		}
 		if merged := Merge(all); valid(merged) != nil {

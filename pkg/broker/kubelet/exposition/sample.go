@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -137,4 +138,12 @@ func (s *sample) measured() string {
 		text += " " + strconv.FormatInt(*s.timestamp, 10)
 	}
 	return text
+}
+
+// skew is how far the timestamp is from now; 0 if there is none.
+func (s *sample) skew(now time.Time) time.Duration {
+	if s.timestamp == nil {
+		return 0
+	}
+	return now.Sub(time.UnixMilli(*s.timestamp)).Abs()
 }
