@@ -1,7 +1,10 @@
 package distrust
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +12,7 @@ import (
 	"io"
 	"strings"
 
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,8 +26,7 @@ import (
 // limit of a chunk, as metrics-server does, may answer with all at once.
 const (
 	chunkSize = 500
-	maxChunks = 200
-	maxItems  = maxChunks * chunkSize
+	maxItems  = 200 * chunkSize
 )
 
 const (
@@ -39,43 +42,84 @@ const (
 type Lists struct {
 	Client              rest.Interface
 	Namespace, Resource string
+	// Limit is how many items a chunk has; 500 if it is 0.
+	Limit int64
+	// MetadataOnly asks for the metadata of the objects only. What does not know that answers with all of them.
+	MetadataOnly bool
 }
 
-// List reads all chunks of a list at a provider and calls each with every item. T has what is needed of an object and no more:
-// its texts should be Names, its lists Few, its amounts Quantities. Beside what each keeps there is one item at a time, as it
-// was sent (4 MiB at most). The error is the API server's, or that of an answer that was refused. Some items may have been
-// read by then.
+// Progress is how far a list was read. Its zero value is the beginning.
+type Progress struct {
+	token string
+	// limit is that of the next chunk: less than at first when one was too long or took too long.
+	limit int64
+	// used is how many items the chunks read could have had.
+	used int
+}
+
+// List reads all chunks of a list at a provider and calls each with every item, see Next.
 func List[T any](ctx context.Context, of Lists, options metav1.ListOptions, each func(*T)) error {
-	options.Limit = chunkSize
-	left := maxItems
-	for range maxChunks {
-		next, err := chunk(ctx, of, options, &left, each)
-		if err != nil || next == "" {
+	for at := (Progress{}); ; {
+		if done, err := Next(ctx, of, options, &at, each); done || err != nil {
 			return err
 		}
-		options.Continue = next
 	}
-	return fmt.Errorf("%s in remote namespace %s: more than %d chunks", of.Resource, of.Namespace, maxChunks)
 }
 
-// Try asks a provider for one object of a list. It returns an error if the answer is no list.
-func Try(ctx context.Context, of Lists, options metav1.ListOptions) error {
-	options.Limit = 1
-	left := maxItems
-	_, err := chunk(ctx, of, options, &left, func(*skipped) {})
-	return err
+// Next reads the next chunk of a list at a provider and calls each with every item. It reports whether that was the last one. T has what
+// is needed of an object and no more: its texts should be Names, its lists Few, its amounts Quantities. Beside what each keeps there is
+// one item at a time, as it was sent (4 MiB at most). The error is the API server's, or that of an answer that was refused. After one,
+// Next goes on from the same chunk, of which some items may have been read. A chunk that is too long, or not read within the deadline of
+// ctx, is halved for the next time. A token that has expired is replaced by the one that the API server offers, or by the beginning.
+func Next[T any](ctx context.Context, of Lists, options metav1.ListOptions, at *Progress, each func(*T)) (done bool, err error) {
+	if at.limit == 0 {
+		at.limit = cmp.Or(of.Limit, chunkSize)
+	}
+	options.Limit, options.Continue = at.limit, at.token
+	left := maxItems - at.used
+	next, err := chunk(ctx, of, options, &left, each)
+	tooLong := (*TooLongError)(nil)
+	switch {
+	case err == nil && next == "":
+		return true, nil
+	case err == nil:
+		at.token, at.used = next, max(at.used+int(at.limit), maxItems-left)
+		if at.used >= maxItems {
+			*at = Progress{}
+			return false, fmt.Errorf("%s in remote namespace %s: more than %d items", of.Resource, of.Namespace, maxItems)
+		}
+		return false, nil
+	case errors.As(err, &tooLong) && tooLong.Limit == maxList && at.limit > 1:
+		at.limit /= 2
+		return false, nil
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && at.limit > 1:
+		at.limit /= 2
+	case kerrors.IsResourceExpired(err) || kerrors.IsGone(err):
+		at.token = ""
+		if status := kerrors.APIStatus(nil); errors.As(err, &status) && len(status.Status().Continue) <= maxToken {
+			at.token = status.Status().Continue
+		}
+	}
+	return false, err
 }
 
 // chunk reads one chunk of at most left items, and returns the token for the next one; "" if there is none.
 func chunk[T any](ctx context.Context, of Lists, options metav1.ListOptions, left *int, each func(*T)) (next string, err error) {
+	accept := runtime.ContentTypeJSON
+	if of.MetadataOnly {
+		accept = runtime.ContentTypeJSON + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1," + accept
+	}
 	body, err := of.Client.Get().Namespace(of.Namespace).Resource(of.Resource).
 		SpecificallyVersionedParams(&options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"}).
-		SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
+		SetHeader("Accept", accept).SetHeader("Accept-Encoding", compressed).MaxRetries(0).Stream(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer body.Close()
-	next, err = readList(ctx, body, left, each)
+	plain, err := decompressed(body)
+	if err == nil {
+		next, err = readList(ctx, plain, left, each)
+	}
 	if err == nil {
 		return next, nil
 	}
@@ -83,6 +127,19 @@ func chunk[T any](ctx context.Context, of Lists, options metav1.ListOptions, lef
 		err = errors.New(Text(err.Error())) // It may quote what the provider sent.
 	}
 	return "", fmt.Errorf("list of %s in remote namespace %s: %w", of.Resource, of.Namespace, err)
+}
+
+// decompressed returns a list as it was before it was compressed, of maxList bytes at most.
+func decompressed(body io.ReadCloser) (io.Reader, error) {
+	in := bufio.NewReader(body)
+	if magic, err := in.Peek(2); err != nil || magic[0] != 0x1f || magic[1] != 0x8b { // RFC 1952; no JSON begins so.
+		return in, nil //nolint:nilerr // The reader has the error, too.
+	}
+	plain, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, err
+	}
+	return &boundedBody{ReadCloser: plain, limit: maxList, left: maxList}, nil
 }
 
 // listReader reads a list in JSON piece by piece.

@@ -56,7 +56,7 @@ func TestAListIsReadItemByItem(t *testing.T) {
 				_, _ = io.WriteString(w, tc.body)
 			})
 			var got []string
-			err := List(t.Context(), Lists{client.CoreV1().RESTClient(), "ns", "pods"}, metav1.ListOptions{LabelSelector: "a=b"},
+			err := List(t.Context(), Lists{Client: client.CoreV1().RESTClient(), Namespace: "ns", Resource: "pods"}, metav1.ListOptions{LabelSelector: "a=b"},
 				func(item *listed) { got = append(got, string(item.Metadata.Name)+" "+item.Amount.String()) })
 			require.Equal(t, tc.want, got)
 			if tc.err == "" {

@@ -32,7 +32,7 @@ const maxTarget = 200
 
 // Wrap has every client made of the config refuse redirects, and answers that are too long. Redirects could lead a client
 // to any address that this cluster reaches, and its answer to those who read logs and conditions. Answers are not
-// compressed: 700 kB may become gigabytes. Clients for exec, attach and port-forward do not dial with the transport of
+// compressed, because 700 kB may become gigabytes; only lists that are read piece by piece (Next) ask for that. Clients for exec, attach and port-forward do not dial with the transport of
 // the config, but they wrap theirs in the same way.
 func Wrap(config *rest.Config) {
 	prefix := ""
@@ -68,6 +68,9 @@ func (e *TooLongError) Error() string {
 	return fmt.Sprintf("the provider's answer is longer than %d bytes: refused", e.Limit)
 }
 
+// compressed is what a request accepts whose reader bounds what it decompresses. net/http decompresses nothing for it.
+const compressed = "gzip"
+
 // transport is a RoundTripper that refuses answers.
 type transport struct {
 	next http.RoundTripper
@@ -84,7 +87,9 @@ func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	// By this header net/http does not decompress. rest.Config has DisableCompression, but not for HTTP without TLS.
 	req = req.Clone(req.Context())
-	req.Header.Set("Accept-Encoding", "identity")
+	if req.Header.Get("Accept-Encoding") != compressed {
+		req.Header.Set("Accept-Encoding", "identity")
+	}
 	resp, err := t.next.RoundTrip(req)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,8 +33,6 @@ const (
 	// firstInterval and lastInterval are the backoff between two lists of one VirtualNode.
 	firstInterval = 200 * time.Millisecond
 	lastInterval  = 5 * time.Second
-	// failures is after how many lists without an answer a provider counts as one that cannot be reached.
-	failures = 3
 )
 
 // Pod is a pod that leaves a provider.
@@ -58,7 +58,7 @@ type Pod struct {
 
 // Answer is a provider's answer about a pod.
 type Answer struct {
-	// Known is false until a list that began after the question has been read, and after one that failed; Present, Status and
+	// Known is false until a list that began after the question has been read, and after an attempt that failed; Present, Status and
 	// Ended are zero then.
 	Known bool
 	// Present means that the provider has the pod or its ShadowPod.
@@ -80,9 +80,10 @@ type Answer struct {
 // Unasked reports whether the provider was not asked, because there is no connection to it.
 func (a *Answer) Unasked() bool { return errors.Is(a.Err, errNoConnection) }
 
-// Refused reports whether the provider answers, but not this question: the rights there are missing, or the namespace.
+// Refused reports whether the provider is alive, but does not answer this question: the rights there are missing, or the namespace, or
+// it does not accept this cluster.
 func (a *Answer) Refused() bool {
-	return kerrors.IsForbidden(a.Err) || kerrors.IsUnauthorized(a.Err) || kerrors.IsNotFound(a.Err)
+	return !kerrors.IsTooManyRequests(a.Err) && (distrust.Rejected(a.Err) || kerrors.IsNotFound(a.Err))
 }
 
 // question is a pod that is asked about, and the last answer.
@@ -102,7 +103,7 @@ type Config struct {
 	Connect func(ctx context.Context, at scheduler.Place) *remote.Connection
 	// Queue requeues pods.
 	Queue *requeue.Queue
-	// Timeout bounds the lists of one remote namespace.
+	// Timeout bounds one request, and the time after which a Check leaves the rest of a long list to the next one.
 	Timeout time.Duration
 }
 
@@ -117,15 +118,15 @@ type Checker struct {
 	mu sync.Mutex
 	// questions are those that wait for an answer, by the VirtualNode that is asked, and the pod. Guarded by mu.
 	questions map[scheduler.Place]map[types.NamespacedName]*question
-	// failed are the VirtualNodes whose last lists had no answer. Guarded by mu.
-	failed map[scheduler.Place]*failure
+	// listings are the lists that have begun and not ended, by the VirtualNode that is asked; guarded by mu. Each is used by the worker of
+	// that VirtualNode only.
+	listings map[scheduler.Place]map[group]*listing
 }
 
-// failure is a list that had no answer, which is tried until there is one.
-type failure struct {
-	where group
-	times int
-	err   error
+// listing is a list that has begun, and the questions that it answers: those that were asked before it began.
+type listing struct {
+	*remote.Listing
+	questions []*question
 }
 
 // group are pods that one list answers for.
@@ -136,7 +137,7 @@ func New(cfg Config) *Checker {
 	return &Checker{
 		Config:    cfg,
 		interval:  workqueue.NewTypedItemExponentialFailureRateLimiter[scheduler.Place](firstInterval, lastInterval),
-		questions: map[scheduler.Place]map[types.NamespacedName]*question{}, failed: map[scheduler.Place]*failure{},
+		questions: map[scheduler.Place]map[types.NamespacedName]*question{}, listings: map[scheduler.Place]map[group]*listing{},
 	}
 }
 
@@ -212,20 +213,8 @@ func (c *Checker) Forget(name types.NamespacedName) {
 	}
 }
 
-// Problem returns why a provider, asked with the identity of a VirtualNode, counts as one that cannot be reached: it has not
-// answered several lists in succession. It is "" otherwise.
-func (c *Checker) Problem(at scheduler.Place) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f := c.failed[at]
-	if f == nil || f.times < failures {
-		return ""
-	}
-	return fmt.Sprintf("its API server is ready, but lists no pods: %v", f.err)
-}
-
 // Check asks a provider about all of its pods once, with the identity of a VirtualNode, and returns how long to wait before the
-// next time; 0 if there is nothing to ask.
+// next time; 0 if there is nothing to ask. Long lists take several calls.
 func (c *Checker) Check(ctx context.Context, via scheduler.Place) time.Duration {
 	groups := c.pending(via)
 	if len(groups) == 0 {
@@ -239,16 +228,26 @@ func (c *Checker) Check(ctx context.Context, via scheduler.Place) time.Duration 
 		cancel()
 	}
 	if connection == nil {
-		c.drop(via)
 		for _, questions := range groups {
 			c.fail(questions, errNoConnection)
 		}
 		return c.interval.When(via)
 	}
+	began, unfinished := time.Now(), false
 	for where, questions := range groups {
-		if !c.checkGroup(ctx, connection, via, where, questions) {
+		// The groups come in no order, so that each has its turn, however long the lists of the others are.
+		if time.Since(began) >= c.Timeout {
+			unfinished = true
+			break
+		}
+		answered, done := c.checkGroup(ctx, connection, via, where, questions)
+		if !answered {
 			break // The others would not be answered either.
 		}
+		unfinished = unfinished || !done
+	}
+	if unfinished {
+		return time.Millisecond
 	}
 	return c.interval.When(via)
 }
@@ -256,7 +255,7 @@ func (c *Checker) Check(ctx context.Context, via scheduler.Place) time.Duration 
 // errNoConnection means that this leader has no kubeconfig of the provider.
 var errNoConnection = errors.New("no kubeconfig of the provider")
 
-// pending returns what is asked, and what failed the last time, with no questions if need be.
+// pending returns what is asked. Lists that no question waits for any more are forgotten.
 func (c *Checker) pending(via scheduler.Place) map[group][]*question {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,10 +264,39 @@ func (c *Checker) pending(via scheduler.Place) map[group][]*question {
 		where := group{q.pod.VirtualNode, q.pod.RemoteNamespace}
 		groups[where] = append(groups[where], q)
 	}
-	if f := c.failed[via]; f != nil && groups[f.where] == nil {
-		groups[f.where] = []*question{}
+	maps.DeleteFunc(c.listings[via], func(where group, l *listing) bool {
+		return !slices.ContainsFunc(l.questions, func(q *question) bool { return slices.Contains(groups[where], q) })
+	})
+	if len(c.listings[via]) == 0 {
+		delete(c.listings, via)
 	}
 	return groups
+}
+
+// listing returns the list that answers for pods; if none has begun, that of all questions.
+func (c *Checker) listing(via scheduler.Place, where group, questions []*question) *listing {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.listings[via][where]; l != nil {
+		return l
+	}
+	names := make([]string, len(questions))
+	for i, q := range questions {
+		names[i] = q.pod.Name.Name
+	}
+	l := &listing{Listing: remote.NewListing(where.virtualNode, where.remoteNamespace, names), questions: questions}
+	if c.listings[via] == nil {
+		c.listings[via] = map[group]*listing{}
+	}
+	c.listings[via][where] = l
+	return l
+}
+
+// drop forgets a list, so that the next one begins anew.
+func (c *Checker) drop(via scheduler.Place, where group) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.listings[via], where)
 }
 
 // fail takes in that questions have no answer. What was answered before does not count any more: it may be long ago.
@@ -280,39 +308,41 @@ func (c *Checker) fail(questions []*question, err error) {
 	}
 }
 
-// drop forgets that a VirtualNode did not answer: it has no connection any more.
-func (c *Checker) drop(via scheduler.Place) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.failed, via)
-}
-
-// checkGroup asks about the pods of one remote namespace. It reports whether the provider answered, be it a refusal. The
-// connection may be another VirtualNode's than via, about which nothing is learnt.
+// checkGroup asks about the pods of one remote namespace, for Timeout or a little longer. It reports whether the provider answered, be it
+// a refusal, and whether the list is at its end. One that is not goes on from there the next time. The connection may be another
+// VirtualNode's than via.
 func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection, via scheduler.Place, where group, questions []*question,
-) bool {
-	names := make([]string, len(questions))
-	for i, q := range questions {
-		names[i] = q.pod.Name.Name
-	}
-	listing, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	found, err := connection.Forwarded(listing, where.virtualNode, where.remoteNamespace, names)
-	answered := c.observe(via, where, err)
-	if err != nil {
-		c.fail(questions, err)
-		if len(questions) > 0 {
-			c.Log.Info("Cannot ask a provider about the pods that leave it", "provider", via.Provider, "virtualNode", via.VirtualNode,
-				"namespace", where.remoteNamespace, "pods", len(questions), "error", distrust.Text(err.Error()))
+) (answered, done bool) {
+	l := c.listing(via, where, questions)
+	for began := time.Now(); !done; {
+		if time.Since(began) >= c.Timeout || ctx.Err() != nil {
+			return true, false
 		}
-		return answered
+		asking, cancel := context.WithTimeout(ctx, c.Timeout)
+		var err error
+		done, err = l.Continue(asking, connection)
+		cancel()
+		if err == nil {
+			continue
+		}
+		c.fail(l.questions, err)
+		c.Log.Info("Cannot ask a provider about the pods that leave it", "provider", via.Provider, "virtualNode", via.VirtualNode,
+			"namespace", where.remoteNamespace, "pods", len(l.questions), "error", distrust.Text(err.Error()))
+		if refused := (&Answer{Err: err}).Refused(); refused || kerrors.IsTooManyRequests(err) {
+			if refused {
+				c.drop(via, where)
+			}
+			return true, true
+		}
+		return false, true
 	}
-	c.readEnds(ctx, connection, questions, found)
-	for _, name := range c.answer(questions, found) {
+	c.drop(via, where)
+	c.readEnds(ctx, connection, l.questions, l.Found())
+	for _, name := range c.answer(l.questions, l.Found()) {
 		c.Queue.Add(name)
 	}
-	c.deleteOrphans(ctx, connection, questions, found)
-	return true
+	c.deleteOrphans(ctx, connection, l.questions, l.Found())
+	return true, true
 }
 
 // maxEnds is how many ShadowPods are read after one list.
@@ -378,25 +408,6 @@ func (c *Checker) asks(q *question) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.questions[q.pod.Via][q.pod.Name] == q
-}
-
-// observe takes in whether a list had an answer, which it reports; a refusal is one.
-func (c *Checker) observe(via scheduler.Place, where group, err error) (answered bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err == nil || (&Answer{Err: err}).Refused() || kerrors.IsTooManyRequests(err) {
-		if f := c.failed[via]; f != nil && f.where == where {
-			delete(c.failed, via)
-		}
-		return true
-	}
-	f := c.failed[via]
-	if f == nil {
-		f = &failure{where: where}
-		c.failed[via] = f
-	}
-	f.times, f.err = f.times+1, err
-	return false
 }
 
 // answer takes in what a provider has, and returns the pods that are to be requeued. A question that was replaced while the

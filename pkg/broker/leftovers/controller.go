@@ -81,6 +81,14 @@ type check struct {
 	cleaned sets.Set[string]
 	// listed are the other namespaces that were listed since the last of them was: true means pods are left, false a refusal.
 	listed map[string]bool
+	// lists are those that have begun and not ended, by local name.
+	lists map[string]*list
+}
+
+// list is how far the ShadowPods of a namespace were read, and whether some were left that must not be there.
+type list struct {
+	at   distrust.Progress
+	left bool
 }
 
 // SetUp registers the controller with the manager; it runs on the leader.
@@ -120,7 +128,7 @@ func (c *Controller) checkOf(id string, moved int) *check {
 	defer c.mu.Unlock()
 	at := c.checks[id]
 	if at == nil || at.moved != moved {
-		at = &check{moved: moved, cleaned: sets.New[string](), listed: map[string]bool{}}
+		at = &check{moved: moved, cleaned: sets.New[string](), listed: map[string]bool{}, lists: map[string]*list{}}
 		c.checks[id] = at
 	}
 	return at
@@ -145,7 +153,10 @@ func (c *Controller) reconcile(ctx context.Context, id string) time.Duration {
 		if time.Since(began) >= c.RequestTimeout {
 			return time.Millisecond // It goes on from here.
 		}
-		left, err := c.movedPodsLeft(ctx, in, local, namespaces[local])
+		if at.lists[local] == nil {
+			at.lists[local] = &list{}
+		}
+		done, err := c.readShadowPods(ctx, in, local, namespaces[local], at.lists[local], began.Add(c.RequestTimeout))
 		if err != nil {
 			c.Log.Info("Cannot list the ShadowPods of a provider", "provider", id, "namespace", namespaces[local],
 				"error", distrust.Text(err.Error()))
@@ -155,11 +166,14 @@ func (c *Controller) reconcile(ctx context.Context, id string) time.Duration {
 			at.listed[local] = false // Nothing can be created there either. One namespace does not keep the provider from all others.
 		case err != nil:
 			return c.Interval
-		case left:
+		case !done:
+			return time.Millisecond
+		case at.lists[local].left:
 			at.listed[local] = true
 		default:
 			at.cleaned.Insert(local)
 		}
+		delete(at.lists, local)
 	}
 	return c.endTurn(id, at, len(namespaces))
 }
@@ -238,38 +252,61 @@ func (in *cleanable) mayHaveLeft(shadow *remote.ShadowPod) bool {
 	return shadow.NodeName != "" && !in.others.Has(shadow.NodeName) && (in.origin == "" || shadow.Origin == in.origin)
 }
 
-// movedPodsLeft reports whether a remote namespace has ShadowPods whose pods are not assigned to their VirtualNode. No virtual
-// kubelet deletes those of a VirtualNode that is gone, so they are deleted here.
-func (c *Controller) movedPodsLeft(ctx context.Context, in *cleanable, local, remoteName string) (left bool, err error) {
-	listing, cancel := context.WithTimeout(ctx, c.RequestTimeout)
-	defer cancel()
-	var orphans []remote.ShadowPod
-	gone := false
-	err = in.connection.ShadowPods(listing, remoteName, func(shadow *remote.ShadowPod) {
-		own := in.virtualNodes.Has(shadow.NodeName)
-		if !own && !in.mayHaveLeft(shadow) {
-			return
+// readShadowPods reads the ShadowPods of a remote namespace from where an attempt ended, until a time, and reports whether that was all.
+// It takes in whether there are any whose pods are not assigned to their VirtualNode. No virtual kubelet deletes those of a VirtualNode
+// that is gone, so they are deleted here.
+func (c *Controller) readShadowPods(ctx context.Context, in *cleanable, local, remoteName string, of *list, until time.Time) (done bool, err error) {
+	for first := true; !done; first = false {
+		if !first && !time.Now().Before(until) || ctx.Err() != nil {
+			return false, nil
 		}
-		var pod corev1.Pod
-		found := c.Client.Get(ctx, types.NamespacedName{Namespace: local, Name: shadow.Name}, &pod)
-		at := scheduler.Place{Provider: in.provider, VirtualNode: shadow.NodeName}
-		switch {
-		case found == nil && placement.AssignedTo(&pod) == at:
-		case own:
-			left = true
-		case found == nil && placement.MovingFrom(&pod) == at:
-			gone = true // The provider is asked about it, and then it is deleted (pkg/broker/leaving).
-		case len(orphans) < maxDeleted && in.origin != "" && (found == nil || kerrors.IsNotFound(found)):
-			orphans = append(orphans, *shadow)
-		default:
-			gone = true
+		var orphans []remote.ShadowPod
+		reading, cancel := context.WithTimeout(ctx, c.RequestTimeout)
+		done, err = in.connection.ShadowPods(reading, remoteName, &of.at, func(shadow *remote.ShadowPod) {
+			left, orphan := c.leftBy(ctx, in, local, shadow)
+			of.left = of.left || left
+			if orphan && len(orphans) < maxDeleted {
+				orphans = append(orphans, *shadow)
+			} else if orphan {
+				of.left = true
+			}
+		})
+		cancel()
+		if err != nil || len(orphans) == 0 {
+			if err != nil {
+				return false, err
+			}
+			continue
 		}
-	})
-	if err != nil || len(orphans) == 0 {
-		return left || gone, err
+		others, err := c.deleteOrphans(ctx, in, remoteName, orphans)
+		if of.left = of.left || others; err != nil {
+			of.left = true
+			return false, err
+		}
 	}
-	others, err := c.deleteOrphans(ctx, in, remoteName, orphans)
-	return left || gone || others, err
+	return true, nil
+}
+
+// leftBy reports whether a ShadowPod must not be there yet, and whether it may be one of a VirtualNode that is gone, which is to be deleted.
+func (c *Controller) leftBy(ctx context.Context, in *cleanable, local string, shadow *remote.ShadowPod) (left, orphan bool) {
+	own := in.virtualNodes.Has(shadow.NodeName)
+	if !own && !in.mayHaveLeft(shadow) {
+		return false, false
+	}
+	var pod corev1.Pod
+	found := c.Client.Get(ctx, types.NamespacedName{Namespace: local, Name: shadow.Name}, &pod)
+	at := scheduler.Place{Provider: in.provider, VirtualNode: shadow.NodeName}
+	switch {
+	case found == nil && placement.AssignedTo(&pod) == at:
+		return false, false
+	case own:
+		return true, false
+	case found == nil && placement.MovingFrom(&pod) == at:
+		return true, false // The provider is asked about it, and then it is deleted (pkg/broker/leaving).
+	case in.origin != "" && (found == nil || kerrors.IsNotFound(found)):
+		return false, true
+	}
+	return true, false
 }
 
 // deleteOrphans deletes those ShadowPods whose VirtualNode is gone, and reports whether there are any. The VirtualNodes are read

@@ -3,10 +3,14 @@ package leftovers
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -24,6 +29,7 @@ import (
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
 	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
@@ -235,4 +241,55 @@ func TestAProviderThatListsSlowlyDoesNotHoldAWorker(t *testing.T) {
 		}
 		require.Zero(t, controller.Request("p1"))
 	})
+}
+
+// A provider is back after an outage. Its answers are slow, and a namespace there has many ShadowPods of other consumers. What was read of
+// them is kept from one turn to the next.
+func TestALargeNamespaceIsClean(t *testing.T) {
+	const all = 30_000
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+		until, next := min(all, from+500), ""
+		if until < all {
+			next = strconv.Itoa(until)
+		}
+		time.Sleep(5 * time.Millisecond) // The answer takes that long.
+		fmt.Fprintf(w, `{"kind":"ShadowPodList","apiVersion":"v1","metadata":{"continue":%q},"items":[`, next)
+		for i := from; i < until; i++ {
+			if i > from {
+				_, _ = w.Write([]byte(","))
+			}
+			fmt.Fprintf(w, `{"metadata":{"name":"x-%d","labels":{"offloading.liqo.io/origin":"other","offloading.liqo.io/nodename":"other"}}}`, i)
+		}
+		_, _ = w.Write([]byte("]}"))
+	}))
+	defer server.Close()
+	liqo, err := liqoclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	require.NoError(t, err)
+	scheme, err := apischeme.New()
+	require.NoError(t, err)
+	virtualNode := &offloadingv1beta1.VirtualNode{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-p1", Name: "v1"}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "p1"},
+	}
+	known := belief.New(belief.Config{Clock: clock.RealClock{}})
+	known.SetProvider("p1", belief.ProviderSpec{
+		Enabled: true, VirtualNodes: map[string]bool{"v1": false}, RemoteNamespaces: map[string]string{"a": "a-p1"},
+	}, &v1alpha1.ProviderClusterStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ProviderClean, Status: metav1.ConditionFalse}}})
+	known.ObserveProbe("p1", belief.Probe{Ended: time.Now(), Answered: true})
+	connections := remote.NewConnections(nil, nil, "")
+	connections.Set(&remote.Connection{Provider: "p1", VirtualNode: "v1", Liqo: liqo})
+	c := New(Config{
+		Log: logr.Discard(), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, peeringtest.Tenant("p1")).Build(),
+		Belief: known, Connections: connections, Selector: labels.Everything(), Providers: &requeue.Queue{},
+		Interval: time.Second, RequestTimeout: time.Second,
+	})
+	for range 1000 {
+		c.reconcile(t.Context(), "p1")
+		if _, _, uncleaned := known.Uncleaned("p1"); !uncleaned {
+			break
+		}
+	}
+	_, _, uncleaned := known.Uncleaned("p1")
+	require.False(t, uncleaned)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
+	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
@@ -26,9 +27,15 @@ import (
 // leavingRecheck is how often a pod is checked that waits for its provider's answer, with which it is requeued.
 const leavingRecheck = 5 * time.Second
 
+// mostOfProblem bounds what the event and the annotation of a move have of the last problem of a provider (bytes).
+const mostOfProblem = 200
+
 // evict begins a move: the pod leaves its Services, and loses the label by which its virtual kubelet selects it.
 func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, from scheduler.Place, why eviction.Reason) error {
 	description := why.Describe(from.VirtualNode)
+	if problem := c.Belief.VirtualNode(from).Problem; why == eviction.Unreachable && problem != "" {
+		description += ": " + distrust.Cut(problem, mostOfProblem)
+	}
 	by, isRefused := refusal.Of(pod) // By the label, which is removed.
 	quotaExceeded := why == eviction.Refused && isRefused && by.Reason == refusal.QuotaExceeded
 	tried, err := c.triesAfter(ctx, pod, from.VirtualNode, why)

@@ -35,7 +35,7 @@ func TestProvidersHearWhoTheBrokerIs(t *testing.T) {
 	provider := connected(t, server)
 	_, err := provider.Probe(t.Context())
 	require.Error(t, err)
-	err = provider.ShadowPods(t.Context(), "ns", func(*ShadowPod) {})
+	err = allShadowPods(t.Context(), provider, func(*ShadowPod) {})
 	require.Error(t, err)
 	_, err = provider.Metrics.MetricsV1beta1().PodMetricses("ns").List(t.Context(), metav1.ListOptions{})
 	require.Error(t, err)
@@ -75,7 +75,7 @@ func TestAConnectionFollowsNoRedirect(t *testing.T) {
 	provider := connected(t, server)
 	for name, call := range map[string]func() error{
 		"probe": func() error { _, err := provider.Probe(t.Context()); return err },
-		"Liqo":  func() error { return provider.ShadowPods(t.Context(), "ns", func(*ShadowPod) {}) },
+		"Liqo":  func() error { return allShadowPods(t.Context(), provider, func(*ShadowPod) {}) },
 		"leaving": func() error {
 			_, err := provider.Forwarded(t.Context(), "p1", "ns", []string{"pod"})
 			return err
@@ -179,7 +179,7 @@ func TestShadowPodsAreReadInChunks(t *testing.T) {
 	defer server.Close()
 	provider := connected(t, server)
 	var names []string
-	err := provider.ShadowPods(t.Context(), "ns", func(shadow *ShadowPod) { names = append(names, shadow.Name) })
+	err := allShadowPods(t.Context(), provider, func(shadow *ShadowPod) { names = append(names, shadow.Name) })
 	require.NoError(t, err)
 	require.Equal(t, []string{"pod", "poda", "podb"}, names)
 	require.Equal(t, []string{"500", "500a", "500b"}, asked)
@@ -188,8 +188,8 @@ func TestShadowPodsAreReadInChunks(t *testing.T) {
 	provider.Liqo, err = liqoclient.NewForConfig(provider.Config)
 	require.NoError(t, err)
 	delete(answer, "b")
-	err = provider.ShadowPods(t.Context(), "ns", func(*ShadowPod) {})
-	require.ErrorContains(t, err, "more than 200 chunks")
+	err = allShadowPods(t.Context(), provider, func(*ShadowPod) {})
+	require.ErrorContains(t, err, "more than 100000 items")
 }
 
 // A proxy with a page of its own, or what answers everything, is no API server that is ready. Its text is not shown.

@@ -2,7 +2,9 @@ package remote
 
 import (
 	"context"
+	"sync"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,53 +52,110 @@ func (f Forwarded) WithEnd(end *corev1.PodStatus) Forwarded {
 	return f
 }
 
-// few is how many pods are asked for one by one. For more of them all pods of the VirtualNode are listed.
-const few = 4
+const (
+	// few is how many pods are asked for one by one, so many at once. For more of them all pods of the VirtualNode are listed.
+	few, atOnce = 50, 8
+	// podsInChunk is how many pods a chunk has: they may have more than a megabyte each, in their specs.
+	podsInChunk = 100
+)
 
-// Forwarded returns, by name, what a provider has of the named pods in a remote namespace, without those of which it has
-// nothing. What other VirtualNodes forwarded does not count. Without names it asks whether the provider answers at all.
-func (c *Connection) Forwarded(ctx context.Context, virtualNode, namespace string, names []string) (map[string]Forwarded, error) {
-	options := forwardedBy(virtualNode)
-	asked, found := sets.New(names...), map[string]Forwarded{}
-	if len(names) == 0 {
-		return found, distrust.Try(ctx, c.shadowPods(namespace), options)
-	}
-	selectors := []string{""}
-	if len(names) <= few {
-		selectors = selectors[:0]
-		for name := range asked {
-			selectors = append(selectors, fields.OneTermEqualSelector(metav1.ObjectNameField, name).String())
-		}
-	}
-	for _, options.FieldSelector = range selectors {
-		if err := c.addShadowPods(ctx, namespace, options, asked, found); err != nil {
-			return nil, err
-		}
-		// The pods come last: the ShadowPod of one that is not there any more makes no other.
-		if err := c.addPods(ctx, namespace, options, asked, found); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
+// Listing asks a provider for the named pods in a remote namespace. It goes on where an attempt ended. It is used by one caller at a time.
+type Listing struct {
+	virtualNode, namespace string
+	// names are those that are asked for one by one, and have no answer yet; nil if all pods are listed.
+	names []string
+	asked sets.Set[string]
+	// shadowPods and pods are how far the lists were read; shadowPodsRead means that the first one is complete.
+	shadowPods, pods distrust.Progress
+	shadowPodsRead   bool
+
+	mu sync.Mutex
+	// found and left are what was found, and how many bytes of statuses are kept yet; guarded by mu.
+	found map[string]Forwarded
+	left  int
 }
 
-// forwardedBy selects what a VirtualNode forwarded.
-func forwardedBy(virtualNode string) metav1.ListOptions {
-	return metav1.ListOptions{LabelSelector: forge.LiqoOriginClusterNodeName + "=" + virtualNode}
+// NewListing returns a Listing of what a VirtualNode forwarded. What other VirtualNodes forwarded does not count.
+func NewListing(virtualNode, namespace string, names []string) *Listing {
+	l := &Listing{
+		virtualNode: virtualNode, namespace: namespace, asked: sets.New(names...), found: map[string]Forwarded{},
+		left: maxKept + len(names)*maxKeptOfPod,
+	}
+	if len(l.asked) <= few {
+		l.names = sets.List(l.asked)
+	}
+	return l
+}
+
+// Found returns, by name, what the provider has of the pods, without those of which it has nothing. It is complete once Continue was done.
+func (l *Listing) Found() map[string]Forwarded { return l.found }
+
+// Continue asks for the next pods, all of few or one chunk, and reports whether these were the last ones.
+func (l *Listing) Continue(ctx context.Context, c *Connection) (done bool, err error) {
+	// The pods come last: the ShadowPod of one that is not there any more makes no other.
+	options := metav1.ListOptions{LabelSelector: forge.LiqoOriginClusterNodeName + "=" + l.virtualNode}
+	switch {
+	case len(l.asked) <= few:
+		l.names, err = l.each(ctx, c, options)
+		return len(l.names) == 0, err
+	case !l.shadowPodsRead:
+		l.shadowPodsRead, err = distrust.Next(ctx, c.shadowPods(l.namespace), options, &l.shadowPods, l.addShadowPod)
+		return false, err
+	}
+	return distrust.Next(ctx, c.pods(l.namespace), options, &l.pods, l.addPod)
+}
+
+// each asks for pods by name, and returns those without an answer.
+func (l *Listing) each(ctx context.Context, c *Connection, options metav1.ListOptions) (unanswered []string, err error) {
+	errs := make([]error, len(l.names))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, name := range l.names {
+		options := options
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+		group.Go(func() error {
+			if errs[i] = distrust.List(ctx, c.shadowPods(l.namespace), options, l.addShadowPod); errs[i] == nil {
+				errs[i] = distrust.List(ctx, c.pods(l.namespace), options, l.addPod)
+			}
+			return errs[i]
+		})
+	}
+	err = group.Wait()
+	for i, name := range l.names {
+		if errs[i] != nil {
+			unanswered = append(unanswered, name)
+		}
+	}
+	return unanswered, err
+}
+
+// Forwarded returns what a Listing finds.
+func (c *Connection) Forwarded(ctx context.Context, virtualNode, namespace string, names []string) (map[string]Forwarded, error) {
+	for l := NewListing(virtualNode, namespace, names); ; {
+		if done, err := l.Continue(ctx, c); err != nil {
+			return nil, err
+		} else if done {
+			return l.Found(), nil
+		}
+	}
 }
 
 func (c *Connection) shadowPods(namespace string) distrust.Lists {
-	return distrust.Lists{Client: c.Liqo.OffloadingV1beta1().RESTClient(), Namespace: namespace, Resource: "shadowpods"}
+	return distrust.Lists{Client: c.Liqo.OffloadingV1beta1().RESTClient(), Namespace: namespace, Resource: "shadowpods", MetadataOnly: true}
 }
 
-func (c *Connection) addShadowPods(ctx context.Context, namespace string, options metav1.ListOptions, asked sets.Set[string],
-	found map[string]Forwarded,
-) error {
-	return distrust.List(ctx, c.shadowPods(namespace), options, func(shadow *object) {
-		if name := string(shadow.Metadata.Name); asked.Has(name) {
-			found[name] = Forwarded{ShadowPod: types.UID(shadow.Metadata.UID), shadowOf: shadow.podUID()}
-		}
-	})
+func (c *Connection) pods(namespace string) distrust.Lists {
+	return distrust.Lists{Client: c.Kube.CoreV1().RESTClient(), Namespace: namespace, Resource: "pods", Limit: podsInChunk}
+}
+
+func (l *Listing) addShadowPod(shadow *object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if name := string(shadow.Metadata.Name); l.asked.Has(name) {
+		f := l.found[name]
+		f.ShadowPod, f.shadowOf = types.UID(shadow.Metadata.UID), shadow.podUID()
+		l.found[name] = f
+	}
 }
 
 // maxKept and maxKeptOfPod bound what is kept of the statuses of all pods that are asked about, in bytes: in all, and for each
@@ -106,25 +165,21 @@ const (
 	maxKeptOfPod = 16 << 10
 )
 
-func (c *Connection) addPods(ctx context.Context, namespace string, options metav1.ListOptions, asked sets.Set[string],
-	found map[string]Forwarded,
-) error {
-	left := maxKept + len(asked)*maxKeptOfPod
-	pods := distrust.Lists{Client: c.Kube.CoreV1().RESTClient(), Namespace: namespace, Resource: "pods"}
-	return distrust.List(ctx, pods, options, func(there *pod) {
-		name := string(there.Metadata.Name)
-		if !asked.Has(name) {
-			return
-		}
-		f := found[name]
-		f.Status, f.podOf = distrust.PodStatus(there.Status.status()), there.podUID()
-		deleted := there.Metadata.DeletionTimestamp != ""
-		f.Ended, f.Stopped = placement.EndedByItself(f.Status, deleted), deleted && placement.Stopped(f.Status)
-		if left -= f.Status.Size(); left < 0 {
-			f.Status = distrust.LeastStatus(f.Status)
-		}
-		found[name] = f
-	})
+func (l *Listing) addPod(there *pod) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	name := string(there.Metadata.Name)
+	if !l.asked.Has(name) {
+		return
+	}
+	f := l.found[name]
+	f.Status, f.podOf = distrust.PodStatus(there.Status.status()), there.podUID()
+	deleted := there.Metadata.DeletionTimestamp != ""
+	f.Ended, f.Stopped = placement.EndedByItself(f.Status, deleted), deleted && placement.Stopped(f.Status)
+	if l.left -= f.Status.Size(); l.left < 0 {
+		f.Status = distrust.LeastStatus(f.Status)
+	}
+	l.found[name] = f
 }
 
 // DeleteShadowPod deletes a ShadowPod whose virtual kubelet is gone, by its UID.
@@ -156,9 +211,10 @@ type ShadowPod struct {
 	Origin, NodeName string
 }
 
-// ShadowPods calls each with the ShadowPods in a remote namespace, whatever forwarded them.
-func (c *Connection) ShadowPods(ctx context.Context, namespace string, each func(*ShadowPod)) error {
-	return distrust.List(ctx, c.shadowPods(namespace), metav1.ListOptions{}, func(shadow *object) {
+// ShadowPods calls each with the next ShadowPods in a remote namespace, whatever forwarded them, and reports whether these were the last
+// ones. After an error it may be called with some of them again.
+func (c *Connection) ShadowPods(ctx context.Context, namespace string, at *distrust.Progress, each func(*ShadowPod)) (done bool, err error) {
+	return distrust.Next(ctx, c.shadowPods(namespace), metav1.ListOptions{}, at, func(shadow *object) {
 		m := &shadow.Metadata
 		each(&ShadowPod{
 			Name: string(m.Name), UID: types.UID(m.UID), Origin: string(m.Labels.Origin), NodeName: string(m.Labels.NodeName),

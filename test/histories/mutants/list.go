@@ -227,9 +227,6 @@ func testedMutants() []tested {
 			"c.reports.Drop(name)\n\tif c.Belief.ObserveGone", "c.reports.Drop(name)\n\tc.Leaving.Forget(name)\n\tif c.Belief.ObserveGone",
 		}, "pkg/broker/pods", "TestAnEndedPodThatWasLeavingHoldsNothingAtAVirtualNodeThatIsGone"},
 		{mutant{
-			"a provider that lists nothing counts as reachable", "pkg/broker/leaving/checker.go", `if f == nil || f.times < failures {`, `if true {`,
-		}, "pkg/broker/leaving", "TestAProviderThatListsNothingIsUnreachable"},
-		{mutant{
 			"probes wait for the requests of others", "pkg/broker/remote/connection.go",
 			`fresh.Probes = probes.RESTClient()`, `_ = probes; fresh.Probes = fresh.Kube.CoreV1().RESTClient()`,
 		}, "pkg/broker/remote", "TestProbesWaitForNoOtherRequests"},
@@ -238,10 +235,6 @@ func testedMutants() []tested {
 			`return labels.Set{v1alpha1.VirtualNodeLabel: v.VirtualNode, v1alpha1.ProviderLabel: v.Provider}`,
 			`return labels.Set{v1alpha1.VirtualNodeLabel: v.VirtualNode}`,
 		}, "pkg/provider/brokernode", "TestPodsComeAndGo"},
-		{mutant{
-			"a failure is that of the VirtualNode whose connection was used", "pkg/broker/leaving/checker.go",
-			`answered := c.observe(via, where, err)`, `answered := c.observe(connection.Place(), where, err)`,
-		}, "pkg/broker/leaving", "TestAFailureIsThatOfTheVirtualNodeAskedAbout"},
 		{mutant{
 			"what changes all the time keeps a leader from beginning", "pkg/broker/restore/restorer.go",
 			`return isShown(cached[uid], version)`, `return cached[uid] == version`,
