@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
@@ -13,7 +14,7 @@ import (
 )
 
 func TestAPlaceNeedsAConnectionAndANamespace(t *testing.T) {
-	known := belief.New(belief.Config{})
+	known := belief.New(belief.Config{Clock: clock.RealClock{}})
 	providers := kubeletProviders{belief: known, connections: remote.NewConnections(nil, nil, "")}
 	at := scheduler.Place{Provider: "q", VirtualNode: "q1"}
 	_, ok := providers.Place(at, "ns")

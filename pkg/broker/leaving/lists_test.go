@@ -114,7 +114,7 @@ func checkerOf(t *testing.T, n *namespace, timeout time.Duration) *Checker {
 }
 
 func TestPodsOfALargeNamespaceAreAnswered(t *testing.T) {
-	for name, tc := range map[string]struct {
+	for name, tc := range map[string]*struct {
 		namespace namespace
 		asked     int
 		timeout   time.Duration

@@ -54,7 +54,7 @@ func (f Forwarded) WithEnd(end *corev1.PodStatus) Forwarded {
 
 const (
 	// few is how many pods are asked for one by one, so many at once. For more of them all pods of the VirtualNode are listed.
-	few, atOnce = 50, 8
+	few, atOnce = 10, 8
 	// podsInChunk is how many pods a chunk has: they may have more than a megabyte each, in their specs.
 	podsInChunk = 100
 )

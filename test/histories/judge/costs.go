@@ -12,7 +12,7 @@ import (
 
 const (
 	// fewPods is of how many pods a provider is asked for one by one; for more of them all are listed at once.
-	fewPods = 4
+	fewPods = 10
 	// writesOfObject is how many writes of an object, also those that met a conflict, a broker may send within a minute. While
 	// watches lag by 5 s, each change of a pod is tried eight times: up to 66 writes were seen when it was refused again and again.
 	writesOfObject = 120
