@@ -250,7 +250,8 @@ func TestALargeNamespaceIsClean(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
-		until, next := min(all, from+500), ""
+		limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+		until, next := min(all, from+limit), ""
 		if until < all {
 			next = strconv.Itoa(until)
 		}
