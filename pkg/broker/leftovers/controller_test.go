@@ -75,7 +75,8 @@ func TestANamespaceThatRefusesDoesNotKeepAProviderUnclean(t *testing.T) {
 			connections := remote.NewConnections(nil, nil, "")
 			connections.Set(&remote.Connection{Provider: "p1", VirtualNode: "v1", Liqo: remotetest.Liqo(liqo)})
 			controller := New(Config{
-				Log: testr.New(t), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, peeringtest.Tenant("p1")).Build(), Belief: known,
+				Log: testr.New(t), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, peeringtest.Tenant("p1"),
+					sliceOf("liqo-tenant-p1", "p1", "home")).Build(), Belief: known,
 				Connections: connections, Selector: labels.Everything(), Providers: &requeue.Queue{}, Interval: interval, RequestTimeout: time.Second,
 			})
 			require.Equal(t, tc.want, controller.reconcile(t.Context(), "p1"))
@@ -219,7 +220,8 @@ func TestAProviderThatListsSlowlyDoesNotHoldAWorker(t *testing.T) {
 		connections.Set(&remote.Connection{Provider: "p1", VirtualNode: "v1", Liqo: remotetest.Liqo(liqo)})
 		controller := New(Config{
 			Log: testr.New(t), Belief: known, Connections: connections, Selector: labels.Everything(), Providers: &requeue.Queue{},
-			Client:   fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, peeringtest.Tenant("p1")).Build(),
+			Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, peeringtest.Tenant("p1"),
+				sliceOf("liqo-tenant-p1", "p1", "home")).Build(),
 			Interval: 5 * time.Second, RequestTimeout: 10 * time.Second,
 		})
 		// Who requests the check does not wait for it.
@@ -281,7 +283,8 @@ func TestALargeNamespaceIsClean(t *testing.T) {
 	connections := remote.NewConnections(nil, nil, "")
 	connections.Set(&remote.Connection{Provider: "p1", VirtualNode: "v1", Liqo: liqo})
 	c := New(Config{
-		Log: logr.Discard(), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, peeringtest.Tenant("p1")).Build(),
+		Log: logr.Discard(), Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, peeringtest.Tenant("p1"),
+			sliceOf("liqo-tenant-p1", "p1", "home")).Build(),
 		Belief: known, Connections: connections, Selector: labels.Everything(), Providers: &requeue.Queue{},
 		Interval: time.Second, RequestTimeout: time.Second,
 	})
