@@ -156,7 +156,7 @@ func TestAPodThatHasStoppedIsNotWaitedFor(t *testing.T) {
 		"no kubelet has written of it": {func(pod *corev1.Pod) { pod.Status.ContainerStatuses = nil }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, there, pod := evicted(t)
+			c, there, _ := evicted(t)
 			c.RefusalMemory = time.Hour
 			c.has("r1")
 			kept, err := there.CoreV1().Pods("ns-r").Get(t.Context(), "pod", metav1.GetOptions{})
@@ -165,7 +165,7 @@ func TestAPodThatHasStoppedIsNotWaitedFor(t *testing.T) {
 			kept.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: terminated}}
 			tc.change(kept)
 			require.NoError(t, there.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), kept, "ns-r"))
-			pod, _ = c.reconciled(t, "pod")
+			pod, _ := c.reconciled(t, "pod")
 			c.released(t, &pod, v1alpha1.Assignment("q1", &pod))
 			c.reconciled(t, "pod")
 			c.Leaving.Check(t.Context(), placed("q1"))

@@ -71,7 +71,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 	if delay := c.Belief.MoveDelay(pod.UID); delay > 0 {
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
-	if reason == eviction.Unreachable && pod.DeletionTimestamp == nil && !(readable && c.fitsElsewhere(pod, namespace, &criteria, assigned)) {
+	if reason == eviction.Unreachable && pod.DeletionTimestamp == nil && (!readable || !c.fitsElsewhere(pod, namespace, &criteria, assigned)) {
 		return ctrl.Result{RequeueAfter: c.nowhereRecheck(at.FailoverFrom)}, nil
 	}
 	return ctrl.Result{}, c.evict(ctx, pod, assigned, reason)

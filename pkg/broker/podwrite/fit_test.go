@@ -25,7 +25,8 @@ func TestAChangeFitsTheLimitOfAnnotations(t *testing.T) {
 		"none for what is optional":   {map[string]string{"a": strings.Repeat("x", most-60)}, from, less},
 		"only because of what is old": {map[string]string{"a": strings.Repeat("x", most-60), decision: strings.Repeat("y", 40)}, from, less},
 		"none at all": {
-			map[string]string{"a": strings.Repeat("x", most-1000), "b": strings.Repeat("x", 980), failover: "Never"}, from,
+			map[string]string{"a": strings.Repeat("x", most-1000), "b": strings.Repeat("x", 980), failover: "Never"},
+			from,
 			map[string]any{v1alpha1.MovingFromAnnotation: "q1", decision: nil, "a": nil},
 		},
 		"a removal needs none": {map[string]string{"a": strings.Repeat("x", most-1)}, map[string]any{"b": nil}, map[string]any{"b": nil}},

@@ -136,17 +136,21 @@ func TestClosedSlicesAreShown(t *testing.T) {
 	}{
 		"it takes pods": {nil, nil, "", "", map[string]string{"c1": "fits", "c2": "fits"}},
 		"none starts": {
-			map[string]belief.Closing{"q1": {Since: since, Owners: []string{"c1", "c2"}}}, nil, "starts no pods",
+			map[string]belief.Closing{"q1": {Since: since, Owners: []string{"c1", "c2"}}},
+			nil, "starts no pods",
 			"pods that were assigned there did not start; one a minute is tried: q1 since 2026-03-01T12:00:00Z",
 			map[string]string{"c1": "starts no pods", "c3": "starts no pods"},
 		},
 		"none of one owner starts": {
-			map[string]belief.Closing{"q1": {Since: since, Owners: []string{"c1"}}}, nil, "",
+			map[string]belief.Closing{"q1": {Since: since, Owners: []string{"c1"}}},
+			nil, "",
 			"pods that were assigned there did not start; one a minute is tried: q1 since 2026-03-01T12:00:00Z (pods of c1)",
 			map[string]string{"c1": "starts no pods", "c2": "fits"},
 		},
 		"a pod waits for it": {
-			nil, map[string]belief.Reservation{"q1": {UID: "large", Since: since, Requests: resources.Amounts{corev1.ResourceCPU: 1500}}}, "", "",
+			nil,
+			map[string]belief.Reservation{"q1": {UID: "large", Since: since, Requests: resources.Amounts{corev1.ResourceCPU: 1500}}},
+			"", "",
 			map[string]string{"c1": "reserved for a larger pod"},
 		},
 	} {

@@ -24,10 +24,11 @@ const (
 	timePerRequest = 10 * time.Millisecond
 	// strangersConnections is how many connections there may be on which no known caller has sent a request. If one more
 	// arrives, one of the address with the most is closed. knownConnections are for those of known callers: each may have as
-	// many as are free. TotalConnections bounds the memory of all; it is larger than both together, so that one more is accepted.
+	// many as are free.
 	strangersConnections = 3072
 	knownConnections     = 1008
-	TotalConnections     = 4096
+	// TotalConnections bounds the memory of all; it is larger than both together, so that one more is accepted.
+	TotalConnections = 4096
 	// explanations is how many explanations of a caller run or wait at once.
 	explanations = 2
 	// openRequests is how many requests there may be at once. One host has at most half of them.
