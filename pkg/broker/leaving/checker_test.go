@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,7 +36,7 @@ type provider struct {
 	kube *kubefake.Clientset
 	liqo *liqofake.Clientset
 	// lists is how often it was asked for a list.
-	lists int
+	lists atomic.Int64
 	// answer is what it answers instead of a list.
 	answer func() error
 }
@@ -51,7 +52,7 @@ func newProvider(t *testing.T, names ...string) (*provider, *Checker) {
 		require.NoError(t, p.liqo.Tracker().Add(&offloadingv1beta1.ShadowPod{ObjectMeta: meta}))
 	}
 	count := func(clienttesting.Action) (bool, runtime.Object, error) {
-		p.lists++
+		p.lists.Add(1)
 		if p.answer != nil {
 			if err := p.answer(); err != nil {
 				return true, nil, err
@@ -89,7 +90,7 @@ func podNamed(name string) Pod {
 func TestAPodIsGoneWhenAListBegunLaterSaysSo(t *testing.T) {
 	p, c := newProvider(t, "pod")
 	require.False(t, c.Ask(podNamed("pod")).Known)
-	require.Zero(t, p.lists, "it is asked by workers")
+	require.Zero(t, p.lists.Load(), "it is asked by workers")
 	require.Positive(t, c.Check(t.Context(), placed("q1")))
 	answer := c.Ask(podNamed("pod"))
 	require.True(t, answer.Known)
@@ -160,7 +161,7 @@ func TestAllPodsOfANamespaceAreOneQuestion(t *testing.T) {
 		c.Ask(podNamed(name))
 	}
 	require.Positive(t, c.Check(t.Context(), placed("q1")))
-	require.Equal(t, 2, p.lists, "ShadowPods and pods")
+	require.EqualValues(t, 2, p.lists.Load(), "ShadowPods and pods")
 	for _, name := range names {
 		require.True(t, c.Ask(podNamed(name)).Present)
 	}

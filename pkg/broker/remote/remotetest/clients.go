@@ -8,16 +8,17 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	restfake "k8s.io/client-go/rest/fake"
 
 	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
 	offloadingclient "github.com/liqotech/liqo/pkg/client/clientset/versioned/typed/offloading/v1beta1"
@@ -86,8 +87,16 @@ func lists(list func(ctx context.Context, namespace string, options metav1.ListO
 			StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)),
 		}, err
 	}
-	return &restfake.RESTClient{
-		NegotiatedSerializer: scheme.Codecs.WithoutConversion(), GroupVersion: schema.GroupVersion{Version: "v1"},
-		Client: restfake.CreateHTTPClient(answer),
+	// Not client-go's fake of a REST client, which writes down the last request without a lock.
+	client, err := rest.NewRESTClient(&url.URL{Scheme: "http", Host: "provider"}, "", rest.ClientContentConfig{
+		GroupVersion: schema.GroupVersion{Version: "v1"}, Negotiator: runtime.NewClientNegotiator(scheme.Codecs.WithoutConversion(), schema.GroupVersion{Version: "v1"}),
+	}, nil, &http.Client{Transport: roundTripper(answer)})
+	if err != nil {
+		panic(err)
 	}
+	return client
 }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
