@@ -4,6 +4,7 @@ package kwok
 
 import (
 	"context"
+	_ "embed" // The stages.
 	"fmt"
 	"maps"
 	"os"
@@ -52,7 +53,7 @@ func Start(ctx context.Context, cfg Config) (*proc.Process, error) {
 	file := func(name string) string { return filepath.Join(cfg.Dir, name) }
 	for name, data := range map[string][]byte{
 		"tls.crt": cert.Cert, "tls.key": cert.Key,
-		"config.yaml": fmt.Appendf(nil, config, file("pod.log"), file("pod.log"), cfg.ForwardPort),
+		"config.yaml": append(fmt.Appendf(nil, config, file("pod.log"), file("pod.log"), cfg.ForwardPort), stages...),
 	} {
 		if err := os.WriteFile(file(name), data, 0o600); err != nil {
 			return nil, err
@@ -87,6 +88,11 @@ func AppendLog(dir, line string) error {
 	return err
 }
 
+// stages are what KWOK does with pods, instead of its own stages for them.
+//
+//go:embed stages.yaml
+var stages []byte
+
 // config answers logs and attach from a file, runs exec on this machine, and
 // leads every forwarded port to one on loopback.
 const config = `apiVersion: kwok.x-k8s.io/v1alpha1
@@ -108,6 +114,7 @@ apiVersion: kwok.x-k8s.io/v1alpha1
 kind: ClusterPortForward
 metadata: {name: all}
 spec: {forwards: [{target: {address: 127.0.0.1, port: %d}}]}
+---
 `
 
 // AddNode creates a simulated node with the given capacity, and labels beside
