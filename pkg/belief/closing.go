@@ -63,9 +63,13 @@ func (p *provider) restoreClosings(status *v1alpha1.ProviderClusterStatus, now t
 // observeNotStarted counts a pod that did not start in time. One owner's pods close a VirtualNode for that owner, those of two for all:
 // what a tenant asks for may be the reason, such as a node selector that no node has.
 func (b *Belief) observeNotStarted(p *provider, at scheduler.Place, owner string) {
+	b.countNotStarted(p, at, owner, 1)
+}
+
+func (b *Belief) countNotStarted(p *provider, at scheduler.Place, owner string, pods int) {
 	c := p.closingAt(at.VirtualNode)
 	if _, known := c.failed[owner]; known || len(c.failed) < maxOwners {
-		c.failed[owner]++
+		c.failed[owner] += pods
 	}
 	all := 0
 	for _, count := range c.failed {
@@ -79,13 +83,13 @@ func (b *Belief) observeNotStarted(p *provider, at scheduler.Place, owner string
 	}
 }
 
-// ObserveStartsNothing takes in that no pod is made at a VirtualNode of what was forwarded there, whosever it is: it takes no pods until
-// one starts there.
-func (b *Belief) ObserveStartsNothing(at scheduler.Place) {
+// ObserveNotMade notes that the provider of a VirtualNode has made no pod of one that was forwarded in time, and of none since. One is
+// enough to close the VirtualNode for its owner, and those of two close it for all.
+func (b *Belief) ObserveNotMade(at scheduler.Place, owner string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p := b.providerAt(at); p != nil {
-		b.close(p, at, nil)
+	if p := b.providerAt(at); p != nil && !p.closings[at.VirtualNode].closure().Concerns(owner) {
+		b.countNotStarted(p, at, owner, closesAfter)
 	}
 }
 

@@ -109,9 +109,24 @@ func TestANewLeaderGoesOnWithWhatIsClosed(t *testing.T) {
 		require.Equal(t, verdict.StartsNothing.String(), b.tryOf("c3", "pod", 1000))
 		time.Sleep(trialInterval)
 		require.Equal(t, "q1", b.tryOf("c3", "pod", 1000))
-		b.ObserveStartsNothing(placed("r1"))
-		b.gone("large")
-		require.NotEqual(t, "r1", b.tryOf("c3", "large", 1900), "no owner is asked when a provider makes no pods at all")
+	})
+}
+
+func TestAVirtualNodeWhosePodsAreNotMadeTakesOnePodAMinute(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := withProviders("q")
+		closed := verdict.StartsNothing.String()
+		b.ObserveNotMade(placed("q1"), "c1")
+		require.Equal(t, closed, b.tryOf("c1", "own", 100))
+		require.Equal(t, "q1", b.tryOf("c2", "other", 100), "the reason may be what c1 asks for")
+		since := time.Now()
+		time.Sleep(time.Second)
+		b.ObserveNotMade(placed("q1"), "c1")
+		b.ObserveNotMade(placed("q1"), "c2")
+		require.Equal(t, closed, b.tryOf("c3", "another", 100))
+		q, _ := b.Provider("q")
+		require.Equal(t, Closing{Since: since, Owners: []string{"c1", "c2"}}, q.Closed["q1"])
+		b.ObserveNotMade(placed("none"), "c1")
 	})
 }
 

@@ -83,14 +83,18 @@ func TestPodsThatWereEndedThere(t *testing.T) {
 		requireEnd(t, "deleted", "DeletedInRemoteCluster", 143)
 	})
 
-	t.Run("a pod that its kubelet ended stays, without its ShadowPod", func(t *testing.T) {
-		w := w.in(t)
-		there := ended(start(t, "node-pressure"), corev1.PodReasonTerminationByKubelet)
-		there.DeletionTimestamp, there.DeletionGracePeriodSeconds = nil, nil
-		w.update(there)
-		w.withoutShadow("node-pressure")
-		require.Equal(t, corev1.PodFailed, w.localPod("node-pressure").Status.Phase)
-	})
+	for name, reason := range map[string]string{
+		"its kubelet": corev1.PodReasonTerminationByKubelet, "the broker": v1alpha1.ReasonEvictionByBroker,
+	} {
+		t.Run("a pod that "+name+" ended stays, without its ShadowPod", func(t *testing.T) {
+			w := w.in(t)
+			there := ended(start(t, "failed-there"), reason)
+			there.DeletionTimestamp, there.DeletionGracePeriodSeconds = nil, nil
+			w.update(there)
+			w.withoutShadow("failed-there")
+			require.Equal(t, corev1.PodFailed, w.localPod("failed-there").Status.Phase)
+		})
+	}
 
 	t.Run("a pod that failed by itself keeps its ShadowPod until its remote pod is gone", func(t *testing.T) {
 		w := w.in(t)

@@ -89,6 +89,21 @@ func Queued(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, leads
 	return max(0, rules.PendingTimeout-now.Sub(since))
 }
 
+// Unmade returns how long a pod that was Pending for too long may wait yet because its provider makes no pods at all: it has the
+// ShadowPod of this one, and none has started at its VirtualNode since it waits. Liqo's controller there may be down, or its webhooks
+// hold what it creates, and it may make the pod at any time: moving it would end nothing, and have it run twice for a moment. It waits for
+// queuedFor times PendingTimeout, and for good if it is never to fail over.
+func Unmade(at belief.VirtualNode, rules placement.Rules, pendingSince, now time.Time) time.Duration {
+	waited := now.Sub(pendingSince)
+	switch {
+	case at.Started.Last.After(pendingSince), waited < 0: // By a clock that was set back since.
+		return 0
+	case rules.Failover == v1alpha1.FailoverNever:
+		return rules.PendingTimeout
+	}
+	return max(0, min(rules.PendingTimeout, queuedFor*rules.PendingTimeout-waited))
+}
+
 // lostWhileDeleted is Of for a pod that is being deleted. Liqo's nodefailure-controller ends such pods of a virtual node that is not
 // Ready. The broker's Node is Ready, so a pod whose provider is lost ends like one that moves, after its grace period.
 func lostWhileDeleted(pod *corev1.Pod, at belief.VirtualNode, rules placement.Rules, now time.Time) (Reason, time.Duration) {

@@ -147,6 +147,29 @@ func TestEvictionReason(t *testing.T) {
 	}
 }
 
+func TestAPodWaitsWhileItsProviderMakesNone(t *testing.T) {
+	const timeout = 4 * time.Minute
+	never := placement.Rules{PendingTimeout: timeout, Failover: v1alpha1.FailoverNever}
+	for name, tc := range map[string]struct {
+		waits, started time.Duration // So long before noon.
+		rules          placement.Rules
+		want           time.Duration
+	}{
+		"none has started":                     {5 * time.Minute, time.Hour, placement.Rules{PendingTimeout: timeout}, timeout},
+		"it has waited for long":               {19 * time.Minute, time.Hour, placement.Rules{PendingTimeout: timeout}, time.Minute},
+		"it has waited for too long":           {20 * time.Minute, time.Hour, placement.Rules{PendingTimeout: timeout}, 0},
+		"it is never to fail over":             {20 * time.Hour, 24 * time.Hour, never, timeout},
+		"another one has started":              {5 * time.Minute, time.Minute, placement.Rules{PendingTimeout: timeout}, 0},
+		"another one has, that is not to move": {5 * time.Minute, time.Minute, never, 0},
+		"the clock was set back":               {-time.Minute, time.Hour, placement.Rules{PendingTimeout: timeout}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := belief.VirtualNode{Known: true, Confirmed: true, Started: belief.Started{Last: noon.Add(-tc.started)}}
+			require.Equal(t, tc.want, Unmade(at, tc.rules, noon.Add(-tc.waits), noon))
+		})
+	}
+}
+
 func TestAPodIsQueuedWhileOthersStart(t *testing.T) {
 	const timeout = 4 * time.Minute
 	at := func(before time.Duration) time.Time { return noon.Add(-before) }

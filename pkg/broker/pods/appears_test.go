@@ -37,19 +37,24 @@ func (c *Controller) has(virtualNode string) {
 	})
 }
 
+// hasShadowPod connects the controller with provider q, which has nothing but a ShadowPod of the pod.
+func (c *Controller) hasShadowPod() (*liqofake.Clientset, *kubefake.Clientset) {
+	kube, liqo := kubefake.NewClientset(), liqofake.NewSimpleClientset(&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns-r", Name: "pod", UID: "shadow", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
+		Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "uid"},
+	}})
+	c.Leaving.Connections.Set(&remote.Connection{
+		Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(kube), Liqo: remotetest.Liqo(liqo),
+	})
+	return liqo, kube
+}
+
 // leavesWith is a broker whose provider q has only the ShadowPod of a pod that leaves it, and is drained.
 func leavesWith(t *testing.T, change ...func(*corev1.Pod)) (*Controller, *liqofake.Clientset, *kubefake.Clientset) {
 	t.Helper()
 	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending, change...))
 	c.drains()
-	liqo := liqofake.NewSimpleClientset(&offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns-r", Name: "pod", UID: "shadow", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
-		Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "uid"},
-	}})
-	kube := kubefake.NewClientset()
-	c.Leaving.Connections.Set(&remote.Connection{
-		Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(kube), Liqo: remotetest.Liqo(liqo),
-	})
+	liqo, kube := c.hasShadowPod()
 	c.reconciled(t, "pod")
 	c.Leaving.Check(t.Context(), placed("q1"))
 	pod, _ := c.reconciled(t, "pod")

@@ -137,6 +137,12 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 			c.Leaving.Forget(client.ObjectKeyFromObject(pod))
 		}
 		return wait > 0, wait, nil
+	case answer.Status == nil && why == eviction.PendingTooLong:
+		wait := c.unmadeDelay(ctx, pod, assigned, at.known, rules)
+		if wait > 0 {
+			c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+		}
+		return wait > 0, wait, nil
 	case answer.Status == nil:
 		return false, 0, nil
 	case answer.Ended:

@@ -14,9 +14,12 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 const (
@@ -112,26 +115,47 @@ func (c *Controller) releaseDisrupted(ctx context.Context, pod *corev1.Pod) (ctr
 }
 
 // scaleUpDelay returns how long a pod is waited for that is Pending because a cluster autoscaler at its provider adds a node for it; 0 if
-// it is not. The virtual kubelet reflects the events of the pod there. Without the right to read events nothing is waited for.
+// it is not.
 func (c *Controller) scaleUpDelay(ctx context.Context, pod *corev1.Pod) time.Duration {
 	if c.Clock.Since(c.pendingSince(pod)) > longestScaleUp {
 		return 0
 	}
+	var wait time.Duration
+	for _, at := range c.eventsOf(ctx, pod, "TriggeredScaleUp") {
+		wait = max(wait, scaleUpFor-c.Clock.Since(at))
+	}
+	return min(wait, scaleUpRecheck)
+}
+
+// eventsOf returns when the events of a pod with a reason came last. The virtual kubelet reflects those of the pod and of the ShadowPod at
+// its provider. Without the right to read events there are none.
+func (c *Controller) eventsOf(ctx context.Context, pod *corev1.Pod, reason string) (last []time.Time) {
 	var events corev1.EventList
 	err := c.Live.List(ctx, &events, client.InNamespace(pod.Namespace), client.MatchingFields{"involvedObject.name": pod.Name}, client.Limit(500))
 	if err != nil {
 		c.Log.V(1).Info("Cannot read the events of a pod", "pod", client.ObjectKeyFromObject(pod), "error", err.Error())
+	}
+	for i := range events.Items {
+		if event := &events.Items[i]; event.Reason == reason && event.InvolvedObject.UID == pod.UID {
+			at := event.LastTimestamp.Time
+			if event.EventTime.After(at) {
+				at = event.EventTime.Time
+			}
+			last = append(last, at)
+		}
+	}
+	return last
+}
+
+// unmadeDelay returns how long a pod is waited for of which its provider has made none yet, because it makes none at all (eviction.Unmade),
+// and closes the slice meanwhile. It is 0 if Liqo's controller there has said that it could not make this one: then the pod is the reason.
+func (c *Controller) unmadeDelay(ctx context.Context, pod *corev1.Pod, at scheduler.Place, known belief.VirtualNode, rules placement.Rules,
+) time.Duration {
+	since := c.pendingSince(pod)
+	wait := eviction.Unmade(known, rules, since, c.Clock.Now())
+	if wait == 0 || slices.ContainsFunc(c.eventsOf(ctx, pod, "FailedCreatePod"), since.Before) { // Liqo's EventReasonFailedCreatePod.
 		return 0
 	}
-	var wait time.Duration
-	for i := range events.Items {
-		event := &events.Items[i]
-		if event.Reason != "TriggeredScaleUp" || event.InvolvedObject.UID != pod.UID {
-			continue
-		}
-		for _, at := range []time.Time{event.LastTimestamp.Time, event.EventTime.Time} {
-			wait = max(wait, scaleUpFor-c.Clock.Since(at))
-		}
-	}
-	return min(wait, scaleUpRecheck)
+	c.Belief.ObserveNotMade(at, c.ownerOf(ctx, pod))
+	return wait
 }

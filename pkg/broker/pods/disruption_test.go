@@ -265,6 +265,45 @@ func TestAPodIsWaitedForWhileItsProviderAddsANode(t *testing.T) {
 	}
 }
 
+// Liqo's controller at the provider is down. It may make the pod at any time, so the pod stays and the slice closes; unless the controller
+// has said that it cannot make this one.
+func TestASliceWhosePodsAreNotMadeCloses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		ago    time.Duration
+		stays  bool
+	}{
+		"it says nothing":                        {"SuccessfulSATokensReflection", time.Minute, true},
+		"it cannot make the pod":                 {"FailedCreatePod", time.Minute, false},
+		"it could not before the pod was moved":  {"FailedCreatePod", time.Hour, true},
+		"the pod has waited for five times that": {"", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Now()
+			c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
+				pod.Annotations[v1alpha1.AssignedAtAnnotation] = now.Add(-5 * time.Minute).Format(time.RFC3339Nano)
+			}), &corev1.Event{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "event"}, Reason: tc.reason, LastTimestamp: metav1.NewTime(now.Add(-tc.ago)),
+				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "pod", UID: "uid"},
+			})
+			c.leadsSince(t, noon)
+			c.reachable()
+			c.Policies.Defaults.PendingTimeout = 2 * time.Minute
+			if tc.reason == "" {
+				c.Policies.Defaults.PendingTimeout = 55 * time.Second
+			}
+			c.hasShadowPod()
+			c.reconciled(t, "pod")
+			c.Leaving.Check(t.Context(), placed("q1"))
+			pod, result := c.reconciled(t, "pod")
+			require.Equal(t, tc.stays, pod.Labels[v1alpha1.VirtualNodeLabel] == "q1")
+			require.Equal(t, tc.stays, result.RequeueAfter > 0)
+			q, _ := c.Belief.Provider("q")
+			require.Equal(t, tc.stays, len(q.Closed) == 1)
+		})
+	}
+}
+
 // refuseLargeAnnotations answers as the API server does to annotations of more than 256 KiB.
 func refuseLargeAnnotations(ctx context.Context, to client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	body, err := patch.Data(o)

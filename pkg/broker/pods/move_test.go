@@ -183,11 +183,12 @@ func TestAPodIsNotMovedWhileItIsQueued(t *testing.T) {
 		there    []string      // Whose ShadowPods the provider has.
 		stays    bool
 	}{
-		"no other pod starts":                   {"", time.Hour, nil, false},
-		"another one has started":               {"q1", time.Hour, nil, true},
-		"its ShadowPod is there, without a pod": {"q1", time.Hour, []string{"pod"}, false},
-		"one has started at another slice":      {"q2", time.Hour, nil, false},
-		"the leader is new":                     {"", 0, nil, true},
+		"no other pod starts":                      {"", time.Hour, nil, false},
+		"another one has started":                  {"q1", time.Hour, nil, true},
+		"its ShadowPod is there, and others start": {"q1", time.Hour, []string{"pod"}, false},
+		"its ShadowPod is there, and none starts":  {"q2", time.Hour, []string{"pod"}, true},
+		"one has started at another slice":         {"q2", time.Hour, nil, false},
+		"the leader is new":                        {"", 0, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending, func(pod *corev1.Pod) {

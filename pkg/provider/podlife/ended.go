@@ -18,6 +18,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podstatus"
@@ -110,7 +111,9 @@ func (e *ended) handleEnded(ctx context.Context, local, remote *corev1.Pod, shad
 			}
 		}
 		// The pod of a ShadowPod stays until its own local pod goes: Liqo would make it again if it missed the end.
-		if disrupted && disruption.Reason != corev1.PodReasonTerminationByKubelet && !ofShadowPod(local) {
+		// One that a kubelet or the broker ends stays for its owner, Failed.
+		if disrupted && !ofShadowPod(local) &&
+			disruption.Reason != corev1.PodReasonTerminationByKubelet && disruption.Reason != v1alpha1.ReasonEvictionByBroker {
 			return e.deletePod(ctx, local)
 		}
 	}
