@@ -37,6 +37,9 @@ const (
 	MovingFromAnnotation = "brokering.liqo.io/moving-from"
 	// MovingFromProviderAnnotation is the id of the provider cluster of that VirtualNode, which may be gone.
 	MovingFromProviderAnnotation = "brokering.liqo.io/moving-from-provider"
+	// RemoteNamespaceAnnotation is the namespace of the pod at its provider, which is asked there about the pod also when Liqo's
+	// NamespaceMap is gone.
+	RemoteNamespaceAnnotation = "brokering.liqo.io/remote-namespace"
 	// UnreachableAnnotation is when the provider cluster where the pod runs became unreachable (RFC 3339). While the
 	// pod has it, the virtual kubelet shows the pod as not Ready.
 	UnreachableAnnotation = "brokering.liqo.io/unreachable-since"
@@ -122,7 +125,7 @@ func RootAnnotations() []string {
 func BrokerAnnotations() []string {
 	return []string{
 		DecisionAnnotation, AssignedAtAnnotation, MovingFromAnnotation, MovingFromProviderAnnotation, UnreachableAnnotation,
-		TraceparentAnnotation, TriesAnnotation,
+		TraceparentAnnotation, TriesAnnotation, RemoteNamespaceAnnotation,
 	}
 }
 

@@ -45,13 +45,12 @@ func (g *Gone) Connect(ctx context.Context, at scheduler.Place) *remote.Connecti
 	if other := g.Connections.OfProvider(at.Provider); other != nil {
 		return other
 	}
-	maps, err := peering.NamespaceMaps(ctx, g.Client, at.Provider)
-	if err != nil || len(maps) == 0 {
+	tenant, err := peering.TenantNamespace(ctx, g.Client, at.Provider)
+	if err != nil || tenant == "" {
 		return nil
 	}
 	// Liqo makes a VirtualNode with the name of its ResourceSlice, and a Secret for the identity of that
 	// (virtualnodecreator-controller, identity-controller), which stays when only the VirtualNode is deleted.
-	tenant := maps[0].Namespace
 	identity := authforge.ResourceSliceIdentityName(&authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: at.VirtualNode}})
 	gone := &offloadingv1beta1.VirtualNode{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: at.VirtualNode},

@@ -128,6 +128,22 @@ func NetworkConnected(ctx context.Context, reader client.Reader, id string) (boo
 	return false, nil
 }
 
+// TenantNamespace returns the namespace in which Liqo keeps the objects of a cluster (placement.TenantOf), the first by name; "" if there
+// is none.
+func TenantNamespace(ctx context.Context, reader client.Reader, id string) (string, error) {
+	var list corev1.NamespaceList
+	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return "", err
+	}
+	first := ""
+	for i := range list.Items {
+		if name := list.Items[i].Name; placement.TenantOf(&list.Items[i]) == id && (first == "" || name < first) {
+			first = name
+		}
+	}
+	return first, nil
+}
+
 // inTenantOf returns those of the objects that are in the tenant namespace of a cluster (placement.TenantOf), by name.
 func inTenantOf[T client.Object](ctx context.Context, reader client.Reader, id string, objects []T) (own []T, err error) {
 	for _, o := range objects {

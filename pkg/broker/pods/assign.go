@@ -85,6 +85,9 @@ func (c *Controller) writeAssignment(ctx context.Context, pod *corev1.Pod, d *sc
 	annotations[v1alpha1.DecisionAnnotation] = d.Short()
 	annotations[v1alpha1.AssignedAtAnnotation] = c.Clock.Now().UTC().Format(time.RFC3339Nano)
 	annotations[v1alpha1.UnreachableAnnotation] = nil
+	if remote, _ := c.Belief.RemoteNamespace(scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode}, pod.Namespace); remote != "" {
+		annotations[v1alpha1.RemoteNamespaceAnnotation] = remote
+	}
 	podtrace.SetTraceparent(ctx, pod, annotations)
 	patching, span := tracing.OrNone(c.Tracer).Start(ctx, podtrace.SpanPatch)
 	err := c.write.Patch(patching, pod, map[string]any{

@@ -189,6 +189,9 @@ type place struct {
 	known belief.VirtualNode
 	// mapped is false if it is not known whether the provider has the namespace of the pod.
 	mapped bool
+	// unmapped means that no NamespaceMap has the namespace any more, which proves nothing: Liqo's crd-replicator drops one without
+	// removing anything there if it may not read it there, or does not reach the provider (deleteRemoteObject).
+	unmapped bool
 	// alone means that the VirtualNode is gone, and the provider has no other one: it is not probed any more.
 	alone bool
 	// occupied means that a pod which has stopped has its name there.
@@ -199,9 +202,9 @@ type place struct {
 func (at *place) anyUID() bool { return at.pod.UID == "" }
 
 // lost reports whether a provider does not answer about a pod: it refuses to, or it was asked in vain and is not probed. One that
-// was not asked is not lost: the pod may run there, until Liqo has removed the namespace.
+// was not asked is not lost: the pod may run there, until Liqo has removed the namespace and the identity by which to ask.
 func (at *place) lost(answer *leaving.Answer) bool {
-	return answer.Err != nil && !answer.Unasked() && (at.alone || answer.Refused())
+	return answer.Err != nil && (!answer.Unasked() || at.unmapped) && (at.alone || answer.Refused())
 }
 
 // placeOf returns where a pod is. If the VirtualNode is gone, another one of the same provider is used to ask. Without another
@@ -228,13 +231,23 @@ func (c *Controller) placeOf(ctx context.Context, pod *corev1.Pod, from schedule
 		if sibling == "" {
 			at.pod.RemoteNamespace, err = c.RemoteNamespace(ctx, from.Provider, pod.Namespace)
 			at.mapped, at.alone = true, true
+			at.remember(pod)
 			return at, err
 		}
 		at.pod.Via.VirtualNode = sibling
 		at.known = c.Belief.VirtualNode(at.pod.Via)
 	}
 	at.pod.RemoteNamespace, at.mapped = c.Belief.RemoteNamespace(at.pod.Via, pod.Namespace)
+	at.remember(pod)
 	return at, nil
+}
+
+// remember has the provider be asked in the namespace that the pod had there when it was assigned, if it is mapped no more.
+func (at *place) remember(pod *corev1.Pod) {
+	if at.mapped && at.pod.RemoteNamespace == "" && !at.anyUID() {
+		at.pod.RemoteNamespace = pod.Annotations[v1alpha1.RemoteNamespaceAnnotation]
+		at.unmapped = at.pod.RemoteNamespace != ""
+	}
 }
 
 // siblingOf returns a VirtualNode of the provider of one that is gone; "" if there is none.
@@ -275,6 +288,8 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at *plac
 	}
 	answer := c.askLeaving(pod, at, appears)
 	switch {
+	case at.unmapped && !at.alone && answer.Refused():
+		return c.creationDelay(pod, at), false, nil // Liqo grants rights in each namespace, and removes them with it.
 	case at.lost(&answer):
 		// Nothing is left that could end one that is being deleted.
 		wait, err = c.failoverDelay(ctx, pod, answer.Since, at.alone && pod.DeletionTimestamp != nil)
@@ -381,7 +396,9 @@ func (c *Controller) creationDelay(pod *corev1.Pod, at *place) time.Duration {
 // clearedByLeaving removes the annotations that hold no more once a pod has left its provider. Where it ran stays written
 // until then: its address is removed first (clearStatus), so that the two are never of different providers.
 func clearedByLeaving() map[string]any {
-	annotations := map[string]any{v1alpha1.MovingFromAnnotation: nil, v1alpha1.MovingFromProviderAnnotation: nil}
+	annotations := map[string]any{
+		v1alpha1.MovingFromAnnotation: nil, v1alpha1.MovingFromProviderAnnotation: nil, v1alpha1.RemoteNamespaceAnnotation: nil,
+	}
 	for _, key := range v1alpha1.RootAnnotations() {
 		annotations[key] = nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -441,6 +442,85 @@ func TestAPodStaysAtAProviderThatWasNotAsked(t *testing.T) {
 		for step() == "" {
 			require.NotEmpty(t, there.Actions(), "the provider is asked")
 		}
+	})
+}
+
+// Liqo's crd-replicator lets a NamespaceMap go without removing anything at a provider that has taken its permissions back. The pod has
+// the namespace there, and the identity of the slice may still ask about it.
+func TestANamespaceThatIsMappedNoMoreProvesNothing(t *testing.T) {
+	never := func(pod *corev1.Pod) { pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever) }
+	forbidden := func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, kerrors.NewForbidden(corev1.Resource("pods"), "", nil)
+	}
+	for name, tc := range map[string]struct {
+		change                     []func(*corev1.Pod)
+		runs, refuses, unconnected bool
+		leaves                     bool
+	}{
+		"it runs there":                                {nil, true, false, false, false},
+		"it does not":                                  {nil, false, false, false, true},
+		"the provider refuses to say":                  {nil, true, true, false, true},
+		"one that never fails over waits for it":       {[]func(*corev1.Pod){never}, true, true, false, false},
+		"there is no identity to ask by":               {nil, true, false, true, true},
+		"one that never fails over waits for one":      {[]func(*corev1.Pod){never}, true, false, true, false},
+		"one that never fails over does not run there": {[]func(*corev1.Pod){never}, false, false, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				objects := unpeered(append(tc.change, func(pod *corev1.Pod) {
+					pod.Annotations[v1alpha1.RemoteNamespaceAnnotation] = "ns-r"
+				})...)
+				c := newController(t, true, interceptor.Funcs{}, nil, objects[:2]...) // Without the NamespaceMap.
+				c.Policies.Defaults.FailoverAfter, c.ProbeInterval = time.Minute, 5*time.Second
+				if !tc.unconnected {
+					there := c.connect("z1", corev1.PodStatus{Phase: corev1.PodRunning})
+					if !tc.runs {
+						require.NoError(t, there.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "ns-r", "pod"))
+					}
+					if tc.refuses {
+						there.PrependReactor("*", "*", forbidden)
+					}
+				}
+				for began := time.Now(); time.Since(began) < 3*time.Minute; {
+					pod, result := c.reconciled(t, "pod")
+					if pod.Labels[v1alpha1.VirtualNodeLabel] != "" || c.Belief.HasLeft("uid", placed("z1")) {
+						require.True(t, tc.leaves)
+						return
+					}
+					c.Leaving.Check(t.Context(), placed("z1"))
+					time.Sleep(max(result.RequeueAfter, time.Second))
+				}
+				require.False(t, tc.leaves)
+			})
+		})
+	}
+}
+
+// Liqo binds the rights to each namespace: without it there is no answer but a refusal.
+func TestANamespaceThatAProviderHasRemovedIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
+			pod.Labels = nil
+			pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
+			pod.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment("q1", pod)
+			pod.Annotations[v1alpha1.RemoteNamespaceAnnotation] = "ns-r"
+			pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever)
+		})
+		c := newController(t, true, interceptor.Funcs{}, nil, pod)
+		c.reachable()
+		c.Belief.SetProvider("q", belief.ProviderSpec{
+			Enabled: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"other": "other-r"},
+		}, &v1alpha1.ProviderClusterStatus{})
+		there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
+		there.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, kerrors.NewForbidden(corev1.Resource("pods"), "", nil)
+		})
+		for range 3 {
+			c.reconciled(t, "pod")
+			c.Leaving.Check(t.Context(), placed("q1"))
+		}
+		left, _ := c.reconciled(t, "pod")
+		require.NotEmpty(t, left.Labels[v1alpha1.VirtualNodeLabel], "it is assigned again")
 	})
 }
 

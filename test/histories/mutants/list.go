@@ -35,7 +35,7 @@ func mutants() []mutant {
 			"a pod that runs is moved for being shown Pending", assigned,
 			`case why == eviction.PendingTooLong && placement.Taken(answer.Status):`, `case false:`,
 		},
-		{"no release is waited for", move, `at.pod.Settled = c.settled(pod, &at)`, `at.pod.Settled = true`},
+		{"no release is waited for", move, `at.pod.Settled = c.settled(pod, at)`, `at.pod.Settled = true`},
 		{
 			"a pod that is seen before its namespace is forgotten", controller,
 			`return nil, fmt.Errorf("%w: %s", errNamespaceUnknown, pod.Namespace)`, `return nil, err`,
@@ -50,7 +50,7 @@ func mutants() []mutant {
 		},
 		{
 			"what a kubelet writes on a pod that it removes counts as its end", "pkg/broker/remote/forwarded.go",
-			`placement.EndedByItself(f.Status, there.Metadata.DeletionTimestamp != "")`, `placement.EndedByItself(f.Status, false)`,
+			`placement.EndedByItself(f.Status, deleted)`, `placement.EndedByItself(f.Status, false)`,
 		},
 		{"a leader whose lease lapsed goes on", "pkg/broker/lease/lease.go", `l.lapsed = true`, ``},
 		{"what was made of an earlier pod of the name counts", leaving, `f := found[q.pod.Name.Name].Of(q.pod.UID)`, `f := found[q.pod.Name.Name]`},

@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	for _, m := range layeredMutants() {
 		try(m.name, happen, m.all...)
 	}
-	for _, m := range testedMutants() {
+	for _, m := range append(testedMutants(), realWorldMutants()...) {
 		try(m.name, func(overlay string) (string, error) { return m.fails(ctx, root, overlay) }, m.mutant)
 	}
 	if !begun {
@@ -165,8 +165,8 @@ func letHappen(ctx context.Context, overlay, dir string, histories uint64, timeo
 
 // fails runs the test with the fault, and returns that it failed. It is an error if it did not.
 func (m *tested) fails(ctx context.Context, root, overlay string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-overlay", overlay, "-timeout=5m", "-run=^"+m.test+"$", "./"+m.dir)
-	cmd.Dir = root
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-overlay", overlay, "-timeout=5m", "-run=^"+m.test+"$", ".")
+	cmd.Dir = filepath.Join(root, m.dir)
 	output, err := cmd.CombinedOutput()
 	switch {
 	case err == nil:

@@ -12,7 +12,7 @@ func TestAllMutantsCanBeMade(t *testing.T) {
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)
 	all := mutants()
-	for _, m := range testedMutants() {
+	for _, m := range append(testedMutants(), realWorldMutants()...) {
 		all = append(all, m.mutant)
 	}
 	for _, m := range layeredMutants() {

@@ -1,0 +1,148 @@
+package main
+
+// realWorldMutants are the faults that real kubelets, slow and refusing providers, and reports of users showed
+// (docs/designs/0017-faults-and-their-tests.md).
+func realWorldMutants() []tested {
+	return []tested{
+		{mutant{
+			"the Node of the broker is made again without its cordon", "pkg/broker/node/memory.go",
+			`forged.Spec.Unschedulable = m.Unschedulable`,
+			`_ = m.Unschedulable`,
+		}, "pkg/broker/node", "TestADeletedNodeIsRestoredAtOnceAsAdministratorsHadIt"},
+		{mutant{
+			"a virtual kubelet that serves nothing keeps the Node alive", "pkg/provider/alive/alive.go",
+			`if !k.Serves() {`,
+			`if false {`,
+		}, "pkg/provider/alive", "TestTheNodeStaysAliveWhileAVirtualKubeletServesItsPods"},
+		{mutant{
+			"a second broker starts beside the first", "pkg/broker/claim/claim.go",
+			`&& !lapsed(lease) {`,
+			`&& false {`,
+		}, "pkg/broker/claim", "TestASecondInstallationStartsOnlyAfterTheFirstHasEnded"},
+		{mutant{
+			"conditions of the last provider's kubelet stay", "pkg/broker/pods/status.go",
+			`kind != corev1.PodReady && reportedByProvider(pod, kind) {`,
+			`kind != corev1.PodReady && false {`,
+		}, "pkg/broker/pods", "TestThatAKubeletReportedIsRemovedWithTheAssignment"},
+		{mutant{
+			"Pending counts from the assignment of a pod that has run since", "pkg/belief/pods.go",
+			`case s.taken && s.pendingAgain.IsZero():`,
+			`case false:`,
+		}, "pkg/broker/pods", "TestAPodThatItsProviderMakesAgainHasPendingTimeout"},
+		{mutant{
+			"an outage takes pods away that fit nowhere else", "pkg/broker/pods/assigned.go",
+			`if reason == eviction.Unreachable && pod.DeletionTimestamp == nil && (`,
+			`if false && (`,
+		}, "pkg/broker/pods", "TestAPodOfAnUnreachableProviderStaysUntilAnotherOneFits"},
+		{mutant{
+			"the capacity for a pod that leaves an outage is given away", "pkg/belief/pods.go",
+			`p.reserved = true`,
+			``,
+		}, "pkg/broker/pods", "TestAPodOfAnUnreachableProviderStaysUntilAnotherOneFits"},
+		{mutant{
+			"a pod that runs once is started again by a move", "pkg/broker/pods/disruption.go",
+			`return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && (started`,
+			`return false && (started`,
+		}, "pkg/broker/pods", "TestAPodThatRunsOnceIsNotStartedElsewhere"},
+		{mutant{
+			"a pod is removed without a terminal phase", "pkg/broker/pods/status.go",
+			`if !placement.Terminal(pod) {`,
+			`if false {`,
+		}, "pkg/broker/pods", "TestAPodThatIsDeletedHasATerminalPhaseBeforeItIsRemoved"},
+		{mutant{
+			"a pod that is being deleted hangs at a lost provider", "pkg/broker/eviction/reason.go",
+			`return lostWhileDeleted(pod, at, rules, now)`,
+			`return None, 0`,
+		}, "pkg/broker/pods", "TestAPodThatIsBeingDeletedEndsWhenItsProviderIsLost"},
+		{mutant{
+			"no pod is waited for that a provider may still make of a ShadowPod", "pkg/broker/pods/move.go",
+			`return v1alpha1.PodCreationTimeout, nil`,
+			`return 0, nil`,
+		}, "pkg/broker/pods", "TestAPodThatMayStillAppearIsWaitedFor"},
+		{mutant{
+			"pods move because their provider makes none", "pkg/broker/pods/assigned.go",
+			`case answer.Status == nil && why == eviction.PendingTooLong:`,
+			`case false:`,
+		}, "pkg/broker/pods", "TestASliceWhosePodsAreNotMadeCloses"},
+		{mutant{
+			"the successor of a pod that was deleted by force waits for nothing", "pkg/belief/names.go",
+			`if at == (scheduler.Place{}) || !p.mayRun || p.left == at {`,
+			`if true {`,
+		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatWasDeletedByForceWaitsForIt"},
+		{mutant{
+			"what the garbage collector of pods ended runs no more", "pkg/belief/names.go",
+			`placement.Collected(&of.Status) ||`,
+			``,
+		}, "pkg/broker/pods", "TestAPodThatTheGarbageCollectorOfPodsDeletedMayRun"},
+		{mutant{
+			"a list that lags has ShadowPods of running pods deleted", "pkg/provider/absence/absence.go",
+			`if uid := lens.PodUID(shadow); c.serves(pod) &&`,
+			`if uid := lens.PodUID(shadow); false &&`,
+		}, "pkg/provider/absence", "TestAShadowPodIsDeletedOnlyIfTheAPIServerShowsNoPodForIt"},
+		{mutant{
+			"a creation that ends with an error of the server was not made", "pkg/provider/brokernode/release.go",
+			`code < http.StatusInternalServerError`,
+			`code < 600`,
+		}, "pkg/provider/brokernode", "TestAPodThatLeftIsReleasedOnce"},
+		{mutant{
+			"a pod that leaves a provider without a name is assigned at once", "pkg/broker/pods/move.go",
+			`if from.Provider == "" {`,
+			`if false {`,
+		}, "pkg/broker/pods", "TestAPodThatLeavesAProviderWithoutANameIsAskedAbout"},
+		{mutant{
+			"a namespace that is mapped no more has nothing of a pod", "pkg/broker/pods/move.go",
+			`at.pod.RemoteNamespace = pod.Annotations[v1alpha1.RemoteNamespaceAnnotation]`,
+			``,
+		}, "pkg/broker/pods", "TestANamespaceThatIsMappedNoMoreProvesNothing"},
+		{mutant{
+			"a slice that starts nothing is closed for nobody else", "pkg/belief/closing.go",
+			`case all >= closesAfter && len(c.failed) > 1:`,
+			`case false:`,
+		}, "pkg/belief", "TestAVirtualNodeThatStartsNothingTakesOnePodAMinute"},
+		{mutant{
+			"one tenant closes a slice for all", "pkg/belief/closing.go",
+			`b.close(p, at, []string{owner})`,
+			`b.close(p, at, nil)`,
+		}, "pkg/belief", "TestAnOwnerClosesAVirtualNodeForItselfOnly"},
+		{mutant{
+			"a large pod waits for ever", "pkg/belief/turns.go",
+			`b.reserve(b.cfg.Clock.Now())`,
+			``,
+		}, "pkg/belief", "TestALargePodGetsWhatBecomesFreeAfterAWhile"},
+		{mutant{
+			"an outage is as old as the clocks of two leaders show", "pkg/belief/providers.go",
+			`p.failoverFrom = probe.Ended.Add(-p.earlier)`,
+			`p.failoverFrom = p.unreachableSince`,
+		}, "pkg/belief", "TestAnOutageIsAsOldAsOneClockShows"},
+		{mutant{
+			"one owner decides about a KPI", "pkg/kpi/owners.go",
+			`if len(votes) < 2 {`,
+			`if true {`,
+		}, "pkg/kpi", "TestNoOwnerDecidesAboutAKPIAlone"},
+		{mutant{
+			"a status has the QoS class of the provider", "pkg/provider/podstatus/accepted.go",
+			`status.QOSClass = local.QOSClass`,
+			``,
+		}, "test/reflection", "TestPodsAreAccepted"},
+		{mutant{
+			"a pod is taken for the one before of its name", "pkg/provider/podlife/earlier.go",
+			`return uid != local.UID`,
+			`return false`,
+		}, "test/reflection", "TestAPodIsNotTakenForTheOneBefore"},
+		{mutant{
+			"label keys that the selector has are forwarded", "pkg/provider/podspec/complete.go",
+			"\tleaveOutMergedKeys(shadow)",
+			``,
+		}, "test/reflection", "TestShadowPodsAreAccepted"},
+		{mutant{
+			"counts of events do not follow", "pkg/provider/lens/events.go",
+			`return local.Count == remote.Count && local.LastTimestamp.Equal(&remote.LastTimestamp) &&`,
+			`return true ||`,
+		}, "pkg/provider/lens", "TestEventsAreOnThePodWithTheirCount"},
+		{mutant{
+			"a pod of a consumer that the broker ends is deleted", "pkg/provider/podlife/ended.go",
+			`&& disruption.Reason != v1alpha1.ReasonEvictionByBroker {`,
+			`&& v1alpha1.ReasonEvictionByBroker != "" {`,
+		}, "test/reflection", "TestPodsThatWereEndedThere"},
+	}
+}
