@@ -62,6 +62,7 @@ func acceptStatus(t testing.TB, fresh, old *corev1.Pod) error {
 	t.Helper()
 	before, after := internal(t, old), internal(t, fresh)
 	podregistry.StatusStrategy.PrepareForUpdate(requestContext(), after, before)
+	after.DeletionTimestamp, after.DeletionGracePeriodSeconds = before.DeletionTimestamp, before.DeletionGracePeriodSeconds // BeforeUpdate.
 	if before.ResourceVersion == "" { // A fake clientset has none.
 		before.ResourceVersion, after.ResourceVersion = "1", "1"
 	}

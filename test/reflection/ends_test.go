@@ -2,6 +2,7 @@ package reflection
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,11 +89,11 @@ func TestPodsThatWereEndedThere(t *testing.T) {
 	} {
 		t.Run("a pod that "+name+" ended stays, without its ShadowPod", func(t *testing.T) {
 			w := w.in(t)
-			there := ended(start(t, "failed-there"), reason)
+			there := ended(start(t, strings.ToLower(reason)), reason)
 			there.DeletionTimestamp, there.DeletionGracePeriodSeconds = nil, nil
 			w.update(there)
-			w.withoutShadow("failed-there")
-			require.Equal(t, corev1.PodFailed, w.localPod("failed-there").Status.Phase)
+			w.withoutShadow(there.Name)
+			require.Equal(t, corev1.PodFailed, w.localPod(there.Name).Status.Phase)
 		})
 	}
 
@@ -134,13 +135,20 @@ func TestPodsThatWereEndedThere(t *testing.T) {
 		require.Equal(t, corev1.PodFailed, w.localPod("of-a-consumer").Status.Phase)
 	})
 
+	t.Run("a pod that is deleted here goes once its kubelet has ended and removed it", func(t *testing.T) {
+		w := w.in(t)
+		there := start(t, "stopped")
+		w.delete("stopped")
+		w.update(ended(there, ""))
+		w.shown("stopped", corev1.PodFailed)
+		w.remove("stopped")
+		w.gone("stopped")
+	})
+
 	t.Run("a pod that is deleted here ends before it is removed", func(t *testing.T) {
 		w := w.in(t)
 		start(t, "job")
-		p := w.localPod("job")
-		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To(int64(30))
-		require.NoError(t, w.local.Tracker().Update(podsResource, p, "ns"))
-		w.withoutShadow("job")
+		w.delete("job")
 		w.remove("job")
 		w.gone("job")
 		written := w.statuses("job")
@@ -151,6 +159,15 @@ func TestPodsThatWereEndedThere(t *testing.T) {
 			require.NotEqual(t, corev1.DisruptionTarget, c.Type)
 		}
 	})
+}
+
+// delete deletes a local pod, and waits until its ShadowPod is gone.
+func (w *world) delete(name string) {
+	w.t.Helper()
+	p := w.localPod(name)
+	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To(int64(30))
+	require.NoError(w.t, w.local.Tracker().Update(podsResource, p, "ns"))
+	w.withoutShadow(name)
 }
 
 // eventuallyEnded waits until the end of a pod is shown, or the pod is gone.

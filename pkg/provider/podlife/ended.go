@@ -76,8 +76,10 @@ func (e *ended) Handle(ctx context.Context, name string) error {
 	switch {
 	case local == nil:
 		e.last.forget(name)
+	case local.DeletionTimestamp != nil && placement.Terminal(local):
+		e.last.forget(name) // Liqo removes the pod once its remote pod is gone.
 	case local.DeletionTimestamp != nil:
-		if remote == nil && shadow == nil && !placement.Terminal(local) {
+		if remote == nil && shadow == nil {
 			if err := e.writeEnd(ctx, local); err != nil {
 				return err
 			}

@@ -140,6 +140,11 @@ func realWorldMutants() []tested {
 			`return true ||`,
 		}, "pkg/provider/lens", "TestEventsAreOnThePodWithTheirCount"},
 		{mutant{
+			"the last state of a pod that is deleted is kept", "pkg/provider/podlife/ended.go",
+			`e.last.forget(name) // Liqo removes`,
+			`// Liqo removes`,
+		}, "test/reflection", "TestPodsThatWereEndedThere"},
+		{mutant{
 			"a pod of a consumer that the broker ends is deleted", "pkg/provider/podlife/ended.go",
 			`&& disruption.Reason != v1alpha1.ReasonEvictionByBroker {`,
 			`&& v1alpha1.ReasonEvictionByBroker != "" {`,
