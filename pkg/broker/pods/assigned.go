@@ -155,7 +155,7 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 			c.Leaving.Forget(client.ObjectKeyFromObject(pod))
 		}
 		return wait > 0, wait, nil
-	case pod.Spec.RestartPolicy == corev1.RestartPolicyNever && !runsOnce(pod) && started(answer.Status):
+	case startedOnce(pod, answer.Status):
 		return false, 0, c.markDisrupted(ctx, pod, assigned.VirtualNode)
 	}
 	return false, 0, nil

@@ -42,6 +42,12 @@ func isDisrupted(pod *corev1.Pod) bool {
 	return target != nil && target.Status == corev1.ConditionTrue && target.Reason == v1alpha1.ReasonEvictionByBroker
 }
 
+// startedOnce reports whether a pod runs once, and has started at its provider, which is not known here yet. One that is being deleted
+// ends in any case.
+func startedOnce(pod *corev1.Pod, there *corev1.PodStatus) bool {
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.DeletionTimestamp == nil && !runsOnce(pod) && started(there)
+}
+
 // markDisrupted writes the condition by which Jobs know that a pod has not failed by itself.
 func (c *Controller) markDisrupted(ctx context.Context, pod *corev1.Pod, from string) error {
 	if isDisrupted(pod) {

@@ -190,6 +190,28 @@ func TestTheEndOfAPodThatRunsOnceIsThatOfItsKubelet(t *testing.T) {
 	require.Equal(t, "Completed", pod.Status.ContainerStatuses[0].State.Terminated.Reason)
 }
 
+// Its status here is removed because it moves, and its provider shows that it runs: the two must not write in turns.
+func TestAPodThatRunsOnceAndIsDeletedIsNotWrittenWhileItLeaves(t *testing.T) {
+	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
+		pod.Labels = nil
+		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
+		pod.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment("q1", pod)
+		pod.Spec.RestartPolicy, pod.Finalizers = corev1.RestartPolicyNever, []string{"batch.kubernetes.io/job-tracking"}
+		pod.DeletionTimestamp = ptr.To(metav1.NewTime(noon))
+	}))
+	c.reachable()
+	c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+		Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}})
+	c.reconciled(t, "pod")
+	c.Leaving.Check(t.Context(), placed("q1"))
+	before, _ := c.reconciled(t, "pod")
+	for range 3 {
+		after, _ := c.reconciled(t, "pod")
+		require.Equal(t, before.ResourceVersion, after.ResourceVersion)
+	}
+}
+
 // Liqo makes no new pod of the ShadowPod of one that was evicted, and the quota of the slice counts it until it is deleted.
 func TestAPodThatItsProviderHasEvictedLeavesItsShadowPod(t *testing.T) {
 	target := func(reason string) func(*corev1.Pod) {

@@ -318,7 +318,7 @@ func (c *Controller) writeEndThere(ctx context.Context, pod *corev1.Pod, at *pla
 	switch {
 	case runsOnce(pod) && !at.pod.Ends && placement.TerminalPhase(answer.Status.Phase):
 		return true, c.writeEnd(ctx, pod, answer.Status) // Its kubelet ends it, because it is deleted there.
-	case pod.Spec.RestartPolicy == corev1.RestartPolicyNever && !runsOnce(pod) && started(answer.Status):
+	case startedOnce(pod, answer.Status):
 		return true, c.markDisrupted(ctx, pod, at.pod.VirtualNode)
 	case answer.Ended && !at.pod.Ends:
 		// It has ended while it was leaving. A virtual kubelet reports that as well, an orphan has none.
