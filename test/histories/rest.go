@@ -73,7 +73,9 @@ func answer(r *http.Request, answer any, err error) *http.Response {
 		if !errors.As(err, &status) {
 			status = kerrors.NewInternalError(err)
 		}
-		code, answer = int(status.ErrStatus.Code), status.ErrStatus
+		said := status.ErrStatus
+		said.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		code, answer = int(said.Code), said
 	}
 	text, err := json.Marshal(answer)
 	if plain, is := answer.(string); is {

@@ -74,7 +74,8 @@ func (r *Record) preparedAt(provider string, uid types.UID, then time.Time) (pre
 // isTaken reports whether the containers of a pod were started.
 func isTaken(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning }
 
-// alone reports whether a pod that leaves has room nowhere else, and leaves because its provider cannot be reached: it may run there.
+// alone reports whether a pod that leaves has room nowhere else, and had none a moment before, and leaves because its provider cannot be
+// reached: it may run there.
 func (r *Record) alone(from place, at time.Time, pod *corev1.Pod) bool {
 	if r.isPlanned(from, at) || isRefused(pod, from.virtualNode) || !r.mayFailOver(from.provider, at) {
 		return false
@@ -82,7 +83,7 @@ func (r *Record) alone(from place, at time.Time, pod *corev1.Pod) bool {
 	now := latestPods(r.Home.Pods[:until(r.Home.Pods, at.Add(-time.Nanosecond))])
 	before := latestPods(r.Home.Pods[:until(r.Home.Pods, at.Add(-3*time.Second))])
 	for other, granted := range r.granted() {
-		if other != from && min(free(other, granted, now), free(other, granted, before)) >= millisOf(&pod.Spec) {
+		if other != from && max(free(other, granted, now), free(other, granted, before)) >= millisOf(&pod.Spec) {
 			return false
 		}
 	}

@@ -78,7 +78,9 @@ func lists(list func(ctx context.Context, namespace string, options metav1.ListO
 		})
 		code := http.StatusOK
 		if status := (*kerrors.StatusError)(nil); errors.As(err, &status) {
-			answer, code = status.ErrStatus, int(status.ErrStatus.Code)
+			said := status.ErrStatus
+			said.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+			answer, code = said, int(said.Code)
 		} else if err != nil {
 			return nil, err
 		}
