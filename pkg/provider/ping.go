@@ -31,6 +31,14 @@ func (p *ping) reached(node *NodeConfig) bool {
 	return last != nil && time.Since(*last) <= node.LeaseDuration+node.PingInterval
 }
 
+// last returns when the remote cluster last answered; zero if it has not, or is not pinged.
+func (p *ping) last() time.Time {
+	if last := p.answered.Load(); last != nil {
+		return *last
+	}
+	return time.Time{}
+}
+
 // run pings every PingInterval until ctx ends.
 func (p *ping) run(ctx context.Context, cfg *Config, remote *rest.Config) error {
 	if cfg.Node.PingInterval == 0 {

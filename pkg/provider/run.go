@@ -47,6 +47,7 @@ func Run(ctx context.Context, cfg Config) error {
 		Serving: func() bool {
 			return health.Current() == process.Serving && (cfg.BrokerNode == "" || pings.reached(&cfg.Node))
 		},
+		Answered: pings.last,
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if cfg.HealthAddress != "" {

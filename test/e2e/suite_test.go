@@ -52,6 +52,7 @@ func TestFederation(t *testing.T) {
 	oneByOne(t, "chain", []scenario{
 		{"pods show the addresses that lead to them", c.addresses},
 		{"a Service spans the chain", c.services},
+		{"pods that admission changes or evicts", c.admission},
 		{"the selection of a consumer is its own", c.selections},
 		{"the broker offers the sum of the providers", c.offers},
 		{"the network to a provider goes and comes", c.network},

@@ -90,8 +90,12 @@ func (c *Controller) probe(ctx context.Context, id string, virtualNodes []*offlo
 	var leases sync.WaitGroup
 	leases.Go(func() {
 		for _, vn := range virtualNodes {
-			if live, known := c.kubeletLive(ctx, id, vn.Namespace, vn.Name); known {
-				probe.Kubelets[vn.Name] = live
+			lease, known := c.kubeletLease(ctx, id, vn.Namespace, vn.Name)
+			if known {
+				probe.Kubelets[vn.Name] = lease.live
+			}
+			if lease.answered.After(probe.Reached) {
+				probe.Reached = lease.answered
 			}
 		}
 	})
@@ -165,17 +169,28 @@ func (c *Controller) reads(ctx context.Context, id string, connection *remote.Co
 	return does
 }
 
-// kubeletLive reports whether the leader election lease of the virtual kubelets of a VirtualNode is live. Known is
-// false if the API server did not answer.
-func (c *Controller) kubeletLive(ctx context.Context, id, namespace, name string) (live, known bool) {
+// kubeletLease is what the leader election lease of the virtual kubelets of a VirtualNode says: whether it is live, and when the provider
+// last answered its holder, by the clock of the broker; zero if that is not known.
+type kubeletLease struct {
+	live     bool
+	answered time.Time
+}
+
+// kubeletLease reads a lease. Known is false if the API server did not answer.
+func (c *Controller) kubeletLease(ctx context.Context, id, namespace, name string) (lease kubeletLease, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, c.ProbeTimeout)
 	defer cancel()
-	lease, err := c.Home.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+	found, err := c.Home.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return false, kerrors.IsNotFound(err)
+		return lease, kerrors.IsNotFound(err)
 	}
 	now := c.Clock.Now()
-	return leaseIsLive(lease, c.renewedAt(leaseKey{id, namespace, name}, lease, now), now), true
+	renewed := c.renewedAt(leaseKey{id, namespace, name}, found, now)
+	lease.live = leaseIsLive(found, renewed, now)
+	if ago, err := time.ParseDuration(found.Annotations[v1alpha1.AnsweredAgoAnnotation]); err == nil && ago >= 0 {
+		lease.answered = renewed.Add(-ago)
+	}
+	return lease, true
 }
 
 // leaseKey is a lease of a virtual kubelet, and the id of its provider.

@@ -159,13 +159,50 @@ func TestALeaseIsLiveWhileItIsSeenToBeRenewed(t *testing.T) {
 					_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
 				}
 				require.NoError(t, err)
-				live, known := c.kubeletLive(t.Context(), "q", "tenant", "q1")
+				got, known := c.kubeletLease(t.Context(), "q", "tenant", "q1")
 				require.True(t, known)
-				require.Equal(t, look.live, live, "look %d", i)
+				require.Equal(t, look.live, got.live, "look %d", i)
+				require.Zero(t, got.answered)
 			}
 			require.Len(t, c.leases, 1)
 			c.forgetLeases("q", nil)
 			require.Empty(t, c.leases, "the provider is gone")
+		})
+	}
+}
+
+// A virtual kubelet says in its lease how long ago its provider answered it. Its clock may differ by hours.
+func TestALeaseTellsWhenAProviderAnswered(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ago  string
+		want time.Time
+	}{
+		"it has answered": {"4s", noon.Add(6 * time.Second)},
+		"it has not":      {"", time.Time{}},
+		"no duration":     {"noon", time.Time{}},
+		"the future":      {"-4s", time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home, now := kubefake.NewClientset(), clocktesting.NewFakePassiveClock(noon)
+			c := New(Config{Home: home, Clock: now, ProbeTimeout: time.Second})
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "q1"}, Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: ptr.To("vk"), LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: &metav1.MicroTime{Time: noon.Add(-time.Hour)},
+			}}
+			require.NoError(t, home.Tracker().Add(lease))
+			_, known := c.kubeletLease(t.Context(), "q", "tenant", "q1")
+			require.True(t, known)
+			now.SetTime(noon.Add(10 * time.Second))
+			lease = lease.DeepCopy()
+			lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(-time.Hour + 10*time.Second)}
+			if tc.ago != "" {
+				lease.Annotations = map[string]string{v1alpha1.AnsweredAgoAnnotation: tc.ago}
+			}
+			_, err := home.CoordinationV1().Leases("tenant").Update(t.Context(), lease, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "q1"}}
+			c.Connections = remote.NewConnections(nil, nil, "")
+			c.Belief = belief.New(belief.Config{Clock: now})
+			require.Equal(t, tc.want, c.probe(t.Context(), "q", []*offloadingv1beta1.VirtualNode{vn}).Reached)
 		})
 	}
 }

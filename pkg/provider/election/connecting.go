@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,11 +11,12 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// leases are those of a client, on which the holder writes whether it connects, or serves its pods.
+// leases are those of a client, on which the holder writes whether it connects, or serves its pods, and when its provider answered.
 type leases struct {
 	coordinationclient.LeasesGetter
 	identity string
 	serving  func() bool
+	answered func() time.Time
 }
 
 func (l leases) Leases(namespace string) coordinationclient.LeaseInterface {
@@ -40,6 +42,10 @@ func (l leases) annotated(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	delete(out.Annotations, v1alpha1.ConnectingAnnotation)
 	if !l.serving() {
 		metav1.SetMetaDataAnnotation(&out.ObjectMeta, v1alpha1.ConnectingAnnotation, l.identity)
+	}
+	delete(out.Annotations, v1alpha1.AnsweredAgoAnnotation)
+	if at := l.answered(); !at.IsZero() {
+		metav1.SetMetaDataAnnotation(&out.ObjectMeta, v1alpha1.AnsweredAgoAnnotation, time.Since(at).Round(time.Millisecond).String())
 	}
 	return out
 }

@@ -32,6 +32,8 @@ type Config struct {
 	Identity, Namespace string
 	// Serving reports whether the replica serves the pods of the node. As long as it does not, the lease shows that it connects.
 	Serving func() bool
+	// Answered is when the remote cluster last answered this replica; zero if that is not known.
+	Answered func() time.Time
 	Times
 }
 
@@ -52,7 +54,7 @@ func (c *Config) Run(ctx context.Context, node string, client kubernetes.Interfa
 		Name: node,
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta: metav1.ObjectMeta{Name: node, Namespace: c.Namespace},
-			Client:    leases{client.CoordinationV1(), c.Identity, c.Serving},
+			Client:    leases{client.CoordinationV1(), c.Identity, c.Serving, c.Answered},
 			LockConfig: resourcelock.ResourceLockConfig{
 				Identity:      c.Identity,
 				EventRecorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: c.Identity}),

@@ -24,6 +24,7 @@ import (
 func configOf(pod string) *Config {
 	return &Config{
 		Log: logr.Discard(), Identity: pod, Namespace: "liqo-tenant-p1", Serving: func() bool { return true },
+		Answered: func() time.Time { return time.Time{} },
 		Times: Times{Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 5 * time.Second},
 	}
 }
@@ -141,14 +142,17 @@ func TestTheLeaseSaysThatItsHolderConnects(t *testing.T) {
 		events := record.NewBroadcaster()
 		defer events.Shutdown()
 		ctx, stop := context.WithCancel(t.Context())
-		connecting := func() string {
+		annotation := func(key string) string {
 			lease, err := client.CoordinationV1().Leases("liqo-tenant-p1").Get(t.Context(), "vnode", metav1.GetOptions{})
 			require.NoError(t, err)
-			return lease.Annotations[v1alpha1.ConnectingAnnotation]
+			return lease.Annotations[key]
 		}
+		connecting := func() string { return annotation(v1alpha1.ConnectingAnnotation) }
 		var serving atomic.Bool
+		var answered atomic.Pointer[time.Time]
+		answered.Store(&time.Time{})
 		c := configOf("a")
-		c.Serving = serving.Load
+		c.Serving, c.Answered = serving.Load, func() time.Time { return *answered.Load() }
 		ended := make(chan error, 1)
 		go func() {
 			ended <- c.Run(ctx, "vnode", client, events, func(ctx context.Context) error {
@@ -158,9 +162,19 @@ func TestTheLeaseSaysThatItsHolderConnects(t *testing.T) {
 		}()
 		time.Sleep(time.Minute)
 		require.Equal(t, "a", connecting())
+		require.Empty(t, annotation(v1alpha1.AnsweredAgoAnnotation))
 		serving.Store(true)
+		now := time.Now()
+		answered.Store(&now)
 		time.Sleep(c.RetryPeriod + time.Second)
 		require.Empty(t, connecting())
+		ago, err := time.ParseDuration(annotation(v1alpha1.AnsweredAgoAnnotation))
+		require.NoError(t, err)
+		require.LessOrEqual(t, ago, c.RetryPeriod)
+		time.Sleep(time.Minute)
+		later, err := time.ParseDuration(annotation(v1alpha1.AnsweredAgoAnnotation))
+		require.NoError(t, err)
+		require.InDelta(t, time.Minute, later-ago, float64(c.RetryPeriod))
 		stop()
 		require.NoError(t, <-ended)
 	})
