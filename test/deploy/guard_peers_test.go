@@ -89,7 +89,7 @@ func TestAShadowPodIsDeletedOnceAndWithItsPod(t *testing.T) {
 		"as Liqo's virtual kubelet does": {running, uid, ""},
 		"in the background":              {running, by(metav1.DeletePropagationBackground), ""},
 		"and its pod stays":              {running, by(metav1.DeletePropagationOrphan), policy},
-		"by the older field":             {running, metav1.DeleteOptions{OrphanDependents: ptr.To(true)}, policy},
+		"by the older field":             {running, metav1.DeleteOptions{OrphanDependents: ptr.To(true)}, policy}, //nolint:staticcheck // It is still accepted.
 		"after its pod":                  {running, by(metav1.DeletePropagationForeground), policy},
 		"again":                          {ending, uid, again},
 	} {

@@ -191,7 +191,7 @@ func TestRandomWritesStayWithinTheBounds(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for i := range number(t, "WRITES", 150) {
-		m := mutator{rand.New(rand.NewPCG(uint64(seed), uint64(i)))} //nolint:gosec // The same each time.
+		m := mutator{rand.New(rand.NewPCG(uint64(seed), uint64(i)))} // The same each time.
 		p := parties[kinds[m.IntN(len(kinds))]]
 		o := p.o.DeepCopy()
 		for range 1 + m.IntN(3) {

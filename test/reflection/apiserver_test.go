@@ -63,7 +63,7 @@ func acceptStatus(t testing.TB, fresh, old *corev1.Pod) error {
 	before, after := internal(t, old), internal(t, fresh)
 	podregistry.StatusStrategy.PrepareForUpdate(requestContext(), after, before)
 	after.DeletionTimestamp, after.DeletionGracePeriodSeconds = before.DeletionTimestamp, before.DeletionGracePeriodSeconds // BeforeUpdate.
-	if before.ResourceVersion == "" { // A fake clientset has none.
+	if before.ResourceVersion == "" {                                                                                       // A fake clientset has none.
 		before.ResourceVersion, after.ResourceVersion = "1", "1"
 	}
 	if errs := podregistry.StatusStrategy.ValidateUpdate(requestContext(), after, before); len(errs) > 0 {

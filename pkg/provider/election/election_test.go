@@ -25,7 +25,7 @@ func configOf(pod string) *Config {
 	return &Config{
 		Log: logr.Discard(), Identity: pod, Namespace: "liqo-tenant-p1", Serving: func() bool { return true },
 		Answered: func() time.Time { return time.Time{} },
-		Times: Times{Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 5 * time.Second},
+		Times:    Times{Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 5 * time.Second},
 	}
 }
 

@@ -190,13 +190,6 @@ func (r *Record) judgeOnce(record []Change, runs []run) (faults []string) {
 	return faults
 }
 
-// faultsOver is faultsAt for whether one of the kinds is there at a time, or was until shortly before.
-func (r *Record) faultsOver(provider string, at time.Time, kinds ...string) bool {
-	return slices.ContainsFunc(r.faultsAt(provider, kinds...), func(s span) bool {
-		return at.After(s.from) && at.Before(s.to.Add(r.Times.Noticed))
-	})
-}
-
 // judgeRuns checks that a pod runs once, and does not run again after it has completed.
 func (r *Record) judgeRuns(record []Change, runs []run) (faults []string) {
 	pod := record[0].Object().(*corev1.Pod)
