@@ -85,8 +85,9 @@ const PodUIDAnnotation = "brokering.liqo.io/pod-uid"
 // serve its pods yet, or does not reach the remote cluster. A virtual kubelet that never writes it, such as Liqo's, serves them as soon as it has the lease.
 const ConnectingAnnotation = "brokering.liqo.io/connecting"
 
-// AnsweredAgoAnnotation is on the lease of a virtual kubelet: how long before the renewal its provider cluster answered it last (a Go
-// duration). It is missing if it has not, or is not asked (--node-ping-interval=0).
+// AnsweredAgoAnnotation is on the lease of a virtual kubelet: the identity of the replica, a space, and how long before the renewal the
+// provider cluster answered it last (a Go duration). It is missing if it has not, or is not asked (--node-ping-interval=0). That of another
+// replica than the holder, which may know no such annotation and keep it, says nothing.
 const AnsweredAgoAnnotation = "brokering.liqo.io/answered-ago"
 
 // Assignment identifies one assignment of a pod to a VirtualNode.

@@ -235,6 +235,9 @@ func (b *Belief) ObserveProbe(id string, probe Probe) (changed []string) {
 		kubelets[virtualNode] = live || !read && p.last.Kubelets[virtualNode]
 	}
 	probe.Kubelets = kubelets
+	if p.last.Reached.After(probe.Reached) {
+		probe.Reached = p.last.Reached // A lease that was not read, or that a replica has just taken, says nothing.
+	}
 	before, unreachableBefore, unusableBefore, first := p.last, !p.unreachableSince.IsZero(), p.unusable(), !p.probed
 	suspected, suspended := b.suspicious(), map[string]bool{}
 	for other, q := range b.providers {

@@ -89,6 +89,7 @@ func (c *Controller) endDisrupted(ctx context.Context, pod *corev1.Pod, from str
 	c.Log.Info("A pod with restartPolicy Never has ended", "pod", client.ObjectKeyFromObject(pod), "from", from)
 	return c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{
 		v1alpha1.MovingFromAnnotation: nil, v1alpha1.MovingFromProviderAnnotation: nil, v1alpha1.DecisionAnnotation: nil,
+		v1alpha1.RemoteNamespaceAnnotation: nil,
 	}})
 }
 
@@ -127,17 +128,18 @@ func (c *Controller) scaleUpDelay(ctx context.Context, pod *corev1.Pod) time.Dur
 		return 0
 	}
 	var wait time.Duration
-	for _, at := range c.eventsOf(ctx, pod, "TriggeredScaleUp") {
+	added, _ := c.eventsOf(ctx, pod, "TriggeredScaleUp") // Without them nothing is waited for.
+	for _, at := range added {
 		wait = max(wait, scaleUpFor-c.Clock.Since(at))
 	}
 	return min(wait, scaleUpRecheck)
 }
 
 // eventsOf returns when the events of a pod with a reason came last. The virtual kubelet reflects those of the pod and of the ShadowPod at
-// its provider. Without the right to read events there are none.
-func (c *Controller) eventsOf(ctx context.Context, pod *corev1.Pod, reason string) (last []time.Time) {
+// its provider.
+func (c *Controller) eventsOf(ctx context.Context, pod *corev1.Pod, reason string) (last []time.Time, err error) {
 	var events corev1.EventList
-	err := c.Live.List(ctx, &events, client.InNamespace(pod.Namespace), client.MatchingFields{"involvedObject.name": pod.Name}, client.Limit(500))
+	err = c.Live.List(ctx, &events, client.InNamespace(pod.Namespace), client.MatchingFields{"involvedObject.name": pod.Name}, client.Limit(500))
 	if err != nil {
 		c.Log.V(1).Info("Cannot read the events of a pod", "pod", client.ObjectKeyFromObject(pod), "error", err.Error())
 	}
@@ -150,16 +152,19 @@ func (c *Controller) eventsOf(ctx context.Context, pod *corev1.Pod, reason strin
 			last = append(last, at)
 		}
 	}
-	return last
+	return last, err
 }
 
 // unmadeDelay returns how long a pod is waited for of which its provider has made none yet, because it makes none at all (eviction.Unmade),
 // and closes the slice meanwhile. It is 0 if Liqo's controller there has said that it could not make this one: then the pod is the reason.
 func (c *Controller) unmadeDelay(ctx context.Context, pod *corev1.Pod, at scheduler.Place, known belief.VirtualNode, rules placement.Rules,
 ) time.Duration {
-	since := c.pendingSince(pod)
-	wait := eviction.Unmade(known, rules, since, c.Clock.Now())
-	if wait == 0 || slices.ContainsFunc(c.eventsOf(ctx, pod, "FailedCreatePod"), since.Before) { // Liqo's EventReasonFailedCreatePod.
+	wait := eviction.Unmade(known, rules, c.pendingSince(pod), c.Clock.Now())
+	if wait == 0 {
+		return 0
+	}
+	refused, err := c.eventsOf(ctx, pod, "FailedCreatePod") // Liqo's EventReasonFailedCreatePod.
+	if err != nil || slices.ContainsFunc(refused, v1alpha1.AssignedAt(pod).Before) {
 		return 0
 	}
 	c.Belief.ObserveNotMade(at, c.ownerOf(ctx, pod))

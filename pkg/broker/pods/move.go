@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -204,7 +205,10 @@ func (at *place) anyUID() bool { return at.pod.UID == "" }
 // lost reports whether a provider does not answer about a pod: it refuses to, or it was asked in vain and is not probed. One that
 // was not asked is not lost: the pod may run there, until Liqo has removed the namespace and the identity by which to ask.
 func (at *place) lost(answer *leaving.Answer) bool {
-	return answer.Err != nil && (!answer.Unasked() || at.unmapped) && (at.alone || answer.Refused())
+	if answer.Unasked() {
+		return at.unmapped
+	}
+	return answer.Err != nil && (at.alone || answer.Refused())
 }
 
 // placeOf returns where a pod is. If the VirtualNode is gone, another one of the same provider is used to ask. Without another
@@ -247,6 +251,8 @@ func (at *place) remember(pod *corev1.Pod) {
 	if at.mapped && at.pod.RemoteNamespace == "" && !at.anyUID() {
 		at.pod.RemoteNamespace = pod.Annotations[v1alpha1.RemoteNamespaceAnnotation]
 		at.unmapped = at.pod.RemoteNamespace != ""
+		// The virtual kubelet reflects no namespace that is mapped no more.
+		at.pod.Orphan = at.unmapped && (pod.Labels[v1alpha1.VirtualNodeLabel] == "" || placement.Terminal(pod))
 	}
 }
 
@@ -288,8 +294,9 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at *plac
 	}
 	answer := c.askLeaving(pod, at, appears)
 	switch {
-	case at.unmapped && !at.alone && answer.Refused():
-		return c.creationDelay(pod, at), false, nil // Liqo grants rights in each namespace, and removes them with it.
+	case at.unmapped && !at.alone && !at.known.Unusable && (kerrors.IsForbidden(answer.Err) || kerrors.IsNotFound(answer.Err)):
+		// Liqo grants rights in each namespace, and removes them with it. The provider accepts this cluster.
+		return c.creationDelay(pod, at), false, nil
 	case at.lost(&answer):
 		// Nothing is left that could end one that is being deleted.
 		wait, err = c.failoverDelay(ctx, pod, answer.Since, at.alone && pod.DeletionTimestamp != nil)

@@ -496,32 +496,60 @@ func TestANamespaceThatIsMappedNoMoreProvesNothing(t *testing.T) {
 	}
 }
 
-// Liqo binds the rights to each namespace: without it there is no answer but a refusal.
+// Liqo binds the rights to each namespace: without it there is no answer but 403. Others refuse this cluster as a whole.
 func TestANamespaceThatAProviderHasRemovedIsNotWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pod := assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
-			pod.Labels = nil
-			pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
-			pod.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment("q1", pod)
-			pod.Annotations[v1alpha1.RemoteNamespaceAnnotation] = "ns-r"
-			pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever)
+	for name, tc := range map[string]struct {
+		refusal error
+		leaves  bool
+	}{
+		"it may not be asked there":         {kerrors.NewForbidden(corev1.Resource("pods"), "", nil), true},
+		"the provider rejects this cluster": {kerrors.NewUnauthorized("no"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, there, _ := unmapped(t)
+				there.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.refusal })
+				for range 3 {
+					c.reconciled(t, "pod")
+					c.Leaving.Check(t.Context(), placed("q1"))
+				}
+				left, _ := c.reconciled(t, "pod")
+				require.Equal(t, tc.leaves, left.Labels[v1alpha1.VirtualNodeLabel] != "", "it is assigned again")
+			})
 		})
-		c := newController(t, true, interceptor.Funcs{}, nil, pod)
-		c.reachable()
-		c.Belief.SetProvider("q", belief.ProviderSpec{
-			Enabled: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"other": "other-r"},
-		}, &v1alpha1.ProviderClusterStatus{})
-		there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
-		there.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, kerrors.NewForbidden(corev1.Resource("pods"), "", nil)
-		})
-		for range 3 {
-			c.reconciled(t, "pod")
-			c.Leaving.Check(t.Context(), placed("q1"))
-		}
-		left, _ := c.reconciled(t, "pod")
-		require.NotEmpty(t, left.Labels[v1alpha1.VirtualNodeLabel], "it is assigned again")
-	})
+	}
+}
+
+// Nothing else deletes the ShadowPod: the virtual kubelet reflects the namespace no more.
+func TestTheShadowPodInANamespaceThatIsMappedNoMoreIsDeleted(t *testing.T) {
+	c, _, liqo := unmapped(t)
+	c.reconciled(t, "pod")
+	c.Leaving.Check(t.Context(), placed("q1"))
+	c.reconciled(t, "pod")
+	left, err := liqo.OffloadingV1beta1().ShadowPods("ns-r").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Empty(t, left.Items)
+}
+
+// unmapped is a broker with a pod that leaves q1, where it runs in a namespace that no NamespaceMap has any more.
+func unmapped(t *testing.T) (*Controller, *kubefake.Clientset, *liqofake.Clientset) {
+	t.Helper()
+	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
+		pod.Labels = nil
+		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
+		pod.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment("q1", pod)
+		pod.Annotations[v1alpha1.RemoteNamespaceAnnotation] = "ns-r"
+		pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever)
+	}))
+	c.ProbeInterval = 5 * time.Second
+	c.Belief.SetProvider("q", belief.ProviderSpec{
+		Enabled: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"other": "other-r"},
+	}, &v1alpha1.ProviderClusterStatus{})
+	liqo, kube := c.hasShadowPod()
+	shadow, err := liqo.OffloadingV1beta1().ShadowPods("ns-r").Get(t.Context(), "pod", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.NoError(t, kube.Tracker().Add(&corev1.Pod{ObjectMeta: *shadow.ObjectMeta.DeepCopy(), Status: corev1.PodStatus{Phase: corev1.PodRunning}}))
+	return c, kube, liqo
 }
 
 // The answer of the API server to an assignment was lost, and the cache shows for a while that the pod is still leaving.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -187,7 +188,8 @@ func (c *Controller) kubeletLease(ctx context.Context, id, namespace, name strin
 	now := c.Clock.Now()
 	renewed := c.renewedAt(leaseKey{id, namespace, name}, found, now)
 	lease.live = leaseIsLive(found, renewed, now)
-	if ago, err := time.ParseDuration(found.Annotations[v1alpha1.AnsweredAgoAnnotation]); err == nil && ago >= 0 {
+	by, text, _ := strings.Cut(found.Annotations[v1alpha1.AnsweredAgoAnnotation], " ")
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 && by == ptr.Deref(found.Spec.HolderIdentity, "") {
 		lease.answered = renewed.Add(-ago)
 	}
 	return lease, true

@@ -177,10 +177,12 @@ func TestALeaseTellsWhenAProviderAnswered(t *testing.T) {
 		ago  string
 		want time.Time
 	}{
-		"it has answered": {"4s", noon.Add(6 * time.Second)},
-		"it has not":      {"", time.Time{}},
-		"no duration":     {"noon", time.Time{}},
-		"the future":      {"-4s", time.Time{}},
+		"it has answered":     {"vk 4s", noon.Add(6 * time.Second)},
+		"it has not":          {"", time.Time{}},
+		"another replica":     {"before 4s", time.Time{}},
+		"no replica is named": {"4s", time.Time{}},
+		"no duration":         {"vk noon", time.Time{}},
+		"the future":          {"vk -4s", time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home, now := kubefake.NewClientset(), clocktesting.NewFakePassiveClock(noon)

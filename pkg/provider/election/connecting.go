@@ -45,7 +45,7 @@ func (l leases) annotated(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	}
 	delete(out.Annotations, v1alpha1.AnsweredAgoAnnotation)
 	if at := l.answered(); !at.IsZero() {
-		metav1.SetMetaDataAnnotation(&out.ObjectMeta, v1alpha1.AnsweredAgoAnnotation, time.Since(at).Round(time.Millisecond).String())
+		metav1.SetMetaDataAnnotation(&out.ObjectMeta, v1alpha1.AnsweredAgoAnnotation, l.identity+" "+time.Since(at).Round(time.Millisecond).String())
 	}
 	return out
 }
