@@ -60,13 +60,9 @@ func (p *provider) restoreClosings(status *v1alpha1.ProviderClusterStatus, now t
 	}
 }
 
-// observeNotStarted counts a pod that did not start in time. One owner's pods close a VirtualNode for that owner, those of two for all:
+// observeNotStarted counts pods of an owner that did not start in time. One owner's pods close a VirtualNode for that owner, those of two for all:
 // what a tenant asks for may be the reason, such as a node selector that no node has.
-func (b *Belief) observeNotStarted(p *provider, at scheduler.Place, owner string) {
-	b.countNotStarted(p, at, owner, 1)
-}
-
-func (b *Belief) countNotStarted(p *provider, at scheduler.Place, owner string, pods int) {
+func (b *Belief) observeNotStarted(p *provider, at scheduler.Place, owner string, pods int) {
 	c := p.closingAt(at.VirtualNode)
 	if _, known := c.failed[owner]; known || len(c.failed) < maxOwners {
 		c.failed[owner] += pods
@@ -89,7 +85,7 @@ func (b *Belief) ObserveNotMade(at scheduler.Place, owner string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.providerAt(at); p != nil && !p.closings[at.VirtualNode].closure().Concerns(owner) {
-		b.countNotStarted(p, at, owner, closesAfter)
+		b.observeNotStarted(p, at, owner, closesAfter)
 	}
 }
 

@@ -520,7 +520,7 @@ func (b *Belief) ObserveRefused(of *corev1.Pod, r Refusal) {
 		if p := b.pods[of.UID]; !r.Again && !r.OwnFault && (p == nil || !p.start.taken) {
 			by.tracker.PodFailed(r.Owner)
 			if r.Reason == PendingTooLong {
-				b.observeNotStarted(by, r.By, r.Owner)
+				b.observeNotStarted(by, r.By, r.Owner, 1)
 			}
 		}
 		by.refusals[r.Reason]++

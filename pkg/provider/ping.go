@@ -27,8 +27,8 @@ func (p *ping) reached(node *NodeConfig) bool {
 	if p.off.Load() {
 		return true
 	}
-	last := p.answered.Load()
-	return last != nil && time.Since(*last) <= node.LeaseDuration+node.PingInterval
+	last := p.last()
+	return !last.IsZero() && time.Since(last) <= node.LeaseDuration+node.PingInterval
 }
 
 // last returns when the remote cluster last answered; zero if it has not, or is not pinged.
