@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/conversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -193,6 +194,15 @@ func (b *Belief) RemoveProvider(id string) (known bool) {
 	return known
 }
 
+// equalities compare what the scheduler is given. Those of Kubernetes panic at a time.Time.
+var equalities = func() conversion.Equalities {
+	e := equality.Semantic.Copy()
+	if err := e.AddFunc(time.Time.Equal); err != nil {
+		panic(err)
+	}
+	return e
+}()
+
 // Schedule sets the provider that the scheduler chooses from. It reports whether that may concern any pod: KPIs change
 // with every probe, and do not count.
 func (b *Belief) Schedule(fresh scheduler.Provider) (changed bool) {
@@ -211,7 +221,7 @@ func (b *Belief) Schedule(fresh scheduler.Provider) (changed bool) {
 		confirmed: p.confirmed, unreachable: !p.unreachableSince.IsZero(), unusable: p.unusable(),
 		suspended: b.movesSuspended(p, b.suspicious()), draining: p.spec.Draining,
 	}
-	changed = inputs != p.movesDependOn || !equality.Semantic.DeepEqual(p.scheduled, fresh)
+	changed = inputs != p.movesDependOn || !equalities.DeepEqual(p.scheduled, fresh)
 	p.scheduled, p.movesDependOn = fresh, inputs
 	if changed {
 		b.openAll(p)
@@ -244,6 +254,7 @@ func (b *Belief) ObserveProbe(id string, probe Probe) (changed []string) {
 		suspended[other] = b.movesSuspended(q, suspected)
 	}
 	p.probed, p.last = true, probe
+	b.openUntried(p, id)
 	b.observeOutcome(p, &probe, first)
 	suspects := b.suspicious()
 	if (suspected || suspects) && probe.Ended.After(b.suspectedAt) {

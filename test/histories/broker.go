@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,6 +55,7 @@ type simulated struct {
 	manager.Manager // Nil: what is not implemented below is not used.
 
 	config    *rest.Config
+	world     *world
 	client    *cachedClient
 	runnables []manager.Runnable
 }
@@ -68,13 +70,31 @@ func (m *simulated) GetFieldIndexer() client.FieldIndexer          { return m.cl
 func (m *simulated) GetCache() cache.Cache                         { return m.client.mirror }
 func (m *simulated) GetScheme() *runtime.Scheme                    { return m.client.scheme }
 func (m *simulated) GetRESTMapper() meta.RESTMapper                { return m.client.mapper }
-func (*simulated) GetLogger() logr.Logger                          { return logr.Discard() }
+func (m *simulated) GetLogger() logr.Logger                        { return logr.New(&panics{world: m.world}) }
 func (*simulated) GetEventRecorderFor(string) record.EventRecorder { return &record.FakeRecorder{} }
 
 // GetControllerOptions implements manager.Manager. controller-runtime's priority queue may leave a goroutine behind
 // when it is shut down (handleReadyItems in v0.23.1), which a bubble does not end with.
 func (*simulated) GetControllerOptions() config.Controller {
 	return config.Controller{UsePriorityQueue: ptr.To(false)}
+}
+
+// panics is a log of the panics of reconcilers, which controller-runtime recovers from. It implements logr.LogSink.
+type panics struct {
+	world *world
+}
+
+func (*panics) Init(logr.RuntimeInfo)            {}
+func (*panics) Enabled(int) bool                 { return false }
+func (*panics) Info(int, string, ...any)         {}
+func (p *panics) WithValues(...any) logr.LogSink { return p }
+func (p *panics) WithName(string) logr.LogSink   { return p }
+func (p *panics) Error(err error, _ string, _ ...any) {
+	if err != nil && strings.Contains(err.Error(), "[recovered]") { // Reconcile in controller-runtime's pkg/internal/controller.
+		p.world.mu.Lock()
+		defer p.world.mu.Unlock()
+		p.world.panicked = err.Error()
+	}
 }
 
 // identities connects to the providers of a world, whatever a Secret says. It implements identitymanager.IdentityReader.
@@ -99,7 +119,7 @@ func (w *world) runBroker(p *process) error {
 	}
 	home.Wrap(lock.Wrap)
 	p.cache = newMirror(p, w.home, w.weather)
-	m := &simulated{config: home, client: &cachedClient{
+	m := &simulated{config: home, world: w, client: &cachedClient{
 		mirror: p.cache, live: live{process: p, server: w.home, weather: w.weather},
 		scheme: w.scheme, mapper: meta.NewDefaultRESTMapper(nil), may: lock.Check,
 	}}

@@ -85,6 +85,11 @@ func (o *outcome) judge() []string {
 	} else if o.untrue != "" {
 		faults = append(faults, "not true: "+o.untrue)
 	}
+	o.world.mu.Lock()
+	defer o.world.mu.Unlock()
+	if o.world.panicked != "" {
+		faults = append(faults, "a broker panicked: "+o.world.panicked)
+	}
 	if o.late != "" {
 		faults = append(faults, "written although all is well: "+o.late)
 	}

@@ -47,6 +47,8 @@ type world struct {
 	// brokers are the replicas that run, kubelets the virtual kubelets by VirtualNode. Guarded by mu.
 	brokers  []*process
 	kubelets map[*slice]*virtualKubelet
+	// panicked is why a reconciler of a broker panicked; "" if none has. Guarded by mu.
+	panicked string
 	// administrator is held while a VirtualNode is made or deleted.
 	administrator sync.Mutex
 	// joins is when each VirtualNode was made. Guarded by mu.
