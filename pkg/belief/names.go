@@ -27,10 +27,11 @@ type Earlier struct {
 }
 
 // mayRun reports whether containers of an assigned pod may run when it is gone here. A virtual kubelet shows the end of a pod before it
-// lets it go; Kubernetes' garbage collector of pods makes a pod Failed whose containers it does not know to have ended.
+// lets it go; Kubernetes' garbage collector of pods makes a pod Failed whose containers it does not know to have ended. Of a pod that was
+// evicted at its provider Liqo's controller there makes another one, as long as the status of the ShadowPod does not show the end.
 func mayRun(of *corev1.Pod) bool {
 	running := func(c corev1.ContainerStatus) bool { return c.State.Running != nil }
-	return !placement.Terminal(of) || placement.Collected(&of.Status) ||
+	return !placement.Terminal(of) || placement.DisruptedThere(of) ||
 		slices.ContainsFunc(of.Status.ContainerStatuses, running) || slices.ContainsFunc(of.Status.InitContainerStatuses, running)
 }
 

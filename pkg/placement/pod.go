@@ -12,6 +12,7 @@ import (
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
@@ -165,6 +166,15 @@ func Collected(status *corev1.PodStatus) bool {
 	return slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "DeletionByPodGC"
 	})
+}
+
+// DisruptedThere reports whether a pod has ended because its provider evicted or deleted it there: by the API, a drain, a taint,
+// preemption, the pressure or shutdown of a node. The reasons are those of Kubernetes' pkg/kubelet (eviction, preemption, nodeshutdown)
+// and of Liqo's virtual kubelet.
+func DisruptedThere(pod *corev1.Pod) bool {
+	target := Condition(pod, corev1.DisruptionTarget)
+	return target != nil && target.Status == corev1.ConditionTrue || pod.Status.Phase == corev1.PodFailed &&
+		slices.Contains([]string{"Evicted", "Preempting", "NodeShutdown", "Terminated", forge.RemotePodTerminatedReason}, pod.Status.Reason)
 }
 
 // EndedStatus returns what is written into the status of a pod that has ended at its provider.

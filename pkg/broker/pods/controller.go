@@ -203,6 +203,8 @@ func (c *Controller) step(ctx context.Context, pod *corev1.Pod) (ctrl.Result, er
 		return c.release(ctx, pod, movingFrom)
 	case pod.DeletionTimestamp != nil:
 		return ctrl.Result{}, c.finalize(ctx, pod)
+	case movingFrom != none && runsOnce(pod):
+		return ctrl.Result{}, c.endDisrupted(ctx, pod, movingFrom.VirtualNode) // It has left; its end could not be written then.
 	}
 	if wait, err := c.awaitEarlier(ctx, pod); err != nil || wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, err

@@ -11,8 +11,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
-
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
@@ -91,15 +89,6 @@ func (c *Controller) endDisrupted(ctx context.Context, pod *corev1.Pod, from str
 		v1alpha1.MovingFromAnnotation: nil, v1alpha1.MovingFromProviderAnnotation: nil, v1alpha1.DecisionAnnotation: nil,
 		v1alpha1.RemoteNamespaceAnnotation: nil,
 	}})
-}
-
-// disruptedByProvider reports whether a pod has ended because its provider evicted or deleted it there: by the API, a drain, a taint,
-// preemption, the pressure or shutdown of a node. The reasons are those of Kubernetes' pkg/kubelet (eviction, preemption, nodeshutdown)
-// and of Liqo's virtual kubelet.
-func disruptedByProvider(pod *corev1.Pod) bool {
-	target := placement.Condition(pod, corev1.DisruptionTarget)
-	return target != nil && target.Status == corev1.ConditionTrue || pod.Status.Phase == corev1.PodFailed &&
-		slices.Contains([]string{"Evicted", "Preempting", "NodeShutdown", "Terminated", forge.RemotePodTerminatedReason}, pod.Status.Reason)
 }
 
 // releaseDisrupted has the ShadowPod of a pod deleted that its provider has evicted: Liqo makes no pod of it any more, and the quota of

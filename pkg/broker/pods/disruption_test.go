@@ -165,6 +165,32 @@ func TestAPodThatRunsOnceIsNotStartedElsewhere(t *testing.T) {
 	}
 }
 
+// The virtual kubelet writes that it has released the pod while its end is written.
+func TestAPodThatRunsOnceIsNotStartedElsewhereWhenItsEndCouldNotBeWritten(t *testing.T) {
+	conflicts := 0
+	c := newController(t, true, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, to client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if data, err := patch.Data(o); err == nil && strings.Contains(string(data), string(corev1.PodFailed)) && conflicts < 2 {
+				conflicts++
+				return kerrors.NewConflict(schema.GroupResource{Resource: "pods"}, o.GetName(), nil)
+			}
+			return to.SubResource(sub).Patch(ctx, o, patch, options...)
+		},
+	}, nil, assignedPod(corev1.PodRunning, func(pod *corev1.Pod) {
+		pod.Spec.RestartPolicy, pod.Spec.Containers = corev1.RestartPolicyNever, cpus("1")
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	}))
+	c.also("p")
+	c.loses()
+	var pod corev1.Pod
+	for range 8 {
+		pod, _ = c.reconciled(t, "pod")
+		require.NotEqual(t, "p1", pod.Labels[v1alpha1.VirtualNodeLabel])
+	}
+	require.Equal(t, 2, conflicts)
+	require.Equal(t, corev1.PodFailed, pod.Status.Phase)
+}
+
 // Its kubelet reports how it ended when it is deleted.
 func TestTheEndOfAPodThatRunsOnceIsThatOfItsKubelet(t *testing.T) {
 	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning, func(pod *corev1.Pod) {

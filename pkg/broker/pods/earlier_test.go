@@ -88,6 +88,22 @@ func TestTheSuccessorOfAPodThatWasDeletedByForceWaitsForIt(t *testing.T) {
 	}
 }
 
+// Liqo's controller at the provider has made another pod of the ShadowPod before it wrote the end of the evicted one there, and the virtual
+// kubelet cannot delete the ShadowPod yet, because the provider throttles it.
+func TestTheSuccessorOfAPodThatWasEvictedAtItsProviderWaitsForWhatIsMadeOfItsShadowPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, there := forced(t, func(pod *corev1.Pod) {
+			pod.Status.Phase = corev1.PodFailed
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"}}
+		})
+		c.gone(t)
+		require.NoError(t, c.Client.Create(t.Context(), successor()))
+		require.Empty(t, c.placedWithin(t, time.Minute), "q runs one of its name")
+		require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+		require.NotEmpty(t, c.placedWithin(t, 10*time.Second))
+	})
+}
+
 func TestASuccessorIsAssignedAtOnceIfNothingRuns(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
 		"the provider has nothing any more": func(*corev1.Pod) {},
