@@ -15,6 +15,9 @@ const (
 	closesAfter = 3
 	// trialInterval is how often one pod is assigned to a closed VirtualNode nevertheless. The first start opens it.
 	trialInterval = time.Minute
+	// untriedFor is for how long no pod is tried at a closed VirtualNode, although one may be, until it is opened: kube-scheduler binds
+	// none to the Node while all are closed.
+	untriedFor = 10 * time.Minute
 	// maxOwners is how many owners are told apart of the pods that did not start.
 	maxOwners = 10
 )
@@ -127,6 +130,15 @@ func (b *Belief) open(p *provider, at scheduler.Place) {
 	if c.closure() != nil {
 		b.claim(p, at)
 		p.changed = b.queue.Open(at)
+	}
+}
+
+// openUntried opens the VirtualNodes of a provider at which no pod was tried for long.
+func (b *Belief) openUntried(p *provider, id string) {
+	for virtualNode, c := range p.closings {
+		if c.closure() != nil && b.cfg.Clock.Since(c.trialAt) >= untriedFor {
+			b.open(p, scheduler.Place{Provider: id, VirtualNode: virtualNode})
+		}
 	}
 }
 

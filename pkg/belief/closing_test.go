@@ -2,6 +2,7 @@ package belief
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,6 +71,72 @@ func TestAVirtualNodeThatStartsNothingTakesOnePodAMinute(t *testing.T) {
 		q, _ = b.Provider("q")
 		require.Empty(t, q.Closed, "the first start opens it")
 		require.Equal(t, []string{"other"}, b.woken())
+		require.Equal(t, "q1", b.tryOf("c3", "other", 100))
+	})
+}
+
+// Kubernetes' comparison of objects panics at a time.Time, and the reconciliation of a provider with a closed VirtualNode did, each time.
+func TestAProviderWithAClosedVirtualNodeIsReadAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := withProviders("q")
+		closed := func(at time.Time) scheduler.Provider {
+			q := usable("q")
+			q.Slices[0].Closed = &scheduler.Closure{Owners: []string{"c1"}, TrialAt: at}
+			return q
+		}
+		require.True(t, b.Schedule(closed(time.Now())))
+		require.False(t, b.Schedule(closed(time.Now())))
+		require.True(t, b.Schedule(closed(time.Now().Add(time.Second))))
+		require.True(t, b.Schedule(usable("q")))
+	})
+}
+
+// What is compared has nothing that its comparison panics at.
+func TestWhatIsScheduledCanBeCompared(t *testing.T) {
+	seen := map[reflect.Type]bool{reflect.TypeFor[time.Time](): true}
+	var walk func(of reflect.Type)
+	walk = func(of reflect.Type) {
+		if seen[of] {
+			return
+		}
+		seen[of] = true
+		switch of.Kind() {
+		case reflect.Struct:
+			for i := range of.NumField() {
+				require.True(t, of.Field(i).IsExported(), "%s.%s", of, of.Field(i).Name)
+				walk(of.Field(i).Type)
+			}
+		case reflect.Map:
+			walk(of.Key())
+			walk(of.Elem())
+		case reflect.Pointer, reflect.Slice, reflect.Array:
+			walk(of.Elem())
+		}
+	}
+	walk(reflect.TypeFor[scheduler.Provider]())
+}
+
+// The Node has no room for pods while all VirtualNodes are closed, so that there is none to try; a new leader has not seen what started.
+func TestAVirtualNodeAtWhichNoPodIsTriedOpens(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := withProviders("q")
+		for i, owner := range []string{"c1", "c2", "c2"} {
+			require.Equal(t, "q1", b.tryOf(owner, fmt.Sprint(i), 100))
+			b.vain(owner, fmt.Sprint(i))
+		}
+		require.Equal(t, verdict.StartsNothing.String(), b.tryOf("c3", "other", 100))
+		probe := func() map[string]Closing {
+			b.ObserveProbe("q", Probe{Began: time.Now(), Ended: time.Now(), Answered: true})
+			q, _ := b.Provider("q")
+			return q.Closed
+		}
+		time.Sleep(untriedFor)
+		require.NotEmpty(t, probe())
+		require.Equal(t, "q1", b.tryOf("c1", "trial", 100))
+		time.Sleep(untriedFor)
+		require.NotEmpty(t, probe(), "one was tried")
+		time.Sleep(trialInterval)
+		require.Empty(t, probe())
 		require.Equal(t, "q1", b.tryOf("c3", "other", 100))
 	})
 }

@@ -71,7 +71,8 @@ type Answer struct {
 	Stopped bool
 	// Asked is when the pod was asked about first, settled or not.
 	Asked time.Time
-	// Since is when the last answer came, or Asked if none has.
+	// Since is when the provider answered last: this question, a probe instead of a list that failed, or that it is asked too much. It is
+	// Asked if it has not.
 	Since time.Time
 	// Err is why the last list has no answer; nil if it has one, or if none has ended.
 	Err error
@@ -229,7 +230,7 @@ func (c *Checker) Check(ctx context.Context, via scheduler.Place) time.Duration 
 	}
 	if connection == nil {
 		for _, questions := range groups {
-			c.fail(questions, errNoConnection)
+			c.fail(questions, errNoConnection, false)
 		}
 		return c.interval.When(via)
 	}
@@ -299,13 +300,26 @@ func (c *Checker) drop(via scheduler.Place, where group) {
 	delete(c.listings[via], where)
 }
 
-// fail takes in that questions have no answer. What was answered before does not count any more: it may be long ago.
-func (c *Checker) fail(questions []*question, err error) {
+// fail takes in that questions have no answer, although the provider may be alive. What was answered before does not count any more: it may
+// be long ago.
+func (c *Checker) fail(questions []*question, err error, alive bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, q := range questions {
-		q.answer = Answer{Asked: q.answer.Asked, Since: q.answer.Since, Err: err}
+		since := q.answer.Since
+		if alive {
+			since = time.Now()
+		}
+		q.answer = Answer{Asked: q.answer.Asked, Since: since, Err: err}
 	}
+}
+
+// alive reports whether a provider that has not answered a list is not silent: the list may be too long.
+func (c *Checker) alive(ctx context.Context, connection *remote.Connection) bool {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	_, err := connection.Probe(ctx)
+	return err == nil
 }
 
 // checkGroup asks about the pods of one remote namespace, for Timeout or a little longer. It reports whether the provider answered, be it
@@ -325,10 +339,11 @@ func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection,
 		if err == nil {
 			continue
 		}
-		c.fail(l.questions, err)
+		refused, busy := (&Answer{Err: err}).Refused(), kerrors.IsTooManyRequests(err)
+		c.fail(l.questions, err, busy || !refused && c.alive(ctx, connection))
 		c.Log.Info("Cannot ask a provider about the pods that leave it", "provider", via.Provider, "virtualNode", via.VirtualNode,
 			"namespace", where.remoteNamespace, "pods", len(l.questions), "error", distrust.Text(err.Error()))
-		if refused := (&Answer{Err: err}).Refused(); refused || kerrors.IsTooManyRequests(err) {
+		if refused || busy {
 			if refused {
 				c.drop(via, where)
 			}

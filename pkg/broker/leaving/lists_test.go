@@ -114,7 +114,7 @@ func checkerOf(t *testing.T, n *namespace, timeout time.Duration) *Checker {
 	liqo, err := liqoclient.NewForConfig(config)
 	require.NoError(t, err)
 	connections := remote.NewConnections(nil, nil, "")
-	connections.Set(&remote.Connection{Provider: "q", VirtualNode: "q1", Config: config, Kube: kube, Liqo: liqo})
+	connections.Set(&remote.Connection{Provider: "q", VirtualNode: "q1", Config: config, Kube: kube, Probes: kube.Discovery().RESTClient(), Liqo: liqo})
 	return New(Config{Log: logr.Discard(), Connections: connections, Queue: &requeue.Queue{}, Timeout: timeout})
 }
 

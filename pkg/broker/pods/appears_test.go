@@ -44,7 +44,7 @@ func (c *Controller) hasShadowPod() (*liqofake.Clientset, *kubefake.Clientset) {
 		Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "uid"},
 	}})
 	c.Leaving.Connections.Set(&remote.Connection{
-		Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(kube), Liqo: remotetest.Liqo(liqo),
+		Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(kube), Probes: remotetest.Probes(kube), Liqo: remotetest.Liqo(liqo),
 	})
 	return liqo, kube
 }

@@ -202,13 +202,14 @@ type place struct {
 // anyUID reports whether any pod of the name is meant.
 func (at *place) anyUID() bool { return at.pod.UID == "" }
 
-// lost reports whether a provider does not answer about a pod: it refuses to, or it was asked in vain and is not probed. One that
-// was not asked is not lost: the pod may run there, until Liqo has removed the namespace and the identity by which to ask.
+// lost reports whether a provider does not answer about a pod, so that it is given up once it was silent for long. One that is probed is
+// silent when its probes are, and one that was not asked is not: the pod may run there. One that refuses is alive, and nobody can end the pod
+// there, until Liqo has removed the namespace and the identity by which to ask.
 func (at *place) lost(answer *leaving.Answer) bool {
-	if answer.Unasked() {
+	if answer.Unasked() || answer.Refused() {
 		return at.unmapped
 	}
-	return answer.Err != nil && (at.alone || answer.Refused())
+	return answer.Err != nil && at.alone
 }
 
 // placeOf returns where a pod is. If the VirtualNode is gone, another one of the same provider is used to ask. Without another
@@ -427,7 +428,7 @@ func (c *Controller) reconcileEnded(ctx context.Context, pod *corev1.Pod, assign
 		}
 		gone = !at.Known
 	}
-	if !gone && isAssigned && !deleting && disruptedByProvider(pod) {
+	if !gone && isAssigned && !deleting && placement.DisruptedThere(pod) {
 		return c.releaseDisrupted(ctx, pod)
 	}
 	if !gone {

@@ -40,7 +40,7 @@ func (c *Controller) connect(virtualNode string, status corev1.PodStatus) *kubef
 	}
 	there := kubefake.NewClientset(&corev1.Pod{ObjectMeta: meta, Status: status})
 	c.Leaving.Connections.Set(&remote.Connection{
-		Provider: placed(virtualNode).Provider, VirtualNode: virtualNode, Kube: remotetest.Kube(there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
+		Provider: placed(virtualNode).Provider, VirtualNode: virtualNode, Kube: remotetest.Kube(there), Probes: remotetest.Probes(there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
 	})
 	return there
 }
@@ -352,6 +352,11 @@ func noAnswer(clienttesting.Action) (bool, runtime.Object, error) {
 	return true, nil, errors.New("dial tcp: connection refused")
 }
 
+// forbidden is what a provider does that has removed the rights in a namespace.
+func forbidden(clienttesting.Action) (bool, runtime.Object, error) {
+	return true, nil, kerrors.NewForbidden(corev1.Resource("pods"), "", nil)
+}
+
 // unpeered are a pod that leaves the only VirtualNode of a provider, which is gone, and what Liqo has left of its peering.
 func unpeered(change ...func(*corev1.Pod)) []client.Object {
 	moving := assignedPod(corev1.PodPending, append(change, func(pod *corev1.Pod) {
@@ -381,12 +386,17 @@ func TestAPodLeavesAProviderThatDoesNotAnswerAnyMore(t *testing.T) {
 	never := func(pod *corev1.Pod) { pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever) }
 	for name, tc := range map[string]struct {
 		change []func(*corev1.Pod)
+		// verb are the requests that the provider answers so.
+		verb   string
+		answer clienttesting.ReactionFunc
 		// leaves means that the pod is assigned again, or ended, after FailoverAfter.
 		leaves bool
 	}{
-		"one that fails over":                             {nil, true},
-		"one that never does waits":                       {[]func(*corev1.Pod){never}, false},
-		"one that is being deleted, although it does not": {[]func(*corev1.Pod){never, deleted}, true},
+		"one that fails over":                             {nil, "*", noAnswer, true},
+		"one that never does waits":                       {[]func(*corev1.Pod){never}, "*", noAnswer, false},
+		"one that is being deleted, although it does not": {[]func(*corev1.Pod){never, deleted}, "*", noAnswer, true},
+		"only lists have no answer":                       {nil, "list", noAnswer, false},
+		"it refuses":                                      {nil, "*", forbidden, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -405,7 +415,7 @@ func TestAPodLeavesAProviderThatDoesNotAnswerAnyMore(t *testing.T) {
 				for range 30 {
 					require.False(t, left(), "the provider has it")
 				}
-				there.PrependReactor("*", "*", noAnswer)
+				there.PrependReactor(tc.verb, "*", tc.answer)
 				off := time.Now()
 				for time.Since(off) < 50*time.Second {
 					require.False(t, left(), "after %s without an answer", time.Since(off))
@@ -449,9 +459,6 @@ func TestAPodStaysAtAProviderThatWasNotAsked(t *testing.T) {
 // the namespace there, and the identity of the slice may still ask about it.
 func TestANamespaceThatIsMappedNoMoreProvesNothing(t *testing.T) {
 	never := func(pod *corev1.Pod) { pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever) }
-	forbidden := func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, kerrors.NewForbidden(corev1.Resource("pods"), "", nil)
-	}
 	for name, tc := range map[string]struct {
 		change                     []func(*corev1.Pod)
 		runs, refuses, unconnected bool

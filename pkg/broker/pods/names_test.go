@@ -35,7 +35,7 @@ func (c *Controller) connectTo(provider string, pods ...string) *kubefake.Client
 		})
 	}
 	c.Leaving.Connections.Set(&remote.Connection{
-		Provider: provider, VirtualNode: "q1", Kube: remotetest.Kube(there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
+		Provider: provider, VirtualNode: "q1", Kube: remotetest.Kube(there), Probes: remotetest.Probes(there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
 	})
 	return there
 }

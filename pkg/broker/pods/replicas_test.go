@@ -94,7 +94,7 @@ func (d *drainage) lead(t *testing.T, c *Controller) {
 	}
 	c.drains()
 	c.Leaving.Connections.Set(&remote.Connection{
-		Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(d.there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
+		Provider: "q", VirtualNode: "q1", Kube: remotetest.Kube(d.there), Probes: remotetest.Probes(d.there), Liqo: remotetest.Liqo(liqofake.NewSimpleClientset()),
 	})
 }
 

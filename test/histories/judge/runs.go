@@ -200,7 +200,7 @@ func (r *Record) judgeRuns(record []Change, runs []run) (faults []string) {
 			case second.from.Add(r.Times.Overlap).Before(first.to) && second.to.Sub(second.from) > r.Times.Overlap:
 				faults = append(faults, fmt.Sprintf("%s runs at %s from %s to %s, and at %s from %s", pod.Name, first.provider,
 					r.at(first.from), r.at(first.to), second.provider, r.at(second.from)))
-			case first.completed && !r.maybeUnseen(record, first, second):
+			case first.completed && !r.maybeUnseen(record, first, second) && !r.madeAgain(pod.GetUID(), first, second):
 				faults = append(faults, fmt.Sprintf("%s completed at %s at %s, and runs again at %s from %s", pod.Name, first.provider,
 					r.at(first.to), second.provider, r.at(second.from)))
 			}
@@ -242,6 +242,16 @@ func (r *Record) maybeUnseen(record []Change, ran, again run) bool {
 		slices.ContainsFunc(r.faultsAt(ran.provider, "part"), func(s span) bool {
 			return s.from.After(ran.from) && s.from.Before(again.from)
 		})
+}
+
+// madeAgain reports whether a provider ran a pod again of the same ShadowPod: Liqo's controller there makes another pod of it when the one that
+// completed was removed before it wrote that into the ShadowPod.
+func (r *Record) madeAgain(uid types.UID, ran, again run) bool {
+	return ran.provider == again.provider && slices.ContainsFunc(r.Providers, func(p *Provider) bool {
+		return p.ID == ran.provider && slices.ContainsFunc(p.presence("")[uid], func(s span) bool {
+			return s.from.Before(ran.from) && s.to.After(again.from)
+		})
+	})
 }
 
 // deletedAt reports whether a provider's ShadowPod of a pod was deleted within a time.
@@ -311,7 +321,7 @@ func (r *Record) disruptedBy(uid types.UID, then time.Time) bool {
 		ofs, present := p.madeOf(), p.presence("")
 		return slices.ContainsFunc(p.Pods, func(c Change) bool {
 			there, is := c.Before.(*corev1.Pod)
-			return is && ofs[there.UID] == uid && !c.At.After(then) && present.at(uid, c.At) &&
+			return is && (ofs[there.UID] == uid || there.Annotations[PodUID] == string(uid)) && !c.At.After(then) && present.at(uid, c.At) &&
 				(deletes(&c) || c.After != nil && isTrue(c.After.(*corev1.Pod), corev1.DisruptionTarget))
 		})
 	})

@@ -89,10 +89,24 @@ func lists(list func(ctx context.Context, namespace string, options metav1.ListO
 			StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)),
 		}, err
 	}
-	// Not client-go's fake of a REST client, which writes down the last request without a lock.
+	return restClient(answer)
+}
+
+// Probes returns a client for probes of an API server that is ready, unless the fake fails to read the version.
+func Probes(fake kubernetes.Interface) rest.Interface {
+	return restClient(func(*http.Request) (*http.Response, error) {
+		if _, err := fake.Discovery().ServerVersion(); err != nil {
+			return nil, err
+		}
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("ok"))}, nil
+	})
+}
+
+// restClient is not client-go's fake of a REST client, which writes down the last request without a lock.
+func restClient(answer roundTripper) rest.Interface {
 	client, err := rest.NewRESTClient(&url.URL{Scheme: "http", Host: "provider"}, "", rest.ClientContentConfig{
 		GroupVersion: schema.GroupVersion{Version: "v1"}, Negotiator: runtime.NewClientNegotiator(scheme.Codecs.WithoutConversion(), schema.GroupVersion{Version: "v1"}),
-	}, nil, &http.Client{Transport: roundTripper(answer)})
+	}, nil, &http.Client{Transport: answer})
 	if err != nil {
 		panic(err)
 	}
