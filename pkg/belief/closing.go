@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
@@ -82,11 +84,12 @@ func (b *Belief) observeNotStarted(p *provider, at scheduler.Place, owner string
 	}
 }
 
-// ObserveNotMade notes that the provider of a VirtualNode has made no pod of one that was forwarded in time, and of none since. One is
+// ObserveNotMade records that the provider of a VirtualNode has made no pod of one that was forwarded in time, and of none since. One is
 // enough to close the VirtualNode for its owner, and those of two close it for all.
-func (b *Belief) ObserveNotMade(at scheduler.Place, owner string) {
+func (b *Belief) ObserveNotMade(of *corev1.Pod, at scheduler.Place, owner string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.recordOf(of).start.unmade = true
 	if p := b.providerAt(at); p != nil && !p.closings[at.VirtualNode].closure().Concerns(owner) {
 		b.observeNotStarted(p, at, owner, closesAfter)
 	}

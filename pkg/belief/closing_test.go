@@ -183,17 +183,17 @@ func TestAVirtualNodeWhosePodsAreNotMadeTakesOnePodAMinute(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b := withProviders("q")
 		closed := verdict.StartsNothing.String()
-		b.ObserveNotMade(placed("q1"), "c1")
+		b.ObserveNotMade(newPod("first", "100m"), placed("q1"), "c1")
 		require.Equal(t, closed, b.tryOf("c1", "own", 100))
 		require.Equal(t, "q1", b.tryOf("c2", "other", 100), "the reason may be what c1 asks for")
 		since := time.Now()
 		time.Sleep(time.Second)
-		b.ObserveNotMade(placed("q1"), "c1")
-		b.ObserveNotMade(placed("q1"), "c2")
+		b.ObserveNotMade(newPod("first", "100m"), placed("q1"), "c1")
+		b.ObserveNotMade(newPod("second", "100m"), placed("q1"), "c2")
 		require.Equal(t, closed, b.tryOf("c3", "another", 100))
 		q, _ := b.Provider("q")
 		require.Equal(t, Closing{Since: since, Owners: []string{"c1", "c2"}}, q.Closed["q1"])
-		b.ObserveNotMade(placed("none"), "c1")
+		b.ObserveNotMade(newPod("first", "100m"), placed("none"), "c1")
 	})
 }
 

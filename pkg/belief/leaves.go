@@ -30,6 +30,9 @@ func (b *Belief) ObserveThere(of *corev1.Pod, pod bool) {
 	p.there, p.goneSince = withoutPod, time.Time{}
 	if pod {
 		p.there = podThere
+		if p.start.unmade {
+			p.start.unmade, p.start.pendingAgain = false, b.cfg.Clock.Now()
+		}
 	}
 }
 

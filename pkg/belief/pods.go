@@ -71,6 +71,8 @@ type start struct {
 	// containers: the provider has made it again. It is zero if it does not wait again.
 	taken        bool
 	pendingAgain time.Time
+	// unmade means that the provider has had only its ShadowPod for too long.
+	unmade bool
 }
 
 func newRecord(name types.NamespacedName, uid types.UID) *pod {
@@ -138,7 +140,7 @@ func (s *start) observe(of *corev1.Pod, at scheduler.Place, now time.Time) {
 }
 
 // PendingAgain returns when this leader first saw that an assigned pod, which its provider had begun to run, waits for its containers
-// again; zero if it does not. Liqo's ShadowPod controller makes a pod again, under its name, if its node dies, is drained or preempts it.
+// again, or that its provider has made one at last; zero if it does not. Liqo's ShadowPod controller makes a pod again, under its name, if its node dies, is drained or preempts it.
 func (b *Belief) PendingAgain(of *corev1.Pod) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -150,7 +150,10 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 	case why == eviction.PendingTooLong && placement.Taken(answer.Status):
 		return true, c.ProbeInterval, nil
 	case why == eviction.PendingTooLong:
-		wait := c.scaleUpDelay(ctx, pod)
+		wait := rules.PendingTimeout - c.Clock.Since(c.pendingSince(pod)) // Its provider may have made it just now.
+		if wait <= 0 {
+			wait = c.scaleUpDelay(ctx, pod)
+		}
 		if wait > 0 {
 			c.Leaving.Forget(client.ObjectKeyFromObject(pod))
 		}

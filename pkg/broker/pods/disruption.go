@@ -156,6 +156,6 @@ func (c *Controller) unmadeDelay(ctx context.Context, pod *corev1.Pod, at schedu
 	if err != nil || slices.ContainsFunc(refused, v1alpha1.AssignedAt(pod).Before) {
 		return 0
 	}
-	c.Belief.ObserveNotMade(at, c.ownerOf(ctx, pod))
+	c.Belief.ObserveNotMade(pod, at, c.ownerOf(ctx, pod))
 	return wait
 }

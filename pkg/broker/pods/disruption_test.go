@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
+
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
@@ -340,14 +342,24 @@ func TestASliceWhosePodsAreNotMadeCloses(t *testing.T) {
 			if tc.reason == "" {
 				c.Policies.Defaults.PendingTimeout = 55 * time.Second
 			}
-			c.hasShadowPod()
-			c.reconciled(t, "pod")
-			c.Leaving.Check(t.Context(), placed("q1"))
-			pod, result := c.reconciled(t, "pod")
-			require.Equal(t, tc.stays, pod.Labels[v1alpha1.VirtualNodeLabel] == "q1")
-			require.Equal(t, tc.stays, result.RequeueAfter > 0)
+			_, kube := c.hasShadowPod()
+			stays := func() bool {
+				c.reconciled(t, "pod")
+				c.Leaving.Check(t.Context(), placed("q1"))
+				pod, result := c.reconciled(t, "pod")
+				require.Equal(t, tc.stays, result.RequeueAfter > 0)
+				return pod.Labels[v1alpha1.VirtualNodeLabel] == "q1"
+			}
+			require.Equal(t, tc.stays, stays())
 			q, _ := c.Belief.Provider("q")
 			require.Equal(t, tc.stays, len(q.Closed) == 1)
+			if tc.stays {
+				require.NoError(t, kube.Tracker().Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+					Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
+					Annotations: map[string]string{v1alpha1.PodUIDAnnotation: "uid"},
+				}, Status: corev1.PodStatus{Phase: corev1.PodPending}}))
+				require.True(t, stays(), "it is made at last, and has its time to start")
+			}
 		})
 	}
 }
