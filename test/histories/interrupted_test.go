@@ -29,8 +29,11 @@ func interruptedHistories() map[string]*history {
 	as := func(int, *podSpec) {}
 	two := [][]int{{4}, {4}}
 	all := map[string]*history{
-		"assigned":    {Providers: two, Replicas: 1, Pods: pods(as)},
-		"drained":     {Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{{Kind: "drain", At: 15 * time.Second, For: 20 * time.Second}}},
+		"assigned": {Providers: two, Replicas: 1, Pods: pods(as)},
+		"drained":  {Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{{Kind: "drain", At: 15 * time.Second, For: 20 * time.Second}}},
+		"failed over, and run once": {Providers: two, Replicas: 1, Pods: pods(func(i int, pod *podSpec) { pod.Once, pod.Job = true, i > 0 }), Faults: []fault{
+			{Kind: "provider refuses", At: 12 * time.Second, For: 45 * time.Second},
+		}},
 		"failed over": {Providers: two, Replicas: 1, Pods: pods(as), Faults: []fault{{Kind: "provider refuses", At: 12 * time.Second, For: 45 * time.Second}}},
 		"deleted": {Providers: two, Replicas: 1, Pods: pods(func(i int, pod *podSpec) {
 			pod.Deleted, pod.Again = 10*time.Second, i > 0

@@ -1,9 +1,14 @@
 package histories
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
@@ -12,13 +17,15 @@ import (
 const quiet = 10 * time.Minute
 
 // The patterns in which controllers fail, after Sieve (Sun et al., Automatic Reliability Testing for Cluster Management Controllers, OSDI 2022):
-// a controller that acts by a stale state, one that is restarted between two writes, and one that does not see a state between two others.
+// a controller that acts by a stale state, one that is restarted between two writes, and one that does not see a state between two others. And
+// one whose write is refused because another client has changed the object.
 func patterns() map[string]interruption {
 	return map[string]interruption{
 		"its watches are 30 s late": {fault: "home's watches lag", lasts: 30 * time.Second, before: func(p *process) {
 			p.cache.hold(time.Now().Add(30 * time.Second))
 		}},
-		"it is restarted": {fault: "leader is killed", after: func(p *process) { p.kill(errKilled) }},
+		"another client has written before it": {refuses: true},
+		"it is restarted":                      {fault: "leader is killed", after: func(p *process) { p.kill(errKilled) }},
 		"it does not see what is next": {fault: "home's watches lag", lasts: 10 * time.Second, before: func(p *process) {
 			p.cache.drop(time.Now().Add(10 * time.Second))
 		}},
@@ -30,6 +37,8 @@ type interruption struct {
 	fault         string
 	lasts         time.Duration
 	before, after func(*process)
+	// refuses has the API server answer that the object has changed, which it does by a patch with a resourceVersion, and by an update.
+	refuses bool
 }
 
 // interrupter has a broker be interrupted at one of all its writes, and counts these.
@@ -42,10 +51,10 @@ type interrupter struct {
 	happens judge.Fault
 }
 
-// wrote is told of each write of a broker, before and after it takes effect.
-func (i *interrupter) wrote(p *process, request string, done bool) {
+// wrote is told of each write of a broker, before and after it takes effect. With an error it has none.
+func (i *interrupter) wrote(p *process, request string, done bool) error {
 	if strings.Contains(request, "/leases") {
-		return
+		return nil
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -55,12 +64,16 @@ func (i *interrupter) wrote(p *process, request string, done bool) {
 			if i.before != nil {
 				i.before(p)
 			}
+			if verb, _, _ := strings.Cut(strings.ToLower(request), " "); i.refuses && slices.Contains([]string{"patch", "update", "put"}, verb) {
+				return kerrors.NewConflict(schema.GroupResource{}, request, errors.New("another client has changed it"))
+			}
 		}
-		return
+		return nil
 	}
 	if len(i.writes) == i.at && i.after != nil {
 		i.after(p)
 	}
+	return nil
 }
 
 // count returns how many writes there were.

@@ -253,10 +253,13 @@ func (p *process) request(ctx context.Context, w *weather, name string, writes b
 	err := w.answered(p.name, name)
 	if err == nil {
 		if writes && p.interrupter != nil {
-			p.interrupter.wrote(p, name, false)
+			err = p.interrupter.wrote(p, name, false)
 		}
-		if err = do(); writes && p.interrupter != nil {
-			p.interrupter.wrote(p, name, true)
+		if err == nil {
+			err = do()
+		}
+		if writes && p.interrupter != nil {
+			_ = p.interrupter.wrote(p, name, true)
 		}
 	}
 	if !p.sleep(ctx, time.Duration(500_000+chance>>32%4_000_000)) && err == nil {

@@ -71,8 +71,8 @@ type Answer struct {
 	Stopped bool
 	// Asked is when the pod was asked about first, settled or not.
 	Asked time.Time
-	// Since is when the provider answered last: this question, a probe instead of a list that failed, or that it is asked too much. It is
-	// Asked if it has not.
+	// Since is when the provider answered last: this question, a read of one pod after a list that failed, or that it is asked too much.
+	// It is Asked if it has not.
 	Since time.Time
 	// Err is why the last list has no answer; nil if it has one, or if none has ended.
 	Err error
@@ -314,12 +314,12 @@ func (c *Checker) fail(questions []*question, err error, alive bool) {
 	}
 }
 
-// alive reports whether a provider that has not answered a list is not silent: the list may be too long.
-func (c *Checker) alive(ctx context.Context, connection *remote.Connection) bool {
+// alive reports whether a provider that has not answered a list is not silent: it reads one pod, or rejects that. The list may be too long.
+func (c *Checker) alive(ctx context.Context, connection *remote.Connection, namespace string) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	_, err := connection.Probe(ctx)
-	return err == nil
+	err := connection.Reads(ctx, namespace)
+	return err == nil || distrust.Rejected(err)
 }
 
 // checkGroup asks about the pods of one remote namespace, for Timeout or a little longer. It reports whether the provider answered, be it
@@ -340,7 +340,7 @@ func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection,
 			continue
 		}
 		refused, busy := (&Answer{Err: err}).Refused(), kerrors.IsTooManyRequests(err)
-		c.fail(l.questions, err, busy || !refused && c.alive(ctx, connection))
+		c.fail(l.questions, err, busy || !refused && c.alive(ctx, connection, where.remoteNamespace))
 		c.Log.Info("Cannot ask a provider about the pods that leave it", "provider", via.Provider, "virtualNode", via.VirtualNode,
 			"namespace", where.remoteNamespace, "pods", len(l.questions), "error", distrust.Text(err.Error()))
 		if refused || busy {

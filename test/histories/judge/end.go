@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -209,19 +208,20 @@ func (r *Record) judgeStatus(p *Provider, pods []*corev1.Pod) (faults []string) 
 	}
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
-		untried := c.Type == v1alpha1.ProviderStartsPods && !p.startedSince(pods, c.LastTransitionTime.Time)
-		if c.Status != "True" && c.Type != v1alpha1.ProviderDrained && !untried {
+		if c.Status != "True" && c.Type != v1alpha1.ProviderDrained && c.Type != v1alpha1.ProviderStartsPods {
 			faults = append(faults, fmt.Sprintf("ProviderCluster %s shows %s=%s: %s", p.ID, c.Type, c.Status, c.Message))
 		}
 	}
+	for i := range status.VirtualNodes {
+		vn := &status.VirtualNodes[i]
+		for _, pod := range pods {
+			if vn.Closed != nil && assignedTo(pod) == p.at(vn.Name) && v1alpha1.AssignedAt(pod).After(vn.Closed.Since.Time) && isTaken(pod) {
+				faults = append(faults, fmt.Sprintf("ProviderCluster %s shows %s as closed since %s, and %s has started there", p.ID, vn.Name,
+					r.at(vn.Closed.Since.Time), pod.Name))
+			}
+		}
+	}
 	return faults
-}
-
-// startedSince reports whether a provider has started a pod that was assigned to it after a time, and is there.
-func (p *Provider) startedSince(pods []*corev1.Pod, then time.Time) bool {
-	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
-		return assignedTo(pod).provider == p.ID && v1alpha1.AssignedAt(pod).After(then) && isTaken(pod)
-	})
 }
 
 // judgeRoom returns what is wrong about the room that the Node shows at the end; "" if nothing is.

@@ -5,6 +5,41 @@ package main
 func realWorldMutants() []tested {
 	return []tested{
 		{mutant{
+			"a pod that runs once is started again when its end could not be written", "pkg/broker/pods/controller.go",
+			`case movingFrom != none && runsOnce(pod):`,
+			`case false:`,
+		}, "pkg/broker/pods", "TestAPodThatRunsOnceIsNotStartedElsewhereWhenItsEndCouldNotBeWritten"},
+		{mutant{
+			"a provider that refuses to answer about a pod is given up", "pkg/broker/pods/move.go",
+			`if answer.Unasked() || answer.Refused() {`,
+			`if answer.Refused() { return true }; if answer.Unasked() {`,
+		}, "pkg/broker/pods", "TestAPodLeavesAProviderThatDoesNotAnswerAnyMore"},
+		{mutant{
+			"a provider whose lists have no answer counts as silent", "pkg/broker/leaving/checker.go",
+			`return err == nil || distrust.Rejected(err)`,
+			`return false`,
+		}, "pkg/broker/leaving", "TestAnAnswerDoesNotOutliveAListThatFails"},
+		{mutant{
+			"the name of a pod that its provider evicted is free at once", "pkg/belief/names.go",
+			`placement.DisruptedThere(of) ||`,
+			`placement.Collected(&of.Status) ||`,
+		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatWasEvictedAtItsProviderWaitsForWhatIsMadeOfItsShadowPod"},
+		{mutant{
+			"a closed slice is compared with a panic", "pkg/belief/providers.go",
+			`e.AddFunc(time.Time.Equal)`,
+			`error(nil)`,
+		}, "pkg/belief", "TestAProviderWithAClosedVirtualNodeIsReadAgain"},
+		{mutant{
+			"a closed slice at which no pod is tried stays closed", "pkg/belief/providers.go",
+			`b.openUntried(p, id)`,
+			``,
+		}, "pkg/belief", "TestAVirtualNodeAtWhichNoPodIsTriedOpens"},
+		{mutant{
+			"a pod that its provider makes at last has no time to start", "pkg/belief/leaves.go",
+			`if p.start.unmade {`,
+			`if false {`,
+		}, "pkg/broker/pods", "TestASliceWhosePodsAreNotMadeCloses"},
+		{mutant{
 			"the Node of the broker is made again without its cordon", "pkg/broker/node/memory.go",
 			`forged.Spec.Unschedulable = m.Unschedulable`,
 			`_ = m.Unschedulable`,

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,29 +77,37 @@ func lists(list func(ctx context.Context, namespace string, options metav1.ListO
 		answer, err := list(r.Context(), parts[len(parts)-2], metav1.ListOptions{
 			LabelSelector: query.Get("labelSelector"), FieldSelector: query.Get("fieldSelector"),
 		})
-		code := http.StatusOK
-		if status := (*kerrors.StatusError)(nil); errors.As(err, &status) {
-			said := status.ErrStatus
-			said.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-			answer, code = said, int(said.Code)
-		} else if err != nil {
-			return nil, err
-		}
-		text, err := json.Marshal(answer)
-		return &http.Response{
-			StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)),
-		}, err
+		return answerOf(answer, err)
 	}
 	return restClient(answer)
 }
 
-// Probes returns a client for probes of an API server that is ready, unless the fake fails to read the version.
+// answerOf is what an API server writes.
+func answerOf(answer any, err error) (*http.Response, error) {
+	code := http.StatusOK
+	if status := (*kerrors.StatusError)(nil); errors.As(err, &status) {
+		said := status.ErrStatus
+		said.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		answer, code = said, int(said.Code)
+	} else if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(answer)
+	return &http.Response{
+		StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)),
+	}, err
+}
+
+// Probes returns a client for probes of an API server that is ready and has no pod, unless the fake fails to read the version.
 func Probes(fake kubernetes.Interface) rest.Interface {
-	return restClient(func(*http.Request) (*http.Response, error) {
+	return restClient(func(r *http.Request) (*http.Response, error) {
 		if _, err := fake.Discovery().ServerVersion(); err != nil {
 			return nil, err
 		}
-		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("ok"))}, nil
+		if r.URL.Path == "/readyz" {
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("ok"))}, nil
+		}
+		return answerOf(nil, kerrors.NewNotFound(schema.GroupResource{Resource: "pods"}, path.Base(r.URL.Path)))
 	})
 }
 
