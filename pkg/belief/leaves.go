@@ -19,7 +19,13 @@ const (
 
 // shown reports whether the status of a pod was reported from a pod at its provider, by whatever virtual kubelet.
 func shown(of *corev1.Pod) bool {
-	return !isPending(of) || len(of.Status.ContainerStatuses) > 0 || len(of.Status.InitContainerStatuses) > 0
+	return !isPending(of) && !unmade(of) || len(of.Status.ContainerStatuses) > 0 || len(of.Status.InitContainerStatuses) > 0
+}
+
+// unmade reports whether a pod was deleted before its provider was seen to make it: only its phase was written, before it was removed.
+func unmade(of *corev1.Pod) bool {
+	return of.DeletionTimestamp != nil && of.Status.Phase == corev1.PodFailed && of.Status.Reason == "" &&
+		len(of.Status.ContainerStatuses)+len(of.Status.InitContainerStatuses) == 0
 }
 
 // ObserveThere records what the provider of a pod has answered: that it has the pod, or a ShadowPod at most.

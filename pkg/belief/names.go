@@ -28,10 +28,11 @@ type Earlier struct {
 
 // mayRun reports whether containers of an assigned pod may run when it is gone here. A virtual kubelet shows the end of a pod before it
 // lets it go; Kubernetes' garbage collector of pods makes a pod Failed whose containers it does not know to have ended. Of a pod that was
-// evicted at its provider Liqo's controller there makes another one, as long as the status of the ShadowPod does not show the end.
+// evicted at its provider Liqo's controller there makes another one, as long as the status of the ShadowPod does not show the end; and it may
+// still make one that was deleted before, because a webhook for pods holds the creation.
 func mayRun(of *corev1.Pod) bool {
 	running := func(c corev1.ContainerStatus) bool { return c.State.Running != nil }
-	return !placement.Terminal(of) || placement.DisruptedThere(of) ||
+	return !placement.Terminal(of) || placement.DisruptedThere(of) || unmade(of) ||
 		slices.ContainsFunc(of.Status.ContainerStatuses, running) || slices.ContainsFunc(of.Status.InitContainerStatuses, running)
 }
 

@@ -9,9 +9,8 @@ import (
 )
 
 // notYet are the kinds of faults, the ways of the world and the rules of the judge that do not count yet. The Node is written by a model
-// (runNode) that does not make it again when it is deleted, as the broker's package node does, which is tested there. With slow admission
-// one history in three hundred is red (seeds 167, 235, 939). Two pods of one name overlap by a third of a second in one of a thousand (50).
-func notYet() []string { return []string{slowAdmission, nodeDeleted, judge.Restored, judge.Names} }
+// (runNode) that does not make it again when it is deleted, as the broker's package node does, which is tested there.
+func notYet() []string { return []string{nodeDeleted, judge.Restored} }
 
 // Ways of the world.
 const (

@@ -17,13 +17,18 @@ func realWorldMutants() []tested {
 		{mutant{
 			"a provider whose lists have no answer counts as silent", "pkg/broker/leaving/checker.go",
 			`return err == nil || distrust.Rejected(err)`,
-			`return false`,
+			`return false && err == nil`,
 		}, "pkg/broker/leaving", "TestAnAnswerDoesNotOutliveAListThatFails"},
 		{mutant{
 			"the name of a pod that its provider evicted is free at once", "pkg/belief/names.go",
 			`placement.DisruptedThere(of) ||`,
 			`placement.Collected(&of.Status) ||`,
 		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatWasEvictedAtItsProviderWaitsForWhatIsMadeOfItsShadowPod"},
+		{mutant{
+			"the name of a pod that its provider has not made yet is free at once", "pkg/belief/names.go",
+			`|| unmade(of) ||`,
+			`||`,
+		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatItsProviderHadNotMadeWaitsUntilItCannotBeMade"},
 		{mutant{
 			"a closed slice is compared with a panic", "pkg/belief/providers.go",
 			`e.AddFunc(time.Time.Equal)`,
