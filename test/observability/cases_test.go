@@ -84,6 +84,11 @@ func working() map[string]expected {
 
 func unwell() map[string]expected {
 	return map[string]expected{
+		"LiqoBrokerProviderRejects": {
+			fires:   set{"for 5 minutes": {"rejects p1": p1("provider_rejects", "", "0x50 1x50")}},
+			quiet:   set{"while its certificate is renewed": {"rejects p1": p1("provider_rejects", "", "0x58 1x42")}},
+			summary: "Provider p1 rejects the broker",
+		},
 		"LiqoBrokerProviderUnsteady": {
 			fires:   set{"up and down": {"up p1": p1("provider_up", "", strings.Repeat("1 1 1 1 0 0 0 ", 10))}},
 			quiet:   set{"three outages": {"up p1": p1("provider_up", "", "1x10 0 1x10 0 1x10 0 1x60")}},
@@ -133,6 +138,11 @@ func unwell() map[string]expected {
 				},
 			},
 			summary: "The broker's controller offer fails",
+		},
+		"LiqoBrokerPanics": {
+			fires:   set{"one": {"panics": of("controller_runtime_reconcile_panics_total", `controller="provider"`, leader, "0x40 1x60")}},
+			quiet:   set{"an hour ago": {"panics": of("controller_runtime_reconcile_panics_total", `controller="provider"`, leader, "0x5 1x95")}},
+			summary: "The broker's controller provider panics",
 		},
 		"LiqoBrokerPolicyInvalid": {
 			fires:   set{"one": {"policy": lead("policy_valid", `policy="gold"`, "0x100")}},

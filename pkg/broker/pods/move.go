@@ -204,10 +204,13 @@ func (at *place) anyUID() bool { return at.pod.UID == "" }
 
 // lost reports whether a provider does not answer about a pod, so that it is given up once it was silent for long. One that is probed is
 // silent when its probes are, and one that was not asked is not: the pod may run there. One that refuses is alive, and nobody can end the pod
-// there, until Liqo has removed the namespace and the identity by which to ask.
+// there, until Liqo has removed the namespace and the identity by which to ask; an administrator gives it up by draining it.
 func (at *place) lost(answer *leaving.Answer) bool {
-	if answer.Unasked() || answer.Refused() {
+	switch {
+	case answer.Unasked():
 		return at.unmapped
+	case answer.Refused():
+		return at.unmapped || at.known.Draining && !at.known.Terminating
 	}
 	return answer.Err != nil && at.alone
 }

@@ -430,6 +430,37 @@ func TestAPodLeavesAProviderThatDoesNotAnswerAnyMore(t *testing.T) {
 	}
 }
 
+// An administrator gives up a provider that rejects the broker for good by draining it. One that is not drained keeps its pods.
+func TestADrainedProviderThatRefusesIsGivenUp(t *testing.T) {
+	for name, drained := range map[string]bool{"drained": true, "its VirtualNode is being deleted": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
+				c.Policies.Defaults.FailoverAfter, c.ProbeInterval = time.Minute, 5*time.Second
+				c.also("p")
+				if c.drains(); !drained {
+					c.Belief.SetProvider("q", belief.ProviderSpec{
+						Enabled: true, VirtualNodes: map[string]bool{"q1": true}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
+					}, &v1alpha1.ProviderClusterStatus{})
+				}
+				c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning}).PrependReactor("*", "*", forbidden)
+				began := time.Now()
+				for time.Since(began) < 10*time.Minute {
+					pod, result := c.reconciled(t, "pod")
+					if pod.Labels[v1alpha1.VirtualNodeLabel] == "p1" {
+						require.True(t, drained)
+						require.GreaterOrEqual(t, time.Since(began), time.Minute)
+						return
+					}
+					c.Leaving.Check(t.Context(), placed("q1"))
+					time.Sleep(max(result.RequeueAfter, time.Second))
+				}
+				require.False(t, drained)
+			})
+		})
+	}
+}
+
 // A leader that began when the VirtualNode was gone has no connection to its provider, where the pod may run.
 func TestAPodStaysAtAProviderThatWasNotAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -87,7 +87,7 @@ func mutants() []mutant {
 		{"the Node hides the room of pods at providers that are not usable", belief, `room.Add(roomAt(nil, load))`, `_ = load`},
 		{"the Node does not show the room of ended pods as taken", belief, `room.Sub(load.Ended)`, ``},
 		{"a write that met a conflict is tried again at once", "pkg/broker/requeue/backoff.go", `(FirstConflict, lastConflict)`, `(FirstConflict, FirstConflict)`},
-		{"a provider that was not asked counts as one that does not answer", move, `		return at.unmapped`, `		return true`},
+		{"a provider that was not asked counts as one that does not answer", move, "		return at.unmapped\n", "		return true\n"},
 		{
 			"a pod is judged by any provider with a VirtualNode of the name", "pkg/belief/virtualnodes.go",
 			`if p := b.providers[at.Provider]; p != nil {`, `for _, p := range b.providers {`,

@@ -11,8 +11,8 @@ func realWorldMutants() []tested {
 		}, "pkg/broker/pods", "TestAPodThatRunsOnceIsNotStartedElsewhereWhenItsEndCouldNotBeWritten"},
 		{mutant{
 			"a provider that refuses to answer about a pod is given up", "pkg/broker/pods/move.go",
-			`if answer.Unasked() || answer.Refused() {`,
-			`if answer.Refused() { return true }; if answer.Unasked() {`,
+			`return at.unmapped || at.known.Draining && !at.known.Terminating`,
+			`return true`,
 		}, "pkg/broker/pods", "TestAPodLeavesAProviderThatDoesNotAnswerAnyMore"},
 		{mutant{
 			"a provider whose lists have no answer counts as silent", "pkg/broker/leaving/checker.go",
@@ -111,7 +111,7 @@ func realWorldMutants() []tested {
 		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatWasDeletedByForceWaitsForIt"},
 		{mutant{
 			"what the garbage collector of pods ended runs no more", "pkg/belief/names.go",
-			`placement.Collected(&of.Status) ||`,
+			`placement.DisruptedThere(of) ||`,
 			``,
 		}, "pkg/broker/pods", "TestAPodThatTheGarbageCollectorOfPodsDeletedMayRun"},
 		{mutant{
