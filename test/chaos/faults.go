@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -15,6 +17,7 @@ import (
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
@@ -164,6 +167,44 @@ func deleted(ctx context.Context, s *sandbox.Sandbox, _ string) (undo, error) {
 	})
 }
 
+// rejected has a provider reject the identity of the broker.
+func rejected(ctx context.Context, s *sandbox.Sandbox, provider string) (accept undo, err error) {
+	again := func(context.Context) error { return nil }
+	err = retried(ctx, func(ctx context.Context) (err error) {
+		if accept, err = s.Reject(ctx, provider); err == nil {
+			again = accept
+		}
+		return err
+	})
+	return func(ctx context.Context) error { return retried(ctx, again) }, err
+}
+
+// nodeDeleted deletes the Node of the broker, which makes it again.
+func nodeDeleted(ctx context.Context, s *sandbox.Sandbox, _ string) (undo, error) {
+	return func(context.Context) error { return nil }, retried(ctx, func(ctx context.Context) error {
+		return client.IgnoreNotFound(s.Cluster(sandbox.Broker).Client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.BrokerNode()}}))
+	})
+}
+
+// nodeDrained evicts the pods of a provider, as kubectl drain does.
+func nodeDrained(ctx context.Context, s *sandbox.Sandbox, provider string) (undo, error) {
+	there := s.Cluster(provider)
+	return func(context.Context) error { return nil }, retried(ctx, func(ctx context.Context) error {
+		var list corev1.PodList
+		if err := there.Client.List(ctx, &list, client.MatchingLabels{consts.ManagedByLabelKey: consts.ManagedByShadowPodValue}); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			pod := &list.Items[i]
+			evicts := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+			if err := there.Kube.PolicyV1().Evictions(pod.Namespace).Evict(ctx, evicts); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // retried tries until it succeeds, or ctx ends: the API server may be away.
 func retried(ctx context.Context, do func(context.Context) error) error {
 	for {
@@ -228,6 +269,9 @@ func kinds() map[string]kind {
 		"disable":                              {spec, 3, pc, specified(func(s *v1alpha1.ProviderClusterSpec, on bool) { s.Enabled = ptr.To(!on) })},
 		"ProviderClusters are deleted":         {home, 2, time.Second, deleted},
 		"part":                                 {both, 4, 30 * time.Second, parted},
+		"provider rejects the identity":        {both, 4, 45 * time.Second, rejected},
+		"provider's node is drained":           {plane, 4, time.Second, nodeDrained},
+		"Node is deleted":                      {home, 3, time.Second, nodeDeleted},
 	}
 }
 

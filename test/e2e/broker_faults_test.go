@@ -57,7 +57,12 @@ func (b *brokered) restarts(t *testing.T) {
 		gone := newPod(ns, b.somePod(t, ns, "web"))
 		require.NoError(t, b.broker.Client.Delete(t.Context(), gone)) // Its virtual kubelet does that, and the Deployment makes another.
 		delete(before, gone.Name)
-		throughout(t, 10*time.Second, unmoved)
+		throughout(t, nodeGrace+15*time.Second, func(ctx context.Context) error {
+			if err := b.served(ctx, ns, before); err != nil {
+				return err
+			}
+			return unmoved(ctx)
+		})
 		list, err := pods(t.Context(), b.broker, ns)
 		require.NoError(t, err)
 		for i := range list {
@@ -122,6 +127,30 @@ func (b *brokered) restarts(t *testing.T) {
 			recovers(t, 5)
 		}
 	})
+}
+
+// nodeGrace is after how long Kubernetes takes a Node for lost that nobody keeps alive, and its pods out of their Services
+// (--node-monitor-grace-period of kube-controller-manager since Kubernetes 1.32).
+const nodeGrace = 50 * time.Second
+
+// served returns an error unless pods are Ready, and their Node.
+func (b *brokered) served(ctx context.Context, namespace string, which map[string]string) error {
+	var node corev1.Node
+	if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: brokerNode}, &node); err != nil {
+		return err
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			return fmt.Errorf("the Node is not Ready: %+v", c)
+		}
+	}
+	list, err := pods(ctx, b.broker, namespace)
+	for i := range list {
+		if _, is := which[list[i].Name]; is && !podReady(&list[i]) {
+			return fmt.Errorf("pod %s is not Ready: %+v", list[i].Name, list[i].Status.Conditions)
+		}
+	}
+	return err
 }
 
 // kubeletRestarts is how often the virtual kubelet of a provider's first slice was started again.

@@ -31,6 +31,9 @@ const CatalogComponent = "liqo-broker-catalog"
 // manifestNode is the name of the broker's Node in deploy/.
 const manifestNode = "liqo-broker"
 
+// BrokerNode returns the name of the broker's Node; "" if there is none.
+func (s *Sandbox) BrokerNode() string { return s.opts.BrokerNode }
+
 // servesBrokerNode reports whether one Node of the cluster stands for all of its
 // providers.
 func (c *Cluster) servesBrokerNode() bool {

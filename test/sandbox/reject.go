@@ -1,0 +1,69 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+)
+
+// Reject has a provider reject (401) the identity of the broker for its first slice, as after its CA was rotated, until accept is called.
+// The certificate is replaced where Liqo's controllers at the provider write it: those of the broker's cluster make the kubeconfig of it.
+func (s *Sandbox) Reject(ctx context.Context, provider string) (accept func(context.Context) error, err error) {
+	sign := func(ctx context.Context, change func(certificate []byte) ([]byte, error)) (before []byte, err error) {
+		c := s.Cluster(provider).Client
+		rs := &authv1beta1.ResourceSlice{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: "liqo-tenant-" + Broker, Name: provider}, rs); err != nil {
+			return nil, err
+		}
+		was := rs.DeepCopy()
+		if was.Status.AuthParams == nil {
+			return nil, fmt.Errorf("ResourceSlice %s of %s has no certificate", rs.Name, provider)
+		}
+		before = was.Status.AuthParams.SignedCRT
+		if rs.Status.AuthParams.SignedCRT, err = change(before); err != nil {
+			return nil, err
+		}
+		return before, c.Status().Patch(ctx, rs, client.MergeFrom(was))
+	}
+	accepted, err := sign(ctx, signedByAnother)
+	return func(ctx context.Context) error {
+		_, err := sign(ctx, func([]byte) ([]byte, error) { return accepted, nil })
+		return err
+	}, err
+}
+
+// signedByAnother returns a certificate for the same key and name, by a CA that nobody knows.
+func signedByAnother(certificate []byte) ([]byte, error) {
+	block, _ := pem.Decode(certificate)
+	if block == nil {
+		return nil, errors.New("the certificate is not PEM")
+	}
+	own, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "another"}, NotBefore: own.NotBefore, NotAfter: own.NotAfter,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	forged, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: own.Subject, NotBefore: own.NotBefore, NotAfter: own.NotAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, ca, own.PublicKey, key)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: forged}), err
+}
