@@ -221,9 +221,7 @@ func TestTheEndOfAPodThatRunsOnceIsThatOfItsKubelet(t *testing.T) {
 // Its status here is removed because it moves, and its provider shows that it runs: the two must not write in turns.
 func TestAPodThatRunsOnceAndIsDeletedIsNotWrittenWhileItLeaves(t *testing.T) {
 	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
-		pod.Labels = nil
-		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
-		pod.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment("q1", pod)
+		left("q1")(pod)
 		pod.Spec.RestartPolicy, pod.Finalizers = corev1.RestartPolicyNever, []string{"batch.kubernetes.io/job-tracking"}
 		pod.DeletionTimestamp = ptr.To(metav1.NewTime(noon))
 	}))

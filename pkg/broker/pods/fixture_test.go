@@ -62,6 +62,22 @@ func placed(virtualNode string) scheduler.Place {
 	return scheduler.Place{Provider: virtualNode[:1], VirtualNode: virtualNode}
 }
 
+// leaves has the pod leave a VirtualNode, whose name begins with the id of its provider.
+func leaves(virtualNode string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Labels = nil
+		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = virtualNode, virtualNode[:1]
+	}
+}
+
+// left is leaves, once the virtual kubelet has let the pod go.
+func left(virtualNode string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		leaves(virtualNode)(pod)
+		pod.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment(virtualNode, pod)
+	}
+}
+
 func deleting(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: noon} }
 
 func refusedBy(virtualNode string, at time.Time) func(*corev1.Pod) {

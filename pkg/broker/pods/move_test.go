@@ -256,10 +256,7 @@ func TestAPodThatRunsIsNotMovedBecauseItIsShownPending(t *testing.T) {
 
 // Liqo's virtualnode-controller drops a VirtualNode as soon as it has requested that its namespaces be removed.
 func TestAPodWaitsForTheNamespaceOfAVirtualNodeThatIsGone(t *testing.T) {
-	moving := assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
-		pod.Labels = nil
-		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "z1", "z"
-	})
+	moving := assignedPod(corev1.PodPending, leaves("z1"))
 	tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-z", Labels: map[string]string{
 		"liqo.io/remote-cluster-id": "z", "liqo.io/tenant-namespace": "true",
 	}}}
@@ -359,11 +356,7 @@ func forbidden(clienttesting.Action) (bool, runtime.Object, error) {
 
 // unpeered are a pod that leaves the only VirtualNode of a provider, which is gone, and what Liqo has left of its peering.
 func unpeered(change ...func(*corev1.Pod)) []client.Object {
-	moving := assignedPod(corev1.PodPending, append(change, func(pod *corev1.Pod) {
-		pod.Labels = nil
-		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "z1", "z"
-		pod.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment("z1", pod)
-	})...)
+	moving := assignedPod(corev1.PodPending, append(change, left("z1"))...)
 	return []client.Object{
 		moving,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-z", Labels: map[string]string{
@@ -573,9 +566,7 @@ func TestTheShadowPodInANamespaceThatIsMappedNoMoreIsDeleted(t *testing.T) {
 func unmapped(t *testing.T) (*Controller, *kubefake.Clientset, *liqofake.Clientset) {
 	t.Helper()
 	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
-		pod.Labels = nil
-		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
-		pod.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment("q1", pod)
+		left("q1")(pod)
 		pod.Annotations[v1alpha1.RemoteNamespaceAnnotation] = "ns-r"
 		pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever)
 	}))
@@ -592,11 +583,7 @@ func unmapped(t *testing.T) (*Controller, *kubefake.Clientset, *liqofake.Clients
 
 // The answer of the API server to an assignment was lost, and the cache shows for a while that the pod is still leaving.
 func TestARoomStaysReservedUntilTheCacheShowsTheAssignment(t *testing.T) {
-	moving := assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
-		pod.Labels = nil
-		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "z1", "z"
-		pod.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment("z1", pod)
-	})
+	moving := assignedPod(corev1.PodPending, left("z1"))
 	var server client.Client
 	var cached *corev1.Pod
 	c := newController(t, true, interceptor.Funcs{

@@ -36,8 +36,7 @@ func virtualNodeOf(provider, name string) *offloadingv1beta1.VirtualNode {
 func TestAPodThatIsDeletedEndsWithoutItsVirtualNode(t *testing.T) {
 	finalizer := func(pod *corev1.Pod) { pod.Finalizers = []string{"test/keep"} }         // The fake client refuses what is deleted otherwise.
 	moving := assignedPod(corev1.PodPending, deleting, finalizer, func(pod *corev1.Pod) { // An earlier leader sent it.
-		pod.Labels = nil
-		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
+		leaves("q1")(pod)
 	})
 	for name, tc := range map[string]struct {
 		pod *corev1.Pod
@@ -83,10 +82,7 @@ func TestAnEndedPodThatWasLeavingHoldsNothingAtAVirtualNodeThatIsGone(t *testing
 		"it is deleted": func(pod *corev1.Pod) { deleting(pod); pod.Finalizers = []string{"test/keep"} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := assignedPod(corev1.PodSucceeded, change, func(pod *corev1.Pod) {
-				pod.Labels = nil
-				pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q0", "q"
-			})
+			pod := assignedPod(corev1.PodSucceeded, change, leaves("q0"))
 			finalized := 0
 			c := newController(t, true, interceptor.Funcs{
 				Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
@@ -127,8 +123,7 @@ func TestACreationOnItsWayIsWaitedForWhenTheNamespaceIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				moving := assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
-					pod.Labels = nil
-					pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
+					leaves("q1")(pod)
 					if released {
 						pod.Annotations[v1alpha1.ReleasedAnnotation] = v1alpha1.Assignment("q1", pod)
 					}

@@ -28,8 +28,7 @@ func TestThatAKubeletReportedIsRemovedWithTheAssignment(t *testing.T) {
 	refusal := v1alpha1.ConditionRefusedPrefix + "p1"
 	leaving := func(phase corev1.PodPhase, kinds ...corev1.PodConditionType) *corev1.Pod {
 		pod := assignedPod(phase, waits("ContainerCreating"))
-		pod.Labels = nil
-		pod.Annotations[v1alpha1.MovingFromAnnotation], pod.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q1", "q"
+		leaves("q1")(pod)
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
 		for _, kind := range kinds {
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue})
