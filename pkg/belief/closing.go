@@ -136,13 +136,28 @@ func (b *Belief) open(p *provider, at scheduler.Place) {
 	}
 }
 
-// openUntried opens the VirtualNodes of a provider at which no pod was tried for long.
-func (b *Belief) openUntried(p *provider, id string) {
+// openUntried opens the VirtualNodes of a provider at which no pod was tried for long, and reports whether it did. The time in which the
+// provider takes no pods for another reason does not count.
+func (b *Belief) openUntried(p *provider, id string) (opened bool) {
+	now := b.cfg.Clock.Now()
 	for virtualNode, c := range p.closings {
-		if c.closure() != nil && b.cfg.Clock.Since(c.trialAt) >= untriedFor {
+		switch {
+		case c.closure() == nil:
+		case !p.last.Answered || !p.scheduled.Ready || !p.scheduled.Schedulable():
+			c.trialAt = later(c.trialAt, now)
+		case now.Sub(c.trialAt) >= untriedFor:
 			b.open(p, scheduler.Place{Provider: id, VirtualNode: virtualNode})
+			opened = true
 		}
 	}
+	return opened
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // closedOf returns the VirtualNodes of a provider that are closed.

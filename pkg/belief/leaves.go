@@ -5,6 +5,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // presence is what a provider was last seen to have of a pod.
@@ -22,10 +25,12 @@ func shown(of *corev1.Pod) bool {
 	return !isPending(of) && !unmade(of) || len(of.Status.ContainerStatuses) > 0 || len(of.Status.InitContainerStatuses) > 0
 }
 
-// unmade reports whether a pod was deleted before its provider was seen to make it: only its phase was written, before it was removed.
+// unmade reports whether a pod was deleted before its provider was seen to make it: only its phase was written, before it was removed. One
+// that was not forwarded is not made.
 func unmade(of *corev1.Pod) bool {
 	return of.DeletionTimestamp != nil && of.Status.Phase == corev1.PodFailed && of.Status.Reason == "" &&
-		len(of.Status.ContainerStatuses)+len(of.Status.InitContainerStatuses) == 0
+		len(of.Status.ContainerStatuses)+len(of.Status.InitContainerStatuses) == 0 &&
+		of.Annotations[v1alpha1.NotForwardedAnnotation] != v1alpha1.Assignment(placement.AssignedTo(of).VirtualNode, of)
 }
 
 // ObserveThere records what the provider of a pod has answered: that it has the pod, or a ShadowPod at most.

@@ -23,16 +23,17 @@ type Earlier struct {
 	At  scheduler.Place
 	// Seen means that its provider had made the pod: no creation of its ShadowPod is on the way.
 	Seen bool
-	gone time.Time
+	// Released means that its virtual kubelet has removed the ShadowPod: it has ended here before it was gone.
+	Released bool
+	gone     time.Time
 }
 
 // mayRun reports whether containers of an assigned pod may run when it is gone here. A virtual kubelet shows the end of a pod before it
 // lets it go; Kubernetes' garbage collector of pods makes a pod Failed whose containers it does not know to have ended. Of a pod that was
-// evicted at its provider Liqo's controller there makes another one, as long as the status of the ShadowPod does not show the end; and it may
-// still make one that was deleted before, because a webhook for pods holds the creation.
+// evicted at its provider Liqo's controller there makes another one, as long as the status of the ShadowPod does not show the end.
 func mayRun(of *corev1.Pod) bool {
 	running := func(c corev1.ContainerStatus) bool { return c.State.Running != nil }
-	return !placement.Terminal(of) || placement.DisruptedThere(of) || unmade(of) ||
+	return !placement.Terminal(of) || placement.DisruptedThere(of) ||
 		slices.ContainsFunc(of.Status.ContainerStatuses, running) || slices.ContainsFunc(of.Status.InitContainerStatuses, running)
 }
 
@@ -48,7 +49,7 @@ func (b *Belief) remember(uid types.UID, p *pod) {
 		b.earlier[p.name.Namespace] = names
 	}
 	if _, known := names[p.name.Name]; known || len(names) < maxNames {
-		names[p.name.Name] = Earlier{UID: uid, At: at, Seen: p.shown || p.there == podThere, gone: b.cfg.Clock.Now()}
+		names[p.name.Name] = Earlier{UID: uid, At: at, Seen: p.shown || p.there == podThere, Released: p.ended, gone: b.cfg.Clock.Now()}
 	}
 }
 

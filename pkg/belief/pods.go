@@ -140,7 +140,8 @@ func (s *start) observe(of *corev1.Pod, at scheduler.Place, now time.Time) {
 }
 
 // PendingAgain returns when this leader first saw that an assigned pod, which its provider had begun to run, waits for its containers
-// again, or that its provider has made one at last; zero if it does not. Liqo's ShadowPod controller makes a pod again, under its name, if its node dies, is drained or preempts it.
+// again, or that its provider has made one at last; zero if it does not. Liqo's ShadowPod controller makes a pod again, under its name, if
+// its node dies, is drained or preempts it.
 func (b *Belief) PendingAgain(of *corev1.Pod) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -208,8 +209,10 @@ func (b *Belief) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
 	if !known {
 		b.queue.Open(at) // It is not counted as a pod any more.
 	}
+	there := p.there
 	*p = *newRecord(p.name, of.UID)
-	p.ended, p.shown, p.mayRun = true, shown(of), mayRun(of)
+	// Liqo's controller may still make one that its provider was not seen to have: a webhook for pods holds the creation.
+	p.ended, p.there, p.shown, p.mayRun = true, there, shown(of), mayRun(of) || unmade(of) && there != podThere
 	b.limit.Forget(of.UID)
 	b.assignPod(of, at)
 	return !known

@@ -7,8 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/conversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
@@ -254,14 +254,14 @@ func (b *Belief) ObserveProbe(id string, probe Probe) (changed []string) {
 		suspended[other] = b.movesSuspended(q, suspected)
 	}
 	p.probed, p.last = true, probe
-	b.openUntried(p, id)
+	opened := b.openUntried(p, id)
 	b.observeOutcome(p, &probe, first)
 	suspects := b.suspicious()
 	if (suspected || suspects) && probe.Ended.After(b.suspectedAt) {
 		b.suspectedAt = probe.Ended
 	}
 	for other, q := range b.providers {
-		if suspended[other] != b.movesSuspended(q, suspects) || other == id && (first ||
+		if suspended[other] != b.movesSuspended(q, suspects) || other == id && (first || opened ||
 			unreachableBefore != !p.unreachableSince.IsZero() || unusableBefore != p.unusable() || before.Answered != probe.Answered ||
 			!maps.Equal(before.Kubelets, kubelets)) {
 			changed = append(changed, other)

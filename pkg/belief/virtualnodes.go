@@ -27,8 +27,8 @@ type VirtualNode struct {
 	FailoverFrom time.Time
 	// MovesSuspended means that no pod is moved away from unreachable providers, because the broker suspects itself.
 	MovesSuspended bool
-	// Draining means that the pods are to leave: the provider is drained, or the VirtualNode is being deleted.
-	Draining bool
+	// Draining means that the pods are to leave: the provider is Drained by an administrator, or the VirtualNode is being deleted.
+	Draining, Drained bool
 	// Terminating means that the VirtualNode is being deleted: Liqo ends what is there, whether it moves or not.
 	Terminating bool
 	// Started is what this leader has seen of the pods that start there.
@@ -64,7 +64,7 @@ func (b *Belief) VirtualNode(at scheduler.Place) VirtualNode {
 	}
 	vn := VirtualNode{
 		Known: true, Confirmed: p.confirmed,
-		Draining: p.spec.Draining || p.spec.VirtualNodes[at.VirtualNode], Terminating: p.spec.VirtualNodes[at.VirtualNode],
+		Draining: p.spec.Draining || p.spec.VirtualNodes[at.VirtualNode], Drained: p.spec.Draining, Terminating: p.spec.VirtualNodes[at.VirtualNode],
 		Started: p.started[at.VirtualNode], Unusable: p.confirmed && p.unusable(),
 	}
 	// What the leader before saw is not enough: a restart moves nothing.

@@ -71,9 +71,11 @@ type Answer struct {
 	Stopped bool
 	// Asked is when the pod was asked about first, settled or not.
 	Asked time.Time
-	// Since is when the provider answered last: this question, a read of one pod after a list that failed, or that it is asked too much.
-	// It is Asked if it has not.
+	// Since is when the last answer came, or Asked if none has.
 	Since time.Time
+	// Alive is when the provider answered anything by which it is not silent: any of its questions, a read of one pod after a list that
+	// failed, or that it is asked too much. It is zero if it has not.
+	Alive time.Time
 	// Err is why the last list has no answer; nil if it has one, or if none has ended.
 	Err error
 }
@@ -180,7 +182,7 @@ func (c *Checker) Ask(pod Pod) Answer {
 	now := time.Now()
 	asked := &question{pod: pod, answer: Answer{Asked: now, Since: now}}
 	if known != nil && known.pod.UID == pod.UID && known.pod.VirtualNode == pod.VirtualNode {
-		asked.answer.Asked, asked.answer.Since = known.answer.Asked, known.answer.Since
+		asked.answer.Asked, asked.answer.Since, asked.answer.Alive = known.answer.Asked, known.answer.Since, known.answer.Alive
 	}
 	of[pod.Name] = asked
 	c.interval.Forget(pod.Via)
@@ -230,7 +232,7 @@ func (c *Checker) Check(ctx context.Context, via scheduler.Place) time.Duration 
 	}
 	if connection == nil {
 		for _, questions := range groups {
-			c.fail(questions, errNoConnection, false)
+			c.fail(questions, errNoConnection)
 		}
 		return c.interval.When(via)
 	}
@@ -242,9 +244,10 @@ func (c *Checker) Check(ctx context.Context, via scheduler.Place) time.Duration 
 			break
 		}
 		answered, done := c.checkGroup(ctx, connection, via, where, questions)
-		if !answered {
+		if !answered && !c.reads(ctx, connection, where.remoteNamespace) {
 			break // The others would not be answered either.
 		}
+		c.observeAlive(via)
 		unfinished = unfinished || !done
 	}
 	if unfinished {
@@ -300,22 +303,26 @@ func (c *Checker) drop(via scheduler.Place, where group) {
 	delete(c.listings[via], where)
 }
 
-// fail takes in that questions have no answer, although the provider may be alive. What was answered before does not count any more: it may
-// be long ago.
-func (c *Checker) fail(questions []*question, err error, alive bool) {
+// fail takes in that questions have no answer. What was answered before does not count any more: it may be long ago.
+func (c *Checker) fail(questions []*question, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, q := range questions {
-		since := q.answer.Since
-		if alive {
-			since = time.Now()
-		}
-		q.answer = Answer{Asked: q.answer.Asked, Since: since, Err: err}
+		q.answer = Answer{Asked: q.answer.Asked, Since: q.answer.Since, Alive: q.answer.Alive, Err: err}
 	}
 }
 
-// alive reports whether a provider that has not answered a list is not silent: it reads one pod, or rejects that. The list may be too long.
-func (c *Checker) alive(ctx context.Context, connection *remote.Connection, namespace string) bool {
+// observeAlive takes in that a provider is not silent, for all questions.
+func (c *Checker) observeAlive(via scheduler.Place) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, q := range c.questions[via] {
+		q.answer.Alive = time.Now()
+	}
+}
+
+// reads reports whether a provider that has not answered a list is not silent: it reads one pod, or rejects that. The list may be too long.
+func (c *Checker) reads(ctx context.Context, connection *remote.Connection, namespace string) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	err := connection.Reads(ctx, namespace)
@@ -339,11 +346,10 @@ func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection,
 		if err == nil {
 			continue
 		}
-		refused, busy := (&Answer{Err: err}).Refused(), kerrors.IsTooManyRequests(err)
-		c.fail(l.questions, err, busy || !refused && c.alive(ctx, connection, where.remoteNamespace))
+		c.fail(l.questions, err)
 		c.Log.Info("Cannot ask a provider about the pods that leave it", "provider", via.Provider, "virtualNode", via.VirtualNode,
 			"namespace", where.remoteNamespace, "pods", len(l.questions), "error", distrust.Text(err.Error()))
-		if refused || busy {
+		if refused := (&Answer{Err: err}).Refused(); refused || kerrors.IsTooManyRequests(err) {
 			if refused {
 				c.drop(via, where)
 			}
@@ -439,6 +445,7 @@ func (c *Checker) answer(questions []*question, found map[string]remote.Forwarde
 		}
 		q.answer = Answer{
 			Known: true, Present: present, Status: f.Status, Ended: f.Ended, Stopped: stopped, Asked: q.answer.Asked, Since: time.Now(),
+			Alive: q.answer.Alive,
 		}
 	}
 	return changed

@@ -302,6 +302,7 @@ func TestAnAnswerDoesNotOutliveAListThatFails(t *testing.T) {
 				c.Check(t.Context(), placed("q1"))
 				require.True(t, c.Ask(podNamed("pod")).Present)
 				answered := time.Now()
+				alive := answered
 				p.answer = func() error { return context.DeadlineExceeded }
 				if silent {
 					p.kube.PrependReactor("get", "version", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -310,18 +311,39 @@ func TestAnAnswerDoesNotOutliveAListThatFails(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				if !silent {
-					answered = time.Now()
+					alive = time.Now()
 				}
 				c.Check(t.Context(), placed("q1"))
 				none := c.Ask(podNamed("pod"))
 				require.ErrorIs(t, none.Err, context.DeadlineExceeded)
-				require.Equal(t, Answer{Asked: asked, Since: answered, Err: none.Err}, none)
+				require.Equal(t, Answer{Asked: asked, Since: answered, Alive: alive, Err: none.Err}, none)
 				p.answer = nil
 				c.Check(t.Context(), placed("q1"))
 				require.True(t, c.Ask(podNamed("pod")).Present)
 			})
 		})
 	}
+}
+
+// Its lists fail, one namespace after the other: that of one says so much about the others that they are not given up meanwhile.
+func TestAProviderThatAnswersSomethingIsAliveForAllItsNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, c := newProvider(t)
+		p.answer = func() error { time.Sleep(time.Minute); return context.DeadlineExceeded }
+		var asked []Pod
+		for i := range 10 {
+			pod := podNamed(fmt.Sprint("pod-", i))
+			pod.RemoteNamespace = fmt.Sprint("ns-r-", i)
+			asked = append(asked, pod)
+			c.Ask(pod)
+		}
+		for range 5 {
+			time.Sleep(c.Check(t.Context(), placed("q1")))
+			for _, pod := range asked {
+				require.Less(t, time.Since(c.Ask(pod).Alive), 10*time.Second)
+			}
+		}
+	})
 }
 
 // A VirtualNode was made again under its name while the provider was asked about what an earlier one had left.

@@ -127,7 +127,7 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 		c.Belief.ObserveThere(pod, answer.Status != nil)
 	}
 	switch {
-	case at.lost(&answer):
+	case at.lost(&answer, pod.DeletionTimestamp != nil):
 		return false, 0, nil
 	case !answer.Known:
 		return true, leavingRecheck, nil

@@ -107,21 +107,27 @@ func TestTheSuccessorOfAPodThatWasEvictedAtItsProviderWaitsForWhatIsMadeOfItsSha
 // A webhook for pods at the provider holds the creation of a pod that is deleted meanwhile: its virtual kubelet has removed the ShadowPod, and
 // has no status to report.
 func TestTheSuccessorOfAPodThatItsProviderHadNotMadeWaitsUntilItCannotBeMade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, there := forced(t, func(pod *corev1.Pod) {
-			pod.Status.Phase, pod.Finalizers = corev1.PodFailed, []string{"x"}
-			deleting(pod)
+	for name, forwarded := range map[string]bool{"it was forwarded": true, "it was not": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, there := forced(t, deleting, func(pod *corev1.Pod) {
+					pod.Status.Phase, pod.Finalizers = corev1.PodFailed, []string{"x"}
+					if !forwarded {
+						pod.Annotations[v1alpha1.NotForwardedAnnotation] = v1alpha1.Assignment("q1", pod)
+					}
+				})
+				var pod corev1.Pod
+				require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "pod"}, &pod))
+				pod.Finalizers = nil
+				require.NoError(t, c.Client.Update(t.Context(), &pod))
+				c.gone(t)
+				require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+				require.NoError(t, c.Client.Create(t.Context(), successor()))
+				require.Equal(t, forwarded, c.placedWithin(t, v1alpha1.PodCreationTimeout-2*time.Second) == "")
+				require.NotEmpty(t, c.placedWithin(t, 10*time.Second))
+			})
 		})
-		var pod corev1.Pod
-		require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "pod"}, &pod))
-		pod.Finalizers = nil
-		require.NoError(t, c.Client.Update(t.Context(), &pod))
-		c.gone(t)
-		require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
-		require.NoError(t, c.Client.Create(t.Context(), successor()))
-		require.Empty(t, c.placedWithin(t, v1alpha1.PodCreationTimeout-2*time.Second))
-		require.NotEmpty(t, c.placedWithin(t, v1alpha1.CreationDeadline+10*time.Second))
-	})
+	}
 }
 
 func TestASuccessorIsAssignedAtOnceIfNothingRuns(t *testing.T) {

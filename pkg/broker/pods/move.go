@@ -195,6 +195,8 @@ type place struct {
 	unmapped bool
 	// alone means that the VirtualNode is gone, and the provider has no other one: it is not probed any more.
 	alone bool
+	// drained means that an administrator has drained the provider.
+	drained bool
 	// occupied means that a pod which has stopped has its name there.
 	occupied bool
 }
@@ -202,17 +204,31 @@ type place struct {
 // anyUID reports whether any pod of the name is meant.
 func (at *place) anyUID() bool { return at.pod.UID == "" }
 
-// lost reports whether a provider does not answer about a pod, so that it is given up once it was silent for long. One that is probed is
-// silent when its probes are, and one that was not asked is not: the pod may run there. One that refuses is alive, and nobody can end the pod
-// there, until Liqo has removed the namespace and the identity by which to ask; an administrator gives it up by draining it.
-func (at *place) lost(answer *leaving.Answer) bool {
+// lost reports whether a provider does not answer about a pod, so that it is given up once it was silent for long (silentSince). One that
+// was not asked is not silent: the pod may run there. One that rejects the broker is alive, and nobody can end the pod there, until Liqo has
+// removed the namespace and the identity by which to ask, or an administrator has given it up. One that accepts the broker, but refuses this
+// question, has removed the rights in this namespace only, which Liqo gave.
+func (at *place) lost(answer *leaving.Answer, deleting bool) bool {
 	switch {
 	case answer.Unasked():
 		return at.unmapped
 	case answer.Refused():
-		return at.unmapped || at.known.Draining && !at.known.Terminating
+		accepts := at.known.Confirmed && !at.known.Unusable && !at.known.Terminating
+		return accepts || at.mayBeGivenUp(deleting)
 	}
 	return answer.Err != nil && at.alone
+}
+
+// mayBeGivenUp reports whether the pods of a provider that is alive may be given up: Liqo has removed the namespace, an administrator has
+// drained the provider, or the pod is being deleted and nothing is left that could end it.
+func (at *place) mayBeGivenUp(deleting bool) bool { return at.unmapped || at.drained || at.alone && deleting }
+
+// silentSince returns from when it counts that a provider does not answer about a pod.
+func (at *place) silentSince(answer *leaving.Answer, deleting bool) time.Time {
+	if at.mayBeGivenUp(deleting) || answer.Refused() || answer.Since.After(answer.Alive) {
+		return answer.Since
+	}
+	return answer.Alive
 }
 
 // placeOf returns where a pod is. If the VirtualNode is gone, another one of the same provider is used to ask. Without another
@@ -237,17 +253,28 @@ func (c *Controller) placeOf(ctx context.Context, pod *corev1.Pod, from schedule
 			return at, err
 		}
 		if sibling == "" {
-			at.pod.RemoteNamespace, err = c.RemoteNamespace(ctx, from.Provider, pod.Namespace)
 			at.mapped, at.alone = true, true
+			if at.drained, err = c.isDrained(ctx, from.Provider); err != nil {
+				return at, err
+			}
+			at.pod.RemoteNamespace, err = c.RemoteNamespace(ctx, from.Provider, pod.Namespace)
 			at.remember(pod)
 			return at, err
 		}
 		at.pod.Via.VirtualNode = sibling
 		at.known = c.Belief.VirtualNode(at.pod.Via)
 	}
+	at.drained = at.known.Drained
 	at.pod.RemoteNamespace, at.mapped = c.Belief.RemoteNamespace(at.pod.Via, pod.Namespace)
 	at.remember(pod)
 	return at, nil
+}
+
+// isDrained reports whether an administrator drains a provider that has no VirtualNode any more. Its ProviderCluster stays then.
+func (c *Controller) isDrained(ctx context.Context, provider string) (bool, error) {
+	var pc v1alpha1.ProviderCluster
+	err := c.Client.Get(ctx, client.ObjectKey{Name: provider}, &pc)
+	return pc.Spec.Drain, client.IgnoreNotFound(err)
 }
 
 // remember has the provider be asked in the namespace that the pod had there when it was assigned, if it is mapped no more.
@@ -301,9 +328,9 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at *plac
 	case at.unmapped && !at.alone && !at.known.Unusable && (kerrors.IsForbidden(answer.Err) || kerrors.IsNotFound(answer.Err)):
 		// Liqo grants rights in each namespace, and removes them with it. The provider accepts this cluster.
 		return c.creationDelay(pod, at), false, nil
-	case at.lost(&answer):
+	case at.lost(&answer, pod.DeletionTimestamp != nil):
 		// Nothing is left that could end one that is being deleted.
-		wait, err = c.failoverDelay(ctx, pod, answer.Since, at.alone && pod.DeletionTimestamp != nil)
+		wait, err = c.failoverDelay(ctx, pod, at.silentSince(&answer, pod.DeletionTimestamp != nil), at.alone && pod.DeletionTimestamp != nil)
 		return wait, true, err
 	case answer.Status != nil && !at.anyUID():
 		if written, err := c.writeEndThere(ctx, pod, at, &answer); written || err != nil {
@@ -389,7 +416,7 @@ func (c *Controller) failoverDelay(ctx context.Context, pod *corev1.Pod, since t
 func (c *Controller) settled(pod *corev1.Pod, at *place) bool {
 	if at.anyUID() {
 		earlier, known := c.Belief.Earlier(pod)
-		return known && earlier.Seen
+		return known && (earlier.Seen || earlier.Released)
 	}
 	return placement.Terminal(pod) || pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod)
 }

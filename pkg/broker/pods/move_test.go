@@ -390,6 +390,8 @@ func TestAPodLeavesAProviderThatDoesNotAnswerAnyMore(t *testing.T) {
 		"one that is being deleted, although it does not": {[]func(*corev1.Pod){never, deleted}, "*", noAnswer, true},
 		"only lists have no answer":                       {nil, "list", noAnswer, false},
 		"it refuses":                                      {nil, "*", forbidden, false},
+		"it refuses about one that is being deleted":      {[]func(*corev1.Pod){never, deleted}, "*", forbidden, true},
+		"only lists have no answer, and it is deleted":    {[]func(*corev1.Pod){deleted}, "list", noAnswer, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -425,16 +427,27 @@ func TestAPodLeavesAProviderThatDoesNotAnswerAnyMore(t *testing.T) {
 
 // An administrator gives up a provider that rejects the broker for good by draining it. One that is not drained keeps its pods.
 func TestADrainedProviderThatRefusesIsGivenUp(t *testing.T) {
-	for name, drained := range map[string]bool{"drained": true, "its VirtualNode is being deleted": false} {
+	for name, tc := range map[string]struct{ drained, deleting, gone bool }{
+		"drained":                          {true, false, false},
+		"its VirtualNode is being deleted": {false, true, false},
+		"both":                             {true, true, false},
+		"drained, and then its VirtualNode is gone": {true, false, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
+				drained := tc.drained
+				objects := append(unpeered()[1:], assignedPod(corev1.PodRunning), &v1alpha1.ProviderCluster{
+					ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: v1alpha1.ProviderClusterSpec{Drain: tc.drained},
+				})
+				c := newController(t, true, interceptor.Funcs{}, nil, objects...)
 				c.Policies.Defaults.FailoverAfter, c.ProbeInterval = time.Minute, 5*time.Second
+				c.RemoteNamespace = func(context.Context, string, string) (string, error) { return "ns-r", nil }
 				c.also("p")
-				if c.drains(); !drained {
-					c.Belief.SetProvider("q", belief.ProviderSpec{
-						Enabled: true, VirtualNodes: map[string]bool{"q1": true}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
-					}, &v1alpha1.ProviderClusterStatus{})
+				c.Belief.SetProvider("q", belief.ProviderSpec{
+					Enabled: true, Draining: tc.drained, VirtualNodes: map[string]bool{"q1": tc.deleting}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
+				}, &v1alpha1.ProviderClusterStatus{})
+				for range 2 {
+					c.Belief.ObserveProbe("q", belief.Probe{Began: time.Now(), Ended: time.Now(), Alive: true, Reason: v1alpha1.ReasonRejects})
 				}
 				c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning}).PrependReactor("*", "*", forbidden)
 				began := time.Now()
@@ -447,11 +460,36 @@ func TestADrainedProviderThatRefusesIsGivenUp(t *testing.T) {
 					}
 					c.Leaving.Check(t.Context(), placed("q1"))
 					time.Sleep(max(result.RequeueAfter, time.Second))
+					if tc.gone && time.Since(began) > 20*time.Second {
+						c.Belief.RemoveProvider("q")
+					}
 				}
 				require.False(t, drained)
 			})
 		})
 	}
+}
+
+// Its probes are answered, and the rights in the namespace of the pod are gone: what does not start there starts elsewhere.
+func TestAPodLeavesANamespaceInWhichAProviderRefusesTheBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending))
+		c.Policies.Defaults.FailoverAfter, c.Policies.Defaults.PendingTimeout, c.ProbeInterval = time.Minute, time.Minute, 5*time.Second
+		c.leadsSince(t, time.Now())
+		c.also("p")
+		c.reachable()
+		c.connect("q1", corev1.PodStatus{}).PrependReactor("*", "*", forbidden)
+		for began := time.Now(); ; {
+			require.Less(t, time.Since(began), 10*time.Minute)
+			pod, result := c.reconciled(t, "pod")
+			if pod.Labels[v1alpha1.VirtualNodeLabel] == "p1" {
+				require.GreaterOrEqual(t, time.Since(began), time.Minute)
+				return
+			}
+			c.Leaving.Check(t.Context(), placed("q1"))
+			time.Sleep(max(result.RequeueAfter, time.Second))
+		}
+	})
 }
 
 // A leader that began when the VirtualNode was gone has no connection to its provider, where the pod may run.

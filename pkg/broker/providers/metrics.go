@@ -19,7 +19,7 @@ func describe() descriptions {
 	for _, d := range []struct{ name, help, label string }{
 		{"provider_up", "Whether a provider is Ready (1) or not (0).", ""},
 		{"provider_condition", "Whether a condition of a provider is True (1) or not (0).", "condition"},
-		{"provider_rejects", "Whether a provider is alive and rejects the broker, or cannot be used by it (1), or not (0).", ""},
+		{"provider_rejects", "Whether a provider is alive and rejects the broker, its kubeconfig included, or only /readyz fails (1), or not (0).", ""},
 		{"provider_schedulable", "Whether the spec of a provider allows new pods: enabled, not cordoned, not drained (1), or not (0).", ""},
 		{"provider_pods", "Pods assigned to a provider that have not ended.", ""},
 		{"probes_total", "Probes of a provider's API server, by result.", "result"},
@@ -76,7 +76,7 @@ type emitFunc func(name string, kind prometheus.ValueType, value float64, labels
 func emitCounts(known *belief.Provider, emit emitFunc) {
 	emit("probes_total", prometheus.CounterValue, float64(known.ProbesAnswered), "answered")
 	emit("probes_total", prometheus.CounterValue, float64(known.ProbesFailed), "failed")
-	emit("provider_rejects", prometheus.GaugeValue, number(known.Unusable))
+	emit("provider_rejects", prometheus.GaugeValue, number(known.Unusable && known.Reason != v1alpha1.ReasonKubeletReaches))
 	if known.Probed {
 		emit("provider_last_probe_timestamp_seconds", prometheus.GaugeValue, float64(known.LastProbe.UnixMilli())/1000)
 	}

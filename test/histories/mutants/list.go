@@ -168,7 +168,7 @@ func testedMutants() []tested {
 		}, "pkg/provider/brokernode", "TestAPodThatComesBackIsNotTakenForTheOneThatLeft"},
 		{mutant{
 			"a pod that never fails over waits for a provider that is gone, although it is being deleted", "pkg/broker/pods/move.go",
-			`answer.Since, at.alone && pod.DeletionTimestamp != nil)`, `answer.Since, false)`,
+			`pod.DeletionTimestamp != nil), at.alone && pod.DeletionTimestamp != nil)`, `pod.DeletionTimestamp != nil), false)`,
 		}, "pkg/broker/pods", "TestAPodLeavesAProviderThatDoesNotAnswerAnyMore"},
 		{mutant{
 			"what was asked before the move counts", "pkg/broker/pods/move.go",

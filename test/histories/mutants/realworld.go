@@ -11,8 +11,8 @@ func realWorldMutants() []tested {
 		}, "pkg/broker/pods", "TestAPodThatRunsOnceIsNotStartedElsewhereWhenItsEndCouldNotBeWritten"},
 		{mutant{
 			"a provider that refuses to answer about a pod is given up", "pkg/broker/pods/move.go",
-			`return at.unmapped || at.known.Draining && !at.known.Terminating`,
-			`return true`,
+			`return accepts || at.mayBeGivenUp(deleting)`,
+			`return accepts || true`,
 		}, "pkg/broker/pods", "TestAPodLeavesAProviderThatDoesNotAnswerAnyMore"},
 		{mutant{
 			"a provider whose lists have no answer counts as silent", "pkg/broker/leaving/checker.go",
@@ -20,14 +20,24 @@ func realWorldMutants() []tested {
 			`return false && err == nil`,
 		}, "pkg/broker/leaving", "TestAnAnswerDoesNotOutliveAListThatFails"},
 		{mutant{
+			"a drained provider that rejects the broker keeps its pods", "pkg/broker/pods/move.go",
+			`at.unmapped || at.drained ||`,
+			`at.unmapped ||`,
+		}, "pkg/broker/pods", "TestADrainedProviderThatRefusesIsGivenUp"},
+		{mutant{
+			"a namespace in which a provider refuses the broker keeps its pods", "pkg/broker/pods/move.go",
+			`return accepts || at.mayBeGivenUp(deleting)`,
+			`_ = accepts; return at.mayBeGivenUp(deleting)`,
+		}, "pkg/broker/pods", "TestAPodLeavesANamespaceInWhichAProviderRefusesTheBroker"},
+		{mutant{
 			"the name of a pod that its provider evicted is free at once", "pkg/belief/names.go",
 			`placement.DisruptedThere(of) ||`,
 			`placement.Collected(&of.Status) ||`,
 		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatWasEvictedAtItsProviderWaitsForWhatIsMadeOfItsShadowPod"},
 		{mutant{
-			"the name of a pod that its provider has not made yet is free at once", "pkg/belief/names.go",
-			`|| unmade(of) ||`,
-			`||`,
+			"the name of a pod that its provider has not made yet is free at once", "pkg/belief/pods.go",
+			`mayRun(of) || unmade(of) && there != podThere`,
+			`mayRun(of)`,
 		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatItsProviderHadNotMadeWaitsUntilItCannotBeMade"},
 		{mutant{
 			"a closed slice is compared with a panic", "pkg/belief/providers.go",
@@ -37,7 +47,7 @@ func realWorldMutants() []tested {
 		{mutant{
 			"a closed slice at which no pod is tried stays closed", "pkg/belief/providers.go",
 			`b.openUntried(p, id)`,
-			``,
+			`false`,
 		}, "pkg/belief", "TestAVirtualNodeAtWhichNoPodIsTriedOpens"},
 		{mutant{
 			"a pod that its provider makes at last has no time to start", "pkg/belief/leaves.go",
