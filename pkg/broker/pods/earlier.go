@@ -2,6 +2,7 @@ package pods
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,6 +69,9 @@ func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest 
 	if seen || created.IsZero() || created.After(c.Restorer.LeadsSince().Add(unseenMargin)) || c.Belief.NameFree(pod.UID) {
 		return 0, nil
 	}
+	if known, err := c.knowsProviders(ctx); err != nil || !known {
+		return c.recheck(), err
+	}
 	for _, at := range c.Belief.WithNamespace(pod.Namespace) {
 		wait, err := c.unseenDelay(ctx, pod, at)
 		if err != nil {
@@ -81,6 +85,20 @@ func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest 
 	c.Leaving.Forget(client.ObjectKeyFromObject(pod))
 	c.Belief.ObserveNameFree(pod)
 	return 0, nil
+}
+
+// knowsProviders reports whether this leader knows all providers that had VirtualNodes under the one before, or has had the time to.
+func (c *Controller) knowsProviders(ctx context.Context) (bool, error) {
+	if c.Clock.Since(c.Restorer.LeadsSince()) > v1alpha1.CreationDeadline {
+		return true, nil
+	}
+	var all v1alpha1.ProviderClusterList
+	if err := c.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(all.Items, func(pc v1alpha1.ProviderCluster) bool {
+		return len(pc.Status.VirtualNodes) > 0 && !c.Belief.Known(pc.Name)
+	}), nil
 }
 
 // unseenDelay returns how long a pod must wait because of what one VirtualNode may have of its name.

@@ -213,6 +213,23 @@ func TestASuccessorFailsOverFromALostProvider(t *testing.T) {
 }
 
 // While no broker led, Liqo's nodefailure-controller has deleted a pod by force, and its successor was made.
+// It begins with a pod, and knows the provider that the leader before had a moment later.
+func TestANewLeaderAsksProvidersThatItDoesNotKnowYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := successor(func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute)) })
+		c := newController(t, false, interceptor.Funcs{}, nil, pod, &v1alpha1.ProviderCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "q"}, Status: v1alpha1.ProviderClusterStatus{VirtualNodes: []v1alpha1.VirtualNodeStatus{{Name: "q1"}}},
+		})
+		c.also("p")
+		c.connect("p1", corev1.PodStatus{})
+		c.leadsSince(t, time.Now())
+		require.Empty(t, c.placedWithin(t, 5*time.Second), "q may run one of its name")
+		c.has("q1")
+		c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
+		require.Empty(t, c.placedWithin(t, time.Minute))
+	})
+}
+
 func TestANewLeaderAsksAboutPodsThatNoLeaderHasSeen(t *testing.T) {
 	created := func(ago time.Duration) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-ago)) }

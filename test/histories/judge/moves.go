@@ -155,6 +155,11 @@ func homeAway() []string {
 	return []string{"home refuses", "home hangs", "home's etcd hangs", "home's etcd is killed"}
 }
 
+// rejected returns since when a provider rejects requests at a time.
+func (r *Record) rejected(provider string, at time.Time) []span {
+	return slices.DeleteFunc(r.faultsAt(provider, rejecting()...), func(s span) bool { return at.Before(s.from) || at.After(s.to.Add(r.Times.Noticed)) })
+}
+
 // judgeAssignments checks that no pod is assigned to a provider that has been unreachable for long, or disabled, cordoned or
 // drained, nor to one whose virtual kubelet has only connected for long, and that no mark of an outage is taken away meanwhile.
 func (r *Record) judgeAssignments(record []Change) (faults []string) {
@@ -178,7 +183,9 @@ func (r *Record) judgeAssignments(record []Change) (faults []string) {
 		}
 		// While most providers cannot be reached, the broker takes itself for the cause.
 		suspects := slices.ContainsFunc(r.Providers, func(p *Provider) bool { return p.ID != at && out(p.ID, 0) })
-		if (assigned || unmarked && !suspects) && out(at, r.Times.Noticed) {
+		// One that rejects requests meanwhile answers.
+		answers := len(r.rejected(at, c.At)) > 0
+		if (assigned || unmarked && !suspects && !answers) && out(at, r.Times.Noticed) {
 			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, or its mark taken away, which has been unreachable for long", name,
 				at, r.at(c.At)))
 		}

@@ -155,7 +155,8 @@ func (r *Record) judgeNames(pods map[types.UID][]Change, runs map[types.UID][]ru
 			for _, a := range runs[other] {
 				for _, b := range runs[uid] {
 					begins, ends := latestOf(a.from, b.from), earliestOf(a.to, b.to)
-					if begins.Add(r.Times.Overlap).Before(ends) && !r.mayFailOver(a.provider, begins) && !r.mayFailOver(b.provider, begins) {
+					excused := r.mayFailOver(a.provider, begins) || r.mayFailOver(b.provider, begins) || r.unanswered(a.provider, begins)
+					if begins.Add(r.Times.Overlap).Before(ends) && !excused {
 						faults = append(faults, fmt.Sprintf("two pods of the name %s run at once, at %s and at %s from %s to %s", name, a.provider, b.provider,
 							r.at(begins), r.at(ends)))
 					}
@@ -165,6 +166,14 @@ func (r *Record) judgeNames(pods map[types.UID][]Change, runs map[types.UID][]ru
 		byName[name] = append(byName[name], uid)
 	}
 	return faults
+}
+
+// unanswered reports whether a provider had rejected requests for the FailoverAfter at a time. A leader that has not seen a pod cannot know
+// that there was one, and does not wait longer for an answer.
+func (r *Record) unanswered(provider string, at time.Time) bool {
+	return slices.ContainsFunc(r.rejected(provider, at), func(s span) bool {
+		return at.Sub(s.from) >= r.Times.FailoverAfter-r.Times.ProbeInterval
+	})
 }
 
 // judgeOnce checks that a pod with restartPolicy Never which was known to run is not started again elsewhere. What a provider makes again

@@ -180,7 +180,7 @@ func testedMutants() []tested {
 		}, "pkg/belief", "TestASuspicionIsAChangeOfAllThatItConcerns"},
 		{mutant{
 			"a provider counts as silent since it was asked first", "pkg/broker/pods/move.go",
-			`c.failoverDelay(ctx, pod, answer.Since,`, `c.failoverDelay(ctx, pod, answer.Asked,`,
+			`at.silentSince(&answer, pod.DeletionTimestamp != nil), at.alone`, `answer.Asked, at.alone`,
 		}, "pkg/broker/pods", "TestAPodLeavesAProviderThatDoesNotAnswerAnyMore"},
 		{mutant{
 			"a new leader moves pods before it has probed", "pkg/broker/eviction/reason.go", `case !at.Confirmed:`, `case false:`,

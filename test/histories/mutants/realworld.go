@@ -20,6 +20,11 @@ func realWorldMutants() []tested {
 			`return false && err == nil`,
 		}, "pkg/broker/leaving", "TestAnAnswerDoesNotOutliveAListThatFails"},
 		{mutant{
+			"a new leader takes a name for free before it knows the providers", "pkg/broker/pods/earlier.go",
+			`return len(pc.Status.VirtualNodes) > 0 && !`,
+			`return len(pc.Status.VirtualNodes) > 99 && !`,
+		}, "pkg/broker/pods", "TestANewLeaderAsksProvidersThatItDoesNotKnowYet"},
+		{mutant{
 			"a drained provider that rejects the broker keeps its pods", "pkg/broker/pods/move.go",
 			`at.unmapped || at.drained ||`,
 			`at.unmapped ||`,
