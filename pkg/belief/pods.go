@@ -583,6 +583,15 @@ func (b *Belief) ObserveStarted(of *corev1.Pod, took time.Duration) bool {
 	return true
 }
 
+// HasStarted reports whether a container of a pod was started at its present VirtualNode, as far as this leader has seen. Its provider may
+// have made it again since.
+func (b *Belief) HasStarted(uid types.UID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.pods[uid]
+	return p != nil && p.startCounted
+}
+
 // ObserveRunning takes in that the status of an assigned pod shows it Running. It reports true once for each assignment,
 // when that status is the present VirtualNode's.
 func (b *Belief) ObserveRunning(of *corev1.Pod) bool {

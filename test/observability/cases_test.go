@@ -85,7 +85,7 @@ func working() map[string]expected {
 func unwell() map[string]expected {
 	return map[string]expected{
 		"LiqoBrokerProviderRejects": {
-			fires:   set{"for 5 minutes": {"rejects p1": p1("provider_rejects", "", "0x50 1x50")}},
+			fires: set{"for 5 minutes": {"rejects p1": p1("provider_rejects", "", "0x50 1x50")}},
 			quiet: set{"while its certificate is renewed": {"rejects p1": p1("provider_rejects", "", "0x58 1x42")}, "it was drained": {
 				"rejects p1": p1("provider_rejects", "", "0x50 1x50"), "schedulable p1": p1("provider_schedulable", "", "0x100"),
 			}},

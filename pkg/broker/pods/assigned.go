@@ -122,6 +122,7 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 	answer := leaving.Answer{}
 	if at.mapped {
 		answer = c.Leaving.Ask(at.pod)
+		c.forgetRejection(pod, &at, &answer)
 	}
 	if answer.Known {
 		c.Belief.ObserveThere(pod, answer.Status != nil)

@@ -167,6 +167,32 @@ func TestAPodThatRunsOnceIsNotStartedElsewhere(t *testing.T) {
 	}
 }
 
+// The node there died, and Liqo's controller has made the pod again: its status shows nothing of its run.
+func TestAPodThatRunsOnceAndThatItsProviderMakesAgainIsNotStartedElsewhere(t *testing.T) {
+	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning, func(pod *corev1.Pod) {
+		pod.Spec.RestartPolicy, pod.Spec.Containers = corev1.RestartPolicyNever, cpus("1")
+		pod.Annotations[v1alpha1.AssignedAtAnnotation] = time.Now().Add(time.Minute).Format(time.RFC3339Nano)
+	}))
+	c.also("p")
+	c.reachable()
+	pod, _ := c.reconciled(t, "pod")
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	require.NoError(t, c.Client.Status().Update(t.Context(), &pod))
+	c.reconciled(t, "pod")
+	c.drains()
+	there := c.connect("q1", corev1.PodStatus{Phase: corev1.PodPending})
+	for i := range 8 {
+		pod, _ = c.reconciled(t, "pod")
+		c.Leaving.Check(t.Context(), placed("q1"))
+		if i == 3 {
+			require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
+			c.released(t, &pod, v1alpha1.Assignment("q1", &pod))
+		}
+	}
+	require.Equal(t, corev1.PodFailed, pod.Status.Phase)
+	require.NotEqual(t, "p1", pod.Labels[v1alpha1.VirtualNodeLabel])
+}
+
 // The virtual kubelet writes that it has released the pod while its end is written.
 func TestAPodThatRunsOnceIsNotStartedElsewhereWhenItsEndCouldNotBeWritten(t *testing.T) {
 	conflicts := 0

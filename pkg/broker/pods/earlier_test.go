@@ -220,10 +220,11 @@ func TestANewLeaderAsksProvidersThatItDoesNotKnowYet(t *testing.T) {
 		c := newController(t, false, interceptor.Funcs{}, nil, pod, &v1alpha1.ProviderCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: "q"}, Status: v1alpha1.ProviderClusterStatus{VirtualNodes: []v1alpha1.VirtualNodeStatus{{Name: "q1"}}},
 		})
-		c.also("p")
-		c.connect("p1", corev1.PodStatus{})
 		c.leadsSince(t, time.Now())
-		require.Empty(t, c.placedWithin(t, 5*time.Second), "q may run one of its name")
+		require.Empty(t, c.placedWithin(t, 5*time.Second))
+		_, judged := c.Belief.Earlier(pod)
+		require.False(t, judged)
+		require.False(t, c.Belief.NameFree(pod.UID), "q may run one of its name")
 		c.has("q1")
 		c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
 		require.Empty(t, c.placedWithin(t, time.Minute))

@@ -43,6 +43,12 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, from scheduler.
 	if err != nil {
 		return err
 	}
+	if pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.DeletionTimestamp == nil && c.Belief.HasStarted(pod.UID) {
+		// Its provider has made it again, so its status does not show that it has run.
+		if err := c.markDisrupted(ctx, pod, from.VirtualNode); err != nil {
+			return err
+		}
+	}
 	if placement.Ready(pod) {
 		if err := c.write.PatchCondition(ctx, pod, podwrite.NotReady("Moving", description)); err != nil {
 			return err
@@ -219,9 +225,18 @@ func (at *place) lost(answer *leaving.Answer, deleting bool) bool {
 	return answer.Err != nil && at.alone
 }
 
+// forgetRejection has a provider be asked anew that rejects the broker: once it accepts it, what it refused before does not count.
+func (c *Controller) forgetRejection(pod *corev1.Pod, at *place, answer *leaving.Answer) {
+	if answer.Refused() && at.known.Unusable && !at.mayBeGivenUp(pod.DeletionTimestamp != nil) {
+		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
+	}
+}
+
 // mayBeGivenUp reports whether the pods of a provider that is alive may be given up: Liqo has removed the namespace, an administrator has
 // drained the provider, or the pod is being deleted and nothing is left that could end it.
-func (at *place) mayBeGivenUp(deleting bool) bool { return at.unmapped || at.drained || at.alone && deleting }
+func (at *place) mayBeGivenUp(deleting bool) bool {
+	return at.unmapped || at.drained || at.alone && deleting
+}
 
 // silentSince returns from when it counts that a provider does not answer about a pod.
 func (at *place) silentSince(answer *leaving.Answer, deleting bool) time.Time {
@@ -324,6 +339,7 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at *plac
 		return 0, false, err
 	}
 	answer := c.askLeaving(pod, at, appears)
+	c.forgetRejection(pod, at, &answer)
 	switch {
 	case at.unmapped && !at.alone && !at.known.Unusable && (kerrors.IsForbidden(answer.Err) || kerrors.IsNotFound(answer.Err)):
 		// Liqo grants rights in each namespace, and removes them with it. The provider accepts this cluster.

@@ -470,6 +470,44 @@ func TestADrainedProviderThatRefusesIsGivenUp(t *testing.T) {
 	}
 }
 
+// A provider rejects the broker for long, and accepts it again: the pod that runs there is asked about anew.
+func TestWhatAProviderRefusedBeforeItAcceptedTheBrokerDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning, leaves("q1")))
+		c.Policies.Defaults.FailoverAfter, c.ProbeInterval = time.Minute, 5*time.Second
+		c.also("p")
+		c.reachable()
+		probed := func(probe belief.Probe) {
+			probe.Began, probe.Ended = time.Now(), time.Now()
+			c.Belief.ObserveProbe("q", probe)
+		}
+		rejects := true
+		c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning}).PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return rejects, nil, kerrors.NewForbidden(corev1.Resource("pods"), "", nil)
+		})
+		for range 2 {
+			probed(belief.Probe{Alive: true, Reason: v1alpha1.ReasonRejects})
+		}
+		stays := func() time.Duration {
+			pod, result := c.reconciled(t, "pod")
+			require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
+			return max(result.RequeueAfter, time.Second)
+		}
+		for range 60 {
+			wait := stays()
+			c.Leaving.Check(t.Context(), placed("q1"))
+			time.Sleep(wait)
+		}
+		probed(belief.Probe{Answered: true})
+		stays()
+		rejects = false
+		for range 20 {
+			c.Leaving.Check(t.Context(), placed("q1"))
+			time.Sleep(stays())
+		}
+	})
+}
+
 // Its probes are answered, and the rights in the namespace of the pod are gone: what does not start there starts elsewhere.
 func TestAPodLeavesANamespaceInWhichAProviderRefusesTheBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -25,6 +25,16 @@ func realWorldMutants() []tested {
 			`return len(pc.Status.VirtualNodes) > 99 && !`,
 		}, "pkg/broker/pods", "TestANewLeaderAsksProvidersThatItDoesNotKnowYet"},
 		{mutant{
+			"what a provider refused before it accepted the broker counts", "pkg/broker/pods/move.go",
+			`if answer.Refused() && at.known.Unusable &&`,
+			`if false &&`,
+		}, "pkg/broker/pods", "TestWhatAProviderRefusedBeforeItAcceptedTheBrokerDoesNotCount"},
+		{mutant{
+			"a pod that runs once and is made again is started elsewhere", "pkg/broker/pods/move.go",
+			`pod.DeletionTimestamp == nil && c.Belief.HasStarted(pod.UID) {`,
+			`false {`,
+		}, "pkg/broker/pods", "TestAPodThatRunsOnceAndThatItsProviderMakesAgainIsNotStartedElsewhere"},
+		{mutant{
 			"a drained provider that rejects the broker keeps its pods", "pkg/broker/pods/move.go",
 			`at.unmapped || at.drained ||`,
 			`at.unmapped ||`,
