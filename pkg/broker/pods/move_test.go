@@ -3,6 +3,7 @@ package pods
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -436,9 +437,9 @@ func TestADrainedProviderThatRefusesIsGivenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				drained := tc.drained
-				objects := append(unpeered()[1:], assignedPod(corev1.PodRunning), &v1alpha1.ProviderCluster{
+				objects := slices.Concat(unpeered()[1:], []client.Object{assignedPod(corev1.PodRunning), &v1alpha1.ProviderCluster{
 					ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: v1alpha1.ProviderClusterSpec{Drain: tc.drained},
-				})
+				}})
 				c := newController(t, true, interceptor.Funcs{}, nil, objects...)
 				c.Policies.Defaults.FailoverAfter, c.ProbeInterval = time.Minute, 5*time.Second
 				c.RemoteNamespace = func(context.Context, string, string) (string, error) { return "ns-r", nil }
