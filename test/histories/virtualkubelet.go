@@ -532,7 +532,7 @@ func (k *virtualKubelet) reportRemoval(ctx context.Context, local *corev1.Pod) e
 	}
 	return ignoreGone(k.patchStatus(ctx, local, func(pod *corev1.Pod) error {
 		if !ended(pod) {
-			pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Deleted"
+			pod.Status.Phase = corev1.PodFailed // Without a reason (podstatus.Unknown).
 		}
 		return nil
 	}))
