@@ -106,6 +106,9 @@ func (c *Controller) fitsElsewhere(pod *corev1.Pod, namespace *corev1.Namespace,
 	return false
 }
 
+// rejectionProbes is after how many probes it is known that a provider which refuses a question rejects the broker altogether.
+const rejectionProbes = 3
+
 // checkStatus asks a provider that can be reached for the status of a pod that is to leave it: the status here may be old,
 // because the virtual kubelet is not running, and what has ended must not run again. Done means that the pod is not evicted
 // now; it is checked again after wait (0: when something changes).
@@ -129,6 +132,9 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 	}
 	switch {
 	case at.lost(&answer, pod.DeletionTimestamp != nil):
+		if wait := rejectionProbes*c.ProbeInterval - time.Since(answer.Asked); answer.Refused() && wait > 0 {
+			return true, wait, nil
+		}
 		return false, 0, nil
 	case !answer.Known:
 		return true, leavingRecheck, nil

@@ -521,6 +521,9 @@ func TestAPodLeavesANamespaceInWhichAProviderRefusesTheBroker(t *testing.T) {
 		for began := time.Now(); ; {
 			require.Less(t, time.Since(began), 10*time.Minute)
 			pod, result := c.reconciled(t, "pod")
+			if time.Since(began) < rejectionProbes*c.ProbeInterval {
+				require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel], "probes may show soon that it rejects the broker altogether")
+			}
 			if pod.Labels[v1alpha1.VirtualNodeLabel] == "p1" {
 				require.GreaterOrEqual(t, time.Since(began), time.Minute)
 				return

@@ -228,11 +228,19 @@ func (r *Record) failedOver(record []Change, provider string, then time.Time) bo
 		before, after := providerOf(c.Before), providerOf(c.After)
 		leaves := before == provider && after != provider
 		isGivenUp := leftFrom(c.Before) == provider && leftFrom(c.After) == ""
-		if (leaves || isGivenUp || before == "" && after != "" && after != provider) && !c.At.After(then) && r.mayFailOver(provider, c.At) {
+		if (leaves || isGivenUp || before == "" && after != "" && after != provider) && !c.At.After(then) &&
+			(r.mayFailOver(provider, c.At) || r.givenUp(provider, c.At)) {
 			return true
 		}
 	}
 	return false
+}
+
+// givenUp reports whether an administrator had given up a provider by then that rejects the broker: it is drained.
+func (r *Record) givenUp(provider string, at time.Time) bool {
+	return r.unanswered(provider, at) && slices.ContainsFunc(r.faultsAt(provider, "drain"), func(s span) bool {
+		return at.After(s.from) && at.Before(s.to.Add(r.Times.Noticed))
+	})
 }
 
 // reported is how long a virtual kubelet may take to report that a pod has completed.

@@ -35,6 +35,11 @@ func realWorldMutants() []tested {
 			`false {`,
 		}, "pkg/broker/pods", "TestAPodThatRunsOnceAndThatItsProviderMakesAgainIsNotStartedElsewhere"},
 		{mutant{
+			"a pod leaves a provider at its first refusal", "pkg/broker/pods/assigned.go",
+			`answer.Refused() && wait > 0 {`,
+			`answer.Refused() && wait > 0 && false {`,
+		}, "pkg/broker/pods", "TestAPodLeavesANamespaceInWhichAProviderRefusesTheBroker"},
+		{mutant{
 			"a drained provider that rejects the broker keeps its pods", "pkg/broker/pods/move.go",
 			`at.unmapped || at.drained ||`,
 			`at.unmapped ||`,
