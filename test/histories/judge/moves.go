@@ -77,7 +77,11 @@ func isTaken(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunnin
 // alone reports whether a pod that leaves has room nowhere else, and had none a moment before, and leaves because its provider cannot be
 // reached: it may run there.
 func (r *Record) alone(from place, at time.Time, pod *corev1.Pod) bool {
-	if r.isPlanned(from, at) || isRefused(pod, from.virtualNode) || !r.mayFailOver(from.provider, at) {
+	// What the broker decided before its API server hung takes effect afterwards.
+	hung := slices.ContainsFunc(r.Faults, func(f Fault) bool {
+		return slices.Contains(homeAway(), f.Kind) && f.From.Before(at) && !f.Until.Before(at.Add(-r.Times.Noticed))
+	})
+	if hung || r.isPlanned(from, at) || isRefused(pod, from.virtualNode) || !r.mayFailOver(from.provider, at) {
 		return false
 	}
 	now := latestPods(r.Home.Pods[:until(r.Home.Pods, at.Add(-time.Nanosecond))])
@@ -182,7 +186,11 @@ func (r *Record) judgeAssignments(record []Change) (faults []string) {
 			})
 		}
 		// While most providers cannot be reached, the broker takes itself for the cause.
-		suspects := slices.ContainsFunc(r.Providers, func(p *Provider) bool { return p.ID != at && out(p.ID, 0) })
+		suspects := slices.ContainsFunc(r.Providers, func(p *Provider) bool {
+			return p.ID != at && slices.ContainsFunc(r.faultsAt(p.ID, unreachable()...), func(s span) bool {
+				return c.At.After(s.from) && c.At.Before(s.to.Add(r.Times.Noticed)) // It probes the other one a while later.
+			})
+		})
 		// One that rejects requests meanwhile answers.
 		answers := len(r.rejected(at, c.At)) > 0
 		if (assigned || unmarked && !suspects && !answers) && out(at, r.Times.Noticed) {
