@@ -144,20 +144,15 @@ func (b *Belief) openUntried(p *provider, id string) (opened bool) {
 		switch {
 		case c.closure() == nil:
 		case !p.last.Answered || !p.scheduled.Ready || !p.scheduled.Schedulable():
-			c.trialAt = later(c.trialAt, now)
+			if now.After(c.trialAt) {
+				c.trialAt = now
+			}
 		case now.Sub(c.trialAt) >= untriedFor:
 			b.open(p, scheduler.Place{Provider: id, VirtualNode: virtualNode})
 			opened = true
 		}
 	}
 	return opened
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // closedOf returns the VirtualNodes of a provider that are closed.

@@ -169,14 +169,11 @@ func deleted(ctx context.Context, s *sandbox.Sandbox, _ string) (undo, error) {
 
 // rejected has a provider reject the identity of the broker.
 func rejected(ctx context.Context, s *sandbox.Sandbox, provider string) (accept undo, err error) {
-	again := func(context.Context) error { return nil }
 	err = retried(ctx, func(ctx context.Context) (err error) {
-		if accept, err = s.Reject(ctx, provider); err == nil {
-			again = accept
-		}
+		accept, err = s.Reject(ctx, provider)
 		return err
 	})
-	return func(ctx context.Context) error { return retried(ctx, again) }, err
+	return func(ctx context.Context) error { return retried(ctx, accept) }, err
 }
 
 // nodeDeleted deletes the Node of the broker, which makes it again.

@@ -435,13 +435,16 @@ func (b *brokered) assignments(ctx context.Context, namespace string) (map[strin
 }
 
 func (b *brokered) reachable(ctx context.Context, provider string, want metav1.ConditionStatus) error {
+	c, err := b.reachability(ctx, provider)
+	if err == nil && (c == nil || c.Status != want) {
+		err = fmt.Errorf("%s: condition %+v", provider, c)
+	}
+	return err
+}
+
+// reachability returns the condition Reachable of a provider; nil if it has none yet.
+func (b *brokered) reachability(ctx context.Context, provider string) (*metav1.Condition, error) {
 	var pc brokeringv1alpha1.ProviderCluster
-	if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: provider}, &pc); err != nil {
-		return err
-	}
-	c := meta.FindStatusCondition(pc.Status.Conditions, brokeringv1alpha1.ProviderReachable)
-	if c == nil || c.Status != want {
-		return fmt.Errorf("%s: condition %+v", provider, c)
-	}
-	return nil
+	err := b.broker.Client.Get(ctx, client.ObjectKey{Name: provider}, &pc)
+	return meta.FindStatusCondition(pc.Status.Conditions, brokeringv1alpha1.ProviderReachable), err
 }

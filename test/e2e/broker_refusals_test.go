@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +24,8 @@ func (b *brokered) rejected(t *testing.T) {
 	b.create(t, ns, "web", 12, nil)
 	b.create(t, ns, "loyal", 1, only("provider2"))
 	b.settle(t, ns, 13)
-	require.Greater(t, b.count(t, ns, brokeringv1alpha1.ProviderLabel)["provider2"], 1)
+	there := b.count(t, ns, brokeringv1alpha1.ProviderLabel)["provider2"]
+	require.Greater(t, there, 1)
 	before, err := b.identities(t.Context(), ns)
 	require.NoError(t, err)
 	assigned, err := b.assignments(t.Context(), ns)
@@ -39,12 +39,16 @@ func (b *brokered) rejected(t *testing.T) {
 		}
 	})
 	eventually(t, patient, func(ctx context.Context) error {
-		return b.reason(ctx, "provider2", brokeringv1alpha1.ProviderReachable, metav1.ConditionUnknown, brokeringv1alpha1.ReasonRejects)
+		c, err := b.reachability(ctx, "provider2")
+		if err == nil && (c == nil || c.Status != metav1.ConditionUnknown || c.Reason != brokeringv1alpha1.ReasonRejects) {
+			err = fmt.Errorf("provider2: condition %+v", c)
+		}
+		return err
 	})
 	b.create(t, ns, "new", 6, nil)
 	b.create(t, ns, "patient", 1, only("provider2"))
 	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "new-5", "") })
-	assert.Zero(t, b.countOf(t, ns, "new")["provider2"])
+	assert.Equal(t, there, b.count(t, ns, brokeringv1alpha1.ProviderLabel)["provider2"], "new pods went to a provider that rejects the broker")
 	b.explained(t, ns, "patient-0", "NoProviderFits", "no provider cluster fits", "not ready")
 	throughout(t, failoverAfter+8*time.Second, func(ctx context.Context) error {
 		now, err := b.assignments(ctx, ns)
@@ -60,32 +64,6 @@ func (b *brokered) rejected(t *testing.T) {
 	after, err := b.identities(t.Context(), ns)
 	require.NoError(t, err)
 	require.NoError(t, changed(before, after))
-}
-
-// reason returns an error until a condition of a provider has a status and a reason.
-func (b *brokered) reason(ctx context.Context, provider, condition string, status metav1.ConditionStatus, reason string) error {
-	var pc brokeringv1alpha1.ProviderCluster
-	if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: provider}, &pc); err != nil {
-		return err
-	}
-	if c := meta.FindStatusCondition(pc.Status.Conditions, condition); c == nil || c.Status != status || c.Reason != reason {
-		return fmt.Errorf("%s has the condition %+v", provider, c)
-	}
-	return nil
-}
-
-// countOf is count for the pods of one name.
-func (b *brokered) countOf(t *testing.T, namespace, app string) map[string]int {
-	t.Helper()
-	list, err := pods(t.Context(), b.broker, namespace)
-	require.NoError(t, err)
-	out := map[string]int{}
-	for i := range list {
-		if list[i].Labels["app"] == app {
-			out[list[i].Labels[brokeringv1alpha1.ProviderLabel]]++
-		}
-	}
-	return out
 }
 
 // nodeDeleted deletes the broker's Node, which an administrator has cordoned, tainted and labelled.
