@@ -41,7 +41,10 @@ func TestMain(m *testing.M) {
 
 // unseen are rights that no log can show, and why.
 func unseen() map[string]string {
-	const byGuard = "the admission policy of the guard asks whether the broker has it"
+	const (
+		byGuard = "the admission policy of the guard asks whether the broker has it"
+		byOwner = "an admission plugin that is off by default asks whether who changes the owner of an object may delete it"
+	)
 	return map[string]string{
 		"role liqo-broker-vk-guard: assign assignments.brokering.liqo.io everywhere":   byGuard,
 		"role liqo-broker-vk-guard: grant resourceslices.brokering.liqo.io everywhere": byGuard,
@@ -50,9 +53,9 @@ func unseen() map[string]string {
 			"own admission asks whether the broker has it",
 		"role liqo-broker-vk: get shadowpods.offloading.liqo.io everywhere": "needed where guard.localPods lets pods of consumers " +
 			"come before their namespace is offloaded",
-		"role liqo-broker-vk: get pods everywhere": "needed when the API server does not answer a patch",
-		"role liqo-broker-vk: delete nodes " + brokerNode + " everywhere": "an admission plugin that is off by default asks whether " +
-			"who changes the owner of the Node may delete it",
+		"role liqo-broker-vk: get pods everywhere":                                                     "needed when the API server does not answer a patch",
+		"role liqo-broker-vk: delete nodes " + brokerNode + " everywhere":                              byOwner,
+		"role liqo-broker: delete configmaps liqo-broker-node in namespace " + sandbox.BrokerComponent: byOwner,
 	}
 }
 
