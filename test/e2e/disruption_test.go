@@ -12,12 +12,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+
+	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
 // quota fills the provider's grant of 16 CPUs. The pods name their node, because
@@ -130,8 +133,11 @@ func restart(t *testing.T, f *federation) {
 	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.remote, remote, 100) })
 	here, there := uids(t, f.local, local), uids(t, f.remote, remote)
 
+	replaced := newPod(local, "replaced")
+	f.runPod(t, replaced)
+
 	require.NoError(t, f.Kill(f.kubelet))
-	// What changes while it is down: five pods more, and one taken away.
+	// What changes while it is down: five pods more, one taken away, and one of which another takes the name.
 	gone := ""
 	for name := range here {
 		gone = name
@@ -144,12 +150,48 @@ func restart(t *testing.T, f *federation) {
 	require.NoError(t, f.local.Client.Delete(t.Context(), lost))
 	delete(here, gone)
 	delete(there, gone)
+	require.NoError(t, f.local.Client.Delete(t.Context(), replaced, client.GracePeriodSeconds(0)))
+	successor := newPod(local, "replaced")
+	successor.Spec.Containers[0].Image = "registry.k8s.io/pause:3.9"
+	require.NoError(t, f.local.Client.Create(t.Context(), successor))
 
 	require.NoError(t, f.Restart(t.Context(), f.kubelet))
+	f.succeeds(t, successor)
 	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.local, local, 105) })
 	eventually(t, f.patience(), func(ctx context.Context) error { return allRunning(ctx, f.remote, remote, 105) })
 	assert.Subset(t, uids(t, f.local, local), here, "no local pod was recreated")
 	assert.Subset(t, uids(t, f.remote, remote), there, "no remote pod was recreated")
+}
+
+// succeeds checks that the provider runs a pod, and not the one that had its name before and was deleted unseen. Liqo's virtual kubelet
+// goes by the name, so the earlier pod runs on and is shown as the new one: after that this removes both.
+func (f *federation) succeeds(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	if f.image != sandbox.ImageStock {
+		eventually(t, f.patience(), func(ctx context.Context) error {
+			remote, err := f.remotePod(ctx, pod)
+			if err != nil {
+				return err
+			}
+			if image := remote.Spec.Containers[0].Image; image != pod.Spec.Containers[0].Image || remote.DeletionTimestamp != nil {
+				return fmt.Errorf("the provider has image %s, deleted at %v", image, remote.DeletionTimestamp)
+			}
+			if err := f.local.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+				return err
+			}
+			if !podReady(pod) || pod.Status.StartTime.Before(&pod.CreationTimestamp) {
+				return fmt.Errorf("ready is %t, started %v, created %v", podReady(pod), pod.Status.StartTime, pod.CreationTimestamp)
+			}
+			return nil
+		})
+	}
+	require.NoError(t, f.local.Client.Delete(t.Context(), pod))
+	eventually(t, f.patience(), func(ctx context.Context) error {
+		if _, err := f.remotePod(ctx, pod); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("pod %s at the provider: %w", pod.Name, err)
+		}
+		return nil
+	})
 }
 
 // frozen stops the provider's API server without closing its connections, which is what a partition looks like, and
