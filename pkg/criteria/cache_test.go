@@ -44,15 +44,16 @@ func TestCache(t *testing.T) {
 
 // A tenant may have more filters that are refused than programs are kept.
 func TestTextsThatWereRefusedAreRemembered(t *testing.T) {
-	c := NewCache(4 << 20)
+	const filters = 40
+	c := NewCache(filters * 14 << 10)
 	text := func(i int) string { return fmt.Sprintf("%d + %s", i, strings.Repeat("a + ", 1000)) }
-	for i := range 300 {
+	for i := range filters {
 		_, err := c.Filter(text(i))
 		require.ErrorIs(t, err, ErrExpression)
 		_, err = c.Filter(fmt.Sprintf("provider.id == '%d'", i))
 		require.NoError(t, err)
 	}
-	for i := range 300 {
+	for i := range filters {
 		require.True(t, c.HasFilter(text(i)))
 	}
 	require.LessOrEqual(t, c.refused.used, c.refused.size)
@@ -92,7 +93,8 @@ func TestCacheTakesWhatItCounts(t *testing.T) {
 		"patterns":    "provider.id.matches('(a|%03d){400}')",
 		"faults":      fill("%03d", " + a"),
 	} {
-		const entries = 40
+		const entries = 20
+		_, _ = NewCache(1 << 30).Filter(fmt.Sprintf(text, entries)) // What is made once for all is there then.
 		c := NewCache(1 << 30)
 		before := heap()
 		for i := range entries {

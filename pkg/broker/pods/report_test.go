@@ -112,7 +112,7 @@ func TestWhatATenantWroteIsCutInMessages(t *testing.T) {
 	for _, annotation := range []string{v1alpha1.PolicyAnnotation, v1alpha1.FailoverAnnotation, v1alpha1.FilterAnnotation} {
 		fat := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fat", UID: "fat", Annotations: map[string]string{
-				annotation: strings.Repeat("\x01", 250_000),
+				annotation: strings.Repeat("\x01", 50_000),
 			}},
 			Spec: corev1.PodSpec{Containers: cpus("1")},
 		}
