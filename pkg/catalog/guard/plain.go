@@ -2,6 +2,7 @@ package guard
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
 )
@@ -14,7 +15,7 @@ func Plain(next http.Handler, writes, api func(*http.Request) bool) http.Handler
 	return Secured(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		target := "https://" + r.Host + r.URL.RequestURI()
 		switch {
-		case r.Header.Get("Authorization") != "":
+		case slices.ContainsFunc(r.Header.Values("Authorization"), func(value string) bool { return value != "" }):
 			refuseInPlain(w, "credentials are not accepted over plain HTTP, where others can read them: replace them, and use "+target)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead, writes(r):
 			refuseInPlain(w, "nothing is written over plain HTTP: use "+target)

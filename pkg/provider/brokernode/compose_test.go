@@ -2,9 +2,9 @@ package brokernode_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -15,14 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -73,6 +72,13 @@ func manyNamespaces() []string {
 	return names
 }
 
+// tooLarge is what an API server answers if Liqo's webhook refuses a ShadowPod.
+func tooLarge() error {
+	return webhookerrors.ToStatusErr("shadowpod.validate.liqo.io", &metav1.Status{
+		Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "peering cpu quota usage exceeded",
+	})
+}
+
 // start runs the virtual kubelet of the VirtualNode p1-gpu; "too-large" is the name of a pod that the quota refuses.
 func start(t *testing.T) *clusters {
 	t.Helper()
@@ -97,8 +103,7 @@ func start(t *testing.T) *clusters {
 	c.startNamespaces = sync.OnceFunc(func() { close(started) })
 	c.remoteLiqo.PrependReactor("create", "shadowpods", func(action k8stesting.Action) (bool, runtime.Object, error) {
 		shadow := action.(k8stesting.CreateAction).GetObject().(*offloadingv1beta1.ShadowPod)
-		return shadow.Name == "too-large", nil, kerrors.NewForbidden(
-			schema.GroupResource{Resource: "shadowpods"}, shadow.Name, errors.New("peering cpu quota usage exceeded"))
+		return shadow.Name == "too-large", nil, tooLarge()
 	})
 
 	cfg := &provider.Config{
@@ -286,7 +291,7 @@ func TestPodsComeAndGo(t *testing.T) {
 	require.Eventually(t, func() bool { return c.condition("ns", "too-large").Type != "" }, patience, tick)
 	require.Equal(t, corev1.PodCondition{
 		Type: "refused.brokering.liqo.io/p1-gpu", Status: corev1.ConditionTrue, Reason: "QuotaExceeded:cpu",
-		Message: `shadowpods "too-large" is forbidden: peering cpu quota usage exceeded`,
+		Message: tooLarge().Error(),
 	}, c.condition("ns", "too-large"))
 
 	// The others were never touched. Liqo would have made the one in a namespace that is not offloaded Failed.

@@ -3,7 +3,7 @@ package brokernode
 import (
 	"context"
 	"fmt"
-	"strings"
+	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,19 +28,19 @@ func (f *Forwarder) report(ctx context.Context, pod *corev1.Pod, r refusal.Refus
 	return err
 }
 
-// refusalOf returns what the provider cluster's answer 403 means. Liqo's webhook of ShadowPods (pkg/webhooks/shadowpod) denies
-// with the same code for an exceeded quota and for everything else; only the text differs. Of a quota it names one resource,
-// even if more are exceeded (checkResources in peeringinfo.go). No other function reads that text.
+// quotaExceeded matches what the provider's API server answers if Liqo's webhook of ShadowPods finds an exceeded quota (checkResources in
+// pkg/webhooks/shadowpod/peeringinfo.go; the name of the webhook is its chart's). It names one resource, even if more are exceeded. An
+// answer of another webhook may quote a text of whoever made the pod.
+var quotaExceeded = regexp.MustCompile(`^admission webhook "[^"]*liqo\.io" denied the request: peering (\S*) quota usage exceeded`)
+
+// refusalOf returns what the provider cluster's answer 403 means. Liqo's webhook denies with the same code for an exceeded quota and for
+// everything else; only the text differs.
 func refusalOf(forbidden error) refusal.Refusal {
 	r := refusal.Refusal{Reason: refusal.Forbidden, Message: forbidden.Error()}
-	before, _, found := strings.Cut(r.Message, "quota usage exceeded")
-	if !found {
-		return r
-	}
-	r.Reason = refusal.QuotaExceeded
-	if words := strings.Fields(before); len(words) > 1 && words[len(words)-2] == "peering" {
-		if name := words[len(words)-1]; len(validation.IsQualifiedName(name)) == 0 {
-			r.Exceeded = corev1.ResourceName(name)
+	if match := quotaExceeded.FindStringSubmatch(r.Message); match != nil {
+		r.Reason = refusal.QuotaExceeded
+		if len(validation.IsQualifiedName(match[1])) == 0 {
+			r.Exceeded = corev1.ResourceName(match[1])
 		}
 	}
 	return r

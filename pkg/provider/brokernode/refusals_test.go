@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -61,8 +62,12 @@ func assignedPod() *corev1.Pod {
 }
 
 func exceeded() error {
-	return kerrors.NewForbidden(schema.GroupResource{Resource: "shadowpods"}, "a",
-		errors.New("peering cpu quota usage exceeded - free 1 / requested 9"))
+	return deniedBy("shadowpod.validate.liqo.io", "peering cpu quota usage exceeded - free 1 / requested 9")
+}
+
+// deniedBy is what an API server answers of the answer 403 of a webhook.
+func deniedBy(webhook, text string) error {
+	return webhookerrors.ToStatusErr(webhook, &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: text})
 }
 
 // alreadyRunning is the answer of Liqo's webhook to a ShadowPod that exists.
@@ -189,16 +194,27 @@ func requests(name corev1.ResourceName, amount string) corev1.ResourceList {
 
 func TestOnlyTheNameOfAResourceIsReadAsOne(t *testing.T) {
 	for text, want := range map[string]corev1.ResourceName{
-		"quota usage exceeded":                                         "",
 		"peering  quota usage exceeded":                                "",
-		"the cpu quota usage exceeded":                                 "",
 		"peering a:b quota usage exceeded":                             "",
 		"peering " + strings.Repeat("x", 64) + " quota usage exceeded": "",
 		"peering memory quota usage exceeded - fr":                     "memory",
 	} {
-		r := refusalOf(errors.New(text))
+		r := refusalOf(deniedBy("shadowpod.validate.liqo.io", text))
 		require.Equal(t, refusal.QuotaExceeded, r.Reason, text)
 		require.Equal(t, want, r.Exceeded, text)
+	}
+}
+
+// A tenant must not have the broker withhold what a provider has from everybody, by a text that another admission of it quotes.
+func TestAQuotedTextIsNoExceededQuota(t *testing.T) {
+	const quoted = "peering cpu quota usage exceeded"
+	for _, answer := range []error{
+		deniedBy("policies.example.org", quoted),
+		deniedBy("policies.example.org", `admission webhook "shadowpod.validate.liqo.io" denied the request: `+quoted),
+		deniedBy("shadowpod.validate.liqo.io", "annotation "+quoted),
+		kerrors.NewForbidden(schema.GroupResource{Resource: "shadowpods"}, quoted, errors.New(quoted)),
+	} {
+		require.Equal(t, refusal.Forbidden, refusalOf(answer).Reason, answer)
 	}
 }
 
