@@ -268,7 +268,7 @@ require (
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
-	k8s.io/apiextensions-apiserver v0.35.2 // indirect
+	k8s.io/apiextensions-apiserver v0.35.4 // indirect
 	k8s.io/apiserver v0.35.4
 	k8s.io/cloud-provider v0.35.4 // indirect
 	k8s.io/cluster-bootstrap v0.0.0 // indirect
@@ -287,9 +287,9 @@ require (
 	k8s.io/kube-openapi v0.0.0-20250910181357-589584f1c912 // indirect
 	k8s.io/kube-proxy v0.0.0 // indirect
 	k8s.io/kube-scheduler v0.0.0 // indirect
-	k8s.io/kubectl v0.35.0
+	k8s.io/kubectl v0.35.4
 	k8s.io/kubelet v0.35.4
-	k8s.io/metrics v0.35.4 // indirect
+	k8s.io/metrics v0.35.4
 	k8s.io/mount-utils v0.0.0 // indirect
 	k8s.io/pod-security-admission v0.35.4
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.31.2 // indirect
