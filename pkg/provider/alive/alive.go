@@ -49,13 +49,21 @@ type keeper struct {
 	renews   bool
 }
 
+// untilServes is the pause of a virtual kubelet that does not serve yet.
+const untilServes = time.Second
+
 // Run checks the lease until ctx ends. The broker renews it four times in its duration. A check follows the previous one after half of
 // that to three quarters: so one virtual kubelet renews a lease 1.5 times its duration after the last renewal at the latest, which is less
-// than the grace period of Kubernetes, and of many the first one to notice.
+// than the grace period of Kubernetes, and of many the first one to notice. The first check follows as soon as the virtual kubelet serves:
+// after an outage of the API server the virtual kubelets start again, and the grace period has begun long ago.
 func Run(ctx context.Context, cfg Config) error {
 	k := &keeper{Config: cfg, duration: defaultDuration}
-	for {
-		pause := time.NewTimer(wait.Jitter(k.duration/2, 0.5))
+	for served := false; ; {
+		next := wait.Jitter(k.duration/2, 0.5)
+		if !served {
+			next = untilServes
+		}
+		pause := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
 			pause.Stop()
@@ -66,6 +74,7 @@ func Run(ctx context.Context, cfg Config) error {
 			k.seen, k.renews = nil, false
 			continue
 		}
+		served = true
 		if err := k.check(ctx); err != nil && ctx.Err() == nil {
 			k.Log.Error(err, "Cannot keep the node of the broker alive", "node", k.Node)
 		}
@@ -86,6 +95,9 @@ func (k *keeper) check(ctx context.Context) error {
 	}
 	if lease.Spec.LeaseDurationSeconds != nil && *lease.Spec.LeaseDurationSeconds > 0 {
 		k.duration = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+	}
+	if k.seen == nil && k.isOld(lease) {
+		k.seen = lease.Spec.RenewTime
 	}
 	if k.seen == nil || !k.seen.Equal(lease.Spec.RenewTime) {
 		k.seen = ptr.To(ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}))
@@ -110,6 +122,12 @@ func (k *keeper) check(ctx context.Context) error {
 	}
 	k.seen, k.renews = renewed.Spec.RenewTime, true
 	return k.markReady(ctx)
+}
+
+// isOld reports whether nothing has renewed a lease for twice its duration by this machine's clock. Without an earlier check there is nothing
+// else to tell that by. If the clock is wrong, the lease is renewed once without need.
+func (k *keeper) isOld(lease *coordinationv1.Lease) bool {
+	return lease.Spec.RenewTime != nil && time.Since(lease.Spec.RenewTime.Time) > 2*k.duration
 }
 
 // create makes the lease of a Node that has none: the garbage collector deletes it with the Node, which may have been made again.

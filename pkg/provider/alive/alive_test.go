@@ -140,6 +140,24 @@ func TestTheLeaseIsTheBrokersWhileItRenewsIt(t *testing.T) {
 	})
 }
 
+// An outage of the API server ends all brokers and virtual kubelets. Kubernetes counts from the last renewal before it.
+func TestALeaseOfLongAgoIsRenewedAsSoonAsAVirtualKubeletServes(t *testing.T) {
+	for age, renewed := range map[time.Duration]bool{45 * time.Second: true, 30 * time.Second: false} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHome(t)
+			time.Sleep(age)
+			h.serves.Store(false)
+			h.run(1, func() {
+				time.Sleep(5 * time.Second)
+				last := h.lease().Spec.RenewTime
+				h.serves.Store(true)
+				time.Sleep(2 * time.Second)
+				require.Equal(t, renewed, !last.Equal(h.lease().Spec.RenewTime), age)
+			})
+		})
+	}
+}
+
 // All were away, and Kubernetes has taken the Node for lost. Other conditions are those of the broker.
 func TestALostNodeIsReadyAgainWhenItsPodsAreServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -85,6 +85,11 @@ func realWorldMutants() []tested {
 			`if false {`,
 		}, "pkg/provider/alive", "TestTheNodeStaysAliveWhileAVirtualKubeletServesItsPods"},
 		{mutant{
+			"a virtual kubelet that starts after an outage waits for two checks before it renews", "pkg/provider/alive/alive.go",
+			`k.seen == nil && k.isOld(lease)`,
+			`k.seen == nil && k.isOld(lease) && false`,
+		}, "pkg/provider/alive", "TestALeaseOfLongAgoIsRenewedAsSoonAsAVirtualKubeletServes"},
+		{mutant{
 			"a second broker starts beside the first", "pkg/broker/claim/claim.go",
 			`&& !lapsed(lease) {`,
 			`&& false {`,
