@@ -173,6 +173,9 @@ const ConditionAssigned = "brokering.liqo.io/Assigned"
 // lost, and that must not be started again.
 const ReasonEvictionByBroker = "EvictionByBroker"
 
+// ReasonBeyondGrant is the reason of ConditionAssigned of a new pod with which its consumer would have more than this cluster granted it.
+const ReasonBeyondGrant = "BeyondGrant"
+
 // ConditionRefusedPrefix and the name of a VirtualNode are the type of the condition of a pod by which the virtual
 // kubelet of that VirtualNode reports to the broker that its provider cluster does not take the pod (pkg/refusal).
 const ConditionRefusedPrefix = "refused.brokering.liqo.io/"

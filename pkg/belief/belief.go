@@ -42,6 +42,11 @@ type Belief struct {
 	byName map[types.NamespacedName]types.UID
 	// earlier are, by namespace and name, pods that are gone and may run where they were.
 	earlier map[string]map[string]Earlier
+	// grants are those of consumers, by id; grown are consumers of which more pods may fit than when they were tried last. predecessors
+	// are pods that are gone, by name, whose part of a grant is kept.
+	grants       map[string]*scheduler.Grant
+	grown        map[string]bool
+	predecessors map[types.NamespacedName]predecessor
 	// withheld are amounts that a provider turned out not to have, by the UID under which state holds them, and until when.
 	withheld map[types.UID]time.Time
 	// limit and turns have the pods that wait before they move, queue those that wait for a provider.
@@ -67,7 +72,8 @@ func New(cfg Config) *Belief {
 		limit: moves.NewLimit(cfg.MovesAtOnce), turns: moves.NewTurns(), queue: queue.New(),
 		pods: map[types.UID]*pod{}, byName: map[types.NamespacedName]types.UID{}, withheld: map[types.UID]time.Time{},
 		providers: map[string]*provider{}, reservations: map[scheduler.Place]*reservation{}, reservedAgain: map[scheduler.Place]time.Time{},
-		earlier: map[string]map[string]Earlier{},
+		earlier: map[string]map[string]Earlier{}, grants: map[string]*scheduler.Grant{}, grown: map[string]bool{},
+		predecessors: map[types.NamespacedName]predecessor{},
 	}
 }
 

@@ -20,6 +20,11 @@ type pod struct {
 	name types.NamespacedName
 	// owner is to whom the pod is counted (placement.OwnerOf); "" is not known.
 	owner string
+	// shadow is the UID of the ShadowPod that the pod was made of, "" if of none. account is the one in which it counts.
+	shadow  types.UID
+	account scheduler.Account
+	// admitted means that the pod was assigned before, or succeeds such a one of the same ShadowPod: no grant bounds it.
+	admitted bool
 	// pending means that there is a decision which the cache does not show yet, uncertain that it is not known whether it was
 	// written.
 	pending, uncertain bool
@@ -47,8 +52,8 @@ type pod struct {
 	reserved bool
 	// nowhere means that the pod stays at an unreachable provider because no other fits.
 	nowhere bool
-	// ended means that the pod has ended: it takes room, and that is all.
-	ended bool
+	// ended means that the pod has ended: it takes room, and that is all. disrupted means that its provider ended it.
+	ended, disrupted bool
 	// waitsAt is where the pod was seen to be Pending.
 	waitsAt scheduler.Place
 	// start is how far the pod has come at its present assignment.
@@ -94,12 +99,15 @@ func (b *Belief) record(name types.NamespacedName, uid types.UID) *pod {
 }
 
 func (b *Belief) recordOf(of *corev1.Pod) *pod {
-	return b.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
+	p := b.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
+	b.observeShadow(p, of)
+	return p
 }
 
 func (b *Belief) forget(uid types.UID) {
 	if p := b.pods[uid]; p != nil {
 		b.remember(uid, p)
+		b.keepForSuccessor(p, uid)
 	}
 	b.release(uid)
 	b.limit.Forget(uid)
@@ -209,8 +217,9 @@ func (b *Belief) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
 	if !known {
 		b.queue.Open(at) // It is not counted as a pod any more.
 	}
-	there := p.there
+	before, there := *p, p.there
 	*p = *newRecord(p.name, of.UID)
+	p.shadow, p.account, p.admitted, p.disrupted = before.shadow, before.account, before.admitted, placement.DisruptedThere(of)
 	// Liqo's controller may still make one that its provider was not seen to have: a webhook for pods holds the creation.
 	p.ended, p.there, p.shown, p.mayRun = true, there, shown(of), mayRun(of) || unmade(of) && there != podThere
 	b.limit.Forget(of.UID)
@@ -227,6 +236,9 @@ func (b *Belief) ObserveGone(name types.NamespacedName, uid types.UID) bool {
 	if !ok || (uid != "" && known != uid) {
 		return false
 	}
+	if uid != "" {
+		b.pods[known].shadow = "" // It has ended.
+	}
 	b.forget(known)
 	return true
 }
@@ -238,14 +250,20 @@ func (b *Belief) ObserveWaits(of *corev1.Pod) {
 	b.recordOf(of).requests = placement.AssignmentOf(of, scheduler.Place{}).Requests
 }
 
-// ObserveLeft takes in that nothing of a moving pod is at its old VirtualNode any more; its room there is free.
+// ObserveLeft takes in that nothing of a moving pod is at its old VirtualNode any more; its room there is free. It goes on to count in
+// the grant of its consumer.
 func (b *Belief) ObserveLeft(of *corev1.Pod, from scheduler.Place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.recordOf(of)
 	p.left = from
 	b.forgetEarlier(p.name)
-	b.release(of.UID)
+	if of.Annotations[v1alpha1.AssignedAtAnnotation] == "" {
+		b.release(of.UID) // It waited for an earlier pod of its name.
+		return
+	}
+	p.admitted = true
+	b.admit(p, of.UID, placement.AssignmentOf(of, scheduler.Place{}).Requests)
 }
 
 // HasLeft reports whether nothing of a moving pod is at a VirtualNode any more.
@@ -270,12 +288,18 @@ func (b *Belief) Decide(of *scheduler.Pod, policy *scheduler.Policy, into *sched
 	maps.DeleteFunc(p.refusedUntil, func(_ string, until time.Time) bool { return !until.After(now) })
 	p.asks = of.Requests
 	b.queue.BeginTry(&p.waits, !p.unassigned, b.state.Demand(of.Requests), scheduler.ReadsResources(of, policy), now)
+	if b.beyondGrant(p, of, into) {
+		return
+	}
 	if scheduler.Evaluates(of, policy) {
 		p.unassigned = true // What changes meanwhile may concern the pod.
 		b.decideUnlocked(b.state.Snapshot(of), of, policy, into)
 		if b.pods[of.UID] != p || p.ended {
 			into.Provider, into.VirtualNode = "", "" // The pod was deleted or has ended meanwhile.
 			return
+		}
+		if b.beyondGrant(p, of, into) {
+			return // Others of its consumer were assigned meanwhile.
 		}
 		b.state.Confirm(b.cfg.Clock.Now(), of, policy, into)
 	} else {
@@ -357,12 +381,17 @@ func (b *Belief) ObserveNowhere(uid types.UID) bool {
 	return true
 }
 
-// Unreserve frees the room of a decision that was not written.
+// Unreserve frees the room of a decision that was not written. An admitted pod goes on to count in its account.
 func (b *Belief) Unreserve(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.release(uid)
-	if p := b.pods[uid]; p != nil {
+	p := b.pods[uid]
+	if _, requests := b.state.Counted(uid); p != nil && p.admitted && requests != nil {
+		b.admit(p, uid, requests)
+	} else {
+		b.release(uid)
+	}
+	if p != nil {
 		p.pending, p.uncertain = false, false
 	}
 }
@@ -549,6 +578,7 @@ func (b *Belief) ExpireRefusals() {
 	defer b.mu.Unlock()
 	now := b.cfg.Clock.Now()
 	b.expireNames(now)
+	b.expirePredecessors(now)
 	for _, p := range b.pods {
 		for virtualNode, until := range p.refusedUntil {
 			if !until.After(now) {

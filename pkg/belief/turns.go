@@ -8,6 +8,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief/queue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -61,6 +62,7 @@ func (b *Belief) Wake() (names []types.NamespacedName, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reserve(b.cfg.Clock.Now())
+	moreGrants := b.retryWithinGrants()
 	var unassigned []*queue.Pod
 	for _, p := range b.pods {
 		if p.unassigned {
@@ -71,7 +73,7 @@ func (b *Belief) Wake() (names []types.NamespacedName, more bool) {
 	for _, p := range woken {
 		names = append(names, p.Name)
 	}
-	return names, more
+	return names, more || moreGrants
 }
 
 // opening returns a VirtualNode and its room; false if it takes no pods.
@@ -98,14 +100,31 @@ func (b *Belief) openAll(p *provider) {
 
 // release frees the room of a pod, or of an amount that was withheld.
 func (b *Belief) release(uid types.UID) {
+	b.grow(uid, nil)
 	if at := b.state.PlaceOf(uid); at != (scheduler.Place{}) {
 		b.queue.Open(at)
 	}
 	b.state.Release(uid)
 }
 
+// grow records that a consumer has more left of its grants when a pod takes other amounts than before.
+func (b *Belief) grow(uid types.UID, requests resources.Amounts) {
+	if account := b.state.AccountOf(uid); account != (scheduler.Account{}) {
+		if _, before := b.state.Counted(uid); !requests.Covers(before) {
+			b.grown[account.Consumer] = true
+		}
+	}
+}
+
 // assign takes the room of a pod, and frees that elsewhere.
 func (b *Belief) assign(a scheduler.Assignment) {
+	if p := b.pods[a.UID]; p != nil {
+		a.Account = p.account
+	}
+	if a.Place == (scheduler.Place{}) {
+		a.App = ""
+	}
+	b.grow(a.UID, a.Requests)
 	if at := b.state.PlaceOf(a.UID); at != (scheduler.Place{}) && at != a.Place {
 		b.queue.Open(at)
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/claim"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/grants"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/lease"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
@@ -172,6 +173,7 @@ type Broker struct {
 	// registry has the metrics.
 	registry *prometheus.Registry
 
+	grants    *grants.Controller
 	node      *node.Node
 	providers *providers.Controller
 	leftovers *leftovers.Controller
@@ -262,11 +264,13 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	if mapsAddresses {
 		endpoints = network.NewEndpoints(home, cfg.Log)
 	}
+	grantController := grants.New(home, known, again)
 	podController := pods.New(pods.Config{
 		Log: cfg.Log, Clock: clk, Client: home, Live: mgr.GetAPIReader(), Tracer: cfg.Tracer,
 		Events:  distrust.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // The new recorder has no pods' events yet.
-		Metrics: metrics.pods, Guard: required, Belief: known, Restorer: restorer, Policies: rules, Leaving: checker, MapsAddresses: mapsAddresses,
-		Sibling: providerController.Sibling, RemoteNamespace: gone.RemoteNamespace, Queue: podQueue, Requeue: again, Providers: providerQueue,
+		Metrics: metrics.pods, Guard: required, Belief: known, Restorer: restorer, Policies: rules, Grants: grantController, Leaving: checker,
+		MapsAddresses: mapsAddresses,
+		Sibling:       providerController.Sibling, RemoteNamespace: gone.RemoteNamespace, Queue: podQueue, Requeue: again, Providers: providerQueue,
 		RefusalMemory: cfg.Times.RefusalMemory, ProbeInterval: cfg.Times.ProbeInterval, Workers: cfg.Workers,
 	})
 
@@ -281,7 +285,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	}
 	return &Broker{
 		cfg: cfg, kube: kube, client: home, guard: required, metrics: metrics, registry: registry,
-		node: brokerNode, providers: providerController, leftovers: leftoverController, leaving: checker, pods: podController,
+		grants: grantController, node: brokerNode, providers: providerController, leftovers: leftoverController, leaving: checker, pods: podController,
 		policies:  policies.New(home, rules, again, clk, metrics.policies),
 		endpoints: endpoints, requeue: again, kubelet: kubeletAPI,
 		isolation: isolation.New(isolation.Config{
@@ -307,7 +311,7 @@ func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) erro
 		Client: b.client, Live: mgr.GetAPIReader(),
 		Writer: &podwrite.Writer{Client: b.client, Clock: clock.RealClock{}, Metrics: b.metrics.pods.Writes()},
 	})
-	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, removals, b.leaving, b.providers, b.leftovers, b.policies}
+	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, b.grants, removals, b.leaving, b.providers, b.leftovers, b.policies}
 	if b.endpoints != nil {
 		controllers = append(controllers, b.endpoints, b.isolation)
 	}

@@ -138,6 +138,9 @@ func (e *Explainer) explain(ctx context.Context, out *Explanation, pod *corev1.P
 	}
 	decision, providers := s.Decide(e.now(), asked.Pod(pod, namespace), asked.Policy)
 	out.fill(&decision, providers, asked.Policy)
+	if why := placement.Condition(pod, v1alpha1.ConditionAssigned); out.AssignedTo == "" && why != nil && why.Reason == v1alpha1.ReasonBeyondGrant {
+		out.Message += "; it waits: " + why.Message
+	}
 	if tried := tries.Of(pod).Describe(e.now()); tried != "" {
 		out.Message += "; " + tried
 	}

@@ -3,6 +3,7 @@ package explain
 import (
 	"context"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -105,6 +106,19 @@ func TestWhereAPodWasTriedIsExplained(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"cheap": "refused lately", "dear": "", "unpriced": ""}, choices(got))
 	require.Contains(t, got.Message, "; was tried at cheap-1: not started within 2m; next try not before ")
+}
+
+// The grants of consumers are not read here: the broker has written on the pod that it waits for that of its own.
+func TestAPodBeyondTheGrantOfItsConsumerIsExplained(t *testing.T) {
+	for at, want := range map[string]bool{"": true, "cheap": false} {
+		pod := onBroker(cpuPod("web", "1"), at)
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: v1alpha1.ConditionAssigned, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonBeyondGrant, Message: "more than the grant of consumer c1",
+		}}
+		got, err := explainerOf(t, federationOf(t, pod)).Pod(t.Context(), types.NamespacedName{Namespace: "ns", Name: "web"})
+		require.NoError(t, err)
+		require.Equal(t, want, strings.Contains(got.Message, "; it waits: more than the grant of consumer c1"), got.Message)
+	}
 }
 
 // The quota of the slice counts it until its ShadowPod is deleted.

@@ -32,7 +32,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer/share"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 const (
@@ -148,7 +150,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	now := r.now()
 	requests := make([]share.Slice, 0, len(candidates))
 	requested := make(map[types.NamespacedName]resources.Amounts, len(candidates))
-	decided := sets.New[user]()
+	decided := sets.New[scheduler.Account]()
 	for _, a := range candidates {
 		s := sliceOf(a.slice, a.mode, r.requested[nameOf(a.slice)], now, r.cfg.Interval)
 		s.Running = running[a.user]
@@ -248,29 +250,29 @@ func (r *reconciler) limits(ctx context.Context) (map[string]resources.Amounts, 
 type candidate struct {
 	slice *authv1beta1.ResourceSlice
 	mode  mode
-	user  user
+	user  scheduler.Account
 }
 
 // slices reads the slices that take part in the decision. Foreign is what Liqo, or another controller, granted slices of other classes.
-func (r *reconciler) slices(ctx context.Context) (candidates []candidate, foreign map[user]resources.Amounts, err error) {
+func (r *reconciler) slices(ctx context.Context) (candidates []candidate, foreign map[scheduler.Account]resources.Amounts, err error) {
 	var tenants authv1beta1.TenantList
 	if err := r.client.List(ctx, &tenants); err != nil {
 		return nil, nil, fmt.Errorf("tenants of consumers: %w", err)
 	}
-	foreign = map[user]resources.Amounts{}
+	foreign = map[scheduler.Account]resources.Amounts{}
 	err = inChunks(ctx, r.live, func(list *authv1beta1.ResourceSliceList) {
 		for i := range list.Items {
 			slice := &list.Items[i]
 			if !r.isOurs(slice) {
 				if slice.Spec.ConsumerClusterID != nil && isAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources) {
-					foreign[creatorOf(slice)] = resources.RoundDown(slice.Status.Resources)
+					foreign[placement.AccountOfSlice(slice)] = resources.RoundDown(slice.Status.Resources)
 				}
 				continue
 			}
 			if f := modeOf(slice, tenantOf(tenants.Items, slice)); f != ignored {
 				kept := slice.DeepCopy() // Without it the rest of the chunk would stay.
 				kept.ManagedFields = nil
-				candidates = append(candidates, candidate{kept, f, creatorOf(kept)})
+				candidates = append(candidates, candidate{kept, f, placement.AccountOfSlice(kept)})
 			}
 		}
 	}, client.MatchingLabels{consts.ReplicationStatusLabel: "true"})

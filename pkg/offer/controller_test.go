@@ -38,6 +38,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer/share"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 func list(cpu string) corev1.ResourceList {
@@ -753,7 +754,7 @@ func TestEachGrantOfAMomentAgoCounts(t *testing.T) {
 	of := func(cpu, memory int64) resources.Amounts {
 		return resources.Amounts{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory}
 	}
-	f, who, now := former{}, user{"c1", "a"}, dayOne
+	f, who, now := former{}, scheduler.Account{Consumer: "c1", Creator: "a"}, dayOne
 	require.Equal(t, of(8, 5), f.observe(who, of(8, 5), now, interval))
 	require.Equal(t, of(8, 10), f.observe(who, of(7, 10), now, interval))
 	now = now.Add(interval - time.Second)

@@ -11,29 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
-	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
-	"github.com/liqotech/liqo/pkg/utils/resource"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer/share"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
-
-// user is the identity of a ResourceSlice, with which its consumer creates ShadowPods.
-type user struct{ consumer, name string }
-
-// creatorOf returns the user of a slice: the common name of its certificate, as Liqo's webhook writes it into a label of the
-// ShadowPods (pkg/webhooks/shadowpod), which their pods have, too. Liqo's quota of the slice counts the pods of that label.
-func creatorOf(slice *authv1beta1.ResourceSlice) user {
-	return user{consumerOf(slice), resource.EscapeLabel(authentication.CommonNameResourceSliceCSR(slice))}
-}
 
 // running returns what the pods of consumers request that have not ended, by the user that created them. The name of a user that is
 // not known is empty. A consumer that deletes a ResourceSlice, or lowers its request, keeps its pods: Liqo removes or lowers the
 // quota, and no pod.
-func (r *reconciler) running(ctx context.Context) (map[user]resources.Amounts, error) {
+func (r *reconciler) running(ctx context.Context) (map[scheduler.Account]resources.Amounts, error) {
 	var namespaces corev1.NamespaceList
 	if err := r.client.List(ctx, &namespaces, client.HasLabels{consts.RemoteClusterID}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("namespaces of consumers: %w", err)
@@ -42,10 +31,10 @@ func (r *reconciler) running(ctx context.Context) (map[user]resources.Amounts, e
 	for i := range namespaces.Items {
 		consumers[namespaces.Items[i].Name] = placement.ConsumerOf(&namespaces.Items[i])
 	}
-	by := map[user]resources.Amounts{}
+	by := map[scheduler.Account]resources.Amounts{}
 	count := func(pod *corev1.Pod) {
-		of := user{consumers[pod.Namespace], pod.Labels[consts.CreatorLabelKey]}
-		if of.consumer == "" || placement.Terminal(pod) {
+		of := scheduler.Account{Consumer: consumers[pod.Namespace], Creator: pod.Labels[consts.CreatorLabelKey]}
+		if of.Consumer == "" || placement.Terminal(pod) {
 			return // In other namespaces any user may set such labels.
 		}
 		if by[of] == nil {
@@ -83,19 +72,19 @@ func (r *reconciler) running(ctx context.Context) (map[user]resources.Amounts, e
 // then in what Liqo granted it: such pods count once, with their grant. The rest counts in its youngest slice that has a grant, where
 // it reduces none. If it did, more pods would be beyond the grants at the next pass, until nothing was left of them. If the consumer
 // has no grant, the rest counts as that of a slice that is gone, which is returned with the requests.
-func assignUnlabelled(requests []share.Slice, running, foreign map[user]resources.Amounts) []share.Slice {
+func assignUnlabelled(requests []share.Slice, running, foreign map[scheduler.Account]resources.Amounts) []share.Slice {
 	for of, left := range running {
-		if of.name != "" {
+		if of.Creator != "" {
 			continue
 		}
-		granted, others := slicesOf(of.consumer, requests)
+		granted, others := slicesOf(of.Consumer, requests)
 		for _, s := range slices.Concat(granted, others) {
 			part := left.Min(s.Former.Excess(s.Running)) // Former includes the present grant.
 			s.Running = sumOf(s.Running, part)
 			left = left.Excess(part)
 		}
 		for other, grant := range foreign {
-			if other.consumer == of.consumer {
+			if other.Consumer == of.Consumer {
 				left = left.Excess(grant.Excess(running[other]))
 			}
 		}
@@ -105,7 +94,7 @@ func assignUnlabelled(requests []share.Slice, running, foreign map[user]resource
 			youngest.Running = sumOf(youngest.Running, left)
 		case len(left) > 0:
 			requests = append(requests, share.Slice{
-				Name: types.NamespacedName{Namespace: of.consumer}, Consumer: of.consumer, Gone: true, Running: left,
+				Name: types.NamespacedName{Namespace: of.Consumer}, Consumer: of.Consumer, Gone: true, Running: left,
 			})
 		}
 	}
@@ -138,15 +127,15 @@ func sumOf(a, b resources.Amounts) resources.Amounts {
 // gone returns the users whose slices are not there any more, as slices, with what they still use. Decided have a slice that is
 // decided; foreign is what Liqo, or another controller, granted slices of other classes. Pods without a creator
 // are not of a user.
-func (r *reconciler) gone(running, foreign map[user]resources.Amounts, decided sets.Set[user], now time.Time) []share.Slice {
+func (r *reconciler) gone(running, foreign map[scheduler.Account]resources.Amounts, decided sets.Set[scheduler.Account], now time.Time) []share.Slice {
 	users := sets.KeySet(running).Union(sets.KeySet(r.former)).Difference(decided)
 	gone := make([]share.Slice, 0, len(users))
 	for of := range users {
-		if of.name == "" {
+		if of.Creator == "" {
 			continue
 		}
 		s := share.Slice{
-			Name: types.NamespacedName{Namespace: of.consumer, Name: of.name}, Consumer: of.consumer, Gone: true,
+			Name: types.NamespacedName{Namespace: of.Consumer, Name: of.Creator}, Consumer: of.Consumer, Gone: true,
 			Running: running[of].Excess(foreign[of]), Former: r.former.observe(of, nil, now, r.cfg.Interval).Excess(foreign[of]),
 		}
 		if len(s.Counted()) > 0 {
@@ -158,7 +147,7 @@ func (r *reconciler) gone(running, foreign map[user]resources.Amounts, decided s
 
 // former are the grants of users, and what was granted to them a moment ago: ShadowPods that were created by that may have no pods
 // yet.
-type former map[user]formerGrant
+type former map[scheduler.Account]formerGrant
 
 type formerGrant struct {
 	granted resources.Amounts
@@ -169,7 +158,7 @@ type formerGrant struct {
 
 // observe takes in the present grant of a user, nil if it has none, and returns the most of each resource that it had within an
 // interval.
-func (f former) observe(of user, granted resources.Amounts, now time.Time, interval time.Duration) resources.Amounts {
+func (f former) observe(of scheduler.Account, granted resources.Amounts, now time.Time, interval time.Duration) resources.Amounts {
 	last := f[of]
 	if !now.Before(last.until) {
 		last.before = nil

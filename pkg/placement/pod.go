@@ -205,6 +205,7 @@ func AppOf(pod *corev1.Pod) string {
 func (c *Criteria) Pod(pod *corev1.Pod, namespace *corev1.Namespace) *scheduler.Pod {
 	return &scheduler.Pod{
 		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Consumer: ConsumerOf(namespace), Owner: OwnerOf(namespace),
+		Account: AccountOf(pod, namespace), First: pod.Annotations[v1alpha1.AssignedAtAnnotation] == "",
 		Labels: pod.Labels, Annotations: pod.Annotations, App: AppOf(pod),
 		Requests: resources.PodRequests(&pod.Spec), Expression: c.Filter, Selections: c.Selections,
 		Refused: tries.Of(pod).Until(),

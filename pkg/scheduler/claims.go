@@ -87,7 +87,7 @@ func (s *State) Grants(at Place, d Demand) (missing float64, fits bool) {
 		return 0, false
 	}
 	for i := range d {
-		number, known := (&Room{table: &s.table}).number(d[i])
+		number, known := numberOf(&s.table, d[i])
 		if !known || slice.granted.Of(number) < d[i].Amount {
 			return 0, false
 		}

@@ -17,6 +17,9 @@ type Pod struct {
 	Namespace, Name string
 	// Consumer is the id of the cluster that the pod came from; "" is this one. That cluster is never chosen.
 	Consumer string
+	// Account is whose grant bounds the pod if it is new: First means that it was assigned nowhere before.
+	Account Account
+	First   bool
 	// Owner is to whom the pod is counted: its consumer, or its namespace.
 	Owner string
 	// Selections are its consumer's: a provider must be in all of them.

@@ -56,6 +56,8 @@ type Place struct {
 type Assignment struct {
 	Place
 	UID types.UID
+	// Account is the one in which the pod counts; it is zero if the amount is no pod's, or the pod is counted elsewhere already.
+	Account Account
 	// App is the pod's application, as in Pod.
 	App string
 	// Requests are what it takes; one without "pods" takes room, but is not counted as a pod.

@@ -59,7 +59,7 @@ func (s *State) Demand(requests resources.Amounts) Demand { return s.table.Flatt
 // Fits reports whether there is room for a pod.
 func (r *Room) Fits(d Demand) bool {
 	return !slices.ContainsFunc(d, func(wanted amounts.Request) bool {
-		number, known := r.number(wanted)
+		number, known := numberOf(r.table, wanted)
 		return !known || r.free.Of(number) < wanted.Amount
 	})
 }
@@ -67,18 +67,18 @@ func (r *Room) Fits(d Demand) bool {
 // Take takes the room of a pod that fits.
 func (r *Room) Take(d Demand) {
 	for _, wanted := range d {
-		if number, known := r.number(wanted); known && r.free.Of(number) != amounts.Unlimited {
+		if number, known := numberOf(r.table, wanted); known && r.free.Of(number) != amounts.Unlimited {
 			r.free = r.free.Add(number, -wanted.Amount)
 		}
 	}
 }
 
-// number returns the number of a resource, which may have become known since the Demand was made.
-func (r *Room) number(wanted amounts.Request) (int, bool) {
+// numberOf returns the number of a resource, which may have become known since the Demand was made.
+func numberOf(table *amounts.Table, wanted amounts.Request) (int, bool) {
 	if wanted.Number != amounts.Unknown {
 		return wanted.Number, true
 	}
-	return r.table.Number(corev1.ResourceName(wanted.Name))
+	return table.Number(corev1.ResourceName(wanted.Name))
 }
 
 // ReadsResources reports whether an expression that filters for the pod may read what providers have assigned and free.

@@ -55,6 +55,7 @@ func (s *State) Snapshot(pod *Pod) *State {
 	}
 	if own, assigned := s.assignments[pod.UID]; assigned {
 		own.load = loadOf(own.load)
+		own.account = Account{} // No decision reads the sums of accounts.
 		copied.assignments[pod.UID] = own
 	}
 	return copied

@@ -24,6 +24,9 @@ type State struct {
 	assignments map[types.UID]assignment
 	// apps has, by application, how many pods of it each load has.
 	apps map[string]map[*load]int
+	// accounts and consumers are the sums of the assignments by account, and by consumer.
+	accounts  map[Account]*taken
+	consumers map[string]*taken
 }
 
 // generation stands for providers as they are until they change. Only its address counts: it has a size, so that no two of
@@ -48,6 +51,7 @@ type assignment struct {
 	app      string
 	requests []amounts.Request
 	ended    bool
+	account  Account
 }
 
 // NewState returns a State without providers.
@@ -58,6 +62,8 @@ func NewState() *State {
 		loads:       make(map[Place]*load),
 		assignments: make(map[types.UID]assignment),
 		apps:        make(map[string]map[*load]int),
+		accounts:    make(map[Account]*taken),
+		consumers:   make(map[string]*taken),
 	}
 }
 
@@ -99,7 +105,8 @@ func (s *State) Providers() []Provider {
 }
 
 // Assign counts a pod against a slice: a reserve taken for a decision, or an assignment observed. It may be repeated;
-// a pod that was counted elsewhere, or with other amounts, is counted again.
+// a pod that was counted elsewhere, or with other amounts, is counted again. One at the zero Place is at no slice, and counts in
+// its account only.
 func (s *State) Assign(a Assignment) {
 	s.Release(a.UID)
 	for name, amount := range a.Requests {
@@ -108,18 +115,21 @@ func (s *State) Assign(a Assignment) {
 		}
 	}
 	to := s.load(a.Place)
-	kept := assignment{load: to, app: a.App, requests: s.table.Flatten(nil, a.Requests), ended: a.Ended}
-	s.assignments[a.UID] = kept
+	kept := assignment{load: to, app: a.App, requests: s.table.Flatten(nil, a.Requests), ended: a.Ended, account: a.Account}
 	to.assignments++
+	// What is counted is kept: Release subtracts as much.
 	for i := range kept.requests {
 		r := &kept.requests[i]
-		// What is counted is kept: Release subtracts as much.
 		r.Amount = min(r.Amount, amounts.MaxAmount, math.MaxInt64-to.assigned.Of(r.Number))
+	}
+	s.count(&kept)
+	for _, r := range kept.requests {
 		to.assigned = to.assigned.Add(r.Number, r.Amount)
 		if kept.ended {
 			to.ended = to.ended.Add(r.Number, r.Amount)
 		}
 	}
+	s.assignments[a.UID] = kept
 	if a.App == "" {
 		return
 	}
@@ -153,6 +163,7 @@ func (s *State) Release(uid types.UID) {
 		}
 	}
 	s.drop(from)
+	s.discount(&kept)
 }
 
 // PlaceOf returns where a pod is counted; the zero Place if it is not.
@@ -192,6 +203,9 @@ type Load struct{ Assigned, Ended resources.Amounts }
 func (s *State) Loads() map[Place]Load {
 	all := make(map[Place]Load, len(s.loads))
 	for at, l := range s.loads {
+		if at == (Place{}) {
+			continue
+		}
 		all[at] = Load{Assigned: s.table.Named(l.assigned), Ended: s.table.Named(l.ended)}
 	}
 	return all

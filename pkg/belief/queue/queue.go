@@ -43,7 +43,18 @@ type Pod struct {
 	demand    scheduler.Demand
 	// readsResources means that its criteria read what is assigned.
 	readsResources bool
+	// awaitsGrant means that no provider was asked: the pod is beyond the grant of its consumer.
+	awaitsGrant bool
 }
+
+// AwaitGrant records that the pod is beyond the grant of its consumer: no change of a provider concerns it.
+func (p *Pod) AwaitGrant() { p.awaitsGrant = true }
+
+// AwaitsGrant reports whether the pod was beyond the grant of its consumer when it was tried last, and has not fitted into it since.
+func (p *Pod) AwaitsGrant() bool { return p.awaitsGrant }
+
+// RetryWithinGrant has the pod tried next, once, because it fits into the grant of its consumer.
+func (p *Pod) RetryWithinGrant() { p.awaitsGrant, p.again = false, true }
 
 // RetryNext has the pod tried next, whether or not a change concerns it.
 func (p *Pod) RetryNext() { p.again = true }
@@ -186,7 +197,7 @@ func (q *Queue) Wake(pods []*Pod, now time.Time, opening func(scheduler.Place) (
 		}
 	}
 	woken, more = q.wakeForOpenings(waiting, woken, opening)
-	slices.SortFunc(woken, compare)
+	slices.SortFunc(woken, Compare)
 	for _, p := range woken {
 		p.again, p.seen, p.retryAt = false, q.changes, now.Add(retryDelay(p.UID))
 	}
@@ -209,11 +220,11 @@ func (q *Queue) wakeForOpenings(waiting, woken []*Pod, opening func(scheduler.Pl
 		at, usable := opening(place)
 		var candidates []*Pod
 		for _, p := range waiting {
-			if usable && at.concerns(p, q.openings[place]) && at.roomFor(p).Fits(p.demand) {
+			if usable && !p.awaitsGrant && at.concerns(p, q.openings[place]) && at.roomFor(p).Fits(p.demand) {
 				candidates = append(candidates, p)
 			}
 		}
-		slices.SortFunc(candidates, compare)
+		slices.SortFunc(candidates, Compare)
 		left := false
 		for _, p := range candidates {
 			if _, already := chosen[p]; !already && len(chosen) >= MaxWoken || !at.roomFor(p).Fits(p.demand) {
@@ -233,8 +244,8 @@ func (q *Queue) wakeForOpenings(waiting, woken []*Pod, opening func(scheduler.Pl
 	return woken, more
 }
 
-// compare puts the pod that has waited longest first.
-func compare(x, y *Pod) int {
+// Compare puts the pod that has waited longest first.
+func Compare(x, y *Pod) int {
 	return cmp.Or(x.since.Compare(y.since), strings.Compare(x.Name.Namespace, y.Name.Namespace),
 		strings.Compare(x.Name.Name, y.Name.Name))
 }

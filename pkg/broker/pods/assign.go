@@ -47,18 +47,29 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 		return ctrl.Result{}, err
 	}
 
-	// 2. The decision, which reserves the room.
+	// 2. The grant of its consumer, if it is a new pod.
+	of := criteria.Pod(pod, namespace)
+	if of.First && of.Account != (scheduler.Account{}) && c.Grants != nil {
+		if err := c.Grants.Ensure(ctx, of.Account.Consumer); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+
+	// 3. The decision, which reserves the room.
 	d, reused := c.decisions.Get().(*scheduler.Decision)
 	if !reused {
 		d = &scheduler.Decision{}
 	}
 	defer c.decisions.Put(d)
-	c.Belief.Decide(criteria.Pod(pod, namespace), criteria.Policy, d)
+	c.Belief.Decide(of, criteria.Policy, d)
 	decided := time.Now()
 	switch {
 	case d.Err != nil:
 		c.Metrics.invalid(decided.Sub(began))
 		return ctrl.Result{}, c.waits(ctx, pod, "InvalidCriteria", d.Err.Error())
+	case d.Beyond != "":
+		c.Metrics.unassignable(decided.Sub(began), nil)
+		return ctrl.Result{}, c.waits(ctx, pod, v1alpha1.ReasonBeyondGrant, d.Beyond)
 	case d.VirtualNode == "":
 		c.Metrics.unassignable(decided.Sub(began), d.Verdicts)
 		reason, message := c.unassignable(pod, d)
@@ -66,7 +77,7 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	}
 	c.Metrics.decision.Observe(decided.Sub(began).Seconds())
 
-	// 3. The choice is written.
+	// 4. The choice is written.
 	c.reports.Drop(client.ObjectKeyFromObject(pod))
 	ctx, span := podtrace.Assign(ctx, c.Tracer, &podtrace.Choice{
 		Pod: pod, Namespace: namespace, Policy: criteria.Policy, Decision: d, EvictedAt: c.Belief.EvictedAt(pod.UID), Began: began, Decided: decided,

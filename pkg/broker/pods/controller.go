@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -24,9 +25,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/grants"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
@@ -55,6 +58,8 @@ type Config struct {
 	Belief   *belief.Belief
 	Restorer *restore.Restorer
 	Policies *placement.Policies
+	// Grants reads what consumers were granted; nil bounds no consumer.
+	Grants *grants.Controller
 	// Leaving asks providers about the pods that leave them.
 	Leaving *leaving.Checker
 	// MapsAddresses means that Liqo's networking module is installed.
@@ -155,13 +160,16 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 			c.Leaving.Forget(r.NamespacedName)
 			c.observeGone(r.NamespacedName, "")
 			c.forgetFailures(r)
-			return ctrl.Result{}, nil
+			return ctrl.Result{}, c.observeSuccessor(ctx, r.NamespacedName)
 		}
 		return ctrl.Result{}, err
 	}
 	read := pod.ResourceVersion
 	if version, failed := c.failed.Load(r.NamespacedName); failed && version != read {
 		c.forgetFailures(r)
+	}
+	if err := c.observeAccount(ctx, &pod); err != nil {
+		return ctrl.Result{}, err
 	}
 	result, err := c.step(ctx, &pod)
 	if client.IgnoreNotFound(err) == nil {
@@ -173,6 +181,23 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 		return ctrl.Result{RequeueAfter: c.conflicts.When(r.NamespacedName)}, nil
 	}
 	return result, err
+}
+
+// observeAccount records, once, in whose grant a pod counts.
+func (c *Controller) observeAccount(ctx context.Context, pod *corev1.Pod) error {
+	nowhere := placement.Terminal(pod) && placement.PlaceOf(pod) == (scheduler.Place{}) // It counts nowhere.
+	if nowhere || placement.ShadowOf(pod) == "" || c.Belief.HasAccount(pod.UID) {
+		return nil
+	}
+	namespace, err := c.namespaceOf(ctx, pod)
+	switch {
+	case errors.Is(err, errNamespaceUnknown):
+		return nil // The next reconciliation does it; a decision waits for the namespace.
+	case err != nil:
+		return err
+	}
+	c.Belief.ObserveAccount(pod, placement.AccountOf(pod, namespace))
+	return nil
 }
 
 // forgetFailures ends the backoffs of a pod.
@@ -246,6 +271,26 @@ func (c *Controller) observeGone(name types.NamespacedName, uid types.UID) {
 		c.Requeue.Unassigned()
 		c.requeueReplicasIn(name.Namespace)
 	}
+}
+
+// observeSuccessor frees the part of a grant that a pod had which is gone, if no other pod is made of its ShadowPod, which is gone, too.
+func (c *Controller) observeSuccessor(ctx context.Context, name types.NamespacedName) error {
+	kept := c.Belief.KeptForSuccessor(name)
+	if kept == "" {
+		return nil
+	}
+	shadow := &metav1.PartialObjectMetadata{}
+	shadow.SetGroupVersionKind(offloadingv1beta1.SchemeGroupVersion.WithKind("ShadowPod"))
+	err := c.Client.Get(ctx, name, shadow)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("ShadowPod %s: %w", name, err) // It is kept; the pod is reconciled again.
+	}
+	if err == nil && shadow.UID == kept && shadow.DeletionTimestamp == nil {
+		return nil
+	}
+	c.Belief.ObserveNoSuccessor(name)
+	c.Requeue.Unassigned()
+	return nil
 }
 
 // observeEnded does so for a terminal pod, which may hold its room until it is deleted.

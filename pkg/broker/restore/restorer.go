@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
@@ -91,11 +92,21 @@ func (r *Restorer) Restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("assigned pods: %w", err)
 	}
+	namespaces, err := r.namespaces(ctx)
+	if err != nil {
+		return fmt.Errorf("namespaces of consumers: %w", err)
+	}
 	for _, pod := range assigned {
-		if placement.Terminal(pod) {
-			r.belief.ObserveEnded(pod, placement.PlaceOf(pod))
-		} else {
-			r.belief.ObserveAssigned(pod, placement.PlaceOf(pod))
+		if namespace := namespaces[pod.Namespace]; namespace != nil {
+			r.belief.ObserveAccount(pod, placement.AccountOf(pod, namespace))
+		}
+		switch at := placement.PlaceOf(pod); {
+		case placement.Terminal(pod):
+			r.belief.ObserveEnded(pod, at)
+		case at == scheduler.Place{}:
+			r.belief.ObserveLeft(pod, at)
+		default:
+			r.belief.ObserveAssigned(pod, at)
 		}
 	}
 	now := r.clock.Now()
@@ -222,11 +233,28 @@ func (r *Restorer) list(ctx context.Context) ([]*corev1.Pod, error) {
 	}
 }
 
-// assignedOf returns the pods of a list that take room.
+// namespaces returns the namespaces of consumers, by name. The account of a pod whose namespace the cache does not show yet is observed when
+// the pod is reconciled.
+func (r *Restorer) namespaces(ctx context.Context) (map[string]*corev1.Namespace, error) {
+	var list corev1.NamespaceList
+	if err := r.cache.List(ctx, &list, client.HasLabels{consts.RemoteClusterID}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	byName := make(map[string]*corev1.Namespace, len(list.Items))
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	return byName, nil
+}
+
+// assignedOf returns the pods of a list that take room, or that were assigned before and are at no provider now: these count in the grant of
+// their consumer.
 func assignedOf(list *corev1.PodList) []*corev1.Pod {
 	var assigned []*corev1.Pod
 	for i := range list.Items {
-		if pod := &list.Items[i]; placement.PlaceOf(pod) != (scheduler.Place{}) {
+		pod := &list.Items[i]
+		moves := pod.Annotations[v1alpha1.AssignedAtAnnotation] != "" && !placement.Terminal(pod)
+		if moves || placement.PlaceOf(pod) != (scheduler.Place{}) {
 			assigned = append(assigned, pod)
 		}
 	}

@@ -10,6 +10,8 @@ type Result struct {
 	Score int
 	// Verdicts has one for every provider, by id.
 	Verdicts []Verdict
+	// Beyond is why the pod is beyond the grant of its consumer, if it is; there are no verdicts then.
+	Beyond string
 	// Err is not nil when an expression failed on every provider on which it was asked: it is the error on the first of
 	// them, a criteria.ErrExpression that names the expression. An expression that fails on some providers only filters
 	// those; the error is in their verdicts.

@@ -185,6 +185,29 @@ func realWorldMutants() []tested {
 			``,
 		}, "pkg/belief", "TestALargePodGetsWhatBecomesFreeAfterAWhile"},
 		{mutant{
+			"new pods of a consumer are not bounded by its grant", "pkg/belief/grants.go",
+			`if g == nil {
+		return false`,
+			`if true {
+		return false`,
+		}, "pkg/broker/pods", "TestNewPodsOfAConsumerAreBoundedByItsGrant"},
+		{mutant{
+			"a pod that moves gives its part of the grant to others", "pkg/belief/pods.go",
+			`b.admit(p, of.UID, placement.AssignmentOf(of, scheduler.Place{}).Requests)`,
+			`b.release(of.UID)`,
+		}, "pkg/belief", "TestAPodThatMovesKeepsItsPartOfTheGrant"},
+		{mutant{
+			"a pod that is gone gives its part of the grant to others before its ShadowPod is gone", "pkg/belief/pods.go",
+			`		b.keepForSuccessor(p, uid)
+`,
+			``,
+		}, "pkg/belief", "TestTheSuccessorOfAPodIsNotBounded"},
+		{mutant{
+			"pods without the label of their user have the grants once more", "pkg/scheduler/grant.go",
+			`b.state.accounts[unknown] == nil && b.promised[""] == nil`,
+			`true || b.state.accounts[unknown] == nil`,
+		}, "pkg/belief", "TestPodsWithoutAUserAreBoundedByAllGrants"},
+		{mutant{
 			"an outage is as old as the clocks of two leaders show", "pkg/belief/providers.go",
 			`p.failoverFrom = probe.Ended.Add(-p.earlier)`,
 			`p.failoverFrom = p.unreachableSince`,

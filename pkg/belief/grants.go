@@ -1,0 +1,224 @@
+package belief
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/belief/queue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
+)
+
+// successorWithin is how long the part of a grant that a pod had is kept for the next pod of the same ShadowPod.
+const successorWithin = time.Minute
+
+// predecessor is a pod that is gone, and whose ShadowPod may have another one made.
+type predecessor struct {
+	// shadow is the UID of the ShadowPod.
+	shadow types.UID
+	until  time.Time
+}
+
+// SetGrant records what this cluster granted a consumer; nil forgets it, and bounds nothing.
+func (b *Belief) SetGrant(consumer string, g *scheduler.Grant) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.grown[consumer] = true
+	if g == nil {
+		delete(b.grants, consumer)
+		return
+	}
+	b.grants[consumer] = g
+}
+
+// HasGrant reports whether SetGrant was called for a consumer.
+func (b *Belief) HasGrant(consumer string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.grants[consumer] != nil
+}
+
+// ObserveAccount records in which account a pod counts. It does not change while the pod is counted, although a consumer may change the
+// labels of its pods.
+func (b *Belief) ObserveAccount(of *corev1.Pod, account scheduler.Account) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.recordOf(of)
+	if p.account != (scheduler.Account{}) || account == (scheduler.Account{}) {
+		return
+	}
+	p.account = account
+	if at, requests := b.state.Counted(of.UID); requests != nil {
+		a := placement.AssignmentOf(of, at)
+		a.Account, a.Requests = account, requests
+		b.assign(a)
+	}
+}
+
+// HasAccount reports whether it is known in which account a pod counts.
+func (b *Belief) HasAccount(uid types.UID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.pods[uid]
+	return p != nil && p.account != (scheduler.Account{})
+}
+
+// beyondGrant reports whether a pod that was not admitted before requests more than is left of what its consumer was granted, and then
+// has it wait for that. An admitted pod counts from now on, also while no provider fits.
+func (b *Belief) beyondGrant(p *pod, of *scheduler.Pod, into *scheduler.Decision) bool {
+	_, counted := b.state.Counted(of.UID)
+	if counted == nil {
+		p.account = of.Account
+	}
+	if p.account == (scheduler.Account{}) {
+		return false
+	}
+	if !of.First || p.admitted {
+		p.admitted = true
+		if counted == nil {
+			b.admit(p, of.UID, of.Requests)
+		}
+		return false
+	}
+	g := b.grants[p.account.Consumer]
+	if g == nil {
+		return false
+	}
+	lacks := b.state.Budget(p.account.Consumer, g).Beyond(p.account.Creator, p.waits.Demand())
+	if lacks == "" {
+		return false
+	}
+	into.Result = verdict.Result{Verdicts: into.Verdicts[:0], Beyond: lacks}
+	p.unassigned = true
+	p.waits.AwaitGrant()
+	return true
+}
+
+// admit counts an admitted pod, which is at no provider, in its account.
+func (b *Belief) admit(p *pod, uid types.UID, requests resources.Amounts) {
+	if p.account == (scheduler.Account{}) {
+		b.release(uid)
+		return
+	}
+	b.assign(scheduler.Assignment{UID: uid, Account: p.account, Requests: requests})
+}
+
+// retryWithinGrants has the pods tried next, the longest waiting first and no more than queue.MaxWoken, for which there is enough of a
+// grant that has grown, or of which something became free. More means that others may follow.
+func (b *Belief) retryWithinGrants() (more bool) {
+	if len(b.grown) == 0 {
+		return false
+	}
+	budgets := make(map[string]*scheduler.Budget, len(b.grown))
+	for consumer := range b.grown {
+		if g := b.grants[consumer]; g != nil {
+			budgets[consumer] = b.state.Budget(consumer, g)
+		}
+	}
+	// A consumer with a pod that fits stays: another pod may fit, if that one is not assigned.
+	var waiting []*pod
+	waiting, b.grown = b.fitIntoGrants(budgets)
+	for _, p := range waiting {
+		of := budgets[p.account.Consumer]
+		if of != nil && !of.Fits(p.account.Creator, p.waits.Demand()) {
+			continue
+		}
+		if of != nil {
+			of.Take(p.account.Creator, p.waits.Demand())
+		}
+		p.waits.RetryWithinGrant()
+	}
+	return len(waiting) == queue.MaxWoken
+}
+
+// fitIntoGrants returns the pods, the longest waiting first and no more than queue.MaxWoken, each of which fits into the budget of its
+// consumer, and the consumers of all that fit. No grant bounds a consumer without a budget any more.
+func (b *Belief) fitIntoGrants(budgets map[string]*scheduler.Budget) (longest []*pod, consumers map[string]bool) {
+	compare := func(x, y *pod) int { return queue.Compare(&x.waits, &y.waits) }
+	var last *pod // queue.MaxWoken pods wait for longer.
+	consumers = map[string]bool{}
+	for _, p := range b.pods {
+		consumer := p.account.Consumer
+		if !p.unassigned || !p.waits.AwaitsGrant() || !b.grown[consumer] {
+			continue
+		}
+		if budget := budgets[consumer]; budget != nil && !budget.Fits(p.account.Creator, p.waits.Demand()) {
+			continue
+		}
+		consumers[consumer] = true
+		if last != nil && compare(p, last) > 0 {
+			continue
+		}
+		if longest = append(longest, p); len(longest) == 2*queue.MaxWoken {
+			slices.SortFunc(longest, compare)
+			longest = longest[:queue.MaxWoken]
+			last = longest[queue.MaxWoken-1]
+		}
+	}
+	slices.SortFunc(longest, compare)
+	return longest[:min(len(longest), queue.MaxWoken)], consumers
+}
+
+// keepForSuccessor keeps what is counted for a pod that is gone. Its provider may have evicted it: then Liqo makes another pod of the
+// same ShadowPod, which its quota has admitted before. A grant that has shrunk since must not keep that one waiting. Liqo makes none of
+// a ShadowPod whose pod has ended, unless the pod was evicted before Liqo saw the end.
+func (b *Belief) keepForSuccessor(p *pod, uid types.UID) {
+	_, requests := b.state.Counted(uid)
+	if p.shadow == "" || p.account == (scheduler.Account{}) || requests == nil || p.ended && !p.disrupted {
+		return
+	}
+	b.predecessors[p.name] = predecessor{shadow: p.shadow, until: b.cfg.Clock.Now().Add(successorWithin)}
+	b.admit(p, keptFor(p.name), requests)
+}
+
+func keptFor(name types.NamespacedName) types.UID { return types.UID("kept/" + name.String()) }
+
+// observeShadow records of which ShadowPod a pod was made. If it succeeds an assigned pod of the same one, what was kept counts for it
+// from now on.
+func (b *Belief) observeShadow(p *pod, of *corev1.Pod) {
+	p.shadow = placement.ShadowOf(of)
+	before, kept := b.predecessors[p.name]
+	if !kept {
+		return
+	}
+	account := b.state.AccountOf(keptFor(p.name))
+	_, requests := b.state.Counted(keptFor(p.name))
+	b.forgetPredecessor(p.name)
+	if before.shadow == p.shadow {
+		p.admitted, p.account = true, account
+		b.admit(p, of.UID, requests)
+	}
+}
+
+// KeptForSuccessor returns the UID of the ShadowPod for whose next pod, which has this name, a part of a grant is kept; "" if there is
+// none.
+func (b *Belief) KeptForSuccessor(name types.NamespacedName) types.UID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.predecessors[name].shadow
+}
+
+// ObserveNoSuccessor records that Liqo makes no other pod of a name: its ShadowPod is gone.
+func (b *Belief) ObserveNoSuccessor(name types.NamespacedName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forgetPredecessor(name)
+}
+
+func (b *Belief) forgetPredecessor(name types.NamespacedName) {
+	delete(b.predecessors, name)
+	b.release(keptFor(name))
+}
+
+func (b *Belief) expirePredecessors(now time.Time) {
+	for name, before := range b.predecessors {
+		if !now.Before(before.until) {
+			b.forgetPredecessor(name)
+		}
+	}
+}

@@ -1,0 +1,2 @@
+// Package grants reads what this cluster granted each consumer. The broker assigns no more new pods of the consumer than that.
+package grants
