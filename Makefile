@@ -2,6 +2,9 @@
 # make and a C compiler (for -race) it builds itself.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
+# Without cgo, but for -race, which needs it: what programs, tests and linters share is compiled once.
+export CGO_ENABLED := 0
+with-race := CGO_ENABLED=1
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 TEST := cd test &&
 INTEROP := cd test/interop &&
@@ -54,8 +57,8 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build bin/liqo-broker-vk, its names as a plugin of kubectl, and bin/sandbox for people
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/liqo-broker-vk
-	$(KUBELET_V0) CGO_ENABLED=0 go build -trimpath -o ../bin/liqo-broker-vk-v0 .
+	go build -o bin/ ./cmd/liqo-broker-vk
+	$(KUBELET_V0) go build -o ../bin/liqo-broker-vk-v0 .
 	ln -sf liqo-broker-vk bin/kubectl-broker
 	ln -sf liqo-broker-vk bin/kubectl_complete-broker
 	$(TEST) go build -o ../bin/ ./sandbox/cmd/sandbox
@@ -85,14 +88,14 @@ fmt-check: ## Fail when a file is not gofmt's
 # Go does not see that files outside of a module have changed: what reads docs/, deploy/ or sources of another module, or builds
 # from a clone, is not to be cached.
 unit: ## Unit tests, those of the product with -race, the remote IPAM against Liqo v0.9.4, the rules with Prometheus
-	$(TOOL) $(call gotestsum,unit,--format=pkgname --hide-summary=skipped) -- $(lean) -race ./...
+	$(with-race) $(TOOL) $(call gotestsum,unit,--format=pkgname --hide-summary=skipped) -- $(lean) -race ./...
 	$(TOOL) $(call gotestsum,unit-slowest,--format=pkgname --hide-summary=skipped) -- $(lean) -run '^TestSlowestFilters$$' ./pkg/scheduler/
 	GOGC=400 FUZZ_INPUTS=100000 $(TOOL) $(call gotestsum,unit-inputs,--format=pkgname --hide-summary=skipped) -- $(lean) -run '^TestMutatedExpressions$$' ./pkg/criteria/
 	$(TEST) HISTORIES=1000 $(TOOL) $(call gotestsum,unit-histories,--format=pkgname --hide-summary=skipped) -- $(lean) -timeout=30m ./histories/...
 	$(TEST) $(TOOL) $(call gotestsum,unit-test,--format=pkgname --hide-summary=skipped) -- $(lean) ./audit ./bench ./chaos ./collector ./reflection ./sandbox ./sandbox/internal/...
 	$(TEST) $(TOOL) $(call gotestsum,unit-deploy,--format=pkgname --hide-summary=skipped) -- $(lean) -count=1 ./deploy/... ./exposition/... ./histories/mutants ./suites
 	$(INTEROP) $(TOOL) $(call gotestsum,unit-interop,--format=pkgname --hide-summary=skipped) -- $(lean) -count=1 ./...
-	$(KUBELET_V0) $(TOOL) $(call gotestsum,unit-kubelet-v0,--format=pkgname --hide-summary=skipped) -- $(lean) -race ./...
+	$(KUBELET_V0) $(with-race) $(TOOL) $(call gotestsum,unit-kubelet-v0,--format=pkgname --hide-summary=skipped) -- $(lean) -race ./...
 	$(OBSERVABILITY) $(TOOL) $(call gotestsum,unit-observability,--format=pkgname --hide-summary=skipped) -- $(lean) -count=1 ./...
 
 random: ## What .ci/run does after make test: 1,000 more histories of the broker, and 600,000 expressions at random
@@ -104,7 +107,7 @@ histories: ## Let N (100000) histories of the broker happen in virtual time, fro
 
 chaos: ## Let random histories happen to a federation of real clusters, and judge them (SEEDS=0-4 MINUTES=60, or FAULT='provider hangs' N=3, or FAULT=all; KUBELETS=commit has the virtual kubelets be of another version)
 	$(if $(KUBELETS),rm -rf dist/other && mkdir -p dist/other && git archive '$(KUBELETS)' | tar -x -C dist/other && \
-		cd dist/other && CGO_ENABLED=0 go build -o ../virtual-kubelet ./cmd/liqo-broker-vk && rm -r ../other)
+		cd dist/other && go build -o ../virtual-kubelet ./cmd/liqo-broker-vk && rm -r ../other)
 	mkdir -p dist
 	$(TEST) go run ./chaos/cmd -seeds='$(SEEDS)' -minutes='$(MINUTES)' -fault="$(FAULT)" $(if $(SHORT),-short) \
 		-repeat=$(if $(filter command,$(origin N)),$(N),3) -output='$(CURDIR)/dist/chaos.json' \
@@ -122,7 +125,7 @@ fuzz: ## FUZZ_INPUTS expressions at random (10^8), then searches for new paths a
 	UPDATE=1 SLOWEST_TIME=$(FUZZ_TIME) go test -v -timeout=0 -run '^TestSlowestFilters$$' ./pkg/scheduler/
 
 image-test: ## Build the image twice from clones, compare, unpack it and run what is in it (minutes; as root)
-	cd tools && go tool $(call gotestsum,tools,--format=pkgname --hide-summary=skipped) -- $(lean) -race ./...
+	cd tools && $(with-race) go tool $(call gotestsum,tools,--format=pkgname --hide-summary=skipped) -- $(lean) -race ./...
 	$(TEST) $(TOOL) $(call gotestsum,image-test,--format=pkgname --hide-summary=skipped) -- $(lean) -count=1 -timeout=30m ./image/...
 
 dashboard: chromium ## The dashboard in Chromium, against a stand-in for the catalog (SCREENSHOTS=directory)

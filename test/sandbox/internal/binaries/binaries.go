@@ -73,10 +73,7 @@ func targets() []target {
 			return goCommand(ctx, moduleRoot(), nil, "build", "-o", dir+"/", "./sandbox/cmd/contain")
 		}},
 		liqoTarget(LiqoVersion),
-		{"KWOK " + KwokVersion, []string{Kwok}, func(ctx context.Context, dir string) error {
-			return goCommand(ctx, moduleRoot(), []string{"GOBIN=" + dir},
-				"install", "-ldflags=-s -w", "sigs.k8s.io/kwok/cmd/kwok@"+KwokVersion)
-		}},
+		{"KWOK " + KwokVersion, []string{Kwok}, buildKwok},
 		kubernetesTarget(KubernetesVersion),
 	}
 }
@@ -96,7 +93,8 @@ func kubernetesTarget(version string) target {
 	}}
 }
 
-// liqoTarget builds inside Liqo's own module, so with Liqo's own choice of dependencies: the stock binaries, not an approximation.
+// liqoTarget builds inside Liqo's own module: what Liqo is made of besides Kubernetes' libraries, such as virtual-kubelet, has the version
+// that Liqo chose.
 func liqoTarget(version string) target {
 	names := []string{LiqoControllerManager, LiqoCRDReplicator, LiqoWebhook, LiqoIPAM, LiqoVirtualKubelet}
 	return target{"Liqo " + version, names, func(ctx context.Context, dir string) error {
@@ -104,11 +102,11 @@ func liqoTarget(version string) target {
 		if err != nil {
 			return err
 		}
-		args := []string{"build", "-ldflags=-s -w", "-o", dir + "/"}
+		var packages []string
 		for _, name := range names {
-			args = append(args, "./cmd/"+name)
+			packages = append(packages, "./cmd/"+name)
 		}
-		return goCommand(ctx, src, nil, args...)
+		return buildShared(ctx, src, dir, packages...)
 	}}
 }
 
@@ -208,7 +206,7 @@ func (t target) complete(dir string) bool {
 	return true
 }
 
-// BuildProduct builds this repository's program, compiled as for the image, and
+// BuildProduct builds this repository's program, and
 // copies it to dir, whose sandbox keeps it as it is. It returns the copy's path.
 // All sandboxes of a working tree share one build: the Go command links it again
 // only when something has changed.
@@ -228,7 +226,7 @@ func BuildProduct(ctx context.Context, dir string) (string, error) {
 	}
 	defer unlock()
 	built := filepath.Join(shared, product)
-	if err := goCommand(ctx, ProductRoot(), []string{"CGO_ENABLED=0"}, "build", "-trimpath", "-o", built, "./cmd/"+product); err != nil {
+	if err := goCommand(ctx, ProductRoot(), nil, "build", "-o", built, "./cmd/"+product); err != nil {
 		return "", err
 	}
 	out := filepath.Join(dir, product)
@@ -242,7 +240,6 @@ func BuildImage(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Without -trimpath, as its tests are built: there is one cache for both.
 	if err := goCommand(ctx, filepath.Join(ProductRoot(), "kubelet-v0"), nil, "build", "-o",
 		filepath.Join(dir, product+"-v0"), "."); err != nil {
 		return "", err
@@ -267,15 +264,20 @@ func copyProgram(from, to string) error {
 
 // LiqoSource returns the directory of the source of a version of Liqo, which also holds its Helm chart and CRDs.
 func LiqoSource(ctx context.Context, version string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", "github.com/liqotech/liqo@"+version)
+	return sourceOf(ctx, "github.com/liqotech/liqo@"+version)
+}
+
+// sourceOf returns the directory of the source of a module, in the cache of modules.
+func sourceOf(ctx context.Context, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	cmd.Dir = moduleRoot()
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("go mod download of Liqo %s: %w\n%s", version, err, out)
+		return "", fmt.Errorf("go mod download %s: %w\n%s", module, err, out)
 	}
 	var info struct{ Dir string }
 	if err := json.Unmarshal(out, &info); err != nil {
-		return "", fmt.Errorf("go mod download of Liqo %s: %w", version, err)
+		return "", fmt.Errorf("go mod download %s: %w", module, err)
 	}
 	return info.Dir, nil
 }
@@ -324,7 +326,8 @@ func hashSources(h io.Writer, patterns ...string) error {
 func goCommand(ctx context.Context, dir string, env []string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), env...)
+	// Without cgo, as the image is compiled and as the tests are: what they share is compiled once.
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	var out bytes.Buffer

@@ -43,3 +43,18 @@ func TestCacheKeyIsStable(t *testing.T) {
 	assert.Equal(t, a, b)
 	assert.Len(t, a, 16)
 }
+
+// Kubernetes' libraries are compiled once for all programs of a sandbox. Liqo's virtual kubelet keeps the virtual-kubelet that Liqo chose.
+func TestOtherModulesUseOurLaterVersionsOfLibraries(t *testing.T) {
+	src, err := LiqoSource(t.Context(), LiqoVersion)
+	require.NoError(t, err)
+	ours, err := versionsOf(t.Context(), moduleRoot())
+	require.NoError(t, err)
+	later, err := laterVersions(t.Context(), src)
+	require.NoError(t, err)
+	assert.Contains(t, later, "-require=k8s.io/client-go@"+ours["k8s.io/client-go"])
+	for _, arg := range later {
+		assert.NotContains(t, arg, "virtual-kubelet")
+		assert.NotContains(t, arg, "liqotech")
+	}
+}

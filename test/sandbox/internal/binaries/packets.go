@@ -62,8 +62,7 @@ func packetTargets(geneve bool) []target {
 					return err
 				}
 			}
-			return goCommand(ctx, src, nil, "build", "-trimpath", "-ldflags=-s -w", "-o", dir+"/",
-				"./cmd/gateway", "./cmd/gateway/wireguard", "./cmd/gateway/geneve", "./cmd/fabric")
+			return buildShared(ctx, src, dir, "./cmd/gateway", "./cmd/gateway/wireguard", "./cmd/gateway/geneve", "./cmd/fabric")
 		}},
 		{"kube-proxy " + KubernetesVersion, []string{KubeProxy, Web}, func(ctx context.Context, dir string) error {
 			return goCommand(ctx, moduleRoot(), nil, "build", "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion="+KubernetesVersion,

@@ -1,0 +1,127 @@
+package binaries
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/mod/semver"
+)
+
+// sharedPrefixes are those of the modules that programs of other modules use at the versions of this one, where these are later: most of
+// what the programs of a sandbox are made of. It is compiled once then. What a program does by itself comes from its own module.
+var sharedPrefixes = []string{
+	"k8s.io/", "sigs.k8s.io/", "golang.org/x/", "google.golang.org/", "go.opentelemetry.io/", "go.etcd.io/", "cel.dev/",
+	"github.com/google/", "github.com/prometheus/", "github.com/moby/", "github.com/spf13/", "github.com/go-logr/", "github.com/modern-go/",
+	"github.com/fxamacker/", "github.com/grpc-ecosystem/", "github.com/Masterminds/", "gopkg.in/",
+}
+
+// buildShared builds packages of another module in dir, with the versions of this module. src has its source.
+func buildShared(ctx context.Context, src, dir string, packages ...string) error {
+	work, err := os.MkdirTemp(dir, "go.mod-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	modfile := filepath.Join(work, "go.mod")
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(src, name))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(work, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	later, err := laterVersions(ctx, src)
+	if err != nil {
+		return err
+	}
+	if err := goCommand(ctx, src, nil, append(append([]string{"mod", "edit"}, later...), modfile)...); err != nil {
+		return err
+	}
+	args := []string{"build", "-mod=mod", "-modfile=" + modfile, "-ldflags=-s -w", "-o", dir + "/"}
+	return goCommand(ctx, src, nil, append(args, packages...)...)
+}
+
+// One file of KWOK's source names a constant that Kubernetes' libraries had until 0.33; kwokValue is its value.
+const (
+	kwokFile    = "pkg/utils/informer/informer.go"
+	kwokRenamed = "metav1.InitialEventsListBlueprintAnnotationKey"
+	kwokValue   = `"kubernetes.io/initial-events-list-blueprint"`
+)
+
+// buildKwok builds KWOK from a copy of its source: the Go command refuses to replace files of the module cache.
+func buildKwok(ctx context.Context, dir string) error {
+	src, err := sourceOf(ctx, "sigs.k8s.io/kwok@"+KwokVersion)
+	if err != nil {
+		return err
+	}
+	copied, err := os.MkdirTemp(dir, "kwok-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(copied)
+	if err := os.CopyFS(copied, os.DirFS(src)); err != nil {
+		return fmt.Errorf("copy KWOK's source: %w", err)
+	}
+	file := filepath.Join(copied, kwokFile)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), kwokRenamed, kwokValue)), 0o644); err != nil {
+		return err
+	}
+	return buildShared(ctx, copied, dir, "./cmd/kwok")
+}
+
+// laterVersions returns an argument of go mod edit for each module of src that this module has in a later version.
+func laterVersions(ctx context.Context, src string) ([]string, error) {
+	ours, err := versionsOf(ctx, moduleRoot())
+	if err != nil {
+		return nil, err
+	}
+	theirs, err := versionsOf(ctx, src)
+	if err != nil {
+		return nil, err
+	}
+	var later []string
+	for module, version := range theirs {
+		if semver.Compare(ours[module], version) > 0 && hasPrefix(module, sharedPrefixes) {
+			later = append(later, "-require="+module+"@"+ours[module])
+		}
+	}
+	return later, nil
+}
+
+func hasPrefix(module string, prefixes []string) bool {
+	for _, prefix := range prefixes {
+		if strings.HasPrefix(module, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// versionsOf returns the version of each module that is in the build list of a directory's module.
+func versionsOf(ctx context.Context, dir string) (map[string]string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Path}} {{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}", "all")
+	cmd.Dir = dir
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list -m all in %s: %w\n%s", dir, err, errs.String())
+	}
+	versions := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if module, version, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			versions[module] = version
+		}
+	}
+	return versions, nil
+}
