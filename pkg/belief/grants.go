@@ -36,7 +36,7 @@ func (b *Belief) SetGrant(consumer string, g *scheduler.Grant) {
 	b.grants[consumer] = g
 }
 
-// HasGrant reports whether SetGrant was called for a consumer.
+// HasGrant reports whether a grant of a consumer is recorded.
 func (b *Belief) HasGrant(consumer string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,6 +84,9 @@ func (b *Belief) beyondGrant(p *pod, of *scheduler.Pod, into *scheduler.Decision
 			b.admit(p, of.UID, of.Requests)
 		}
 		return false
+	}
+	if counted != nil {
+		b.release(of.UID) // It was counted while it waited for an earlier pod of its name.
 	}
 	g := b.grants[p.account.Consumer]
 	if g == nil {
@@ -166,10 +169,11 @@ func (b *Belief) fitIntoGrants(budgets map[string]*scheduler.Budget) (longest []
 
 // keepForSuccessor keeps what is counted for a pod that is gone. Its provider may have evicted it: then Liqo makes another pod of the
 // same ShadowPod, which its quota has admitted before. A grant that has shrunk since must not keep that one waiting. Liqo makes none of
-// a ShadowPod whose pod has ended, unless the pod was evicted before Liqo saw the end.
+// a ShadowPod whose pod has ended, unless the pod was evicted before Liqo saw the end. A pod that was never assigned counts only while it
+// waits for an earlier one of its name.
 func (b *Belief) keepForSuccessor(p *pod, uid types.UID) {
 	_, requests := b.state.Counted(uid)
-	if p.shadow == "" || p.account == (scheduler.Account{}) || requests == nil || p.ended && !p.disrupted {
+	if p.shadow == "" || requests == nil || !p.admitted && !p.pending || p.ended && !p.disrupted {
 		return
 	}
 	b.predecessors[p.name] = predecessor{shadow: p.shadow, until: b.cfg.Clock.Now().Add(successorWithin)}

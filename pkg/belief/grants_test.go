@@ -95,7 +95,7 @@ func TestNewPodsAreBoundedByTheGrantOfTheirUser(t *testing.T) {
 		b.grant(users{"one": 1500, "two": 500})
 		b.fits(t, ofUser("one", "a", "1"), "a grant is used up to the last bit")
 		_, beyond := b.consume(ofUser("one", "b", "500m"))
-		require.Equal(t, "more than the grant of user one of consumer c1: cpu: 500m requested, 0 left of 1500m", beyond)
+		require.Equal(t, "more than is left of the grant of user one of consumer c1: cpu: 500m requested, 1500m granted", beyond)
 		require.Equal(t, 1, b.Counts().Unassigned)
 		b.fits(t, ofUser("two", "c", "500m"), "another slice has its own grant")
 		require.NotEmpty(t, b.try("local", 100, nil), "pods of this cluster have no grant")
@@ -559,4 +559,37 @@ func BenchmarkDecideBeyondTheGrant(b *testing.B) {
 	for b.Loop() {
 		known.Decide(pod, nil, &d)
 	}
+}
+
+// A pod that waits for an earlier one of its name is counted where that one was, although it was assigned nowhere.
+func TestAPodThatWaitsForAnEarlierOneHasNoPartOfItsOwn(t *testing.T) {
+	waiting := func() (*Belief, *corev1.Pod) {
+		b := withProviders("q")
+		b.grant(users{"one": 1000})
+		pod := ofUser("one", "a", "1")
+		b.ObserveAccount(pod, placement.AccountOf(pod, ofConsumer))
+		b.ObserveAssigned(pod, placed("q1"))
+		return b, pod
+	}
+	b, pod := waiting()
+	b.fits(t, pod, "it is not counted twice")
+
+	b, pod = waiting()
+	b.ObserveGone(name(pod), "")
+	require.Empty(t, b.KeptForSuccessor(name(pod)), "nothing is kept for the next one")
+
+	b, pod = waiting()
+	b.ObserveLeft(pod, placed("q1"))
+	b.fits(t, ofUser("one", "other", "1"), "it is as new as others are")
+
+	b = withProviders("q")
+	b.grant(users{"one": 1000})
+	pod = ofUser("one", "a", "1")
+	b.fits(t, pod)
+	b.gone("a")
+	next := remade(pod)
+	b.ObserveAssigned(next, placed("q1"))
+	b.ObserveLeft(next, placed("q1"))
+	b.isBeyond(t, ofUser("one", "other", "1m"), "a successor keeps the part of its predecessor")
+	b.fits(t, next)
 }

@@ -23,7 +23,7 @@ type pod struct {
 	// shadow is the UID of the ShadowPod that the pod was made of, "" if of none. account is the one in which it counts.
 	shadow  types.UID
 	account scheduler.Account
-	// admitted means that the pod was assigned before, or succeeds such a one of the same ShadowPod: no grant bounds it.
+	// admitted means that the pod is or was assigned, or succeeds such a one of the same ShadowPod: no grant bounds it.
 	admitted bool
 	// pending means that there is a decision which the cache does not show yet, uncertain that it is not known whether it was
 	// written.
@@ -131,6 +131,7 @@ func (b *Belief) ObserveAssigned(of *corev1.Pod, at scheduler.Place) {
 	p.pending, p.uncertain, p.left, p.unassigned, p.ended = false, false, scheduler.Place{}, false, false
 	p.start.observe(of, at, b.cfg.Clock.Now())
 	p.shown, p.mayRun = shown(of), true
+	p.admitted = p.admitted || of.Annotations[v1alpha1.AssignedAtAnnotation] != ""
 	b.observeStart(p, of, at)
 	b.assignPod(of, at)
 }
@@ -219,7 +220,8 @@ func (b *Belief) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
 	}
 	before, there := *p, p.there
 	*p = *newRecord(p.name, of.UID)
-	p.shadow, p.account, p.admitted, p.disrupted = before.shadow, before.account, before.admitted, placement.DisruptedThere(of)
+	p.shadow, p.account, p.disrupted = before.shadow, before.account, placement.DisruptedThere(of)
+	p.admitted = before.admitted || before.pending || of.Annotations[v1alpha1.AssignedAtAnnotation] != ""
 	// Liqo's controller may still make one that its provider was not seen to have: a webhook for pods holds the creation.
 	p.ended, p.there, p.shown, p.mayRun = true, there, shown(of), mayRun(of) || unmade(of) && there != podThere
 	b.limit.Forget(of.UID)
@@ -258,7 +260,7 @@ func (b *Belief) ObserveLeft(of *corev1.Pod, from scheduler.Place) {
 	p := b.recordOf(of)
 	p.left = from
 	b.forgetEarlier(p.name)
-	if of.Annotations[v1alpha1.AssignedAtAnnotation] == "" {
+	if of.Annotations[v1alpha1.AssignedAtAnnotation] == "" && !p.admitted {
 		b.release(of.UID) // It waited for an earlier pod of its name.
 		return
 	}

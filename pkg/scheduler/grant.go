@@ -118,7 +118,8 @@ func (b *Budget) Take(creator string, d Demand) {
 	b.promised[creator] = of
 }
 
-// Beyond returns of which resource a pod of a creator requests more than is left, and how much is left; "" if the pod fits.
+// Beyond returns of which resource a pod of a creator requests more than is left; "" if the pod fits. It does not tell how much is left:
+// that changes with each other pod, and conditions quote this text.
 func (b *Budget) Beyond(creator string, d Demand) string {
 	lacks, found := b.lacking(creator, d)
 	if !found {
@@ -133,13 +134,13 @@ func (b *Budget) Beyond(creator string, d Demand) string {
 		quantity := resources.Quantity(name, max(amount, 0))
 		return quantity.String()
 	}
-	return fmt.Sprintf("more than %s: %s: %s requested, %s left of %s", whose, name, text(lacks.wanted.Amount), text(lacks.left), text(lacks.granted))
+	return fmt.Sprintf("more than is left of %s: %s: %s requested, %s granted", whose, name, text(lacks.wanted.Amount), text(lacks.granted))
 }
 
 // lack is a resource of which too little is left.
 type lack struct {
-	wanted        amounts.Request
-	granted, left int64
+	wanted  amounts.Request
+	granted int64
 	// together means that it is what the slices of the consumer grant together.
 	together bool
 }
@@ -170,7 +171,7 @@ func (b *Budget) lackingOf(granted resources.Amounts, of *taken, promised amount
 			}
 		}
 		if amount != amounts.Unlimited && wanted.Amount > amount-used {
-			return lack{wanted: wanted, granted: amount, left: amount - used}, true
+			return lack{wanted: wanted, granted: amount}, true
 		}
 	}
 	return lack{}, false

@@ -21,20 +21,20 @@ func TestWhatIsLeftOfAGrant(t *testing.T) {
 		want    string
 	}{
 		"what is left exactly":                       {"one", one, amounts{"cpu": 2000, "memory": gi, "pods": 1}, ""},
-		"one thousandth more":                        {"one", one, amounts{"cpu": 2001}, "cpu: 2001m requested, 2 left of 4"},
-		"a grant that is smaller than what is taken": {"one", amounts{"cpu": 1000}, amounts{"cpu": 1000}, "cpu: 1 requested, 0 left of 1"},
+		"one thousandth more":                        {"one", one, amounts{"cpu": 2001}, "cpu: 2001m requested, 4 granted"},
+		"a grant that is smaller than what is taken": {"one", amounts{"cpu": 1000}, amounts{"cpu": 1000}, "cpu: 1 requested, 1 granted"},
 		"nothing, of a grant that is smaller":        {"one", amounts{"cpu": 1000}, amounts{"cpu": 0, "pods": 1}, ""},
-		"a resource that is not granted":             {"one", one, amounts{gpu: 1}, string(gpu) + ": 1 requested, 0 left of 0"},
+		"a resource that is not granted":             {"one", one, amounts{gpu: 1}, string(gpu) + ": 1 requested, 0 granted"},
 		"a resource that no provider has":            {"one", one, amounts{"example.org/a": 2}, ""},
-		"more than is granted of such a one":         {"one", one, amounts{"example.org/a": 3}, "example.org/a: 3 requested, 2 left of 2"},
+		"more than is granted of such a one":         {"one", one, amounts{"example.org/a": 3}, "example.org/a: 3 requested, 2 granted"},
 		"pods that are not limited":                  {"one", one, amounts{"pods": 1}, ""},
-		"too many pods":                              {"one", amounts{"pods": 2}, amounts{"pods": 1}, "pods: 1 requested, 0 left of 2"},
+		"too many pods":                              {"one", amounts{"pods": 2}, amounts{"pods": 1}, "pods: 1 requested, 2 granted"},
 		"one more pod":                               {"one", amounts{"pods": 3}, amounts{"pods": 1}, ""},
-		"the first resource that is lacking":         {"one", amounts{}, amounts{"memory": gi, "cpu": 1}, "cpu: 1m requested, 0 left of 0"},
-		"any pod of a user without a slice":          {"one", nil, amounts{"pods": 1}, "pods: 1 requested, 0 left of 0"},
+		"the first resource that is lacking":         {"one", amounts{}, amounts{"memory": gi, "cpu": 1}, "cpu: 1m requested, 0 granted"},
+		"any pod of a user without a slice":          {"one", nil, amounts{"pods": 1}, "pods: 1 requested, 0 granted"},
 		"all of another user":                        {"two", amounts{"cpu": 1000}, amounts{"cpu": 1000}, ""},
 		"a user that is not known, of all":           {"", one, amounts{"cpu": 7000}, ""},
-		"more of all":                                {"", one, amounts{"cpu": 7001}, "cpu: 7001m requested, 7 left of 9"},
+		"more of all":                                {"", one, amounts{"cpu": 7001}, "cpu: 7001m requested, 9 granted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := stateOf(ready("q"), ready("r"))
@@ -51,9 +51,9 @@ func TestWhatIsLeftOfAGrant(t *testing.T) {
 			if tc.granted == nil {
 				grant.ByCreator = nil
 			}
-			whose := "more than the grant of user " + tc.creator + " of consumer c1: "
+			whose := "more than is left of the grant of user " + tc.creator + " of consumer c1: "
 			if tc.creator == "" {
-				whose = "more than the grants of consumer c1: "
+				whose = "more than is left of the grants of consumer c1: "
 			}
 			got := s.Budget("c1", grant).Beyond(tc.creator, s.Demand(tc.asks))
 			if tc.want == "" {
@@ -75,7 +75,7 @@ func TestPodsWithAndWithoutAUserFitIntoTheSum(t *testing.T) {
 	require.True(t, s.Budget("c1", grant).Fits("two", cpu(2000)))
 	s.Assign(Assignment{UID: "b", Account: Account{"c1", ""}, Requests: amounts{"cpu": 2500}})
 	require.False(t, s.Budget("c1", grant).Fits("two", cpu(501)), "500m are left of all")
-	require.Equal(t, "more than the grants of consumer c1: cpu: 501m requested, 500m left of 4", s.Budget("c1", grant).Beyond("two", cpu(501)))
+	require.Equal(t, "more than is left of the grants of consumer c1: cpu: 501m requested, 4 granted", s.Budget("c1", grant).Beyond("two", cpu(501)))
 	require.True(t, s.Budget("c1", grant).Fits("two", cpu(500)))
 	s.Release("b")
 	require.True(t, s.Budget("c1", grant).Fits("two", cpu(2000)))
@@ -93,7 +93,7 @@ func TestWhatIsTakenIsNotLeft(t *testing.T) {
 		require.True(t, budget.Fits("one", one))
 		budget.Take("one", one)
 	}
-	require.Equal(t, "more than the grant of user one of consumer c1: cpu: 1 requested, 0 left of 2", budget.Beyond("one", one))
+	require.Equal(t, "more than is left of the grant of user one of consumer c1: cpu: 1 requested, 2 granted", budget.Beyond("one", one))
 }
 
 func TestSumsOfAccountsDoNotOverflow(t *testing.T) {

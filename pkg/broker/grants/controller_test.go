@@ -127,8 +127,8 @@ func TestWhatAConsumerWasGranted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, _ := newController(t, append(namespaces(), tc.slices...)...)
 			require.NoError(t, c.Ensure(t.Context(), "c1"))
-			require.Regexp(t, " left of "+tc.one+"$", c.tried("c1", "one", "pod", much))
-			require.Regexp(t, " left of "+tc.all+"$", c.tried("c1", "", "unlabelled", much))
+			require.Regexp(t, " "+tc.one+" granted$", c.tried("c1", "one", "pod", much))
+			require.Regexp(t, " "+tc.all+" granted$", c.tried("c1", "", "unlabelled", much))
 		})
 	}
 }
@@ -141,12 +141,12 @@ func TestAnyNumberOfPodsIsGrantedBySlicesThatDoNotNameThem(t *testing.T) {
 	for _, pod := range []string{"one", "two", "three"} {
 		require.Empty(t, c.tried("c1", "one", pod, resources.Amounts{corev1.ResourcePods: 1}))
 	}
-	require.Contains(t, c.tried("c1", "one", "four", resources.Amounts{corev1.ResourcePods: 1}), "pods: 1 requested, 0 left of 3")
+	require.Contains(t, c.tried("c1", "one", "four", resources.Amounts{corev1.ResourcePods: 1}), "pods: 1 requested, 3 granted")
 	for _, pod := range []string{"four", "five"} {
 		require.Empty(t, c.tried("c1", "two", pod, resources.Amounts{corev1.ResourcePods: 1}))
 	}
 	require.Empty(t, c.tried("c1", "", "rest", resources.Amounts{corev1.ResourceCPU: 1100, "example.org/a": 2, corev1.ResourcePods: 1}))
-	require.Equal(t, "more than the grants of consumer c1: memory: 1 requested, 0 left of 0",
+	require.Equal(t, "more than is left of the grants of consumer c1: memory: 1 requested, 0 granted",
 		c.tried("c1", "", "memory", resources.Amounts{corev1.ResourceMemory: 1}))
 }
 

@@ -160,7 +160,7 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 			c.Leaving.Forget(r.NamespacedName)
 			c.observeGone(r.NamespacedName, "")
 			c.forgetFailures(r)
-			return ctrl.Result{}, c.observeSuccessor(ctx, r.NamespacedName)
+			return c.observeSuccessor(ctx, r.NamespacedName)
 		}
 		return ctrl.Result{}, err
 	}
@@ -273,24 +273,27 @@ func (c *Controller) observeGone(name types.NamespacedName, uid types.UID) {
 	}
 }
 
+// keptRecheck is when a part of a grant that is kept is looked at again: the cache of ShadowPods may be behind that of pods.
+const keptRecheck = 2 * time.Second
+
 // observeSuccessor frees the part of a grant that a pod had which is gone, if no other pod is made of its ShadowPod, which is gone, too.
-func (c *Controller) observeSuccessor(ctx context.Context, name types.NamespacedName) error {
+func (c *Controller) observeSuccessor(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
 	kept := c.Belief.KeptForSuccessor(name)
 	if kept == "" {
-		return nil
+		return ctrl.Result{}, nil
 	}
 	shadow := &metav1.PartialObjectMetadata{}
 	shadow.SetGroupVersionKind(offloadingv1beta1.SchemeGroupVersion.WithKind("ShadowPod"))
 	err := c.Client.Get(ctx, name, shadow)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("ShadowPod %s: %w", name, err) // It is kept; the pod is reconciled again.
+		return ctrl.Result{}, fmt.Errorf("ShadowPod %s: %w", name, err) // It is kept; the pod is reconciled again.
 	}
 	if err == nil && shadow.UID == kept && shadow.DeletionTimestamp == nil {
-		return nil
+		return ctrl.Result{RequeueAfter: keptRecheck}, nil
 	}
 	c.Belief.ObserveNoSuccessor(name)
 	c.Requeue.Unassigned()
-	return nil
+	return ctrl.Result{}, nil
 }
 
 // observeEnded does so for a terminal pod, which may hold its room until it is deleted.

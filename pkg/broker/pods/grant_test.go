@@ -115,7 +115,7 @@ func TestNewPodsOfAConsumerAreBoundedByItsGrant(t *testing.T) {
 	require.Empty(t, c.assigned(t, "two"), "the provider has room, the consumer has not: a pod that moves counts from the start")
 	why := c.reported(t, "two")
 	require.Equal(t, "BeyondGrant", why.Reason)
-	require.Regexp(t, "^more than the grant of user a-[0-9a-f]+ of consumer c1: cpu: 500m requested, 300m left of 1500m$", why.Message)
+	require.Regexp(t, "^more than is left of the grant of user a-[0-9a-f]+ of consumer c1: cpu: 500m requested, 1500m granted$", why.Message)
 	require.Equal(t, "q1", c.assigned(t, "three"), "another slice has its own grant")
 	require.Equal(t, "q1", c.assigned(t, "administrators"), "Liqo did not make it of a ShadowPod")
 
@@ -155,7 +155,7 @@ func TestAPodBeyondTheGrantWaitsUntilThereIsOne(t *testing.T) {
 	next := newControllerOf(t, c.Client, true, nil)
 	next.Grants = grants.New(next.Client, next.Belief, next.Requeue)
 	require.Empty(t, next.assigned(t, "two"))
-	require.Contains(t, next.reported(t, "two").Message, "500m requested, 0 left of 0")
+	require.Contains(t, next.reported(t, "two").Message, "500m requested, 0 granted")
 	require.Empty(t, next.woken())
 	require.NoError(t, next.Client.Create(t.Context(), tenantOf("1500m")[1]))
 	next.granted(t)

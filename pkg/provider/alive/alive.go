@@ -58,11 +58,7 @@ const untilServes = time.Second
 // after an outage of the API server the virtual kubelets start again, and the grace period has begun long ago.
 func Run(ctx context.Context, cfg Config) error {
 	k := &keeper{Config: cfg, duration: defaultDuration}
-	for served := false; ; {
-		next := wait.Jitter(k.duration/2, 0.5)
-		if !served {
-			next = untilServes
-		}
+	for next, checked := untilServes, false; ; {
 		pause := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
@@ -72,10 +68,15 @@ func Run(ctx context.Context, cfg Config) error {
 		}
 		if !k.Serves() {
 			k.seen, k.renews = nil, false
+			next, checked = untilServes, false
 			continue
 		}
-		served = true
-		if err := k.check(ctx); err != nil && ctx.Err() == nil {
+		err := k.check(ctx)
+		next, checked = min(2*next, k.duration/2), checked || err == nil
+		if checked {
+			next = wait.Jitter(k.duration/2, 0.5)
+		}
+		if err != nil && ctx.Err() == nil {
 			k.Log.Error(err, "Cannot keep the node of the broker alive", "node", k.Node)
 		}
 	}
@@ -124,10 +125,10 @@ func (k *keeper) check(ctx context.Context) error {
 	return k.markReady(ctx)
 }
 
-// isOld reports whether nothing has renewed a lease for twice its duration by this machine's clock. Without an earlier check there is nothing
-// else to tell that by. If the clock is wrong, the lease is renewed once without need.
+// isOld reports whether nothing has renewed a lease for its duration by this machine's clock: the broker would have four times. Without an
+// earlier check there is nothing else to tell that by. If the clock is wrong, the lease is renewed once without need.
 func (k *keeper) isOld(lease *coordinationv1.Lease) bool {
-	return lease.Spec.RenewTime != nil && time.Since(lease.Spec.RenewTime.Time) > 2*k.duration
+	return lease.Spec.RenewTime != nil && time.Since(lease.Spec.RenewTime.Time) > k.duration
 }
 
 // create makes the lease of a Node that has none: the garbage collector deletes it with the Node, which may have been made again.

@@ -2,6 +2,7 @@ package alive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -13,7 +14,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
@@ -142,7 +145,7 @@ func TestTheLeaseIsTheBrokersWhileItRenewsIt(t *testing.T) {
 
 // An outage of the API server ends all brokers and virtual kubelets. Kubernetes counts from the last renewal before it.
 func TestALeaseOfLongAgoIsRenewedAsSoonAsAVirtualKubeletServes(t *testing.T) {
-	for age, renewed := range map[time.Duration]bool{45 * time.Second: true, 30 * time.Second: false} {
+	for age, renewed := range map[time.Duration]bool{45 * time.Second: true, 25 * time.Second: true, 10 * time.Second: false} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHome(t)
 			time.Sleep(age)
@@ -156,6 +159,24 @@ func TestALeaseOfLongAgoIsRenewedAsSoonAsAVirtualKubeletServes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The API server that is back refuses requests for a moment.
+func TestAFirstCheckThatFailsIsRepeatedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t)
+		time.Sleep(30 * time.Second)
+		last := h.lease().Spec.RenewTime
+		requests := 0
+		h.PrependReactor("get", "leases", func(k8stesting.Action) (bool, runtime.Object, error) {
+			requests++
+			return requests == 1, nil, errors.New("too early")
+		})
+		h.run(1, func() {
+			time.Sleep(4 * time.Second)
+			require.False(t, last.Equal(h.lease().Spec.RenewTime))
+		})
+	})
 }
 
 // All were away, and Kubernetes has taken the Node for lost. Other conditions are those of the broker.

@@ -291,12 +291,11 @@ func cacheKey() (string, error) {
 		return "", fmt.Errorf("the sandbox's source is not where it was built from: %w", err)
 	}
 	for _, line := range strings.Split(string(mod), "\n") {
-		// What the control plane is built from; the rest of go.mod changes often.
-		if fields := strings.Fields(line); len(fields) > 1 && (strings.HasPrefix(fields[0], "k8s.io/") || strings.HasPrefix(fields[0], "go.etcd.io/")) {
+		if fields := strings.Fields(line); len(fields) > 1 && hasPrefix(fields[0], sharedPrefixes) {
 			fmt.Fprintln(h, fields)
 		}
 	}
-	if err := hashSources(h, "sandbox/cmd/kube/*.go", "sandbox/cmd/kubectl/*.go", "sandbox/cmd/contain/*.go"); err != nil {
+	if err := hashSources(h, "sandbox/cmd/kube/*.go", "sandbox/cmd/kubectl/*.go", "sandbox/cmd/contain/*.go", "sandbox/internal/binaries/shared.go"); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16], nil
