@@ -99,7 +99,7 @@ unit: ## Unit tests, those of the product with -race, the remote IPAM against Li
 	$(OBSERVABILITY) $(TOOL) $(call gotestsum,unit-observability,--format=pkgname --hide-summary=skipped) -- $(lean) -count=1 ./...
 
 random: ## What .ci/run does after make test: 3,000 more histories of the broker, and 600,000 expressions at random
-	$(MAKE) histories N=3000 SEED=1000
+	$(MAKE) histories N=3000 SEED=500
 	GOGC=400 FUZZ_FROM=100000 FUZZ_INPUTS=600000 go test -count=1 -timeout=0 -run '^TestMutatedExpressions$$' ./pkg/criteria/
 
 histories: ## Let N (100000) histories of the broker happen in virtual time, from SEED (0) on, and judge them
