@@ -206,10 +206,9 @@ func (t target) complete(dir string) bool {
 	return true
 }
 
-// BuildProduct builds this repository's program, and
-// copies it to dir, whose sandbox keeps it as it is. It returns the copy's path.
-// All sandboxes of a working tree share one build: the Go command links it again
-// only when something has changed.
+// BuildProduct builds this repository's program, and copies it to dir, whose sandbox
+// keeps it as it is. It returns the copy's path. All sandboxes of a working tree share
+// one build: the Go command links it again only when something has changed.
 func BuildProduct(ctx context.Context, dir string) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -269,11 +268,9 @@ func LiqoSource(ctx context.Context, version string) (string, error) {
 
 // sourceOf returns the directory of the source of a module, in the cache of modules.
 func sourceOf(ctx context.Context, module string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
-	cmd.Dir = moduleRoot()
-	out, err := cmd.Output()
+	out, err := goOutput(ctx, moduleRoot(), "mod", "download", "-json", module)
 	if err != nil {
-		return "", fmt.Errorf("go mod download %s: %w\n%s", module, err, out)
+		return "", err
 	}
 	var info struct{ Dir string }
 	if err := json.Unmarshal(out, &info); err != nil {
@@ -286,16 +283,10 @@ func sourceOf(ctx context.Context, module string) (string, error) {
 func cacheKey() (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, runtime.Version(), runtime.GOARCH, KubernetesVersion, LiqoVersion, KwokVersion)
-	mod, err := os.ReadFile(filepath.Join(moduleRoot(), "go.mod"))
-	if err != nil {
-		return "", fmt.Errorf("the sandbox's source is not where it was built from: %w", err)
+	if err := hashShared(h); err != nil {
+		return "", err
 	}
-	for _, line := range strings.Split(string(mod), "\n") {
-		if fields := strings.Fields(line); len(fields) > 1 && hasPrefix(fields[0], sharedPrefixes) {
-			fmt.Fprintln(h, fields)
-		}
-	}
-	if err := hashSources(h, "sandbox/cmd/kube/*.go", "sandbox/cmd/kubectl/*.go", "sandbox/cmd/contain/*.go", "sandbox/internal/binaries/shared.go"); err != nil {
+	if err := hashSources(h, "sandbox/cmd/kube/*.go", "sandbox/cmd/kubectl/*.go", "sandbox/cmd/contain/*.go"); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16], nil
@@ -335,6 +326,31 @@ func goCommand(ctx context.Context, dir string, env []string, args ...string) er
 		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out.String())
 	}
 	return nil
+}
+
+// goOutput runs the Go command and returns what it prints.
+func goOutput(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go %s in %s: %w\n%s%s", strings.Join(args, " "), dir, err, out, errs.Bytes())
+	}
+	return out, nil
+}
+
+// replaceIn replaces a text in a file of a copied source, which must have it so many times.
+func replaceIn(file, old, replacement string, times int) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if strings.Count(string(text), old) != times {
+		return fmt.Errorf("%s does not have %s %d times", file, old, times)
+	}
+	return os.WriteFile(file, []byte(strings.ReplaceAll(string(text), old, replacement)), 0o644)
 }
 
 // lock takes an exclusive lock on a file, waiting for another build to end.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // Names of the binaries of Liqo v0.x in the directory that EnsureV0 returns. The virtual kubelet, the controller
@@ -63,16 +62,7 @@ func buildV0(ctx context.Context, dir string) error {
 // portFromEnvironment has the network manager in a directory of its sources ask ipamPort for its port.
 func portFromEnvironment(dir string) error {
 	const constant = "liqoconst.NetworkManagerIpamPort"
-	file := filepath.Join(dir, "network-manager.go")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	if strings.Count(string(text), constant) != 1 {
-		return fmt.Errorf("%s does not use %s once", file, constant)
-	}
-	changed := strings.Replace(string(text), constant, "ipamPort("+constant+")", 1)
-	return errors.Join(os.WriteFile(file, []byte(changed), 0o600),
+	return errors.Join(replaceIn(filepath.Join(dir, "network-manager.go"), constant, "ipamPort("+constant+")", 1),
 		os.WriteFile(filepath.Join(dir, "ipam-port.go"), fmt.Appendf(nil, ipamPort, IPAMPortVariable), 0o600))
 }
 

@@ -35,6 +35,9 @@ func EnsurePackets(ctx context.Context, geneve bool, progress func(format string
 	}
 	h := sha256.New()
 	fmt.Fprintln(h, runtime.Version(), runtime.GOARCH, KubernetesVersion, LiqoVersion, geneve)
+	if err := hashShared(h); err != nil {
+		return "", err
+	}
 	if err := hashSources(h, "sandbox/cmd/kubeproxy/*.go", "sandbox/cmd/web/*.go", ownGeneveFile); err != nil {
 		return "", err
 	}

@@ -3,9 +3,10 @@ package binaries
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/semver"
@@ -68,12 +69,7 @@ func buildKwok(ctx context.Context, dir string) error {
 	if err := os.CopyFS(copied, os.DirFS(src)); err != nil {
 		return fmt.Errorf("copy KWOK's source: %w", err)
 	}
-	file := filepath.Join(copied, kwokFile)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), kwokRenamed, kwokValue)), 0o644); err != nil {
+	if err := replaceIn(filepath.Join(copied, kwokFile), kwokRenamed, kwokValue, 2); err != nil {
 		return err
 	}
 	return buildShared(ctx, copied, dir, "./cmd/kwok")
@@ -91,31 +87,36 @@ func laterVersions(ctx context.Context, src string) ([]string, error) {
 	}
 	var later []string
 	for module, version := range theirs {
-		if semver.Compare(ours[module], version) > 0 && hasPrefix(module, sharedPrefixes) {
+		if semver.Compare(ours[module], version) > 0 && isShared(module) {
 			later = append(later, "-require="+module+"@"+ours[module])
 		}
 	}
 	return later, nil
 }
 
-func hasPrefix(module string, prefixes []string) bool {
-	for _, prefix := range prefixes {
-		if strings.HasPrefix(module, prefix) {
-			return true
+func isShared(module string) bool {
+	return slices.ContainsFunc(sharedPrefixes, func(prefix string) bool { return strings.HasPrefix(module, prefix) })
+}
+
+// hashShared adds what decides with which versions the programs of a sandbox are built.
+func hashShared(h io.Writer) error {
+	mod, err := os.ReadFile(filepath.Join(moduleRoot(), "go.mod"))
+	if err != nil {
+		return fmt.Errorf("the sandbox's source is not where it was built from: %w", err)
+	}
+	for line := range strings.Lines(string(mod)) {
+		if fields := strings.Fields(line); len(fields) > 1 && isShared(fields[0]) {
+			fmt.Fprintln(h, fields)
 		}
 	}
-	return false
+	return hashSources(h, "sandbox/internal/binaries/shared.go")
 }
 
 // versionsOf returns the version of each module that is in the build list of a directory's module.
 func versionsOf(ctx context.Context, dir string) (map[string]string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Path}} {{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}", "all")
-	cmd.Dir = dir
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
+	out, err := goOutput(ctx, dir, "list", "-m", "-f", "{{.Path}} {{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}", "all")
 	if err != nil {
-		return nil, fmt.Errorf("go list -m all in %s: %w\n%s", dir, err, errs.String())
+		return nil, err
 	}
 	versions := map[string]string{}
 	for line := range strings.Lines(string(out)) {
