@@ -264,7 +264,7 @@ func (r *reconciler) slices(ctx context.Context) (candidates []candidate, foreig
 		for i := range list.Items {
 			slice := &list.Items[i]
 			if !r.isOurs(slice) {
-				if slice.Spec.ConsumerClusterID != nil && isAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources) {
+				if slice.Spec.ConsumerClusterID != nil && placement.IsAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources) {
 					foreign[placement.AccountOfSlice(slice)] = resources.RoundDown(slice.Status.Resources)
 				}
 				continue
@@ -285,7 +285,7 @@ func (r *reconciler) slices(ctx context.Context) (candidates []candidate, foreig
 // tenantOf is the tenant that a slice belongs to: that of its consumer, in its namespace; nil if there is none.
 func tenantOf(tenants []authv1beta1.Tenant, slice *authv1beta1.ResourceSlice) *authv1beta1.Tenant {
 	for i := range tenants {
-		if tenants[i].Namespace == slice.Namespace && string(tenants[i].Spec.ClusterID) == consumerOf(slice) {
+		if tenants[i].Namespace == slice.Namespace && string(tenants[i].Spec.ClusterID) == placement.ConsumerOfSlice(slice) {
 			return &tenants[i]
 		}
 	}
@@ -294,8 +294,4 @@ func tenantOf(tenants []authv1beta1.Tenant, slice *authv1beta1.ResourceSlice) *a
 
 func nameOf(slice *authv1beta1.ResourceSlice) types.NamespacedName {
 	return client.ObjectKeyFromObject(slice)
-}
-
-func consumerOf(slice *authv1beta1.ResourceSlice) string {
-	return string(ptr.Deref(slice.Spec.ConsumerClusterID, ""))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer/share"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
@@ -39,20 +40,15 @@ func modeOf(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) mode {
 	if tenant == nil || tenant.Spec.TenantCondition == authv1beta1.TenantConditionDrained {
 		return ignored
 	}
-	authenticated := isAccepted(slice, authv1beta1.ResourceSliceConditionTypeAuthentication)
+	authenticated := placement.IsAccepted(slice, authv1beta1.ResourceSliceConditionTypeAuthentication)
 	cordoned := tenant.Spec.TenantCondition == authv1beta1.TenantConditionCordoned
 	switch {
 	case authenticated && !cordoned && slice.DeletionTimestamp == nil:
 		return active
-	case isAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources):
+	case placement.IsAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources):
 		return frozen
 	}
 	return ignored
-}
-
-func isAccepted(slice *authv1beta1.ResourceSlice, kind authv1beta1.ResourceSliceConditionType) bool {
-	condition := authentication.GetCondition(slice, kind)
-	return condition != nil && condition.Status == authv1beta1.ResourceSliceConditionAccepted
 }
 
 // sliceOf returns the input of the decision for a ResourceSlice. requested is its request at the last decision, nil if it is
@@ -61,10 +57,10 @@ func sliceOf(slice *authv1beta1.ResourceSlice, f mode, requested resources.Amoun
 	interval time.Duration,
 ) share.Slice {
 	s := share.Slice{
-		Name: nameOf(slice), Consumer: consumerOf(slice), Created: slice.CreationTimestamp.Time,
+		Name: nameOf(slice), Consumer: placement.ConsumerOfSlice(slice), Created: slice.CreationTimestamp.Time,
 		Requested: resources.RoundDown(slice.Spec.Resources), Frozen: f == frozen,
 	}
-	if isAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources) {
+	if placement.IsAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources) {
 		s.Granted = resources.RoundDown(slice.Status.Resources)
 		changedRequest := requested != nil && !equality.Semantic.DeepEqual(requested, s.Requested)
 		s.CoolingDown = !changedRequest && cooldownOf(slice, now, interval) > 0

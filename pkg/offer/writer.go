@@ -13,6 +13,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/offer/share"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
@@ -141,7 +142,7 @@ func (w *writer) update(ctx context.Context, s *pendingOffer, offer share.Offer)
 	switch {
 	case !changed:
 	case offer.Granted == nil:
-		w.metrics.denials.WithLabelValues(consumerOf(updated)).Inc()
+		w.metrics.denials.WithLabelValues(placement.ConsumerOfSlice(updated)).Inc()
 		w.events.Event(updated, corev1.EventTypeWarning, reasonDenied, "Denied: "+offer.Reason)
 	default:
 		message := "Granted " + share.Text(offer.Granted)

@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
 	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
 	"github.com/liqotech/liqo/pkg/utils/resource"
@@ -20,6 +21,13 @@ func ShadowOf(pod *corev1.Pod) types.UID {
 		return owner.UID
 	}
 	return ""
+}
+
+// ShadowPodMetadata returns an object to read the metadata of a ShadowPod into.
+func ShadowPodMetadata() *metav1.PartialObjectMetadata {
+	shadow := &metav1.PartialObjectMetadata{}
+	shadow.SetGroupVersionKind(offloadingv1beta1.SchemeGroupVersion.WithKind("ShadowPod"))
+	return shadow
 }
 
 // AccountOf returns in which account a pod counts: that of the user who created its ShadowPod, as Liqo's webhook labels it. It is zero for
@@ -36,9 +44,21 @@ func AccountOf(pod *corev1.Pod, namespace *corev1.Namespace) scheduler.Account {
 // ShadowPods (pkg/webhooks/shadowpod), which their pods have, too. Liqo's quota of the slice counts the pods of that label. It is zero for a
 // slice that names no consumer.
 func AccountOfSlice(slice *authv1beta1.ResourceSlice) scheduler.Account {
-	consumer := string(ptr.Deref(slice.Spec.ConsumerClusterID, ""))
+	consumer := ConsumerOfSlice(slice)
 	if consumer == "" {
 		return scheduler.Account{}
 	}
 	return scheduler.Account{Consumer: consumer, Creator: resource.EscapeLabel(authentication.CommonNameResourceSliceCSR(slice))}
+}
+
+// ConsumerOfSlice returns the id of the cluster that a ResourceSlice names as its consumer; "" if it names none.
+func ConsumerOfSlice(slice *authv1beta1.ResourceSlice) string {
+	return string(ptr.Deref(slice.Spec.ConsumerClusterID, ""))
+}
+
+// IsAccepted reports whether a condition of a ResourceSlice is Accepted. Liqo makes a quota of a slice whose resources are
+// (its quotacreator-controller).
+func IsAccepted(slice *authv1beta1.ResourceSlice, kind authv1beta1.ResourceSliceConditionType) bool {
+	condition := authentication.GetCondition(slice, kind)
+	return condition != nil && condition.Status == authv1beta1.ResourceSliceConditionAccepted
 }

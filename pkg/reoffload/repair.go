@@ -115,8 +115,7 @@ func (r *reconciler) repair(ctx context.Context, namespace *corev1.Namespace, of
 
 // repairPod deletes a pod, unless it is too early, or the pod has changed since it was read.
 func (r *reconciler) repairPod(ctx context.Context, pod *corev1.Pod) (time.Duration, error) {
-	shadow := &metav1.PartialObjectMetadata{}
-	shadow.SetGroupVersionKind(offloadingv1beta1.SchemeGroupVersion.WithKind("ShadowPod"))
+	shadow := placement.ShadowPodMetadata()
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(pod), shadow); err != nil {
 		return 0, client.IgnoreNotFound(err) // Without its ShadowPod the pod is deleted too.
 	}

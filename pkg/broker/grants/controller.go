@@ -20,7 +20,6 @@ import (
 
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
-	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
@@ -104,7 +103,7 @@ func (c *Controller) read(ctx context.Context, consumer string) error {
 			return fmt.Errorf("ResourceSlices of consumer %s: %w", consumer, err)
 		}
 		for k := range slices.Items {
-			if slice := &slices.Items[k]; consumerOf(slice) == consumer && isAccepted(slice) {
+			if slice := &slices.Items[k]; consumerOf(slice) == consumer && placement.IsAccepted(slice, authv1beta1.ResourceSliceConditionTypeResources) {
 				addTo(&grant, slice)
 			}
 		}
@@ -135,12 +134,6 @@ func sumOf(others, granted resources.Amounts) resources.Amounts {
 	return sum
 }
 
-// isAccepted reports whether Liqo makes a quota of a slice (its quotacreator-controller).
-func isAccepted(slice *authv1beta1.ResourceSlice) bool {
-	condition := authentication.GetCondition(slice, authv1beta1.ResourceSliceConditionTypeResources)
-	return condition != nil && condition.Status == authv1beta1.ResourceSliceConditionAccepted
-}
-
 // consumerOf returns the consumer that a slice names which was replicated from another cluster; "" for those that this cluster sends. It
 // counts only in the tenant namespace of that consumer.
 func consumerOf(o client.Object) string {
@@ -148,5 +141,5 @@ func consumerOf(o client.Object) string {
 	if !ok || slice.Labels[consts.ReplicationStatusLabel] != "true" {
 		return ""
 	}
-	return string(ptr.Deref(slice.Spec.ConsumerClusterID, ""))
+	return placement.ConsumerOfSlice(slice)
 }

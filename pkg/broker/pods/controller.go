@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -25,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
-	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
@@ -282,8 +280,7 @@ func (c *Controller) observeSuccessor(ctx context.Context, name types.Namespaced
 	if kept == "" {
 		return ctrl.Result{}, nil
 	}
-	shadow := &metav1.PartialObjectMetadata{}
-	shadow.SetGroupVersionKind(offloadingv1beta1.SchemeGroupVersion.WithKind("ShadowPod"))
+	shadow := placement.ShadowPodMetadata()
 	err := c.Client.Get(ctx, name, shadow)
 	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("ShadowPod %s: %w", name, err) // It is kept; the pod is reconciled again.

@@ -32,6 +32,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
 // manager of the fields that Liqo's ShadowPod controller writes.
@@ -84,7 +85,7 @@ func (c *Controller) remove(ctx context.Context, name types.NamespacedName) erro
 	if err := c.Client.Get(ctx, name, &pod); err != nil {
 		return err
 	}
-	shadow := shadowPodMetadata()
+	shadow := placement.ShadowPodMetadata()
 	if err := c.Client.Get(ctx, name, shadow); err != nil {
 		return err
 	}
@@ -107,12 +108,6 @@ func (c *Controller) remove(ctx context.Context, name types.NamespacedName) erro
 	}
 	pod.ResourceVersion = live.ResourceVersion
 	return c.Writer.Patch(ctx, &pod, change)
-}
-
-func shadowPodMetadata() *metav1.PartialObjectMetadata {
-	shadow := &metav1.PartialObjectMetadata{}
-	shadow.SetGroupVersionKind(offloadingv1beta1.SchemeGroupVersion.WithKind("ShadowPod"))
-	return shadow
 }
 
 // missing returns the keys of a pod that its ShadowPod does not have, sorted, without those that Liqo and the broker write on
