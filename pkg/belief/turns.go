@@ -109,10 +109,8 @@ func (b *Belief) release(uid types.UID) {
 
 // grow records that a consumer has more left of its grants when a pod takes other amounts than before.
 func (b *Belief) grow(uid types.UID, requests resources.Amounts) {
-	if account := b.state.AccountOf(uid); account != (scheduler.Account{}) {
-		if _, before := b.state.Counted(uid); !requests.Covers(before) {
-			b.grown[account.Consumer] = true
-		}
+	if account := b.state.AccountOf(uid); account != (scheduler.Account{}) && b.state.TakesMore(uid, requests) {
+		b.grown[account.Consumer] = true
 	}
 }
 

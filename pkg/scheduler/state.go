@@ -187,6 +187,13 @@ func (s *State) Counted(uid types.UID) (at Place, requests resources.Amounts) {
 	return kept.load.at, requests
 }
 
+// TakesMore reports whether a pod is counted with more of a resource than the amounts have.
+func (s *State) TakesMore(uid types.UID, than resources.Amounts) bool {
+	return slices.ContainsFunc(s.assignments[uid].requests, func(r amounts.Request) bool {
+		return r.Amount > than[corev1.ResourceName(r.Name)]
+	})
+}
+
 // Assigned returns what is assigned to a VirtualNode, and how many pods that is: their amount in it.
 func (s *State) Assigned(at Place) (resources.Amounts, int) {
 	l := s.loads[at]
