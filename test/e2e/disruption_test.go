@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -187,10 +186,8 @@ func (f *federation) succeeds(t *testing.T, pod *corev1.Pod) {
 	}
 	require.NoError(t, f.local.Client.Delete(t.Context(), pod))
 	eventually(t, f.patience(), func(ctx context.Context) error {
-		if _, err := f.remotePod(ctx, pod); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("pod %s at the provider: %w", pod.Name, err)
-		}
-		return nil
+		_, err := f.remotePod(ctx, pod)
+		return stillThere(err)
 	})
 }
 
