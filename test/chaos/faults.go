@@ -65,6 +65,25 @@ func killed(components ...string) func(context.Context, *sandbox.Sandbox, string
 	}
 }
 
+// withoutEtcd ends the etcd of a cluster, and its kube-controller-manager, and starts them again after a while. Where the latter is
+// installed with the defaults, it ends ten seconds later, because it cannot renew its lease, and the kubelet runs it again until the API
+// server answers: it counts the grace periods of Nodes from then on (nodeHealthMap in pkg/controller/nodelifecycle of Kubernetes v1.35).
+// One that goes on takes each Node for lost whose kubelet is not faster than itself then, whatever the Node is.
+func withoutEtcd(home bool) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
+	return func(ctx context.Context, s *sandbox.Sandbox, cluster string) (undo, error) {
+		if home {
+			cluster = sandbox.Broker
+		}
+		etcd, err := killed("/etcd")(ctx, s, cluster)
+		manager, managerErr := killed("/kube-controller-manager")(ctx, s, cluster)
+		return func(ctx context.Context) error {
+			return errors.Join(etcd(ctx), retried(ctx, func(ctx context.Context) error {
+				return s.Cluster(cluster).Client.List(ctx, &corev1.NamespaceList{}, client.Limit(1))
+			}), manager(ctx))
+		}, errors.Join(err, managerErr)
+	}
+}
+
 func named(component, provider string) string {
 	if component[0] == '/' {
 		return provider + component
@@ -237,13 +256,13 @@ func kinds() map[string]kind {
 		"provider hangs":                    {plane, 8, 45 * time.Second, frozen("/kube-apiserver")},
 		"provider refuses":                  {plane, 6, 45 * time.Second, killed("/kube-apiserver")},
 		"provider's etcd hangs":             {plane, 4, 45 * time.Second, frozen("/etcd")},
-		"provider's etcd is killed":         {plane, 3, 30 * time.Second, killed("/etcd")},
+		"provider's etcd is killed":         {plane, 3, 30 * time.Second, withoutEtcd(false)},
 		"provider's controllers stop":       {plane, 4, 30 * time.Second, frozen("/kube-controller-manager", "/liqo-controller-manager")},
 		"provider's controllers are killed": {plane, 3, 30 * time.Second, killed("/kube-controller-manager", "/liqo-controller-manager")},
 		"provider's webhook hangs":          {plane, 6, 25 * time.Second, frozen("/liqo-webhook")},
 		"home hangs":                        {home, 3, 25 * time.Second, frozen(sandbox.Broker + "/kube-apiserver")},
 		"home refuses":                      {home, 3, 20 * time.Second, killed(sandbox.Broker + "/kube-apiserver")},
-		"home's etcd is killed":             {home, 2, 15 * time.Second, killed(sandbox.Broker + "/etcd")},
+		"home's etcd is killed":             {home, 2, 15 * time.Second, withoutEtcd(true)},
 		"home's etcd hangs":                 {home, 2, 20 * time.Second, frozen(sandbox.Broker + "/etcd")},
 		"home's controllers stop":           {home, 3, 30 * time.Second, frozen(sandbox.Broker+"/kube-controller-manager", sandbox.Broker+"/liqo-controller-manager")},
 		"leader is killed": {brokers, 6, 20 * time.Second, leader((*sandbox.Sandbox).Kill, func(ctx context.Context, s *sandbox.Sandbox, name string) error {

@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,11 +32,7 @@ func (w *podWorker) startContainer(ctx context.Context, c *container) (*proc.Pro
 		sort.Strings(known)
 		return nil, fmt.Errorf("no image %q; the sandbox knows %s", c.spec.Image, strings.Join(known, ", "))
 	}
-	env, err := w.environment(ctx, c.spec)
-	if err != nil {
-		return nil, err
-	}
-	binds, err := w.mounts(ctx, c.spec, image)
+	env, binds, err := w.prepare(ctx, c, image)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +71,29 @@ func (w *podWorker) startContainer(ctx context.Context, c *container) (*proc.Pro
 	w.mu.Unlock()
 	w.report(ctx)
 	return p, nil
+}
+
+// rerunTimeout is how long the API server may take for a container that ran before.
+const rerunTimeout = 2 * time.Second
+
+// prepare reads the environment and the volumes of a container from the API. A kubelet runs a container again without the API server,
+// so here it then has what it had when it was started last.
+func (w *podWorker) prepare(ctx context.Context, c *container, image Image) (env, binds []string, err error) {
+	if c.env != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, rerunTimeout)
+		defer cancel()
+	}
+	env, err = w.environment(ctx, c.spec)
+	if err == nil {
+		binds, err = w.mounts(ctx, c.spec, image)
+	}
+	if err == nil {
+		c.env, c.binds = env, binds
+	} else if c.env == nil {
+		return nil, nil, err
+	}
+	return c.env, c.binds, nil
 }
 
 func (w *podWorker) logFile(container string) string {

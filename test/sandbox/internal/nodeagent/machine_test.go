@@ -1,6 +1,7 @@
 package nodeagent
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/internal/proc"
@@ -112,4 +115,28 @@ func TestContainersRunAgainByThePolicyOfTheirPod(t *testing.T) {
 	} {
 		assert.Equal(t, c.want, runsAgain(c.policy, c.code), "%s, exit code %d", c.policy, c.code)
 	}
+}
+
+// A kubelet runs a container again without the API server, but not for the first time.
+func TestAContainerThatRanBeforeNeedsNoAPIServer(t *testing.T) {
+	kube, away := fake.NewClientset(&corev1.Secret{ObjectMeta: meta("secret"), Data: map[string][]byte{"A": []byte("secret")}}), false
+	kube.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return away, nil, errors.New("no API server")
+	})
+	pod := &corev1.Pod{ObjectMeta: meta("pod"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", EnvFrom: []corev1.EnvFromSource{
+		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "secret"}}},
+	}}}}}
+	w := newPodWorker(New(Config{Client: kube, Dir: t.TempDir()}), pod)
+	away = true
+	_, _, err := w.prepare(t.Context(), w.containers[0], Image{})
+	require.ErrorContains(t, err, "no API server")
+	away = false
+	env, binds, err := w.prepare(t.Context(), w.containers[0], Image{})
+	require.NoError(t, err)
+	require.Contains(t, env, "A=secret")
+	away = true
+	again, bindsAgain, err := w.prepare(t.Context(), w.containers[0], Image{})
+	require.NoError(t, err)
+	assert.Equal(t, env, again)
+	assert.Equal(t, binds, bindsAgain)
 }

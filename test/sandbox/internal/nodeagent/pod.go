@@ -54,7 +54,10 @@ type podWorker struct {
 
 // container is the state of one container, guarded by podWorker.mu.
 type container struct {
-	spec    corev1.Container
+	spec corev1.Container
+	// env and binds are those of its last start; nil before the first one. Only runContainer uses them, without the lock.
+	env, binds []string
+
 	process *proc.Process
 	// ports maps those that the container names to those on this machine.
 	ports    map[int]int
