@@ -19,28 +19,37 @@ import (
 
 // Reject has a provider reject (401) the identity of the broker for its first slice, as after its CA was rotated, until accept is called.
 // The certificate is replaced where Liqo's controllers at the provider write it: those of the broker's cluster make the kubeconfig of it.
+// When Reject returns an error, the provider may reject the identity already, because an answer was lost: accept is nil only if not.
 func (s *Sandbox) Reject(ctx context.Context, provider string) (accept func(context.Context) error, err error) {
-	sign := func(ctx context.Context, change func(certificate []byte) ([]byte, error)) (before []byte, err error) {
-		c := s.Cluster(provider).Client
+	read := func(ctx context.Context) (*authv1beta1.ResourceSlice, error) {
 		rs := &authv1beta1.ResourceSlice{}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: "liqo-tenant-" + Broker, Name: provider}, rs); err != nil {
-			return nil, err
+		err := s.Cluster(provider).Client.Get(ctx, client.ObjectKey{Namespace: "liqo-tenant-" + Broker, Name: provider}, rs)
+		if err == nil && rs.Status.AuthParams == nil {
+			err = fmt.Errorf("ResourceSlice %s of %s has no certificate", rs.Name, provider)
 		}
-		was := rs.DeepCopy()
-		if was.Status.AuthParams == nil {
-			return nil, fmt.Errorf("ResourceSlice %s of %s has no certificate", rs.Name, provider)
-		}
-		before = was.Status.AuthParams.SignedCRT
-		if rs.Status.AuthParams.SignedCRT, err = change(before); err != nil {
-			return nil, err
-		}
-		return before, c.Status().Patch(ctx, rs, client.MergeFrom(was))
+		return rs, err
 	}
-	accepted, err := sign(ctx, signedByAnother)
+	sign := func(ctx context.Context, rs *authv1beta1.ResourceSlice, certificate []byte) error {
+		was := rs.DeepCopy()
+		rs.Status.AuthParams.SignedCRT = certificate
+		return s.Cluster(provider).Client.Status().Patch(ctx, rs, client.MergeFrom(was))
+	}
+	rs, err := read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	accepted := rs.Status.AuthParams.SignedCRT
+	forged, err := signedByAnother(accepted)
+	if err != nil {
+		return nil, err
+	}
 	return func(ctx context.Context) error {
-		_, err := sign(ctx, func([]byte) ([]byte, error) { return accepted, nil })
-		return err
-	}, err
+		rs, err := read(ctx)
+		if err != nil {
+			return err
+		}
+		return sign(ctx, rs, accepted)
+	}, sign(ctx, rs, forged)
 }
 
 // signedByAnother returns a certificate for the same key and name, by a CA that nobody knows.
