@@ -187,8 +187,9 @@ func deleted(ctx context.Context, s *sandbox.Sandbox, _ string) (undo, error) {
 }
 
 // rejected has a provider reject the identity of the broker.
-func rejected(ctx context.Context, s *sandbox.Sandbox, provider string) (accept undo, err error) {
-	err = retried(ctx, func(ctx context.Context) error {
+func rejected(ctx context.Context, s *sandbox.Sandbox, provider string) (undo, error) {
+	var accept undo
+	err := retried(ctx, func(ctx context.Context) error {
 		restore, err := s.Reject(ctx, provider)
 		if accept == nil { // A later try may find the certificate of an earlier one, whose answer was lost.
 			accept = restore
