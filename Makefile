@@ -90,7 +90,7 @@ fmt-check: ## Fail when a file is not gofmt's
 unit: ## Unit tests, those of the product with -race, the remote IPAM against Liqo v0.9.4, the rules with Prometheus
 	$(with-race) $(TOOL) $(call gotestsum,unit,--format=pkgname --hide-summary=skipped) -- $(lean) -race ./...
 	$(TOOL) $(call gotestsum,unit-slowest,--format=pkgname --hide-summary=skipped) -- $(lean) -run '^TestSlowestFilters$$' ./pkg/scheduler/
-	GOGC=400 FUZZ_INPUTS=100000 $(TOOL) $(call gotestsum,unit-inputs,--format=pkgname --hide-summary=skipped) -- $(lean) -run '^TestMutatedExpressions$$' ./pkg/criteria/
+	GOGC=400 FUZZ_INPUTS=100000 $(TOOL) $(call gotestsum,unit-inputs,--format=pkgname --hide-summary=skipped) -- $(lean) -run '^TestMutatedExpressions$$' ./pkg/cel/
 	$(TEST) HISTORIES=500 $(TOOL) $(call gotestsum,unit-histories,--format=pkgname --hide-summary=skipped) -- $(lean) -timeout=30m ./histories/...
 	$(TEST) $(TOOL) $(call gotestsum,unit-test,--format=pkgname --hide-summary=skipped) -- $(lean) ./audit ./bench ./chaos ./collector ./reflection ./sandbox ./sandbox/internal/...
 	$(TEST) $(TOOL) $(call gotestsum,unit-deploy,--format=pkgname --hide-summary=skipped) -- $(lean) -count=1 ./deploy/... ./exposition/... ./histories/mutants ./suites
@@ -100,7 +100,7 @@ unit: ## Unit tests, those of the product with -race, the remote IPAM against Li
 
 random: ## What .ci/run does after make test: 3,000 more histories of the broker, and 600,000 expressions at random
 	$(MAKE) histories N=3000 SEED=500
-	GOGC=400 FUZZ_FROM=100000 FUZZ_INPUTS=600000 go test -count=1 -timeout=0 -run '^TestMutatedExpressions$$' ./pkg/criteria/
+	GOGC=400 FUZZ_FROM=100000 FUZZ_INPUTS=600000 go test -count=1 -timeout=0 -run '^TestMutatedExpressions$$' ./pkg/cel/
 
 histories: ## Let N (100000) histories of the broker happen in virtual time, from SEED (0) on, and judge them
 	$(TEST) go test -v -count=1 -timeout=0 -run '^TestHistories$$' ./histories -histories=$(N) -seed=$(SEED)
@@ -120,8 +120,8 @@ mutants: ## Bring known faults back into the broker, one after the other, and sh
 	$(TEST) go run ./histories/mutants
 
 fuzz: ## FUZZ_INPUTS expressions at random (10^8), then searches for new paths and for the slowest, FUZZ_TIME each (1h); what is found goes to testdata/
-	GOGC=400 FUZZ_INPUTS=$(FUZZ_INPUTS) go test -v -count=1 -timeout=0 -run '^TestMutatedExpressions$$' ./pkg/criteria/
-	go test -run '^$$' -fuzz '^FuzzExpressions$$' -fuzztime=$(FUZZ_TIME) -fuzzminimizetime=100x ./pkg/criteria/
+	GOGC=400 FUZZ_INPUTS=$(FUZZ_INPUTS) go test -v -count=1 -timeout=0 -run '^TestMutatedExpressions$$' ./pkg/cel/
+	go test -run '^$$' -fuzz '^FuzzExpressions$$' -fuzztime=$(FUZZ_TIME) -fuzzminimizetime=100x ./pkg/cel/
 	UPDATE=1 SLOWEST_TIME=$(FUZZ_TIME) go test -v -timeout=0 -run '^TestSlowestFilters$$' ./pkg/scheduler/
 
 image-test: ## Build the image twice from clones, compare, unpack it and run what is in it (minutes; as root)

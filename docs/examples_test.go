@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
-	"github.com/capacitorset/liqo-broker-vk/pkg/view/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/explain/state"
 )
 
 const examples = "examples.md"

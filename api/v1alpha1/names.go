@@ -43,7 +43,7 @@ const (
 	// UnreachableAnnotation is when the provider cluster where the pod runs became unreachable (RFC 3339). While the
 	// pod has it, the virtual kubelet shows the pod as not Ready.
 	UnreachableAnnotation = "brokering.liqo.io/unreachable-since"
-	// TriesAnnotation is where the pod was assigned without one of its containers being started (pkg/tries). Without it
+	// TriesAnnotation is where the pod was assigned without one of its containers being started (pkg/backoff). Without it
 	// the pod is tried everywhere again.
 	TriesAnnotation = "brokering.liqo.io/tries"
 	// TraceparentAnnotation is the trace of the pod's assignment (W3C Trace Context), if the broker traces: the virtual

@@ -20,7 +20,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
-	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
+	"github.com/capacitorset/liqo-broker-vk/pkg/offloading"
 )
 
 // brokerOptions are the flags of the broker.
@@ -204,7 +204,7 @@ func (o *brokerOptions) validateTimes(f *flags.Faults) {
 }
 
 // reoffload returns nil if no service offloads namespaces of consumers to the providers.
-func (o *brokerOptions) reoffload() (*reoffload.Config, error) {
+func (o *brokerOptions) reoffload() (*offloading.Config, error) {
 	if !o.orchestrator && !o.aggregator {
 		return nil, nil // None is an answer.
 	}
@@ -212,7 +212,7 @@ func (o *brokerOptions) reoffload() (*reoffload.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reoffload.Config{
+	return &offloading.Config{
 		Consumers: consumers, Mapping: offloadingv1beta1.NamespaceMappingStrategyType(o.namespaceMapping), BrokerNode: o.NodeName,
 	}, nil
 }

@@ -21,7 +21,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/plugin"
-	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
@@ -70,12 +70,12 @@ func newFederation(t *testing.T) *federation {
 }
 
 // open is what the commands reach instead of an API server.
-func (f *federation) open(c *plugin.Connection, cmd *cobra.Command) (*cli.Session, error) {
+func (f *federation) open(c *plugin.Connection, cmd *cobra.Command) (*kubectl.Session, error) {
 	namespace := c.Overrides.Context.Namespace
 	if namespace == "" {
 		namespace = "default"
 	}
-	return &cli.Session{
+	return &kubectl.Session{
 		Client: f.client, Namespace: namespace, RequestTimeout: c.RequestTimeout,
 		Now: func() time.Time { return f.now }, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
 	}, nil

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
+	"github.com/capacitorset/liqo-broker-vk/pkg/aggregator"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/network"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
-	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
-	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
+	"github.com/capacitorset/liqo-broker-vk/pkg/offloading"
 )
 
 // Config is the configuration of the broker.
@@ -33,9 +33,9 @@ type Config struct {
 	ProviderProxies []string
 
 	// Reoffload is how namespaces of consumers are offloaded to the providers; nil is not at all.
-	Reoffload *reoffload.Config
+	Reoffload *offloading.Config
 	// Offers is how consumers are granted resources; nil is not at all.
-	Offers *offer.Config
+	Offers *aggregator.Config
 
 	// RequireGuard has nothing assigned, moved and offered while the policies of deploy/guard.yaml are not in force.
 	RequireGuard bool

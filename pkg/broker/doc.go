@@ -19,6 +19,6 @@
 //	restore    counts what is assigned when a leader begins
 //	lease      is the leader's lease
 //
-// pkg/belief has their state between two reads of the API, pkg/scheduler their decisions. The broker never
+// pkg/broker/state has their state between two reads of the API, pkg/scheduler their decisions. The broker never
 // forwards a pod: the virtual kubelet of a VirtualNode does, by the label that the broker writes (pkg/provider).
 package broker

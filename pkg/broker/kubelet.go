@@ -14,45 +14,45 @@ import (
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet/exposition"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi/proxy"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi/proxy/exposition"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // kubeletProviders implements kubelet.Providers.
 type kubeletProviders struct {
 	reader      client.Reader
-	belief      *belief.Belief
+	state       *state.Federation
 	connections *remote.Connections
 }
 
-func (p kubeletProviders) Place(at scheduler.Place, namespace string) (kubelet.Place, bool) {
+func (p kubeletProviders) Place(at scheduler.Place, namespace string) (proxy.Place, bool) {
 	c := p.connections.Get(at)
-	name, _ := p.belief.RemoteNamespace(at, namespace)
+	name, _ := p.state.RemoteNamespace(at, namespace)
 	if c == nil || name == "" {
-		return kubelet.Place{}, false
+		return proxy.Place{}, false
 	}
-	return kubelet.Place{Namespace: name, Config: c.Config, Kube: c.Kube, Metrics: c.Metrics}, true
+	return proxy.Place{Namespace: name, Config: c.Config, Kube: c.Kube, Metrics: c.Metrics}, true
 }
 
-func (p kubeletProviders) Scrapers(ctx context.Context) []kubelet.Scraper {
+func (p kubeletProviders) Scrapers(ctx context.Context) []proxy.Scraper {
 	home := p.clusterID(ctx)
-	var all []kubelet.Scraper
-	for _, at := range p.belief.OnePerProvider() {
+	var all []proxy.Scraper
+	for _, at := range p.state.OnePerProvider() {
 		if c := p.connections.Get(at); c != nil {
 			scrape := func(ctx context.Context, uri *url.URL) (io.ReadCloser, error) {
 				return kubeletapi.ScrapeRequest(c.Kube, kubeletapi.MetricsV1, string(home), uri).Stream(ctx)
 			}
-			granted := p.belief.Granted(at.Provider)
-			all = append(all, kubelet.Scraper{Provider: at.Provider, Scrape: scrape, Grant: exposition.Grant{
+			granted := p.state.Granted(at.Provider)
+			all = append(all, proxy.Scraper{Provider: at.Provider, Scrape: scrape, Grant: exposition.Grant{
 				CPU: float64(granted[corev1.ResourceCPU]) / 1000, Memory: float64(granted[corev1.ResourceMemory]),
 			}})
 		}
 	}
-	slices.SortFunc(all, func(a, b kubelet.Scraper) int { return strings.Compare(a.Provider, b.Provider) })
+	slices.SortFunc(all, func(a, b proxy.Scraper) int { return strings.Compare(a.Provider, b.Provider) })
 	return all
 }
 
@@ -62,7 +62,7 @@ func (p kubeletProviders) clusterID(ctx context.Context) liqov1beta1.ClusterID {
 	if err := p.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return ""
 	}
-	providers := p.belief.Providers()
+	providers := p.state.Providers()
 	for i := range list.Items {
 		spec := &list.Items[i].Spec
 		if slices.Contains(providers, string(ptr.Deref(spec.ProviderClusterID, ""))) {

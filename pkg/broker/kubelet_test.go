@@ -8,14 +8,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 func TestAPlaceNeedsAConnectionAndANamespace(t *testing.T) {
-	known := belief.New(belief.Config{Clock: clock.RealClock{}})
-	providers := kubeletProviders{belief: known, connections: remote.NewConnections(nil, nil, "")}
+	known := state.New(state.Config{Clock: clock.RealClock{}})
+	providers := kubeletProviders{state: known, connections: remote.NewConnections(nil, nil, "")}
 	at := scheduler.Place{Provider: "q", VirtualNode: "q1"}
 	_, ok := providers.Place(at, "ns")
 	require.False(t, ok)
@@ -23,7 +23,7 @@ func TestAPlaceNeedsAConnectionAndANamespace(t *testing.T) {
 	providers.connections.Set(&remote.Connection{Provider: "q", VirtualNode: "q1", Config: config})
 	_, ok = providers.Place(at, "ns")
 	require.False(t, ok)
-	known.SetProvider("q", belief.ProviderSpec{
+	known.SetProvider("q", state.ProviderSpec{
 		VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"ns": "ns-broker"},
 	}, &v1alpha1.ProviderClusterStatus{})
 	found, ok := providers.Place(at, "ns")

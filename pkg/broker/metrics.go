@@ -9,16 +9,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/admission"
+	"github.com/capacitorset/liqo-broker-vk/pkg/aggregator"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/policies"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
-	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/isolation"
-	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
-	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
+	"github.com/capacitorset/liqo-broker-vk/pkg/offloading"
 )
 
 // Metrics are everything that the broker reports, besides what controller-runtime does.
@@ -26,19 +26,19 @@ type Metrics struct {
 	pods       *pods.Metrics
 	policies   *policies.Metrics
 	ipam       *ipam.Metrics
-	offers     *offer.Metrics
-	namespaces *reoffload.Metrics
+	offers     *aggregator.Metrics
+	namespaces *offloading.Metrics
 	isolation  *isolation.Metrics
 }
 
 // NewMetrics returns Metrics of a registry. providers collects those of each provider.
-func NewMetrics(registry prometheus.Registerer, known *belief.Belief, required *guard.Guard, podQueue *requeue.Queue,
+func NewMetrics(registry prometheus.Registerer, known *state.Federation, required *admission.Guard, podQueue *requeue.Queue,
 	providers prometheus.Collector,
 ) (*Metrics, error) {
-	registry.MustRegister(gauges{belief: known, guard: required, podQueue: podQueue}, providers, collectors.NewBuildInfoCollector())
+	registry.MustRegister(gauges{state: known, guard: required, podQueue: podQueue}, providers, collectors.NewBuildInfoCollector())
 	m := &Metrics{
 		pods: pods.NewMetrics(registry, known), policies: policies.NewMetrics(registry),
-		ipam: ipam.NewMetrics(), offers: offer.NewMetrics(registry), namespaces: reoffload.NewMetrics(registry),
+		ipam: ipam.NewMetrics(), offers: aggregator.NewMetrics(registry), namespaces: offloading.NewMetrics(registry),
 		isolation: isolation.NewMetrics(registry),
 	}
 	return m, m.ipam.Register(registry)
@@ -46,16 +46,16 @@ func NewMetrics(registry prometheus.Registerer, known *belief.Belief, required *
 
 // gauges collects how many pods there are in each state, all by one count.
 type gauges struct {
-	belief   *belief.Belief
-	guard    *guard.Guard
+	state    *state.Federation
+	guard    *admission.Guard
 	podQueue *requeue.Queue
 }
 
 func (g gauges) Describe(descs chan<- *prometheus.Desc) { prometheus.DescribeByCollect(g, descs) }
 
 func (g gauges) Collect(metrics chan<- prometheus.Metric) {
-	counts, suspended := g.belief.Counts(), 0
-	if g.belief.SuspectsItself() {
+	counts, suspended := g.state.Counts(), 0
+	if g.state.SuspectsItself() {
 		suspended = 1
 	}
 	for _, gauge := range []struct {

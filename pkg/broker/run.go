@@ -30,35 +30,34 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/admission"
+	"github.com/capacitorset/liqo-broker-vk/pkg/aggregator"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/claim"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/grants"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/kubelet"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/lease"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leftovers"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/metadatasync"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/network"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/node"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podpatch"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/policies"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/providers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/restore"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/withdrawn"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/termination"
 	"github.com/capacitorset/liqo-broker-vk/pkg/cached"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
-	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/isolation"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
-	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi/proxy"
+	"github.com/capacitorset/liqo-broker-vk/pkg/offloading"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
-	"github.com/capacitorset/liqo-broker-vk/pkg/reoffload"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // programs is how many bytes of compiled expressions are kept: some hundreds of them.
@@ -168,7 +167,7 @@ type Broker struct {
 	kube   kubernetes.Interface
 	client client.Client
 	// guard is nil if it is not required.
-	guard   *guard.Guard
+	guard   *admission.Guard
 	metrics *Metrics
 	// registry has the metrics.
 	registry *prometheus.Registry
@@ -176,8 +175,8 @@ type Broker struct {
 	grants    *grants.Controller
 	node      *node.Node
 	providers *providers.Controller
-	leftovers *leftovers.Controller
-	leaving   *leaving.Checker
+	leftovers *termination.Cleaner
+	leaving   *termination.Checker
 	pods      *pods.Controller
 	policies  *policies.Controller
 	// endpoints is nil if Liqo's networking module is not installed, and isolation does nothing then.
@@ -199,7 +198,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	}
 	// 1. What is known, and the ways to the providers.
 	home, clk := mgr.GetClient(), clock.RealClock{}
-	known := belief.New(belief.Config{
+	known := state.New(state.Config{
 		Clock: clk, MovesAtOnce: cfg.MovesAtOnce,
 		SuspicionWindow: cfg.Times.SuspicionWindow, SuspicionLimit: cfg.Times.SuspicionLimit, ProbeInterval: cfg.Times.ProbeInterval,
 		ReserveAfter: cfg.Times.ReserveAfter,
@@ -208,9 +207,9 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	restorer := restore.New(mgr.GetAPIReader(), home, cfg.NodeName, known, clk)
 	podQueue, providerQueue, nodeChanged := &requeue.Queue{}, &requeue.Queue{}, node.NewSignal()
 	again := requeue.NewPods(podQueue, home, known, cfg.Log)
-	var required *guard.Guard
+	var required *admission.Guard
 	if cfg.RequireGuard {
-		required, err = guard.New(kube, func(ctx context.Context) {
+		required, err = admission.New(kube, func(ctx context.Context) {
 			again.All(ctx)
 			nodeChanged.Send()
 		})
@@ -221,22 +220,22 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 
 	// 2. The node, and the providers behind it.
 	brokerNode := node.New(node.Config{
-		Log: cfg.Log, Client: home, Kube: kube, Belief: known, Guard: required, Namespace: cfg.Namespace,
+		Log: cfg.Log, Client: home, Kube: kube, State: known, Guard: required, Namespace: cfg.Namespace,
 		Name: cfg.NodeName, IP: cfg.NodeIP, Port: cfg.Kubelet.Port,
 		Version: version.GitVersion, OwnerClusterRole: cfg.OwnerClusterRole,
 		LeaseDuration: cfg.Lease.NodeDuration, ProbeTimeout: cfg.Times.ProbeTimeout,
 		Restored: func() bool { return !restorer.LeadsSince().IsZero() }, Changed: nodeChanged,
 	})
-	gone := &leftovers.Gone{Log: cfg.Log, Clock: clk, Client: home, Connections: connections}
-	checker := leaving.New(leaving.Config{
+	gone := &termination.Gone{Log: cfg.Log, Clock: clk, Client: home, Connections: connections}
+	checker := termination.NewChecker(termination.CheckerConfig{
 		Log: cfg.Log, Connections: connections, Queue: podQueue, Timeout: cfg.Times.RequestTimeout, Connect: gone.Connect,
 	})
-	leftoverController := leftovers.New(leftovers.Config{
-		Log: cfg.Log, Client: home, Live: mgr.GetAPIReader(), Belief: known, Connections: connections, Providers: providerQueue,
+	leftoverController := termination.NewCleaner(termination.CleanerConfig{
+		Log: cfg.Log, Client: home, Live: mgr.GetAPIReader(), State: known, Connections: connections, Providers: providerQueue,
 		Selector: cfg.ProviderSelector, Interval: cfg.Times.ProbeInterval, RequestTimeout: cfg.Times.RequestTimeout,
 	})
 	providerController := providers.New(providers.Config{
-		Log: cfg.Log, Clock: clk, Client: home, Home: kube, Belief: known, Connections: connections,
+		Log: cfg.Log, Clock: clk, Client: home, Home: kube, State: known, Connections: connections,
 		Restore: restorer.Restore, Leftovers: leftoverController, Queue: providerQueue, NodeName: cfg.NodeName, Selector: cfg.ProviderSelector,
 		Changed: func(ctx context.Context, id string) {
 			again.OfProvider(ctx, id)
@@ -253,7 +252,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	}
 
 	// 3. The pods, their policies and addresses.
-	rules := &placement.Policies{Client: home, Programs: criteria.NewCache(programs), Compiling: placement.NewCompiling(clk), Defaults: placement.Rules{
+	rules := &placement.Policies{Client: home, Programs: cel.NewCache(programs), Compiling: placement.NewCompiling(clk), Defaults: placement.Rules{
 		Failover: v1alpha1.FailoverMove, FailoverAfter: cfg.Times.FailoverAfter, PendingTimeout: cfg.Times.PendingTimeout,
 	}}
 	mapsAddresses, err := network.ModuleInstalled(mgr.GetRESTMapper())
@@ -267,8 +266,8 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	grantController := grants.New(home, known, again)
 	podController := pods.New(pods.Config{
 		Log: cfg.Log, Clock: clk, Client: home, Live: mgr.GetAPIReader(), Tracer: cfg.Tracer,
-		Events:  distrust.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // The new recorder has no pods' events yet.
-		Metrics: metrics.pods, Guard: required, Belief: known, Restorer: restorer, Policies: rules, Grants: grantController, Leaving: checker,
+		Events:  untrusted.Recorder{EventRecorder: mgr.GetEventRecorderFor("liqo-broker")}, //nolint:staticcheck // The new recorder has no pods' events yet.
+		Metrics: metrics.pods, Guard: required, State: known, Restorer: restorer, Policies: rules, Grants: grantController, Leaving: checker,
 		MapsAddresses: mapsAddresses,
 		Sibling:       providerController.Sibling, RemoteNamespace: gone.RemoteNamespace, Queue: podQueue, Requeue: again, Providers: providerQueue,
 		RefusalMemory: cfg.Times.RefusalMemory, ProbeInterval: cfg.Times.ProbeInterval, Workers: cfg.Workers,
@@ -279,7 +278,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	if err != nil {
 		return nil, err
 	}
-	kubeletAPI, err := kubeletConfig(&cfg, local, kubeletProviders{reader: home, belief: known, connections: connections})
+	kubeletAPI, err := kubeletConfig(&cfg, local, kubeletProviders{reader: home, state: known, connections: connections})
 	if err != nil {
 		return nil, err
 	}
@@ -307,9 +306,9 @@ func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) erro
 	if err := mgr.Add(manager.RunnableFunc(b.requeue.Run)); err != nil {
 		return err
 	}
-	removals := withdrawn.New(withdrawn.Config{
+	removals := metadatasync.New(metadatasync.Config{
 		Client: b.client, Live: mgr.GetAPIReader(),
-		Writer: &podwrite.Writer{Client: b.client, Clock: clock.RealClock{}, Metrics: b.metrics.pods.Writes()},
+		Writer: &podpatch.Writer{Client: b.client, Clock: clock.RealClock{}, Metrics: b.metrics.pods.Writes()},
 	})
 	controllers := []interface{ SetUp(manager.Manager) error }{b.pods, b.grants, removals, b.leaving, b.providers, b.leftovers, b.policies}
 	if b.endpoints != nil {
@@ -354,14 +353,14 @@ func (b *Broker) setUpServers(ctx context.Context, mgr manager.Manager) error {
 // setUpForConsumers registers what the leader does for consumers besides their pods.
 func (b *Broker) setUpForConsumers(mgr manager.Manager) error {
 	if b.cfg.Reoffload != nil {
-		if err := reoffload.SetUp(mgr, *b.cfg.Reoffload, b.metrics.namespaces); err != nil {
+		if err := offloading.SetUp(mgr, *b.cfg.Reoffload, b.metrics.namespaces); err != nil {
 			return fmt.Errorf("namespaces of consumers: %w", err)
 		}
 	}
 	if b.cfg.Offers != nil {
 		offers := *b.cfg.Offers
 		offers.Guard, offers.Providers = b.guard, b.cfg.ProviderSelector
-		if err := offer.SetUp(mgr, offers, b.metrics.offers); err != nil {
+		if err := aggregator.SetUp(mgr, offers, b.metrics.offers); err != nil {
 			return fmt.Errorf("offers: %w", err)
 		}
 	}
@@ -396,7 +395,7 @@ func kubeletConfig(broker *Config, local kubernetes.Interface, to kubeletProvide
 		ClientCAFile:       broker.Kubelet.ClientCAFile,
 		AuthorizationMode:  broker.Kubelet.AuthorizationMode,
 		Local:              local,
-		Handler: kubelet.NewHandler(kubelet.Config{
+		Handler: proxy.NewHandler(proxy.Config{
 			Log: log, NodeName: broker.NodeName, Reader: to.reader, Providers: to,
 		}),
 	}

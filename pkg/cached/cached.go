@@ -12,15 +12,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel/values"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 const (
 	// maxAnnotations is how many bytes are kept of the annotations of one object that only expressions read.
 	maxAnnotations = 16 << 10
-	// maxTries is how many bytes of the annotation of tries are read (pkg/tries).
+	// maxTries is how many bytes of the annotation of tries are read (pkg/backoff).
 	maxTries = 32 << 10
 )
 
@@ -42,7 +42,7 @@ func Pod(in any) (any, error) {
 	spec.DNSConfig, spec.Affinity, spec.TopologySpreadConstraints = nil, nil, nil
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
-		c.Message = distrust.Cut(c.Message, distrust.MaxText)
+		c.Message = untrusted.Cut(c.Message, untrusted.MaxText)
 	}
 	return pod, nil
 }
@@ -85,7 +85,7 @@ func trimMeta(object metav1.Object) {
 		value := annotations[key]
 		if most := longest(key); most > 0 {
 			if len(value) > most {
-				annotations[key] = distrust.Cut(value, most)
+				annotations[key] = untrusted.Cut(value, most)
 			}
 			continue
 		}
@@ -99,7 +99,7 @@ func trimMeta(object metav1.Object) {
 func longest(key string) int {
 	switch key {
 	case v1alpha1.FilterAnnotation:
-		return criteria.MaxLength + 1 // So that a longer one is refused.
+		return cel.MaxLength + 1 // So that a longer one is refused.
 	case v1alpha1.TriesAnnotation:
 		return maxTries
 	case v1alpha1.PolicyAnnotation, v1alpha1.FailoverAnnotation:

@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel/values"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // fat is a pod with whatever a tenant can make long.
@@ -49,7 +49,7 @@ func TestAPodKeepsWhatIsRead(t *testing.T) {
 		kept, err := Pod(before.DeepCopy())
 		require.NoError(t, err)
 		pod := kept.(*corev1.Pod)
-		require.LessOrEqual(t, pod.Size(), maxTries+2*distrust.MaxText, annotation)
+		require.LessOrEqual(t, pod.Size(), maxTries+2*untrusted.MaxText, annotation)
 		require.Equal(t, resources.PodRequests(&before.Spec), resources.PodRequests(&pod.Spec))
 		require.Len(t, pod.Annotations, len(before.Annotations), "keys stay: those that a ShadowPod lacks are removed from the pod")
 		require.Equal(t, "a", pod.Annotations["example.com/team"])
@@ -64,7 +64,7 @@ func TestAPodKeepsWhatIsRead(t *testing.T) {
 	long := fat(v1alpha1.FilterAnnotation)
 	kept, err := Pod(long)
 	require.NoError(t, err)
-	_, err = criteria.NewFilter(kept.(*corev1.Pod).Annotations[v1alpha1.FilterAnnotation])
+	_, err = cel.NewFilter(kept.(*corev1.Pod).Annotations[v1alpha1.FilterAnnotation])
 	require.ErrorContains(t, err, "more than 4096")
 }
 

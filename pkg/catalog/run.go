@@ -24,16 +24,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/access"
+	"github.com/capacitorset/liqo-broker-vk/pkg/auth"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/dashboard"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/liqov0"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/server"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/view"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
-	"github.com/capacitorset/liqo-broker-vk/pkg/view"
 )
 
 // remedy is the command that allows the catalog to review its callers.
@@ -75,12 +75,12 @@ func Run(ctx context.Context, cfg Config) error {
 type catalog struct {
 	cfg     Config
 	log     logr.Logger
-	metrics *guard.Metrics
+	metrics *middleware.Metrics
 	cache   cache.Cache
 	kube    kubernetes.Interface
 	live    client.Client
 	// clientCA verifies client certificates; nil without TLS.
-	clientCA access.ClientCA
+	clientCA auth.ClientCA
 	// certificates authenticates client certificates; nil without TLS. identifier and allowances are set by identify.
 	certificates authenticator.Request
 	identifier   *caller.Identifier
@@ -113,20 +113,20 @@ func newCatalog(cfg Config, options cache.Options) (*catalog, error) {
 		return nil, fmt.Errorf("home cluster: %w", err)
 	}
 	tasks := []func(ctx context.Context) error{read.Start}
-	var ca access.ClientCA
+	var ca auth.ClientCA
 	var certificates authenticator.Request
 	if !cfg.TLS.Off {
-		if ca, err = access.NewClientCA(cfg.TLS.ClientCAFile, kube); err != nil {
+		if ca, err = auth.NewClientCA(cfg.TLS.ClientCAFile, kube); err != nil {
 			return nil, err
 		}
-		certificates = access.NewCertificateAuthenticator(ca)
+		certificates = auth.NewCertificateAuthenticator(ca)
 		tasks = append(tasks, func(ctx context.Context) error {
 			ca.Run(ctx, 1)
 			return nil
 		})
 	}
 	return &catalog{
-		cfg: cfg, log: cfg.Log, metrics: guard.NewMetrics(), cache: read, kube: kube, live: live,
+		cfg: cfg, log: cfg.Log, metrics: middleware.NewMetrics(), cache: read, kube: kube, live: live,
 		clientCA: ca, certificates: certificates, tasks: tasks,
 	}, nil
 }
@@ -134,7 +134,7 @@ func newCatalog(cfg Config, options cache.Options) (*catalog, error) {
 // identify makes what identifies callers, and limits them. consumers is nil where no caller acts for a consumer.
 func (c *catalog) identify(consumers caller.Consumers) {
 	c.allowances = caller.NewAllowances(c.cfg.Limits, consumers, clock.RealClock{})
-	c.identifier = caller.NewIdentifier(access.NewTokenReviewer(c.kube, remedy), c.certificates, c.allowances, clock.RealClock{})
+	c.identifier = caller.NewIdentifier(auth.NewTokenReviewer(c.kube, remedy), c.certificates, c.allowances, clock.RealClock{})
 }
 
 func (c *catalog) prepare(ctx context.Context) error {
@@ -170,7 +170,7 @@ func (c *catalog) prepareLiqoV0(ctx context.Context) error {
 
 // rights reviews what callers may do; tenants is nil where no caller acts for a consumer.
 func (c *catalog) rights(tenants caller.Tenants) *caller.Rights {
-	return &caller.Rights{Authorizer: access.NewLimitedReviewer(c.kube, remedy, c.allowances.SpendReview), Tenants: tenants}
+	return &caller.Rights{Authorizer: auth.NewLimitedReviewer(c.kube, remedy, c.allowances.SpendReview), Tenants: tenants}
 }
 
 // serveAll serves callers and operators. synced reports whether requests can be answered.

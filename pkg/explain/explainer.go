@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/backoff"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
+	"github.com/capacitorset/liqo-broker-vk/pkg/explain/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
-	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
-	"github.com/capacitorset/liqo-broker-vk/pkg/view/state"
 )
 
 const (
@@ -55,7 +55,7 @@ func NewExplainer(reader client.Reader, node string, s *state.State, now func() 
 func newExplainer(reader client.Reader, node string, s func(context.Context) (*state.State, error), now func() time.Time) *Explainer {
 	return &Explainer{
 		reader: reader, node: node, state: s, now: now, slots: semaphore.NewWeighted(maxParallel),
-		policies: placement.Policies{Client: reader, Programs: criteria.NewCache(maxPrograms)},
+		policies: placement.Policies{Client: reader, Programs: cel.NewCache(maxPrograms)},
 		charge:   func(time.Duration) {},
 	}
 }
@@ -141,7 +141,7 @@ func (e *Explainer) explain(ctx context.Context, out *Explanation, pod *corev1.P
 	if why := placement.Condition(pod, v1alpha1.ConditionAssigned); out.AssignedTo == "" && why != nil && why.Reason == v1alpha1.ReasonBeyondGrant {
 		out.Message += "; it waits: " + why.Message
 	}
-	if tried := tries.Of(pod).Describe(e.now()); tried != "" {
+	if tried := backoff.Of(pod).Describe(e.now()); tried != "" {
 		out.Message += "; " + tried
 	}
 	return out, nil

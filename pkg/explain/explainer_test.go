@@ -32,9 +32,9 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/backoff"
+	"github.com/capacitorset/liqo-broker-vk/pkg/explain/state"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
-	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
-	"github.com/capacitorset/liqo-broker-vk/pkg/view/state"
 )
 
 // federationOf has the providers cheap and dear, of 4 CPUs each, for the namespace ns of consumer c1.
@@ -100,7 +100,7 @@ func TestAPodIsExplainedAsIfItTookNoRoom(t *testing.T) {
 func TestWhereAPodWasTriedIsExplained(t *testing.T) {
 	tried := onBroker(cpuPod("web", "1"), "")
 	tried.Annotations = map[string]string{
-		v1alpha1.TriesAnnotation: tries.Tries(nil).After("cheap-1", "not started within 2m", time.Now(), 5*time.Minute).Annotation(),
+		v1alpha1.TriesAnnotation: backoff.Tries(nil).After("cheap-1", "not started within 2m", time.Now(), 5*time.Minute).Annotation(),
 	}
 	got, err := explainerOf(t, federationOf(t, tried)).Pod(t.Context(), types.NamespacedName{Namespace: "ns", Name: "web"})
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/access"
+	"github.com/capacitorset/liqo-broker-vk/pkg/auth"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 )
 
@@ -20,13 +20,13 @@ import (
 const rememberedCallers = 4096
 
 type allowances struct {
-	calls    *access.Limiter
+	calls    *auth.Limiter
 	inFlight *httpserve.Shares
 }
 
 func newAllowances(limits Limits) *allowances {
 	return &allowances{
-		calls:    access.NewLimiter(limits.PerSecond, limits.Burst, rememberedCallers),
+		calls:    auth.NewLimiter(limits.PerSecond, limits.Burst, rememberedCallers),
 		inFlight: httpserve.NewShares(limits.Concurrent),
 	}
 }

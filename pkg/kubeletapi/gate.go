@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/access"
+	"github.com/capacitorset/liqo-broker-vk/pkg/auth"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 )
 
@@ -27,11 +27,11 @@ type gate struct {
 	remedy string
 	local  kubernetes.Interface
 
-	ca            access.ClientCA
+	ca            auth.ClientCA
 	authenticator authenticator.Request
 	authorizer    authorizer
 	// tokens limits the requests with a token of each host: every invented one is a review.
-	tokens *access.Limiter
+	tokens *auth.Limiter
 	// callers limits the connections, requests the requests that each authorised caller has open: a connection may have
 	// many (HTTP/2).
 	callers  *httpserve.Callers
@@ -58,15 +58,15 @@ const (
 )
 
 func newGate(cfg Config) (*gate, error) {
-	ca, err := access.NewClientCA(cfg.ClientCAFile, cfg.Local)
+	ca, err := auth.NewClientCA(cfg.ClientCAFile, cfg.Local)
 	if err != nil {
 		return nil, err
 	}
 	g := &gate{
 		log: cfg.Log, node: cfg.NodeName, remedy: cfg.Remedy, local: cfg.Local, ca: ca,
-		authenticator: access.NewAuthenticator(ca, cfg.Local, cfg.Remedy),
-		authorizer:    access.NewReviewer(cfg.Local, cfg.Remedy),
-		tokens:        access.NewLimiter(tokensPerSecond, tokensBurst, tokenHosts),
+		authenticator: auth.NewAuthenticator(ca, cfg.Local, cfg.Remedy),
+		authorizer:    auth.NewReviewer(cfg.Local, cfg.Remedy),
+		tokens:        auth.NewLimiter(tokensPerSecond, tokensBurst, tokenHosts),
 		callers:       httpserve.NewCallers(strangers, httpserve.NewShares(OfCaller)), requests: httpserve.NewShares(OfCaller),
 	}
 	if cfg.AuthorizationMode == AuthorizationAlwaysAllow {
@@ -124,7 +124,7 @@ func (g *gate) checkPermissions(ctx context.Context) {
 				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &review},
 			}, metav1.CreateOptions{})
 		if err == nil && !answer.Status.Allowed {
-			g.log.Error(&access.MissingPermissionError{Remedy: g.remedy}, "The kubelet API will refuse its callers (403)")
+			g.log.Error(&auth.MissingPermissionError{Remedy: g.remedy}, "The kubelet API will refuse its callers (403)")
 			return
 		}
 	}
@@ -147,7 +147,7 @@ func (g *gate) protect(next http.Handler) http.Handler {
 
 		who, what := answer.User, requestAttributes(g.node, r)
 		allowed, err := g.authorizer.Authorize(r.Context(), who, what)
-		var missing *access.MissingPermissionError
+		var missing *auth.MissingPermissionError
 		switch {
 		case errors.As(err, &missing):
 			g.log.Error(err, "Request refused", "user", who.GetName(), "path", r.URL.Path)
@@ -197,7 +197,7 @@ func unauthorizedMessage(err error) string {
 		causes = aggregate.Errors()
 	}
 	for _, cause := range causes {
-		var missing *access.MissingPermissionError
+		var missing *auth.MissingPermissionError
 		if errors.As(cause, &missing) {
 			return fmt.Sprintf("Unauthorized (%s)", missing)
 		}

@@ -30,7 +30,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/access"
+	"github.com/capacitorset/liqo-broker-vk/pkg/auth"
 )
 
 // authority is a CA that signs client certificates.
@@ -276,7 +276,7 @@ func TestInventedTokensAreLimited(t *testing.T) {
 	api := &reviews{}
 	gate, err := newGate(Config{Log: testr.New(t), ClientCAFile: ca.file(), Local: api.client()})
 	require.NoError(t, err)
-	gate.tokens = access.NewLimiter(1e-9, 10, 5)
+	gate.tokens = auth.NewLimiter(1e-9, 10, 5)
 	call := func(from, token string) int {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, logsPath, nil)
 		request.RemoteAddr = from

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // printable is an encoder whose lines have no characters that a terminal would obey or that hide others. Errors quote other
@@ -53,7 +53,7 @@ func plain(text string) bool {
 // or of a stack trace.
 func escape(text string) string {
 	var out strings.Builder
-	var marks distrust.Marks
+	var marks untrusted.Marks
 	for _, r := range text {
 		if !marks.TooMany(r) && (unicode.IsPrint(r) || r == '\n' || r == '\t') {
 			out.WriteRune(r)

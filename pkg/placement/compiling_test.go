@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
@@ -49,7 +49,7 @@ func TestADeferredFilterLeavesTheRules(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	p := Policies{
-		Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Programs: criteria.NewCache(1 << 20),
+		Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Programs: cel.NewCache(1 << 20),
 		Defaults: Rules{Failover: v1alpha1.FailoverMove}, Compiling: NewCompiling(clock.RealClock{}),
 	}
 	of := func(consumer, filter string) (Criteria, error) {

@@ -15,9 +15,9 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/backoff"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
-	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
 )
 
 // ConsumerOf returns the id of the cluster that a namespace and its pods come from; "" is this one. The label alone is not enough:
@@ -208,7 +208,7 @@ func (c *Criteria) Pod(pod *corev1.Pod, namespace *corev1.Namespace) *scheduler.
 		Account: AccountOf(pod, namespace), First: pod.Annotations[v1alpha1.AssignedAtAnnotation] == "",
 		Labels: pod.Labels, Annotations: pod.Annotations, App: AppOf(pod),
 		Requests: resources.PodRequests(&pod.Spec), Expression: c.Filter, Selections: c.Selections,
-		Refused: tries.Of(pod).Until(),
+		Refused: backoff.Of(pod).Until(),
 	}
 }
 

@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // Criteria is what a pod and its policy ask for: for the scheduler, and when to move.
@@ -32,7 +32,7 @@ type Criteria struct {
 	// Selections are what the pod's consumer selected.
 	Selections []scheduler.Selection
 	// Filter is the pod's own; nil if it has none.
-	Filter *criteria.Program
+	Filter *cel.Program
 	Rules  Rules
 }
 
@@ -51,7 +51,7 @@ var ErrInvalid = errors.New("invalid criteria")
 // Policies reads PlacementPolicies and the annotations of pods.
 type Policies struct {
 	Client   client.Reader
-	Programs *criteria.Cache
+	Programs *cel.Cache
 	// Defaults are the rules unless a policy or a pod sets others.
 	Defaults Rules
 	// Compiling bounds the time for compiling the filters of pods; nil does not.
@@ -113,7 +113,7 @@ func (p *Policies) read(c *Criteria, ranked Ranking, pod *corev1.Pod, namespace 
 	case v1alpha1.FailoverMove, v1alpha1.FailoverNever:
 		c.Rules.Failover = mode
 	default:
-		return fmt.Errorf("annotation %s=%s: use Move or Never", v1alpha1.FailoverAnnotation, distrust.Value(string(mode)))
+		return fmt.Errorf("annotation %s=%s: use Move or Never", v1alpha1.FailoverAnnotation, untrusted.Value(string(mode)))
 	}
 	if expression := pod.Annotations[v1alpha1.FilterAnnotation]; expression != "" {
 		if c.Filter, err = p.filterOf(OwnerOf(namespace), expression); err != nil && !errors.Is(err, ErrDeferred) {
@@ -124,7 +124,7 @@ func (p *Policies) read(c *Criteria, ranked Ranking, pod *corev1.Pod, namespace 
 }
 
 // filterOf compiles the filter of a pod, in the time that its owner has; the error may be ErrDeferred.
-func (p *Policies) filterOf(owner, expression string) (*criteria.Program, error) {
+func (p *Policies) filterOf(owner, expression string) (*cel.Program, error) {
 	if p.Programs.HasFilter(expression) {
 		return p.Programs.Filter(expression)
 	}
@@ -191,7 +191,7 @@ func (r Ranking) Of(pod *corev1.Pod, namespace *corev1.Namespace) (*v1alpha1.Pla
 	if named != "" {
 		// Clients that create pods must not learn which policies and selections other consumers have.
 		return nil, fmt.Errorf("%w: annotation %s: there is no PlacementPolicy %s for this pod (selections, and policies of other "+
-			"consumers, are not)", ErrInvalid, v1alpha1.PolicyAnnotation, distrust.Value(named))
+			"consumers, are not)", ErrInvalid, v1alpha1.PolicyAnnotation, untrusted.Value(named))
 	}
 	return nil, nil // No policy is an answer.
 }

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
@@ -33,7 +33,7 @@ func read(t *testing.T, objects ...client.Object) *Policies {
 	require.NoError(t, err)
 	return &Policies{
 		Client:   fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
-		Programs: criteria.NewCache(1 << 20),
+		Programs: cel.NewCache(1 << 20),
 		Defaults: Rules{Failover: v1alpha1.FailoverMove, FailoverAfter: time.Minute, PendingTimeout: 2 * time.Minute},
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
-	"github.com/capacitorset/liqo-broker-vk/pkg/offloaded"
+	"github.com/capacitorset/liqo-broker-vk/pkg/namespacemap"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -43,7 +43,7 @@ func Provider(pc *v1alpha1.ProviderCluster, virtualNodes []*offloadingv1beta1.Vi
 	for _, m := range namespaceMaps {
 		for namespace, at := range m.Status.CurrentMapping {
 			if at.Phase == offloadingv1beta1.MappingAccepted &&
-				offloaded.Asked(m.Spec.DesiredMapping, m.Namespace, namespace, at.RemoteNamespace) {
+				namespacemap.Asked(m.Spec.DesiredMapping, m.Namespace, namespace, at.RemoteNamespace) {
 				p.Namespaces.Insert(namespace)
 			}
 		}

@@ -177,7 +177,7 @@ func TestNoRemoteClientFollowsARedirect(t *testing.T) {
 	require.False(t, asked)
 }
 
-// What stands around the transport of the config must not hide from distrust that a connection is for a stream: to close the body of
+// What stands around the transport of the config must not hide from package untrusted that a connection is for a stream: to close the body of
 // such an answer is to read all of it.
 func TestAnAnswerToExecWithoutEndIsCut(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

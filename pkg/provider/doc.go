@@ -5,7 +5,7 @@
 // Run has the steps in order: win the lease of the node, connect to the remote cluster, compose the reflection, then
 // serve the kubelet API, the metrics and the Node. newReflectors has each of Liqo's reflectors and what is around it:
 // addresses of pods (package addresses), pods of a broker's node (package brokernode), retries (package retry). Package
-// lens has what those reflectors read through, connect the clients that they have, election the leases.
+// reflector/transform has what those reflectors read through, connect the clients that they have, election the leases.
 //
 // The order of the steps and every name that another process sees (leases, field managers, metrics, event sources) are
 // those of Liqo's own binary (cmd/virtual-kubelet/root), so that either can take over from the other.

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // ping knows whether a virtual kubelet of a broker's node reaches the remote cluster by its own connection. The broker's has
@@ -66,7 +66,7 @@ func (p *ping) run(ctx context.Context, cfg *Config, remote *rest.Config) error 
 				cfg.Log.Info("The remote cluster answers again")
 			}
 		case !failing:
-			cfg.Log.Info("The remote cluster does not answer", "because", distrust.Text(err.Error()))
+			cfg.Log.Info("The remote cluster does not answer", "because", untrusted.Text(err.Error()))
 		}
 		failing = err != nil
 		select {

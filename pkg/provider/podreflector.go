@@ -20,21 +20,21 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/absence"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/changes"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podip"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podlife"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podspec"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podstatus"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/retry"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/drift"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/retry"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
 // podReflector is Liqo's pod reflector with reflectors around its own of namespaces.
 type podReflector struct {
 	*workload.PodReflector
-	addresses *addresses.Addresses
+	addresses *podip.Addresses
 	// forwarder is nil without a broker's node.
 	forwarder *brokernode.Forwarder
 
@@ -48,7 +48,7 @@ var _ manager.Reflector = (*podReflector)(nil)
 
 // newPodReflector returns Liqo's pod reflector, with what is around its reflectors of namespaces. b is nil without a
 // broker's node.
-func newPodReflector(cfg *Config, clients connect.Clients, liqo liqoclient.Interface, sources addresses.Sources,
+func newPodReflector(cfg *Config, clients connect.Clients, liqo liqoclient.Interface, sources podip.Sources,
 	b *brokernode.Forwarder, support forge.APIServerSupportType,
 ) *podReflector {
 	pr := &podReflector{forwarder: b, PodReflector: workload.NewPodReflector(clients.RemoteConfig, clients.RemoteMetrics,
@@ -62,7 +62,7 @@ func newPodReflector(cfg *Config, clients connect.Clients, liqo liqoclient.Inter
 		},
 		&offloadingv1beta1.ReflectorConfig{}, // Its Reflector is replaced below.
 	)}
-	of := addresses.Config{Direct: cfg.Addresses.Direct, Allowed: cfg.Addresses.Allowed}
+	of := podip.Config{Direct: cfg.Addresses.Direct, Allowed: cfg.Addresses.Allowed}
 	status := podstatus.Show
 	if b != nil {
 		status = func(local, remote *corev1.Pod) *corev1.Pod {
@@ -73,7 +73,7 @@ func newPodReflector(cfg *Config, clients connect.Clients, liqo liqoclient.Inter
 			of.Origin = string(cfg.ForeignCluster)
 		}
 	}
-	pr.addresses = addresses.New(of, sources, pr.local, status)
+	pr.addresses = podip.New(of, sources, pr.local, status)
 
 	namespaced := podlife.Ended(b != nil, pr.local, podspec.Completed(pr.local, pr.addresses.Namespaced(pr.NewNamespaced)))
 	serves := func(pod *corev1.Pod) bool { return pod.Spec.NodeName == cfg.Node.Name }
@@ -86,7 +86,7 @@ func newPodReflector(cfg *Config, clients connect.Clients, liqo liqoclient.Inter
 	namespaced = absence.Confirm(pr.local, clients.Local.CoreV1().Pods, serves, namespaced)
 	retries := retry.New()
 	mappings := retry.NewMappings(liqo.OffloadingV1beta1().NamespaceMaps(cfg.TenantNamespace), cfg.ForeignCluster)
-	pr.Reflector = generic.NewReflector(workload.PodReflectorName, retries.Namespaced(changes.Pods(pr.local, lens.Trimmed(namespaced))),
+	pr.Reflector = generic.NewReflector(workload.PodReflectorName, retries.Namespaced(drift.Pods(pr.local, transform.Trimmed(namespaced))),
 		func(opts *options.ReflectorOpts) manager.FallbackReflector {
 			fallback := pr.NewFallback(opts)
 			if b != nil {
@@ -100,7 +100,7 @@ func newPodReflector(cfg *Config, clients connect.Clients, liqo liqoclient.Inter
 
 func (pr *podReflector) Start(ctx context.Context, opts *options.ReflectorOpts) {
 	pr.localPods = opts.LocalPodInformer.Lister()
-	lens.TrimPods(opts.LocalPodInformer.Informer())
+	transform.TrimPods(opts.LocalPodInformer.Informer())
 	synced := *opts
 	pr.PodReflector.Start(ctx, synced.WithReadinessFunc(pr.started.Load))
 }

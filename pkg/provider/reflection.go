@@ -33,13 +33,13 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/brokernode/endpoints"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/changes"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/retry"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podip"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/drift"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/retry"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
 // Reflection is Liqo's reflection towards one remote cluster, composed.
@@ -52,7 +52,7 @@ type Reflection struct {
 
 // Compose connects Liqo's reflectors to the clusters, as Liqo's podprovider.NewLiqoProvider does, which makes its own
 // clients and cannot be given others. Nothing starts before Start.
-func Compose(cfg *Config, clients connect.Clients, patch *offloadingv1beta1.OffloadingPatch, sources addresses.Sources,
+func Compose(cfg *Config, clients connect.Clients, patch *offloadingv1beta1.OffloadingPatch, sources podip.Sources,
 	metrics *Metrics, events record.EventBroadcaster,
 ) (*Reflection, error) {
 	// Liqo's reflection needs two package-level states: the event recorders resolve Liqo's kinds in client-go's scheme,
@@ -73,7 +73,7 @@ func Compose(cfg *Config, clients connect.Clients, patch *offloadingv1beta1.Offl
 	}
 	forging := forge.NewForgingOpts(mergeNotReflected(patch, cfg.Reflection.LabelsNotReflected, cfg.Reflection.AnnotationsNotReflected))
 	m := manager.New(clients.Local, clients.Remote, clients.LocalLiqo, clients.RemoteLiqo, cfg.InformerResyncPeriod, events, &forging)
-	liqo := lens.Destined(clients.LocalLiqo, cfg.ForeignCluster)
+	liqo := transform.Destined(clients.LocalLiqo, cfg.ForeignCluster)
 	pods := newPodReflector(cfg, clients, liqo, sources, b, support)
 	m.With(pods)
 	for _, reflector := range newReflectors(cfg, b, support, sources.Networks) {
@@ -96,7 +96,7 @@ func newForwarder(cfg *Config, pods func(namespace string) corev1client.PodInter
 
 // newReflectors returns all reflectors but that of pods, in the order of Liqo's NewLiqoProvider, with what is around each. b
 // is nil without a broker's node.
-func newReflectors(cfg *Config, b *brokernode.Forwarder, support forge.APIServerSupportType, networks addresses.Networks,
+func newReflectors(cfg *Config, b *brokernode.Forwarder, support forge.APIServerSupportType, networks podip.Networks,
 ) []manager.Reflector {
 	r := cfg.Reflection
 	secrets := configuration.NewNamespacedSecretReflector(support == forge.APIServerSupportLegacy)
@@ -115,12 +115,12 @@ func newReflectors(cfg *Config, b *brokernode.Forwarder, support forge.APIServer
 		cfg.leading(resources.Ingress, exposition.IngressReflectorName,
 			exposition.NewNamespacedIngressReflector(r.EnableIngress, r.RemoteRealIngressClassName)),
 		cfg.leading(resources.ConfigMap, configuration.ConfigMapReflectorName,
-			changes.ConfigMaps(configuration.NewNamespacedConfigMapReflector)),
-		cfg.leading(resources.Secret, configuration.SecretReflectorName, changes.Secrets(secrets)),
+			drift.ConfigMaps(configuration.NewNamespacedConfigMapReflector)),
+		cfg.leading(resources.Secret, configuration.SecretReflectorName, drift.Secrets(secrets)),
 		serviceAccounts,
 		cfg.leading(resources.PersistentVolumeClaim, storage.PersistentVolumeClaimReflectorName,
 			storage.NewNamespacedPersistentVolumeClaimReflector(r.VirtualStorageClassName, r.RemoteRealStorageClassName, r.EnableStorage)),
-		cfg.leading(resources.Event, event.EventReflectorName, lens.Events(event.NewNamespacedEventReflector)),
+		cfg.leading(resources.Event, event.EventReflectorName, transform.Events(event.NewNamespacedEventReflector)),
 	}
 	if !r.DisableIPReflection {
 		all = append(all, cfg.leading(resources.EndpointSlice, exposition.EndpointSliceReflectorName, endpointSlices))
@@ -159,7 +159,7 @@ func (r *Reflection) handler() workload.PodHandler {
 
 // followNetwork returns what one goroutine calls after every change of the networks: all pods are enqueued, and
 // everything when the networking module was switched on or off, since EndpointSlices depend on it too.
-func (r *Reflection) followNetwork(networks addresses.Networks) func() {
+func (r *Reflection) followNetwork(networks podip.Networks) func() {
 	module := netconfig.Unknown
 	return func() {
 		r.pods.addresses.Refresh()
@@ -238,7 +238,7 @@ func apiServerSupport(enabled bool, local kubernetes.Interface) (forge.APIServer
 
 // mergeNotReflected adds to the VirtualNode's patch the values of Liqo v0.x's flags; the label that names a ShadowPod's
 // creator: on a pod that came from a consumer it is the consumer, and the next cluster's webhook would overwrite it
-// (lens.Trimmed); and what a broker writes on its pods, which concerns this cluster only: the next one may have a
+// (transform.Trimmed); and what a broker writes on its pods, which concerns this cluster only: the next one may have a
 // broker too.
 func mergeNotReflected(patch *offloadingv1beta1.OffloadingPatch, labels, annotations []string) *offloadingv1beta1.OffloadingPatch {
 	merged := patch.DeepCopy()

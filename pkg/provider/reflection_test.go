@@ -28,9 +28,8 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/resources"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
-	"github.com/capacitorset/liqo-broker-vk/pkg/reach"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podip"
 )
 
 const (
@@ -115,7 +114,7 @@ func (c *clusters) start() *Reflection {
 	c.t.Cleanup(func() { stop(); events.Shutdown() })
 	metrics, err := NewMetrics(prometheus.NewRegistry(), nil)
 	require.NoError(c.t, err)
-	reflection, err := Compose(cfg, c.Clients, nil, addresses.Sources{Networks: c}, metrics, events)
+	reflection, err := Compose(cfg, c.Clients, nil, podip.Sources{Networks: c}, metrics, events)
 	require.NoError(c.t, err)
 	reflection.Start(ctx)
 	return reflection
@@ -162,7 +161,7 @@ func (c *clusters) requireRoot(name, ip, cluster string) {
 	c.t.Helper()
 	pod, err := c.Local.CoreV1().Pods("ns").Get(c.t.Context(), name, metav1.GetOptions{})
 	require.NoError(c.t, err)
-	require.Equal(c.t, reach.Root{IP: ip, Cluster: cluster}, reach.RootOf(pod.Annotations))
+	require.Equal(c.t, podip.Root{IP: ip, Cluster: cluster}, podip.RootOf(pod.Annotations))
 }
 
 func (c *clusters) requireShown(name, address string) {
@@ -266,7 +265,7 @@ func (c *clusters) checkAddresses(t *testing.T, reflection *Reflection) {
 	c.requireShown("hasty", "")
 	require.Eventually(t, func() bool {
 		pod, err := c.Local.CoreV1().Pods("ns").Get(t.Context(), "hasty", metav1.GetOptions{})
-		return err == nil && reach.RootOf(pod.Annotations) == reach.Root{IP: "10.244.9.9", Cluster: "q2"} && pod.Status.PodIP == ""
+		return err == nil && podip.RootOf(pod.Annotations) == podip.Root{IP: "10.244.9.9", Cluster: "q2"} && pod.Status.PodIP == ""
 	}, patience, tick)
 
 	c.createLocalPod("fresh", "")

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // secretSettles is how long a change of the Secret is left alone, so that several writes are one. Jitter of as much again keeps
@@ -74,7 +74,7 @@ func followSecret(ctx context.Context, cfg *Config, local kubernetes.Interface, 
 		}
 		if err := p.usable(latest); err != nil {
 			cfg.Log.Info("The remote kubeconfig has changed and cannot be used: the one of before is kept",
-				"secret", cfg.KubeconfigSecretName, "because", distrust.Text(err.Error()))
+				"secret", cfg.KubeconfigSecretName, "because", untrusted.Text(err.Error()))
 			continue
 		}
 		return fmt.Errorf("the remote kubeconfig, Secret %s/%s, has changed: it is used from the next start", cfg.TenantNamespace, cfg.KubeconfigSecretName)

@@ -14,16 +14,16 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/alive"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/election"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podip"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // Run is the virtual kubelet. It returns nil once ctx has ended and everything has stopped and the leases are released;
@@ -37,7 +37,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	events := record.NewBroadcaster()
 	defer events.Shutdown()
-	events.StartRecordingToSink(distrust.EventSink{
+	events.StartRecordingToSink(untrusted.EventSink{
 		EventSink: &corev1client.EventSinkImpl{Interface: local.CoreV1().Events(corev1.NamespaceAll)},
 	})
 
@@ -101,7 +101,7 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 	}
 
 	var remote *ipam.Client
-	sources := addresses.Sources{Networks: network}
+	sources := podip.Sources{Networks: network}
 	// The client of the remote IPAM is made before the pods that ask it, and returns its answers through the queue.
 	answered := workqueue.NewTyped[string]()
 	if cfg.Addresses.RemoteIPAM != nil {

@@ -20,10 +20,10 @@ import (
 	tenantnamespace "github.com/liqotech/liqo/pkg/tenantNamespace"
 	fcutils "github.com/liqotech/liqo/pkg/utils/foreigncluster"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // peering is what a virtual kubelet reads once, when it starts to work.
@@ -102,10 +102,10 @@ func mayReadConfigurations(ctx context.Context, local kubernetes.Interface) (boo
 }
 
 // remoteConfig builds the connection to the remote cluster from its Secret, with Liqo's rate limits, our deadlines, and the
-// bounds of distrust for every client made of it, Liqo's own included.
+// bounds of package untrusted for every client made of it, Liqo's own included.
 func remoteConfig(cfg *Config, secret *corev1.Secret, identities identitymanager.IdentityReader) (*rest.Config, error) {
 	// Any proxy, as in Liqo's virtual kubelet.
-	config, err := distrust.Config(secret, []string{distrust.AnyProxy}, func(secret *corev1.Secret) (*rest.Config, error) {
+	config, err := untrusted.Config(secret, []string{untrusted.AnyProxy}, func(secret *corev1.Secret) (*rest.Config, error) {
 		return identities.GetConfigFromSecret(cfg.ForeignCluster, secret)
 	})
 	if err != nil {
@@ -117,8 +117,8 @@ func remoteConfig(cfg *Config, secret *corev1.Secret, identities identitymanager
 		}
 	}
 	config.UserAgent = cfg.Home.UserAgent
-	connect.RetryWatches(config, cfg.Log) // Within distrust, whose errors are no reason to try again.
-	distrust.Wrap(config)
+	connect.RetryWatches(config, cfg.Log) // Within package untrusted, whose errors are no reason to try again.
+	untrusted.Wrap(config)
 	connect.Limit(config, cfg.RequestTimeout)
 	return config, nil
 }

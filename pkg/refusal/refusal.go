@@ -13,7 +13,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // The reasons of a refusal.
@@ -68,7 +68,7 @@ func by(virtualNode string, pod *corev1.Pod) (Refusal, bool) {
 // refusal was already there. The message is cut. The UID of the pod is a precondition: a new pod of the same name was
 // not refused. The clock here may be behind that of the broker: a refusal is not from before the assignment.
 func Report(ctx context.Context, pods corev1client.PodInterface, pod *corev1.Pod, r Refusal) (bool, error) {
-	r.Message = distrust.Text(r.Message)
+	r.Message = untrusted.Text(r.Message)
 	if assigned := v1alpha1.AssignedAt(pod); r.At.Before(assigned) {
 		r.At = assigned
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 500_000_000, time.UTC)
@@ -135,7 +135,7 @@ func TestTheMessageOfAProviderIsCut(t *testing.T) {
 	require.NoError(t, err)
 	read, found := Of(now)
 	require.True(t, found)
-	require.Len(t, read.Message, distrust.MaxText)
+	require.Len(t, read.Message, untrusted.MaxText)
 	require.True(t, strings.HasPrefix(read.Message, "full full "))
 
 	reported, err = Report(t.Context(), client.CoreV1().Pods("ns"), now, long)

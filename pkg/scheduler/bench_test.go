@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
@@ -23,7 +23,7 @@ const assignedPods = 10_000
 
 // BenchmarkDecide measures one decision on one core, by the number of providers and by what the policy asks.
 func BenchmarkDecide(b *testing.B) {
-	filter, err := criteria.NewFilter("provider.attributes['region'] == 'eu' && provider.resources.free['cpu'] > 1.0")
+	filter, err := cel.NewFilter("provider.attributes['region'] == 'eu' && provider.resources.free['cpu'] > 1.0")
 	require.NoError(b, err)
 	zones := []score.Weight{
 		{Plugin: "expression", Weight: 3},
@@ -92,7 +92,7 @@ func benchmarkDecide(b *testing.B, providers int, policy *Policy) {
 
 // BenchmarkSnapshot measures the copy on which a decision with expressions is made, and Confirm.
 func BenchmarkSnapshot(b *testing.B) {
-	filter, err := criteria.NewFilter("provider.attributes['region'] == 'eu' && provider.resources.free['cpu'] > 1.0")
+	filter, err := cel.NewFilter("provider.attributes['region'] == 'eu' && provider.resources.free['cpu'] > 1.0")
 	require.NoError(b, err)
 	for _, providers := range []int{100, 1000} {
 		b.Run(fmt.Sprintf("providers=%d", providers), func(b *testing.B) {

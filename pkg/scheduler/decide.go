@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -70,7 +70,7 @@ type cycle struct {
 
 	// expression has the points that the policy's score gave the provider evaluated last.
 	expression       verdict.Points
-	variables        *criteria.Variables
+	variables        *cel.Variables
 	requestsVariable podVariable
 	trials           [trialCount]trial
 }
@@ -127,6 +127,6 @@ func (c *cycle) end() {
 	c.pod, c.policy, c.app, c.own = nil, nil, nil, nil
 	c.round.End()
 	if c.variables != nil {
-		c.variables.SetPod(&criteria.Pod{})
+		c.variables.SetPod(&cel.Pod{})
 	}
 }

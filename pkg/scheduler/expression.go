@@ -4,8 +4,8 @@ import (
 	"errors"
 	"math"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel/values"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
@@ -51,11 +51,11 @@ func (c *cycle) beginCriteria() {
 		return
 	}
 	if c.variables == nil {
-		c.variables = criteria.NewVariables()
+		c.variables = cel.NewVariables()
 	}
 	c.variables.Renew()
 	c.requestsVariable.requests = c.requests
-	c.variables.SetPod(&criteria.Pod{
+	c.variables.SetPod(&cel.Pod{
 		Namespace: c.pod.Namespace, Name: c.pod.Name, Consumer: c.pod.Consumer,
 		Labels: values.NewTexts(c.pod.Labels), Annotations: values.NewTexts(c.pod.Annotations),
 		Requests: &c.requestsVariable,
@@ -83,7 +83,7 @@ func (c *cycle) filterCriteria(p *provider, v *verdict.Verdict) bool {
 	return c.tried(trialScore, err, v)
 }
 
-func (c *cycle) accepts(which int, filter *criteria.Program, reason verdict.Filter, p *provider, v *verdict.Verdict) bool {
+func (c *cycle) accepts(which int, filter *cel.Program, reason verdict.Filter, p *provider, v *verdict.Verdict) bool {
 	if filter == nil {
 		return true
 	}
@@ -112,7 +112,7 @@ func (c *cycle) tried(which int, err error, v *verdict.Verdict) bool {
 	if t.first == nil {
 		t.first = err
 	}
-	var fault *criteria.Error
+	var fault *cel.Error
 	if t.stopped < maxStopped && errors.As(err, &fault) && fault.TooCostly {
 		t.stopped, t.last = t.stopped+1, err
 	}

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -262,7 +262,7 @@ func TestAFailedExpressionIsAnErrorWhenItFailsEverywhere(t *testing.T) {
 	policy := &Policy{Filter: filterOf(t, "provider.attributes['region'] == 'eu'")}
 
 	d := decide(stateOf(ready("q"), ready("r")), asking(), policy)
-	require.ErrorIs(t, d.Err, criteria.ErrExpression)
+	require.ErrorIs(t, d.Err, cel.ErrExpression)
 	require.ErrorContains(t, d.Err, "no such key: region")
 	require.ErrorContains(t, d.Err, "'region' in provider.attributes")
 	require.Equal(t, "0/2 provider clusters fit: 2 filter error", d.Unschedulable())
@@ -285,7 +285,7 @@ func TestACostlyExpressionIsGivenUp(t *testing.T) {
 		filters = append(filters, v.Filter)
 	}
 	require.Equal(t, []verdict.Filter{verdict.Failed, verdict.Failed, verdict.Failed, verdict.Failed, verdict.Failed}, filters, "y would be kept out, but is not asked")
-	require.ErrorIs(t, d.Err, criteria.ErrExpression)
+	require.ErrorIs(t, d.Err, cel.ErrExpression)
 	require.ErrorContains(t, d.Err, "cost limit exceeded")
 }
 

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
@@ -99,16 +99,16 @@ func weighing(plugin string) *Policy {
 	return &Policy{Weights: []score.Weight{{Plugin: plugin, Weight: 1}}}
 }
 
-func filterOf(t *testing.T, text string) *criteria.Program {
+func filterOf(t *testing.T, text string) *cel.Program {
 	t.Helper()
-	p, err := criteria.NewFilter(text)
+	p, err := cel.NewFilter(text)
 	require.NoError(t, err)
 	return p
 }
 
-func scoreOf(t *testing.T, text string) *criteria.Program {
+func scoreOf(t *testing.T, text string) *cel.Program {
 	t.Helper()
-	p, err := criteria.NewScore(text)
+	p, err := cel.NewScore(text)
 	require.NoError(t, err)
 	return p
 }

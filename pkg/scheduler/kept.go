@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel/values"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
@@ -32,7 +32,7 @@ type provider struct {
 	// price is NaN if it is unknown.
 	price float64
 	// variable is what expressions see, of resources those of the table.
-	variable criteria.Provider
+	variable cel.Provider
 	table    *amounts.Table
 	Provider
 }
@@ -62,7 +62,7 @@ func (s *State) newProvider(p Provider) *provider {
 			kept.usable = append(kept.usable, kept.slices[i].load)
 		}
 	}
-	kept.variable = criteria.Provider{
+	kept.variable = cel.Provider{
 		ID: p.ID, Labels: values.NewTexts(p.Labels).Keep(), Attributes: values.NewTexts(p.Attributes).Keep(), KPIs: p.KPIs,
 	}
 	kept.showAmounts(&s.table)

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 )
@@ -32,7 +32,7 @@ type Pod struct {
 	// Refused has, by VirtualNode, until when the pod is not to be sent there again; by "", to any that it does not name.
 	Refused map[string]time.Time
 	// Expression is the pod's own filter; nil is none.
-	Expression *criteria.Program
+	Expression *cel.Program
 }
 
 // Selection is a consumer's choice of providers: those with the ids, or without Only all others.
@@ -68,10 +68,10 @@ type Policy struct {
 	Name string
 	// Named are the ids of the providers that may be used; nil is all, empty is none.
 	Named sets.Set[string]
-	// Filter is true for the providers to use; nil is all. It is made by a criteria.Cache.
-	Filter *criteria.Program
-	// Score is the plugin expression's score; nil leaves that plugin out. It is made by a criteria.Cache.
-	Score *criteria.Program
+	// Filter is true for the providers to use; nil is all. It is made by a cel.Cache.
+	Filter *cel.Program
+	// Score is the plugin expression's score; nil leaves that plugin out. It is made by a cel.Cache.
+	Score *cel.Program
 	// Weights in any order; nil is the default ones. What score.ValidateWeights refuses is left out.
 	Weights []score.Weight
 	// TopologyKey is for the plugin spread: which providers are one failure domain. It is the key of a provider's

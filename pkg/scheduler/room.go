@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -83,6 +83,6 @@ func numberOf(table *amounts.Table, wanted amounts.Request) (int, bool) {
 
 // ReadsResources reports whether an expression that filters for the pod may read what providers have assigned and free.
 func ReadsResources(pod *Pod, policy *Policy) bool {
-	reads := func(p *criteria.Program) bool { return p != nil && strings.Contains(p.Text(), "resources") }
+	reads := func(p *cel.Program) bool { return p != nil && strings.Contains(p.Text(), "resources") }
 	return reads(pod.Expression) || policy != nil && (reads(policy.Filter) || reads(policy.Score))
 }

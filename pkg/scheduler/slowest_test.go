@@ -21,9 +21,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/criteriatest"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria/values"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel/celtest"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel/values"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
@@ -114,9 +114,9 @@ func hostileFederation() (*State, *Pod) {
 // repeated repeats a term as often as a filter takes it: costs add up.
 func repeated(term string) string {
 	one := "(" + term + ") || "
-	most := (criteria.MaxLength - 5) / len(one)
+	most := (cel.MaxLength - 5) / len(one)
 	times := sort.Search(most, func(n int) bool {
-		_, err := criteria.NewFilter(strings.Repeat(one, n+1) + "false")
+		_, err := cel.NewFilter(strings.Repeat(one, n+1) + "false")
 		return err != nil
 	})
 	if times == 0 {
@@ -142,7 +142,7 @@ func (s *State) timeOf(pod *Pod, text string, tries int) (compiling, deciding ti
 	text = repeated(text)
 	for range tries {
 		began := threadTime()
-		filter, err := criteria.NewFilter(text)
+		filter, err := cel.NewFilter(text)
 		compiling = min(compiling, threadTime()-began)
 		if err != nil {
 			deciding = 0
@@ -161,7 +161,7 @@ func (s *State) timeOf(pod *Pod, text string, tries int) (compiling, deciding ti
 
 type slowFilter struct {
 	text string
-	tree *criteriatest.Node
+	tree *celtest.Node
 	took time.Duration
 }
 
@@ -174,7 +174,7 @@ func searchSlowest(s *State, pod *Pod, known []string, search time.Duration,
 		found = append(found, slowFilter{text: text, took: measure(s.timeOf(pod, text, 1))})
 	}
 	seed := uint64(time.Now().UnixNano())
-	random := criteriatest.Generator{Rand: rand.New(rand.NewPCG(seed, seed))}
+	random := celtest.Generator{Rand: rand.New(rand.NewPCG(seed, seed))}
 	for began := time.Now(); time.Since(began) < search; {
 		tree := random.Filter(6)
 		if of := found[:min(len(found), kept)]; len(of) > 0 && random.IntN(4) > 0 {
@@ -183,7 +183,7 @@ func searchSlowest(s *State, pod *Pod, known []string, search time.Duration,
 			}
 		}
 		text := tree.String()
-		if len(text) > criteria.MaxLength {
+		if len(text) > cel.MaxLength {
 			continue
 		}
 		took := measure(s.timeOf(pod, text, 1))

@@ -120,7 +120,7 @@ func made(t *testing.T, shadow *offloadingv1beta1.ShadowPod, strategy offloading
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
-	// As the broker wants it (pkg/reoffload).
+	// As the broker wants it (pkg/offloading).
 	offloading := &offloadingv1beta1.NamespaceOffloading{
 		ObjectMeta: metav1.ObjectMeta{Name: "offloading", Namespace: shadow.Namespace},
 		Spec: offloadingv1beta1.NamespaceOffloadingSpec{

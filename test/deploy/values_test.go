@@ -23,7 +23,7 @@ import (
 
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
-	required "github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	required "github.com/capacitorset/liqo-broker-vk/pkg/admission"
 )
 
 func TestHelmLintFindsNothing(t *testing.T) {

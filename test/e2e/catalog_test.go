@@ -29,7 +29,7 @@ import (
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
-	"github.com/capacitorset/liqo-broker-vk/pkg/selection"
+	"github.com/capacitorset/liqo-broker-vk/pkg/orchestrator"
 	"github.com/capacitorset/liqo-broker-vk/test/dashboard"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
@@ -305,15 +305,15 @@ func (c *catalogued) ownOnly(t *testing.T) {
 
 	// The selection: by the API of today, and by that of old.
 	selectedBy := func(consumer string) bool {
-		chosen, err := selection.Get(t.Context(), c.broker.Client, consumer)
+		chosen, err := orchestrator.Get(t.Context(), c.broker.Client, consumer)
 		require.NoError(t, err)
 		return chosen.Has("provider1")
 	}
 	t.Cleanup(func() {
-		require.NoError(t, selection.Set(context.Background(), c.broker.Client, c.consumers[0].Name, "provider1", true))
+		require.NoError(t, orchestrator.Set(context.Background(), c.broker.Client, c.consumers[0].Name, "provider1", true))
 	})
 	// The first selection creates the policy; other scenarios may have left one.
-	left := &brokeringv1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: selection.PolicyName(c.consumers[0].Name)}}
+	left := &brokeringv1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: orchestrator.PolicyName(c.consumers[0].Name)}}
 	require.NoError(t, client.IgnoreNotFound(c.broker.Client.Delete(t.Context(), left)))
 	c.first.must(t, http.StatusOK, http.MethodPut, "/api/v1/providers/provider1/selected", `{"selected":false}`)
 	assert.False(t, selectedBy(c.consumers[0].Name))
@@ -451,7 +451,7 @@ func (c *catalogued) restart(t *testing.T) {
 			return err
 		})
 	}
-	require.NoError(t, selection.Set(t.Context(), c.broker.Client, c.consumers[0].Name, "provider3", true))
+	require.NoError(t, orchestrator.Set(t.Context(), c.broker.Client, c.consumers[0].Name, "provider3", true))
 }
 
 // leaks searches all that was answered for what is secret.

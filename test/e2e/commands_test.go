@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/selection"
+	"github.com/capacitorset/liqo-broker-vk/pkg/orchestrator"
 )
 
 // plugin runs the program under the name by which kubectl finds it, with a kubeconfig of the broker's cluster.
@@ -93,7 +93,7 @@ func (c *catalogued) commands(t *testing.T) {
 	p.must(t, "enable", "provider1")
 	assert.Equal(t, ptr.To(true), c.providerOf(t, "provider1").Spec.Enabled)
 	p.must(t, "disable", "provider1", "--consumer", c.consumers[1].Name)
-	chosen, err := selection.Get(t.Context(), c.broker.Client, c.consumers[1].Name)
+	chosen, err := orchestrator.Get(t.Context(), c.broker.Client, c.consumers[1].Name)
 	require.NoError(t, err)
 	assert.False(t, chosen.Has("provider1"))
 	p.must(t, "enable", "provider1", "--consumer", c.consumers[1].Name)

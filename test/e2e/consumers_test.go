@@ -33,7 +33,7 @@ import (
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam/wire"
-	"github.com/capacitorset/liqo-broker-vk/pkg/selection"
+	"github.com/capacitorset/liqo-broker-vk/pkg/orchestrator"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
@@ -42,16 +42,16 @@ import (
 func (c *chain) selections(t *testing.T) {
 	first, second := c.consumers[0], c.consumers[1]
 	mine, theirs := c.offload(t, first), c.offload(t, second)
-	require.NoError(t, selection.Set(t.Context(), c.broker.Client, first.Name, "provider2", false))
+	require.NoError(t, orchestrator.Set(t.Context(), c.broker.Client, first.Name, "provider2", false))
 	t.Cleanup(func() {
 		// None is left: the first selection that the catalog writes is to be made, which takes a right of its own.
 		policy := &brokeringv1alpha1.PlacementPolicy{}
-		policy.Name = selection.PolicyName(first.Name)
+		policy.Name = orchestrator.PolicyName(first.Name)
 		require.NoError(t, client.IgnoreNotFound(c.broker.Client.Delete(context.Background(), policy)))
 	})
 	eventually(t, 20*time.Second, func(ctx context.Context) error {
 		var policy brokeringv1alpha1.PlacementPolicy
-		if err := c.broker.Client.Get(ctx, client.ObjectKey{Name: selection.PolicyName(first.Name)}, &policy); err != nil {
+		if err := c.broker.Client.Get(ctx, client.ObjectKey{Name: orchestrator.PolicyName(first.Name)}, &policy); err != nil {
 			return err
 		}
 		return c.policyIs(ctx, policy.Name, "True")
@@ -74,7 +74,7 @@ func (c *chain) selections(t *testing.T) {
 	}
 	c.explained(t, first.RemoteNamespace(mine), "stubborn", "NoProviderFits", "no provider cluster fits", "not selected by its consumer")
 
-	require.NoError(t, selection.Set(t.Context(), c.broker.Client, first.Name, "provider2", true))
+	require.NoError(t, orchestrator.Set(t.Context(), c.broker.Client, first.Name, "provider2", true))
 	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, first, mine, 7) })
 }
 

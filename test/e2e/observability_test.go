@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/selection"
+	"github.com/capacitorset/liqo-broker-vk/pkg/orchestrator"
 	"github.com/capacitorset/liqo-broker-vk/test/collector"
 	"github.com/capacitorset/liqo-broker-vk/test/exposition"
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
@@ -58,7 +58,7 @@ func (c *chain) metrics(t *testing.T) {
 	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 1) })
 	c.shownToAStranger(t)
 	for _, selected := range []bool{false, true} { // Which leaves a policy.
-		require.NoError(t, selection.Set(t.Context(), c.broker.Client, consumer.Name, "provider1", selected))
+		require.NoError(t, orchestrator.Set(t.Context(), c.broker.Client, consumer.Name, "provider1", selected))
 	}
 	slice := c.ask(t, consumer, "measured", map[corev1.ResourceName]string{corev1.ResourceCPU: "1", corev1.ResourceMemory: "1Gi", corev1.ResourcePods: "10"})
 	eventually(t, patient, func(ctx context.Context) error { return c.offered(ctx, slice, "1") })

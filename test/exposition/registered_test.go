@@ -12,11 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/providers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
@@ -26,14 +26,16 @@ import (
 func registrations() map[string]func(prometheus.Registerer) error {
 	return map[string]func(prometheus.Registerer) error{
 		Broker: registerBroker, VirtualKubelet: registerVirtualKubelet,
-		Catalog: func(r prometheus.Registerer) error { return guard.NewMetrics().Register(r, func() int { return 0 }) },
+		Catalog: func(r prometheus.Registerer) error {
+			return middleware.NewMetrics().Register(r, func() int { return 0 })
+		},
 	}
 }
 
 // registerBroker registers the metrics of a broker that has not begun.
 func registerBroker(registry prometheus.Registerer) error {
-	known := belief.New(belief.Config{})
-	_, err := broker.NewMetrics(registry, known, nil, &requeue.Queue{}, providers.New(providers.Config{Belief: known}))
+	known := state.New(state.Config{})
+	_, err := broker.NewMetrics(registry, known, nil, &requeue.Queue{}, providers.New(providers.Config{State: known}))
 	return err
 }
 

@@ -26,8 +26,8 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podip"
 )
 
 const (
@@ -87,7 +87,7 @@ func (w *world) run(ctx context.Context) {
 	reflection, err := provider.Compose(cfg, connect.Clients{
 		Local: w.local, Remote: w.remote, LocalLiqo: liqofake.NewSimpleClientset(namespaceMap), RemoteLiqo: w.remoteLiqo,
 		RemoteMetrics: metricsfake.NewSimpleClientset().MetricsV1beta1().PodMetricses,
-	}, nil, addresses.Sources{Networks: noNetworks{}}, metrics, events)
+	}, nil, podip.Sources{Networks: noNetworks{}}, metrics, events)
 	require.NoError(w.t, err)
 	reflection.Start(ctx)
 }

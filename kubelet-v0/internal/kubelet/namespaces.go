@@ -11,7 +11,7 @@ import (
 	virtualkubeletclient "github.com/liqotech/liqo/pkg/client/clientset/versioned/typed/virtualkubelet/v1alpha1"
 	"github.com/liqotech/liqo/pkg/consts"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/offloaded"
+	"github.com/capacitorset/liqo-broker-vk/pkg/namespacemap"
 )
 
 // offloading is a client in whose NamespaceMaps only namespaces are Accepted that this cluster has offloaded. Liqo reflects whatever
@@ -65,7 +65,7 @@ func onlyOffloaded(m *virtualkubeletv1alpha1.NamespaceMap) *virtualkubeletv1alph
 	only, sent := m.DeepCopy(), m.Labels[consts.ReplicationOriginLabel] != ""
 	for namespace, at := range m.Status.CurrentMapping {
 		if at.Phase == virtualkubeletv1alpha1.MappingAccepted &&
-			(sent || !offloaded.Asked(m.Spec.DesiredMapping, m.Namespace, namespace, at.RemoteNamespace)) {
+			(sent || !namespacemap.Asked(m.Spec.DesiredMapping, m.Namespace, namespace, at.RemoteNamespace)) {
 			delete(only.Status.CurrentMapping, namespace)
 		}
 	}

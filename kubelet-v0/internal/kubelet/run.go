@@ -21,12 +21,12 @@ import (
 	nodeprovider "github.com/liqotech/liqo/pkg/virtualKubelet/liqoNodeProvider"
 	liqometrics "github.com/liqotech/liqo/pkg/virtualKubelet/metrics"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // Run is the virtual kubelet. It returns nil once ctx has ended and everything has stopped; any other end is an error.
@@ -40,7 +40,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	events := record.NewBroadcaster()
 	defer events.Shutdown()
-	events.StartRecordingToSink(distrust.EventSink{
+	events.StartRecordingToSink(untrusted.EventSink{
 		EventSink: &corev1client.EventSinkImpl{Interface: local.CoreV1().Events(corev1.NamespaceAll)},
 	})
 
@@ -114,7 +114,7 @@ func serve(ctx context.Context, cfg *Config, local kubernetes.Interface, events 
 }
 
 // connectRemote reads the Secret with the connection to the remote cluster, waiting for it. Every client made of it has the
-// bounds of distrust.
+// bounds of package untrusted.
 func connectRemote(ctx context.Context, cfg *Config, local kubernetes.Interface) (*rest.Config, error) {
 	identities := identitymanager.NewCertificateIdentityReader(local, cfg.HomeCluster, tenantnamespace.NewManager(local))
 	what := fmt.Sprintf("remote kubeconfig, Secret %s/%s (--foreign-kubeconfig-secret-name)", cfg.TenantNamespace, cfg.KubeconfigSecretName)
@@ -124,14 +124,14 @@ func connectRemote(ctx context.Context, cfg *Config, local kubernetes.Interface)
 			return nil, err
 		}
 		// Any proxy, as in Liqo's virtual kubelet.
-		return distrust.Config(secret, []string{distrust.AnyProxy}, identities.GetConfigFromSecret)
+		return untrusted.Config(secret, []string{untrusted.AnyProxy}, identities.GetConfigFromSecret)
 	})
 	if err != nil {
 		return nil, err
 	}
 	remote.UserAgent = cfg.Home.UserAgent
-	connect.RetryWatches(remote, cfg.Log) // Within distrust, whose errors are no reason to try again.
-	distrust.Wrap(remote)
+	connect.RetryWatches(remote, cfg.Log) // Within package untrusted, whose errors are no reason to try again.
+	untrusted.Wrap(remote)
 	connect.Limit(remote, cfg.RequestTimeout)
 	return remote, nil
 }

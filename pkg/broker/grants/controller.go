@@ -21,25 +21,25 @@ import (
 	authv1beta1 "github.com/liqotech/liqo/apis/authentication/v1beta1"
 	"github.com/liqotech/liqo/pkg/consts"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// Controller tells the belief the grants of consumers.
+// Controller tells the state the grants of consumers.
 type Controller struct {
 	cached client.Reader
-	belief *belief.Belief
+	state  *state.Federation
 	pods   *requeue.Pods
-	// mu is held from a read until the belief has it, so that no older read replaces a newer one.
+	// mu is held from a read until the state has it, so that no older read replaces a newer one.
 	mu sync.Mutex
 }
 
 // New returns a Controller, which does nothing before SetUp. The reader reads from the cache.
-func New(cached client.Reader, known *belief.Belief, pods *requeue.Pods) *Controller {
-	return &Controller{cached: cached, belief: known, pods: pods}
+func New(cached client.Reader, known *state.Federation, pods *requeue.Pods) *Controller {
+	return &Controller{cached: cached, state: known, pods: pods}
 }
 
 // SetUp registers the controller with the manager; it runs on the leader. Its keys are ids of consumers.
@@ -76,7 +76,7 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 
 // Ensure reads the grant of a consumer if it was not read yet. The read waits until the caches are filled.
 func (c *Controller) Ensure(ctx context.Context, consumer string) error {
-	if c.belief.HasGrant(consumer) {
+	if c.state.HasGrant(consumer) {
 		return nil
 	}
 	return c.read(ctx, consumer)
@@ -90,7 +90,7 @@ func (c *Controller) read(ctx context.Context, consumer string) error {
 		return fmt.Errorf("namespaces of consumer %s: %w", consumer, err)
 	}
 	if len(namespaces.Items) == 0 {
-		c.belief.SetGrant(consumer, nil)
+		c.state.SetGrant(consumer, nil)
 		return nil
 	}
 	grant := scheduler.Grant{ByCreator: map[string]resources.Amounts{}}
@@ -108,7 +108,7 @@ func (c *Controller) read(ctx context.Context, consumer string) error {
 			}
 		}
 	}
-	c.belief.SetGrant(consumer, &grant)
+	c.state.SetGrant(consumer, &grant)
 	return nil
 }
 

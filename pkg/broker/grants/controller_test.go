@@ -20,8 +20,8 @@ import (
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -79,8 +79,8 @@ func newController(t *testing.T, objects ...client.Object) (*Controller, client.
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-	known := belief.New(belief.Config{Clock: clock.RealClock{}})
-	known.SetProvider("q", belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
+	known := state.New(state.Config{Clock: clock.RealClock{}})
+	known.SetProvider("q", state.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
 	known.Schedule(scheduler.Provider{
 		ID: "q", Enabled: true, Ready: true, Namespaces: sets.New("a", "b", "c"),
 		Slices: []scheduler.Slice{{VirtualNode: "q1", Granted: resources.Amounts{corev1.ResourceCPU: 1 << 30, "example.org/a": 9}}},
@@ -95,7 +95,7 @@ func (c *Controller) tried(consumer, of, name string, requests resources.Amounts
 		account = placement.AccountOfSlice(slice(of, func(s *authv1beta1.ResourceSlice) { s.Spec.ConsumerClusterID = ptr.To(liqov1beta1.ClusterID(consumer)) }))
 	}
 	var d scheduler.Decision
-	c.belief.Decide(&scheduler.Pod{
+	c.state.Assume(&scheduler.Pod{
 		UID: types.UID(name), Namespace: "a", Name: name, Consumer: consumer, Owner: consumer, Account: account, First: true, Requests: requests,
 	}, nil, &d)
 	return d.Beyond
@@ -172,7 +172,7 @@ func TestAChangedGrantIsReadAgain(t *testing.T) {
 	require.NoError(t, c.Ensure(t.Context(), "c1"))
 	require.NotEmpty(t, c.tried("c1", "one", "two", cpu), "it is known, and read again when the slice changes")
 	reconciled("c1")
-	names, _ := c.belief.Wake()
+	names, _ := c.state.Wake()
 	require.Equal(t, []types.NamespacedName{{Namespace: "a", Name: "two"}}, names)
 	require.Empty(t, c.tried("c1", "one", "two", cpu))
 
@@ -183,5 +183,5 @@ func TestAChangedGrantIsReadAgain(t *testing.T) {
 		require.NoError(t, home.Delete(t.Context(), namespace))
 	}
 	reconciled("c1")
-	require.False(t, c.belief.HasGrant("c1"), "nothing of the consumer is left")
+	require.False(t, c.state.HasGrant("c1"), "nothing of the consumer is left")
 }

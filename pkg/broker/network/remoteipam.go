@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/access"
+	"github.com/capacitorset/liqo-broker-vk/pkg/auth"
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 )
 
@@ -68,7 +68,7 @@ func (r *RemoteIPAM) Run(ctx context.Context) error {
 		group.Go(func() error { return files.Start(ctx) })
 		certificate = files.GetCertificate
 	}
-	callers, err := access.NewClientCA(r.ClientCAFile, r.Kube)
+	callers, err := auth.NewClientCA(r.ClientCAFile, r.Kube)
 	if err != nil {
 		return fmt.Errorf("remote IPAM: %w", err)
 	}

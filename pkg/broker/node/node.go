@@ -23,8 +23,8 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/admission"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/interrupted"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
@@ -45,13 +45,13 @@ type Config struct {
 	Log    logr.Logger
 	Client client.Client
 	Kube   kubernetes.Interface
-	Belief *belief.Belief
+	State  *state.Federation
 	// Restored reports whether the room of all assigned pods is counted; the capacity stays as it is before.
 	Restored func() bool
 	// Changed is sent to when the Node may have changed.
 	Changed Signal
 	// Guard is nil if it is not required.
-	Guard *guard.Guard
+	Guard *admission.Guard
 
 	// Namespace is where the memory of the Node is kept.
 	Namespace string
@@ -212,7 +212,7 @@ func (n *Node) isSettled(ctx context.Context) bool {
 	for i := range list.Items {
 		ids[i] = list.Items[i].Name
 	}
-	return n.Belief.AllConfirmed(ids)
+	return n.State.AllConfirmed(ids)
 }
 
 // nodeConditions are the conditions of the Node, Ready first.
@@ -284,7 +284,7 @@ func (n *Node) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
 // cordon marks the Node as unschedulable while no provider can be given pods, and takes its own mark away afterwards: an
 // administrator may have cordoned the Node.
 func (n *Node) cordon(ctx context.Context) error {
-	_, usable, _ := n.Belief.Room()
+	_, usable, _ := n.State.Room()
 	wanted := usable == 0
 	if n.cordoned != nil && *n.cordoned == wanted {
 		return nil
@@ -390,7 +390,7 @@ func sameStatus(a, b *corev1.NodeStatus) bool {
 
 // room returns what the Node has room for, and how many providers can be given pods.
 func (n *Node) room() (corev1.ResourceList, int) {
-	room, usable, unlimited := n.Belief.Room()
+	room, usable, unlimited := n.State.Room()
 	if unlimited {
 		room.Add(resources.Amounts{corev1.ResourcePods: manyPods})
 	}

@@ -21,7 +21,7 @@ import (
 	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
@@ -31,8 +31,8 @@ import (
 // probed.
 func newNode(t *testing.T, kube kubernetes.Interface) *Node {
 	t.Helper()
-	known := belief.New(belief.Config{Clock: clock.RealClock{}, SuspicionWindow: time.Minute, ProbeInterval: time.Second})
-	known.SetProvider("p", belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"p1": false}}, &v1alpha1.ProviderClusterStatus{})
+	known := state.New(state.Config{Clock: clock.RealClock{}, SuspicionWindow: time.Minute, ProbeInterval: time.Second})
+	known.SetProvider("p", state.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"p1": false}}, &v1alpha1.ProviderClusterStatus{})
 	known.ObserveAssigned(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", UID: "pod"},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
@@ -45,7 +45,7 @@ func newNode(t *testing.T, kube kubernetes.Interface) *Node {
 	n := New(Config{
 		Changed: NewSignal(),
 		Log:     testr.New(t), Client: ctrlfake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
-		Kube: kube, Belief: known, Restored: func() bool { return true }, Name: "broker", IP: "10.0.0.2", Version: "v1",
+		Kube: kube, State: known, Restored: func() bool { return true }, Name: "broker", IP: "10.0.0.2", Version: "v1",
 	})
 	n.unsettled = 1
 	return n
@@ -53,7 +53,7 @@ func newNode(t *testing.T, kube kubernetes.Interface) *Node {
 
 // schedule has the provider be usable, or not.
 func (n *Node) schedule(usable bool) {
-	n.Belief.Schedule(scheduler.Provider{ID: "p", Enabled: true, Cordoned: !usable, Ready: true, Slices: []scheduler.Slice{
+	n.State.Schedule(scheduler.Provider{ID: "p", Enabled: true, Cordoned: !usable, Ready: true, Slices: []scheduler.Slice{
 		{VirtualNode: "p1", Granted: resources.Amounts{corev1.ResourceCPU: 8000, corev1.ResourcePods: 10}},
 	}})
 }
@@ -92,7 +92,7 @@ func TestANewLeaderKeepsTheCapacityUntilItHasProbed(t *testing.T) {
 	require.Equal(t, there.Status.Allocatable, first.Status.Allocatable)
 	require.False(t, n.isSettled(t.Context()))
 
-	n.Belief.ObserveProbe("p", belief.Probe{Ended: time.Now(), Answered: true})
+	n.State.ObserveProbe("p", state.Probe{Ended: time.Now(), Answered: true})
 	require.True(t, n.isSettled(t.Context()))
 
 	hanging := newNode(t, nil)

@@ -17,9 +17,9 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
@@ -27,11 +27,11 @@ import (
 // has has the broker know a provider that can be reached, with a VirtualNode of 64 CPUs and the namespace ns.
 func (c *Controller) has(virtualNode string) {
 	at := placed(virtualNode)
-	c.Belief.SetProvider(at.Provider, belief.ProviderSpec{
+	c.State.SetProvider(at.Provider, state.ProviderSpec{
 		Enabled: true, VirtualNodes: map[string]bool{virtualNode: false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
 	}, &v1alpha1.ProviderClusterStatus{})
-	c.Belief.ObserveProbe(at.Provider, belief.Probe{Began: time.Now(), Ended: time.Now(), Answered: true})
-	c.Belief.Schedule(scheduler.Provider{
+	c.State.ObserveProbe(at.Provider, state.Probe{Began: time.Now(), Ended: time.Now(), Answered: true})
+	c.State.Schedule(scheduler.Provider{
 		ID: at.Provider, Enabled: true, Ready: true, Namespaces: sets.New("ns"),
 		Slices: []scheduler.Slice{{VirtualNode: virtualNode, Granted: resources.Amounts{corev1.ResourceCPU: 64000}}},
 	})
@@ -70,7 +70,7 @@ func (c *Controller) leaves(t *testing.T, within time.Duration) (took time.Durat
 	for began := time.Now(); time.Since(began) <= within; time.Sleep(time.Second) {
 		c.Leaving.Check(t.Context(), placed("q1"))
 		c.reconciled(t, "pod")
-		if c.Belief.HasLeft("uid", placed("q1")) {
+		if c.State.HasLeft("uid", placed("q1")) {
 			return time.Since(began), true
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podtrace"
-	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/admission"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods/podtrace"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
@@ -31,7 +31,7 @@ const deferredRecheck = 15 * time.Second
 // assign chooses a provider for a pod and writes the choice.
 func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
 	if missing := c.Guard.Missing(); missing != "" {
-		return ctrl.Result{RequeueAfter: guard.Recheck}, c.waits(ctx, pod, "Unguarded", missing)
+		return ctrl.Result{RequeueAfter: admission.Recheck}, c.waits(ctx, pod, "Unguarded", missing)
 	}
 	// 1. What the pod and its policy ask for.
 	began := time.Now()
@@ -61,7 +61,7 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 		d = &scheduler.Decision{}
 	}
 	defer c.decisions.Put(d)
-	c.Belief.Decide(of, criteria.Policy, d)
+	c.State.Assume(of, criteria.Policy, d)
 	decided := time.Now()
 	switch {
 	case d.Err != nil:
@@ -80,7 +80,7 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	// 4. The choice is written.
 	c.reports.Drop(client.ObjectKeyFromObject(pod))
 	ctx, span := podtrace.Assign(ctx, c.Tracer, &podtrace.Choice{
-		Pod: pod, Namespace: namespace, Policy: criteria.Policy, Decision: d, EvictedAt: c.Belief.EvictedAt(pod.UID), Began: began, Decided: decided,
+		Pod: pod, Namespace: namespace, Policy: criteria.Policy, Decision: d, EvictedAt: c.State.EvictedAt(pod.UID), Began: began, Decided: decided,
 	})
 	err = c.writeAssignment(ctx, pod, d)
 	tracing.End(span, err)
@@ -96,7 +96,7 @@ func (c *Controller) writeAssignment(ctx context.Context, pod *corev1.Pod, d *sc
 	annotations[v1alpha1.DecisionAnnotation] = d.Short()
 	annotations[v1alpha1.AssignedAtAnnotation] = c.Clock.Now().UTC().Format(time.RFC3339Nano)
 	annotations[v1alpha1.UnreachableAnnotation] = nil
-	if remote, _ := c.Belief.RemoteNamespace(scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode}, pod.Namespace); remote != "" {
+	if remote, _ := c.State.RemoteNamespace(scheduler.Place{Provider: d.Provider, VirtualNode: d.VirtualNode}, pod.Namespace); remote != "" {
 		annotations[v1alpha1.RemoteNamespaceAnnotation] = remote
 	}
 	podtrace.SetTraceparent(ctx, pod, annotations)
@@ -117,14 +117,14 @@ func (c *Controller) writeAssignment(ctx context.Context, pod *corev1.Pod, d *sc
 	case err != nil:
 		// It may have been written. A conflict, too, may be with itself: client-go repeats a request after an answer with
 		// Retry-After, although the first one may have taken effect.
-		c.Belief.ObserveUncertain(pod.UID)
+		c.State.ObserveUncertain(pod.UID)
 		return err
 	}
 	c.Events.Event(pod, corev1.EventTypeNormal, "Assigned", d.Message())
 	if bound := placement.Condition(pod, corev1.PodScheduled); bound != nil && pod.Annotations[v1alpha1.AssignedAtAnnotation] == "" {
 		c.Metrics.wait.Observe(max(0, c.Clock.Since(bound.LastTransitionTime.Time).Seconds()))
 	}
-	if took, moved := c.Belief.ObserveAssignmentWritten(pod.UID); moved {
+	if took, moved := c.State.ObserveAssignmentWritten(pod.UID); moved {
 		c.Metrics.move.Observe(took.Seconds())
 	}
 	c.Log.V(1).Info("Assigned a pod", "pod", client.ObjectKeyFromObject(pod), "virtualNode", d.VirtualNode, "decision", d.Short())
@@ -133,7 +133,7 @@ func (c *Controller) writeAssignment(ctx context.Context, pod *corev1.Pod, d *sc
 
 // unreserve frees the room of a decision that was not written.
 func (c *Controller) unreserve(pod *corev1.Pod) {
-	c.Belief.Unreserve(pod.UID)
+	c.State.Forget(pod.UID)
 	c.Requeue.Unassigned()
 }
 
@@ -158,13 +158,13 @@ func (c *Controller) observeIfWritten(pod, live *corev1.Pod) bool {
 	if live.UID != pod.UID || at == (scheduler.Place{}) {
 		return false
 	}
-	c.Belief.ObserveWritten(live, at)
+	c.State.Confirm(live, at)
 	return true
 }
 
 // waits has it written on a pod why no provider was chosen.
 func (c *Controller) waits(ctx context.Context, pod *corev1.Pod, reason, message string) error {
-	c.Belief.ObserveWaits(pod)
+	c.State.ObserveWaits(pod)
 	if pod.Annotations[v1alpha1.MovingFromAnnotation] != "" {
 		// It has left, and waits like any other pod: what becomes of its last provider does not concern it any more.
 		annotations := clearedByLeaving()

@@ -12,12 +12,12 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podtrace"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
-	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/admission"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podpatch"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods/eviction"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods/podtrace"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/termination"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
@@ -26,7 +26,7 @@ import (
 // reconcileAssigned measures an assigned pod, and evicts it if there is a reason to.
 func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, assigned scheduler.Place) (ctrl.Result, error) {
 	// 1. What is new of it.
-	c.Belief.ObserveAssigned(pod, assigned)
+	c.State.ObserveAssigned(pod, assigned)
 	c.traceStart(ctx, pod, assigned.VirtualNode)
 	c.measureStart(pod)
 
@@ -47,7 +47,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 	// 3. Must it leave?
 	reason, recheck := eviction.Of(pod, at, criteria.Rules, c.pendingSince(pod), c.Clock.Now())
 	if reason == eviction.None {
-		c.Belief.ObserveStays(pod.UID, pod.Status.Phase == corev1.PodRunning)
+		c.State.ObserveStays(pod.UID, pod.Status.Phase == corev1.PodRunning)
 		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
 		c.requeueReplicas(pod)
 		if err := errors.Join(c.forgetTries(ctx, pod), c.remapAddress(ctx, pod)); err != nil {
@@ -56,7 +56,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 		return ctrl.Result{RequeueAfter: recheck}, nil
 	}
 	if pod.DeletionTimestamp == nil && c.Guard.Missing() != "" {
-		return ctrl.Result{RequeueAfter: guard.Recheck}, nil
+		return ctrl.Result{RequeueAfter: admission.Recheck}, nil
 	}
 	if reason == eviction.Drained && !at.Terminating {
 		if wait, err := c.awaitReplicas(ctx, pod, assigned.VirtualNode, &criteria.Rules); err != nil || wait > 0 {
@@ -68,7 +68,7 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 			return ctrl.Result{RequeueAfter: wait}, err
 		}
 	}
-	if delay := c.Belief.MoveDelay(pod.UID); delay > 0 {
+	if delay := c.State.MoveDelay(pod.UID); delay > 0 {
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
 	if reason == eviction.Unreachable && pod.DeletionTimestamp == nil && (!readable || !c.fitsElsewhere(pod, namespace, &criteria, assigned)) {
@@ -93,10 +93,10 @@ func (c *Controller) fitsElsewhere(pod *corev1.Pod, namespace *corev1.Namespace,
 		d = &scheduler.Decision{}
 	}
 	defer c.decisions.Put(d)
-	if c.Belief.ReserveElsewhere(criteria.Pod(pod, namespace), criteria.Policy, d) {
+	if c.State.ReserveElsewhere(criteria.Pod(pod, namespace), criteria.Policy, d) {
 		return true
 	}
-	if c.Belief.ObserveNowhere(pod.UID) {
+	if c.State.ObserveNowhere(pod.UID) {
 		text := d.Waiting()
 		if d.Err != nil {
 			text = d.Err.Error()
@@ -122,13 +122,13 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 	if !at.known.UnreachableSince.IsZero() || at.mapped && at.pod.RemoteNamespace == "" {
 		return false, 0, nil // It cannot be asked, or nothing of the pod is there.
 	}
-	answer := leaving.Answer{}
+	answer := termination.Answer{}
 	if at.mapped {
 		answer = c.Leaving.Ask(at.pod)
 		c.forgetRejection(pod, &at, &answer)
 	}
 	if answer.Known {
-		c.Belief.ObserveThere(pod, answer.Status != nil)
+		c.State.ObserveThere(pod, answer.Status != nil)
 	}
 	switch {
 	case at.lost(&answer, pod.DeletionTimestamp != nil):
@@ -184,8 +184,8 @@ func (c *Controller) writeEnd(ctx context.Context, pod *corev1.Pod, there *corev
 
 // virtualNode returns what is known of the provider of a VirtualNode. If the VirtualNode exists and its provider is not
 // known yet, nothing speaks against it.
-func (c *Controller) virtualNode(ctx context.Context, place scheduler.Place) (belief.VirtualNode, error) {
-	at := c.Belief.VirtualNode(place)
+func (c *Controller) virtualNode(ctx context.Context, place scheduler.Place) (state.VirtualNode, error) {
+	at := c.State.VirtualNode(place)
 	if at.Known {
 		return at, nil
 	}
@@ -209,7 +209,7 @@ func (c *Controller) assignedByThisLeader(pod *corev1.Pod) bool {
 // pendingSince returns from when a Pending pod counts as such: from its assignment, or since its provider made it again. A new leader
 // cannot know whether it has run there, so the time before does not count.
 func (c *Controller) pendingSince(pod *corev1.Pod) time.Time {
-	since := c.Belief.PendingAgain(pod)
+	since := c.State.PendingAgain(pod)
 	for _, other := range []time.Time{v1alpha1.AssignedAt(pod), c.Restorer.LeadsSince()} {
 		if other.After(since) {
 			since = other
@@ -225,7 +225,7 @@ func (c *Controller) measureStart(pod *corev1.Pod) {
 		return
 	}
 	took := max(0, c.Clock.Since(v1alpha1.AssignedAt(pod)))
-	if c.Belief.ObserveStarted(pod, took) {
+	if c.State.ObserveStarted(pod, took) {
 		c.Metrics.start.Observe(took.Seconds())
 	}
 }
@@ -236,7 +236,7 @@ func (c *Controller) traceStart(ctx context.Context, pod *corev1.Pod, virtualNod
 		return
 	}
 	ctx, ok := tracing.Continue(ctx, pod.Annotations[v1alpha1.TraceparentAnnotation])
-	if !ok || !c.Belief.ObserveRunning(pod) {
+	if !ok || !c.State.ObserveRunning(pod) {
 		return
 	}
 	podtrace.Start(ctx, c.Tracer, pod, virtualNode, c.Clock.Now())
@@ -245,7 +245,7 @@ func (c *Controller) traceStart(ctx context.Context, pod *corev1.Pod, virtualNod
 // markUnreachable removes a pod from its Services while its provider cannot be reached. The virtual kubelet, which shows
 // the last status that it read, respects the annotation. A new leader leaves the mark as it is until its own probes show
 // whether the provider can be reached.
-func (c *Controller) markUnreachable(ctx context.Context, pod *corev1.Pod, at belief.VirtualNode) error {
+func (c *Controller) markUnreachable(ctx context.Context, pod *corev1.Pod, at state.VirtualNode) error {
 	_, marked := pod.Annotations[v1alpha1.UnreachableAnnotation]
 	unreachable := !at.UnreachableSince.IsZero() && !at.MovesSuspended
 	if placement.Terminal(pod) || pod.DeletionTimestamp != nil || !at.Confirmed || marked == unreachable {
@@ -255,9 +255,9 @@ func (c *Controller) markUnreachable(ctx context.Context, pod *corev1.Pod, at be
 	if unreachable {
 		since = at.UnreachableSince.UTC().Format(time.RFC3339)
 	}
-	err := c.write.Patch(ctx, pod, podwrite.Fit(pod, map[string]any{"annotations": map[string]any{v1alpha1.UnreachableAnnotation: since}}))
+	err := c.write.Patch(ctx, pod, podpatch.Fit(pod, map[string]any{"annotations": map[string]any{v1alpha1.UnreachableAnnotation: since}}))
 	if err == nil && unreachable && placement.Ready(pod) {
-		err = c.write.PatchCondition(ctx, pod, podwrite.NotReady("ProviderUnreachable", "the provider cluster cannot be reached"))
+		err = c.write.PatchCondition(ctx, pod, podpatch.NotReady("ProviderUnreachable", "the provider cluster cannot be reached"))
 	}
 	return err
 }

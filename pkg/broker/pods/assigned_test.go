@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 )
 
 // The mark keeps a pod out of its Services. One that is taken off too early sends traffic to a provider that hangs.
@@ -43,10 +43,10 @@ func TestANewLeaderChangesNoMarkBeforeItsProbesConfirmIt(t *testing.T) {
 			}
 			c.Policies.Defaults.FailoverAfter = 2 * time.Hour
 			require.True(t, marked(), "the provider is not known yet")
-			c.Belief.SetProvider("q", belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}, &tc.before)
+			c.State.SetProvider("q", state.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}, &tc.before)
 			for _, answered := range tc.probes {
 				now := time.Now()
-				c.Belief.ObserveProbe("q", belief.Probe{Began: now, Ended: now, Answered: answered})
+				c.State.ObserveProbe("q", state.Probe{Began: now, Ended: now, Answered: answered})
 			}
 			require.Equal(t, tc.marked, marked())
 		})

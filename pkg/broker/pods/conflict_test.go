@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 )
 
 // older answers with a pod as it was.
@@ -109,7 +109,7 @@ func TestAPodThatHasChangedIsAssignedAtOnce(t *testing.T) {
 		require.NoError(t, cluster.Update(t.Context(), assigned))
 		_, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 		require.NoError(t, err)
-		q, _ := c.Belief.Provider("q")
+		q, _ := c.State.Provider("q")
 		require.Equal(t, 1, q.Assigned["q1"].Pods, "no other pod gets its room before the cache shows it")
 	})
 }
@@ -173,10 +173,10 @@ func TestAPodWhoseWritesFailIsWrittenLessAndLessWhateverIsDoneBetween(t *testing
 	}
 	// between is a reconciliation that writes nothing, since there is the VirtualNode.
 	between := func() {
-		spec := belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}
-		c.Belief.SetProvider("q", spec, &v1alpha1.ProviderClusterStatus{})
+		spec := state.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}
+		c.State.SetProvider("q", spec, &v1alpha1.ProviderClusterStatus{})
 		require.Zero(t, reconciled())
-		c.Belief.RemoveProvider("q")
+		c.State.RemoveProvider("q")
 	}
 	changed("Liqo")
 	require.Equal(t, requeue.FirstConflict, reconciled())
@@ -199,7 +199,7 @@ func TestTheRoomOfAnAssignmentWhoseAnswerWasLostIsKept(t *testing.T) {
 	shown.Labels, shown.Annotations = nil, nil
 	c := newController(t, true, interceptor.Funcs{}, nil, written)
 	require.NoError(t, c.resolveUncertain(t.Context(), shown))
-	pending, uncertain := c.Belief.PendingAssignment(shown.UID)
+	pending, uncertain := c.State.PendingAssignment(shown.UID)
 	require.True(t, pending, "the cache does not show it yet, and would give the room away")
 	require.False(t, uncertain)
 }

@@ -26,14 +26,14 @@ import (
 	ipamv1alpha1 "github.com/liqotech/liqo/apis/ipam/v1alpha1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/admission"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/grants"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podpatch"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods/podconditions"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/restore"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/waiting"
-	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/termination"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/remap"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -52,14 +52,14 @@ type Config struct {
 	Metrics *Metrics
 
 	// Guard must be complete for a pod to be assigned or moved; nil is not required.
-	Guard    *guard.Guard
-	Belief   *belief.Belief
+	Guard    *admission.Guard
+	State    *state.Federation
 	Restorer *restore.Restorer
 	Policies *placement.Policies
 	// Grants reads what consumers were granted; nil bounds no consumer.
 	Grants *grants.Controller
 	// Leaving asks providers about the pods that leave them.
-	Leaving *leaving.Checker
+	Leaving *termination.Checker
 	// MapsAddresses means that Liqo's networking module is installed.
 	MapsAddresses bool
 	// Sibling returns a VirtualNode of a provider; "" if it has none.
@@ -83,11 +83,11 @@ type Config struct {
 // Controller reconciles the pods of the broker's node.
 type Controller struct {
 	Config
-	write     *podwrite.Writer
+	write     *podpatch.Writer
 	remapper  *remap.Remapper
-	reports   *waiting.Reports
+	reports   *podconditions.Reports
 	conflicts workqueue.TypedRateLimiter[types.NamespacedName]
-	failures  backoff
+	failures  failureBackoff
 	// failed has, by name, the version of a pod with which a step has failed, or met a conflict, as long as the cache shows it.
 	failed sync.Map
 	// decisions has Decisions that are done, for their memory: one of 100 providers takes eight times as long without.
@@ -99,25 +99,25 @@ type Controller struct {
 
 // New returns a Controller, which does nothing before SetUp.
 func New(cfg Config) *Controller {
-	write := &podwrite.Writer{Client: cfg.Client, Clock: cfg.Clock, Metrics: cfg.Metrics.writes}
+	write := &podpatch.Writer{Client: cfg.Client, Clock: cfg.Clock, Metrics: cfg.Metrics.writes}
 	c := &Controller{
 		Config: cfg, write: write, conflicts: requeue.Conflicts(),
-		reports: waiting.New(waiting.Config{Client: cfg.Client, Events: cfg.Events, Writer: write}),
+		reports: podconditions.New(podconditions.Config{Client: cfg.Client, Events: cfg.Events, Writer: write}),
 	}
 	c.remapper = remap.New(podIPs{c})
-	c.failures = backoff{requeue.Failures(), &c.failed}
+	c.failures = failureBackoff{requeue.Failures(), &c.failed}
 	return c
 }
 
-// backoff is that of pods whose reconciliation failed. It goes on until the cache shows another version of the pod, also when a
+// failureBackoff is the backoff of pods whose reconciliation failed. It goes on until the cache shows another version of the pod, also when a
 // reconciliation between did not fail: before an eviction the provider is asked each time.
-type backoff struct {
+type failureBackoff struct {
 	workqueue.TypedRateLimiter[reconcile.Request]
 	failed *sync.Map
 }
 
 // Forget implements workqueue.TypedRateLimiter. controller-runtime calls it after each reconciliation that did not fail.
-func (b backoff) Forget(r reconcile.Request) {
+func (b failureBackoff) Forget(r reconcile.Request) {
 	if _, failed := b.failed.Load(r.NamespacedName); !failed {
 		b.TypedRateLimiter.Forget(r)
 	}
@@ -184,7 +184,7 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 // observeAccount records, once, in whose grant a pod counts.
 func (c *Controller) observeAccount(ctx context.Context, pod *corev1.Pod) error {
 	nowhere := placement.Terminal(pod) && placement.PlaceOf(pod) == (scheduler.Place{}) // It counts nowhere.
-	if nowhere || placement.ShadowOf(pod) == "" || c.Belief.HasAccount(pod.UID) {
+	if nowhere || placement.ShadowOf(pod) == "" || c.State.HasAccount(pod.UID) {
 		return nil
 	}
 	namespace, err := c.namespaceOf(ctx, pod)
@@ -194,7 +194,7 @@ func (c *Controller) observeAccount(ctx context.Context, pod *corev1.Pod) error 
 	case err != nil:
 		return err
 	}
-	c.Belief.ObserveAccount(pod, placement.AccountOf(pod, namespace))
+	c.State.ObserveAccount(pod, placement.AccountOf(pod, namespace))
 	return nil
 }
 
@@ -214,7 +214,7 @@ func (c *Controller) step(ctx context.Context, pod *corev1.Pod) (ctrl.Result, er
 	case assigned != none:
 		return c.reconcileAssigned(ctx, pod, assigned)
 	}
-	pending, uncertain := c.Belief.PendingAssignment(pod.UID)
+	pending, uncertain := c.State.PendingAssignment(pod.UID)
 	switch {
 	case uncertain:
 		return ctrl.Result{}, c.resolveUncertain(ctx, pod)
@@ -222,7 +222,7 @@ func (c *Controller) step(ctx context.Context, pod *corev1.Pod) (ctrl.Result, er
 		return ctrl.Result{}, nil // It was assigned a moment ago; the cache will show it.
 	case pod.DeletionTimestamp != nil && pod.Annotations[v1alpha1.AssignedAtAnnotation] == "":
 		return ctrl.Result{}, c.finalize(ctx, pod) // It was nowhere.
-	case movingFrom != none && !c.Belief.HasLeft(pod.UID, movingFrom):
+	case movingFrom != none && !c.State.HasLeft(pod.UID, movingFrom):
 		return c.release(ctx, pod, movingFrom)
 	case pod.DeletionTimestamp != nil:
 		return ctrl.Result{}, c.finalize(ctx, pod)
@@ -242,7 +242,7 @@ func (c *Controller) step(ctx context.Context, pod *corev1.Pod) (ctrl.Result, er
 // assignAgain repeats an assignment, which was not written because the pod has changed since it was read, with the pod as it is now.
 // The cache may not show that yet: Liqo's ShadowPod controller writes each pod of a consumer right after its binding.
 //
-// No other step is repeated so: the next one is with the cache's pod, which may be older, and only of an assignment does the belief
+// No other step is repeated so: the next one is with the cache's pod, which may be older, and only of an assignment does the state
 // know that the cache does not show it yet.
 func (c *Controller) assignAgain(ctx context.Context, pod *corev1.Pod, conflict error) (ctrl.Result, error) {
 	var live corev1.Pod
@@ -257,7 +257,7 @@ func (c *Controller) assignAgain(ctx context.Context, pod *corev1.Pod, conflict 
 		c.unreserve(pod)
 		return ctrl.Result{}, conflict
 	}
-	c.Belief.Unreserve(pod.UID) // It is decided anew at once.
+	c.State.Forget(pod.UID) // It is decided anew at once.
 	return c.assign(ctx, &live)
 }
 
@@ -265,7 +265,7 @@ func (c *Controller) assignAgain(ctx context.Context, pod *corev1.Pod, conflict 
 func (c *Controller) observeGone(name types.NamespacedName, uid types.UID) {
 	c.remapper.Forget(name)
 	c.reports.Drop(name)
-	if c.Belief.ObserveGone(name, uid) {
+	if c.State.ObserveGone(name, uid) {
 		c.Requeue.Unassigned()
 		c.requeueReplicasIn(name.Namespace)
 	}
@@ -276,7 +276,7 @@ const keptRecheck = 2 * time.Second
 
 // observeSuccessor frees the part of a grant that a pod had which is gone, if no other pod is made of its ShadowPod, which is gone, too.
 func (c *Controller) observeSuccessor(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
-	kept := c.Belief.KeptForSuccessor(name)
+	kept := c.State.KeptForSuccessor(name)
 	if kept == "" {
 		return ctrl.Result{}, nil
 	}
@@ -288,7 +288,7 @@ func (c *Controller) observeSuccessor(ctx context.Context, name types.Namespaced
 	if err == nil && shadow.UID == kept && shadow.DeletionTimestamp == nil {
 		return ctrl.Result{RequeueAfter: keptRecheck}, nil
 	}
-	c.Belief.ObserveNoSuccessor(name)
+	c.State.ObserveNoSuccessor(name)
 	c.Requeue.Unassigned()
 	return ctrl.Result{}, nil
 }
@@ -302,7 +302,7 @@ func (c *Controller) observeEnded(pod *corev1.Pod) {
 	}
 	c.remapper.Forget(name)
 	c.reports.Drop(name)
-	if c.Belief.ObserveEnded(pod, at) {
+	if c.State.ObserveEnded(pod, at) {
 		c.Requeue.Unassigned() // It is not counted as a pod any more.
 		c.requeueReplicasIn(name.Namespace)
 	}

@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
-	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/admission"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podpatch"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods/eviction"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
@@ -56,7 +56,7 @@ func (c *Controller) markDisrupted(ctx context.Context, pod *corev1.Pod, from st
 		Message: fmt.Sprintf("evicted from %s; a pod with restartPolicy Never is not started again elsewhere", from),
 	}
 	return c.write.PatchStatus(ctx, pod, map[string]any{
-		"conditions": []corev1.PodCondition{c.write.Timed(podwrite.NotReady(movingReason, "leaving "+from)), c.write.Timed(target)},
+		"conditions": []corev1.PodCondition{c.write.Timed(podpatch.NotReady(movingReason, "leaving "+from)), c.write.Timed(target)},
 	})
 }
 
@@ -96,7 +96,7 @@ func (c *Controller) endDisrupted(ctx context.Context, pod *corev1.Pod, from str
 // A pod of a consumer is deleted by its virtual kubelet, from the consumer on.
 func (c *Controller) releaseDisrupted(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
 	if c.Guard.Missing() != "" {
-		return ctrl.Result{RequeueAfter: guard.Recheck}, nil
+		return ctrl.Result{RequeueAfter: admission.Recheck}, nil
 	}
 	c.Leaving.Forget(client.ObjectKeyFromObject(pod))
 	owner, target := metav1.GetControllerOf(pod), placement.Condition(pod, corev1.DisruptionTarget)
@@ -146,7 +146,7 @@ func (c *Controller) eventsOf(ctx context.Context, pod *corev1.Pod, reason strin
 
 // unmadeDelay returns how long a pod is waited for of which its provider has made none yet, because it makes none at all (eviction.Unmade),
 // and closes the slice meanwhile. It is 0 if Liqo's controller there has said that it could not make this one: then the pod is the reason.
-func (c *Controller) unmadeDelay(ctx context.Context, pod *corev1.Pod, at scheduler.Place, known belief.VirtualNode, rules placement.Rules,
+func (c *Controller) unmadeDelay(ctx context.Context, pod *corev1.Pod, at scheduler.Place, known state.VirtualNode, rules placement.Rules,
 ) time.Duration {
 	wait := eviction.Unmade(known, rules, c.pendingSince(pod), c.Clock.Now())
 	if wait == 0 {
@@ -156,6 +156,6 @@ func (c *Controller) unmadeDelay(ctx context.Context, pod *corev1.Pod, at schedu
 	if err != nil || slices.ContainsFunc(refused, v1alpha1.AssignedAt(pod).Before) {
 		return 0
 	}
-	c.Belief.ObserveNotMade(pod, at, c.ownerOf(ctx, pod))
+	c.State.ObserveNotMade(pod, at, c.ownerOf(ctx, pod))
 	return wait
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -32,12 +32,12 @@ import (
 
 // also has the controller know another provider, which can be reached, with a VirtualNode of two CPUs.
 func (c *Controller) also(id string) {
-	c.Belief.SetProvider(id, belief.ProviderSpec{
+	c.State.SetProvider(id, state.ProviderSpec{
 		Enabled: true, VirtualNodes: map[string]bool{id + "1": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
 	}, &v1alpha1.ProviderClusterStatus{})
 	now := time.Now()
-	c.Belief.ObserveProbe(id, belief.Probe{Began: now, Ended: now, Answered: true})
-	c.Belief.Schedule(scheduler.Provider{
+	c.State.ObserveProbe(id, state.Probe{Began: now, Ended: now, Answered: true})
+	c.State.Schedule(scheduler.Provider{
 		ID: id, Enabled: true, Ready: true, Namespaces: sets.New("ns"),
 		Slices: []scheduler.Slice{{VirtualNode: id + "1", Granted: resources.Amounts{corev1.ResourceCPU: 2000}}},
 	})
@@ -47,9 +47,9 @@ func (c *Controller) also(id string) {
 func (c *Controller) loses() {
 	for i := range 2 {
 		at := time.Now().Add(-24*time.Hour + time.Duration(i)*time.Second)
-		c.Belief.ObserveProbe("q", belief.Probe{Began: at, Ended: at})
+		c.State.ObserveProbe("q", state.Probe{Began: at, Ended: at})
 	}
-	c.Belief.Schedule(scheduler.Provider{ID: "q", Enabled: true, Namespaces: sets.New("ns"), Slices: []scheduler.Slice{{
+	c.State.Schedule(scheduler.Provider{ID: "q", Enabled: true, Namespaces: sets.New("ns"), Slices: []scheduler.Slice{{
 		VirtualNode: "q1", Granted: resources.Amounts{corev1.ResourceCPU: 2000},
 	}}})
 	c.Policies.Defaults.FailoverAfter = time.Minute
@@ -69,7 +69,7 @@ func TestAPodThatIsBeingDeletedEndsWhenItsProviderIsLost(t *testing.T) {
 				pod, _ = c.reconciled(t, "pod")
 			}
 			require.Equal(t, ends, pod.Status.Phase == corev1.PodFailed)
-			known, _ := c.Belief.Provider("q")
+			known, _ := c.State.Provider("q")
 			require.Equal(t, ends, known.Unclean, "its copy is removed before the provider is given new pods")
 		})
 	}
@@ -104,7 +104,7 @@ func TestAPodOfAnUnreachableProviderStaysUntilAnotherOneFits(t *testing.T) {
 		taken, _ = c.reconciled(t, "a")
 	}
 	require.Equal(t, "p1", taken.Labels[v1alpha1.VirtualNodeLabel])
-	known, _ := c.Belief.Provider("p")
+	known, _ := c.State.Provider("p")
 	require.Equal(t, int64(1500), known.Assigned["p1"].Resources[corev1.ResourceCPU], "nothing is reserved any more")
 	stays, _ = c.reconciled(t, "b")
 	require.Equal(t, "q1", stays.Labels[v1alpha1.VirtualNodeLabel])
@@ -375,7 +375,7 @@ func TestASliceWhosePodsAreNotMadeCloses(t *testing.T) {
 				return pod.Labels[v1alpha1.VirtualNodeLabel] == "q1"
 			}
 			require.Equal(t, tc.stays, stays())
-			q, _ := c.Belief.Provider("q")
+			q, _ := c.State.Provider("q")
 			require.Equal(t, tc.stays, len(q.Closed) == 1)
 			if tc.stays {
 				require.NoError(t, kube.Tracker().Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{

@@ -4,9 +4,9 @@
 //
 //	Reconcile          reads the pod and chooses the step
 //	assign             decides, and writes the VirtualNode label (assign.go)
-//	reconcileAssigned  measures it; must it leave? (assigned.go, evict.go) Has it ended there? (pkg/broker/leaving)
+//	reconcileAssigned  measures it; must it leave? (assigned.go, evict.go) Has it ended there? (pkg/broker/termination)
 //	evict              takes the label away, which removes the pod from its provider (move.go)
-//	waits              has it written why it waits, by workers of their own (pkg/broker/waiting)
+//	waits              has it written why it waits, by workers of their own (pkg/broker/pods/podconditions)
 //	release            waits until nothing of it is there any more, and assigns it again (move.go)
 //
 // The label is what the virtual kubelet of a VirtualNode selects its pods by; it forwards them and reports their status

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
@@ -22,7 +22,7 @@ const unseenMargin = 5 * time.Second
 // StatefulSet, or Liqo's for the pods of consumers, has made another one at once.
 func (c *Controller) awaitEarlier(ctx context.Context, pod *corev1.Pod) (time.Duration, error) {
 	name := client.ObjectKeyFromObject(pod)
-	earlier, known := c.Belief.Earlier(pod)
+	earlier, known := c.State.Earlier(pod)
 	if !known {
 		return c.awaitUnseen(ctx, pod)
 	}
@@ -36,7 +36,7 @@ func (c *Controller) awaitEarlier(ctx context.Context, pod *corev1.Pod) (time.Du
 		switch {
 		case answer.Known && !answer.Present:
 			c.Leaving.Forget(name)
-			c.Belief.ForgetEarlier(name)
+			c.State.ForgetEarlier(name)
 			return 0, nil
 		case !answer.Known && answer.Err == nil:
 			return leavingRecheck, nil
@@ -47,7 +47,7 @@ func (c *Controller) awaitEarlier(ctx context.Context, pod *corev1.Pod) (time.Du
 
 // leaveEarlier has a pod leave the place of the earlier one of its name, as if it had been there: it takes no other place before the
 // provider has nothing of the name, also under the next leader.
-func (c *Controller) leaveEarlier(ctx context.Context, pod *corev1.Pod, earlier *belief.Earlier) error {
+func (c *Controller) leaveEarlier(ctx context.Context, pod *corev1.Pod, earlier *state.Earlier) error {
 	from := earlier.At.VirtualNode
 	err := c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{
 		v1alpha1.MovingFromAnnotation: from, v1alpha1.MovingFromProviderAnnotation: earlier.At.Provider,
@@ -66,13 +66,13 @@ func (c *Controller) leaveEarlier(ctx context.Context, pod *corev1.Pod, earlier 
 func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest time.Duration, err error) {
 	created := pod.CreationTimestamp
 	seen := placement.Condition(pod, v1alpha1.ConditionAssigned) != nil || pod.Annotations[v1alpha1.AssignedAtAnnotation] != ""
-	if seen || created.IsZero() || created.After(c.Restorer.LeadsSince().Add(unseenMargin)) || c.Belief.NameFree(pod.UID) {
+	if seen || created.IsZero() || created.After(c.Restorer.LeadsSince().Add(unseenMargin)) || c.State.NameFree(pod.UID) {
 		return 0, nil
 	}
 	if known, err := c.knowsProviders(ctx); err != nil || !known {
 		return c.recheck(), err
 	}
-	for _, at := range c.Belief.WithNamespace(pod.Namespace) {
+	for _, at := range c.State.WithNamespace(pod.Namespace) {
 		wait, err := c.unseenDelay(ctx, pod, at)
 		if err != nil {
 			return 0, err
@@ -83,7 +83,7 @@ func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest 
 		return longest, nil
 	}
 	c.Leaving.Forget(client.ObjectKeyFromObject(pod))
-	c.Belief.ObserveNameFree(pod)
+	c.State.ObserveNameFree(pod)
 	return 0, nil
 }
 
@@ -97,7 +97,7 @@ func (c *Controller) knowsProviders(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	return !slices.ContainsFunc(all.Items, func(pc v1alpha1.ProviderCluster) bool {
-		return len(pc.Status.VirtualNodes) > 0 && !c.Belief.Known(pc.Name)
+		return len(pc.Status.VirtualNodes) > 0 && !c.State.Known(pc.Name)
 	}), nil
 }
 
@@ -125,7 +125,7 @@ func (c *Controller) unseenDelay(ctx context.Context, pod *corev1.Pod, from sche
 	case !answer.Known:
 		return leavingRecheck, nil
 	case answer.Present:
-		c.Belief.ObserveEarlier(at.pod.Name, from, answer.Status != nil)
+		c.State.ObserveEarlier(at.pod.Name, from, answer.Status != nil)
 		return time.Millisecond, nil
 	}
 	return 0, nil

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 )
 
 // successor is the pod that a controller makes in place of one that is gone.
@@ -142,7 +142,7 @@ func TestASuccessorIsAssignedAtOnceIfNothingRuns(t *testing.T) {
 				require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
 				require.NoError(t, c.Client.Create(t.Context(), successor()))
 				require.NotEmpty(t, c.placedWithin(t, 2*time.Second))
-				_, known := c.Belief.Earlier(successor())
+				_, known := c.State.Earlier(successor())
 				require.False(t, known)
 			})
 		})
@@ -193,7 +193,7 @@ func TestASuccessorFailsOverFromALostProvider(t *testing.T) {
 				c.gone(t)
 				there.PrependReactor("*", "*", noAnswer)
 				for range 2 {
-					c.Belief.ObserveProbe("q", belief.Probe{Began: time.Now(), Ended: time.Now()})
+					c.State.ObserveProbe("q", state.Probe{Began: time.Now(), Ended: time.Now()})
 				}
 				require.NoError(t, c.Client.Create(t.Context(), successor(func(pod *corev1.Pod) {
 					if never {
@@ -222,9 +222,9 @@ func TestANewLeaderAsksProvidersThatItDoesNotKnowYet(t *testing.T) {
 		})
 		c.leadsSince(t, time.Now())
 		require.Empty(t, c.placedWithin(t, 5*time.Second))
-		_, judged := c.Belief.Earlier(pod)
+		_, judged := c.State.Earlier(pod)
 		require.False(t, judged)
-		require.False(t, c.Belief.NameFree(pod.UID), "q may run one of its name")
+		require.False(t, c.State.NameFree(pod.UID), "q may run one of its name")
 		c.has("q1")
 		c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning})
 		require.Empty(t, c.placedWithin(t, time.Minute))

@@ -35,7 +35,7 @@ func TestKeptPodsOfAJobFillTheirSlice(t *testing.T) {
 		c.reconciled(t, "succeeded")
 		c.reconciled(t, "failed")
 	}
-	require.Zero(t, c.Belief.Counts().Assigned, "they are no pods of the provider any more")
+	require.Zero(t, c.State.Counts().Assigned, "they are no pods of the provider any more")
 
 	require.NoError(t, c.Client.Delete(t.Context(), failed))
 	_, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(failed)})

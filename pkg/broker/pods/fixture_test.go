@@ -21,14 +21,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leftovers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/providers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/restore"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/termination"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
@@ -134,11 +133,11 @@ func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trac
 // newControllerOf is newController for a cluster that is there already: that of a broker that was restarted.
 func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Tracer) *Controller {
 	t.Helper()
-	known := belief.New(belief.Config{Clock: clock.RealClock{}, MovesAtOnce: movesAtOnce, SuspicionWindow: time.Minute})
+	known := state.New(state.Config{Clock: clock.RealClock{}, MovesAtOnce: movesAtOnce, SuspicionWindow: time.Minute})
 	if with {
-		spec := belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}
+		spec := state.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}
 		known.SetProvider("q", spec, &v1alpha1.ProviderClusterStatus{})
-		known.ObserveProbe("q", belief.Probe{Began: time.Now(), Ended: time.Now(), Answered: true})
+		known.ObserveProbe("q", state.Probe{Began: time.Now(), Ended: time.Now(), Answered: true})
 		known.Schedule(scheduler.Provider{
 			ID: "q", Enabled: true, Ready: true, Namespaces: sets.New("ns"),
 			Slices: []scheduler.Slice{{VirtualNode: "q1", Granted: resources.Amounts{corev1.ResourceCPU: 2000}}},
@@ -146,17 +145,17 @@ func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Trac
 	}
 	queue, connections := &requeue.Queue{}, remote.NewConnections(kubefake.NewClientset(), nil, "")
 	of := providers.New(providers.Config{
-		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Selector: labels.Everything(), Belief: known, Connections: connections,
+		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Selector: labels.Everything(), State: known, Connections: connections,
 	})
-	gone := &leftovers.Gone{Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Connections: connections}
+	gone := &termination.Gone{Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Connections: connections}
 	return New(Config{
 		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Live: c, Events: record.NewFakeRecorder(100), Tracer: tracer,
-		Metrics: NewMetrics(nil, known), Belief: known, Restorer: restore.New(c, c, "", known, clock.RealClock{}),
-		Leaving: leaving.New(leaving.Config{
+		Metrics: NewMetrics(nil, known), State: known, Restorer: restore.New(c, c, "", known, clock.RealClock{}),
+		Leaving: termination.NewChecker(termination.CheckerConfig{
 			Log: testr.New(t), Connections: connections, Queue: queue, Timeout: time.Minute, Connect: gone.Connect,
 		}),
 		Policies: &placement.Policies{
-			Client: c, Programs: criteria.NewCache(1 << 20), Defaults: placement.Rules{Failover: v1alpha1.FailoverMove},
+			Client: c, Programs: cel.NewCache(1 << 20), Defaults: placement.Rules{Failover: v1alpha1.FailoverMove},
 		},
 		Sibling: of.Sibling, RemoteNamespace: gone.RemoteNamespace, Queue: queue, Requeue: requeue.NewPods(queue, c, known, testr.New(t)), Providers: &requeue.Queue{},
 	})
@@ -172,6 +171,6 @@ func cpus(amount string) []corev1.Container {
 // leadsSince has the controller lead since then.
 func (c *Controller) leadsSince(t *testing.T, then time.Time) {
 	t.Helper()
-	c.Restorer = restore.New(c.Client, c.Client, "", c.Belief, clocktesting.NewFakePassiveClock(then))
+	c.Restorer = restore.New(c.Client, c.Client, "", c.State, clocktesting.NewFakePassiveClock(then))
 	require.NoError(t, c.Restorer.Restore(t.Context()))
 }

@@ -70,7 +70,7 @@ func shadowOf(pod *corev1.Pod, uid types.UID) *offloadingv1beta1.ShadowPod {
 func newBounded(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *Controller {
 	t.Helper()
 	c := newController(t, true, funcs, nil, objects...)
-	c.Grants = grants.New(c.Client, c.Belief, c.Requeue)
+	c.Grants = grants.New(c.Client, c.State, c.Requeue)
 	return c
 }
 
@@ -97,7 +97,7 @@ func (c *Controller) granted(t *testing.T) {
 
 // woken are the names of the waiting pods that are tried now.
 func (c *Controller) woken() (names []string) {
-	all, _ := c.Belief.Wake()
+	all, _ := c.State.Wake()
 	for _, name := range all {
 		names = append(names, name.Name)
 	}
@@ -153,7 +153,7 @@ func TestAPodBeyondTheGrantWaitsUntilThereIsOne(t *testing.T) {
 	require.Empty(t, c.assigned(t, "two"))
 
 	next := newControllerOf(t, c.Client, true, nil)
-	next.Grants = grants.New(next.Client, next.Belief, next.Requeue)
+	next.Grants = grants.New(next.Client, next.State, next.Requeue)
 	require.Empty(t, next.assigned(t, "two"))
 	require.Contains(t, next.reported(t, "two").Message, "500m requested, 0 granted")
 	require.Empty(t, next.woken())
@@ -187,14 +187,14 @@ func TestTheGrantOfAPodIsKeptWhileItsShadowPodIsThere(t *testing.T) {
 			c := newBounded(t, interceptor.Funcs{}, objects...)
 			require.Equal(t, "q1", c.assigned(t, "one"))
 			assigned := c.current(t, "one")
-			c.Belief.ObserveAssigned(assigned, placement.AssignedTo(assigned))
+			c.State.ObserveAssigned(assigned, placement.AssignedTo(assigned))
 			c.deleted(t, one)
 			if !tc.kept {
 				require.Equal(t, "q1", c.assigned(t, "other"))
 				return
 			}
 			require.Empty(t, c.assigned(t, "other"))
-			c.Belief.ForgetEarlier(client.ObjectKeyFromObject(one))
+			c.State.ForgetEarlier(client.ObjectKeyFromObject(one))
 			next := newPodOf("a", "one", "1")
 			next.UID = "next"
 			require.NoError(t, c.Client.Create(t.Context(), next))
@@ -222,7 +222,7 @@ func TestTheGrantOfAPodIsKeptIfItsShadowPodCannotBeRead(t *testing.T) {
 		return err
 	}
 	require.ErrorContains(t, reconcile(), "no answer")
-	require.Equal(t, types.UID("shadow-one"), c.Belief.KeptForSuccessor(client.ObjectKeyFromObject(one)))
+	require.Equal(t, types.UID("shadow-one"), c.State.KeptForSuccessor(client.ObjectKeyFromObject(one)))
 	require.Empty(t, c.assigned(t, "other"))
 	require.NoError(t, reconcile(), "the ShadowPod is gone")
 	require.Equal(t, []string{"other"}, c.woken())

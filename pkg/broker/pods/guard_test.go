@@ -13,16 +13,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/admission"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // unknownGuard is a guard of which nothing is known yet.
-func unknownGuard(t *testing.T) *guard.Guard {
+func unknownGuard(t *testing.T) *admission.Guard {
 	t.Helper()
-	unknown, err := guard.New(kubefake.NewClientset(), func(context.Context) {})
+	unknown, err := admission.New(kubefake.NewClientset(), func(context.Context) {})
 	require.NoError(t, err)
 	return unknown
 }
@@ -66,10 +66,10 @@ func TestNoPodIsAssignedBeforeTheGuardIsKnown(t *testing.T) {
 
 func TestADrainedPodStaysWhileTheGuardIsMissing(t *testing.T) {
 	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
-	c.Belief.SetProvider("q", belief.ProviderSpec{
+	c.State.SetProvider("q", state.ProviderSpec{
 		Enabled: true, Draining: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{},
 	}, &v1alpha1.ProviderClusterStatus{})
-	c.Belief.Schedule(scheduler.Provider{ID: "q", Enabled: true, Ready: true, Slices: []scheduler.Slice{{VirtualNode: "q1"}}})
+	c.State.Schedule(scheduler.Provider{ID: "q", Enabled: true, Ready: true, Slices: []scheduler.Slice{{VirtualNode: "q1"}}})
 	c.Guard = unknownGuard(t)
 	pod, result := c.reconciled(t, "pod")
 	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel])

@@ -7,9 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podpatch"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods/eviction"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
@@ -25,11 +25,11 @@ type Metrics struct {
 	move  prometheus.Histogram
 	start prometheus.Histogram
 
-	writes *podwrite.Metrics
+	writes *podpatch.Metrics
 }
 
 // NewMetrics returns Metrics of a registry; nil is none. What can happen begins with 0, so that the first time is an increase.
-func NewMetrics(registry prometheus.Registerer, known *belief.Belief) *Metrics {
+func NewMetrics(registry prometheus.Registerer, known *state.Federation) *Metrics {
 	auto := promauto.With(registry)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return auto.NewCounterVec(prometheus.CounterOpts{Namespace: "liqo_broker", Name: name, Help: help}, labels)
@@ -52,7 +52,7 @@ func NewMetrics(registry prometheus.Registerer, known *belief.Belief) *Metrics {
 			prometheus.ExponentialBuckets(0.05, 3, 10)),
 		start: histogram("pod_start_seconds",
 			"Time from the assignment of a pod to the start of its first container.", prometheus.ExponentialBuckets(0.25, 2, 12)),
-		writes: podwrite.NewMetrics(registry),
+		writes: podpatch.NewMetrics(registry),
 	}
 	if registry != nil {
 		registry.MustRegister(m.decisions)
@@ -67,17 +67,17 @@ func NewMetrics(registry prometheus.Registerer, known *belief.Belief) *Metrics {
 }
 
 // Writes are the metrics of all writes of pods.
-func (m *Metrics) Writes() *podwrite.Metrics { return m.writes }
+func (m *Metrics) Writes() *podpatch.Metrics { return m.writes }
 
 // decisions counts decisions by outcome. Those for a provider are shown as long as it is known.
 type decisions struct {
-	belief                *belief.Belief
+	state                 *state.Federation
 	desc                  *prometheus.Desc
 	unassignable, invalid atomic.Int64
 }
 
-func newDecisions(known *belief.Belief) *decisions {
-	return &decisions{belief: known, desc: prometheus.NewDesc("liqo_broker_decisions_total",
+func newDecisions(known *state.Federation) *decisions {
+	return &decisions{state: known, desc: prometheus.NewDesc("liqo_broker_decisions_total",
 		"Decisions about pods, by outcome and the provider chosen.", []string{"outcome", "provider"}, nil)}
 }
 
@@ -87,8 +87,8 @@ func (d *decisions) Collect(metrics chan<- prometheus.Metric) {
 	show := func(count int, outcome, provider string) {
 		metrics <- prometheus.MustNewConstMetric(d.desc, prometheus.CounterValue, float64(count), outcome, provider)
 	}
-	for _, id := range d.belief.Providers() {
-		if known, ok := d.belief.Provider(id); ok {
+	for _, id := range d.state.Providers() {
+		if known, ok := d.state.Provider(id); ok {
 			show(known.Assignments, "assigned", id)
 		}
 	}

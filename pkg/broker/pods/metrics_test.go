@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods/eviction"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -28,7 +28,7 @@ func measured(t *testing.T) (*Controller, *prometheus.Registry) {
 	t.Helper()
 	c := newController(t, true, interceptor.Funcs{}, nil)
 	registry := prometheus.NewPedanticRegistry()
-	c.Metrics = NewMetrics(registry, c.Belief)
+	c.Metrics = NewMetrics(registry, c.State)
 	return c, registry
 }
 
@@ -54,13 +54,13 @@ func TestMetricsBeginWithZero(t *testing.T) {
 
 func TestDecisionsAreCountedByOutcome(t *testing.T) {
 	c, registry := measured(t)
-	c.Belief.Decide(&scheduler.Pod{UID: "uid", Namespace: "ns", Name: "pod"}, nil, &scheduler.Decision{})
+	c.State.Assume(&scheduler.Pod{UID: "uid", Namespace: "ns", Name: "pod"}, nil, &scheduler.Decision{})
 	c.Metrics.invalid(time.Millisecond)
 	c.Metrics.unassignable(time.Millisecond, nil)
 	requireMetrics(t, registry, "liqo_broker_decisions_total", `liqo_broker_decisions_total{outcome="assigned",provider="q"} 1`,
 		`liqo_broker_decisions_total{outcome="invalid_criteria",provider=""} 1`,
 		`liqo_broker_decisions_total{outcome="unassignable",provider=""} 1`)
-	c.Belief.RemoveProvider("q")
+	c.State.RemoveProvider("q")
 	requireMetrics(t, registry, "liqo_broker_decisions_total", `liqo_broker_decisions_total{outcome="invalid_criteria",provider=""} 1`,
 		`liqo_broker_decisions_total{outcome="unassignable",provider=""} 1`)
 }
@@ -128,15 +128,15 @@ func TestAnEvictionForARefusalIsTakenIn(t *testing.T) {
 			c := newController(t, true, interceptor.Funcs{}, nil, pod)
 			c.RefusalMemory = time.Minute
 			require.NoError(t, c.evict(t.Context(), pod, placed("q1"), eviction.Refused))
-			q, _ := c.Belief.Provider("q")
-			require.Equal(t, 1, q.Refusals[belief.Refused])
+			q, _ := c.State.Provider("q")
+			require.Equal(t, 1, q.Refusals[state.Refused])
 
 			other := assignedPod(corev1.PodPending)
 			other.Name, other.UID, other.Spec.Containers = "other", "other", cpus("1")
 			var d scheduler.Decision
 			criteria, namespace, err := c.criteriaOf(t.Context(), other)
 			require.NoError(t, err)
-			c.Belief.Decide(criteria.Pod(other, namespace), nil, &d)
+			c.State.Assume(criteria.Pod(other, namespace), nil, &d)
 			require.Equal(t, tc.withheld, d.VirtualNode == "")
 		})
 	}

@@ -13,16 +13,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leaving"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
-	"github.com/capacitorset/liqo-broker-vk/pkg/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/admission"
+	"github.com/capacitorset/liqo-broker-vk/pkg/backoff"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podpatch"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods/eviction"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/termination"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
-	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // leavingRecheck is how often a pod is checked that waits for its provider's answer, with which it is requeued.
@@ -34,8 +34,8 @@ const mostOfProblem = 200
 // evict begins a move: the pod leaves its Services, and loses the label by which its virtual kubelet selects it.
 func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, from scheduler.Place, why eviction.Reason) error {
 	description := why.Describe(from.VirtualNode)
-	if problem := c.Belief.VirtualNode(from).Problem; why == eviction.Unreachable && problem != "" {
-		description += ": " + distrust.Cut(problem, mostOfProblem)
+	if problem := c.State.VirtualNode(from).Problem; why == eviction.Unreachable && problem != "" {
+		description += ": " + untrusted.Cut(problem, mostOfProblem)
 	}
 	by, isRefused := refusal.Of(pod) // By the label, which is removed.
 	quotaExceeded := why == eviction.Refused && isRefused && by.Reason == refusal.QuotaExceeded
@@ -43,14 +43,14 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, from scheduler.
 	if err != nil {
 		return err
 	}
-	if pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.DeletionTimestamp == nil && c.Belief.HasStarted(pod.UID) {
+	if pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.DeletionTimestamp == nil && c.State.HasStarted(pod.UID) {
 		// Its provider has made it again, so its status does not show that it has run.
 		if err := c.markDisrupted(ctx, pod, from.VirtualNode); err != nil {
 			return err
 		}
 	}
 	if placement.Ready(pod) {
-		if err := c.write.PatchCondition(ctx, pod, podwrite.NotReady("Moving", description)); err != nil {
+		if err := c.write.PatchCondition(ctx, pod, podpatch.NotReady("Moving", description)); err != nil {
 			return err
 		}
 	}
@@ -62,7 +62,7 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, from scheduler.
 		annotations[v1alpha1.TriesAnnotation] = tried.Annotation()
 	}
 	c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew, also if this has no answer.
-	err = c.write.Patch(ctx, pod, podwrite.Fit(pod, map[string]any{
+	err = c.write.Patch(ctx, pod, podpatch.Fit(pod, map[string]any{
 		"labels":      map[string]any{v1alpha1.VirtualNodeLabel: nil, v1alpha1.ProviderLabel: nil},
 		"annotations": annotations,
 	}, v1alpha1.DecisionAnnotation, v1alpha1.TriesAnnotation, v1alpha1.TraceparentAnnotation))
@@ -72,11 +72,11 @@ func (c *Controller) evict(ctx context.Context, pod *corev1.Pod, from scheduler.
 	c.Log.Info("Moving a pod", "pod", client.ObjectKeyFromObject(pod), "from", from.VirtualNode, "reason", description)
 	c.Events.Eventf(pod, corev1.EventTypeWarning, "Moving", "Moving away from %s: %s", from.VirtualNode, description)
 	c.Metrics.moves.WithLabelValues(string(why)).Inc()
-	c.requeueUnclean(c.Belief.ObserveEvicted(pod, from))
+	c.requeueUnclean(c.State.ObserveEvicted(pod, from))
 	if tried != nil {
-		c.Belief.ObserveRefused(pod, belief.Refusal{
+		c.State.ObserveRefused(pod, state.Refusal{
 			Owner: c.ownerOf(ctx, pod), OwnFault: placement.OwnFault(&pod.Status),
-			By: from, Reason: belief.RefusalReason(why), Until: c.Clock.Now().Add(c.RefusalMemory),
+			By: from, Reason: state.RefusalReason(why), Until: c.Clock.Now().Add(c.RefusalMemory),
 			LacksRoom: quotaExceeded, Lacks: by.Exceeded, Again: tried[from.VirtualNode].Count > 1,
 		})
 	}
@@ -108,7 +108,7 @@ func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from schedule
 			return ctrl.Result{RequeueAfter: wait}, err
 		}
 	} else {
-		c.Belief.ObserveAssigned(pod, from) // It takes room there until it has left.
+		c.State.ObserveAssigned(pod, from) // It takes room there until it has left.
 		wait, err := c.releaseDelay(ctx, pod, from)
 		if err != nil || wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, err
@@ -117,7 +117,7 @@ func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from schedule
 	if err := c.forgetAddress(ctx, pod); err != nil {
 		return ctrl.Result{}, err
 	}
-	c.Belief.ObserveLeft(pod, from)
+	c.State.ObserveLeft(pod, from)
 	c.Requeue.Unassigned()
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -132,7 +132,7 @@ func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from schedule
 // an administrator has removed the annotation. All providers with a VirtualNode of that name are asked; all of them, if it is gone. The
 // one that may be meant is written.
 func (c *Controller) unnamedDelay(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (longest time.Duration, err error) {
-	places := c.Belief.Named(from.VirtualNode)
+	places := c.State.Named(from.VirtualNode)
 	if len(places) == 1 {
 		err := c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.MovingFromProviderAnnotation: places[0].Provider}})
 		return leavingRecheck, err
@@ -171,7 +171,7 @@ func (c *Controller) delayAt(ctx context.Context, pod *corev1.Pod, from schedule
 		return wait, err
 	}
 	if givenUp {
-		c.requeueUnclean(c.Belief.ObserveGivenUp(at.pod.Via))
+		c.requeueUnclean(c.State.ObserveGivenUp(at.pod.Via))
 	}
 	if at.occupied {
 		return 0, c.writeOccupied(ctx, pod, from.VirtualNode)
@@ -181,7 +181,7 @@ func (c *Controller) delayAt(ctx context.Context, pod *corev1.Pod, from schedule
 
 // writeOccupied writes that a pod cannot be assigned to a VirtualNode for a while: a pod that has stopped has its name there.
 func (c *Controller) writeOccupied(ctx context.Context, pod *corev1.Pod, virtualNode string) error {
-	tried := tries.Of(pod).After(virtualNode, "a finalizer there keeps the pod that has stopped", c.Clock.Now(), c.RefusalMemory).Annotation()
+	tried := backoff.Of(pod).After(virtualNode, "a finalizer there keeps the pod that has stopped", c.Clock.Now(), c.RefusalMemory).Annotation()
 	if err := c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{v1alpha1.TriesAnnotation: tried}}); err != nil {
 		return err
 	}
@@ -191,9 +191,9 @@ func (c *Controller) writeOccupied(ctx context.Context, pod *corev1.Pod, virtual
 
 // place is where a pod is that leaves.
 type place struct {
-	pod leaving.Pod
+	pod termination.Pod
 	// known is what is known of the provider.
-	known belief.VirtualNode
+	known state.VirtualNode
 	// mapped is false if it is not known whether the provider has the namespace of the pod.
 	mapped bool
 	// unmapped means that no NamespaceMap has the namespace any more, which proves nothing: Liqo's crd-replicator drops one without
@@ -214,7 +214,7 @@ func (at *place) anyUID() bool { return at.pod.UID == "" }
 // was not asked is not silent: the pod may run there. One that rejects the broker is alive, and nobody can end the pod there, until Liqo has
 // removed the namespace and the identity by which to ask, or an administrator has given it up. One that accepts the broker, but refuses this
 // question, has removed the rights in this namespace only, which Liqo gave.
-func (at *place) lost(answer *leaving.Answer, deleting bool) bool {
+func (at *place) lost(answer *termination.Answer, deleting bool) bool {
 	switch {
 	case answer.Unasked():
 		return at.unmapped
@@ -226,7 +226,7 @@ func (at *place) lost(answer *leaving.Answer, deleting bool) bool {
 }
 
 // forgetRejection has a provider be asked anew that rejects the broker: once it accepts it, what it refused before does not count.
-func (c *Controller) forgetRejection(pod *corev1.Pod, at *place, answer *leaving.Answer) {
+func (c *Controller) forgetRejection(pod *corev1.Pod, at *place, answer *termination.Answer) {
 	if answer.Refused() && at.known.Unusable && !at.mayBeGivenUp(pod.DeletionTimestamp != nil) {
 		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
 	}
@@ -239,7 +239,7 @@ func (at *place) mayBeGivenUp(deleting bool) bool {
 }
 
 // silentSince returns from when it counts that a provider does not answer about a pod.
-func (at *place) silentSince(answer *leaving.Answer, deleting bool) time.Time {
+func (at *place) silentSince(answer *termination.Answer, deleting bool) time.Time {
 	if at.mayBeGivenUp(deleting) || answer.Refused() || answer.Since.After(answer.Alive) {
 		return answer.Since
 	}
@@ -253,7 +253,7 @@ func (c *Controller) placeOf(ctx context.Context, pod *corev1.Pod, from schedule
 	if at.known, err = c.virtualNode(ctx, from); err != nil {
 		return at, err
 	}
-	at.pod = leaving.Pod{
+	at.pod = termination.Pod{
 		Name: client.ObjectKeyFromObject(pod), UID: pod.UID, VirtualNode: from.VirtualNode, Via: from,
 		Ends: placement.Terminal(pod) || pod.DeletionTimestamp != nil,
 	}
@@ -277,10 +277,10 @@ func (c *Controller) placeOf(ctx context.Context, pod *corev1.Pod, from schedule
 			return at, err
 		}
 		at.pod.Via.VirtualNode = sibling
-		at.known = c.Belief.VirtualNode(at.pod.Via)
+		at.known = c.State.VirtualNode(at.pod.Via)
 	}
 	at.drained = at.known.Drained
-	at.pod.RemoteNamespace, at.mapped = c.Belief.RemoteNamespace(at.pod.Via, pod.Namespace)
+	at.pod.RemoteNamespace, at.mapped = c.State.RemoteNamespace(at.pod.Via, pod.Namespace)
 	at.remember(pod)
 	return at, nil
 }
@@ -355,7 +355,7 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at *plac
 	}
 	switch {
 	case answer.Present && !answer.Stopped:
-		c.Belief.ObserveThere(pod, answer.Status != nil)
+		c.State.ObserveThere(pod, answer.Status != nil)
 		return leavingRecheck, false, nil
 	case !answer.Known || !at.pod.Settled:
 		return leavingRecheck, false, nil
@@ -363,12 +363,12 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at *plac
 		at.occupied = answer.Present
 		return 0, false, nil
 	}
-	since := c.Belief.ObserveNothingThere(pod)
+	since := c.State.ObserveNothingThere(pod)
 	return max(time.Millisecond, appears-c.Clock.Since(since)), false, nil
 }
 
 // writeEndThere writes what the status of a pod that leaves tells of its end there, and reports whether it does.
-func (c *Controller) writeEndThere(ctx context.Context, pod *corev1.Pod, at *place, answer *leaving.Answer) (bool, error) {
+func (c *Controller) writeEndThere(ctx context.Context, pod *corev1.Pod, at *place, answer *termination.Answer) (bool, error) {
 	switch {
 	case runsOnce(pod) && !at.pod.Ends && placement.TerminalPhase(answer.Status.Phase):
 		return true, c.writeEnd(ctx, pod, answer.Status) // Its kubelet ends it, because it is deleted there.
@@ -383,8 +383,8 @@ func (c *Controller) writeEndThere(ctx context.Context, pod *corev1.Pod, at *pla
 
 // askLeaving asks a provider about a pod that leaves it. What was answered before no creation of its ShadowPod was on the way, or
 // before the time in which its pod may appear, does not count.
-func (c *Controller) askLeaving(pod *corev1.Pod, at *place, appears time.Duration) leaving.Answer {
-	gone, _ := c.Belief.Leaves(pod.UID)
+func (c *Controller) askLeaving(pod *corev1.Pod, at *place, appears time.Duration) termination.Answer {
+	gone, _ := c.State.Leaves(pod.UID)
 	at.pod.Settled = c.settled(pod, at)
 	at.pod.Waited = appears > 0 && !gone.IsZero() && c.Clock.Since(gone) >= appears
 	answer := c.Leaving.Ask(at.pod)
@@ -399,7 +399,7 @@ func (c *Controller) askLeaving(pod *corev1.Pod, at *place, appears time.Duratio
 // ShadowPod, and a webhook for pods holds the creation. Kubernetes' garbage collector removes it later, as its owner is gone. It is 0 if the
 // pod itself was seen last, which ended then, and if there was no ShadowPod to make one of.
 func (c *Controller) appearanceTime(ctx context.Context, pod *corev1.Pod, at *place) (time.Duration, error) {
-	_, seen := c.Belief.Leaves(pod.UID)
+	_, seen := c.State.Leaves(pod.UID)
 	none := pod.Annotations[v1alpha1.NotForwardedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod) && !at.anyUID()
 	if seen || none || placement.Terminal(pod) {
 		return 0, nil
@@ -431,7 +431,7 @@ func (c *Controller) failoverDelay(ctx context.Context, pod *corev1.Pod, since t
 // earlier pod of the name, which was there.
 func (c *Controller) settled(pod *corev1.Pod, at *place) bool {
 	if at.anyUID() {
-		earlier, known := c.Belief.Earlier(pod)
+		earlier, known := c.State.Earlier(pod)
 		return known && (earlier.Seen || earlier.Released)
 	}
 	return placement.Terminal(pod) || pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod)
@@ -440,7 +440,7 @@ func (c *Controller) settled(pod *corev1.Pod, at *place) bool {
 // creationDelay returns how long a creation of a pod's ShadowPod may still be on its way. Without the namespace the provider cannot be
 // asked.
 func (c *Controller) creationDelay(pod *corev1.Pod, at *place) time.Duration {
-	since := c.Belief.ObserveLeaves(pod)
+	since := c.State.ObserveLeaves(pod)
 	if c.settled(pod, at) {
 		return 0
 	}
@@ -485,7 +485,7 @@ func (c *Controller) reconcileEnded(ctx context.Context, pod *corev1.Pod, assign
 		return ctrl.Result{}, nil
 	}
 	if !deleting && c.Guard.Missing() != "" {
-		return ctrl.Result{RequeueAfter: guard.Recheck}, nil
+		return ctrl.Result{RequeueAfter: admission.Recheck}, nil
 	}
 	wait, err := c.releaseDelay(ctx, pod, assigned)
 	if err != nil || wait > 0 {

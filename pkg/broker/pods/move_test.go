@@ -26,9 +26,9 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
@@ -48,7 +48,7 @@ func (c *Controller) connect(virtualNode string, status corev1.PodStatus) *kubef
 
 // drains has provider q be drained.
 func (c *Controller) drains() {
-	c.Belief.SetProvider("q", belief.ProviderSpec{
+	c.State.SetProvider("q", state.ProviderSpec{
 		Enabled: true, Draining: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
 	}, &v1alpha1.ProviderClusterStatus{})
 }
@@ -122,21 +122,21 @@ func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
 	require.NotEmpty(t, pod.Annotations[v1alpha1.MovingFromAnnotation])
 	c.Leaving.Check(t.Context(), placed("q1"))
 	pod, _ = c.reconciled(t, "pod")
-	require.False(t, c.Belief.HasLeft("uid", placed("q1")), "its virtual kubelet may be creating its ShadowPod")
+	require.False(t, c.State.HasLeft("uid", placed("q1")), "its virtual kubelet may be creating its ShadowPod")
 	c.released(t, &pod, "q1/"+pod.Annotations[v1alpha1.AssignedAtAnnotation])
 	c.reconciled(t, "pod")
-	require.False(t, c.Belief.HasLeft("uid", placed("q1")), "it may have been created after the provider had none")
+	require.False(t, c.State.HasLeft("uid", placed("q1")), "it may have been created after the provider had none")
 	_, err := there.CoreV1().Pods("ns-r").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns-r", Name: "pod", Labels: map[string]string{forge.LiqoOriginClusterNodeName: "q1"},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	c.Leaving.Check(t.Context(), placed("q1"))
 	c.reconciled(t, "pod")
-	require.False(t, c.Belief.HasLeft("uid", placed("q1")))
+	require.False(t, c.State.HasLeft("uid", placed("q1")))
 	require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
 	c.Leaving.Check(t.Context(), placed("q1"))
 	c.reconciled(t, "pod")
-	require.True(t, c.Belief.HasLeft("uid", placed("q1")))
+	require.True(t, c.State.HasLeft("uid", placed("q1")))
 }
 
 // released has a virtual kubelet let a pod go.
@@ -163,17 +163,17 @@ func TestAPodThatIsNotReleasedWaitsForTheDeadline(t *testing.T) {
 		c.Leaving.Check(t.Context(), placed("q1"))
 		for waited := time.Duration(0); waited < v1alpha1.CreationDeadline; {
 			_, result := c.reconciled(t, "pod")
-			require.False(t, c.Belief.HasLeft("uid", placed("q1")), "after %s", waited)
+			require.False(t, c.State.HasLeft("uid", placed("q1")), "after %s", waited)
 			require.Positive(t, result.RequeueAfter)
 			time.Sleep(result.RequeueAfter)
 			waited += result.RequeueAfter
 			c.Leaving.Check(t.Context(), placed("q1"))
 		}
 		c.reconciled(t, "pod")
-		require.False(t, c.Belief.HasLeft("uid", placed("q1")), "it is asked once more")
+		require.False(t, c.State.HasLeft("uid", placed("q1")), "it is asked once more")
 		c.Leaving.Check(t.Context(), placed("q1"))
 		c.reconciled(t, "pod")
-		require.True(t, c.Belief.HasLeft("uid", placed("q1")))
+		require.True(t, c.State.HasLeft("uid", placed("q1")))
 	})
 }
 
@@ -197,7 +197,7 @@ func TestAPodIsNotMovedWhileItIsQueued(t *testing.T) {
 				pod.Annotations[v1alpha1.AssignedAtAnnotation] = time.Now().Add(-90 * time.Second).Format(time.RFC3339Nano)
 			}))
 			c.Policies.Defaults.PendingTimeout = time.Minute
-			c.Belief.SetProvider("q", belief.ProviderSpec{
+			c.State.SetProvider("q", state.ProviderSpec{
 				Enabled: true, VirtualNodes: map[string]bool{"q1": false, "q2": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
 			}, &v1alpha1.ProviderClusterStatus{})
 			liqo := liqofake.NewSimpleClientset()
@@ -213,7 +213,7 @@ func TestAPodIsNotMovedWhileItIsQueued(t *testing.T) {
 			c.leadsSince(t, time.Now().Add(-tc.leads))
 			for _, phase := range []corev1.PodPhase{corev1.PodPending, corev1.PodRunning} {
 				other := assignedPod(phase, func(pod *corev1.Pod) { pod.Name, pod.UID = "other", "other" })
-				c.Belief.ObserveAssigned(other, scheduler.Place{Provider: "q", VirtualNode: tc.startsAt})
+				c.State.ObserveAssigned(other, scheduler.Place{Provider: "q", VirtualNode: tc.startsAt})
 			}
 			c.reconciled(t, "pod")
 			c.Leaving.Check(t.Context(), placed("q1"))
@@ -243,7 +243,7 @@ func TestAPodThatRunsIsNotMovedBecauseItIsShownPending(t *testing.T) {
 			c.Policies.Defaults.PendingTimeout = time.Minute
 			c.leadsSince(t, noon)
 			c.drains()
-			c.Belief.SetProvider("q", belief.ProviderSpec{
+			c.State.SetProvider("q", state.ProviderSpec{
 				Enabled: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
 			}, &v1alpha1.ProviderClusterStatus{})
 			c.connect("q1", tc.there)
@@ -328,11 +328,11 @@ func TestAPodLeavesAProviderThatIsDownWithoutItsVirtualNode(t *testing.T) {
 			c.Policies.Defaults.FailoverAfter = time.Nanosecond
 			c.connect("z1", corev1.PodStatus{}).PrependReactor("*", "*", noAnswer)
 			if len(virtualNodes) > 0 {
-				c.Belief.SetProvider("z", belief.ProviderSpec{
+				c.State.SetProvider("z", state.ProviderSpec{
 					Enabled: true, VirtualNodes: map[string]bool{"z2": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
 				}, &v1alpha1.ProviderClusterStatus{})
 				for range 2 {
-					c.Belief.ObserveProbe("z", belief.Probe{Began: time.Now(), Ended: time.Now()})
+					c.State.ObserveProbe("z", state.Probe{Began: time.Now(), Ended: time.Now()})
 				}
 			}
 			for range 5 {
@@ -406,7 +406,7 @@ func TestAPodLeavesAProviderThatDoesNotAnswerAnyMore(t *testing.T) {
 					c.Leaving.Check(t.Context(), placed("z1"))
 					time.Sleep(max(result.RequeueAfter, time.Second))
 					require.NoError(t, c.Client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "pod"}, &pod))
-					return pod.Labels[v1alpha1.VirtualNodeLabel] != "" || placement.Terminal(&pod) || c.Belief.HasLeft("uid", placed("z1"))
+					return pod.Labels[v1alpha1.VirtualNodeLabel] != "" || placement.Terminal(&pod) || c.State.HasLeft("uid", placed("z1"))
 				}
 				for range 30 {
 					require.False(t, left(), "the provider has it")
@@ -444,11 +444,11 @@ func TestADrainedProviderThatRefusesIsGivenUp(t *testing.T) {
 				c.Policies.Defaults.FailoverAfter, c.ProbeInterval = time.Minute, 5*time.Second
 				c.RemoteNamespace = func(context.Context, string, string) (string, error) { return "ns-r", nil }
 				c.also("p")
-				c.Belief.SetProvider("q", belief.ProviderSpec{
+				c.State.SetProvider("q", state.ProviderSpec{
 					Enabled: true, Draining: tc.drained, VirtualNodes: map[string]bool{"q1": tc.deleting}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
 				}, &v1alpha1.ProviderClusterStatus{})
 				for range 2 {
-					c.Belief.ObserveProbe("q", belief.Probe{Began: time.Now(), Ended: time.Now(), Alive: true, Reason: v1alpha1.ReasonRejects})
+					c.State.ObserveProbe("q", state.Probe{Began: time.Now(), Ended: time.Now(), Alive: true, Reason: v1alpha1.ReasonRejects})
 				}
 				c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning}).PrependReactor("*", "*", forbidden)
 				began := time.Now()
@@ -462,7 +462,7 @@ func TestADrainedProviderThatRefusesIsGivenUp(t *testing.T) {
 					c.Leaving.Check(t.Context(), placed("q1"))
 					time.Sleep(max(result.RequeueAfter, time.Second))
 					if tc.gone && time.Since(began) > 20*time.Second {
-						c.Belief.RemoveProvider("q")
+						c.State.RemoveProvider("q")
 					}
 				}
 				require.False(t, drained)
@@ -478,16 +478,16 @@ func TestWhatAProviderRefusedBeforeItAcceptedTheBrokerDoesNotCount(t *testing.T)
 		c.Policies.Defaults.FailoverAfter, c.ProbeInterval = time.Minute, 5*time.Second
 		c.also("p")
 		c.reachable()
-		probed := func(probe belief.Probe) {
+		probed := func(probe state.Probe) {
 			probe.Began, probe.Ended = time.Now(), time.Now()
-			c.Belief.ObserveProbe("q", probe)
+			c.State.ObserveProbe("q", probe)
 		}
 		rejects := true
 		c.connect("q1", corev1.PodStatus{Phase: corev1.PodRunning}).PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return rejects, nil, kerrors.NewForbidden(corev1.Resource("pods"), "", nil)
 		})
 		for range 2 {
-			probed(belief.Probe{Alive: true, Reason: v1alpha1.ReasonRejects})
+			probed(state.Probe{Alive: true, Reason: v1alpha1.ReasonRejects})
 		}
 		stays := func() time.Duration {
 			pod, result := c.reconciled(t, "pod")
@@ -499,7 +499,7 @@ func TestWhatAProviderRefusedBeforeItAcceptedTheBrokerDoesNotCount(t *testing.T)
 			c.Leaving.Check(t.Context(), placed("q1"))
 			time.Sleep(wait)
 		}
-		probed(belief.Probe{Answered: true})
+		probed(state.Probe{Answered: true})
 		stays()
 		rejects = false
 		for range 20 {
@@ -594,7 +594,7 @@ func TestANamespaceThatIsMappedNoMoreProvesNothing(t *testing.T) {
 				}
 				for began := time.Now(); time.Since(began) < 3*time.Minute; {
 					pod, result := c.reconciled(t, "pod")
-					if pod.Labels[v1alpha1.VirtualNodeLabel] != "" || c.Belief.HasLeft("uid", placed("z1")) {
+					if pod.Labels[v1alpha1.VirtualNodeLabel] != "" || c.State.HasLeft("uid", placed("z1")) {
 						require.True(t, tc.leaves)
 						return
 					}
@@ -651,7 +651,7 @@ func unmapped(t *testing.T) (*Controller, *kubefake.Clientset, *liqofake.Clients
 		pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever)
 	}))
 	c.ProbeInterval = 5 * time.Second
-	c.Belief.SetProvider("q", belief.ProviderSpec{
+	c.State.SetProvider("q", state.ProviderSpec{
 		Enabled: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"other": "other-r"},
 	}, &v1alpha1.ProviderClusterStatus{})
 	liqo, kube := c.hasShadowPod()
@@ -692,7 +692,7 @@ func TestARoomStaysReservedUntilTheCacheShowsTheAssignment(t *testing.T) {
 	for range 3 {
 		_, err = c.Reconcile(t.Context(), request)
 		require.NoError(t, err)
-		q, _ := c.Belief.Provider("q")
+		q, _ := c.State.Provider("q")
 		require.Equal(t, 1, q.Assigned["q1"].Pods)
 	}
 }

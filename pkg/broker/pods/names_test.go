@@ -17,9 +17,9 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
@@ -42,13 +42,13 @@ func (c *Controller) connectTo(provider string, pods ...string) *kubefake.Client
 
 // sees has the broker know a provider with a VirtualNode q1.
 func (c *Controller) sees(provider string, draining, answers bool, filter verdict.Filter) {
-	c.Belief.SetProvider(provider, belief.ProviderSpec{
+	c.State.SetProvider(provider, state.ProviderSpec{
 		Enabled: true, Draining: draining, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
 	}, &v1alpha1.ProviderClusterStatus{})
 	for range 2 {
-		c.Belief.ObserveProbe(provider, belief.Probe{Began: time.Now(), Ended: time.Now(), Answered: answers})
+		c.State.ObserveProbe(provider, state.Probe{Began: time.Now(), Ended: time.Now(), Answered: answers})
 	}
-	c.Belief.Schedule(scheduler.Provider{
+	c.State.Schedule(scheduler.Provider{
 		ID: provider, Enabled: true, Draining: draining, Ready: answers, Namespaces: sets.New("ns"),
 		Slices: []scheduler.Slice{{VirtualNode: "q1", Filter: filter, Granted: resources.Amounts{corev1.ResourceCPU: 2000}}},
 	})
@@ -62,9 +62,9 @@ func TestAPodIsThatOfItsProviderWhoeverHasAVirtualNodeOfTheName(t *testing.T) {
 	}{
 		"the second is drained":            {[]string{"q", "z"}, func(c *Controller) { c.sees("z", true, true, verdict.NameNotUnique) }},
 		"the second cannot be reached":     {[]string{"q", "z"}, func(c *Controller) { c.sees("z", false, false, verdict.NameNotUnique) }},
-		"the second is deleted":            {[]string{"q", "z"}, func(c *Controller) { c.Belief.RemoveProvider("z") }},
+		"the second is deleted":            {[]string{"q", "z"}, func(c *Controller) { c.State.RemoveProvider("z") }},
 		"a leader sees the second first":   {[]string{"z", "q"}, func(c *Controller) { c.sees("z", true, true, verdict.NameNotUnique) }},
-		"and that one is deleted":          {[]string{"z", "q"}, func(c *Controller) { c.Belief.RemoveProvider("z") }},
+		"and that one is deleted":          {[]string{"z", "q"}, func(c *Controller) { c.State.RemoveProvider("z") }},
 		"a leader does not know the first": {[]string{"z"}, func(c *Controller) { c.sees("z", true, true, verdict.NameNotUnique) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestAPodLeavesTheProviderThatHasIt(t *testing.T) {
 			func(c *Controller) { c.sees("q", true, true, verdict.NameNotUnique) },
 		},
 		"its VirtualNode is deleted": {
-			[]client.Object{virtualNodeOf("z", "q1")}, func(c *Controller) { c.Belief.RemoveProvider("q") },
+			[]client.Object{virtualNodeOf("z", "q1")}, func(c *Controller) { c.State.RemoveProvider("q") },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/disruption"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
@@ -43,7 +43,7 @@ func (c *Controller) awaitReplicas(ctx context.Context, pod *corev1.Pod, virtual
 		return 0, err
 	}
 	if turn.May {
-		c.requeue(c.Belief.NextToMove(pod))
+		c.requeue(c.State.NextToMove(pod))
 		return 0, nil
 	}
 	if turn.Began {
@@ -53,35 +53,35 @@ func (c *Controller) awaitReplicas(ctx context.Context, pod *corev1.Pod, virtual
 }
 
 // turnOf counts the replicas of a pod as the cache shows them, and takes in if the pod may move.
-func (c *Controller) turnOf(ctx context.Context, pod *corev1.Pod, rules *placement.Rules) (moves.Turn, error) {
+func (c *Controller) turnOf(ctx context.Context, pod *corev1.Pod, rules *placement.Rules) (disruption.Turn, error) {
 	c.turns.Lock()
 	defer c.turns.Unlock()
 	key := placement.ReplicasOf(pod)
 	var list corev1.PodList
 	here, among := client.InNamespace(pod.Namespace), client.MatchingFields{replicasIndex: key}
 	if err := c.Client.List(ctx, &list, here, among, client.UnsafeDisableDeepCopy); err != nil {
-		return moves.Turn{}, err
+		return disruption.Turn{}, err
 	}
-	replicas, now := moves.Replicas{Namespace: pod.Namespace, Key: key}, c.Clock.Now()
+	replicas, now := disruption.Replicas{Namespace: pod.Namespace, Key: key}, c.Clock.Now()
 	for i := range list.Items {
 		if replica := &list.Items[i]; placement.Replicates(replica, now) {
 			replicas.Pods = append(replicas.Pods, replica)
 		}
 	}
 	replicas.MaxUnavailable = rules.Unavailable(len(replicas.Pods))
-	return c.Belief.MayMove(pod, replicas), nil
+	return c.State.MayMove(pod, replicas), nil
 }
 
 // requeueReplicas requeues the next replica that waits to move, as a pod is available or need not move any more.
 func (c *Controller) requeueReplicas(pod *corev1.Pod) {
 	if placement.Available(pod) {
-		c.requeue(c.Belief.NextToMove(pod))
+		c.requeue(c.State.NextToMove(pod))
 	}
 }
 
 // requeueReplicasIn does so for the replicas of a pod that is gone, or has ended.
 func (c *Controller) requeueReplicasIn(namespace string) {
-	c.requeue(c.Belief.NextToMoveIn(namespace))
+	c.requeue(c.State.NextToMoveIn(namespace))
 }
 
 func (c *Controller) requeue(names []types.NamespacedName) {

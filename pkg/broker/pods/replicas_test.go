@@ -29,10 +29,10 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote/remotetest"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/disruption"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -83,14 +83,14 @@ func (d *drainage) lead(t *testing.T, c *Controller) {
 	require.NoError(t, c.Queue.Source().Start(t.Context(), d.work))
 	t.Cleanup(d.work.ShutDown)
 	d.seen, d.due = map[types.NamespacedName]string{}, map[types.NamespacedName]time.Time{}
-	c.Belief.SetProvider("z", belief.ProviderSpec{
+	c.State.SetProvider("z", state.ProviderSpec{
 		Enabled: true, VirtualNodes: map[string]bool{"z1": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
 	}, &v1alpha1.ProviderClusterStatus{})
-	c.Belief.ObserveProbe("z", belief.Probe{Began: time.Now(), Ended: time.Now(), Answered: true})
+	c.State.ObserveProbe("z", state.Probe{Began: time.Now(), Ended: time.Now(), Answered: true})
 	for _, p := range []scheduler.Provider{{ID: "q", Draining: true}, {ID: "z"}} {
 		p.Enabled, p.Ready, p.Namespaces = true, true, sets.New("ns")
 		p.Slices = []scheduler.Slice{{VirtualNode: p.ID + "1", Granted: resources.Amounts{corev1.ResourceCPU: 1 << 40}}}
-		c.Belief.Schedule(p)
+		c.State.Schedule(p)
 	}
 	c.drains()
 	c.Leaving.Connections.Set(&remote.Connection{
@@ -353,11 +353,11 @@ func TestADrainStopsWhileMovedReplicasAreNotReady(t *testing.T) {
 		}
 		require.Equal(t, 6, d.at(t, "q1"))
 		require.Less(t, d.reconciles-before, 6*5+20, "a pod that waits is not reconciled each second")
-		known, _ := d.Belief.Provider("q")
-		require.Equal(t, moves.Waiting{
+		known, _ := d.State.Provider("q")
+		require.Equal(t, disruption.Waiting{
 			Pods: 6, Example: "ns/web-2: maxUnavailable is 2 of 8 replicas, and 2 are unavailable, such as web-0",
 		}, known.MovesWaiting)
-		require.Equal(t, 6, d.Belief.Counts().Waiting)
+		require.Equal(t, 6, d.State.Counts().Waiting)
 		require.Contains(t, d.told(), "Normal MoveWaits Waits before it moves away from q1: maxUnavailable is 2 of 8 replicas, and "+
 			"2 are unavailable, such as web-0")
 
@@ -365,7 +365,7 @@ func TestADrainStopsWhileMovedReplicasAreNotReady(t *testing.T) {
 		d.broken = func(string) bool { return false }
 		require.Less(t, d.emptied(t), 2*time.Minute, "the pods that wait are requeued")
 		require.Equal(t, 2, d.mostAway["web"])
-		known, _ = d.Belief.Provider("q")
+		known, _ = d.State.Provider("q")
 		require.Zero(t, known.MovesWaiting)
 	})
 }
@@ -403,7 +403,7 @@ func TestADeletedReplicaGivesItsTurnAway(t *testing.T) {
 func TestThePodsOfARevokedSliceLeaveAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := drain(t, replicas("web", 8)...)
-		d.Belief.SetProvider("q", belief.ProviderSpec{
+		d.State.SetProvider("q", state.ProviderSpec{
 			Enabled: true, VirtualNodes: map[string]bool{"q1": true}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
 		}, &v1alpha1.ProviderClusterStatus{})
 		d.emptied(t)
@@ -418,8 +418,8 @@ func TestPodsStopWaitingWhenADrainEnds(t *testing.T) {
 		for range 5 {
 			d.second(t)
 		}
-		require.Equal(t, 6, d.Belief.Counts().Waiting)
-		d.Belief.SetProvider("q", belief.ProviderSpec{
+		require.Equal(t, 6, d.State.Counts().Waiting)
+		d.State.SetProvider("q", state.ProviderSpec{
 			Enabled: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
 		}, &v1alpha1.ProviderClusterStatus{})
 		clear(d.seen)
@@ -427,7 +427,7 @@ func TestPodsStopWaitingWhenADrainEnds(t *testing.T) {
 			d.second(t)
 		}
 		require.Equal(t, 6, d.at(t, "q1"))
-		require.Zero(t, d.Belief.Counts().Waiting)
+		require.Zero(t, d.State.Counts().Waiting)
 	})
 }
 
@@ -448,5 +448,5 @@ func TestWorkersDoNotTakeOneTurnTwice(t *testing.T) {
 	}
 	workers.Wait()
 	require.EqualValues(t, 10, may.Load())
-	require.Equal(t, 30, c.Belief.Counts().Waiting)
+	require.Equal(t, 30, c.State.Counts().Waiting)
 }

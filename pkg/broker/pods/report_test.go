@@ -21,12 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // Pods that wait, however many and however slow their reports are written, leave the workers to the pods that can be assigned.
@@ -128,9 +128,9 @@ func TestWhatATenantWroteIsCutInMessages(t *testing.T) {
 		why := c.reported(t, "fat")
 		require.Equal(t, "InvalidCriteria", why.Reason, annotation)
 		require.Contains(t, why.Message, annotation)
-		require.LessOrEqual(t, len(why.Message), distrust.MaxText, annotation)
+		require.LessOrEqual(t, len(why.Message), untrusted.MaxText, annotation)
 		require.NotContains(t, why.Message, "\x01", annotation)
-		require.LessOrEqual(t, len(<-events), distrust.MaxText+len("Warning FailedAssignment "), annotation)
+		require.LessOrEqual(t, len(<-events), untrusted.MaxText+len("Warning FailedAssignment "), annotation)
 
 		// What is written already is not written again, and another value of the annotation is no event.
 		c.reconciled(t, "fat")
@@ -181,8 +181,8 @@ func TestAFlapIsNotWrittenOnPodsThatWait(t *testing.T) {
 			},
 		}, nil, large)
 		provider := func(id string, ready bool, milli int64) {
-			c.Belief.SetProvider(id, belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{id + "1": false}}, &v1alpha1.ProviderClusterStatus{})
-			c.Belief.Schedule(scheduler.Provider{
+			c.State.SetProvider(id, state.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{id + "1": false}}, &v1alpha1.ProviderClusterStatus{})
+			c.State.Schedule(scheduler.Provider{
 				ID: id, Enabled: true, Ready: ready, Namespaces: sets.New("ns"),
 				Slices: []scheduler.Slice{{VirtualNode: id + "1", Granted: resources.Amounts{corev1.ResourceCPU: milli}}},
 			})

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podwrite"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/podpatch"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
@@ -19,7 +19,7 @@ const movingReason = "Moving"
 // clearStatus removes what the last virtual kubelet reported from a pod that leaves it: the next provider would seem to have begun to
 // run it. Liqo would map the old address again as soon as its IP object is deleted, and never the next one.
 func (c *Controller) clearStatus(ctx context.Context, pod *corev1.Pod, from string) error {
-	conditions := []any{c.write.Timed(podwrite.NotReady(movingReason, "leaving "+from))}
+	conditions := []any{c.write.Timed(podpatch.NotReady(movingReason, "leaving "+from))}
 	for i := range pod.Status.Conditions {
 		if kind := pod.Status.Conditions[i].Type; kind != corev1.PodReady && reportedByProvider(pod, kind) {
 			conditions = append(conditions, map[string]any{"type": kind, "$patch": "delete"})

@@ -12,12 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 )
 
 // reachable has the provider q be reachable, with the namespace ns of the broker's cluster.
 func (c *Controller) reachable() {
-	c.Belief.SetProvider("q", belief.ProviderSpec{
+	c.State.SetProvider("q", state.ProviderSpec{
 		Enabled: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{"ns": "ns-r"},
 	}, &v1alpha1.ProviderClusterStatus{})
 }
@@ -66,11 +66,11 @@ func TestAPodThatItsProviderMakesAgainHasPendingTimeout(t *testing.T) {
 	pod := assignedPod(corev1.PodRunning)
 	c := newController(t, true, interceptor.Funcs{}, nil, pod)
 	clock := clocktesting.NewFakePassiveClock(noon)
-	known := belief.New(belief.Config{Clock: clock, MovesAtOnce: 1})
-	c.Belief, c.Clock = known, clock
+	known := state.New(state.Config{Clock: clock, MovesAtOnce: 1})
+	c.State, c.Clock = known, clock
 	c.reachable()
 	c.leadsSince(t, noon.Add(-time.Hour))
-	known.ObserveProbe("q", belief.Probe{Began: noon, Ended: noon, Answered: true})
+	known.ObserveProbe("q", state.Probe{Began: noon, Ended: noon, Answered: true})
 	c.Policies.Defaults.PendingTimeout = 2 * time.Minute
 	again := corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
 		Name: "c", RestartCount: 1, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
@@ -97,7 +97,7 @@ func TestAPodThatItsProviderMakesAgainHasPendingTimeout(t *testing.T) {
 	left, _ = step()
 	require.Empty(t, left.Labels[v1alpha1.VirtualNodeLabel])
 	shown, _ := known.Provider("q")
-	require.Equal(t, 1, shown.Refusals[belief.PendingTooLong])
+	require.Equal(t, 1, shown.Refusals[state.PendingTooLong])
 	require.Zero(t, shown.KPIs.Failed, "it had started there")
 }
 

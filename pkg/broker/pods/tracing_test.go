@@ -117,8 +117,8 @@ func TestTheTraceOfAMoveNamesTheOneBefore(t *testing.T) {
 		"brokering.liqo.io/assigned-at": noon.Format(time.RFC3339Nano),
 	}
 	c, sent := traced(t, 1, interceptor.Funcs{}, pod)
-	c.Belief.ObserveEvicted(pod, placed("gone"))
-	evicted := c.Belief.EvictedAt(pod.UID)
+	c.State.ObserveEvicted(pod, placed("gone"))
+	evicted := c.State.EvictedAt(pod.UID)
 	_, err := c.assign(t.Context(), c.read(t))
 	require.NoError(t, err)
 	root := byName(sent.GetSpans())["assign pod"]
@@ -140,7 +140,7 @@ func TestAMovedPodStartsWhenTheNextProviderReportsIt(t *testing.T) {
 	}
 	pod.Status.ContainerStatuses = runsSince(noon)
 	c, sent := traced(t, 1, interceptor.Funcs{}, pod)
-	c.Belief.ObserveEvicted(pod, placed("gone"))
+	c.State.ObserveEvicted(pod, placed("gone"))
 	_, err := c.assign(t.Context(), c.read(t))
 	require.NoError(t, err)
 	moved := c.read(t)

@@ -12,17 +12,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/waiting"
+	"github.com/capacitorset/liqo-broker-vk/pkg/backoff"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods/eviction"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods/podconditions"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
-	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
 )
 
 // triesAfter returns the tries of a pod that is evicted from a VirtualNode; nil if that was no try in vain.
-func (c *Controller) triesAfter(ctx context.Context, pod *corev1.Pod, virtualNode string, why eviction.Reason) (tries.Tries, error) {
+func (c *Controller) triesAfter(ctx context.Context, pod *corev1.Pod, virtualNode string, why eviction.Reason) (backoff.Tries, error) {
 	text := ""
 	switch why {
 	case eviction.Refused:
@@ -37,7 +37,7 @@ func (c *Controller) triesAfter(ctx context.Context, pod *corev1.Pod, virtualNod
 	default:
 		return nil, nil
 	}
-	return tries.Of(pod).After(virtualNode, text, c.Clock.Now(), c.RefusalMemory), nil
+	return backoff.Of(pod).After(virtualNode, text, c.Clock.Now(), c.RefusalMemory), nil
 }
 
 // forgetTries removes the tries of a pod when one of its containers was started.
@@ -59,14 +59,14 @@ func started(status *corev1.PodStatus) bool {
 
 // unassignable returns why no provider was chosen: with BackOff, one may be again when the delay of a try is over.
 func (c *Controller) unassignable(pod *corev1.Pod, d *scheduler.Decision) (reason, message string) {
-	reason, message = waiting.NoProviderFits, d.Waiting()
+	reason, message = podconditions.NoProviderFits, d.Waiting()
 	if slices.ContainsFunc(d.Verdicts, func(v verdict.Verdict) bool { return v.Filter == verdict.RefusedLately }) {
-		reason = waiting.BackOff
+		reason = podconditions.BackOff
 	}
-	if tried := tries.Of(pod).Describe(c.Clock.Now()); tried != "" {
+	if tried := backoff.Of(pod).Describe(c.Clock.Now()); tried != "" {
 		message += "; " + tried
 	}
-	if at, since, reserved := c.Belief.ReservedFor(pod.UID); reserved {
+	if at, since, reserved := c.State.ReservedFor(pod.UID); reserved {
 		message += fmt.Sprintf("; capacity of %s is reserved for it since %s", at.VirtualNode, since.UTC().Format(time.RFC3339))
 	}
 	return reason, message

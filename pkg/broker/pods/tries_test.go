@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/eviction"
-	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
+	"github.com/capacitorset/liqo-broker-vk/pkg/backoff"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/pods/eviction"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 )
 
 // impatient is a controller whose pods may be Pending for two minutes. Nothing of a pod is at provider q.
@@ -21,7 +21,7 @@ func impatient(t *testing.T, objects ...client.Object) *Controller {
 	t.Helper()
 	c := newController(t, true, interceptor.Funcs{}, nil, objects...)
 	c.Policies.Defaults.PendingTimeout, c.RefusalMemory = 2*time.Minute, 5*time.Minute
-	c.Belief.SetProvider("q", belief.ProviderSpec{
+	c.State.SetProvider("q", state.ProviderSpec{
 		Enabled: true, VirtualNodes: map[string]bool{"q1": false}, RemoteNamespaces: map[string]string{},
 	}, &v1alpha1.ProviderClusterStatus{})
 	return c
@@ -58,15 +58,15 @@ func TestAPodThatStartsNowhereIsTriedLessAndLess(t *testing.T) {
 		require.Equal(t, 1, c.after(t, 6*time.Minute))
 		why := c.reported(t, "pod")
 		require.Equal(t, "BackOff", why.Reason)
-		until := tries.Of(c.current(t, "pod"))["q1"].Until
+		until := backoff.Of(c.current(t, "pod"))["q1"].Until
 		require.Contains(t, why.Message, "was tried at q1: not started within 2m; next try not before "+until.Format(time.RFC3339))
 
 		tried := c.after(t, 12*time.Hour)
 		require.Less(t, tried, 27, "every seven minutes it would be 102")
 		require.Greater(t, tried, 18, "but it is not given up")
-		q, _ := c.Belief.Provider("q")
+		q, _ := c.State.Provider("q")
 		require.Equal(t, int64(1), q.KPIs.Failed, "one pod counts as one failure of a provider")
-		require.Greater(t, q.Refusals[belief.PendingTooLong], 18)
+		require.Greater(t, q.Refusals[state.PendingTooLong], 18)
 	})
 }
 
@@ -94,7 +94,7 @@ func TestANextLeaderKnowsWhereAPodWasTried(t *testing.T) {
 func TestTriesAreForgottenWhenAPodStarts(t *testing.T) {
 	pod := assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
 		pod.Annotations[v1alpha1.AssignedAtAnnotation] = time.Now().Format(time.RFC3339Nano)
-		pod.Annotations[v1alpha1.TriesAnnotation] = tries.Tries(nil).After("r1", "refused", time.Now(), time.Minute).Annotation()
+		pod.Annotations[v1alpha1.TriesAnnotation] = backoff.Tries(nil).After("r1", "refused", time.Now(), time.Minute).Annotation()
 	}, sandboxReady, waits("ContainerCreating"))
 	c := impatient(t, pod)
 	now, _ := c.reconciled(t, "pod")
@@ -118,11 +118,11 @@ func TestTheReasonOfARefusalIsKept(t *testing.T) {
 	pod := assignedPod(corev1.PodPending, refusedBy("q1", noon))
 	c := impatient(t, pod)
 	require.NoError(t, c.evict(t.Context(), pod, placed("q1"), eviction.Refused))
-	require.Equal(t, "refused: QuotaExceeded", tries.Of(c.current(t, "pod"))["q1"].Reason)
+	require.Equal(t, "refused: QuotaExceeded", backoff.Of(c.current(t, "pod"))["q1"].Reason)
 	pod = assignedPod(corev1.PodPending)
 	c = impatient(t, pod)
 	require.NoError(t, c.evict(t.Context(), pod, placed("q1"), eviction.Drained))
-	require.Empty(t, tries.Of(c.current(t, "pod")), "that was no try")
+	require.Empty(t, backoff.Of(c.current(t, "pod")), "that was no try")
 }
 
 // Its owner may have chosen the provider, to have failures counted there.
@@ -136,8 +136,8 @@ func TestAPodWithoutItsImageIsNoFailureOfItsProvider(t *testing.T) {
 				c.reconciled(t, "pod")
 				time.Sleep(5 * time.Second)
 			}
-			q, _ := c.Belief.Provider("q")
-			require.Equal(t, 1, q.Refusals[belief.PendingTooLong], "it is tried elsewhere")
+			q, _ := c.State.Provider("q")
+			require.Equal(t, 1, q.Refusals[state.PendingTooLong], "it is tried elsewhere")
 			require.Equal(t, failures, q.KPIs.Failed, reason)
 		})
 	}

@@ -21,8 +21,8 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // Controller reports on PlacementPolicies: whether each is valid, and to how many assigned pods it applies.
@@ -71,7 +71,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (ctrl.Result, e
 	updated := policy.DeepCopy()
 	valid, reason, message := metav1.ConditionTrue, "Valid", ""
 	if _, err := c.policies.Compile(&policy); err != nil {
-		valid, reason, message = metav1.ConditionFalse, "Invalid", distrust.Text(strings.ReplaceAll(err.Error(), "\n", "; "))
+		valid, reason, message = metav1.ConditionFalse, "Invalid", untrusted.Text(strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	meta.SetStatusCondition(&updated.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.PolicyValid, Status: valid, Reason: reason, Message: message, ObservedGeneration: policy.Generation,

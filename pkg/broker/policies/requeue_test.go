@@ -16,7 +16,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
@@ -51,7 +51,7 @@ func TestAChangedPolicyRequeuesThePodsThatItMayApplyTo(t *testing.T) {
 	work := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer work.ShutDown()
 	require.NoError(t, queue.Source().Start(t.Context(), work))
-	controller := New(c, &placement.Policies{Client: c, Programs: criteria.NewCache(1 << 20)},
+	controller := New(c, &placement.Policies{Client: c, Programs: cel.NewCache(1 << 20)},
 		requeue.NewPods(queue, c, nil, logr.Discard()), clock.RealClock{}, NewMetrics(nil))
 	requeued := func(name string) (names []string) {
 		t.Helper()

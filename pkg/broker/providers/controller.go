@@ -34,11 +34,11 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leftovers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/termination"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
@@ -51,12 +51,12 @@ type Config struct {
 	Client client.Client
 	Home   kubernetes.Interface
 
-	Belief      *belief.Belief
+	State       *state.Federation
 	Connections *remote.Connections
-	// Restore returns once the assigned pods are counted in Belief.
+	// Restore returns once the assigned pods are counted in State.
 	Restore func(ctx context.Context) error
 	// Leftovers checks providers after an outage.
-	Leftovers *leftovers.Controller
+	Leftovers *termination.Cleaner
 	// Queue requeues providers.
 	Queue *requeue.Queue
 	// Changed is called after a change that may concern the pods of a provider, the unassigned pods and the Node.
@@ -162,16 +162,16 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 			c.Log.Error(err, "Cannot connect to a provider", "provider", id) // Its probe will fail, with the reason.
 		}
 	}
-	knew := c.Belief.Known(id)
-	for _, gone := range c.Belief.SetProvider(id, in.spec(pc), &pc.Status) {
+	knew := c.State.Known(id)
+	for _, gone := range c.State.SetProvider(id, in.spec(pc), &pc.Status) {
 		c.Connections.Remove(scheduler.Place{Provider: id, VirtualNode: gone})
 	}
 	if !knew {
 		c.probes.Add(types.NamespacedName{Name: id})
 	}
 
-	// 3. The status is built from the belief. The scheduler gets the provider as the status shows it.
-	known, ok := c.Belief.Provider(id)
+	// 3. The status is built from the state. The scheduler gets the provider as the status shows it.
+	known, ok := c.State.Provider(id)
 	if !ok {
 		return ctrl.Result{}, nil // It was removed meanwhile.
 	}
@@ -180,7 +180,7 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 	c.mu.Lock()
 	c.latest[id] = updated
 	c.mu.Unlock()
-	if c.Belief.Schedule(placement.Provider(updated, in.virtualNodes, in.namespaceMaps)) {
+	if c.State.Schedule(placement.Provider(updated, in.virtualNodes, in.namespaceMaps)) {
 		c.Changed(ctx, id)
 	}
 
@@ -232,8 +232,8 @@ func (c *Controller) read(ctx context.Context, id string) (in objects, err error
 }
 
 // spec returns what decides about the pods at the provider.
-func (in *objects) spec(pc *v1alpha1.ProviderCluster) belief.ProviderSpec {
-	spec := belief.ProviderSpec{
+func (in *objects) spec(pc *v1alpha1.ProviderCluster) state.ProviderSpec {
+	spec := state.ProviderSpec{
 		Enabled: pc.Spec.IsEnabled(), Draining: pc.Spec.Drain,
 		VirtualNodes: map[string]bool{}, RemoteNamespaces: peering.RemoteNamespaces(in.namespaceMaps),
 	}
@@ -260,7 +260,7 @@ func (c *Controller) providerCluster(ctx context.Context, id string) (*v1alpha1.
 // remove forgets a cluster that has no VirtualNode any more. The connections stay until Liqo has removed its namespaces: pods
 // that leave it are asked about.
 func (c *Controller) remove(ctx context.Context, id string, in objects) error {
-	known := c.Belief.RemoveProvider(id)
+	known := c.State.RemoveProvider(id)
 	if len(peering.RemoteNamespaces(in.namespaceMaps)) == 0 {
 		c.Connections.RemoveOf(id)
 	}

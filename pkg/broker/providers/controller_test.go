@@ -21,12 +21,12 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leftovers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering/peeringtest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/termination"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
@@ -88,8 +88,8 @@ func TestADrainThatTheCacheDoesNotShowYetIsKept(t *testing.T) {
 	pc.Spec.Drain = true
 	require.NoError(t, c.Update(t.Context(), &pc))
 	controller := New(Config{
-		Client: c, Belief: belief.New(belief.Config{Clock: clock.RealClock{}}), Connections: remote.NewConnections(nil, nil, ""),
-		Changed: func(context.Context, string) {}, Leftovers: leftovers.New(leftovers.Config{}),
+		Client: c, State: state.New(state.Config{Clock: clock.RealClock{}}), Connections: remote.NewConnections(nil, nil, ""),
+		Changed: func(context.Context, string) {}, Leftovers: termination.NewCleaner(termination.CleanerConfig{}),
 	})
 	require.True(t, kerrors.IsConflict(controller.remove(t.Context(), "p1", objects{})))
 	cached = nil
@@ -109,11 +109,11 @@ func TestAProviderIsCheckedAfterAnOutage(t *testing.T) {
 	}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(virtualNode, pc, peeringtest.Tenant("p1")).
 		WithStatusSubresource(&v1alpha1.ProviderCluster{}).Build()
-	known := belief.New(belief.Config{Clock: clock.RealClock{}})
+	known := state.New(state.Config{Clock: clock.RealClock{}})
 	const interval = 7 * time.Second
 	controller := New(Config{
-		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Belief: known, Connections: remote.NewConnections(nil, nil, ""),
-		Leftovers: leftovers.New(leftovers.Config{Belief: known, Interval: interval}), Queue: &requeue.Queue{}, Selector: labels.Everything(),
+		Log: testr.New(t), Clock: clock.RealClock{}, Client: c, State: known, Connections: remote.NewConnections(nil, nil, ""),
+		Leftovers: termination.NewCleaner(termination.CleanerConfig{State: known, Interval: interval}), Queue: &requeue.Queue{}, Selector: labels.Everything(),
 		Changed: func(context.Context, string) {}, Restore: func(context.Context) error { return nil },
 	})
 	reconcile := func() time.Duration {
@@ -122,7 +122,7 @@ func TestAProviderIsCheckedAfterAnOutage(t *testing.T) {
 		return result.RequeueAfter
 	}
 	require.Zero(t, reconcile(), "it has not answered yet")
-	known.ObserveProbe("p1", belief.Probe{Ended: time.Now(), Answered: true})
+	known.ObserveProbe("p1", state.Probe{Ended: time.Now(), Answered: true})
 	require.Equal(t, interval, reconcile())
 	require.NoError(t, c.Delete(t.Context(), virtualNode))
 	require.Zero(t, reconcile())

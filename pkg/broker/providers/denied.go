@@ -13,7 +13,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // deniedSlices returns the ResourceSlices that a provider denied, by name. Liqo makes no VirtualNode of them.
@@ -66,5 +66,5 @@ func denials(denied []*authv1beta1.ResourceSlice) string {
 	if message := denialOf(first).Message; message != "" {
 		text += ": " + message
 	}
-	return distrust.Text(text)
+	return untrusted.Text(text)
 }

@@ -20,12 +20,12 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leftovers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering/peeringtest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/termination"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 func askedSlice(namespace, name, provider string, verdict authv1beta1.ResourceSliceConditionStatus, reason, message string) *authv1beta1.ResourceSlice {
@@ -48,8 +48,8 @@ func TestADeniedSliceIsShown(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ProviderCluster{}, denied).
 		WithObjects(peeringtest.Tenant("p1"), denied).Build()
 	controller := New(Config{
-		Client: c, Belief: belief.New(belief.Config{Clock: clock.RealClock{}}), Connections: remote.NewConnections(nil, nil, ""),
-		Leftovers: leftovers.New(leftovers.Config{}), Selector: labels.Everything(),
+		Client: c, State: state.New(state.Config{Clock: clock.RealClock{}}), Connections: remote.NewConnections(nil, nil, ""),
+		Leftovers: termination.NewCleaner(termination.CleanerConfig{}), Selector: labels.Everything(),
 		Changed: func(context.Context, string) {}, Restore: func(context.Context) error { return nil },
 	})
 	reconcile := func() (*v1alpha1.ProviderCluster, error) {
@@ -123,5 +123,5 @@ func TestTheConditionOfDeniedSlices(t *testing.T) {
 		})
 	}
 	long := askedSlice("ns", "s", "p1", authv1beta1.ResourceSliceConditionDenied, classDisabled, strings.Repeat("a", 1<<20))
-	require.LessOrEqual(t, len(denials([]*authv1beta1.ResourceSlice{long})), distrust.MaxText)
+	require.LessOrEqual(t, len(denials([]*authv1beta1.ResourceSlice{long})), untrusted.MaxText)
 }

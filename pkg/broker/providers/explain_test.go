@@ -28,18 +28,18 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leftovers"
+	"github.com/capacitorset/liqo-broker-vk/pkg/backoff"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
-	"github.com/capacitorset/liqo-broker-vk/pkg/criteria"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/termination"
+	"github.com/capacitorset/liqo-broker-vk/pkg/cel"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
-	"github.com/capacitorset/liqo-broker-vk/pkg/tries"
 )
 
 // drawFederation draws the objects of up to three providers: slices that are being deleted, that serve another node, whose
@@ -159,7 +159,7 @@ func drawUnassigned(t *rapid.T, virtualNodes []scheduler.Place) *corev1.Pod {
 	if filter := rapid.SampledFrom([]string{"", "", "", "provider.id != 'p1'", "provider.attributes['none'] == ''"}).Draw(t, "pod filter"); filter != "" {
 		pod.Annotations[v1alpha1.FilterAnnotation] = filter
 	}
-	var tried tries.Tries
+	var tried backoff.Tries
 	for _, at := range virtualNodes {
 		ended, reason := now.Add(-time.Hour), "not started within 2m"
 		switch rapid.IntRange(0, 5).Draw(t, "tried at "+at.VirtualNode) {
@@ -182,7 +182,7 @@ func drawUnassigned(t *rapid.T, virtualNodes []scheduler.Place) *corev1.Pod {
 }
 
 // drawAssigned draws pods that are assigned, or have ended, and observes them.
-func drawAssigned(t *rapid.T, known *belief.Belief, virtualNodes []scheduler.Place) []*corev1.Pod {
+func drawAssigned(t *rapid.T, known *state.Federation, virtualNodes []scheduler.Place) []*corev1.Pod {
 	if len(virtualNodes) == 0 {
 		return nil
 	}
@@ -203,7 +203,7 @@ func drawAssigned(t *rapid.T, known *belief.Belief, virtualNodes []scheduler.Pla
 
 // drawProbes draws and observes what probes see: providers that answer or not, virtual kubelets with a lease or without, and
 // providers that have not removed what was moved away. It returns the VirtualNodes.
-func drawProbes(t *rapid.T, known *belief.Belief) (all []scheduler.Place) {
+func drawProbes(t *rapid.T, known *state.Federation) (all []scheduler.Place) {
 	for _, id := range slices.Sorted(slices.Values(known.Providers())) {
 		p, _ := known.Provider(id)
 		virtualNodes := slices.Sorted(maps.Keys(p.Assigned))
@@ -214,7 +214,7 @@ func drawProbes(t *rapid.T, known *belief.Belief) (all []scheduler.Place) {
 		}
 		answered := rapid.IntRange(0, 4).Draw(t, "answered") > 0
 		for range 2 {
-			known.ObserveProbe(id, belief.Probe{
+			known.ObserveProbe(id, state.Probe{
 				Began: noon, Ended: noon, Answered: answered, Took: 4 * time.Millisecond, Problem: "no answer", Kubelets: live,
 			})
 		}
@@ -250,7 +250,7 @@ func requireEqualVerdicts(t *rapid.T, decision *scheduler.Decision, explanation 
 func TestExplanationsDecideAsTheBroker(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
-	programs, decoder := criteria.NewCache(8<<20), serializer.NewCodecFactory(scheme).UniversalDecoder()
+	programs, decoder := cel.NewCache(8<<20), serializer.NewCodecFactory(scheme).UniversalDecoder()
 	rapid.Check(t, func(t *rapid.T) {
 		objects := append(drawFederation(t), drawPolicies(t)...)
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{
@@ -260,10 +260,10 @@ func TestExplanationsDecideAsTheBroker(t *testing.T) {
 			WithStatusSubresource(&v1alpha1.ProviderCluster{}).
 			WithObjectTracker(clienttesting.NewObjectTracker(scheme, decoder)). // The default one takes half of the time, for managed fields.
 			Build()
-		known := belief.New(belief.Config{Clock: clock.RealClock{}, SuspicionWindow: time.Minute, ProbeInterval: time.Second})
+		known := state.New(state.Config{Clock: clock.RealClock{}, SuspicionWindow: time.Minute, ProbeInterval: time.Second})
 		controller := New(Config{
-			Log: logr.Discard(), Clock: clock.RealClock{}, Client: c, Belief: known, Connections: remote.NewConnections(nil, nil, ""),
-			Leftovers: leftovers.New(leftovers.Config{Belief: known}), Queue: &requeue.Queue{}, NodeName: "pool", Selector: labels.Everything(),
+			Log: logr.Discard(), Clock: clock.RealClock{}, Client: c, State: known, Connections: remote.NewConnections(nil, nil, ""),
+			Leftovers: termination.NewCleaner(termination.CleanerConfig{State: known}), Queue: &requeue.Queue{}, NodeName: "pool", Selector: labels.Everything(),
 			Changed: func(context.Context, string) {}, Restore: func(context.Context) error { return nil },
 		})
 		reconcile := func() {
@@ -298,7 +298,7 @@ func TestExplanationsDecideAsTheBroker(t *testing.T) {
 			known.ObserveLeft(pod, from)
 		}
 		var decision scheduler.Decision
-		known.Decide(asked.Pod(pod, namespace), asked.Policy, &decision)
+		known.Assume(asked.Pod(pod, namespace), asked.Policy, &decision)
 		message := decision.Prospect()
 		if decision.Err != nil {
 			message = decision.Err.Error()

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
@@ -54,11 +54,11 @@ func (c *Controller) Describe(descs chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector: it shows the providers that are known, as they are now.
 func (c *Controller) Collect(metrics chan<- prometheus.Metric) {
 	d := describe()
-	for _, id := range c.Belief.Providers() {
+	for _, id := range c.State.Providers() {
 		emit := func(name string, kind prometheus.ValueType, value float64, labels ...string) {
 			metrics <- prometheus.MustNewConstMetric(d[name], kind, value, append([]string{id}, labels...)...)
 		}
-		if known, ok := c.Belief.Provider(id); ok {
+		if known, ok := c.State.Provider(id); ok {
 			emitCounts(&known, emit)
 			emitKPIs(&known, emit)
 		}
@@ -73,7 +73,7 @@ func (c *Controller) Collect(metrics chan<- prometheus.Metric) {
 
 type emitFunc func(name string, kind prometheus.ValueType, value float64, labels ...string)
 
-func emitCounts(known *belief.Provider, emit emitFunc) {
+func emitCounts(known *state.Provider, emit emitFunc) {
 	emit("probes_total", prometheus.CounterValue, float64(known.ProbesAnswered), "answered")
 	emit("probes_total", prometheus.CounterValue, float64(known.ProbesFailed), "failed")
 	emit("provider_rejects", prometheus.GaugeValue, number(known.Unusable && known.Reason != v1alpha1.ReasonKubeletReaches))
@@ -85,7 +85,7 @@ func emitCounts(known *belief.Provider, emit emitFunc) {
 	}
 }
 
-func emitKPIs(known *belief.Provider, emit emitFunc) {
+func emitKPIs(known *state.Provider, emit emitFunc) {
 	values := kpi.ValuesOf(&known.KPIs)
 	for _, shown := range []struct {
 		metric string

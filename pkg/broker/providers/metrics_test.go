@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -34,11 +34,11 @@ func requireMetrics(t *testing.T, registry *prometheus.Registry, name string, wa
 }
 
 func TestMetricsShowAProviderUntilItIsGone(t *testing.T) {
-	known := belief.New(belief.Config{Clock: clock.RealClock{}, ProbeInterval: time.Minute})
-	c := New(Config{Belief: known})
+	known := state.New(state.Config{Clock: clock.RealClock{}, ProbeInterval: time.Minute})
+	c := New(Config{State: known})
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(c))
-	known.SetProvider("q", belief.ProviderSpec{VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
+	known.SetProvider("q", state.ProviderSpec{VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
 	requireMetrics(t, registry, "liqo_broker_probes_total", `liqo_broker_probes_total{provider="q",result="answered"} 0`,
 		`liqo_broker_probes_total{provider="q",result="failed"} 0`)
 	requireMetrics(t, registry, "liqo_broker_refusals_total", `liqo_broker_refusals_total{provider="q",reason="pending_too_long"} 0`,
@@ -72,8 +72,8 @@ func TestMetricsShowAProviderUntilItIsGone(t *testing.T) {
 	requireMetrics(t, registry, "liqo_broker_capacity_free")
 
 	requireMetrics(t, registry, "liqo_broker_provider_latency_seconds")
-	known.ObserveProbe("q", belief.Probe{Ended: noon, Answered: true, Took: 4 * time.Millisecond})
-	known.ObserveProbe("q", belief.Probe{Ended: noon.Add(1500 * time.Millisecond)})
+	known.ObserveProbe("q", state.Probe{Ended: noon, Answered: true, Took: 4 * time.Millisecond})
+	known.ObserveProbe("q", state.Probe{Ended: noon.Add(1500 * time.Millisecond)})
 	requireMetrics(t, registry, "liqo_broker_probes_total", `liqo_broker_probes_total{provider="q",result="answered"} 1`,
 		`liqo_broker_probes_total{provider="q",result="failed"} 1`)
 	requireMetrics(t, registry, "liqo_broker_provider_last_probe_timestamp_seconds",
@@ -86,11 +86,11 @@ func TestMetricsShowAProviderUntilItIsGone(t *testing.T) {
 	known.ObserveStarted(pod, 2*time.Second)
 	requireMetrics(t, registry, "liqo_broker_provider_pod_start_seconds", `liqo_broker_provider_pod_start_seconds{percentile="50",provider="q"} 2`,
 		`liqo_broker_provider_pod_start_seconds{percentile="90",provider="q"} 2`)
-	known.ObserveRefused(pod, belief.Refusal{By: scheduler.Place{Provider: "q", VirtualNode: "q1"}, Reason: belief.Refused})
+	known.ObserveRefused(pod, state.Refusal{By: scheduler.Place{Provider: "q", VirtualNode: "q1"}, Reason: state.Refused})
 	requireMetrics(t, registry, "liqo_broker_provider_failure_ratio", `liqo_broker_provider_failure_ratio{provider="q"} 0.5`)
 	requireMetrics(t, registry, "liqo_broker_refusals_total", `liqo_broker_refusals_total{provider="q",reason="pending_too_long"} 0`,
 		`liqo_broker_refusals_total{provider="q",reason="refused"} 1`)
-	known.ObserveProbe("q", belief.Probe{Ended: noon.Add(48 * time.Hour), Answered: true, Took: 4 * time.Millisecond})
+	known.ObserveProbe("q", state.Probe{Ended: noon.Add(48 * time.Hour), Answered: true, Took: 4 * time.Millisecond})
 	requireMetrics(t, registry, "liqo_broker_provider_failure_ratio") // One of two, days ago, does not count any more.
 
 	known.RemoveProvider("q")

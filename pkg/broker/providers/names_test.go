@@ -21,11 +21,11 @@ import (
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/broker/leftovers"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering/peeringtest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/termination"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
@@ -61,10 +61,10 @@ func TestTwoProvidersHaveVirtualNodesOfOneName(t *testing.T) {
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(ofP, ofZ, peeringtest.Tenant("p"), peeringtest.Tenant("z")).
 				WithStatusSubresource(&v1alpha1.ProviderCluster{}).Build()
 			home := kubefake.NewClientset(secretOfP, secretOfZ)
-			known := belief.New(belief.Config{Clock: clock.RealClock{}, ProbeInterval: time.Second})
+			known := state.New(state.Config{Clock: clock.RealClock{}, ProbeInterval: time.Second})
 			controller := New(Config{
 				Log: testr.New(t), Clock: clock.RealClock{}, Client: c, Selector: labels.Everything(), Queue: &requeue.Queue{},
-				Belief: known, Leftovers: leftovers.New(leftovers.Config{Belief: known}),
+				State: known, Leftovers: termination.NewCleaner(termination.CleanerConfig{State: known}),
 				Connections: remote.NewConnections(home, identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil), ""),
 				Restore:     func(context.Context) error { return nil }, Changed: func(context.Context, string) {},
 			})
@@ -92,7 +92,7 @@ func TestTwoProvidersHaveVirtualNodesOfOneName(t *testing.T) {
 			require.NoError(t, c.Delete(t.Context(), ofZ))
 			reconcile()
 			require.Equal(t, "https://p:1", controller.connectionOf(ofP).Config.Host)
-			require.True(t, controller.Belief.Known("p"))
+			require.True(t, controller.State.Known("p"))
 		})
 	}
 }

@@ -27,10 +27,10 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // probeWorkers is how many probes run at once. Each provider that does not answer occupies one until the probe's timeout,
@@ -70,14 +70,14 @@ func (c *Controller) reconcileProbe(ctx context.Context, id string) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !c.Belief.Known(id) {
+	if !c.State.Known(id) {
 		c.forgetLeases(id, nil)
 		return ctrl.Result{}, nil // It is requeued once it is known.
 	}
 	probe := c.probe(ctx, id, virtualNodes)
 	c.forgetLeases(id, virtualNodes)
 	if ctx.Err() == nil {
-		for _, changed := range c.Belief.ObserveProbe(id, probe) {
+		for _, changed := range c.State.ObserveProbe(id, probe) {
 			c.Queue.Add(types.NamespacedName{Name: changed})
 		}
 	}
@@ -86,8 +86,8 @@ func (c *Controller) reconcileProbe(ctx context.Context, id string) (ctrl.Result
 
 // probe probes the provider's API server and reads the leases of its virtual kubelets in parallel, so that a provider that
 // does not answer does not delay the state of its virtual kubelets.
-func (c *Controller) probe(ctx context.Context, id string, virtualNodes []*offloadingv1beta1.VirtualNode) belief.Probe {
-	probe := belief.Probe{Began: c.Clock.Now(), Kubelets: make(map[string]bool, len(virtualNodes))}
+func (c *Controller) probe(ctx context.Context, id string, virtualNodes []*offloadingv1beta1.VirtualNode) state.Probe {
+	probe := state.Probe{Began: c.Clock.Now(), Kubelets: make(map[string]bool, len(virtualNodes))}
 	var leases sync.WaitGroup
 	leases.Go(func() {
 		for _, vn := range virtualNodes {
@@ -108,7 +108,7 @@ func (c *Controller) probe(ctx context.Context, id string, virtualNodes []*offlo
 
 // probeAPIServer tries the identities of a provider until its API server answers one. Without an answer to any, it is alive if it has
 // rejected one, or if there is none.
-func (c *Controller) probeAPIServer(ctx context.Context, id string, virtualNodes []*offloadingv1beta1.VirtualNode, probe *belief.Probe) {
+func (c *Controller) probeAPIServer(ctx context.Context, id string, virtualNodes []*offloadingv1beta1.VirtualNode, probe *state.Probe) {
 	ctx, cancel := context.WithTimeout(ctx, c.ProbeTimeout)
 	defer cancel()
 	probe.Alive, probe.Reason, probe.Problem = true, v1alpha1.ReasonNoKubeconfig, "no kubeconfig"
@@ -136,8 +136,8 @@ func (c *Controller) probeAPIServer(ctx context.Context, id string, virtualNodes
 
 // outcome returns why a probe was not answered as by an API server that is ready. The reason is "" if the provider is silent.
 func (c *Controller) outcome(ctx context.Context, id string, connection *remote.Connection, err error) (reason, problem string) {
-	problem = distrust.Text(err.Error())
-	if distrust.Rejected(err) {
+	problem = untrusted.Text(err.Error())
+	if untrusted.Rejected(err) {
 		return v1alpha1.ReasonRejects, problem
 	}
 	if answer := (*remote.AnswerError)(nil); errors.As(err, &answer) {
@@ -157,12 +157,12 @@ const mostRead = 3
 // reads returns how a provider that is not ready shows that it is not silent: it reads pods, or rejects that. One whose etcd does not
 // answer reads none. It is "" for that, and without a namespace there, in which it could be asked.
 func (c *Controller) reads(ctx context.Context, id string, connection *remote.Connection) (does string) {
-	for _, namespace := range c.Belief.SomeRemoteNamespaces(id, mostRead) {
+	for _, namespace := range c.State.SomeRemoteNamespaces(id, mostRead) {
 		err := connection.Reads(ctx, namespace)
 		switch {
 		case err == nil:
 			return "it reads pods"
-		case !distrust.Rejected(err):
+		case !untrusted.Rejected(err):
 			return ""
 		}
 		does = "it rejects reads of pods" // Without its etcd, too, in a namespace that it removes; so others are tried.

@@ -27,10 +27,10 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/peering/peeringtest"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/remote"
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/requeue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
@@ -73,7 +73,7 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 	}
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
-	known := belief.New(belief.Config{Clock: clock.RealClock{}, ProbeInterval: time.Second})
+	known := state.New(state.Config{Clock: clock.RealClock{}, ProbeInterval: time.Second})
 	var inAPI []client.Object
 	ids := []string{"hanging", "answering", "broken", "unconnected"}
 	for _, id := range ids {
@@ -81,12 +81,12 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-" + id, Name: id + "-1"},
 			Spec:       offloadingv1beta1.VirtualNodeSpec{ClusterID: liqov1beta1.ClusterID(id)},
 		})
-		known.SetProvider(id, belief.ProviderSpec{VirtualNodes: map[string]bool{id + "-1": false}}, &v1alpha1.ProviderClusterStatus{})
+		known.SetProvider(id, state.ProviderSpec{VirtualNodes: map[string]bool{id + "-1": false}}, &v1alpha1.ProviderClusterStatus{})
 	}
 	inAPI = append(inAPI, &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "new"}})
 	c := New(Config{
 		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(inAPI...).Build(), Home: home, Clock: clock.RealClock{},
-		Belief: known, Connections: connections, Queue: &requeue.Queue{}, Selector: labels.Everything(),
+		State: known, Connections: connections, Queue: &requeue.Queue{}, Selector: labels.Everything(),
 		ProbeInterval: time.Second, ProbeTimeout: 2 * time.Second,
 	})
 
@@ -103,7 +103,7 @@ func TestNoProviderWaitsForAnother(t *testing.T) {
 		require.NotEqual(t, "hanging", <-done, "the others are probed meanwhile")
 	}
 	require.Equal(t, "hanging", <-done)
-	probed := func(id string) belief.Provider {
+	probed := func(id string) state.Provider {
 		p, ok := known.Provider(id)
 		require.True(t, ok)
 		return p
@@ -203,7 +203,7 @@ func TestALeaseTellsWhenAProviderAnswered(t *testing.T) {
 			require.NoError(t, err)
 			vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "q1"}}
 			c.Connections = remote.NewConnections(nil, nil, "")
-			c.Belief = belief.New(belief.Config{Clock: now})
+			c.State = state.New(state.Config{Clock: now})
 			require.Equal(t, tc.want, c.probe(t.Context(), "q", []*offloadingv1beta1.VirtualNode{vn}).Reached)
 		})
 	}
@@ -256,16 +256,16 @@ func TestAProviderThatRejectsTheBrokerIsNotSilent(t *testing.T) {
 				require.NoError(t, err)
 				connections.Set(&remote.Connection{Provider: "q", VirtualNode: "q1", Probes: kube.Discovery().RESTClient()})
 			}
-			known := belief.New(belief.Config{Clock: clock.RealClock{}})
-			spec := belief.ProviderSpec{VirtualNodes: map[string]bool{"q1": false}}
+			known := state.New(state.Config{Clock: clock.RealClock{}})
+			spec := state.ProviderSpec{VirtualNodes: map[string]bool{"q1": false}}
 			if !tc.unmapped {
 				spec.RemoteNamespaces = map[string]string{"ns": "ns-q"}
 			}
 			known.SetProvider("q", spec, &v1alpha1.ProviderClusterStatus{})
-			c := New(Config{Belief: known, Connections: connections, Clock: clock.RealClock{}, ProbeTimeout: 5 * time.Second})
+			c := New(Config{State: known, Connections: connections, Clock: clock.RealClock{}, ProbeTimeout: 5 * time.Second})
 			vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "q1"}}
 			vn.Spec.ClusterID = "q"
-			var probe belief.Probe
+			var probe state.Probe
 			c.probeAPIServer(t.Context(), "q", []*offloadingv1beta1.VirtualNode{vn}, &probe)
 			require.False(t, probe.Answered)
 			require.Equal(t, tc.want, probe.Reason)

@@ -19,15 +19,15 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/disruption"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// statusOf returns the status of a provider, by the belief and the objects of the API.
-func statusOf(pc *v1alpha1.ProviderCluster, known *belief.Provider, in objects, node string) v1alpha1.ProviderClusterStatus {
+// statusOf returns the status of a provider, by the state and the objects of the API.
+func statusOf(pc *v1alpha1.ProviderCluster, known *state.Provider, in objects, node string) v1alpha1.ProviderClusterStatus {
 	status := v1alpha1.ProviderClusterStatus{
 		ObservedGeneration: pc.Generation, KPIs: known.KPIs, Conditions: slices.Clone(pc.Status.Conditions),
 	}
@@ -77,13 +77,13 @@ func notPeered(pc *v1alpha1.ProviderCluster, denied []*authv1beta1.ResourceSlice
 		Type: v1alpha1.ProviderReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPeered,
 		Message: message, ObservedGeneration: pc.Generation,
 	})
-	setDrained(&status, pc, &belief.Provider{Draining: true})
+	setDrained(&status, pc, &state.Provider{Draining: true})
 	setStartsPods(&status, pc.Generation)
 	setSlicesGranted(&status, pc.Generation, denied)
 	return status
 }
 
-func closedOf(known *belief.Provider, virtualNode string) *v1alpha1.Closed {
+func closedOf(known *state.Provider, virtualNode string) *v1alpha1.Closed {
 	c, closed := known.Closed[virtualNode]
 	if !closed {
 		return nil
@@ -91,7 +91,7 @@ func closedOf(known *belief.Provider, virtualNode string) *v1alpha1.Closed {
 	return &v1alpha1.Closed{Since: metav1.NewTime(c.Since), Owners: c.Owners}
 }
 
-func reservedOf(known *belief.Provider, virtualNode string) *v1alpha1.Reserved {
+func reservedOf(known *state.Provider, virtualNode string) *v1alpha1.Reserved {
 	r, reserved := known.Reserved[virtualNode]
 	if !reserved {
 		return nil
@@ -121,7 +121,7 @@ func setStartsPods(status *v1alpha1.ProviderClusterStatus, generation int64) {
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1alpha1.ProviderStartsPods, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodsDoNotStart,
-		Message:            distrust.Text("pods that were assigned there did not start; one a minute is tried: " + strings.Join(closed, ", ")),
+		Message:            untrusted.Text("pods that were assigned there did not start; one a minute is tried: " + strings.Join(closed, ", ")),
 		ObservedGeneration: generation,
 	})
 }
@@ -156,7 +156,7 @@ func servesNode(vn *offloadingv1beta1.VirtualNode, node string) bool {
 }
 
 // conditionsOf returns the conditions of a provider, Ready first.
-func conditionsOf(known *belief.Provider, virtualNodes []v1alpha1.VirtualNodeStatus, connected bool) []metav1.Condition {
+func conditionsOf(known *state.Provider, virtualNodes []v1alpha1.VirtualNodeStatus, connected bool) []metav1.Condition {
 	made := []metav1.Condition{reachable(known), kubeletReady(known, virtualNodes), networkReady(connected)}
 	ready := metav1.Condition{Type: v1alpha1.ProviderReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady}
 	for _, c := range made {
@@ -174,7 +174,7 @@ func conditionsOf(known *belief.Provider, virtualNodes []v1alpha1.VirtualNodeSta
 	return append(append([]metav1.Condition{ready}, made...), clean)
 }
 
-func reachable(known *belief.Provider) metav1.Condition {
+func reachable(known *state.Provider) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ProviderReachable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAnswers}
 	switch {
 	case !known.UnreachableSince.IsZero():
@@ -189,7 +189,7 @@ func reachable(known *belief.Provider) metav1.Condition {
 	return c
 }
 
-func kubeletReady(known *belief.Provider, virtualNodes []v1alpha1.VirtualNodeStatus) metav1.Condition {
+func kubeletReady(known *state.Provider, virtualNodes []v1alpha1.VirtualNodeStatus) metav1.Condition {
 	c := metav1.Condition{
 		Type: v1alpha1.ProviderKubeletReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonLeaseLost,
 		Message: "no virtual kubelet holds a live lease",
@@ -219,7 +219,7 @@ func networkReady(connected bool) metav1.Condition {
 
 // setDrained sets the condition Drained while the spec drains the provider. It is True once the scheduler assigns no pod
 // there any more, and the provider has removed all that were there.
-func setDrained(status *v1alpha1.ProviderClusterStatus, pc *v1alpha1.ProviderCluster, known *belief.Provider) {
+func setDrained(status *v1alpha1.ProviderClusterStatus, pc *v1alpha1.ProviderCluster, known *state.Provider) {
 	if !pc.Spec.Drain {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ProviderDrained)
 		return
@@ -238,7 +238,7 @@ func setDrained(status *v1alpha1.ProviderClusterStatus, pc *v1alpha1.ProviderClu
 }
 
 // podsLeft describes the pods that have not left a provider, and why some of them do not leave it now.
-func podsLeft(pods int, waiting *moves.Waiting) string {
+func podsLeft(pods int, waiting *disruption.Waiting) string {
 	message := fmt.Sprintf("%d pods are left", pods)
 	if pods == 1 {
 		message = "1 pod is left"

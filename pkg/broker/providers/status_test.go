@@ -17,8 +17,8 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief/moves"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/disruption"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
@@ -28,7 +28,7 @@ import (
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func TestConditions(t *testing.T) {
-	up := belief.Provider{Probed: true, Confirmed: true, Kubelets: map[string]bool{"q1": false, "q2": true}}
+	up := state.Provider{Probed: true, Confirmed: true, Kubelets: map[string]bool{"q1": false, "q2": true}}
 	unreachable := up
 	unreachable.UnreachableSince, unreachable.Problem, unreachable.Kubelets = noon, "no answer within 3s", map[string]bool{"q1": true}
 	failedOnce, restarted := unreachable, unreachable
@@ -45,14 +45,14 @@ func TestConditions(t *testing.T) {
 
 	for _, tc := range []struct {
 		name      string
-		known     belief.Provider
+		known     state.Provider
 		template  *offloadingv1beta1.VirtualNode
 		connected bool
 		want      string // Of Ready, Reachable, KubeletReady, NetworkReady, Clean.
 		message   string
 	}{
 		{"one live virtual kubelet is enough", up, started("--broker-node=pool"), true, "True True True True True", ""},
-		{"a provider that was not probed is not ready", belief.Provider{}, started("--broker-node=pool"), true, "False Unknown Unknown True True", "Reachable: NotProbedYet"},
+		{"a provider that was not probed is not ready", state.Provider{}, started("--broker-node=pool"), true, "False Unknown Unknown True True", "Reachable: NotProbedYet"},
 		{"nor is one whose first probe failed", failedOnce, started("--broker-node=pool"), true, "False Unknown True True True", "Reachable: NotAnsweredYet, no answer within 3s"},
 		{"an outage that the leader before saw goes on", restarted, started("--broker-node=pool"), true, "False False Unknown True True", "Reachable: NoAnswer, no answer within 3s"},
 		{"an unreachable provider has the reason", unreachable, started("--broker-node=pool"), true, "False False True True True", "Reachable: NoAnswer, no answer within 3s"},
@@ -111,7 +111,7 @@ func TestAVirtualNodeThatTakesNoPodsHasTheReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.vn.Name = "q1"
 			in := objects{virtualNodes: []*offloadingv1beta1.VirtualNode{tc.vn}, sharedNames: tc.shared, connected: true}
-			known := belief.Provider{Probed: true, Kubelets: map[string]bool{"q1": tc.live}}
+			known := state.Provider{Probed: true, Kubelets: map[string]bool{"q1": tc.live}}
 			pc := &v1alpha1.ProviderCluster{}
 			pc.Status = statusOf(pc, &known, in, "pool")
 			require.Equal(t, tc.want, pc.Status.VirtualNodes[0].Reason)
@@ -128,34 +128,34 @@ func TestClosedSlicesAreShown(t *testing.T) {
 	in := objects{virtualNodes: []*offloadingv1beta1.VirtualNode{{ObjectMeta: metav1.ObjectMeta{Name: "q1"}}}, connected: true}
 	in.virtualNodes[0].Spec.ResourceQuota.Hard = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 	for name, tc := range map[string]struct {
-		closed   map[string]belief.Closing
-		reserved map[string]belief.Reservation
+		closed   map[string]state.Closing
+		reserved map[string]state.Reservation
 		reason   string
 		starts   string
 		verdicts map[string]string // By owner.
 	}{
 		"it takes pods": {nil, nil, "", "", map[string]string{"c1": "fits", "c2": "fits"}},
 		"none starts": {
-			map[string]belief.Closing{"q1": {Since: since, Owners: []string{"c1", "c2"}}},
+			map[string]state.Closing{"q1": {Since: since, Owners: []string{"c1", "c2"}}},
 			nil, "starts no pods",
 			"pods that were assigned there did not start; one a minute is tried: q1 since 2026-03-01T12:00:00Z",
 			map[string]string{"c1": "starts no pods", "c3": "starts no pods"},
 		},
 		"none of one owner starts": {
-			map[string]belief.Closing{"q1": {Since: since, Owners: []string{"c1"}}},
+			map[string]state.Closing{"q1": {Since: since, Owners: []string{"c1"}}},
 			nil, "",
 			"pods that were assigned there did not start; one a minute is tried: q1 since 2026-03-01T12:00:00Z (pods of c1)",
 			map[string]string{"c1": "starts no pods", "c2": "fits"},
 		},
 		"a pod waits for it": {
 			nil,
-			map[string]belief.Reservation{"q1": {UID: "large", Since: since, Requests: resources.Amounts{corev1.ResourceCPU: 1500}}},
+			map[string]state.Reservation{"q1": {UID: "large", Since: since, Requests: resources.Amounts{corev1.ResourceCPU: 1500}}},
 			"", "",
 			map[string]string{"c1": "reserved for a larger pod"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			known := belief.Provider{
+			known := state.Provider{
 				Probed: true, Confirmed: true, Kubelets: map[string]bool{"q1": true}, Closed: tc.closed, Reserved: tc.reserved,
 			}
 			pc := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
@@ -187,16 +187,16 @@ func TestTwoVirtualNodesOfOneNameAreOneInTheStatus(t *testing.T) {
 	one, two := started("--broker-node=pool"), started("--broker-node=pool")
 	one.Name, one.Namespace, two.Name, two.Namespace = "q1", "a", "q1", "b"
 	in := objects{virtualNodes: []*offloadingv1beta1.VirtualNode{one, two}, sharedNames: sets.New("q1")}
-	status := statusOf(&v1alpha1.ProviderCluster{}, &belief.Provider{}, in, "pool")
+	status := statusOf(&v1alpha1.ProviderCluster{}, &state.Provider{}, in, "pool")
 	require.Len(t, status.VirtualNodes, 1)
 }
 
 func TestAProviderIsDrainedWhenNoPodIsLeft(t *testing.T) {
 	in := objects{virtualNodes: []*offloadingv1beta1.VirtualNode{started()}}
 	pc := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
-	known := belief.Provider{}
+	known := state.Provider{}
 	drained := func(pods int) *metav1.Condition {
-		known.Assigned = map[string]belief.Assigned{"": {Pods: pods}}
+		known.Assigned = map[string]state.Assigned{"": {Pods: pods}}
 		pc.Status = statusOf(pc, &known, in, "pool")
 		return meta.FindStatusCondition(pc.Status.Conditions, v1alpha1.ProviderDrained)
 	}
@@ -206,14 +206,14 @@ func TestAProviderIsDrainedWhenNoPodIsLeft(t *testing.T) {
 	require.Equal(t, metav1.ConditionFalse, c.Status)
 	require.Equal(t, "2 pods are left", c.Message)
 	require.Equal(t, "1 pod is left", drained(1).Message)
-	known.MovesWaiting = moves.Waiting{Pods: 1, Example: "ns/web-1: maxUnavailable is 1 of 2 replicas, and 1 is unavailable: web-0"}
+	known.MovesWaiting = disruption.Waiting{Pods: 1, Example: "ns/web-1: maxUnavailable is 1 of 2 replicas, and 1 is unavailable: web-0"}
 	require.Equal(t, "1 pod is left, 1 waits for its replicas to be Ready (ns/web-1: maxUnavailable is 1 of 2 replicas, and 1 is "+
 		"unavailable: web-0)", drained(1).Message)
 	require.Equal(t, v1alpha1.ReasonPodsLeft, drained(1).Reason)
-	known.MovesWaiting = moves.Waiting{Pods: 2, Example: "ns/web-1: maxUnavailable is 1 of 3 replicas, and 1 is unavailable: web-0"}
+	known.MovesWaiting = disruption.Waiting{Pods: 2, Example: "ns/web-1: maxUnavailable is 1 of 3 replicas, and 1 is unavailable: web-0"}
 	require.Equal(t, "4 pods are left, 2 wait for their replicas to be Ready, such as ns/web-1: maxUnavailable is 1 of 3 replicas, "+
 		"and 1 is unavailable: web-0", drained(4).Message)
-	known.MovesWaiting = moves.Waiting{}
+	known.MovesWaiting = disruption.Waiting{}
 	require.Equal(t, metav1.ConditionFalse, drained(0).Status, "the scheduler may assign one at this moment")
 	known.Draining, known.Unclean = true, true
 	require.Equal(t, v1alpha1.ReasonMovedPodsLeft, drained(0).Reason, "it was unreachable, and may still run what was moved away")

@@ -23,8 +23,8 @@ import (
 	liqoclient "github.com/liqotech/liqo/pkg/client/clientset/versioned"
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // secretTTL is how long a kubeconfig is used before its Secret is read again. Liqo renews the client certificate in it
@@ -79,7 +79,7 @@ type Connections struct {
 }
 
 // NewConnections reads the kubeconfigs from Secrets of the home cluster. Providers see the user agent. The proxies are those that
-// kubeconfigs may name (distrust.Config).
+// kubeconfigs may name (untrusted.Config).
 func NewConnections(home kubernetes.Interface, identities identitymanager.IdentityReader, userAgent string, proxies ...string) *Connections {
 	return &Connections{
 		home: home, identities: identities, userAgent: userAgent, proxies: proxies,
@@ -131,7 +131,7 @@ func (c *Connections) Refused(at scheduler.Place) string {
 }
 
 // refuse has a VirtualNode no connection. One of an earlier kubeconfig is not used either.
-func (c *Connections) refuse(at scheduler.Place, why *distrust.AddressError) {
+func (c *Connections) refuse(at scheduler.Place, why *untrusted.AddressError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.byPlace, at)
@@ -168,7 +168,7 @@ func (c *Connections) Refresh(ctx context.Context, vn *offloadingv1beta1.Virtual
 		return nil
 	}
 	fresh, err := c.connect(vn, secret)
-	if why := (*distrust.AddressError)(nil); errors.As(err, &why) {
+	if why := (*untrusted.AddressError)(nil); errors.As(err, &why) {
 		c.refuse(at, why)
 	}
 	if err != nil {
@@ -180,14 +180,14 @@ func (c *Connections) Refresh(ctx context.Context, vn *offloadingv1beta1.Virtual
 }
 
 func (c *Connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.Secret) (*Connection, error) {
-	config, err := distrust.Config(secret, c.proxies, func(secret *corev1.Secret) (*rest.Config, error) {
+	config, err := untrusted.Config(secret, c.proxies, func(secret *corev1.Secret) (*rest.Config, error) {
 		return c.identities.GetConfigFromSecret(vn.Spec.ClusterID, secret)
 	})
 	if err != nil {
 		return nil, err
 	}
 	config.QPS, config.Burst, config.UserAgent = providerQPS, providerBurst, c.userAgent
-	distrust.Wrap(config)
+	untrusted.Wrap(config)
 	fresh := &Connection{Provider: string(vn.Spec.ClusterID), VirtualNode: vn.Name, Config: config, secretVersion: secret.ResourceVersion}
 	if fresh.Kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
@@ -211,12 +211,12 @@ func (c *Connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.
 
 // Probe asks the provider's API server whether it is ready, its etcd included, and returns the round trip. What answers anything
 // else than kube-apiserver does, a proxy with a page of its own for example, is not ready. Its text is not in the error. The error is
-// one of distrust.Rejected, an AnswerError, or there was no answer.
+// one of untrusted.Rejected, an AnswerError, or there was no answer.
 func (c *Connection) Probe(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	body, err := c.Probes.Get().AbsPath("/readyz").MaxRetries(0).DoRaw(ctx)
 	took := time.Since(began)
-	redirect, tooLong := (*distrust.RedirectError)(nil), (*distrust.TooLongError)(nil)
+	redirect, tooLong := (*untrusted.RedirectError)(nil), (*untrusted.TooLongError)(nil)
 	switch status := kerrors.APIStatus(nil); {
 	case errors.As(err, &status):
 		return took, &AnswerError{problem: notReady(status.Status().Code, body), cause: err}

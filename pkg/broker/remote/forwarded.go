@@ -15,8 +15,8 @@ import (
 
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // Forwarded is what a provider has of a pod that a VirtualNode forwarded.
@@ -66,7 +66,7 @@ type Listing struct {
 	names []string
 	asked sets.Set[string]
 	// shadowPods and pods are how far the lists were read; shadowPodsRead means that the first one is complete.
-	shadowPods, pods distrust.Progress
+	shadowPods, pods untrusted.Progress
 	shadowPodsRead   bool
 
 	mu sync.Mutex
@@ -99,10 +99,10 @@ func (l *Listing) Continue(ctx context.Context, c *Connection) (done bool, err e
 		l.names, err = l.each(ctx, c, options)
 		return len(l.names) == 0, err
 	case !l.shadowPodsRead:
-		l.shadowPodsRead, err = distrust.Next(ctx, c.shadowPods(l.namespace), options, &l.shadowPods, l.addShadowPod)
+		l.shadowPodsRead, err = untrusted.Next(ctx, c.shadowPods(l.namespace), options, &l.shadowPods, l.addShadowPod)
 		return false, err
 	}
-	return distrust.Next(ctx, c.pods(l.namespace), options, &l.pods, l.addPod)
+	return untrusted.Next(ctx, c.pods(l.namespace), options, &l.pods, l.addPod)
 }
 
 // each asks for pods by name, and returns those without an answer.
@@ -114,8 +114,8 @@ func (l *Listing) each(ctx context.Context, c *Connection, options metav1.ListOp
 		options := options
 		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 		group.Go(func() error {
-			if errs[i] = distrust.List(ctx, c.shadowPods(l.namespace), options, l.addShadowPod); errs[i] == nil {
-				errs[i] = distrust.List(ctx, c.pods(l.namespace), options, l.addPod)
+			if errs[i] = untrusted.List(ctx, c.shadowPods(l.namespace), options, l.addShadowPod); errs[i] == nil {
+				errs[i] = untrusted.List(ctx, c.pods(l.namespace), options, l.addPod)
 			}
 			return errs[i]
 		})
@@ -140,12 +140,12 @@ func (c *Connection) Forwarded(ctx context.Context, virtualNode, namespace strin
 	}
 }
 
-func (c *Connection) shadowPods(namespace string) distrust.Lists {
-	return distrust.Lists{Client: c.Liqo.OffloadingV1beta1().RESTClient(), Namespace: namespace, Resource: "shadowpods", MetadataOnly: true}
+func (c *Connection) shadowPods(namespace string) untrusted.Lists {
+	return untrusted.Lists{Client: c.Liqo.OffloadingV1beta1().RESTClient(), Namespace: namespace, Resource: "shadowpods", MetadataOnly: true}
 }
 
-func (c *Connection) pods(namespace string) distrust.Lists {
-	return distrust.Lists{Client: c.Kube.CoreV1().RESTClient(), Namespace: namespace, Resource: "pods", Limit: podsInChunk}
+func (c *Connection) pods(namespace string) untrusted.Lists {
+	return untrusted.Lists{Client: c.Kube.CoreV1().RESTClient(), Namespace: namespace, Resource: "pods", Limit: podsInChunk}
 }
 
 func (l *Listing) addShadowPod(shadow *object) {
@@ -173,11 +173,11 @@ func (l *Listing) addPod(there *pod) {
 		return
 	}
 	f := l.found[name]
-	f.Status, f.podOf = distrust.PodStatus(there.Status.status()), there.podUID()
+	f.Status, f.podOf = untrusted.PodStatus(there.Status.status()), there.podUID()
 	deleted := there.Metadata.DeletionTimestamp != ""
 	f.Ended, f.Stopped = placement.EndedByItself(f.Status, deleted), deleted && placement.Stopped(f.Status)
 	if l.left -= f.Status.Size(); l.left < 0 {
-		f.Status = distrust.LeastStatus(f.Status)
+		f.Status = untrusted.LeastStatus(f.Status)
 	}
 	l.found[name] = f
 }
@@ -213,8 +213,8 @@ type ShadowPod struct {
 
 // ShadowPods calls each with the next ShadowPods in a remote namespace, whatever forwarded them, and reports whether these were the last
 // ones. After an error it may be called with some of them again.
-func (c *Connection) ShadowPods(ctx context.Context, namespace string, at *distrust.Progress, each func(*ShadowPod)) (done bool, err error) {
-	return distrust.Next(ctx, c.shadowPods(namespace), metav1.ListOptions{}, at, func(shadow *object) {
+func (c *Connection) ShadowPods(ctx context.Context, namespace string, at *untrusted.Progress, each func(*ShadowPod)) (done bool, err error) {
+	return untrusted.Next(ctx, c.shadowPods(namespace), metav1.ListOptions{}, at, func(shadow *object) {
 		m := &shadow.Metadata
 		each(&ShadowPod{
 			Name: string(m.Name), UID: types.UID(m.UID), Origin: string(m.Labels.Origin), NodeName: string(m.Labels.NodeName),

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust/distrusttest"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted/untrustedtest"
 )
 
 // A provider that is ready answers lists as it likes.
@@ -27,7 +27,7 @@ func TestAHostileListCostsLittle(t *testing.T) {
 		atMost     = deadline + 3*time.Second
 	)
 	defer debug.SetGCPercent(debug.SetGCPercent(20))
-	for name, attack := range distrusttest.Lists() {
+	for name, attack := range untrustedtest.Lists() {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/readyz" {
@@ -59,7 +59,7 @@ func TestAHostileListCostsLittle(t *testing.T) {
 				t.Logf("%s: %d MiB, %s: %.200v", call, peak>>20, took.Round(time.Millisecond), err)
 				assert.Less(t, peak, int64(mostMemory), call)
 				assert.Less(t, took, atMost, call)
-				if name != distrusttest.HugeQuantities {
+				if name != untrustedtest.HugeQuantities {
 					require.Error(t, err, call)
 				}
 			}
@@ -77,7 +77,7 @@ func manyNames() (names []string) {
 
 // allShadowPods reads all ShadowPods of a namespace.
 func allShadowPods(ctx context.Context, of *Connection, each func(*ShadowPod)) error {
-	for at := (distrust.Progress{}); ; {
+	for at := (untrusted.Progress{}); ; {
 		if done, err := of.ShadowPods(ctx, "ns", &at, each); done || err != nil {
 			return err
 		}

@@ -4,23 +4,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // object is what is read of every object at a provider.
 type object struct {
 	Metadata struct {
-		Name   distrust.Name `json:"name"`
-		UID    distrust.Name `json:"uid"`
+		Name   untrusted.Name `json:"name"`
+		UID    untrusted.Name `json:"uid"`
 		Labels struct {
-			Origin   distrust.Name `json:"offloading.liqo.io/origin"`   // forge.LiqoOriginClusterIDKey
-			NodeName distrust.Name `json:"offloading.liqo.io/nodename"` // forge.LiqoOriginClusterNodeName
+			Origin   untrusted.Name `json:"offloading.liqo.io/origin"`   // forge.LiqoOriginClusterIDKey
+			NodeName untrusted.Name `json:"offloading.liqo.io/nodename"` // forge.LiqoOriginClusterNodeName
 		} `json:"labels"`
 		Annotations struct {
-			PodUID distrust.Name `json:"brokering.liqo.io/pod-uid"` // v1alpha1.PodUIDAnnotation
+			PodUID untrusted.Name `json:"brokering.liqo.io/pod-uid"` // v1alpha1.PodUIDAnnotation
 		} `json:"annotations"`
 		// DeletionTimestamp is "" unless it is being deleted.
-		DeletionTimestamp distrust.Name `json:"deletionTimestamp"`
+		DeletionTimestamp untrusted.Name `json:"deletionTimestamp"`
 	} `json:"metadata"`
 }
 
@@ -35,12 +35,12 @@ type pod struct {
 }
 
 type podStatus struct {
-	Phase                 corev1.PodPhase                   `json:"phase"`
-	Reason                string                            `json:"reason"`
-	Message               string                            `json:"message"`
-	Conditions            distrust.Few[corev1.PodCondition] `json:"conditions"`
-	ContainerStatuses     distrust.Few[containerStatus]     `json:"containerStatuses"`
-	InitContainerStatuses distrust.Few[containerStatus]     `json:"initContainerStatuses"`
+	Phase                 corev1.PodPhase                    `json:"phase"`
+	Reason                string                             `json:"reason"`
+	Message               string                             `json:"message"`
+	Conditions            untrusted.Few[corev1.PodCondition] `json:"conditions"`
+	ContainerStatuses     untrusted.Few[containerStatus]     `json:"containerStatuses"`
+	InitContainerStatuses untrusted.Few[containerStatus]     `json:"initContainerStatuses"`
 }
 
 type containerStatus struct {

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 )
 
 const (
@@ -24,15 +24,15 @@ const (
 type Pods struct {
 	queue  *Queue
 	reader client.Reader
-	belief *belief.Belief
+	state  *state.Federation
 	log    logr.Logger
 	// unassigned has an element when something has changed that may concern unassigned pods.
 	unassigned chan struct{}
 }
 
 // NewPods requeues into queue. The reader's cache holds the pods of the broker's node only.
-func NewPods(queue *Queue, reader client.Reader, known *belief.Belief, log logr.Logger) *Pods {
-	return &Pods{queue: queue, reader: reader, belief: known, log: log, unassigned: make(chan struct{}, 1)}
+func NewPods(queue *Queue, reader client.Reader, known *state.Federation, log logr.Logger) *Pods {
+	return &Pods{queue: queue, reader: reader, state: known, log: log, unassigned: make(chan struct{}, 1)}
 }
 
 // OfProvider requeues the pods that are assigned to a provider, and all that are moving.
@@ -60,7 +60,7 @@ func (p *Pods) Each(ctx context.Context, concerns func(*corev1.Pod) bool) {
 	}
 }
 
-// Unassigned requeues soon those unassigned pods that the changes concern which belief has taken in. Many calls become one.
+// Unassigned requeues soon those unassigned pods that the changes concern which the state has. Many calls become one.
 func (p *Pods) Unassigned() {
 	select {
 	case p.unassigned <- struct{}{}:
@@ -69,7 +69,7 @@ func (p *Pods) Unassigned() {
 }
 
 // Run requeues unassigned pods until ctx ends: when Unassigned was called, when refusals have expired, and each pod now and
-// then (belief.Belief.Wake).
+// then (state.Federation.Wake).
 func (p *Pods) Run(ctx context.Context) error {
 	due := time.NewTicker(dueInterval)
 	defer due.Stop()
@@ -79,9 +79,9 @@ func (p *Pods) Run(ctx context.Context) error {
 			return nil
 		case <-p.unassigned:
 		case <-due.C:
-			p.belief.ExpireRefusals()
+			p.state.ExpireRefusals()
 		}
-		names, more := p.belief.Wake()
+		names, more := p.state.Wake()
 		for _, name := range names {
 			p.queue.Add(name)
 		}

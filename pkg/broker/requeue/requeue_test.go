@@ -17,16 +17,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
 // running runs Pods for a provider q of two CPUs, which is known once join is called. drain takes the pods that were
 // requeued.
-func running(t *testing.T) (known *belief.Belief, pods *Pods, join func(), drain func() []string) {
+func running(t *testing.T) (known *state.Federation, pods *Pods, join func(), drain func() []string) {
 	t.Helper()
-	known = belief.New(belief.Config{Clock: clock.RealClock{}})
+	known = state.New(state.Config{Clock: clock.RealClock{}})
 	queue := &Queue{}
 	work := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	require.NoError(t, queue.Source().Start(t.Context(), work))
@@ -40,7 +40,7 @@ func running(t *testing.T) (known *belief.Belief, pods *Pods, join func(), drain
 		work.ShutDown()
 	})
 	join = func() {
-		known.SetProvider("q", belief.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
+		known.SetProvider("q", state.ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
 		known.Schedule(scheduler.Provider{
 			ID: "q", Enabled: true, Ready: true, Namespaces: sets.New("ns"),
 			Slices: []scheduler.Slice{{VirtualNode: "q1", Granted: resources.Amounts{corev1.ResourceCPU: 2000}}},
@@ -61,7 +61,7 @@ func running(t *testing.T) (known *belief.Belief, pods *Pods, join func(), drain
 func TestManyChangesAreOneTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known, pods, join, tried := running(t)
-		known.Decide(cpus("unassigned", 1), nil, &scheduler.Decision{})
+		known.Assume(cpus("unassigned", 1), nil, &scheduler.Decision{})
 		time.Sleep(29 * time.Second)
 		require.Empty(t, tried(), "nothing changed")
 		join()
@@ -95,19 +95,19 @@ func TestPodsThatFitNowhereAreNotTriedWithEachPodThatEnds(t *testing.T) {
 		known, pods, join, drain := running(t)
 		join()
 		var d scheduler.Decision
-		known.Decide(cpus("short", 1), nil, &d)
+		known.Assume(cpus("short", 1), nil, &d)
 		for i := range waiting {
-			known.Decide(cpus(strconv.Itoa(i), 3), nil, &d)
+			known.Assume(cpus(strconv.Itoa(i), 3), nil, &d)
 			require.Empty(t, d.Provider)
 		}
 		decisions, tried := 0, sets.New[string]()
 		for began := time.Now(); time.Since(began) < long; time.Sleep(unassignedInterval) {
 			known.ObserveGone(types.NamespacedName{Namespace: "ns", Name: "short"}, "short")
 			pods.Unassigned()
-			known.Decide(cpus("short", 1), nil, &d)
+			known.Assume(cpus("short", 1), nil, &d)
 			require.Equal(t, "q1", d.VirtualNode)
 			for _, name := range drain() {
-				known.Decide(cpus(name, 3), nil, &d)
+				known.Assume(cpus(name, 3), nil, &d)
 				tried.Insert(name)
 				decisions++
 			}

@@ -23,7 +23,7 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
@@ -53,7 +53,7 @@ var errCacheLags = errors.New("the cache does not show yet what the API server h
 type Restorer struct {
 	live, cache client.Reader
 	node        string
-	belief      *belief.Belief
+	state       *state.Federation
 	clock       clock.PassiveClock
 
 	// turn is held by who restores. It is a channel, so that the others wait no longer than their contexts.
@@ -63,8 +63,8 @@ type Restorer struct {
 }
 
 // New returns a Restorer. The cache holds the pods of the broker's node only; live reads from the API server.
-func New(live, cache client.Reader, node string, known *belief.Belief, passive clock.PassiveClock) *Restorer {
-	return &Restorer{live: live, cache: cache, node: node, belief: known, clock: passive, turn: make(chan struct{}, 1)}
+func New(live, cache client.Reader, node string, known *state.Federation, passive clock.PassiveClock) *Restorer {
+	return &Restorer{live: live, cache: cache, node: node, state: known, clock: passive, turn: make(chan struct{}, 1)}
 }
 
 // Restore returns once the room is counted. After an error it is called again.
@@ -98,15 +98,15 @@ func (r *Restorer) Restore(ctx context.Context) error {
 	}
 	for _, pod := range assigned {
 		if namespace := namespaces[pod.Namespace]; namespace != nil {
-			r.belief.ObserveAccount(pod, placement.AccountOf(pod, namespace))
+			r.state.ObserveAccount(pod, placement.AccountOf(pod, namespace))
 		}
 		switch at := placement.PlaceOf(pod); {
 		case placement.Terminal(pod):
-			r.belief.ObserveEnded(pod, at)
+			r.state.ObserveEnded(pod, at)
 		case at == scheduler.Place{}:
-			r.belief.ObserveLeft(pod, at)
+			r.state.ObserveLeft(pod, at)
 		default:
-			r.belief.ObserveAssigned(pod, at)
+			r.state.ObserveAssigned(pod, at)
 		}
 	}
 	now := r.clock.Now()

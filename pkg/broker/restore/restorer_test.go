@@ -19,7 +19,7 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/belief"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
@@ -82,8 +82,8 @@ func unassigned(pod *corev1.Pod) { pod.Labels = nil }
 
 // restored is a Restorer of the node pool, and how many pods it has counted at q1.
 func restored(live, cache *lists) (counted func() int, restore func(context.Context) error) {
-	known := belief.New(belief.Config{Clock: clock.RealClock{}})
-	known.SetProvider("q", belief.ProviderSpec{VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
+	known := state.New(state.Config{Clock: clock.RealClock{}})
+	known.SetProvider("q", state.ProviderSpec{VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
 	known.Schedule(scheduler.Provider{ID: "q"})
 	return func() int { return known.Counts().Assigned }, New(live, cache, "pool", known, clock.RealClock{}).Restore
 }

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/clock"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/access"
+	"github.com/capacitorset/liqo-broker-vk/pkg/auth"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 )
 
@@ -59,7 +59,7 @@ type Allowances struct {
 	consumers Consumers
 
 	// A caller that has used up one of these has not used up another.
-	requests, files, reviews *access.Limiter
+	requests, files, reviews *auth.Limiter
 
 	// streams are by user, because a consumer may have many, allStreams by caller.
 	streams, allStreams *httpserve.Shares
@@ -79,9 +79,9 @@ func NewAllowances(limits Limits, consumers Consumers, clk clock.PassiveClock) *
 		Connections:  httpserve.NewCallers(strangersConnections, httpserve.NewFairShares(knownConnections)),
 		explanations: httpserve.NewShares(explanations),
 		open:         httpserve.NewFairShares(openRequests),
-		requests:     access.NewLimiter(limits.PerSecond, limits.Burst, rememberedCallers),
-		files:        access.NewLimiter(limits.PerSecond*filesPerRequest, limits.Burst*filesPerRequest, rememberedCallers),
-		reviews:      access.NewLimiter(limits.PerSecond/requestsPerReview, reviewBurst, rememberedCallers),
+		requests:     auth.NewLimiter(limits.PerSecond, limits.Burst, rememberedCallers),
+		files:        auth.NewLimiter(limits.PerSecond*filesPerRequest, limits.Burst*filesPerRequest, rememberedCallers),
+		reviews:      auth.NewLimiter(limits.PerSecond/requestsPerReview, reviewBurst, rememberedCallers),
 	}
 }
 

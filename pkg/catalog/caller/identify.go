@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/utils/clock"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/access"
+	"github.com/capacitorset/liqo-broker-vk/pkg/auth"
 )
 
 var (
@@ -38,7 +38,7 @@ const (
 
 // Identifier identifies callers, and counts their requests.
 type Identifier struct {
-	tokens       *access.Tokens
+	tokens       *auth.Tokens
 	certificates authenticator.Request
 	allowances   *Allowances
 }
@@ -47,7 +47,7 @@ type Identifier struct {
 func NewIdentifier(reviewer authenticator.Token, certificates authenticator.Request, allowances *Allowances,
 	clk clock.PassiveClock,
 ) *Identifier {
-	return &Identifier{tokens: access.NewTokens(reviewer, rejectedTTL, clk), certificates: certificates, allowances: allowances}
+	return &Identifier{tokens: auth.NewTokens(reviewer, rejectedTTL, clk), certificates: certificates, allowances: allowances}
 }
 
 // Identify returns the caller of a request, and takes the request from the caller's allowance. The connection is that of a
@@ -56,7 +56,7 @@ func NewIdentifier(reviewer authenticator.Token, certificates authenticator.Requ
 // or of the host. A bearer token takes precedence over a client certificate, which browsers send by themselves. A caller
 // whose certificate is not accepted is anonymous.
 //
-// It returns an ErrInvalidToken, a *LimitError, or an ErrUnavailable, which may be a *access.MissingPermissionError.
+// It returns an ErrInvalidToken, a *LimitError, or an ErrUnavailable, which may be a *auth.MissingPermissionError.
 func (i *Identifier) Identify(r *http.Request) (Caller, error) {
 	host := Host(r)
 	who, err := i.authenticate(r, host)

@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/access"
+	"github.com/capacitorset/liqo-broker-vk/pkg/auth"
 )
 
 // As in package access.
@@ -51,7 +51,7 @@ func (r *reviewer) AuthenticateToken(_ context.Context, token string) (*authenti
 	case r.err != nil:
 		return nil, false, r.err
 	case token != "good" || r.revoked:
-		return nil, false, fmt.Errorf("%w: unknown", access.ErrRejected)
+		return nil, false, fmt.Errorf("%w: unknown", auth.ErrRejected)
 	}
 	return &authenticator.Response{User: &user.DefaultInfo{Name: "ann"}}, true, nil
 }
@@ -147,8 +147,8 @@ func TestTokensAreReviewedOnceInAWhile(t *testing.T) {
 	r.err = nil
 	require.ErrorIs(t, ask("new", 1), ErrInvalidToken, "a failed review is not cached")
 
-	r.err = &access.MissingPermissionError{Remedy: "grant it"}
-	var missing *access.MissingPermissionError
+	r.err = &auth.MissingPermissionError{Remedy: "grant it"}
+	var missing *auth.MissingPermissionError
 	require.ErrorAs(t, ask("newer", 1), &missing)
 }
 

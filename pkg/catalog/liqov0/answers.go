@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/toggle"
 )
@@ -53,7 +53,7 @@ func (c *Catalog) list(r *http.Request) (any, error) {
 
 // sees reports whether the caller may see the status of ForeignClusters, and returns an error if it may see none.
 func (c *Catalog) sees(ctx context.Context) (details bool, err error) {
-	who := guard.CallerOf(ctx)
+	who := middleware.CallerOf(ctx)
 	if c.ReadAuth {
 		return true, c.Rights.Need(ctx, who, caller.ListForeignClustersV0())
 	}
@@ -99,7 +99,7 @@ type toggled struct {
 func (c *Catalog) toggle(r *http.Request) (any, error) {
 	ctx, query := r.Context(), r.URL.Query()
 	named, enable := query.Get("id"), query.Get("enable")
-	who := guard.CallerOf(ctx)
+	who := middleware.CallerOf(ctx)
 	if !who.Known() && !c.AnonymousToggle {
 		return nil, toggle.Unidentified(named, enable)
 	}
@@ -143,7 +143,7 @@ func (c *Catalog) mayCordon(ctx context.Context, nodes []corev1.Node) error {
 		names = append(names, nodes[i].Name)
 	}
 	for _, name := range names {
-		err := c.Rights.NeedEither(ctx, guard.CallerOf(ctx), caller.PatchNode(""), caller.PatchNode(name), len(nodes) > 0)
+		err := c.Rights.NeedEither(ctx, middleware.CallerOf(ctx), caller.PatchNode(""), caller.PatchNode(name), len(nodes) > 0)
 		if forbidden := (*caller.ForbiddenError)(nil); errors.As(err, &forbidden) {
 			return &caller.ForbiddenError{What: "patch the virtual nodes of this cluster"}
 		}

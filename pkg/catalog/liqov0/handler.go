@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/toggle"
 )
@@ -32,37 +32,37 @@ type Config struct {
 	Identifier *caller.Identifier
 	Allowances *caller.Allowances
 	Rights     *caller.Rights
-	Metrics    *guard.Metrics
+	Metrics    *middleware.Metrics
 }
 
 // Catalog answers requests.
 type Catalog struct {
 	Config
-	guard  *guard.Guard
+	guard  *middleware.Guard
 	mux    *http.ServeMux
-	routes map[string]*guard.Route // By pattern of the mux.
+	routes map[string]*middleware.Route // By pattern of the mux.
 }
 
 // New returns a Catalog.
 func New(cfg Config) *Catalog {
 	origins := http.NewCrossOriginProtection()
 	c := &Catalog{
-		Config: cfg, mux: http.NewServeMux(), routes: map[string]*guard.Route{},
-		guard: &guard.Guard{
+		Config: cfg, mux: http.NewServeMux(), routes: map[string]*middleware.Route{},
+		guard: &middleware.Guard{
 			Log: cfg.Log, Clock: cfg.Clock, Synced: cfg.Clusters.Synced, Identifier: cfg.Identifier,
 			Allowances: cfg.Allowances, Origins: origins, Metrics: cfg.Metrics,
 		},
 	}
-	c.route("GET "+clustersPath, &guard.Route{Path: clustersPath, AnyParameter: true}, c.list)
-	c.route("POST "+toggle.Path, &guard.Route{Path: toggle.Path, AnyParameter: true, Hint: toggle.Hint}, c.toggle)
-	c.route("GET "+toggle.Path, &guard.Route{
+	c.route("GET "+clustersPath, &middleware.Route{Path: clustersPath, AnyParameter: true}, c.list)
+	c.route("POST "+toggle.Path, &middleware.Route{Path: toggle.Path, AnyParameter: true, Hint: toggle.Hint}, c.toggle)
+	c.route("GET "+toggle.Path, &middleware.Route{
 		Path: toggle.Path, AnyParameter: true, Hint: toggle.Hint, Check: toggle.ByGet(origins, cfg.AnonymousToggle),
 	}, c.toggle)
 	return c
 }
 
 // route answers requests with what answer returns, in JSON, or with its error.
-func (c *Catalog) route(pattern string, route *guard.Route, answer func(*http.Request) (any, error)) {
+func (c *Catalog) route(pattern string, route *middleware.Route, answer func(*http.Request) (any, error)) {
 	c.routes[pattern] = route
 	c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		body, err := answer(r)
@@ -86,19 +86,19 @@ func (c *Catalog) Handler() http.Handler {
 		problem.New(http.StatusNotFound, "Liqo v0.x is installed in this cluster: there are GET "+clustersPath+", and POST and GET "+
 			toggle.Path+", and nothing else").Write(w)
 	})))
-	return guard.Secured(c.guard.Bounded(c.guard.Observed(c.routeOf, answers)))
+	return middleware.Secured(c.guard.Bounded(c.guard.Observed(c.routeOf, answers)))
 }
 
 // Plain answers what comes without TLS, by next, which is the Handler.
 func (c *Catalog) Plain(next http.Handler) http.Handler {
-	return guard.Plain(next, func(r *http.Request) bool { return c.routeOf(r).Path == toggle.Path },
+	return middleware.Plain(next, func(r *http.Request) bool { return c.routeOf(r).Path == toggle.Path },
 		func(*http.Request) bool { return true })
 }
 
-func (c *Catalog) routeOf(r *http.Request) *guard.Route {
+func (c *Catalog) routeOf(r *http.Request) *middleware.Route {
 	_, pattern := c.mux.Handler(r)
 	if route := c.routes[pattern]; route != nil {
 		return route
 	}
-	return &guard.Route{}
+	return &middleware.Route{}
 }

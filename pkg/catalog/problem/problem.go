@@ -14,11 +14,11 @@ import (
 	"github.com/go-logr/logr"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/access"
+	"github.com/capacitorset/liqo-broker-vk/pkg/auth"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/view"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
-	"github.com/capacitorset/liqo-broker-vk/pkg/selection"
-	"github.com/capacitorset/liqo-broker-vk/pkg/view"
+	"github.com/capacitorset/liqo-broker-vk/pkg/orchestrator"
 )
 
 // Problem is a problem document, with the headers that belong to it. It implements huma.StatusError and
@@ -109,7 +109,7 @@ func Of(log logr.Logger, err error) *Problem {
 // ofCaller returns nil if the error is not of package caller.
 func ofCaller(log logr.Logger, err error) *Problem {
 	var forbidden *caller.ForbiddenError
-	var missing *access.MissingPermissionError
+	var missing *auth.MissingPermissionError
 	switch {
 	case errors.Is(err, caller.ErrInvalidToken):
 		return New(http.StatusUnauthorized, caller.ErrInvalidToken.Error()).
@@ -134,7 +134,7 @@ func ofAPIServer(log logr.Logger, err error) *Problem {
 	switch {
 	case kerrors.IsNotFound(err), errors.Is(err, explain.ErrOtherNode):
 		return New(http.StatusNotFound, "it does not exist, or you may not see it")
-	case errors.Is(err, selection.ErrNameTaken):
+	case errors.Is(err, orchestrator.ErrNameTaken):
 		return New(http.StatusConflict, err.Error())
 	case kerrors.IsConflict(err), kerrors.IsAlreadyExists(err):
 		return New(http.StatusConflict, "the object was written at the same time, try again").RetryAfter(time.Second)

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/access"
+	"github.com/capacitorset/liqo-broker-vk/pkg/auth"
 )
 
 // authority is the CA of a cluster.
@@ -34,7 +34,7 @@ func newAuthority(t *testing.T) *authority {
 		Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	})
 	a.pool.AddCert(a.cert)
-	a.Request = access.NewCertificateAuthenticator(caContent{options: a.options})
+	a.Request = auth.NewCertificateAuthenticator(caContent{options: a.options})
 	return a
 }
 
@@ -90,7 +90,7 @@ func (a *authority) client(t *testing.T, certificate string) *http.Client {
 
 // caContent is the CA as package access wants it.
 type caContent struct {
-	access.ClientCA
+	auth.ClientCA
 	options func() (x509.VerifyOptions, bool)
 }
 

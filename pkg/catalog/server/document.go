@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
 )
 
@@ -40,7 +40,7 @@ func privately[T any](body T, err error) (*answer[T], error) {
 
 // shared is an answer that caches may store and validate by its tag; shared caches too, if the caller is anonymous.
 func shared[T any](ctx context.Context, body T) *answer[T] {
-	if guard.CallerOf(ctx).Known() {
+	if middleware.CallerOf(ctx).Known() {
 		return &answer[T]{CacheControl: "private, no-cache", Body: body}
 	}
 	return &answer[T]{CacheControl: "no-cache", Body: body}
@@ -109,7 +109,7 @@ func operation(id, method, path, summary string, security []map[string][]string,
 		http.StatusInternalServerError, http.StatusServiceUnavailable)
 	return huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary, Security: security, Errors: errors,
-		MaxBodyBytes: guard.MaxBody, BodyReadTimeout: bodyTimeout,
+		MaxBodyBytes: middleware.MaxBody, BodyReadTimeout: bodyTimeout,
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
 )
 
 const documentFile = "../../../docs/openapi.json"
@@ -122,7 +122,7 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 		{"POST", "/api/v1/explain", "/api/v1/explain", `{"namespace":"web-c1","requests":{"cpu":"x"}}`},
 		{"POST", "/api/v1/explain", "/api/v1/explain", `{"namespace":"web-c1","policy":{"weights":[{"name":"x","weight":1}]}}`},
 		{"POST", "/api/v1/explain", "/api/v1/explain", `{`},
-		{"POST", "/api/v1/explain", "/api/v1/explain", strings.Repeat(" ", guard.MaxBody) + `{}`},
+		{"POST", "/api/v1/explain", "/api/v1/explain", strings.Repeat(" ", middleware.MaxBody) + `{}`},
 		{"PUT", "/api/v1/providers/{id}/selected", "/api/v1/providers/p1/selected?consumer=c1", `{"selected":true}`},
 		{"PUT", "/api/v1/providers/{id}/selected", "/api/v1/providers/p1/selected", `{"enabled":true}`},
 		{"PUT", "/api/v1/providers/{id}/enabled", "/api/v1/providers/p1/enabled", `{"enabled":true}`},
@@ -175,7 +175,7 @@ func TestRefusalsMatchTheDocument(t *testing.T) {
 			of: exhausted, token: "operator", status: http.StatusTooManyRequests,
 		},
 		"by an invalid token":     {of: whole, token: "forged", status: http.StatusUnauthorized},
-		"too long":                {of: whole, query: "?q=" + strings.Repeat("x", guard.MaxURL), status: http.StatusRequestURITooLong},
+		"too long":                {of: whole, query: "?q=" + strings.Repeat("x", middleware.MaxURL), status: http.StatusRequestURITooLong},
 		"with a parameter, twice": {of: whole, token: "operator", query: "?consumer=c1&consumer=c2", status: http.StatusUnprocessableEntity},
 	} {
 		t.Run(name, func(t *testing.T) {

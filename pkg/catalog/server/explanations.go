@@ -12,7 +12,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources/quantity"
@@ -83,7 +83,7 @@ func (s *Server) explainer(ctx context.Context, named, namespace string) (explai
 	if err := s.mayExplain(ctx, named, namespace); err != nil {
 		return nil, nil, err
 	}
-	key := s.Allowances.Key(guard.CallerOf(ctx), "")
+	key := s.Allowances.Key(middleware.CallerOf(ctx), "")
 	done, ok := s.Allowances.Explain(key)
 	if !ok {
 		return nil, nil, explain.ErrBusy
@@ -94,7 +94,7 @@ func (s *Server) explainer(ctx context.Context, named, namespace string) (explai
 // mayExplain returns an error unless a caller may have the pods of a namespace explained: a consumer its own, others those
 // that they may get. It first takes the explanation from the caller's allowance.
 func (s *Server) mayExplain(ctx context.Context, named, namespace string) error {
-	who := guard.CallerOf(ctx)
+	who := middleware.CallerOf(ctx)
 	if err := who.NeedKnown(); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (s *Server) mayExplain(ctx context.Context, named, namespace string) error 
 }
 
 func (s *Server) mayGetPods(ctx context.Context, namespace string) error {
-	who, exists := guard.CallerOf(ctx), s.View.HasNamespace(namespace)
+	who, exists := middleware.CallerOf(ctx), s.View.HasNamespace(namespace)
 	err := s.Rights.NeedEither(ctx, who, caller.GetPods(""), caller.GetPods(namespace), exists)
 	if err != nil {
 		return err

@@ -30,9 +30,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/access"
+	"github.com/capacitorset/liqo-broker-vk/pkg/auth"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 )
@@ -133,8 +133,8 @@ func start(t *testing.T, change ...func(*catalogUnderTest)) *catalogUnderTest {
 		t.Cleanup(c.view.run(c.objects...))
 	}
 	// What was changed is in the Config; the rest is made of it anew.
-	c.server.Rights.Authorizer = access.NewLimitedReviewer(c.kube, "grant it", c.server.Allowances.SpendReview)
-	c.server.Identifier = caller.NewIdentifier(access.NewTokenReviewer(c.kube, "grant it"), c.ca, c.server.Allowances, clock.RealClock{})
+	c.server.Rights.Authorizer = auth.NewLimitedReviewer(c.kube, "grant it", c.server.Allowances.SpendReview)
+	c.server.Identifier = caller.NewIdentifier(auth.NewTokenReviewer(c.kube, "grant it"), c.ca, c.server.Allowances, clock.RealClock{})
 	c.server = New(c.server.Config)
 	c.streams = &subscriptions{view: c.view}
 	c.server.subscribe = c.streams.subscribe
@@ -148,9 +148,9 @@ func (c *catalogUnderTest) config(certificates authenticator.Request, limits cal
 	return Config{
 		Log: c.log.logger(), Version: "v0", Node: node, Clock: clock.RealClock{}, View: c.view.View,
 		Explain: explain.NewExplainer(c.live, node, c.view.State(), time.Now), Live: c.live,
-		Identifier: caller.NewIdentifier(access.NewTokenReviewer(c.kube, "grant it"), certificates, allowances, clock.RealClock{}),
-		Allowances: allowances, Rights: &caller.Rights{Authorizer: access.NewReviewer(c.kube, "grant it"), Tenants: c.view},
-		Metrics: guard.NewMetrics(),
+		Identifier: caller.NewIdentifier(auth.NewTokenReviewer(c.kube, "grant it"), certificates, allowances, clock.RealClock{}),
+		Allowances: allowances, Rights: &caller.Rights{Authorizer: auth.NewReviewer(c.kube, "grant it"), Tenants: c.view},
+		Metrics: middleware.NewMetrics(),
 	}
 }
 

@@ -20,9 +20,9 @@ import (
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/access"
+	"github.com/capacitorset/liqo-broker-vk/pkg/auth"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
 )
 
@@ -162,11 +162,11 @@ func TestWhatIsWrongWithARequest(t *testing.T) {
 		"no resource":                             {json("/api/v1/explain", `{"namespace":"web-c1","requests":{"c p u":"1"}}`), 422, "body.requests.c p u"},
 		"a filter that does not compile":          {json("/api/v1/explain", `{"namespace":"web-c1","policy":{"filter":"provider."}}`), 422, "body.policy.filter"},
 		"a duration that is none":                 {json("/api/v1/explain", `{"namespace":"web-c1","policy":{"pendingTimeout":"soon"}}`), 422, "body"},
-		"a body that is too large":                {json("/api/v1/explain", strings.Repeat(" ", guard.MaxBody)+"{}"), 413, ""},
+		"a body that is too large":                {json("/api/v1/explain", strings.Repeat(" ", middleware.MaxBody)+"{}"), 413, ""},
 		"a body of another kind":                  {call{method: "POST", path: "/api/v1/explain", body: "{}", token: "operator", header: map[string]string{"Content-Type": "text/plain"}}, 415, ""},
 		"a write of another kind":                 {call{method: "PUT", path: "/api/v1/providers/p1/enabled", body: "{}", token: "operator", header: map[string]string{"Content-Type": "text/plain"}}, 415, ""},
 		"a selection of another kind":             {call{method: "PUT", path: "/api/v1/providers/p1/selected", body: "{}", token: "operator", header: map[string]string{"Content-Type": "text/plain"}}, 415, ""},
-		"a URL that is too long":                  {call{path: "/api/v1/providers?q=" + strings.Repeat("x", guard.MaxURL)}, 414, ""},
+		"a URL that is too long":                  {call{path: "/api/v1/providers?q=" + strings.Repeat("x", middleware.MaxURL)}, 414, ""},
 		"a method that is not there":              {call{method: "DELETE", path: "/api/v1/providers"}, 405, ""},
 		"a token that is not known":               {call{path: "/api/v1/providers", token: "forged"}, 401, ""},
 		"an old client's toggle twice over":       {call{method: "POST", path: "/api/toggle?id=p1&id=p2&enable=true", token: "operator"}, 400, "query.id"},
@@ -432,7 +432,7 @@ func TestAMissingPermissionIsNamed(t *testing.T) {
 	log := &lines{}
 	p := problem.Of(log.logger(), context.DeadlineExceeded)
 	require.Equal(t, http.StatusServiceUnavailable, p.Status)
-	p = problem.Of(log.logger(), &access.MissingPermissionError{Remedy: "kubectl grant"})
+	p = problem.Of(log.logger(), &auth.MissingPermissionError{Remedy: "kubectl grant"})
 	require.Equal(t, http.StatusInternalServerError, p.Status)
 	require.Contains(t, p.Detail, "kubectl grant")
 	p = problem.Of(log.logger(), errors.New("an unexpected fault"))

@@ -12,7 +12,7 @@ import (
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/toggle"
 )
@@ -69,7 +69,7 @@ func (s *Server) clusters(ctx context.Context, _ *struct{}) (*answer[foreignClus
 	}
 	all := details // Of a caller without a consumer, details are the right to list providers.
 	if consumer != "" {
-		if all, err = s.Rights.Has(ctx, guard.CallerOf(ctx), caller.ListProviders()); err != nil {
+		if all, err = s.Rights.Has(ctx, middleware.CallerOf(ctx), caller.ListProviders()); err != nil {
 			return nil, err
 		}
 	}
@@ -114,7 +114,7 @@ func (in *toggleInput) check() *problem.Problem {
 
 // toggle needs a right, unless --anonymous-toggle is set.
 func (s *Server) toggle(ctx context.Context, in *toggleInput) (*answer[toggled], error) {
-	who := guard.CallerOf(ctx)
+	who := middleware.CallerOf(ctx)
 	if !who.Known() && !s.Access.AnonymousToggle {
 		return nil, toggle.Unidentified(in.ID, in.Enable)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/view"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/view"
 )
 
 type placementsInput struct {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
-	"github.com/capacitorset/liqo-broker-vk/pkg/view"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/view"
 )
 
 type providersInput struct {
@@ -39,7 +39,7 @@ func (s *Server) routeProviders(document huma.API) {
 }
 
 func (s *Server) me(ctx context.Context, in *ConsumerInput) (*answer[api.Me], error) {
-	who := guard.CallerOf(ctx)
+	who := middleware.CallerOf(ctx)
 	consumer, err := s.acting(ctx, in.Consumer)
 	if err != nil {
 		return nil, err

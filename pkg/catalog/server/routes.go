@@ -8,7 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/toggle"
 )
 
@@ -41,8 +41,8 @@ func (s *Server) route() error {
 }
 
 // routesOf returns the routes in the document, by pattern of the mux.
-func routesOf(document *huma.OpenAPI) map[string]*guard.Route {
-	routes := map[string]*guard.Route{}
+func routesOf(document *huma.OpenAPI) map[string]*middleware.Route {
+	routes := map[string]*middleware.Route{}
 	for path, item := range document.Paths {
 		for method, op := range map[string]*huma.Operation{
 			http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put,
@@ -50,7 +50,7 @@ func routesOf(document *huma.OpenAPI) map[string]*guard.Route {
 			if op == nil {
 				continue
 			}
-			route := &guard.Route{
+			route := &middleware.Route{
 				Path: path, Parameters: sets.New[string](),
 				Stream: path == eventsPath, AnyParameter: !strings.HasPrefix(path, base),
 			}
@@ -65,15 +65,15 @@ func routesOf(document *huma.OpenAPI) map[string]*guard.Route {
 	return routes
 }
 
-func (s *Server) routeOf(r *http.Request) *guard.Route {
+func (s *Server) routeOf(r *http.Request) *middleware.Route {
 	if !isAPI(r) {
-		return &guard.Route{Path: "dashboard"}
+		return &middleware.Route{Path: "dashboard"}
 	}
 	_, pattern := s.mux.Handler(r)
 	if route := s.routes[pattern]; route != nil {
 		return route
 	}
-	return &guard.Route{}
+	return &middleware.Route{}
 }
 
 // isAPI reports whether a request is for the API, rather than for the dashboard.

@@ -4,14 +4,14 @@ import (
 	"context"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
-	"github.com/capacitorset/liqo-broker-vk/pkg/view"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/view"
 )
 
 // acting returns the consumer on whose behalf a caller asks: the one that it names, if it may act for it, or the one that it
 // is; "" if there is none.
 func (s *Server) acting(ctx context.Context, named string) (string, error) {
-	who := guard.CallerOf(ctx)
+	who := middleware.CallerOf(ctx)
 	if named == "" {
 		return s.Rights.Consumer(ctx, who)
 	}
@@ -26,16 +26,16 @@ func (s *Server) seesProviders(ctx context.Context, named string) (consumer stri
 		return consumer, true, err
 	}
 	if s.Access.ReadAuth {
-		return "", true, s.Rights.Need(ctx, guard.CallerOf(ctx), caller.ListProviders())
+		return "", true, s.Rights.Need(ctx, middleware.CallerOf(ctx), caller.ListProviders())
 	}
-	details, err = s.Rights.Has(ctx, guard.CallerOf(ctx), caller.ListProviders())
+	details, err = s.Rights.Has(ctx, middleware.CallerOf(ctx), caller.ListProviders())
 	return "", details, err
 }
 
 // scope returns what a caller may see of pods and policies: those of the consumer on whose behalf it asks or, with the right
 // to all, every one of them. With that right a caller may also ask for those of any consumer.
 func (s *Server) scope(ctx context.Context, named string, all caller.Right) (view.Scope, error) {
-	who := guard.CallerOf(ctx)
+	who := middleware.CallerOf(ctx)
 	consumer, err := s.acting(ctx, named)
 	if err == nil && consumer != "" {
 		return view.Scope{Consumer: consumer}, nil
@@ -61,7 +61,7 @@ func (s *Server) scopeOfPods(ctx context.Context, named, namespace string) (view
 	if err == nil || namespace == "" {
 		return scope, err
 	}
-	may, hasErr := s.Rights.HasEither(ctx, guard.CallerOf(ctx), caller.ListPods(""), caller.ListPods(namespace),
+	may, hasErr := s.Rights.HasEither(ctx, middleware.CallerOf(ctx), caller.ListPods(""), caller.ListPods(namespace),
 		s.View.HasNamespace(namespace))
 	switch {
 	case hasErr != nil:

@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/toggle"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/view"
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
-	"github.com/capacitorset/liqo-broker-vk/pkg/view"
 )
 
 // Access is what anonymous callers may do.
@@ -44,7 +44,7 @@ type Config struct {
 	Identifier *caller.Identifier
 	Allowances *caller.Allowances
 	Rights     *caller.Rights
-	Metrics    *guard.Metrics
+	Metrics    *middleware.Metrics
 }
 
 type changes interface {
@@ -57,10 +57,10 @@ type Server struct {
 	Config
 	subscribe func(scope view.Scope, consumer string) changes
 	origins   *http.CrossOriginProtection
-	guard     *guard.Guard
+	guard     *middleware.Guard
 	mux       *http.ServeMux
-	texts     sync.Pool               // The *bytes.Buffers of streams that write.
-	routes    map[string]*guard.Route // By pattern of the mux.
+	texts     sync.Pool                    // The *bytes.Buffers of streams that write.
+	routes    map[string]*middleware.Route // By pattern of the mux.
 }
 
 // New returns a Server.
@@ -69,7 +69,7 @@ func New(cfg Config) *Server {
 	return &Server{
 		Config: cfg, origins: origins,
 		subscribe: func(scope view.Scope, consumer string) changes { return cfg.View.Subscribe(scope, consumer) },
-		guard: &guard.Guard{
+		guard: &middleware.Guard{
 			Log: cfg.Log, Clock: cfg.Clock, Synced: cfg.View.Synced, Identifier: cfg.Identifier,
 			Allowances: cfg.Allowances, Origins: origins, Metrics: cfg.Metrics,
 		},
@@ -88,11 +88,11 @@ func (s *Server) Handler(dashboard http.Handler) (http.Handler, error) {
 		return nil, err
 	}
 	// A compressor takes 0.8 MB: it must not wait for the client.
-	answers := s.guard.Filled(guard.Buffered(compress(guard.Conditional(http.HandlerFunc(s.answer)))))
+	answers := s.guard.Filled(middleware.Buffered(compress(middleware.Conditional(http.HandlerFunc(s.answer)))))
 	streams := s.guard.Filled(s.mux)
 	guarded := s.guard.Guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Authorization")
-		if guard.RouteOf(r.Context()).Stream {
+		if middleware.RouteOf(r.Context()).Stream {
 			streams.ServeHTTP(w, r)
 			return
 		}
@@ -100,7 +100,7 @@ func (s *Server) Handler(dashboard http.Handler) (http.Handler, error) {
 	}))
 	files := s.guard.Files(dashboard)
 	// The time that Bounded waits for the client is not that of the answer.
-	return guard.Secured(s.guard.Bounded(s.guard.Observed(s.routeOf, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return middleware.Secured(s.guard.Bounded(s.guard.Observed(s.routeOf, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isAPI(r) {
 			guarded.ServeHTTP(w, r)
 			return
@@ -111,7 +111,7 @@ func (s *Server) Handler(dashboard http.Handler) (http.Handler, error) {
 
 // Plain answers what comes without TLS, by next, which is the Handler.
 func (s *Server) Plain(next http.Handler) http.Handler {
-	return guard.Plain(next, func(r *http.Request) bool { return s.routeOf(r).Path == toggle.Path }, isAPI)
+	return middleware.Plain(next, func(r *http.Request) bool { return s.routeOf(r).Path == toggle.Path }, isAPI)
 }
 
 // answer is the mux, with problem documents where it has no route.

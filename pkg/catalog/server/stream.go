@@ -14,9 +14,9 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
-	"github.com/capacitorset/liqo-broker-vk/pkg/view"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/view"
 )
 
 const (
@@ -57,13 +57,13 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		return
 	}
-	closed, ok := s.Allowances.Open(guard.CallerOf(r.Context()), caller.Host(r))
+	closed, ok := s.Allowances.Open(middleware.CallerOf(r.Context()), caller.Host(r))
 	if !ok {
 		s.guard.Refuse(w, "streams", problem.New(http.StatusTooManyRequests, "too many streams are open").RetryAfter(keepAlive))
 		return
 	}
 	defer closed()
-	guard.Release(r.Context()) // Streams have limits of their own.
+	middleware.Release(r.Context()) // Streams have limits of their own.
 	subscription := s.subscribe(scope, consumer)
 	if !details {
 		subscription = publicChanges{subscription}
@@ -106,7 +106,7 @@ func (s *Server) scopeOfStream(ctx context.Context, named string) (view.Scope, s
 	if consumer != "" {
 		return view.Scope{Consumer: consumer}, consumer, details, nil
 	}
-	all, err := s.Rights.Has(ctx, guard.CallerOf(ctx), caller.ListPods(""))
+	all, err := s.Rights.Has(ctx, middleware.CallerOf(ctx), caller.ListPods(""))
 	return view.Scope{All: all}, "", details, err
 }
 
@@ -171,7 +171,7 @@ func (s *Server) writeEvents(list []view.Change, write func([]byte) error) error
 	if err := write(text.Bytes()); err != nil {
 		return err // Over HTTP/2 the server may still send from the buffer.
 	}
-	if text.Cap() <= guard.MaxPooled {
+	if text.Cap() <= middleware.MaxPooled {
 		s.texts.Put(text)
 	}
 	return nil

@@ -20,8 +20,8 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
-	"github.com/capacitorset/liqo-broker-vk/pkg/view"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/view"
 )
 
 // events reads a stream, line by line, until it is closed.
@@ -173,7 +173,7 @@ func (w *writer) Write(data []byte) (int, error) {
 func streaming(t *testing.T) (*Server, *subscriptions) {
 	o := newObserved(t)
 	s := New(Config{
-		Log: (&lines{}).logger(), Version: "v0", Clock: clock.RealClock{}, View: o.View, Metrics: guard.NewMetrics(),
+		Log: (&lines{}).logger(), Version: "v0", Clock: clock.RealClock{}, View: o.View, Metrics: middleware.NewMetrics(),
 		Allowances: caller.NewAllowances(caller.Limits{PerSecond: 1, Burst: 1, Streams: 1, TotalStreams: 1}, nil, clock.RealClock{}),
 		Rights:     &caller.Rights{Tenants: o},
 	})

@@ -20,8 +20,8 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/view"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
-	"github.com/capacitorset/liqo-broker-vk/pkg/view"
 )
 
 // moment is when every object was created.

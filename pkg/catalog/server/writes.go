@@ -13,9 +13,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/caller"
-	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/guard"
+	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/middleware"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
-	"github.com/capacitorset/liqo-broker-vk/pkg/selection"
+	"github.com/capacitorset/liqo-broker-vk/pkg/orchestrator"
 )
 
 type selectedInput struct {
@@ -45,7 +45,7 @@ func (s *Server) routeWrites(document huma.API) {
 }
 
 func (s *Server) putSelected(ctx context.Context, in *selectedInput) (*answer[api.Provider], error) {
-	if err := guard.CallerOf(ctx).NeedKnown(); err != nil {
+	if err := middleware.CallerOf(ctx).NeedKnown(); err != nil {
 		return nil, err
 	}
 	consumer, err := s.acting(ctx, in.Consumer)
@@ -84,15 +84,15 @@ func (s *Server) putEnabled(ctx context.Context, in *enabledInput) (*answer[api.
 
 // mayEnable returns an error unless a caller may enable and disable a provider for all consumers.
 func (s *Server) mayEnable(ctx context.Context, provider string, exists bool) error {
-	return s.Rights.NeedEither(ctx, guard.CallerOf(ctx), caller.PatchProvider(""), caller.PatchProvider(provider), exists)
+	return s.Rights.NeedEither(ctx, middleware.CallerOf(ctx), caller.PatchProvider(""), caller.PatchProvider(provider), exists)
 }
 
 func (s *Server) selectProvider(ctx context.Context, consumer, provider string, selected bool) error {
-	if err := selection.Set(ctx, s.Live, consumer, provider, selected); err != nil {
+	if err := orchestrator.Set(ctx, s.Live, consumer, provider, selected); err != nil {
 		return err
 	}
 	s.Log.Info("A consumer's selection was written", "consumer", consumer, "provider", provider, "selected", selected,
-		"caller", guard.CallerOf(ctx).Name())
+		"caller", middleware.CallerOf(ctx).Name())
 	return nil
 }
 
@@ -105,6 +105,6 @@ func (s *Server) enableProvider(ctx context.Context, provider string, enabled bo
 		return fmt.Errorf("ProviderCluster %s: %w", provider, err)
 	}
 	s.Log.Info("A provider was enabled or disabled", "provider", provider, "enabled", enabled,
-		"caller", guard.CallerOf(ctx).Name())
+		"caller", middleware.CallerOf(ctx).Name())
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/api"
-	"github.com/capacitorset/liqo-broker-vk/pkg/selection"
+	"github.com/capacitorset/liqo-broker-vk/pkg/orchestrator"
 )
 
 // enabled is what the API has of a provider.
@@ -28,7 +28,7 @@ func (c *catalogUnderTest) enabled(id string) bool {
 
 // selected is what the API has of a consumer's selection.
 func (c *catalogUnderTest) selected(consumer, id string) bool {
-	chosen, err := selection.Get(c.t.Context(), c.live, consumer)
+	chosen, err := orchestrator.Get(c.t.Context(), c.live, consumer)
 	require.NoError(c.t, err)
 	return chosen.Has(id)
 }
@@ -147,7 +147,7 @@ func TestAWriteThatFails(t *testing.T) {
 func TestASelectionOfAnotherFormIsNotChanged(t *testing.T) {
 	c := start(t)
 	require.NoError(t, c.live.Create(t.Context(), &v1alpha1.PlacementPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: selection.PolicyName("c1")}, Spec: v1alpha1.PlacementPolicySpec{Consumers: []string{"c1"}},
+		ObjectMeta: metav1.ObjectMeta{Name: orchestrator.PolicyName("c1")}, Spec: v1alpha1.PlacementPolicySpec{Consumers: []string{"c1"}},
 	}))
 	got := c.do(call{method: "PUT", path: "/api/v1/providers/p1/selected", body: `{"selected":false}`, certificate: "c1/liqo.io"})
 	require.Equal(t, http.StatusConflict, got.status, got.body)

@@ -18,7 +18,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
 // ErrLags means that the cache of local pods does not show a pod that is served here.
@@ -69,7 +69,7 @@ func (c *confirming) confirm(ctx context.Context, name string) error {
 	case err != nil:
 		return fmt.Errorf("reading whether pod %s, whose ShadowPod is to be deleted, is gone: %w", name, err)
 	}
-	if uid := lens.PodUID(shadow); c.serves(pod) && (uid == "" || uid == pod.UID) {
+	if uid := transform.PodUID(shadow); c.serves(pod) && (uid == "" || uid == pod.UID) {
 		return fmt.Errorf("pod %s: %w", name, ErrLags)
 	}
 	return nil

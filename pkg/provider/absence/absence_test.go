@@ -23,7 +23,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
 // liqos is Liqo's reflector, which deletes the ShadowPod of each pod that the cache does not show.
@@ -56,7 +56,7 @@ func newWorld() *world {
 		}},
 		below: &liqos{},
 	}
-	lens.HidePodUID(w.shadow, "uid")
+	transform.HidePodUID(w.shadow, "uid")
 	return w
 }
 

@@ -37,8 +37,8 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/addresses"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podip"
 )
 
 const (
@@ -130,7 +130,7 @@ func start(t *testing.T) *clusters {
 		Local: filtering{c.local}, Remote: holding{c.remote, started},
 		LocalLiqo: liqofake.NewSimpleClientset(namespaceMap), RemoteLiqo: c.remoteLiqo,
 		RemoteMetrics: metricsfake.NewSimpleClientset().MetricsV1beta1().PodMetricses,
-	}, nil, addresses.Sources{Networks: noNetworks{}}, metrics, events)
+	}, nil, podip.Sources{Networks: noNetworks{}}, metrics, events)
 	require.NoError(t, err)
 	reflection.Start(ctx)
 	return c

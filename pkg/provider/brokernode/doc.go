@@ -3,7 +3,7 @@
 //
 // It has two kinds of lenses. A lens that selects objects wraps the client, where the API server filters (LocalPods, Metrics).
 // A client lens that rewrites or filters a watch must pass bookmarks on: client-go's informers start with a watch-list, and
-// wait for its closing bookmark. A lens that changes objects is between the cache and its reader (package lens: OnOwnNode,
+// wait for its closing bookmark. A lens that changes objects is between the cache and its reader (package transform: OnOwnNode,
 // and package endpoints).
 //
 // With Liqo a running pod never leaves its node, so its reflectors do not expect that. These handle it: Handover waits until

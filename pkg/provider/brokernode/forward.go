@@ -27,7 +27,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
 )
 
@@ -71,7 +71,7 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 	}
 	shadows.ready = func(ctx context.Context) error { return f.stillAssigned(ctx, pod) }
 	ctx, end := f.trace(ctx, pod)
-	created, err := shadows.Create(ctx, lens.WithPodUID(shadow, pod.UID), opts)
+	created, err := shadows.Create(ctx, transform.WithPodUID(shadow, pod.UID), opts)
 	// What was not sent may have an error of this cluster's own API server, which is no refusal.
 	switch {
 	case !kerrors.IsForbidden(err) || errors.Is(err, errUnsent):

@@ -20,9 +20,9 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 // errPreviousExists requeues a pod whose previous ShadowPod, or the pod of that one, still exists at the provider
@@ -85,9 +85,9 @@ func requeueOnDelete(opts *options.NamespacedOpts) {
 	handler := opts.HandlerFactory(generic.NamespacedKeyer(opts.LocalNamespace),
 		options.EventFilterCreate, options.EventFilterUpdate)
 	_, err := opts.RemoteFactory.Core().V1().Pods().Informer().AddEventHandler(handler)
-	lens.Must(err)
+	transform.Must(err)
 	_, err = opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Informer().AddEventHandler(handler)
-	lens.Must(err)
+	transform.Must(err)
 }
 
 func (h *handover) Handle(ctx context.Context, name string) error {
@@ -128,11 +128,11 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 // API server: if the cache lagged, the ShadowPod would be deleted, and the pod would run again. The end of a pod that the provider
 // has removed since is in the status of its ShadowPod.
 func (h *handover) reportEnd(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
-	if shadow == nil || shadow.DeletionTimestamp != nil || lens.PodUID(shadow) == "" {
+	if shadow == nil || shadow.DeletionTimestamp != nil || transform.PodUID(shadow) == "" {
 		return nil
 	}
 	remote, err := h.remotePods.Get(ctx, shadow.Name, metav1.GetOptions{})
-	tooLong := (*distrust.TooLongError)(nil)
+	tooLong := (*untrusted.TooLongError)(nil)
 	switch {
 	case kerrors.IsNotFound(err):
 		return h.reportEndOf(ctx, shadow)
@@ -141,11 +141,11 @@ func (h *handover) reportEnd(ctx context.Context, shadow *offloadingv1beta1.Shad
 	case err != nil:
 		return fmt.Errorf("reading whether pod %s, which leaves, has ended: %w", shadow.Name, err)
 	}
-	status := distrust.PodStatus(&remote.Status)
+	status := untrusted.PodStatus(&remote.Status)
 	if !placement.EndedByItself(status, remote.DeletionTimestamp != nil) {
 		return nil
 	}
-	return h.releases.reportEnd(ctx, shadow.Name, lens.PodUID(shadow), status)
+	return h.releases.reportEnd(ctx, shadow.Name, transform.PodUID(shadow), status)
 }
 
 // reportEndOf is reportEnd for a pod that the provider has removed. The ShadowPod is read from the API server, as the pod is.
@@ -163,12 +163,12 @@ func (h *handover) reportEndOf(ctx context.Context, cached *offloadingv1beta1.Sh
 	if status == nil {
 		return nil
 	}
-	return h.releases.reportEnd(ctx, shadow.Name, lens.PodUID(cached), status)
+	return h.releases.reportEnd(ctx, shadow.Name, transform.PodUID(cached), status)
 }
 
 // ofEarlierPod reports whether this virtual kubelet made a ShadowPod of another pod, which bore the name before.
 func ofEarlierPod(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod) bool {
-	return shadow != nil && own(shadow) && lens.PodUID(shadow) != "" && lens.PodUID(shadow) != local.UID
+	return shadow != nil && own(shadow) && transform.PodUID(shadow) != "" && transform.PodUID(shadow) != local.UID
 }
 
 func (h *handover) remove(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {

@@ -25,7 +25,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
 // actAsLiqo sets the package state of Liqo with the identity of the virtual kubelet. It is the same in all tests of this package.
@@ -93,7 +93,7 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 		"it ends because it is deleted":          {func(w *world) { w.remote.DeletionTimestamp = &now }, false},
 		"its ShadowPod is deleted":               {func(w *world) { w.shadow.DeletionTimestamp = &now }, false},
 		"the ShadowPod does not say whose":       {func(w *world) { w.shadow.GenerateName = "" }, false},
-		"the ShadowPod is an earlier pod's":      {func(w *world) { lens.HidePodUID(w.shadow, "earlier") }, false},
+		"the ShadowPod is an earlier pod's":      {func(w *world) { transform.HidePodUID(w.shadow, "earlier") }, false},
 		"it left another VirtualNode":            {func(w *world) { w.local.Annotations[v1alpha1.MovingFromAnnotation] = "q1" }, false},
 		"it left another provider's of the name": {func(w *world) { w.local.Annotations[v1alpha1.MovingFromProviderAnnotation] = "q" }, false},
 		"it is assigned again":                   {func(w *world) { w.local.Labels = map[string]string{v1alpha1.VirtualNodeLabel: "q1"} }, false},
@@ -193,7 +193,7 @@ func shadowOf(uid types.UID) *offloadingv1beta1.ShadowPod {
 		Namespace: "ns-home", Name: "a", UID: uid,
 		Labels: labels.Merge(forge.ReflectionLabels(), labels.Set{forge.LiqoOriginClusterNodeName: "p1-gpu"}),
 	}}
-	lens.HidePodUID(shadow, "uid")
+	transform.HidePodUID(shadow, "uid")
 	return shadow
 }
 
@@ -276,7 +276,7 @@ func TestHandover(t *testing.T) {
 	}
 	ofPod := func(uid types.UID, shadow *offloadingv1beta1.ShadowPod) *offloadingv1beta1.ShadowPod {
 		shadow = shadow.DeepCopy()
-		lens.HidePodUID(shadow, uid)
+		transform.HidePodUID(shadow, uid)
 		return shadow
 	}
 	assigned := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "uid"}}

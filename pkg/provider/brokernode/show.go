@@ -12,7 +12,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
 // OnOwnNode returns the reflector with the pods of the view shown as bound to Liqo's node. Liqo's service account
@@ -29,7 +29,7 @@ type onOwnNode struct {
 
 func (r onOwnNode) Start(ctx context.Context, opts *options.ReflectorOpts) {
 	seen := *opts
-	seen.LocalPodInformer = lens.Pods(opts.LocalPodInformer, lens.Show(func(pod *corev1.Pod) *corev1.Pod {
+	seen.LocalPodInformer = transform.Pods(opts.LocalPodInformer, transform.Show(func(pod *corev1.Pod) *corev1.Pod {
 		shown := *pod
 		shown.Spec.NodeName = r.view.LiqoNodeName
 		return &shown

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/distrust"
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
 const (
@@ -37,7 +37,7 @@ func RetryWatches(config *rest.Config, log logr.Logger) {
 	away := &away{turn: make(chan struct{}, 1), answered: make(chan struct{}), log: log}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		if _, is := next.(*spdy.SpdyRoundTripper); is {
-			return next // It is for exec, attach and port-forward, and distrust treats it in its own way.
+			return next // It is for exec, attach and port-forward, and package untrusted treats it in its own way.
 		}
 		return watchRetry{next: next, away: away}
 	})
@@ -114,7 +114,7 @@ func (a *away) observe(req *http.Request, why string, turn bool) <-chan struct{}
 	a.mu.Unlock()
 	switch {
 	case before < after && after == failuresUntilLogged:
-		a.log.Info("A request for a watch is not answered by the remote cluster", "path", distrust.Cut(req.URL.Path, mostPath), "because", distrust.Text(why))
+		a.log.Info("A request for a watch is not answered by the remote cluster", "path", untrusted.Cut(req.URL.Path, mostPath), "because", untrusted.Text(why))
 	case after == 0 && before >= failuresUntilLogged:
 		a.log.Info("Requests for watches are answered again by the remote cluster")
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
 // errEarlier requeues a pod while a ShadowPod or remote pod of an earlier pod of its name exists.
@@ -80,7 +80,7 @@ func (e *earlier) Handle(ctx context.Context, name string) error {
 // ofEarlierPod reports whether a ShadowPod was made of another pod than the local one. Without the annotation of its pod's UID, which
 // Liqo's own virtual kubelet does not write, it is one of an earlier pod only if it is older than a pod that has not started.
 func ofEarlierPod(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod) bool {
-	if uid := lens.PodUID(shadow); uid != "" {
+	if uid := transform.PodUID(shadow); uid != "" {
 		return uid != local.UID
 	}
 	started := local.Status.StartTime != nil || len(local.Status.ContainerStatuses) > 0

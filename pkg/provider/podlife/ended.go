@@ -20,8 +20,8 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podstatus"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
 // Ended returns Liqo's pod reflector of a namespace, with the ends of pods as on a node:
@@ -48,9 +48,9 @@ func Ended(brokerNode bool, local func(namespace string) corev1listers.PodNamesp
 			leaves:  brokerNode,
 			last:    &lastStates{pods: map[string]*corev1.Pod{}},
 		}
-		lens.Must(pods.Informer().SetTransform(e.last.observe)) // Instead of the one of lens.Trimmed.
+		transform.Must(pods.Informer().SetTransform(e.last.observe)) // Instead of the one of transform.Trimmed.
 		shown := *opts
-		shown.RemoteFactory = lens.Factory{SharedInformerFactory: opts.RemoteFactory, Pods: e.last.lens}
+		shown.RemoteFactory = transform.Factory{SharedInformerFactory: opts.RemoteFactory, Pods: e.last.lens}
 		shown.LocalClient = disrupting{opts.LocalClient}
 		e.podReflector = next(&shown).(podReflector)
 		return e

@@ -13,8 +13,8 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podstatus"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
 // lastStates are the last states of remote pods that have ended, until their ends are reported.
@@ -27,7 +27,7 @@ type lastStates struct {
 // observe is a cache.TransformFunc that trims remote pods, and takes in those that have ended before the cache changes: a handler of the
 // informer would run beside the reflector. The event that follows enqueues the local pod, which forgets the state.
 func (l *lastStates) observe(obj any) (any, error) {
-	trimmed, err := lens.TrimRemotePod(obj)
+	trimmed, err := transform.TrimRemotePod(obj)
 	if remote, is := trimmed.(*corev1.Pod); is && placement.Terminal(remote) && own(remote) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *lastStates) forgetUnless(name string, keep func(*corev1.Pod) bool) {
 	}
 }
 
-// lens is a lens.Lens that shows the last state of a pod that is gone.
+// lens is a transform.Lens that shows the last state of a pod that is gone.
 func (l *lastStates) lens(indexer cache.Indexer) cache.Indexer { return withLast{indexer, l} }
 
 type withLast struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
 // Completed returns Liqo's pod reflector of a namespace with a client that completes the ShadowPods that Liqo makes, and notes on each of
@@ -57,7 +57,7 @@ func (s shadowPods) Create(ctx context.Context, shadow *offloadingv1beta1.Shadow
 	if err != nil {
 		return nil, err // The pod is gone.
 	}
-	complete := lens.WithPodUID(shadow, pod.UID)
+	complete := transform.WithPodUID(shadow, pod.UID)
 	complete.Spec = *shadow.Spec.DeepCopy()
 	Complete(&complete.Spec.Pod, &pod.Spec)
 	return s.ShadowPodInterface.Create(ctx, complete, opts)
@@ -66,8 +66,8 @@ func (s shadowPods) Create(ctx context.Context, shadow *offloadingv1beta1.Shadow
 // Update implements offloadingclient.ShadowPodInterface: what Liqo makes of a ShadowPod lacks the UID of its pod.
 func (s shadowPods) Update(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, opts metav1.UpdateOptions,
 ) (*offloadingv1beta1.ShadowPod, error) {
-	if uid := lens.PodUID(shadow); uid != "" {
-		shadow = lens.WithPodUID(shadow, uid)
+	if uid := transform.PodUID(shadow); uid != "" {
+		shadow = transform.WithPodUID(shadow, uid)
 	}
 	return s.ShadowPodInterface.Update(ctx, shadow, opts)
 }

@@ -13,7 +13,7 @@ type Result struct {
 	// Beyond is why the pod is beyond the grant of its consumer, if it is; there are no verdicts then.
 	Beyond string
 	// Err is not nil when an expression failed on every provider on which it was asked: it is the error on the first of
-	// them, a criteria.ErrExpression that names the expression. An expression that fails on some providers only filters
+	// them, a cel.ErrExpression that names the expression. An expression that fails on some providers only filters
 	// those; the error is in their verdicts.
 	Err error
 }

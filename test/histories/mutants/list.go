@@ -7,13 +7,13 @@ func mutants() []mutant {
 		move       = "pkg/broker/pods/move.go"
 		assigned   = "pkg/broker/pods/assigned.go"
 		assign     = "pkg/broker/pods/assign.go"
-		evict      = "pkg/broker/eviction/reason.go"
+		evict      = "pkg/broker/pods/eviction/reason.go"
 		providers  = "pkg/broker/providers/controller.go"
 		probe      = "pkg/broker/providers/probe.go"
 		status     = "pkg/broker/providers/status.go"
-		belief     = "pkg/belief/providers.go"
-		pods       = "pkg/belief/pods.go"
-		leaving    = "pkg/broker/leaving/checker.go"
+		federation = "pkg/broker/state/providers.go"
+		pods       = "pkg/broker/state/pods.go"
+		leaving    = "pkg/broker/termination/checker.go"
 		node       = "pkg/broker/node/node.go"
 	)
 	return []mutant{
@@ -23,12 +23,12 @@ func mutants() []mutant {
 			`at.pod.RemoteNamespace, err = c.RemoteNamespace(ctx, from.Provider, pod.Namespace)`, ``,
 		},
 		{
-			"a new leader confirms an outage by one failed probe", belief,
+			"a new leader confirms an outage by one failed probe", federation,
 			`p.answered+p.failed >= probesUntilConfirmed`,
 			`true`,
 		},
 		{
-			"the reason of a pod that waits is not written again", "pkg/broker/waiting/reports.go",
+			"the reason of a pod that waits is not written again", "pkg/broker/pods/podconditions/reports.go",
 			`before.Reason == reason && before.Message == message`, `before.Reason == reason`,
 		},
 		{
@@ -60,11 +60,11 @@ func mutants() []mutant {
 		{"pods that must not run twice fail over", evict, `if rules.Failover == v1alpha1.FailoverNever {`, `if false {`},
 		{"pods fail over at once", evict, `left := rules.FailoverAfter - now.Sub(at.FailoverFrom)`, `left := time.Duration(0)`},
 		{"pods are given up at once", move, `wait, err = c.failoverDelay(ctx, pod, at.known.FailoverFrom, false)`, ``},
-		{"the room of a decision that was not written is kept", assign, `c.Belief.Unreserve(pod.UID)`, ``},
-		{"the room of a decision that may be written is freed", assign, `c.Belief.ObserveUncertain(pod.UID)`, `c.unreserve(pod)`},
+		{"the room of a decision that was not written is kept", assign, `c.State.Forget(pod.UID)`, ``},
+		{"the room of a decision that may be written is freed", assign, `c.State.ObserveUncertain(pod.UID)`, `c.unreserve(pod)`},
 		{"ShadowPods without a virtual kubelet stay", leaving, `if !q.pod.Orphan || there.ShadowPod == "" || (there.Ended || unread) && !q.pod.Ends || !c.asks(q) {`, `if true {`},
-		{"a pod that is gone keeps its room", pods, "\tb.forget(known)\n\treturn true", "\treturn true"},
-		{"a pod that leaves takes no room", move, `c.Belief.ObserveAssigned(pod, from) // It`, `c.Belief.ObserveLeft(pod, from) // It`},
+		{"a pod that is gone keeps its room", pods, "\tf.forget(known)\n\treturn true", "\treturn true"},
+		{"a pod that leaves takes no room", move, `c.State.ObserveAssigned(pod, from) // It`, `c.State.ObserveLeft(pod, from) // It`},
 		{
 			"a deleted pod that is nowhere is not ended", controller, "case pod.DeletionTimestamp != nil:\n\t\treturn ctrl.Result{}, c.finalize(ctx, pod)",
 			"case pod.DeletionTimestamp != nil:\n\t\treturn ctrl.Result{}, nil",
@@ -83,14 +83,14 @@ func mutants() []mutant {
 		},
 		{"the Node stays cordoned when providers take pods again", node, `case !wanted && marked:`, `case marked && false:`},
 		{"a write that uncordons the Node and fails counts as done", node, "if err == nil {\n\t\tn.cordoned = &wanted", "if n.cordoned = &wanted; err == nil {\n\t\tn.cordoned = &wanted"},
-		{"pods that wait keep others from the Node", belief, `room.Add(p.requests)`, `_ = p.requests`},
-		{"the Node hides the room of pods at providers that are not usable", belief, `room.Add(roomAt(nil, load))`, `_ = load`},
-		{"the Node does not show the room of ended pods as taken", belief, `room.Sub(load.Ended)`, ``},
+		{"pods that wait keep others from the Node", federation, `room.Add(p.requests)`, `_ = p.requests`},
+		{"the Node hides the room of pods at providers that are not usable", federation, `room.Add(roomAt(nil, load))`, `_ = load`},
+		{"the Node does not show the room of ended pods as taken", federation, `room.Sub(load.Ended)`, ``},
 		{"a write that met a conflict is tried again at once", "pkg/broker/requeue/backoff.go", `(FirstConflict, lastConflict)`, `(FirstConflict, FirstConflict)`},
 		{"a provider that was not asked counts as one that does not answer", move, "		return at.unmapped\n", "		return true\n"},
 		{
-			"a pod is judged by any provider with a VirtualNode of the name", "pkg/belief/virtualnodes.go",
-			`if p := b.providers[at.Provider]; p != nil {`, `for _, p := range b.providers {`,
+			"a pod is judged by any provider with a VirtualNode of the name", "pkg/broker/state/virtualnodes.go",
+			`if p := f.providers[at.Provider]; p != nil {`, `for _, p := range f.providers {`,
 		},
 		{
 			"the connection of another provider's VirtualNode of the name is used", "pkg/broker/remote/connection.go", `return c.byPlace[at]`,
@@ -110,14 +110,14 @@ func mutants() []mutant {
 		{"a cordoned provider takes pods", "pkg/scheduler/kept.go", `case p.Cordoned:`, `case false:`},
 		{"each pod that leaves is a question by itself", "pkg/broker/remote/forwarded.go", `few, atOnce = 10, 8`, `few, atOnce = 1 << 20, 8`},
 		{
-			"tries of a pod are not bounded", "pkg/tries/tries.go", `for i := 1; i < count && delay < longest*first; i++ {`, `for i := 1; i < 1; i++ {`,
+			"tries of a pod are not bounded", "pkg/backoff/tries.go", `for i := 1; i < count && delay < longest*first; i++ {`, `for i := 1; i < 1; i++ {`,
 		},
 		{
-			"each pod that ends has all waiting pods tried", "pkg/belief/turns.go",
+			"each pod that ends has all waiting pods tried", "pkg/broker/state/turns.go",
 			`for _, p := range woken {`, `for _, p := range append(woken[:0:0], unassigned...) {`,
 		},
 		{
-			"each other message of a waiting pod is written at once", "pkg/broker/waiting/reports.go",
+			"each other message of a waiting pod is written at once", "pkg/broker/pods/podconditions/reports.go",
 			`left > 0 && rewords(&pod, &why)`, `left > 0 && false && rewords(&pod, &why)`,
 		},
 	}
@@ -142,22 +142,22 @@ func testedMutants() []tested {
 	return []tested{
 		{mutant{
 			"the room of an assignment whose answer was lost is lost", "pkg/broker/pods/assign.go",
-			`c.Belief.ObserveWritten(live,`, `c.Belief.ObserveAssigned(live,`,
+			`c.State.Confirm(live,`, `c.State.ObserveAssigned(live,`,
 		}, "pkg/broker/pods", "TestTheRoomOfAnAssignmentWhoseAnswerWasLostIsKept"},
 		{mutant{
-			"pods are written without their version", "pkg/broker/podwrite/writer.go", `metadata["resourceVersion"] = pod.ResourceVersion`, ``,
+			"pods are written without their version", "pkg/broker/podpatch/writer.go", `metadata["resourceVersion"] = pod.ResourceVersion`, ``,
 		}, "pkg/broker/pods", "TestAPodThatHasChangedIsAssignedAtOnce"},
 		{mutant{
 			"no provider is asked whether a pod has ended before it is evicted", "pkg/broker/pods/assigned.go", `case answer.Ended:`, `case false:`,
 		}, "pkg/broker/pods", "TestAPodThatHasEndedAtItsProviderIsEndedHere"},
 		{mutant{
-			"an outage counts that was over when a leader began", "pkg/belief/providers.go",
+			"an outage counts that was over when a leader began", "pkg/broker/state/providers.go",
 			`p.unreachableSince, p.failoverFrom = probe.Ended, probe.Ended // The outage that the leader before saw was over meanwhile.`, ``,
-		}, "pkg/belief", "TestAnOutageThatWasOverDoesNotCount"},
+		}, "pkg/broker/state", "TestAnOutageThatWasOverDoesNotCount"},
 		{mutant{
-			"the ShadowPod of a pod that has ended is deleted before that is written", "pkg/broker/leaving/checker.go",
+			"the ShadowPod of a pod that has ended is deleted before that is written", "pkg/broker/termination/checker.go",
 			`(there.Ended || unread) && !q.pod.Ends || `, `unread && !q.pod.Ends || `,
-		}, "pkg/broker/leaving", "TestTheShadowPodOfAnOrphanThatHasEndedIsDeletedOnceThatIsWritten"},
+		}, "pkg/broker/termination", "TestTheShadowPodOfAnOrphanThatHasEndedIsDeletedOnceThatIsWritten"},
 		{mutant{
 			"the cache is believed that a pod which leaves has not ended", "pkg/provider/brokernode/handover.go",
 			`h.remotePods.Get(ctx, shadow.Name, metav1.GetOptions{})`, `h.remote.Get(shadow.Name)`,
@@ -175,16 +175,16 @@ func testedMutants() []tested {
 			`c.Leaving.Forget(client.ObjectKeyFromObject(pod)) // Whether it is gone is asked anew, also if this has no answer.`, ``,
 		}, "pkg/broker/pods", "TestAPodThatIsNotReleasedWaitsForTheDeadline"},
 		{mutant{
-			"the pods of a provider are not requeued when a suspicion begins", "pkg/belief/providers.go",
-			`if suspended[other] != b.movesSuspended(q, suspects) ||`, `if q == nil ||`,
-		}, "pkg/belief", "TestASuspicionIsAChangeOfAllThatItConcerns"},
+			"the pods of a provider are not requeued when a suspicion begins", "pkg/broker/state/providers.go",
+			`if suspended[other] != f.movesSuspended(q, suspects) ||`, `if q == nil ||`,
+		}, "pkg/broker/state", "TestASuspicionIsAChangeOfAllThatItConcerns"},
 		{mutant{
 			"a provider counts as silent since it was asked first", "pkg/broker/pods/move.go",
 			`at.silentSince(&answer, pod.DeletionTimestamp != nil), at.alone`, `answer.Asked, at.alone`,
 		}, "pkg/broker/pods", "TestAPodLeavesAProviderThatDoesNotAnswerAnyMore"},
 		{mutant{
-			"a new leader moves pods before it has probed", "pkg/broker/eviction/reason.go", `case !at.Confirmed:`, `case false:`,
-		}, "pkg/broker/eviction", "TestEvictionReason"},
+			"a new leader moves pods before it has probed", "pkg/broker/pods/eviction/reason.go", `case !at.Confirmed:`, `case false:`,
+		}, "pkg/broker/pods/eviction", "TestEvictionReason"},
 		{mutant{
 			"a slice that is being deleted takes pods", "pkg/broker/providers/status.go", `case vn.DeletionTimestamp != nil:`, `case false:`,
 		}, "pkg/broker/providers", "TestAVirtualNodeThatTakesNoPodsHasTheReason"},
@@ -198,10 +198,10 @@ func testedMutants() []tested {
 			` || ofAnother(remote, shadow)`, ``,
 		}, "pkg/provider/brokernode", "TestHandover"},
 		{mutant{
-			"a virtual kubelet that starts does not see of which pods ShadowPods were made", "pkg/provider/lens/trim.go",
+			"a virtual kubelet that starts does not see of which pods ShadowPods were made", "pkg/provider/reflector/transform/trim.go",
 			`if uid := shadow.Annotations[v1alpha1.PodUIDAnnotation]; uid != "" {`,
 			`if uid := shadow.Annotations[v1alpha1.PodUIDAnnotation]; true {`,
-		}, "pkg/provider/lens", "TestTransformsDoNothingTheSecondTime"},
+		}, "pkg/provider/reflector/transform", "TestTransformsDoNothingTheSecondTime"},
 		{mutant{
 			"a pod that comes back while its provider is asked is left to Liqo", "pkg/provider/brokernode/handover.go",
 			`if local, _ := h.local.Get(name); local != nil {`, `if false {`,
@@ -216,7 +216,7 @@ func testedMutants() []tested {
 		}, "pkg/broker/pods", "TestACreationOnItsWayIsWaitedForWhenTheNamespaceIsGone"},
 		{mutant{
 			"the answer about an ended pod is forgotten before it is read", "pkg/broker/pods/controller.go",
-			"c.reports.Drop(name)\n\tif c.Belief.ObserveGone", "c.reports.Drop(name)\n\tc.Leaving.Forget(name)\n\tif c.Belief.ObserveGone",
+			"c.reports.Drop(name)\n\tif c.State.ObserveGone", "c.reports.Drop(name)\n\tc.Leaving.Forget(name)\n\tif c.State.ObserveGone",
 		}, "pkg/broker/pods", "TestAnEndedPodThatWasLeavingHoldsNothingAtAVirtualNodeThatIsGone"},
 		{mutant{
 			"probes wait for the requests of others", "pkg/broker/remote/connection.go",
@@ -236,17 +236,17 @@ func testedMutants() []tested {
 			`case !kerrors.IsForbidden(err) || errors.Is(err, errUnsent):`, `case !kerrors.IsForbidden(err):`,
 		}, "pkg/provider/brokernode", "TestARefusalOfTheOwnAPIServerIsNoneOfTheProvider"},
 		{mutant{
-			"a namespace that refuses keeps its provider from all others", "pkg/broker/leftovers/controller.go",
+			"a namespace that refuses keeps its provider from all others", "pkg/broker/termination/controller.go",
 			`at.listed[local] = false //`, `return c.Interval //`,
-		}, "pkg/broker/leftovers", "TestANamespaceThatRefusesDoesNotKeepAProviderUnclean"},
+		}, "pkg/broker/termination", "TestANamespaceThatRefusesDoesNotKeepAProviderUnclean"},
 		{mutant{
-			"what a VirtualNode that is gone has left is not seen", "pkg/broker/leftovers/controller.go",
+			"what a VirtualNode that is gone has left is not seen", "pkg/broker/termination/controller.go",
 			`if !own && !in.mayHaveLeft(shadow) {`, `if !own {`,
-		}, "pkg/broker/leftovers", "TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted"},
+		}, "pkg/broker/termination", "TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted"},
 		{mutant{
-			"the check of a provider after an outage begins again each time", "pkg/broker/leftovers/controller.go",
+			"the check of a provider after an outage begins again each time", "pkg/broker/termination/controller.go",
 			`if at == nil || at.moved != moved {`, `if true {`,
-		}, "pkg/broker/leftovers", "TestAProviderThatListsSlowlyDoesNotHoldAWorker"},
+		}, "pkg/broker/termination", "TestAProviderThatListsSlowlyDoesNotHoldAWorker"},
 		{mutant{
 			"a VirtualNode that the cache does not show yet is gone", "pkg/broker/restore/restorer.go", `if len(missing) == 0 {`, `if true {`,
 		}, "pkg/broker/restore", "TestAVirtualNodeThatTheCacheDoesNotShowYetIsWaitedFor"},

@@ -15,10 +15,10 @@ func realWorldMutants() []tested {
 			`return accepts || true`,
 		}, "pkg/broker/pods", "TestAPodLeavesAProviderThatDoesNotAnswerAnyMore"},
 		{mutant{
-			"a provider whose lists have no answer counts as silent", "pkg/broker/leaving/checker.go",
-			`return err == nil || distrust.Rejected(err)`,
+			"a provider whose lists have no answer counts as silent", "pkg/broker/termination/checker.go",
+			`return err == nil || untrusted.Rejected(err)`,
 			`return false && err == nil`,
-		}, "pkg/broker/leaving", "TestAnAnswerDoesNotOutliveAListThatFails"},
+		}, "pkg/broker/termination", "TestAnAnswerDoesNotOutliveAListThatFails"},
 		{mutant{
 			"a new leader takes a name for free before it knows the providers", "pkg/broker/pods/earlier.go",
 			`return len(pc.Status.VirtualNodes) > 0 && !`,
@@ -31,7 +31,7 @@ func realWorldMutants() []tested {
 		}, "pkg/broker/pods", "TestWhatAProviderRefusedBeforeItAcceptedTheBrokerDoesNotCount"},
 		{mutant{
 			"a pod that runs once and is made again is started elsewhere", "pkg/broker/pods/move.go",
-			`pod.DeletionTimestamp == nil && c.Belief.HasStarted(pod.UID) {`,
+			`pod.DeletionTimestamp == nil && c.State.HasStarted(pod.UID) {`,
 			`false {`,
 		}, "pkg/broker/pods", "TestAPodThatRunsOnceAndThatItsProviderMakesAgainIsNotStartedElsewhere"},
 		{mutant{
@@ -50,27 +50,27 @@ func realWorldMutants() []tested {
 			`_ = accepts; return at.mayBeGivenUp(deleting)`,
 		}, "pkg/broker/pods", "TestAPodLeavesANamespaceInWhichAProviderRefusesTheBroker"},
 		{mutant{
-			"the name of a pod that its provider evicted is free at once", "pkg/belief/names.go",
+			"the name of a pod that its provider evicted is free at once", "pkg/broker/state/names.go",
 			`placement.DisruptedThere(of) ||`,
 			`placement.Collected(&of.Status) ||`,
 		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatWasEvictedAtItsProviderWaitsForWhatIsMadeOfItsShadowPod"},
 		{mutant{
-			"the name of a pod that its provider has not made yet is free at once", "pkg/belief/pods.go",
+			"the name of a pod that its provider has not made yet is free at once", "pkg/broker/state/pods.go",
 			`mayRun(of) || unmade(of) && there != podThere`,
 			`mayRun(of)`,
 		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatItsProviderHadNotMadeWaitsUntilItCannotBeMade"},
 		{mutant{
-			"a closed slice is compared with a panic", "pkg/belief/providers.go",
+			"a closed slice is compared with a panic", "pkg/broker/state/providers.go",
 			`e.AddFunc(time.Time.Equal)`,
 			`error(nil)`,
-		}, "pkg/belief", "TestAProviderWithAClosedVirtualNodeIsReadAgain"},
+		}, "pkg/broker/state", "TestAProviderWithAClosedVirtualNodeIsReadAgain"},
 		{mutant{
-			"a closed slice at which no pod is tried stays closed", "pkg/belief/providers.go",
-			`b.openUntried(p, id)`,
+			"a closed slice at which no pod is tried stays closed", "pkg/broker/state/providers.go",
+			`f.openUntried(p, id)`,
 			`false`,
-		}, "pkg/belief", "TestAVirtualNodeAtWhichNoPodIsTriedOpens"},
+		}, "pkg/broker/state", "TestAVirtualNodeAtWhichNoPodIsTriedOpens"},
 		{mutant{
-			"a pod that its provider makes at last has no time to start", "pkg/belief/leaves.go",
+			"a pod that its provider makes at last has no time to start", "pkg/broker/state/leaves.go",
 			`if p.start.unmade {`,
 			`if false {`,
 		}, "pkg/broker/pods", "TestASliceWhosePodsAreNotMadeCloses"},
@@ -100,7 +100,7 @@ func realWorldMutants() []tested {
 			`kind != corev1.PodReady && false {`,
 		}, "pkg/broker/pods", "TestThatAKubeletReportedIsRemovedWithTheAssignment"},
 		{mutant{
-			"Pending counts from the assignment of a pod that has run since", "pkg/belief/pods.go",
+			"Pending counts from the assignment of a pod that has run since", "pkg/broker/state/pods.go",
 			`case s.taken && s.pendingAgain.IsZero():`,
 			`case false:`,
 		}, "pkg/broker/pods", "TestAPodThatItsProviderMakesAgainHasPendingTimeout"},
@@ -110,7 +110,7 @@ func realWorldMutants() []tested {
 			`if false && (`,
 		}, "pkg/broker/pods", "TestAPodOfAnUnreachableProviderStaysUntilAnotherOneFits"},
 		{mutant{
-			"the capacity for a pod that leaves an outage is given away", "pkg/belief/pods.go",
+			"the capacity for a pod that leaves an outage is given away", "pkg/broker/state/pods.go",
 			`p.reserved = true`,
 			``,
 		}, "pkg/broker/pods", "TestAPodOfAnUnreachableProviderStaysUntilAnotherOneFits"},
@@ -125,7 +125,7 @@ func realWorldMutants() []tested {
 			`if false {`,
 		}, "pkg/broker/pods", "TestAPodThatIsDeletedHasATerminalPhaseBeforeItIsRemoved"},
 		{mutant{
-			"a pod that is being deleted hangs at a lost provider", "pkg/broker/eviction/reason.go",
+			"a pod that is being deleted hangs at a lost provider", "pkg/broker/pods/eviction/reason.go",
 			`return lostWhileDeleted(pod, at, rules, now)`,
 			`return None, 0`,
 		}, "pkg/broker/pods", "TestAPodThatIsBeingDeletedEndsWhenItsProviderIsLost"},
@@ -140,19 +140,19 @@ func realWorldMutants() []tested {
 			`case false:`,
 		}, "pkg/broker/pods", "TestASliceWhosePodsAreNotMadeCloses"},
 		{mutant{
-			"the successor of a pod that was deleted by force waits for nothing", "pkg/belief/names.go",
+			"the successor of a pod that was deleted by force waits for nothing", "pkg/broker/state/names.go",
 			`if at == (scheduler.Place{}) || !p.mayRun || p.left == at {`,
 			`if true {`,
 		}, "pkg/broker/pods", "TestTheSuccessorOfAPodThatWasDeletedByForceWaitsForIt"},
 		{mutant{
-			"what the garbage collector of pods ended runs no more", "pkg/belief/names.go",
+			"what the garbage collector of pods ended runs no more", "pkg/broker/state/names.go",
 			`placement.DisruptedThere(of) ||`,
 			``,
 		}, "pkg/broker/pods", "TestAPodThatTheGarbageCollectorOfPodsDeletedMayRun"},
 		{mutant{
 			"a list that lags has ShadowPods of running pods deleted", "pkg/provider/absence/absence.go",
-			`if uid := lens.PodUID(shadow); c.serves(pod) &&`,
-			`if uid := lens.PodUID(shadow); false &&`,
+			`if uid := transform.PodUID(shadow); c.serves(pod) &&`,
+			`if uid := transform.PodUID(shadow); false &&`,
 		}, "pkg/provider/absence", "TestAShadowPodIsDeletedOnlyIfTheAPIServerShowsNoPodForIt"},
 		{mutant{
 			"a creation that ends with an error of the server was not made", "pkg/provider/brokernode/release.go",
@@ -170,48 +170,48 @@ func realWorldMutants() []tested {
 			``,
 		}, "pkg/broker/pods", "TestANamespaceThatIsMappedNoMoreProvesNothing"},
 		{mutant{
-			"a slice that starts nothing is closed for nobody else", "pkg/belief/closing.go",
+			"a slice that starts nothing is closed for nobody else", "pkg/broker/state/closing.go",
 			`case all >= closesAfter && len(c.failed) > 1:`,
 			`case false:`,
-		}, "pkg/belief", "TestAVirtualNodeThatStartsNothingTakesOnePodAMinute"},
+		}, "pkg/broker/state", "TestAVirtualNodeThatStartsNothingTakesOnePodAMinute"},
 		{mutant{
-			"one tenant closes a slice for all", "pkg/belief/closing.go",
-			`b.close(p, at, []string{owner})`,
-			`b.close(p, at, nil)`,
-		}, "pkg/belief", "TestAnOwnerClosesAVirtualNodeForItselfOnly"},
+			"one tenant closes a slice for all", "pkg/broker/state/closing.go",
+			`f.close(p, at, []string{owner})`,
+			`f.close(p, at, nil)`,
+		}, "pkg/broker/state", "TestAnOwnerClosesAVirtualNodeForItselfOnly"},
 		{mutant{
-			"a large pod waits for ever", "pkg/belief/turns.go",
-			`b.reserve(b.cfg.Clock.Now())`,
+			"a large pod waits for ever", "pkg/broker/state/turns.go",
+			`f.reserve(f.cfg.Clock.Now())`,
 			``,
-		}, "pkg/belief", "TestALargePodGetsWhatBecomesFreeAfterAWhile"},
+		}, "pkg/broker/state", "TestALargePodGetsWhatBecomesFreeAfterAWhile"},
 		{mutant{
-			"new pods of a consumer are not bounded by its grant", "pkg/belief/grants.go",
+			"new pods of a consumer are not bounded by its grant", "pkg/broker/state/grants.go",
 			`if g == nil {
 		return false`,
 			`if true {
 		return false`,
 		}, "pkg/broker/pods", "TestNewPodsOfAConsumerAreBoundedByItsGrant"},
 		{mutant{
-			"a pod that moves gives its part of the grant to others", "pkg/belief/pods.go",
-			`b.admit(p, of.UID, placement.AssignmentOf(of, scheduler.Place{}).Requests)`,
-			`b.release(of.UID)`,
-		}, "pkg/belief", "TestAPodThatMovesKeepsItsPartOfTheGrant"},
+			"a pod that moves gives its part of the grant to others", "pkg/broker/state/pods.go",
+			`f.admit(p, of.UID, placement.AssignmentOf(of, scheduler.Place{}).Requests)`,
+			`f.release(of.UID)`,
+		}, "pkg/broker/state", "TestAPodThatMovesKeepsItsPartOfTheGrant"},
 		{mutant{
-			"a pod that is gone gives its part of the grant to others before its ShadowPod is gone", "pkg/belief/pods.go",
-			`		b.keepForSuccessor(p, uid)
+			"a pod that is gone gives its part of the grant to others before its ShadowPod is gone", "pkg/broker/state/pods.go",
+			`		f.keepForSuccessor(p, uid)
 `,
 			``,
-		}, "pkg/belief", "TestTheSuccessorOfAPodIsNotBounded"},
+		}, "pkg/broker/state", "TestTheSuccessorOfAPodIsNotBounded"},
 		{mutant{
 			"pods without the label of their user have the grants once more", "pkg/scheduler/grant.go",
-			`b.state.accounts[unknown] == nil && b.promised[""] == nil`,
-			`true || b.state.accounts[unknown] == nil`,
-		}, "pkg/belief", "TestPodsWithoutAUserAreBoundedByAllGrants"},
+			`f.state.accounts[unknown] == nil && f.promised[""] == nil`,
+			`true || f.state.accounts[unknown] == nil`,
+		}, "pkg/broker/state", "TestPodsWithoutAUserAreBoundedByAllGrants"},
 		{mutant{
-			"an outage is as old as the clocks of two leaders show", "pkg/belief/providers.go",
+			"an outage is as old as the clocks of two leaders show", "pkg/broker/state/providers.go",
 			`p.failoverFrom = probe.Ended.Add(-p.earlier)`,
 			`p.failoverFrom = p.unreachableSince`,
-		}, "pkg/belief", "TestAnOutageIsAsOldAsOneClockShows"},
+		}, "pkg/broker/state", "TestAnOutageIsAsOldAsOneClockShows"},
 		{mutant{
 			"one owner decides about a KPI", "pkg/kpi/owners.go",
 			`if len(votes) < 2 {`,
@@ -233,10 +233,10 @@ func realWorldMutants() []tested {
 			``,
 		}, "test/reflection", "TestShadowPodsAreAccepted"},
 		{mutant{
-			"counts of events do not follow", "pkg/provider/lens/events.go",
+			"counts of events do not follow", "pkg/provider/reflector/transform/events.go",
 			`return local.Count == remote.Count && local.LastTimestamp.Equal(&remote.LastTimestamp) &&`,
 			`return true ||`,
-		}, "pkg/provider/lens", "TestEventsAreOnThePodWithTheirCount"},
+		}, "pkg/provider/reflector/transform", "TestEventsAreOnThePodWithTheirCount"},
 		{mutant{
 			"the last state of a pod that is deleted is kept", "pkg/provider/podlife/ended.go",
 			`e.last.forget(name) // Liqo removes`,

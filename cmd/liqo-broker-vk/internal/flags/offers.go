@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
-	"github.com/capacitorset/liqo-broker-vk/pkg/offer/share"
+	"github.com/capacitorset/liqo-broker-vk/pkg/aggregator"
+	"github.com/capacitorset/liqo-broker-vk/pkg/aggregator/share"
 )
 
 // Offers are the flags of the aggregator's offers.
@@ -76,9 +76,9 @@ func percentage(text string) (float64, error) {
 }
 
 // Config returns the Config of validated options.
-func (o *Offers) Config() *offer.Config {
+func (o *Offers) Config() *aggregator.Config {
 	hysteresis, _ := percentage(o.Hysteresis) // Validate checks it.
-	c := &offer.Config{
+	c := &aggregator.Config{
 		Class: authv1beta1.ResourceSliceClass(o.Class), Interval: o.Interval,
 		Rules: share.Rules{Overcommit: o.Overcommit, Hysteresis: hysteresis},
 	}

@@ -9,8 +9,8 @@ import (
 
 	liqov1beta1 "github.com/liqotech/liqo/apis/core/v1beta1"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/offer"
-	"github.com/capacitorset/liqo-broker-vk/pkg/offer/share"
+	"github.com/capacitorset/liqo-broker-vk/pkg/aggregator"
+	"github.com/capacitorset/liqo-broker-vk/pkg/aggregator/share"
 )
 
 func TestFlagsOfTheOffers(t *testing.T) {
@@ -20,7 +20,7 @@ func TestFlagsOfTheOffers(t *testing.T) {
 		"--offer-class=gold", "--overcommit=1.5", "--offer-hysteresis=2.5%", "--offer-interval=1m",
 		"--offer-ingress-class=nginx;default", "--offer-ingress-class=traefik", "--offer-load-balancer-class=metal",
 	}))
-	require.Equal(t, &offer.Config{
+	require.Equal(t, &aggregator.Config{
 		Class: "gold", Rules: share.Rules{Overcommit: 1.5, Hysteresis: 0.025}, Interval: time.Minute,
 		IngressClasses:      []liqov1beta1.IngressType{{IngressClassName: "nginx", Default: true}, {IngressClassName: "traefik"}},
 		LoadBalancerClasses: []liqov1beta1.LoadBalancerType{{LoadBalancerClassName: "metal"}},

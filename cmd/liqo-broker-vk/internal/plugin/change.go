@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl"
 )
 
 // newChange returns a command that changes providers.
 func (p Plugin) newChange(c *Connection, use, short, long string,
-	do func(context.Context, *cli.Session, []string) error,
+	do func(context.Context, *kubectl.Session, []string) error,
 ) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use + " PROVIDER...", Short: short, Long: long,
@@ -22,7 +22,7 @@ func (p Plugin) newChange(c *Connection, use, short, long string,
 			return nil
 		},
 		RunE:              p.inSession(c, do),
-		ValidArgsFunction: p.suggest(c, (*cli.Session).ProviderNames),
+		ValidArgsFunction: p.suggest(c, (*kubectl.Session).ProviderNames),
 	}
 	c.install(cmd.Flags())
 	p.completeConnection(cmd, c)
@@ -41,14 +41,14 @@ func (p Plugin) newEnableCommand(on bool) *cobra.Command {
 	}
 	var c Connection
 	var consumer string
-	cmd := p.newChange(&c, use, short, long, func(ctx context.Context, s *cli.Session, providers []string) error {
+	cmd := p.newChange(&c, use, short, long, func(ctx context.Context, s *kubectl.Session, providers []string) error {
 		if consumer != "" {
 			return s.Select(ctx, consumer, providers, on)
 		}
 		return s.Enable(ctx, providers, on)
 	})
 	cmd.Flags().StringVar(&consumer, "consumer", "", "Change the selection of the consumer with this cluster id only")
-	complete(cmd, "consumer", p.suggest(&c, (*cli.Session).ConsumerNames))
+	complete(cmd, "consumer", p.suggest(&c, (*kubectl.Session).ConsumerNames))
 	return cmd
 }
 
@@ -56,25 +56,31 @@ func (p Plugin) newCordonCommand() *cobra.Command {
 	var c Connection
 	return p.newChange(&c, "cordon", "Mark providers as unschedulable",
 		"cordon keeps new pods away from providers, as kubectl cordon does from a Node. Pods that run there stay.",
-		func(ctx context.Context, s *cli.Session, providers []string) error { return s.Cordon(ctx, providers) })
+		func(ctx context.Context, s *kubectl.Session, providers []string) error {
+			return s.Cordon(ctx, providers)
+		})
 }
 
 func (p Plugin) newUncordonCommand() *cobra.Command {
 	var c Connection
 	cmd := p.newChange(&c, "uncordon", "End a cordon or a drain",
 		"uncordon lets providers that were cordoned or drained get new pods again. Disabled providers stay disabled.",
-		func(ctx context.Context, s *cli.Session, providers []string) error { return s.Uncordon(ctx, providers) })
+		func(ctx context.Context, s *kubectl.Session, providers []string) error {
+			return s.Uncordon(ctx, providers)
+		})
 	cmd.Aliases = []string{"undrain"}
 	return cmd
 }
 
 func (p Plugin) newDrainCommand() *cobra.Command {
 	var c Connection
-	var o cli.DrainOptions
+	var o kubectl.DrainOptions
 	cmd := p.newChange(&c, "drain", "Move the pods of providers to other providers",
 		"drain sets spec.drain of providers. The broker then moves their pods to other providers and assigns no new ones until\n"+
 			"uncordon. drain waits until the condition Drained is True, and prints its message when it changes.",
-		func(ctx context.Context, s *cli.Session, providers []string) error { return s.Drain(ctx, providers, o) })
+		func(ctx context.Context, s *kubectl.Session, providers []string) error {
+			return s.Drain(ctx, providers, o)
+		})
 	f := cmd.Flags()
 	f.BoolVar(&o.Wait, "wait", true, "Wait until the condition Drained of the providers is True")
 	f.String("broker-node", "", "Not used")

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl"
 )
 
 // completionTimeout is how long a shell waits after Tab.
@@ -26,7 +26,7 @@ func complete(cmd *cobra.Command, flag string, how cobra.CompletionFunc) {
 }
 
 // suggest completes with names from the cluster, or with nothing if the API server does not answer.
-func (p Plugin) suggest(c *Connection, names func(*cli.Session, context.Context) ([]string, error)) cobra.CompletionFunc {
+func (p Plugin) suggest(c *Connection, names func(*kubectl.Session, context.Context) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		s, err := p.Open(c, cmd)
 		if err != nil {
@@ -43,7 +43,7 @@ func (p Plugin) suggest(c *Connection, names func(*cli.Session, context.Context)
 }
 
 func (p Plugin) suggestPods(c *Connection, node *string) cobra.CompletionFunc {
-	return p.suggest(c, func(s *cli.Session, ctx context.Context) ([]string, error) { return s.PodNames(ctx, *node) })
+	return p.suggest(c, func(s *kubectl.Session, ctx context.Context) ([]string, error) { return s.PodNames(ctx, *node) })
 }
 
 // suggestOne completes the single argument of a command.
@@ -65,7 +65,7 @@ func unfinished(names, given []string, begun string) []string {
 
 // completeConnection completes the flags of a connection.
 func (p Plugin) completeConnection(cmd *cobra.Command, c *Connection) {
-	complete(cmd, clientcmd.FlagNamespace, p.suggest(c, (*cli.Session).NamespaceNames))
+	complete(cmd, clientcmd.FlagNamespace, p.suggest(c, (*kubectl.Session).NamespaceNames))
 	for flag, names := range map[string]func(*api.Config) []string{
 		clientcmd.FlagContext:      func(k *api.Config) []string { return sorted(k.Contexts) },
 		clientcmd.FlagClusterName:  func(k *api.Config) []string { return sorted(k.Clusters) },

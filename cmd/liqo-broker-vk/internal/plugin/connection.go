@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/build"
-	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl"
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
@@ -47,7 +47,7 @@ func (c *Connection) loader() clientcmd.ClientConfig {
 }
 
 // open returns a session of a command of this build. It makes no request.
-func (c *Connection) open(cmd *cobra.Command, built build.Info) (*cli.Session, error) {
+func (c *Connection) open(cmd *cobra.Command, built build.Info) (*kubectl.Session, error) {
 	loader := c.loader()
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
@@ -67,11 +67,11 @@ func (c *Connection) open(cmd *cobra.Command, built build.Info) (*cli.Session, e
 	if err != nil {
 		return nil, err
 	}
-	reach, err := client.New(config, client.Options{Scheme: scheme, Mapper: cli.NewMapper()})
+	reach, err := client.New(config, client.Options{Scheme: scheme, Mapper: kubectl.NewMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the broker's cluster (--kubeconfig): %w", err)
 	}
-	return &cli.Session{
+	return &kubectl.Session{
 		Client: reach, Namespace: namespace, RequestTimeout: c.RequestTimeout, Now: time.Now,
 		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
 	}, nil

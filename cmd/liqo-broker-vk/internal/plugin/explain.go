@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
-	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl"
 )
 
 // newExplainCommand returns the command that shows what the broker would decide.
@@ -27,10 +27,10 @@ func (p Plugin) newExplainCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var f flags.Faults
-			if f.OneOf("--output", output, cli.ExplainOutputs()...); f != nil {
+			if f.OneOf("--output", output, kubectl.ExplainOutputs()...); f != nil {
 				return f
 			}
-			return p.inSession(&c, func(ctx context.Context, s *cli.Session, pods []string) error {
+			return p.inSession(&c, func(ctx context.Context, s *kubectl.Session, pods []string) error {
 				return s.Explain(ctx, node, pods[0], output)
 			})(cmd, args)
 		},
@@ -41,6 +41,6 @@ func (p Plugin) newExplainCommand() *cobra.Command {
 	flags.InstallBrokerNode(f, &node)
 	c.install(f)
 	p.completeConnection(cmd, &c)
-	complete(cmd, "output", cobra.FixedCompletions(cli.ExplainOutputs(), cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "output", cobra.FixedCompletions(kubectl.ExplainOutputs(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

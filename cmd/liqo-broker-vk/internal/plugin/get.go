@@ -11,22 +11,22 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
-	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl"
 )
 
 // getOptions are the flags of get.
 type getOptions struct {
 	Connection
-	query    cli.Query
+	query    kubectl.Query
 	selector string
 	// watch is refused: kubectl does it.
 	watch bool
 }
 
 // run returns a command that prints what the flags select. instead is the kubectl command that watches the same objects.
-func (o *getOptions) run(p Plugin, get func(*cli.Session, context.Context, cli.Query) error, instead string,
+func (o *getOptions) run(p Plugin, get func(*kubectl.Session, context.Context, kubectl.Query) error, instead string,
 ) func(*cobra.Command, []string) error {
-	return p.inSession(&o.Connection, func(ctx context.Context, s *cli.Session, names []string) error {
+	return p.inSession(&o.Connection, func(ctx context.Context, s *kubectl.Session, names []string) error {
 		if o.watch {
 			return fmt.Errorf("--watch is not supported: use '%s'", instead)
 		}
@@ -59,14 +59,14 @@ func (p Plugin) newGetCommand() *cobra.Command {
 	f := cmd.PersistentFlags()
 	f.BoolVarP(&o.query.AllNamespaces, "all-namespaces", "A", false, "Show pods of all namespaces")
 	f.StringVarP(&o.selector, "selector", "l", "", "Only objects with these labels")
-	f.StringVarP(&o.query.Output, "output", "o", "", "One of "+strings.Join(cli.Outputs(), ", "))
+	f.StringVarP(&o.query.Output, "output", "o", "", "One of "+strings.Join(kubectl.Outputs(), ", "))
 	f.BoolVar(&o.query.NoHeaders, "no-headers", false, "Omit the header of the table")
 	f.BoolVarP(&o.watch, "watch", "w", false, "Not supported")
 	_ = f.MarkHidden("watch") // It fails for a flag that does not exist.
 	o.install(f)
 	cmd.AddCommand(p.newGetProvidersCommand(o), p.newGetPlacementsCommand(o))
 	p.completeConnection(cmd, &o.Connection)
-	complete(cmd, "output", cobra.FixedCompletions(cli.Outputs(), cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "output", cobra.FixedCompletions(kubectl.Outputs(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -77,11 +77,11 @@ func (p Plugin) newGetProvidersCommand(o *getOptions) *cobra.Command {
 		Short:   "Show the provider clusters",
 		Long: "providers shows the provider clusters: whether pods can be assigned to them, how many pods they have, what is\n" +
 			"assigned of what they granted, and their KPIs.",
-		RunE:              o.run(p, (*cli.Session).GetProviders, "kubectl get providerclusters -w"),
-		ValidArgsFunction: p.suggest(&o.Connection, (*cli.Session).ProviderNames),
+		RunE:              o.run(p, (*kubectl.Session).GetProviders, "kubectl get providerclusters -w"),
+		ValidArgsFunction: p.suggest(&o.Connection, (*kubectl.Session).ProviderNames),
 	}
 	cmd.Flags().StringVar(&o.query.Consumer, "consumer", "", "Add a column: whether the consumer with this cluster id selected the provider")
-	complete(cmd, "consumer", p.suggest(&o.Connection, (*cli.Session).ConsumerNames))
+	complete(cmd, "consumer", p.suggest(&o.Connection, (*kubectl.Session).ConsumerNames))
 	return cmd
 }
 
@@ -92,14 +92,14 @@ func (p Plugin) newGetPlacementsCommand(o *getOptions) *cobra.Command {
 		Short:   "Show the provider clusters of pods",
 		Long: "placements shows the pods that are bound to the broker's node: their consumer, their provider cluster, the score\n" +
 			"and the age of the assignment. With -o wide it also shows the reason, or why a pod has no provider.",
-		RunE:              o.run(p, (*cli.Session).GetPlacements, "kubectl get pods -L "+v1alpha1.ProviderLabel+" -w"),
+		RunE:              o.run(p, (*kubectl.Session).GetPlacements, "kubectl get pods -L "+v1alpha1.ProviderLabel+" -w"),
 		ValidArgsFunction: p.suggestPods(&o.Connection, &o.query.Node),
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.query.Provider, "provider", "", "Only pods assigned to the provider with this cluster id")
 	f.StringVar(&o.query.Consumer, "consumer", "", "Only pods of the consumer with this cluster id")
 	flags.InstallBrokerNode(f, &o.query.Node)
-	complete(cmd, "provider", p.suggest(&o.Connection, (*cli.Session).ProviderNames))
-	complete(cmd, "consumer", p.suggest(&o.Connection, (*cli.Session).ConsumerNames))
+	complete(cmd, "provider", p.suggest(&o.Connection, (*kubectl.Session).ProviderNames))
+	complete(cmd, "consumer", p.suggest(&o.Connection, (*kubectl.Session).ConsumerNames))
 	return cmd
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/build"
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
-	"github.com/capacitorset/liqo-broker-vk/pkg/cli"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl"
 )
 
 // The names by which kubectl finds a plugin and its completion.
@@ -26,12 +26,12 @@ type Plugin struct {
 	// Build is that of the program.
 	Build build.Info
 	// Open opens the session of a command; tests replace it.
-	Open func(*Connection, *cobra.Command) (*cli.Session, error)
+	Open func(*Connection, *cobra.Command) (*kubectl.Session, error)
 }
 
 // New returns the plugin of a program.
 func New(built build.Info) Plugin {
-	return Plugin{Build: built, Open: func(c *Connection, cmd *cobra.Command) (*cli.Session, error) { return c.open(cmd, built) }}
+	return Plugin{Build: built, Open: func(c *Connection, cmd *cobra.Command) (*kubectl.Session, error) { return c.open(cmd, built) }}
 }
 
 // Commands returns the commands, which the root command of the program has as well.
@@ -95,11 +95,11 @@ func Lines(err error) []string {
 	if !errors.As(err, &failed) {
 		return nil
 	}
-	return cli.Words(failed.error)
+	return kubectl.Words(failed.error)
 }
 
 // inSession returns a function that opens a session and runs a command in it.
-func (p Plugin) inSession(c *Connection, do func(context.Context, *cli.Session, []string) error) func(*cobra.Command, []string) error {
+func (p Plugin) inSession(c *Connection, do func(context.Context, *kubectl.Session, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		s, err := p.Open(c, cmd)
 		if err != nil {

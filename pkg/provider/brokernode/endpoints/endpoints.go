@@ -22,8 +22,8 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
-	"github.com/capacitorset/liqo-broker-vk/pkg/provider/lens"
-	ways "github.com/capacitorset/liqo-broker-vk/pkg/reach"
+	ways "github.com/capacitorset/liqo-broker-vk/pkg/provider/podip"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
 // providerNodePrefix begins the name of the node that represents a provider cluster. No real node's name has a slash.
@@ -57,19 +57,19 @@ func Reflector(node string, localPodCIDRs []string, translating func() bool) gen
 		pods := opts.LocalFactory.Core().V1().Pods()
 		endpointSlices := opts.LocalFactory.Discovery().V1().EndpointSlices().Informer()
 		ips := opts.LocalLiqoFactory.Ipam().V1alpha1().IPs().Informer()
-		lens.TrimToPlace(pods.Informer())
-		lens.Must(endpointSlices.AddIndexers(cache.Indexers{byPod: podsIn, byAddress: addressesIn}))
-		lens.Must(ips.AddIndexers(cache.Indexers{byMapped: mappedBy}))
+		transform.TrimToPlace(pods.Informer())
+		transform.Must(endpointSlices.AddIndexers(cache.Indexers{byPod: podsIn, byAddress: addressesIn}))
+		transform.Must(ips.AddIndexers(cache.Indexers{byMapped: mappedBy}))
 
 		ofPod := opts.HandlerFactory(func(pod metav1.Object) []types.NamespacedName {
 			return slicesBy(endpointSlices.GetIndexer(), byPod, opts.LocalNamespace, pod.GetName())
 		})
 		_, err := pods.Informer().AddEventHandler(whenReassigned(ofPod))
-		lens.Must(err)
+		transform.Must(err)
 		_, err = ips.AddEventHandler(opts.HandlerFactory(func(ip metav1.Object) []types.NamespacedName {
 			return withAddress(endpointSlices.GetIndexer(), opts.LocalNamespace, ip)
 		}))
-		lens.Must(err)
+		transform.Must(err)
 
 		endpoints := endpointLens{
 			node: node, pods: pods.Lister().Pods(opts.LocalNamespace),
@@ -79,9 +79,9 @@ func Reflector(node string, localPodCIDRs []string, translating func() bool) gen
 			},
 		}
 		seen := *opts
-		seen.LocalFactory = lens.Factory{
+		seen.LocalFactory = transform.Factory{
 			SharedInformerFactory: opts.LocalFactory,
-			EndpointSlices:        lens.Show(endpoints.show), Nodes: withProviderNodes,
+			EndpointSlices:        transform.Show(endpoints.show), Nodes: withProviderNodes,
 		}
 		return next(&seen)
 	}
@@ -130,7 +130,7 @@ func whenReassigned(queue cache.ResourceEventHandler) cache.ResourceEventHandler
 			before, now := old.(*corev1.Pod), current.(*corev1.Pod)
 			changed := func(key string) bool { return before.Annotations[key] != now.Annotations[key] }
 			if before.UID != now.UID || before.Labels[v1alpha1.ProviderLabel] != now.Labels[v1alpha1.ProviderLabel] ||
-				slices.ContainsFunc(lens.PlaceAnnotations(), changed) {
+				slices.ContainsFunc(transform.PlaceAnnotations(), changed) {
 				queue.OnUpdate(old, current)
 			}
 		},
@@ -226,7 +226,7 @@ func (l endpointLens) podOf(ref *corev1.ObjectReference) *corev1.Pod {
 	return pod
 }
 
-// withProviderNodes is a lens.Lens that shows the nodes that stand for provider clusters, and those of relayed endpoints, besides
+// withProviderNodes is a transform.Lens that shows the nodes that stand for provider clusters, and those of relayed endpoints, besides
 // the real ones. Liqo gets nodes by name only.
 func withProviderNodes(nodes cache.Indexer) cache.Indexer { return providerNodes{nodes} }
 

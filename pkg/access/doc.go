@@ -1,3 +1,0 @@
-// Package access authenticates, authorises and limits callers as the API server knows them: client certificates of the
-// cluster's CA, TokenReview and SubjectAccessReview, whose answers are cached.
-package access

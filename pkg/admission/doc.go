@@ -1,0 +1,2 @@
+// Package admission knows whether the admission policies of deploy/guard.yaml are in force in the broker's cluster.
+package admission

@@ -1,0 +1,185 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	listers "k8s.io/client-go/listers/admissionregistration/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Remedy is what an administrator can do if the guard is incomplete.
+const Remedy = "run kubectl apply -f deploy/guard.yaml, or start the broker with --require-guard=false"
+
+// Recheck is how often that is tried which waits for the guard.
+const Recheck = 5 * time.Second
+
+// checkInterval is how often the state is compared.
+const checkInterval = time.Second
+
+// PoliciesAnnotation is on the policy liqo-broker-assignments. It has the names of the policies of deploy/guard.yaml that are not
+// in each version of it, separated by commas. So the broker knows which ones to expect of a guard that is older than itself.
+const PoliciesAnnotation = "brokering.liqo.io/policies"
+
+// assignments is the policy that has the annotation, and classes that of a component, which need not be installed.
+const assignments, classes = "liqo-broker-assignments", "liqo-broker-classes"
+
+// Policies are the names of the policies of each deploy/guard.yaml, each of which has a binding of the same name.
+func Policies() []string {
+	return []string{
+		assignments, "liqo-broker-exposure", "liqo-broker-identities", "liqo-broker-namespaces", "liqo-broker-offers",
+		"liqo-broker-pods", "liqo-broker-shadowpods",
+	}
+}
+
+// Guard is what is known of the policies and their bindings. A nil Guard is not required, and always complete.
+type Guard struct {
+	factory  informers.SharedInformerFactory
+	policies listers.ValidatingAdmissionPolicyLister
+	bindings listers.ValidatingAdmissionPolicyBindingLister
+	synced   []cache.InformerSynced
+	// changed is called when Missing has changed.
+	changed func(ctx context.Context)
+
+	mu sync.Mutex
+	// err is the last error of a watch before the caches had synced; guarded by mu.
+	err error
+}
+
+// New returns a Guard, which knows nothing before Run. changed is called when Missing returns another text.
+func New(kube kubernetes.Interface, changed func(ctx context.Context)) (*Guard, error) {
+	factory := informers.NewSharedInformerFactory(kube, 0)
+	api := factory.Admissionregistration().V1()
+	g := &Guard{
+		factory: factory, changed: changed,
+		policies: api.ValidatingAdmissionPolicies().Lister(), bindings: api.ValidatingAdmissionPolicyBindings().Lister(),
+	}
+	for _, informer := range []cache.SharedIndexInformer{
+		api.ValidatingAdmissionPolicies().Informer(), api.ValidatingAdmissionPolicyBindings().Informer(),
+	} {
+		err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+			cache.DefaultWatchErrorHandler(ctx, r, err)
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.err = err
+		})
+		if err != nil {
+			return nil, err
+		}
+		g.synced = append(g.synced, informer.HasSynced)
+	}
+	return g, nil
+}
+
+// Run watches until ctx ends.
+func (g *Guard) Run(ctx context.Context) error {
+	g.factory.Start(ctx.Done())
+	defer g.factory.Shutdown()
+	ticker := time.NewTicker(checkInterval)
+	defer ticker.Stop()
+	for last := ""; ; {
+		if now := g.Missing(); now != last {
+			last = now
+			g.changed(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// Missing returns what the guard lacks, with the remedy; "" if it is complete.
+func (g *Guard) Missing() string {
+	if g == nil {
+		return ""
+	}
+	faults, known := g.faults()
+	if !known {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.err != nil {
+			return fmt.Sprintf("the guard is not known: %v; update the broker's ClusterRole, then %s", g.err, Remedy)
+		}
+		return "the guard is not known yet"
+	}
+	if len(faults) == 0 {
+		return ""
+	}
+	return "the guard is incomplete: " + strings.Join(faults, ", ") + "; " + Remedy
+}
+
+// Count returns how many policies are missing or not in force: all, as long as that is not known.
+func (g *Guard) Count() int {
+	if g == nil {
+		return 0
+	}
+	faults, known := g.faults()
+	if !known {
+		return len(Policies())
+	}
+	return len(faults)
+}
+
+// faults returns one fault of each policy that is not in force.
+func (g *Guard) faults() (faults []string, known bool) {
+	for _, synced := range g.synced {
+		if !synced() {
+			return nil, false
+		}
+	}
+	for _, name := range g.expected() {
+		if fault := g.fault(name); fault != "" {
+			faults = append(faults, "policy "+name+" "+fault)
+		}
+	}
+	return faults, true
+}
+
+// expected returns the names of the policies that have to be in force: those of each guard, those that the guard in the cluster
+// names, and that of the classes if a part of it is there.
+func (g *Guard) expected() []string {
+	names := Policies()
+	if policy, err := g.policies.Get(assignments); err == nil {
+		for name := range strings.SplitSeq(policy.Annotations[PoliciesAnnotation], ",") {
+			if name = strings.TrimSpace(name); name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	_, noPolicy := g.policies.Get(classes)
+	_, noBinding := g.bindings.Get(classes)
+	if noPolicy == nil || noBinding == nil {
+		names = append(names, classes)
+	}
+	return names
+}
+
+// fault returns why a policy is not in force; "" if it is.
+func (g *Guard) fault(name string) string {
+	policy, err := g.policies.Get(name)
+	if err != nil {
+		return "is missing"
+	}
+	if policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy != admissionv1.Fail {
+		return "has not the failurePolicy Fail"
+	}
+	binding, err := g.bindings.Get(name)
+	switch {
+	case err != nil || binding.Spec.PolicyName != name:
+		return "has no binding"
+	case !slices.Contains(binding.Spec.ValidationActions, admissionv1.Deny):
+		return "has a binding that does not Deny"
+	case binding.Spec.MatchResources != nil:
+		return "has a binding that matches a part of the requests"
+	}
+	return ""
+}

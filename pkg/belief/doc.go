@@ -1,8 +1,0 @@
-// Package belief keeps what the broker takes to be so between two reads of the API: where every pod is assigned or about
-// to be, which decisions the caches do not show yet, which provider clusters can be reached, and how well they do.
-//
-// A Belief takes in observations and answers questions. Each method is atomic but one: Decide evaluates expressions on a
-// copy, without the lock, and confirms its choice afterwards against what was observed meanwhile. The package makes no
-// request, starts no goroutine, logs nothing and calls nothing back; it reads no clock but the one that it is given. The
-// same observations at the same times give the same answers.
-package belief

@@ -1,0 +1,229 @@
+package state
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/queue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
+)
+
+// successorWithin is how long the part of a grant that a pod had is kept for the next pod of the same ShadowPod.
+const successorWithin = time.Minute
+
+// predecessor is a pod that is gone, and whose ShadowPod may have another one made.
+type predecessor struct {
+	// shadow is the UID of the ShadowPod.
+	shadow types.UID
+	until  time.Time
+}
+
+// SetGrant records what this cluster granted a consumer; nil forgets it, and bounds nothing.
+func (f *Federation) SetGrant(consumer string, g *scheduler.Grant) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.grown[consumer] = true
+	if g == nil {
+		delete(f.grants, consumer)
+		return
+	}
+	f.grants[consumer] = g
+}
+
+// HasGrant reports whether a grant of a consumer is recorded.
+func (f *Federation) HasGrant(consumer string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.grants[consumer] != nil
+}
+
+// ObserveAccount records in which account a pod counts. It does not change while the pod is counted, although a consumer may change the
+// labels of its pods.
+func (f *Federation) ObserveAccount(of *corev1.Pod, account scheduler.Account) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.recordOf(of)
+	if p.account != (scheduler.Account{}) || account == (scheduler.Account{}) {
+		return
+	}
+	p.account = account
+	if at, requests := f.state.Counted(of.UID); requests != nil {
+		a := placement.AssignmentOf(of, at)
+		a.Requests = requests
+		f.assign(a)
+	}
+}
+
+// HasAccount reports whether it is known in which account a pod counts.
+func (f *Federation) HasAccount(uid types.UID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.pods[uid]
+	return p != nil && p.account != (scheduler.Account{})
+}
+
+// beyondGrant reports whether a pod that was not admitted before requests more than is left of what its consumer was granted, and then
+// has it wait for that. An admitted pod counts from now on, also while no provider fits.
+func (f *Federation) beyondGrant(p *pod, of *scheduler.Pod, into *scheduler.Decision) bool {
+	_, counted := f.state.Counted(of.UID)
+	if counted == nil {
+		p.account = of.Account
+	}
+	if p.account == (scheduler.Account{}) {
+		return false
+	}
+	if !of.First || p.admitted {
+		p.admitted = true
+		if counted == nil {
+			f.admit(p, of.UID, of.Requests)
+		}
+		return false
+	}
+	if counted != nil {
+		f.release(of.UID) // It was counted while it waited for an earlier pod of its name.
+	}
+	g := f.grants[p.account.Consumer]
+	if g == nil {
+		return false
+	}
+	lacks := f.state.Budget(p.account.Consumer, g).Beyond(p.account.Creator, p.waits.Demand())
+	if lacks == "" {
+		return false
+	}
+	into.Result = verdict.Result{Verdicts: into.Verdicts[:0], Beyond: lacks}
+	p.unassigned = true
+	p.waits.AwaitGrant()
+	return true
+}
+
+// admit counts an admitted pod, which is at no provider, in its account.
+func (f *Federation) admit(p *pod, uid types.UID, requests resources.Amounts) {
+	if p.account == (scheduler.Account{}) {
+		f.release(uid)
+		return
+	}
+	f.assign(scheduler.Assignment{UID: uid, Account: p.account, Requests: requests})
+}
+
+// retryWithinGrants has the pods tried next, the longest waiting first and no more than queue.MaxWoken, for which there is enough of a
+// grant that has grown, or of which something became free. More means that others may follow.
+func (f *Federation) retryWithinGrants() (more bool) {
+	if len(f.grown) == 0 {
+		return false
+	}
+	budgets := make(map[string]*scheduler.Budget, len(f.grown))
+	for consumer := range f.grown {
+		if g := f.grants[consumer]; g != nil {
+			budgets[consumer] = f.state.Budget(consumer, g)
+		}
+	}
+	// A consumer with a pod that fits stays: another pod may fit, if that one is not assigned.
+	var waiting []*pod
+	waiting, f.grown = f.fitIntoGrants(budgets)
+	for _, p := range waiting {
+		of := budgets[p.account.Consumer]
+		if of != nil && !of.Fits(p.account.Creator, p.waits.Demand()) {
+			continue
+		}
+		if of != nil {
+			of.Take(p.account.Creator, p.waits.Demand())
+		}
+		p.waits.RetryWithinGrant()
+	}
+	return len(waiting) == queue.MaxWoken
+}
+
+// fitIntoGrants returns the pods, the longest waiting first and no more than queue.MaxWoken, each of which fits into the budget of its
+// consumer, and the consumers of all that fit. No grant bounds a consumer without a budget any more. Pods that cannot be among the longest
+// waiting are left out on the way: to sort all of 10,000 takes half as long again (BenchmarkWakeWithinGrants).
+func (f *Federation) fitIntoGrants(budgets map[string]*scheduler.Budget) (longest []*pod, consumers map[string]bool) {
+	compare := func(x, y *pod) int { return queue.Compare(&x.waits, &y.waits) }
+	var last *pod // queue.MaxWoken pods wait for longer.
+	consumers = map[string]bool{}
+	for _, p := range f.pods {
+		consumer := p.account.Consumer
+		if !p.unassigned || !p.waits.AwaitsGrant() || !f.grown[consumer] {
+			continue
+		}
+		if budget := budgets[consumer]; budget != nil && !budget.Fits(p.account.Creator, p.waits.Demand()) {
+			continue
+		}
+		consumers[consumer] = true
+		if last != nil && compare(p, last) > 0 {
+			continue
+		}
+		if longest = append(longest, p); len(longest) == 2*queue.MaxWoken {
+			slices.SortFunc(longest, compare)
+			longest = longest[:queue.MaxWoken]
+			last = longest[queue.MaxWoken-1]
+		}
+	}
+	slices.SortFunc(longest, compare)
+	return longest[:min(len(longest), queue.MaxWoken)], consumers
+}
+
+// keepForSuccessor keeps what is counted for a pod that is gone. Its provider may have evicted it: then Liqo makes another pod of the
+// same ShadowPod, which its quota has admitted before. A grant that has shrunk since must not keep that one waiting. Liqo makes none of
+// a ShadowPod whose pod has ended, unless the pod was evicted before Liqo saw the end. A pod that was never assigned counts only while it
+// waits for an earlier one of its name.
+func (f *Federation) keepForSuccessor(p *pod, uid types.UID) {
+	_, requests := f.state.Counted(uid)
+	if p.shadow == "" || requests == nil || !p.admitted && !p.pending || p.ended && !p.disrupted {
+		return
+	}
+	f.predecessors[p.name] = predecessor{shadow: p.shadow, until: f.cfg.Clock.Now().Add(successorWithin)}
+	f.admit(p, keptFor(p.name), requests)
+}
+
+func keptFor(name types.NamespacedName) types.UID { return types.UID("kept/" + name.String()) }
+
+// observeShadow records of which ShadowPod a pod was made. If it succeeds an assigned pod of the same one, what was kept counts for it
+// from now on.
+func (f *Federation) observeShadow(p *pod, of *corev1.Pod) {
+	p.shadow = placement.ShadowOf(of)
+	before, kept := f.predecessors[p.name]
+	if !kept {
+		return
+	}
+	account := f.state.AccountOf(keptFor(p.name))
+	_, requests := f.state.Counted(keptFor(p.name))
+	f.forgetPredecessor(p.name)
+	if before.shadow == p.shadow {
+		p.admitted, p.account = true, account
+		f.admit(p, of.UID, requests)
+	}
+}
+
+// KeptForSuccessor returns the UID of the ShadowPod for whose next pod, which has this name, a part of a grant is kept; "" if there is
+// none.
+func (f *Federation) KeptForSuccessor(name types.NamespacedName) types.UID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.predecessors[name].shadow
+}
+
+// ObserveNoSuccessor records that Liqo makes no other pod of a name: its ShadowPod is gone.
+func (f *Federation) ObserveNoSuccessor(name types.NamespacedName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgetPredecessor(name)
+}
+
+func (f *Federation) forgetPredecessor(name types.NamespacedName) {
+	delete(f.predecessors, name)
+	f.release(keptFor(name))
+}
+
+func (f *Federation) expirePredecessors(now time.Time) {
+	for name, before := range f.predecessors {
+		if !now.Before(before.until) {
+			f.forgetPredecessor(name)
+		}
+	}
+}

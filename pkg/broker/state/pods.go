@@ -1,0 +1,649 @@
+package state
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/disruption"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/queue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+// pod is the record of one pod of the broker's node.
+type pod struct {
+	name types.NamespacedName
+	// owner is to whom the pod is counted (placement.OwnerOf); "" is not known.
+	owner string
+	// shadow is the UID of the ShadowPod that the pod was made of, "" if of none. account is the one in which it counts.
+	shadow  types.UID
+	account scheduler.Account
+	// admitted means that the pod is or was assigned, or succeeds such a one of the same ShadowPod: no grant bounds it.
+	admitted bool
+	// pending means that there is a decision which the cache does not show yet, uncertain that it is not known whether it was
+	// written.
+	pending, uncertain bool
+	// unassigned means that no provider fitted when the pod was tried last; waits is what is known of that.
+	unassigned bool
+	waits      queue.Pod
+	// requests are what the pod requests while it waits for a provider, as it was tried last; nil if it never waited.
+	requests resources.Amounts
+	// asks are what it requested when it was tried last.
+	asks resources.Amounts
+	// left is the VirtualNode that the pod, which is moving, has left: nothing of it is there any more.
+	left scheduler.Place
+	// evictedAt is when this leader took the pod away from its provider; zero once it is assigned again.
+	evictedAt time.Time
+	// leavesSince is when this leader first saw that the pod leaves its provider; zero once it is assigned again.
+	leavesSince time.Time
+	// startedBefore is the latest start of a container when the pod was evicted, nil if it never was. A status with that
+	// start is from the old VirtualNode.
+	startedBefore *time.Time
+	// turn is whether the pod may leave its VirtualNode as planned, or waits for its replicas.
+	turn disruption.Pod
+	// refusedUntil has, by VirtualNode, until when the pod is not sent there, as it was decided last; none that had expired then.
+	refusedUntil map[string]time.Time
+	// reserved means that capacity elsewhere is reserved for the pod, which is assigned or leaving, under reservedFor.
+	reserved bool
+	// nowhere means that the pod stays at an unreachable provider because no other fits.
+	nowhere bool
+	// ended means that the pod has ended: it takes room, and that is all. disrupted means that its provider ended it.
+	ended, disrupted bool
+	// waitsAt is where the pod was seen to be Pending.
+	waitsAt scheduler.Place
+	// start is how far the pod has come at its present assignment.
+	start start
+	// there is what its provider was last seen to have of the pod, which may leave. goneSince is since when it has nothing of it.
+	there     presence
+	goneSince time.Time
+	// shown means that its status is from a pod at its provider, mayRun that containers of it may run there. nameFree means that no
+	// provider has an earlier pod of its name.
+	shown, mayRun, nameFree bool
+	// startCounted and runningSeen mean that the start at the present VirtualNode was counted, and traced.
+	startCounted, runningSeen bool
+}
+
+// start is how far a pod has come at one assignment, as this leader has seen it.
+type start struct {
+	// assignment is v1alpha1.Assignment.
+	assignment string
+	// taken means that its provider had begun to run it there. pendingAgain is when it was first seen after that to wait for its
+	// containers: the provider has made it again. It is zero if it does not wait again.
+	taken        bool
+	pendingAgain time.Time
+	// unmade means that the provider has had only its ShadowPod for too long.
+	unmade bool
+}
+
+func newRecord(name types.NamespacedName, uid types.UID) *pod {
+	return &pod{name: name, waits: queue.Pod{Name: name, UID: uid}, turn: disruption.NewPod(name)}
+}
+
+// record returns the record of a pod, a new one if there is none. Another pod that bore the name is forgotten.
+func (f *Federation) record(name types.NamespacedName, uid types.UID) *pod {
+	if known, ok := f.byName[name]; ok && known != uid {
+		f.forget(known)
+	}
+	p := f.pods[uid]
+	if p == nil {
+		p = newRecord(name, uid)
+		f.pods[uid] = p
+		f.byName[name] = uid
+	}
+	return p
+}
+
+func (f *Federation) recordOf(of *corev1.Pod) *pod {
+	p := f.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
+	f.observeShadow(p, of)
+	return p
+}
+
+func (f *Federation) forget(uid types.UID) {
+	if p := f.pods[uid]; p != nil {
+		f.remember(uid, p)
+		f.keepForSuccessor(p, uid)
+	}
+	f.release(uid)
+	f.limit.Forget(uid)
+	f.endReservationFor(uid)
+	if p := f.pods[uid]; p != nil {
+		f.turns.StopWaiting(&p.turn)
+		f.unreserve(p, uid)
+		delete(f.byName, p.name)
+		delete(f.pods, uid)
+	}
+}
+
+// ObserveAssigned takes in that a pod takes room at a VirtualNode: the API shows it assigned there, or leaving it.
+func (f *Federation) ObserveAssigned(of *corev1.Pod, at scheduler.Place) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.recordOf(of)
+	if p.uncertain {
+		p.evictedAt, p.leavesSince = time.Time{}, time.Time{} // The decision was written after all.
+	}
+	p.pending, p.uncertain, p.left, p.unassigned, p.ended = false, false, scheduler.Place{}, false, false
+	p.start.observe(of, at, f.cfg.Clock.Now())
+	p.shown, p.mayRun = shown(of), true
+	p.admitted = p.admitted || of.Annotations[v1alpha1.AssignedAtAnnotation] != ""
+	f.observeStart(p, of, at)
+	f.assignPod(of, at)
+}
+
+func (s *start) observe(of *corev1.Pod, at scheduler.Place, now time.Time) {
+	if assignment := v1alpha1.Assignment(at.VirtualNode, of); s.assignment != assignment {
+		*s = start{assignment: assignment}
+	}
+	switch {
+	case placement.Taken(&of.Status):
+		s.taken, s.pendingAgain = true, time.Time{}
+	case s.taken && s.pendingAgain.IsZero():
+		s.pendingAgain = now
+	}
+}
+
+// PendingAgain returns when this leader first saw that an assigned pod, which its provider had begun to run, waits for its containers
+// again, or that its provider has made one at last; zero if it does not. Liqo's ShadowPod controller makes a pod again, under its name, if
+// its node dies, is drained or preempts it.
+func (f *Federation) PendingAgain(of *corev1.Pod) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.pods[of.UID]; p != nil && p.start.assignment == v1alpha1.Assignment(placement.AssignedTo(of).VirtualNode, of) {
+		return p.start.pendingAgain
+	}
+	return time.Time{}
+}
+
+// observeStart takes in that a pod waits at a VirtualNode, or has started there since.
+func (f *Federation) observeStart(p *pod, of *corev1.Pod, at scheduler.Place) {
+	if notStarted(of) {
+		p.waitsAt = at
+		return
+	}
+	if there := f.providerAt(at); there != nil && p.waitsAt == at {
+		started := there.started[at.VirtualNode]
+		started.Last = f.cfg.Clock.Now()
+		if assigned := v1alpha1.AssignedAt(of); assigned.After(started.Assigned) {
+			started.Assigned = assigned
+		}
+		there.started[at.VirtualNode] = started
+		f.open(there, at)
+	}
+	p.waitsAt = scheduler.Place{}
+}
+
+func notStarted(pod *corev1.Pod) bool {
+	return pod.Status.Phase == "" || pod.Status.Phase == corev1.PodPending
+}
+
+// assignPod counts a pod at a VirtualNode with what is forwarded: Liqo's virtual kubelet forwards what the pod
+// requested when its ShadowPod was made, and no change of that (RemotePodSpec in Liqo's
+// pkg/virtualKubelet/forge/pods.go). Until its status shows that there is one it counts with the most that it requested
+// since it came there. After that a resize changes nothing.
+func (f *Federation) assignPod(of *corev1.Pod, at scheduler.Place) {
+	a := placement.AssignmentOf(of, at)
+	before, counted := f.state.Counted(of.UID)
+	if before != at {
+		f.assign(a)
+		return
+	}
+	forwarded := !notStarted(of) || len(of.Status.ContainerStatuses) > 0
+	for name, amount := range a.Requests {
+		switch {
+		case name == corev1.ResourcePods:
+		case forwarded:
+			a.Requests[name] = counted[name]
+		default:
+			a.Requests[name] = max(amount, counted[name])
+		}
+	}
+	f.assign(a)
+}
+
+// ObserveEnded takes in that a pod which is assigned to a VirtualNode is terminal. Its room there is taken until the pod is
+// gone. It reports whether that was not known.
+func (f *Federation) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.recordOf(of)
+	known := p.ended
+	f.turns.StopWaiting(&p.turn)
+	f.unreserve(p, of.UID)
+	if !known {
+		f.queue.Open(at) // It is not counted as a pod any more.
+	}
+	before, there := *p, p.there
+	*p = *newRecord(p.name, of.UID)
+	p.shadow, p.account, p.disrupted = before.shadow, before.account, placement.DisruptedThere(of)
+	p.admitted = before.admitted || before.pending || of.Annotations[v1alpha1.AssignedAtAnnotation] != ""
+	// Liqo's controller may still make one that its provider was not seen to have: a webhook for pods holds the creation.
+	p.ended, p.there, p.shown, p.mayRun = true, there, shown(of), mayRun(of) || unmade(of) && there != podThere
+	f.limit.Forget(of.UID)
+	f.assignPod(of, at)
+	return !known
+}
+
+// ObserveGone takes in that a pod was deleted, or is terminal and assigned to no VirtualNode. It reports whether the pod was
+// known. The UID "" is that of any pod of the name.
+func (f *Federation) ObserveGone(name types.NamespacedName, uid types.UID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known, ok := f.byName[name]
+	if !ok || (uid != "" && known != uid) {
+		return false
+	}
+	if uid != "" {
+		f.pods[known].shadow = "" // It has ended.
+	}
+	f.forget(known)
+	return true
+}
+
+// ObserveWaits takes in that a pod waits for a provider, whatever for, with what it requests.
+func (f *Federation) ObserveWaits(of *corev1.Pod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.recordOf(of).requests = placement.AssignmentOf(of, scheduler.Place{}).Requests
+}
+
+// ObserveLeft takes in that nothing of a moving pod is at its old VirtualNode any more; its room there is free. It goes on to count in
+// the grant of its consumer.
+func (f *Federation) ObserveLeft(of *corev1.Pod, from scheduler.Place) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.recordOf(of)
+	p.left = from
+	f.forgetEarlier(p.name)
+	if of.Annotations[v1alpha1.AssignedAtAnnotation] == "" && !p.admitted {
+		f.release(of.UID) // It waited for an earlier pod of its name.
+		return
+	}
+	p.admitted = true
+	f.admit(p, of.UID, placement.AssignmentOf(of, scheduler.Place{}).Requests)
+}
+
+// HasLeft reports whether nothing of a moving pod is at a VirtualNode any more.
+func (f *Federation) HasLeft(uid types.UID, from scheduler.Place) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.pods[uid]
+	return p != nil && p.left == from
+}
+
+// Assume chooses a provider for a pod and reserves its room there. Without one, into has no VirtualNode and the pod
+// counts as unassigned. Expressions are evaluated on a copy, while others observe and decide. What they changed counts:
+// the best provider that still fits is chosen, and none for a pod that was deleted or has ended meanwhile.
+func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
+	f.unreserve(p, of.UID)
+	p.owner = of.Owner
+	now := f.cfg.Clock.Now()
+	p.refusedUntil = maps.Clone(of.Refused)
+	maps.DeleteFunc(p.refusedUntil, func(_ string, until time.Time) bool { return !until.After(now) })
+	p.asks = of.Requests
+	f.queue.BeginTry(&p.waits, !p.unassigned, f.state.Demand(of.Requests), scheduler.ReadsResources(of, policy), now)
+	if f.beyondGrant(p, of, into) {
+		return
+	}
+	if scheduler.Evaluates(of, policy) {
+		p.unassigned = true // What changes meanwhile may concern the pod.
+		f.decideUnlocked(f.state.Snapshot(of), of, policy, into)
+		if f.pods[of.UID] != p || p.ended {
+			into.Provider, into.VirtualNode = "", "" // The pod was deleted or has ended meanwhile.
+			return
+		}
+		if f.beyondGrant(p, of, into) {
+			return // Others of its consumer were assigned meanwhile.
+		}
+		f.state.Confirm(f.cfg.Clock.Now(), of, policy, into)
+	} else {
+		f.state.Decide(f.cfg.Clock.Now(), of, policy, into)
+	}
+	p.unassigned = into.VirtualNode == ""
+	if p.unassigned {
+		f.queue.EndTry(&p.waits, into.Verdicts)
+		return
+	}
+	p.waits = queue.Pod{Name: p.name, UID: of.UID}
+	p.pending, p.startCounted, p.runningSeen = true, false, false
+	at := scheduler.Place{Provider: into.Provider, VirtualNode: into.VirtualNode}
+	f.assign(scheduler.Assignment{UID: of.UID, Place: at, App: of.App, Requests: of.Requests})
+	f.endReservationFor(of.UID)
+	if chosen := f.providers[into.Provider]; chosen != nil {
+		chosen.assignments++
+		f.observeTrial(chosen, at, of.Owner)
+	}
+}
+
+// decideUnlocked decides without mu, which the caller holds.
+func (f *Federation) decideUnlocked(snapshot *scheduler.State, of *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) {
+	f.mu.Unlock()
+	defer f.mu.Lock()
+	snapshot.Decide(f.cfg.Clock.Now(), of, policy, into)
+}
+
+// ReserveElsewhere decides where a pod could go that is assigned to a provider which cannot be reached, as Assume would. What it finds
+// is reserved until the pod is decided about, stays or is gone: no more pods leave than fit elsewhere. It reports whether it found one.
+func (f *Federation) ReserveElsewhere(of *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.record(types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, of.UID)
+	f.unreserve(p, of.UID)
+	other := *of
+	other.UID = reservedFor(of.UID)
+	if scheduler.Evaluates(&other, policy) {
+		f.decideUnlocked(f.state.Snapshot(&other), &other, policy, into)
+		if f.pods[of.UID] != p || p.ended {
+			return false
+		}
+		f.state.Confirm(f.cfg.Clock.Now(), &other, policy, into)
+	} else {
+		f.state.Decide(f.cfg.Clock.Now(), &other, policy, into)
+	}
+	if into.VirtualNode == "" {
+		return false
+	}
+	p.reserved = true
+	f.assign(scheduler.Assignment{
+		UID: other.UID, Place: scheduler.Place{Provider: into.Provider, VirtualNode: into.VirtualNode}, Requests: of.Requests,
+	})
+	return true
+}
+
+// reservedFor is the UID under which capacity is reserved for a pod that is still counted elsewhere.
+func reservedFor(uid types.UID) types.UID { return "reserved/" + uid }
+
+// unreserve frees what ReserveElsewhere reserved for a pod.
+func (f *Federation) unreserve(p *pod, uid types.UID) {
+	if p.reserved {
+		p.reserved = false
+		f.release(reservedFor(uid))
+	}
+}
+
+// ObserveNowhere records that a pod stays at an unreachable provider because nothing else fits: it is not one of those that move. It
+// reports whether that is new.
+func (f *Federation) ObserveNowhere(uid types.UID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.limit.Forget(uid)
+	p := f.pods[uid]
+	if p == nil || p.nowhere {
+		return false
+	}
+	p.nowhere = true
+	return true
+}
+
+// Forget frees the room of a decision that was not written. An admitted pod goes on to count in its account.
+func (f *Federation) Forget(uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.pods[uid]
+	if _, requests := f.state.Counted(uid); p != nil && p.admitted && requests != nil {
+		f.admit(p, uid, requests)
+	} else {
+		f.release(uid)
+	}
+	if p != nil {
+		p.pending, p.uncertain = false, false
+	}
+}
+
+// ObserveUncertain takes in that a decision may or may not have been written. Its room stays reserved.
+func (f *Federation) ObserveUncertain(uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.pods[uid]; p != nil {
+		p.uncertain = true
+	}
+}
+
+// Confirm tells that the API server has a decision which was uncertain, or another one. The cache does not
+// show it yet.
+func (f *Federation) Confirm(of *corev1.Pod, at scheduler.Place) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.recordOf(of)
+	p.pending, p.uncertain, p.evictedAt, p.leavesSince, p.unassigned = true, false, time.Time{}, time.Time{}, false
+	p.there, p.goneSince = unseen, time.Time{}
+	f.assignPod(of, at)
+}
+
+// PendingAssignment reports whether a decision about the pod is not in the cache yet, and whether it is not known if it
+// was written.
+func (f *Federation) PendingAssignment(uid types.UID) (pending, uncertain bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.pods[uid]
+	return p != nil && p.pending, p != nil && p.uncertain
+}
+
+// ObserveStays takes in that an assigned pod need not move, and whether it has started: it no longer waits for the
+// limit of moves, nor for its replicas. Once it has started its last move is over.
+func (f *Federation) ObserveStays(uid types.UID, started bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if started {
+		f.limit.Forget(uid)
+	} else {
+		f.limit.Dequeue(uid)
+	}
+	p := f.pods[uid]
+	if p == nil {
+		return
+	}
+	f.turns.StopWaiting(&p.turn)
+	f.unreserve(p, uid)
+	p.nowhere, p.there = false, unseen
+	if p.evictedAt.IsZero() {
+		p.turn.Stays() // Otherwise it moves, and was read before.
+	}
+}
+
+// ObserveEvicted takes in that a pod was taken away from a VirtualNode. If the provider cannot be reached, it may go on
+// running the pod: the provider's id is returned if it was not unclean before.
+func (f *Federation) ObserveEvicted(of *corev1.Pod, from scheduler.Place) (unclean string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.recordOf(of)
+	started := lastStart(of)
+	p.left, p.evictedAt, p.startedBefore, p.nowhere = scheduler.Place{}, f.cfg.Clock.Now(), &started, false
+	p.leavesSince, p.goneSince = p.evictedAt, time.Time{}
+	if p.there == unseen && shown(of) {
+		p.there = podThere
+	}
+	f.turns.StopWaiting(&p.turn)
+	provider := f.providerAt(from)
+	if provider == nil {
+		return ""
+	}
+	provider.tracker.PodMovedAway()
+	if provider.unreachableSince.IsZero() {
+		return ""
+	}
+	return provider.markUnclean(from.Provider)
+}
+
+// ObserveLeaves takes in that a pod is leaving its provider, and returns since when this leader has seen that.
+func (f *Federation) ObserveLeaves(of *corev1.Pod) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.recordOf(of)
+	if p.leavesSince.IsZero() {
+		p.leavesSince = f.cfg.Clock.Now()
+	}
+	return p.leavesSince
+}
+
+// ObserveGivenUp takes in that a pod was not waited for at a VirtualNode whose provider cannot be reached. The provider's
+// id is returned if it was not unclean before.
+func (f *Federation) ObserveGivenUp(at scheduler.Place) (unclean string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if provider := f.providerAt(at); provider != nil {
+		return provider.markUnclean(at.Provider)
+	}
+	return ""
+}
+
+// EvictedAt returns when this leader took a pod away from its provider; zero if it is not moving.
+func (f *Federation) EvictedAt(uid types.UID) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.pods[uid]; p != nil {
+		return p.evictedAt
+	}
+	return time.Time{}
+}
+
+// ObserveAssignmentWritten takes in that the API has accepted a decision. It returns how long the pod was moving; false
+// if it was not, or if an earlier leader evicted it.
+func (f *Federation) ObserveAssignmentWritten(uid types.UID) (time.Duration, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.pods[uid]
+	if p == nil {
+		return 0, false
+	}
+	evictedAt := p.evictedAt
+	p.evictedAt, p.leavesSince, p.goneSince, p.there = time.Time{}, time.Time{}, time.Time{}, unseen
+	return f.cfg.Clock.Now().Sub(evictedAt), !evictedAt.IsZero()
+}
+
+// RefusalReason is why a VirtualNode did not take a pod, as the metrics label it.
+type RefusalReason string
+
+// The reasons of refusals.
+const (
+	// Refused means that the provider's admission refused the pod.
+	Refused RefusalReason = "refused"
+	// PendingTooLong means that the pod did not start in time.
+	PendingTooLong RefusalReason = "pending_too_long"
+)
+
+// Refusal is a pod that a VirtualNode did not take.
+type Refusal struct {
+	By     scheduler.Place
+	Reason RefusalReason
+	// Until is when the pod may be sent there again.
+	Until time.Time
+	// LacksRoom means that the provider does not have what the pod requests: the amount is withheld until then. Lacks is the
+	// resource that it does not have; what the pod requests of others is withheld only if it requests none of that one.
+	LacksRoom bool
+	Lacks     corev1.ResourceName
+	// Owner is to whom the pod is counted.
+	Owner string
+	// Again means that it has not taken the pod before: the pod counts as one failure of the provider. OwnFault means that the pod
+	// could start nowhere: it counts as none.
+	Again, OwnFault bool
+}
+
+// ObserveRefused takes in a refusal. That the pod is not sent there is in what Assume is given.
+func (f *Federation) ObserveRefused(of *corev1.Pod, r Refusal) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if by := f.providerAt(r.By); by != nil {
+		// What has run there was no failed start.
+		if p := f.pods[of.UID]; !r.Again && !r.OwnFault && (p == nil || !p.start.taken) {
+			by.tracker.PodFailed(r.Owner)
+			if r.Reason == PendingTooLong {
+				f.observeNotStarted(by, r.By, r.Owner, 1)
+			}
+		}
+		by.refusals[r.Reason]++
+	}
+	if !r.LacksRoom {
+		return
+	}
+	requests := resources.PodRequests(&of.Spec)
+	delete(requests, corev1.ResourcePods)
+	if amount := requests[r.Lacks]; amount > 0 {
+		requests = resources.Amounts{r.Lacks: amount}
+	}
+	id := types.UID("refused/" + r.By.Provider + "/" + r.By.VirtualNode + "/" + string(of.UID))
+	f.withheld[id] = r.Until
+	f.assign(scheduler.Assignment{UID: id, Place: r.By, Requests: requests})
+}
+
+// ExpireRefusals forgets refusals whose time is over: what waited for that is tried again.
+func (f *Federation) ExpireRefusals() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.cfg.Clock.Now()
+	f.expireNames(now)
+	f.expirePredecessors(now)
+	for _, p := range f.pods {
+		for virtualNode, until := range p.refusedUntil {
+			if !until.After(now) {
+				delete(p.refusedUntil, virtualNode)
+				p.waits.RetryNext()
+			}
+		}
+	}
+	for id, until := range f.withheld {
+		if !until.After(now) {
+			delete(f.withheld, id)
+			f.release(id)
+		}
+	}
+}
+
+// ObserveStarted takes in that a container of a pod was started, took after the pod was assigned. It reports whether that start was
+// not counted before.
+func (f *Federation) ObserveStarted(of *corev1.Pod, took time.Duration) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.recordOf(of)
+	if p.startCounted {
+		return false
+	}
+	p.startCounted = true
+	place := placement.AssignedTo(of)
+	if at := f.providerAt(place); at != nil {
+		at.tracker.PodStarted(p.owner, took)
+		f.open(at, place)
+	}
+	return true
+}
+
+// HasStarted reports whether a container of a pod was started at its present VirtualNode, as far as this leader has seen. Its provider may
+// have made it again since.
+func (f *Federation) HasStarted(uid types.UID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.pods[uid]
+	return p != nil && p.startCounted
+}
+
+// ObserveRunning takes in that the status of an assigned pod shows it Running. It reports true once for each assignment,
+// when that status is the present VirtualNode's.
+func (f *Federation) ObserveRunning(of *corev1.Pod) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.recordOf(of)
+	if p.runningSeen || p.startedBefore != nil && p.startedBefore.Equal(lastStart(of)) {
+		return false
+	}
+	p.runningSeen = true
+	return true
+}
+
+// lastStart returns when the last container of a pod started; zero if none runs.
+func lastStart(of *corev1.Pod) time.Time {
+	var last time.Time
+	for i := range of.Status.ContainerStatuses {
+		if running := of.Status.ContainerStatuses[i].State.Running; running != nil && running.StartedAt.After(last) {
+			last = running.StartedAt.Time
+		}
+	}
+	return last
+}

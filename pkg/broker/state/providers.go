@@ -1,0 +1,441 @@
+package state
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
+
+	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/disruption"
+	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+const (
+	// failedProbesUntilUnreachable is how many probes in a row must get no answer, answeredProbesUntilReachable how many must then be
+	// answered: a provider that answers now and then cannot be reached.
+	failedProbesUntilUnreachable = 2
+	answeredProbesUntilReachable = 2
+	// witnessProbes is how many probe intervals an answer to a virtual kubelet shows that its provider is not silent. By default
+	// that is longer than a virtual kubelet takes for the next one and for the lease that reports it.
+	witnessProbes = 3
+	// probesUntilConfirmed is how many probes of a leader show the state of a provider that answers every other one.
+	probesUntilConfirmed = 4
+	// staleProbes is how many probes may be missing before the time counts as unobserved.
+	staleProbes = 6
+)
+
+// provider is the record of one provider cluster.
+type provider struct {
+	spec    ProviderSpec
+	tracker *kpi.Tracker
+	// last is the last probe; probed is false before the first one of this leader.
+	last   Probe
+	probed bool
+	// confirmed means that probes of this leader show whether the provider can be reached: as many were answered, or
+	// failed, as the state of the leader before takes to change.
+	confirmed bool
+	// failedProbes counts those in a row without an answer, firstFailed is the time of the first of them. answeredProbes counts those
+	// in a row with one during an outage. unusableProbes counts those in a row in which the provider was not ready, alive or not.
+	failedProbes, answeredProbes, unusableProbes int
+	firstFailed                                  time.Time
+	// unreachableSince is zero while the provider is not silent.
+	unreachableSince time.Time
+	// failoverFrom is the time from which Failover.After counts in an outage, by the clock of this leader. earlier is how long the
+	// outage had lasted under the leader before, by the clock of that one.
+	failoverFrom time.Time
+	earlier      time.Duration
+	// started has the VirtualNodes at which this leader has seen pods start.
+	started map[string]Started
+	// closings has, by VirtualNode, what is known of the pods that did not start there.
+	closings map[string]*closing
+	// unclean means that pods were moved away while the provider could not be reached, which may still run there. moved
+	// counts how often.
+	unclean bool
+	moved   int
+	// answered and failed count probes, assignments decisions, refusals pods that the provider did not take, by reason.
+	answered, failed, assignments int
+	refusals                      map[RefusalReason]int
+	// scheduled is what the scheduler was given last, without what changes with every probe; movesDependOn is what else
+	// decides about the pods there.
+	scheduled     scheduler.Provider
+	movesDependOn moveInputs
+	// changed is the number of the last change of scheduled or movesDependOn.
+	changed uint64
+}
+
+// moveInputs are what decides whether pods must leave a provider.
+type moveInputs struct{ confirmed, unreachable, unusable, suspended, draining bool }
+
+// ProviderSpec is the state of a provider in the API.
+type ProviderSpec struct {
+	Enabled, Draining bool
+	// VirtualNodes by name; true means that the VirtualNode is being deleted.
+	VirtualNodes map[string]bool
+	// RemoteNamespaces has the names at the provider of the local namespaces that are mapped there; nil is not known yet.
+	RemoteNamespaces map[string]string
+}
+
+// Probe is the result of one probe of a provider.
+type Probe struct {
+	Began, Ended time.Time
+	// Answered means that the API server was ready; Took is its round trip. Otherwise Problem is why not.
+	Answered bool
+	Took     time.Duration
+	Problem  string
+	// Alive means that it was not ready, and not silent: it rejects the broker, for example, or the broker has no identity for it.
+	// Reason is the one of the condition then. Only silence moves pods.
+	Alive  bool
+	Reason string
+	// Reached is when a virtual kubelet last had an answer of it, by the clock of the broker; zero if that is not known.
+	Reached time.Time
+	// Kubelets reports, by VirtualNode, whether the lease of its virtual kubelet is live. One that is missing could not be
+	// read, and stays as it was.
+	Kubelets map[string]bool
+}
+
+// Provider is what is known of one provider at a moment.
+type Provider struct {
+	// Probed is false before the first probe of this leader. Confirmed is false until its probes show whether the provider
+	// can be reached: a first probe that fails does not.
+	Probed, Confirmed bool
+	// UnreachableSince is zero while the provider counts as reachable; before it is Confirmed it is what the leader before
+	// has written. LastProbe is zero before the first one.
+	UnreachableSince, LastProbe time.Time
+	// Problem is why the last probe was not answered, also if it was one of the leader before.
+	Problem string
+	// Unusable means that the provider is alive, but that its last probes were not answered as those of a ready one; Reason is the one
+	// of the condition. No pod is assigned there, and none moves for that.
+	Unusable bool
+	Reason   string
+	// Kubelets reports, by VirtualNode, whether the lease of its virtual kubelet is live.
+	Kubelets map[string]bool
+	Unclean  bool
+	// Draining means that the scheduler assigns no pod there because the provider is drained.
+	Draining bool
+	KPIs     v1alpha1.KPIs
+	// Assigned has what is assigned to each of its VirtualNodes, pods that are leaving it included.
+	Assigned map[string]Assigned
+	// Closed has the VirtualNodes that take no pods because none starts there, Reserved what is reserved for pods that wait.
+	Closed   map[string]Closing
+	Reserved map[string]Reservation
+	// MovesWaiting are the pods there that wait for their replicas before they leave.
+	MovesWaiting disruption.Waiting
+	// ProbesAnswered, ProbesFailed, Assignments and Refusals (by reason) are counts of this leader.
+	ProbesAnswered, ProbesFailed, Assignments int
+	Refusals                                  map[RefusalReason]int
+}
+
+// Assigned is what is assigned to one VirtualNode. Pods do not include those that have ended, Resources do.
+type Assigned struct {
+	Resources resources.Amounts
+	Pods      int
+}
+
+// SetProvider takes in the state of a provider in the API. One that was not known begins as its status left it. The
+// VirtualNodes that it has no more are returned.
+func (f *Federation) SetProvider(id string, spec ProviderSpec, status *v1alpha1.ProviderClusterStatus) (gone []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, known := f.providers[id]
+	if !known {
+		p = newProvider(status, f.cfg.ProbeInterval)
+		p.restoreClosings(status, f.cfg.Clock.Now())
+		f.providers[id] = p
+	}
+	for virtualNode := range p.spec.VirtualNodes {
+		if _, has := spec.VirtualNodes[virtualNode]; !has {
+			gone = append(gone, virtualNode)
+			delete(p.started, virtualNode)
+			delete(p.closings, virtualNode)
+		}
+	}
+	p.spec = spec
+	return gone
+}
+
+// newProvider goes on from the status that the leader before has written.
+func newProvider(status *v1alpha1.ProviderClusterStatus, probeInterval time.Duration) *provider {
+	p := &provider{
+		tracker:  kpi.NewTracker(status.KPIs, staleProbes*probeInterval),
+		refusals: map[RefusalReason]int{Refused: 0, PendingTooLong: 0}, started: map[string]Started{}, closings: map[string]*closing{},
+	}
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		switch {
+		case c.Status != metav1.ConditionFalse:
+		case c.Type == v1alpha1.ProviderClean:
+			p.unclean = true
+		case c.Type == v1alpha1.ProviderReachable && c.Reason == v1alpha1.ReasonNoAnswer:
+			// The outage is as old as the condition. The leader before may not have written that it moved pods away.
+			p.unreachableSince, p.firstFailed = c.LastTransitionTime.Time, c.LastTransitionTime.Time
+			p.unclean, p.last.Problem = true, c.Message
+			if last := status.KPIs.Uptime.Until; last != nil { // Its last probe; the clock of this leader may be another.
+				p.earlier = max(0, last.Sub(c.LastTransitionTime.Time))
+			}
+		}
+	}
+	return p
+}
+
+// RemoveProvider takes in that a provider has no VirtualNode any more. It reports whether the provider was known.
+func (f *Federation) RemoveProvider(id string) (known bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, known = f.providers[id]
+	delete(f.providers, id)
+	f.state.RemoveProvider(id)
+	return known
+}
+
+// equalities compare what the scheduler is given. Those of Kubernetes panic at a time.Time.
+var equalities = func() conversion.Equalities {
+	e := equality.Semantic.Copy()
+	if err := e.AddFunc(time.Time.Equal); err != nil {
+		panic(err)
+	}
+	return e
+}()
+
+// Schedule sets the provider that the scheduler chooses from. It reports whether that may concern any pod: KPIs change
+// with every probe, and do not count.
+func (f *Federation) Schedule(fresh scheduler.Provider) (changed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, known := f.providers[fresh.ID]
+	if !known {
+		return false
+	}
+	f.state.SetProvider(fresh)
+	for i := range fresh.Slices { // What the status shows may be older.
+		f.claim(p, scheduler.Place{Provider: fresh.ID, VirtualNode: fresh.Slices[i].VirtualNode})
+	}
+	fresh.KPIs, fresh.NotReady = nil, ""
+	inputs := moveInputs{
+		confirmed: p.confirmed, unreachable: !p.unreachableSince.IsZero(), unusable: p.unusable(),
+		suspended: f.movesSuspended(p, f.suspicious()), draining: p.spec.Draining,
+	}
+	changed = inputs != p.movesDependOn || !equalities.DeepEqual(p.scheduled, fresh)
+	p.scheduled, p.movesDependOn = fresh, inputs
+	if changed {
+		f.openAll(p)
+	}
+	return changed
+}
+
+// ObserveProbe takes in the result of a probe. It returns the providers whose state has changed: that one, if its
+// reachability or its virtual kubelets changed, and those whose moves were suspended or resumed because the broker
+// suspects itself, or no longer does.
+func (f *Federation) ObserveProbe(id string, probe Probe) (changed []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, known := f.providers[id]
+	if !known {
+		return nil
+	}
+	kubelets := make(map[string]bool, len(p.spec.VirtualNodes))
+	for virtualNode := range p.spec.VirtualNodes {
+		live, read := probe.Kubelets[virtualNode]
+		kubelets[virtualNode] = live || !read && p.last.Kubelets[virtualNode]
+	}
+	probe.Kubelets = kubelets
+	if p.last.Reached.After(probe.Reached) {
+		probe.Reached = p.last.Reached // A lease that was not read, or that a replica has just taken, says nothing.
+	}
+	before, unreachableBefore, unusableBefore, first := p.last, !p.unreachableSince.IsZero(), p.unusable(), !p.probed
+	suspected, suspended := f.suspicious(), map[string]bool{}
+	for other, q := range f.providers {
+		suspended[other] = f.movesSuspended(q, suspected)
+	}
+	p.probed, p.last = true, probe
+	opened := f.openUntried(p, id)
+	f.observeOutcome(p, &probe, first)
+	suspects := f.suspicious()
+	if (suspected || suspects) && probe.Ended.After(f.suspectedAt) {
+		f.suspectedAt = probe.Ended
+	}
+	for other, q := range f.providers {
+		if suspended[other] != f.movesSuspended(q, suspects) || other == id && (first || opened ||
+			unreachableBefore != !p.unreachableSince.IsZero() || unusableBefore != p.unusable() || before.Answered != probe.Answered ||
+			!maps.Equal(before.Kubelets, kubelets)) {
+			changed = append(changed, other)
+		}
+	}
+	return changed
+}
+
+// observeOutcome takes in whether a provider answered a probe. A provider that is alive ends an outage as one that is ready does. Neither
+// its own rejections nor the failures of the broker's network path, to which a virtual kubelet testifies, count for its KPIs.
+func (f *Federation) observeOutcome(p *provider, probe *Probe, first bool) {
+	witnessed := !probe.Reached.IsZero() && probe.Ended.Sub(probe.Reached) < witnessProbes*f.cfg.ProbeInterval
+	if probe.Answered || !probe.Alive && !witnessed {
+		p.tracker.Probe(probe.Ended, probe.Answered, probe.Took)
+	}
+	if probe.Answered {
+		p.answered++
+		p.unusableProbes = 0
+	} else {
+		p.failed++
+		p.unusableProbes++
+	}
+	if probe.Answered || probe.Alive {
+		p.failedProbes, p.firstFailed = 0, time.Time{}
+		if first && !p.unreachableSince.IsZero() {
+			p.unreachableSince, p.failoverFrom = probe.Ended, probe.Ended // The outage that the leader before saw was over meanwhile.
+		}
+		if p.answeredProbes++; p.answeredProbes >= answeredProbesUntilReachable || p.unreachableSince.IsZero() {
+			p.answeredProbes, p.unreachableSince = 0, time.Time{}
+		}
+	} else {
+		p.answeredProbes = 0
+		if p.failedProbes++; p.failedProbes == 1 {
+			p.firstFailed = probe.Ended
+		}
+		switch {
+		case witnessed:
+			p.unreachableSince, p.last.Reason = time.Time{}, v1alpha1.ReasonKubeletReaches
+		case first && !p.unreachableSince.IsZero():
+			p.failoverFrom = probe.Ended.Add(-p.earlier)
+		case p.failedProbes < failedProbesUntilUnreachable || !p.unreachableSince.IsZero():
+		case probe.Reached.After(p.firstFailed):
+			p.unreachableSince, p.failoverFrom = probe.Reached, probe.Reached
+		default:
+			p.unreachableSince, p.failoverFrom = p.firstFailed, p.firstFailed
+		}
+	}
+	p.confirmed = p.confirmed || probe.Answered && p.unreachableSince.IsZero() || p.failedProbes >= failedProbesUntilUnreachable ||
+		p.unusable() || p.answered+p.failed >= probesUntilConfirmed
+}
+
+// unusable reports whether a provider is alive, but as many probes in a row were not answered as make a silent one unreachable.
+func (p *provider) unusable() bool {
+	return p.unusableProbes >= failedProbesUntilUnreachable && p.unreachableSince.IsZero()
+}
+
+// markUnclean returns the provider's id if it was not unclean before.
+func (p *provider) markUnclean(id string) string {
+	p.moved++
+	if p.unclean {
+		return ""
+	}
+	p.unclean = true
+	return id
+}
+
+// ObserveClean takes in that a provider runs nothing any more that was moved away. It has no effect if pods were moved away
+// since Uncleaned returned moved.
+func (f *Federation) ObserveClean(id string, moved int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.providers[id]; p != nil && p.moved == moved {
+		p.unclean = false
+	}
+}
+
+// Uncleaned returns the remote names of the namespaces of a provider that is unclean and can be reached again, by their
+// local names, and a number for ObserveClean; false if the provider need not be checked.
+func (f *Federation) Uncleaned(id string) (remoteNamespaces map[string]string, moved int, uncleaned bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.providers[id]
+	if p == nil || !p.unclean || !p.unreachableSince.IsZero() || !p.last.Answered {
+		return nil, 0, false
+	}
+	return maps.Clone(p.spec.RemoteNamespaces), p.moved, true
+}
+
+// Provider returns what is known of a provider; false if it is not known at all.
+func (f *Federation) Provider(id string) (Provider, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, known := f.providers[id]
+	if !known {
+		return Provider{}, false
+	}
+	out := Provider{
+		Probed: p.probed, Confirmed: p.confirmed, UnreachableSince: p.unreachableSince, LastProbe: p.last.Ended, Problem: p.last.Problem,
+		Unusable: p.unusable(), Reason: p.last.Reason,
+		Kubelets: maps.Clone(p.last.Kubelets), Unclean: p.unclean, Draining: p.movesDependOn.draining,
+		KPIs: p.tracker.Status(), Assigned: map[string]Assigned{}, MovesWaiting: f.movesWaiting(id), Closed: p.closedOf(), Reserved: f.reservedOf(id),
+		ProbesAnswered: p.answered, ProbesFailed: p.failed, Assignments: p.assignments, Refusals: maps.Clone(p.refusals),
+	}
+	for virtualNode := range p.spec.VirtualNodes {
+		resources, pods := f.state.Assigned(scheduler.Place{Provider: id, VirtualNode: virtualNode})
+		out.Assigned[virtualNode] = Assigned{Resources: resources, Pods: pods}
+	}
+	return out, true
+}
+
+// Known reports whether a provider is known.
+func (f *Federation) Known(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.providers[id] != nil
+}
+
+// Providers returns the ids of all providers, sorted.
+func (f *Federation) Providers() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(maps.Keys(f.providers))
+}
+
+// AllConfirmed reports whether probes of this leader show of all these providers whether they can be reached.
+func (f *Federation) AllConfirmed(ids []string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !slices.ContainsFunc(ids, func(id string) bool {
+		p := f.providers[id]
+		return p == nil || !p.confirmed
+	})
+}
+
+// Room adds up what the Node has room for: what the providers granted that can be given pods, which it counts, and what
+// is assigned elsewhere, or beyond a grant. kube-scheduler subtracts all pods of the Node from it, but those that have ended
+// (NewInformerFactory in kube-scheduler's pkg/scheduler): the Node has no room for what these hold, and room beside what waits
+// for a provider, or pods that no provider fits would keep others from the Node.
+// Unlimited means that a VirtualNode which can be given pods does not limit their number.
+func (f *Federation) Room() (room resources.Amounts, usable int, unlimited bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	room = resources.Amounts{}
+	loads := f.state.Loads()
+	for _, p := range f.state.Providers() {
+		if !p.Schedulable() || !p.Ready {
+			continue
+		}
+		usable++
+		for _, slice := range p.Slices {
+			at := scheduler.Place{Provider: p.ID, VirtualNode: slice.VirtualNode}
+			room.Add(roomAt(slice.Granted, loads[at]))
+			delete(loads, at)
+			if _, limited := slice.Granted[corev1.ResourcePods]; !limited {
+				unlimited = true
+			}
+		}
+	}
+	for _, load := range loads {
+		room.Add(roomAt(nil, load))
+	}
+	for uid, p := range f.pods {
+		if p.requests != nil && f.state.PlaceOf(uid) == (scheduler.Place{}) {
+			room.Add(p.requests)
+		}
+	}
+	return room, usable, unlimited
+}
+
+// roomAt returns what is granted, or assigned if that is more, without what pods hold that have ended.
+func roomAt(granted resources.Amounts, load scheduler.Load) resources.Amounts {
+	room := resources.Amounts{}
+	room.Add(granted)
+	room.Add(load.Assigned.Excess(granted))
+	room.Sub(load.Ended)
+	return room
+}

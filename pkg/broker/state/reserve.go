@@ -1,0 +1,163 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+// longestReservation is how many times ReserveAfter a part of a VirtualNode is reserved at most. Then as much time passes until something is
+// reserved there again: what runs there may run for days.
+const longestReservation = 6
+
+// reservation is a part of a VirtualNode that is kept free for a pod which has waited for long.
+type reservation struct {
+	pod   types.NamespacedName
+	uid   types.UID
+	owner string
+	since time.Time
+	// requests is what is reserved.
+	requests resources.Amounts
+}
+
+// Reservation is what is reserved for a pod at a VirtualNode.
+type Reservation struct {
+	Pod      types.NamespacedName
+	UID      types.UID
+	Since    time.Time
+	Requests resources.Amounts
+}
+
+// ReservedFor returns where, and since when, capacity is reserved for a pod; false if it is nowhere.
+func (f *Federation) ReservedFor(uid types.UID) (at scheduler.Place, since time.Time, reserved bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for at, r := range f.reservations {
+		if r.uid == uid {
+			return at, r.since, true
+		}
+	}
+	return scheduler.Place{}, time.Time{}, false
+}
+
+// reserve reserves a part of a VirtualNode for each pod that has waited for ReserveAfter while smaller ones took what became free: one
+// at each VirtualNode, and one for each owner, so that neither large pods nor many of them block what others need.
+func (f *Federation) reserve(now time.Time) {
+	after := f.cfg.ReserveAfter
+	if after <= 0 {
+		return
+	}
+	f.endReservations(now)
+	var waiting []*pod
+	for _, p := range f.pods {
+		if p.unassigned && p.waits.LacksRoom() && now.Sub(p.waits.Since()) >= after {
+			waiting = append(waiting, p)
+		}
+	}
+	slices.SortFunc(waiting, func(x, y *pod) int {
+		return cmp.Or(x.waits.Since().Compare(y.waits.Since()), strings.Compare(x.name.String(), y.name.String()))
+	})
+	owners := map[string]bool{}
+	for _, r := range f.reservations {
+		owners[r.owner] = true
+	}
+	for _, p := range waiting {
+		if owners[p.owner] {
+			continue
+		}
+		if at, found := f.placeToReserve(p, now); found {
+			owners[p.owner] = true
+			f.reservations[at] = &reservation{pod: p.name, uid: p.waits.UID, owner: p.owner, since: now, requests: p.asks}
+			f.claim(f.providers[at.Provider], at)
+			p.waits.RetryNext() // Its condition says so.
+		}
+	}
+}
+
+// placeToReserve returns the VirtualNode where least must become free for a pod, of those that grant what it requests, and lacked only
+// that when it was tried last.
+func (f *Federation) placeToReserve(p *pod, now time.Time) (best scheduler.Place, found bool) {
+	least := 0.0
+	for _, id := range p.waits.FullProviders() {
+		known := f.providers[id]
+		if known == nil {
+			continue
+		}
+		for i := range known.scheduled.Slices {
+			at := scheduler.Place{Provider: id, VirtualNode: known.scheduled.Slices[i].VirtualNode}
+			if f.reservations[at] != nil || now.Before(f.reservedAgain[at]) || known.closings[at.VirtualNode].closure().Concerns(p.owner) {
+				continue
+			}
+			missing, fits := f.state.Grants(at, p.waits.Demand())
+			if fits && (!found || missing < least) {
+				best, least, found = at, missing, true
+			}
+		}
+	}
+	return best, found
+}
+
+// endReservations ends those whose pod does not wait for that any more, and those that last for too long.
+func (f *Federation) endReservations(now time.Time) {
+	long := longestReservation * f.cfg.ReserveAfter
+	for at, again := range f.reservedAgain {
+		if !now.Before(again) {
+			delete(f.reservedAgain, at)
+		}
+	}
+	for at, r := range f.reservations {
+		p := f.pods[r.uid]
+		_, usable := f.state.Room(at, r.uid)
+		expired := now.Sub(r.since) >= long
+		if p != nil && p.unassigned && usable && !expired && slices.Contains(p.waits.FullProviders(), at.Provider) {
+			continue
+		}
+		if expired {
+			f.reservedAgain[at] = now.Add(long)
+		}
+		f.endReservation(at)
+	}
+}
+
+func (f *Federation) endReservation(at scheduler.Place) {
+	delete(f.reservations, at)
+	if p := f.providers[at.Provider]; p != nil {
+		f.claim(p, at)
+	}
+	f.queue.Open(at)
+}
+
+// endReservationFor ends what is reserved for a pod that was assigned or is gone.
+func (f *Federation) endReservationFor(uid types.UID) {
+	for at, r := range f.reservations {
+		if r.uid == uid {
+			f.endReservation(at)
+		}
+	}
+}
+
+// reservationAt returns what the scheduler reads; nil if nothing is reserved.
+func (f *Federation) reservationAt(at scheduler.Place) *scheduler.Reservation {
+	r := f.reservations[at]
+	if r == nil {
+		return nil
+	}
+	return &scheduler.Reservation{UID: r.uid, Requests: r.requests}
+}
+
+// reservedOf returns what is reserved at the VirtualNodes of a provider.
+func (f *Federation) reservedOf(provider string) map[string]Reservation {
+	reserved := map[string]Reservation{}
+	for at, r := range f.reservations {
+		if at.Provider == provider {
+			reserved[at.VirtualNode] = Reservation{Pod: r.pod, UID: r.uid, Since: r.since, Requests: r.requests}
+		}
+	}
+	return reserved
+}

@@ -1,0 +1,130 @@
+package state
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/disruption"
+	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state/queue"
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+// MoveDelay returns how long a pod must wait before it asks again to be moved; 0 when it may be.
+func (f *Federation) MoveDelay(uid types.UID) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.limit.Delay(uid, f.cfg.Clock.Now())
+}
+
+// MayMove returns whether a pod may be moved as planned (moves.Turns). It counts as unavailable from then on, until it
+// is assigned anew or ObserveStays. Of two callers the later one must have read its replicas later.
+func (f *Federation) MayMove(of *corev1.Pod, among disruption.Replicas) disruption.Turn {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.turns.MayMove(&f.recordOf(of).turn, of, among, func(uid types.UID) *disruption.Pod {
+		if p := f.pods[uid]; p != nil {
+			return &p.turn
+		}
+		return nil
+	})
+}
+
+// NextToMove returns the pods to try after a pod has become available: the one that has waited longest among its
+// replicas. If the pod waits itself, that is none.
+func (f *Federation) NextToMove(of *corev1.Pod) []types.NamespacedName {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.pods[of.UID]; p != nil && p.turn.Waits() {
+		return nil
+	}
+	return f.turns.Next(of)
+}
+
+// NextToMoveIn returns the pods to try after any pod of a namespace is gone, or has ended: the one that has waited longest
+// among each replicas.
+func (f *Federation) NextToMoveIn(namespace string) []types.NamespacedName {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.turns.NextIn(namespace)
+}
+
+// movesWaiting returns the pods of a provider that wait for their replicas.
+func (f *Federation) movesWaiting(provider string) disruption.Waiting {
+	return f.turns.At(func(at scheduler.Place) bool { return at.Provider == provider && f.providerAt(at) != nil })
+}
+
+// Wake returns the unassigned pods to try now, those that wait longest first (queue.Queue). More means that others may
+// follow, if these do not take what became free.
+func (f *Federation) Wake() (names []types.NamespacedName, more bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reserve(f.cfg.Clock.Now())
+	moreGrants := f.retryWithinGrants()
+	var unassigned []*queue.Pod
+	for _, p := range f.pods {
+		if p.unassigned {
+			unassigned = append(unassigned, &p.waits)
+		}
+	}
+	woken, more := f.queue.Wake(unassigned, f.cfg.Clock.Now(), f.opening)
+	for _, p := range woken {
+		names = append(names, p.Name)
+	}
+	return names, more || moreGrants
+}
+
+// opening returns a VirtualNode and its room; false if it takes no pods.
+func (f *Federation) opening(at scheduler.Place) (queue.Opening, bool) {
+	p := f.providerAt(at)
+	room, usable := f.state.Room(at, "")
+	if p == nil || !usable {
+		return queue.Opening{}, false
+	}
+	opening := queue.Opening{Provider: at.Provider, Changed: p.changed, Room: room}
+	if r := f.reservations[at]; r != nil {
+		opening.Holder = r.uid
+		opening.HoldersRoom, _ = f.state.Room(at, r.uid)
+	}
+	return opening, true
+}
+
+// openAll takes in that more than the room of a provider has changed.
+func (f *Federation) openAll(p *provider) {
+	for i := range p.scheduled.Slices {
+		p.changed = f.queue.Open(scheduler.Place{Provider: p.scheduled.ID, VirtualNode: p.scheduled.Slices[i].VirtualNode})
+	}
+}
+
+// release frees the room of a pod, or of an amount that was withheld.
+func (f *Federation) release(uid types.UID) {
+	f.grow(uid, nil)
+	if at := f.state.PlaceOf(uid); at != (scheduler.Place{}) {
+		f.queue.Open(at)
+	}
+	f.state.Release(uid)
+}
+
+// grow records that a consumer has more left of its grants when a pod takes other amounts than before.
+func (f *Federation) grow(uid types.UID, requests resources.Amounts) {
+	if account := f.state.AccountOf(uid); account != (scheduler.Account{}) && f.state.TakesMore(uid, requests) {
+		f.grown[account.Consumer] = true
+	}
+}
+
+// assign takes the room of a pod, and frees that elsewhere.
+func (f *Federation) assign(a scheduler.Assignment) {
+	if p := f.pods[a.UID]; p != nil {
+		a.Account = p.account
+	}
+	if a.Place == (scheduler.Place{}) {
+		a.App = ""
+	}
+	f.grow(a.UID, a.Requests)
+	if at := f.state.PlaceOf(a.UID); at != (scheduler.Place{}) && at != a.Place {
+		f.queue.Open(at)
+	}
+	f.state.Assign(a)
+}

@@ -1,0 +1,172 @@
+package state
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+// VirtualNode is what decides about the pods at a VirtualNode.
+type VirtualNode struct {
+	// Known is false if the provider has no such VirtualNode; all else is zero then.
+	Known bool
+	// Confirmed means that probes of this leader show whether its provider can be reached. Before, nothing speaks for a
+	// move, nor for the end of an outage that the leader before saw.
+	Confirmed bool
+	// UnreachableSince is when its provider became unreachable; zero while it can be reached, and before it is Confirmed.
+	UnreachableSince time.Time
+	// Unusable means that its provider is alive, but cannot be used by the broker, which it may reject: what is known of its pods may be
+	// old, and does not count against it.
+	Unusable bool
+	// Problem is why its provider did not answer the last probe; "" unless it is unreachable.
+	Problem string
+	// FailoverFrom is the time from which Failover.After counts: the time in which the broker suspected itself does not.
+	FailoverFrom time.Time
+	// MovesSuspended means that no pod is moved away from unreachable providers, because the broker suspects itself.
+	MovesSuspended bool
+	// Draining means that the pods are to leave: the provider is Drained by an administrator, or the VirtualNode is being deleted.
+	Draining, Drained bool
+	// Terminating means that the VirtualNode is being deleted: Liqo ends what is there, whether it moves or not.
+	Terminating bool
+	// Started is what this leader has seen of the pods that start there.
+	Started Started
+}
+
+// Started is what is known of the pods that have started at a VirtualNode: that are not Pending there any more. It is zero if none
+// has.
+type Started struct {
+	// Last is when the last one was seen to have started.
+	Last time.Time
+	// Assigned is the latest time at which one of them was assigned there.
+	Assigned time.Time
+}
+
+// providerAt returns the provider of a VirtualNode; nil if it is not known, or has no VirtualNode of that name.
+func (f *Federation) providerAt(at scheduler.Place) *provider {
+	if p := f.providers[at.Provider]; p != nil {
+		if _, has := p.spec.VirtualNodes[at.VirtualNode]; has {
+			return p
+		}
+	}
+	return nil
+}
+
+// VirtualNode returns what is known of the provider of a VirtualNode.
+func (f *Federation) VirtualNode(at scheduler.Place) VirtualNode {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.providerAt(at)
+	if p == nil {
+		return VirtualNode{}
+	}
+	vn := VirtualNode{
+		Known: true, Confirmed: p.confirmed,
+		Draining: p.spec.Draining || p.spec.VirtualNodes[at.VirtualNode], Drained: p.spec.Draining, Terminating: p.spec.VirtualNodes[at.VirtualNode],
+		Started: p.started[at.VirtualNode], Unusable: p.confirmed && p.unusable(),
+	}
+	// What the leader before saw is not enough: a restart moves nothing.
+	if !p.confirmed || p.unreachableSince.IsZero() {
+		return vn
+	}
+	vn.UnreachableSince, vn.FailoverFrom, vn.Problem = p.unreachableSince, p.failoverFrom, p.last.Problem
+	if vn.FailoverFrom.Before(f.suspectedAt) {
+		vn.FailoverFrom = f.suspectedAt
+	}
+	vn.MovesSuspended = f.movesSuspended(p, f.suspicious())
+	return vn
+}
+
+// movesSuspended reports whether no pod is moved away from an unreachable provider. A suspicion ends with the answer of one
+// provider. The others have to be probed again before their pods move.
+func (f *Federation) movesSuspended(p *provider, suspects bool) bool {
+	return !p.unreachableSince.IsZero() && (suspects || !p.last.Began.After(f.suspectedAt))
+}
+
+// RemoteNamespace returns the name of a local namespace at the provider of a VirtualNode, "" if it is not mapped there.
+// Known is false while that is not known.
+func (f *Federation) RemoteNamespace(at scheduler.Place, local string) (remote string, known bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.providerAt(at)
+	if p == nil || p.spec.RemoteNamespaces == nil {
+		return "", false
+	}
+	return p.spec.RemoteNamespaces[local], true
+}
+
+// OnePerProvider returns one VirtualNode of each provider, the first by name.
+func (f *Federation) OnePerProvider() []scheduler.Place {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := make([]scheduler.Place, 0, len(f.providers))
+	for id, p := range f.providers {
+		if len(p.spec.VirtualNodes) > 0 {
+			all = append(all, scheduler.Place{Provider: id, VirtualNode: slices.Min(slices.Collect(maps.Keys(p.spec.VirtualNodes)))})
+		}
+	}
+	return all
+}
+
+// SomeRemoteNamespaces returns the first names of namespaces at a provider, most of them at most.
+func (f *Federation) SomeRemoteNamespaces(id string, most int) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.providers[id]
+	if p == nil {
+		return nil
+	}
+	names := slices.Sorted(maps.Values(p.spec.RemoteNamespaces))
+	return names[:min(len(names), most)]
+}
+
+// Named returns all VirtualNodes of a name. Without one it returns that name at each provider: the VirtualNode may be gone.
+func (f *Federation) Named(virtualNode string) []scheduler.Place {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var named, all []scheduler.Place
+	for _, id := range slices.Sorted(maps.Keys(f.providers)) {
+		at := scheduler.Place{Provider: id, VirtualNode: virtualNode}
+		if all = append(all, at); f.providerAt(at) != nil {
+			named = append(named, at)
+		}
+	}
+	if len(named) == 0 {
+		return all
+	}
+	return named
+}
+
+// WithNamespace returns all VirtualNodes whose provider has a namespace, or may have it.
+func (f *Federation) WithNamespace(local string) []scheduler.Place {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []scheduler.Place
+	for _, id := range slices.Sorted(maps.Keys(f.providers)) {
+		p := f.providers[id]
+		if p.spec.RemoteNamespaces != nil && p.spec.RemoteNamespaces[local] == "" {
+			continue
+		}
+		for _, virtualNode := range slices.Sorted(maps.Keys(p.spec.VirtualNodes)) {
+			all = append(all, scheduler.Place{Provider: id, VirtualNode: virtualNode})
+		}
+	}
+	return all
+}
+
+// Granted returns what a provider grants in all of its slices.
+func (f *Federation) Granted(provider string) resources.Amounts {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	granted := resources.Amounts{}
+	for _, p := range f.state.Providers() {
+		if p.ID == provider {
+			for _, slice := range p.Slices {
+				granted.Add(slice.Granted)
+			}
+		}
+	}
+	return granted
+}

@@ -1,3 +1,0 @@
-// Package distrust bounds what the API server of another cluster can do to the clients here. A provider cluster may be
-// hostile, and its API server answers the broker and the virtual kubelets.
-package distrust

@@ -1,2 +1,0 @@
-// Package follow keeps what is derived from objects up to date, by the informers of a cache.
-package follow

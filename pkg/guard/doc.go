@@ -1,2 +1,0 @@
-// Package guard knows whether the admission policies of deploy/guard.yaml are in force in the broker's cluster.
-package guard

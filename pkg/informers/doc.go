@@ -1,0 +1,2 @@
+// Package informers keeps what is derived from objects up to date, by the informers of a cache.
+package informers

@@ -1,0 +1,82 @@
+package kubectl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
+)
+
+// Cells of a table are never empty, so that programs can split the columns.
+const (
+	none    = "<none>"
+	unknown = "<unknown>"
+)
+
+// shown returns a text of the API without characters that a terminal obeys or that hide others. Annotations of pods are quoted
+// in some. What programs read, JSON and YAML, has them all.
+func shown(text string) string { return untrusted.Lines(printers.EscapeTerminal(text)) }
+
+// age returns the time since a moment in kubectl's form.
+func age(now, since time.Time) string {
+	if since.IsZero() {
+		return unknown
+	}
+	return duration.HumanDuration(now.Sub(since))
+}
+
+func errNoObject(o runtime.Object) error { return fmt.Errorf("%T is no API object", o) }
+
+// Words returns the text of an error in kubectl's form, one line for each joined error.
+func Words(err error) []string {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		var lines []string
+		for _, err := range joined.Unwrap() {
+			lines = append(lines, Words(err)...)
+		}
+		return lines
+	}
+	return []string{shown(strings.Join(strings.Fields(word(err)), " "))}
+}
+
+func word(err error) string {
+	var status kerrors.APIStatus
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "error: no answer in time (--request-timeout): " + err.Error()
+	case errors.Is(err, context.Canceled):
+		return "error: interrupted"
+	case !errors.As(err, &status):
+		return "error: " + err.Error()
+	case unknownResource(status.Status()):
+		return "error: the server doesn't know the resource asked for: are the CRDs of the broker installed there? " + err.Error()
+	case status.Status().Reason == metav1.StatusReasonUnknown:
+		return "Error from server: " + err.Error()
+	default:
+		return fmt.Sprintf("Error from server (%s): %s", status.Status().Reason, err)
+	}
+}
+
+// unknownResource reports whether the API server does not serve the resource. Its 404 is no Status of the API then, and
+// client-go adds a cause to the one that it makes.
+func unknownResource(status metav1.Status) bool {
+	if status.Reason != metav1.StatusReasonNotFound || status.Details == nil {
+		return false
+	}
+	for _, cause := range status.Details.Causes {
+		if cause.Type == metav1.CauseTypeUnexpectedServerResponse {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,130 @@
+package podip
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+)
+
+// change is how the annotations of a pod change with its next status.
+type change struct {
+	// local and remote are the versions of the pods of which the change was made.
+	local, remote string
+	// annotations is a merge patch; nil changes nothing.
+	annotations map[string]any
+	// handled is true once a status was to be written.
+	handled bool
+}
+
+// errChanged means that a pod is not that any more of which the change was made: it is handled again.
+var errChanged = errors.New("it has changed since its location was read")
+
+// changeKey is the key of a change in a context.
+type changeKey struct{}
+
+// updateStatus writes a status with the change of the context. The API server takes both in one request (podStatusStrategy in
+// Kubernetes' pkg/registry/core/pod). The error is a conflict if Liqo has made the status of other pods than those of the change.
+func (p localPods) updateStatus(ctx context.Context, pod *corev1.Pod, opts metav1.UpdateOptions) (*corev1.Pod, error) {
+	with, _ := ctx.Value(changeKey{}).(*change)
+	if with == nil {
+		return p.PodInterface.UpdateStatus(ctx, pod, opts)
+	}
+	with.handled = true
+	if remote, _ := p.remote.Get(pod.Name); remote == nil || remote.ResourceVersion != with.remote || pod.ResourceVersion != with.local {
+		return nil, kerrors.NewConflict(corev1.Resource("pods"), pod.Name, errChanged)
+	}
+	changed := *pod
+	changed.Annotations = maps.Clone(pod.Annotations)
+	if changed.Annotations == nil && with.annotations != nil {
+		changed.Annotations = map[string]string{}
+	}
+	for key, value := range with.annotations {
+		if text, is := value.(string); is {
+			changed.Annotations[key] = text
+		} else {
+			delete(changed.Annotations, key)
+		}
+	}
+	return p.PodInterface.UpdateStatus(ctx, &changed, opts)
+}
+
+// ownWrites are the last writes of pods that the cache does not show yet. Another write would only meet a conflict.
+type ownWrites struct {
+	mu sync.Mutex
+	// before has the version that was written to, by the pod's name; guarded by mu.
+	before map[string]string
+}
+
+// observe takes in what was written to which version of a pod.
+func (w *ownWrites) observe(version string, written *corev1.Pod) {
+	if written.ResourceVersion == version {
+		return // Nothing has changed, and the cache will show nothing else.
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.before == nil {
+		w.before = map[string]string{}
+	}
+	w.before[written.Name] = version
+}
+
+// forget is called when a pod has left.
+func (w *ownWrites) forget(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.before, name)
+}
+
+// awaited reports whether the cache does not show the last write of a pod. It enqueues the pod when it does. A nil pod is gone.
+func (w *ownWrites) awaited(name string, cached *corev1.Pod) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, is := w.before[name]
+	if is && (cached == nil || cached.ResourceVersion != before) {
+		delete(w.before, name)
+		return false
+	}
+	return is
+}
+
+// localClient is a client of this cluster whose pods' statuses are written by updateStatus. The types below are the path to them.
+type localClient struct {
+	kubernetes.Interface
+	// remote lists the pods as the remote cluster shows them.
+	remote corev1listers.PodNamespaceLister
+	writes *ownWrites
+}
+
+func (c localClient) CoreV1() corev1client.CoreV1Interface {
+	return localGroup{CoreV1Interface: c.Interface.CoreV1(), client: c}
+}
+
+type localGroup struct {
+	corev1client.CoreV1Interface
+	client localClient
+}
+
+func (g localGroup) Pods(namespace string) corev1client.PodInterface {
+	return localPods{PodInterface: g.CoreV1Interface.Pods(namespace), localClient: g.client}
+}
+
+type localPods struct {
+	corev1client.PodInterface
+	localClient
+}
+
+func (p localPods) UpdateStatus(ctx context.Context, pod *corev1.Pod, opts metav1.UpdateOptions) (*corev1.Pod, error) {
+	written, err := p.updateStatus(ctx, pod, opts)
+	if err == nil {
+		p.writes.observe(pod.ResourceVersion, written)
+	}
+	return written, err
+}

@@ -1,0 +1,150 @@
+package drift
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+
+	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
+	offloadingv1beta1listers "github.com/liqotech/liqo/pkg/client/listers/offloading/v1beta1"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/generic"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
+	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/podspec"
+	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
+)
+
+const (
+	// ReasonNotForwarded is the reason of the event on a pod whose spec was changed after it was forwarded.
+	ReasonNotForwarded = "ChangeNotForwarded"
+	// ReasonLeftOut is the reason of the event on a pod with fields that are never forwarded.
+	ReasonLeftOut = "NotForwarded"
+)
+
+// shownChanges is how many changes of one pod the event names.
+const shownChanges = 5
+
+// Pods returns a reflector of pods that reports with an event what was changed in a pod after it was forwarded, and with another one the
+// fields that are not forwarded at all. Liqo forwards the spec once (forge.RemotePodSpec), and the API server has accepted both:
+// without the events nothing tells that they have no effect.
+func Pods(local func(namespace string) corev1listers.PodNamespaceLister, next generic.NamespacedReflectorFactoryFunc,
+) generic.NamespacedReflectorFactoryFunc {
+	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
+		return &pods{
+			NamespacedReflector: next(opts), local: local(opts.LocalNamespace), reported: map[report]string{},
+			forwarded: opts.RemoteLiqoFactory.Offloading().V1beta1().ShadowPods().Lister().ShadowPods(opts.RemoteNamespace),
+			events:    opts.EventBroadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "virtual-kubelet"}),
+		}
+	}
+}
+
+type pods struct {
+	manager.NamespacedReflector
+	local     corev1listers.PodNamespaceLister
+	forwarded offloadingv1beta1listers.ShadowPodNamespaceLister
+	events    record.EventRecorder
+
+	mu sync.Mutex
+	// reported is what the last event of a reason on a pod said.
+	reported map[report]string
+}
+
+// report is a reason of events on a pod.
+type report struct{ pod, reason string }
+
+func (p *pods) Handle(ctx context.Context, name string) error {
+	p.report(name)
+	return p.NamespacedReflector.Handle(ctx, name)
+}
+
+func (p *pods) report(name string) {
+	var changed, leftOut string
+	pod, err := p.local.Get(name) // A cache has no other error than that it is not there.
+	if err == nil {
+		shadow, missing := p.forwarded.Get(name)
+		if missing == nil && pod.DeletionTimestamp == nil && shadow.DeletionTimestamp == nil && isOf(shadow, pod) {
+			changed = messageOf(notForwarded(&pod.Spec, &shadow.Spec.Pod))
+			if fields := podspec.LeftOut(&pod.Spec, &shadow.Spec.Pod); len(fields) > 0 {
+				leftOut = "The pod runs in the remote cluster without these fields of its spec: " + strings.Join(fields, ", ")
+			}
+		}
+	}
+	for reason, message := range map[string]string{ReasonNotForwarded: changed, ReasonLeftOut: leftOut} {
+		if p.isNew(report{name, reason}, message) {
+			p.events.Event(pod, corev1.EventTypeWarning, reason, message)
+		}
+	}
+}
+
+// isOf returns whether a ShadowPod was made of a pod, and not of an earlier one of that name, as far as it tells.
+func isOf(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) bool {
+	uid := transform.PodUID(shadow)
+	return uid == "" || uid == pod.UID
+}
+
+// isNew remembers a message, and returns whether it is to be reported.
+func (p *pods) isNew(of report, message string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if message == "" {
+		delete(p.reported, of)
+		return false
+	}
+	is := p.reported[of] != message
+	p.reported[of] = message
+	return is
+}
+
+func messageOf(changes []string) string {
+	if len(changes) == 0 {
+		return ""
+	}
+	if more := len(changes) - shownChanges; more > 0 {
+		changes = append(changes[:shownChanges:shownChanges], fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("The remote cluster keeps the pod as it was created; not forwarded: %s. Delete the pod and create it again to change it there.",
+		strings.Join(changes, ", "))
+}
+
+// notForwarded returns what of a pod's spec differs from the spec that was forwarded, of all that an API server allows
+// to be changed (ValidatePodUpdate, ValidatePodResize and ValidatePodEphemeralContainersUpdate in Kubernetes'
+// pkg/apis/core/validation) and that Liqo forwards as it is. Liqo filters tolerations.
+func notForwarded(local, forwarded *corev1.PodSpec) []string {
+	changes := slices.Concat(
+		changedContainers("init container", local.InitContainers, forwarded.InitContainers),
+		changedContainers("container", local.Containers, forwarded.Containers))
+	for i := range local.EphemeralContainers {
+		changes = append(changes, fmt.Sprintf("ephemeral container %q", local.EphemeralContainers[i].Name))
+	}
+	if !ptr.Equal(local.ActiveDeadlineSeconds, forwarded.ActiveDeadlineSeconds) {
+		changes = append(changes, "activeDeadlineSeconds")
+	}
+	return changes
+}
+
+// changedContainers expects the containers in the same order: neither can be added nor removed.
+func changedContainers(kind string, local, forwarded []corev1.Container) (changes []string) {
+	for i := range min(len(local), len(forwarded)) {
+		was, is := &forwarded[i], &local[i]
+		if was.Name != is.Name {
+			continue // An admission webhook of the remote cluster has added one.
+		}
+		if was.Image != is.Image {
+			changes = append(changes, fmt.Sprintf("image of %s %q", kind, is.Name))
+		}
+		if !apiequality.Semantic.DeepEqual(was.Resources, is.Resources) {
+			changes = append(changes, fmt.Sprintf("resources of %s %q", kind, is.Name))
+		}
+	}
+	return changes
+}
