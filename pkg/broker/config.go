@@ -22,8 +22,8 @@ type Config struct {
 
 	// NodeName is the name of the broker's Node, NodeIP the address of this pod: the node's InternalIP while it leads.
 	NodeName, NodeIP string
-	// OwnerClusterRole names a ClusterRole that owns the Node, so that the Node is deleted when the broker is uninstalled;
-	// "" is none.
+	// OwnerClusterRole names a ClusterRole that owns the Node, so that the Node is deleted when the broker is
+	// uninstalled; "" if no ClusterRole owns it.
 	OwnerClusterRole string
 	// Namespace is where the lease of the leader is.
 	Namespace string
@@ -40,11 +40,11 @@ type Config struct {
 	// RequireGuard has nothing assigned, moved and offered while the policies of deploy/guard.yaml are not in force.
 	RequireGuard bool
 
-	// IsolateConsumers has the gateways drop what a consumer sends to other pods than its own.
+	// IsolateConsumers makes the gateways drop packets that a consumer sends to other pods than its own.
 	IsolateConsumers bool
 
 	Kubelet KubeletConfig
-	// IPAM is the configuration of the remote IPAM; nil is none.
+	// IPAM is the configuration of the remote IPAM; nil disables it.
 	IPAM  *network.IPAMConfig
 	Lease LeaseConfig
 	Times Times
@@ -59,7 +59,7 @@ type Config struct {
 
 	// MetricsAddress and HealthAddress are listened on unless empty.
 	MetricsAddress, HealthAddress string
-	// Tracer makes the spans of pods; nil is none.
+	// Tracer makes the spans of pods; nil disables tracing.
 	Tracer trace.Tracer
 }
 
@@ -75,13 +75,13 @@ type KubeletConfig struct {
 // LeaseConfig is the timing of the election and of the Node's lease.
 type LeaseConfig struct {
 	Duration, RenewDeadline, RetryPeriod time.Duration
-	// NodeDuration is that of the Node's own lease.
+	// NodeDuration is the duration of the Node's own lease.
 	NodeDuration time.Duration
 }
 
 // Times are intervals and timeouts.
 type Times struct {
-	// ProbeInterval and ProbeTimeout are those of the probe of each provider.
+	// ProbeInterval and ProbeTimeout apply to the probe of each provider.
 	ProbeInterval, ProbeTimeout time.Duration
 	// FailoverAfter is how long a provider must have been unreachable before its pods move, unless a policy sets it.
 	FailoverAfter time.Duration

@@ -21,7 +21,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/offloading"
 )
 
-// Metrics are everything that the broker reports, besides what controller-runtime does.
+// Metrics are all metrics of the broker, except controller-runtime's.
 type Metrics struct {
 	pods       *pods.Metrics
 	policies   *policies.Metrics
@@ -31,7 +31,7 @@ type Metrics struct {
 	isolation  *isolation.Metrics
 }
 
-// NewMetrics returns Metrics of a registry. providers collects those of each provider.
+// NewMetrics returns Metrics of a registry. providers collects the metrics of each provider.
 func NewMetrics(registry prometheus.Registerer, known *state.Federation, required *admission.Guard, podQueue *requeue.Queue,
 	providers prometheus.Collector,
 ) (*Metrics, error) {
@@ -76,7 +76,7 @@ func (g gauges) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// serveMetrics serves the broker's metrics with those of controller-runtime (queues, requests) until ctx ends.
+// serveMetrics serves the metrics of the broker and of controller-runtime (queues, requests) until ctx ends.
 func serveMetrics(ctx context.Context, address string, registry prometheus.Gatherer) error {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(prometheus.Gatherers{registry, crmetrics.Registry},

@@ -116,7 +116,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	group.Go(func() error { return lock.Run(ctx) })
 	group.Go(func() error {
-		// Before this replica may lead: what a second broker wrote would harm the first.
+		// Before this replica may lead: the writes of a second broker would harm the first.
 		if err := sole.Acquire(ctx); err != nil {
 			return err
 		}
@@ -128,8 +128,8 @@ func Run(ctx context.Context, cfg Config) error {
 	return group.Wait()
 }
 
-// managerOptions keep the caches small: of pods only those of the node, of EndpointSlices only those that consumers have
-// reflected here, no managed fields, and of what tenants write as much as is read.
+// managerOptions keeps the caches small: only the pods of the node, only the EndpointSlices that consumers have
+// reflected here, no managed fields, and of tenants' objects only the fields that are read.
 func managerOptions(cfg *Config, scheme *runtime.Scheme) ctrl.Options {
 	return ctrl.Options{
 		Scheme: scheme,
@@ -157,7 +157,7 @@ func managerOptions(cfg *Config, scheme *runtime.Scheme) ctrl.Options {
 		RetryPeriod:                   &cfg.Lease.RetryPeriod,
 		// Ours are served on a registry of our own; controller-runtime's queues and latencies join them there.
 		Metrics:                metricsserver.Options{BindAddress: "0"},
-		HealthProbeBindAddress: "0", // So are the probes, with limits of connections.
+		HealthProbeBindAddress: "0", // The broker serves the probes itself, with connection limits.
 	}
 }
 
@@ -186,7 +186,7 @@ type Broker struct {
 	kubelet   kubeletapi.Config
 }
 
-// New makes all parts. None of them does anything yet. The identities are those with which providers are asked.
+// New makes all parts, but starts none. The identities are used to ask the providers.
 func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityReader) (*Broker, error) {
 	kube, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -196,7 +196,7 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	if err != nil {
 		return nil, fmt.Errorf("home cluster: %w", err)
 	}
-	// 1. What is known, and the ways to the providers.
+	// 1. The state, and the connections to the providers.
 	home, clk := mgr.GetClient(), clock.RealClock{}
 	known := state.New(state.Config{
 		Clock: clk, MovesAtOnce: cfg.MovesAtOnce,
@@ -294,11 +294,11 @@ func New(cfg Config, mgr manager.Manager, identities identitymanager.IdentityRea
 	}, nil
 }
 
-// Node is what the broker shows as its Node; test/histories plays virtual-kubelet's node controller with it.
+// Node is the broker's Node; test/histories plays virtual-kubelet's node controller with it.
 func (b *Broker) Node() *node.Node { return b.node }
 
-// SetUpControllers registers what assigns and moves pods, and probes providers. It starts when the replica is elected and its
-// caches are filled.
+// SetUpControllers registers the controllers that assign and move pods, and probe providers. They start when the
+// replica is elected and its caches are filled.
 func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) error {
 	if err := pods.IndexReplicas(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -322,8 +322,8 @@ func (b *Broker) SetUpControllers(ctx context.Context, mgr manager.Manager) erro
 	return nil
 }
 
-// setUpServers registers the Node with its kubelet API, what the leader does for consumers, and what every replica does: its
-// certificate, and the remote IPAM, which only reads and which a Service spreads over them all.
+// setUpServers registers the Node with its kubelet API, the leader's services for consumers, and the services of every
+// replica: its certificate, and the remote IPAM, which only reads and which a Service spreads over them all.
 func (b *Broker) setUpServers(ctx context.Context, mgr manager.Manager) error {
 	runs := []manager.Runnable{
 		everyReplica(b.kubelet.Certificate.Run), manager.RunnableFunc(b.node.Run),
@@ -350,7 +350,7 @@ func (b *Broker) setUpServers(ctx context.Context, mgr manager.Manager) error {
 	return b.setUpForConsumers(mgr)
 }
 
-// setUpForConsumers registers what the leader does for consumers besides their pods.
+// setUpForConsumers registers the leader's services for consumers besides their pods.
 func (b *Broker) setUpForConsumers(mgr manager.Manager) error {
 	if b.cfg.Reoffload != nil {
 		if err := offloading.SetUp(mgr, *b.cfg.Reoffload, b.metrics.namespaces); err != nil {

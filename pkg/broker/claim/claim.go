@@ -33,11 +33,11 @@ const (
 // ErrClaimed is the error of an installation in a cluster that another one has claimed.
 var ErrClaimed = errors.New("another broker serves this cluster, and a cluster has one")
 
-// Claim is that of one installation.
+// Claim claims the cluster for one installation.
 type Claim struct {
 	Log  logr.Logger
 	Kube kubernetes.Interface
-	// Namespace and Node are those of the installation.
+	// Namespace and Node identify the installation.
 	Namespace, Node string
 }
 

@@ -112,15 +112,15 @@ func (c *Controller) read(ctx context.Context, consumer string) error {
 	return nil
 }
 
-// addTo adds what a slice grants to the grant of its consumer. Liqo's quotas do not count pods, so a slice that does not name them grants
-// any number.
+// addTo adds a slice's resources to the grant of its consumer. Liqo's quotas do not count pods, so a slice that does
+// not name them grants any number.
 func addTo(grant *scheduler.Grant, slice *authv1beta1.ResourceSlice) {
 	creator, granted := placement.AccountOfSlice(slice).Creator, resources.RoundUp(slice.Status.Resources)
 	grant.ByCreator[creator] = sumOf(grant.ByCreator[creator], granted)
 	grant.Sum = sumOf(grant.Sum, granted)
 }
 
-// sumOf adds what a slice grants to what others do; nil is that there are none.
+// sumOf adds the amounts that a slice grants to the sum of the others, which is nil if there are none.
 func sumOf(others, granted resources.Amounts) resources.Amounts {
 	if others == nil {
 		return maps.Clone(granted)

@@ -28,7 +28,8 @@ import (
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-// namespaces are those of consumer c1: its tenant namespace, two that were made for its pods, and others that have its label.
+// namespaces returns the namespaces of consumer c1: its tenant namespace, two that were made for its pods, and others
+// that have its label.
 func namespaces() []client.Object {
 	namespace := func(name, id string, tenant, made bool) *corev1.Namespace {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"liqo.io/remote-cluster-id": id}}}

@@ -1,13 +1,13 @@
-// Package lease has the lease by which the replicas of the broker elect a leader, and refuses what a leader writes whose
-// lease has lapsed.
+// Package lease has the lease by which the replicas of the broker elect a leader, and rejects the writes of a leader
+// whose lease has lapsed.
 //
-// A process that is stopped (SIGSTOP, a stalled or suspended machine) for longer than its lease goes on afterwards with
-// what it knew. client-go's elector notices only when it cannot renew for the renew deadline, and renews a lease that
-// has lapsed if no other replica holds it at that moment. Meanwhile another replica may lead or have led, providers
-// answer again, and drains are over. So a lease that has lapsed is never renewed: from then on the process writes
-// nothing to its own cluster, and it ends. The next process probes and reads everything again, as every new leader
-// does. That is one rule for all writes. The alternative, to go on and to distrust each probe, cached object and
-// decision of before, has one rule for each.
+// A process that is stopped (SIGSTOP, a stalled or suspended machine) for longer than its lease continues afterwards
+// with its old state. client-go's elector notices only when it cannot renew for the renew deadline, and renews a lease
+// that has lapsed if no other replica holds it at that moment. Meanwhile another replica may lead or have led,
+// providers may have recovered, and drains may have ended. So a lapsed lease is never renewed: from then on the process
+// writes nothing to its own cluster, and it exits. The next process probes and reads everything again, as every new
+// leader does. That is one rule for all writes. The alternative, to continue and to verify each old probe, cached
+// object and decision, needs one rule for each.
 package lease
 
 import (
@@ -115,7 +115,7 @@ func (l *Lease) Check() error {
 }
 
 // elapsed returns the longer of the times that passed by the monotonic clock and by the wall clock. The monotonic clock
-// stands still while a machine is suspended (clock_gettime(2)), the wall clock may be set back.
+// stops while a machine is suspended (clock_gettime(2)), the wall clock may be set back.
 func elapsed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
@@ -136,10 +136,10 @@ func (l *Lease) Run(ctx context.Context) error {
 	}
 }
 
-// Wrap has the requests of a client that change anything answered by ErrLapsed once the lease has lapsed. This is the last
-// step before a request is sent, after client-go's limit of requests. A process that is stopped between the check and the
-// sending still sends that request: pods are patched with the version that was read, so that what another leader has
-// changed since is a conflict.
+// Wrap answers a client's mutating requests with ErrLapsed once the lease has lapsed. This is the last step before a
+// request is sent, after client-go's rate limit. A process that is stopped between the check and the sending still
+// sends that request: pods are patched with the version that was read, so a change that another leader made since
+// causes a conflict.
 func (l *Lease) Wrap(next http.RoundTripper) http.RoundTripper {
 	return transport{lease: l, next: next}
 }

@@ -1,9 +1,10 @@
 // Package metadatasync removes from the pods of consumers the labels and annotations that their owners removed.
 //
-// A virtual kubelet removes them from the ShadowPod. Liqo's ShadowPod controller leaves them on the pod: it creates the pod by
-// an ordinary request, and updates it by server-side apply (pkg/liqo-controller-manager/offloading/shadowpod-controller in
-// v1.2.0). Both have one field manager, but for the API server these are two: what is no longer applied is still owned by the
-// one that created the pod. So a pod would keep a filter that no provider passes, after its owner has removed it.
+// A virtual kubelet removes them from the ShadowPod. Liqo's ShadowPod controller leaves them on the pod: it creates the
+// pod by an ordinary request, and updates it by server-side apply
+// (pkg/liqo-controller-manager/offloading/shadowpod-controller in v1.2.0). Both use the same field manager name, but
+// for the API server these are two managers: a field that is no longer applied is still owned by the one that created
+// the pod. So a pod would keep a filter that no provider passes, after its owner has removed it.
 package metadatasync
 
 import (
@@ -69,8 +70,8 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 	return nil
 }
 
-// Reconcile removes from a pod what its ShadowPod does not have any more. The caches may lag: if a key has come back in the
-// meantime, Liqo's controller writes it again after the pod has changed.
+// Reconcile removes from a pod the keys that its ShadowPod no longer has. The caches may lag: if a key has come back in
+// the meantime, Liqo's controller writes it again after the pod has changed.
 func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
 	err := c.remove(ctx, r.NamespacedName)
 	if kerrors.IsConflict(err) {

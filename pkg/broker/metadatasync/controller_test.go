@@ -39,7 +39,7 @@ func TestWhatAnOwnerRemovedIsRemovedFromThePod(t *testing.T) {
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
 	require.NoError(t, c.Create(t.Context(), pod, client.FieldOwner("shadow-pod")))
-	// What others write in this cluster.
+	// Keys that other writers set in this cluster.
 	for key, value := range map[string]string{
 		"mesh": "on", v1alpha1.DecisionAnnotation: "d", "gone": "changed here",
 	} {

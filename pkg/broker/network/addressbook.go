@@ -41,7 +41,7 @@ func indexPodAddress(o client.Object) []string {
 	return []string{address.Unmap().String()}
 }
 
-// External implements ipam.Directory: the address is that of Liqo's IP object of the pod, which is called like the pod
+// External implements ipam.Directory: it returns the address of Liqo's IP object of the pod, which has the pod's name
 // (pkg/liqo-controller-manager/ipmapping.CreateOrUpdateIP).
 func (a addressBook) External(ctx context.Context, consumer string, address netip.Addr) (netip.Addr, error) {
 	var pods corev1.PodList

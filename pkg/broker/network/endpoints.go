@@ -76,9 +76,9 @@ func (e *Endpoints) SetUp(mgr manager.Manager) error {
 	return nil
 }
 
-// mapEndpoints creates and deletes IPs of a namespace so that there is one for each address of its reflected EndpointSlices
-// and of its pods' annotations. Those of endpoints stay while it is not known which addresses are the consumer's: an IP that is made
-// anew usually has another external address.
+// mapEndpoints creates and deletes IPs of a namespace so that there is one for each address of its reflected
+// EndpointSlices and of its pods' annotations. IPs of endpoints stay while the consumer's addresses are not known: an
+// IP that is recreated usually gets another external address.
 func (e *Endpoints) mapEndpoints(ctx context.Context, namespace string) error {
 	var endpointSlices discoveryv1.EndpointSliceList
 	if err := e.client.List(ctx, &endpointSlices, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -214,7 +214,7 @@ func endpointIPs(namespace string, endpointSlices []discoveryv1.EndpointSlice, p
 	return out
 }
 
-// ofEndpoint reports whether an IP is that of an endpoint in an EndpointSlice.
+// ofEndpoint reports whether an IP belongs to an endpoint in an EndpointSlice.
 func ofEndpoint(ip *ipamv1alpha1.IP) bool {
 	return slices.ContainsFunc(ip.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "EndpointSlice" })
 }

@@ -20,7 +20,8 @@ import (
 type IPAMConfig struct {
 	// Address is HOST:PORT or :PORT.
 	Address string
-	// CertFile and KeyFile are the serving certificate, reloaded when they change; "" is that of the kubelet API.
+	// CertFile and KeyFile are the serving certificate, reloaded when they change; "" uses the kubelet API's
+	// certificate.
 	CertFile, KeyFile string
 	// Insecure serves plaintext and does not authenticate callers, as Liqo v0.x does.
 	Insecure bool

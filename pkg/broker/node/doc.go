@@ -1,2 +1,2 @@
-// Package node owns the broker's Node: its object, its lease, and what its status shows of the providers together.
+// Package node owns the broker's Node: its object, its lease, and its status, which combines all providers.
 package node

@@ -24,9 +24,9 @@ const (
 	retryInterval = 5 * time.Second
 )
 
-// keep restores the Node when it has been deleted, or lacks what the broker needs, until ctx ends. Kubernetes' garbage collector
-// deletes the pods of a Node that has been missing for 40 s (pkg/controller/podgc in v1.35). The watch has the state, so that
-// a deletion that it missed is noticed as well.
+// keep restores the Node when it was deleted, or lacks something that the broker needs, until ctx ends. Kubernetes'
+// garbage collector deletes the pods of a Node that has been missing for 40 s (pkg/controller/podgc in v1.35). The
+// watch has the state, so that a deletion that it missed is noticed as well.
 func (n *Node) keep(ctx context.Context) error {
 	changed := NewSignal()
 	own := informers.NewSharedInformerFactoryWithOptions(n.Kube, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
@@ -69,7 +69,7 @@ func (n *Node) keep(ctx context.Context) error {
 	}
 }
 
-// reconcile restores what is missing, and remembers what is there.
+// reconcile restores the Node's missing parts, and remembers those that others have set.
 func (n *Node) reconcile(ctx context.Context, nodes cache.Store) error {
 	object, exists, err := nodes.GetByKey(n.Name)
 	if err != nil {
@@ -95,7 +95,7 @@ func (n *Node) reconcile(ctx context.Context, nodes cache.Store) error {
 	n.mu.Lock()
 	n.uid, n.remembered = current.UID, remembered
 	n.mu.Unlock()
-	if !isReady(current) { // Kubernetes wrote so, while this process stood still or no replica led.
+	if !isReady(current) { // Kubernetes wrote so, while this process hung or no replica led.
 		n.rewrite.Store(true)
 		n.Changed.Send()
 	}
@@ -109,8 +109,8 @@ func (n *Node) latest() *corev1.Node {
 	return n.last.DeepCopy()
 }
 
-// restore creates the Node again, with the cordon, labels and taints that it had. The ClusterRole may have been made again, and the
-// garbage collector deletes what the previous one owns.
+// restore creates the Node again, with the cordon, labels and taints that it had. The ClusterRole may have been
+// recreated, and the garbage collector deletes objects that the previous one owns.
 func (n *Node) restore(ctx context.Context) error {
 	wanted := n.latest()
 	owners, err := n.owners(ctx)

@@ -12,9 +12,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// leases has the Node that there is now own its lease, and removes the annotation of virtual kubelets that renewed it meanwhile. virtual-kubelet's lease controller sets an owner only if there is none, with
-// the UID of its last status update (newLease in node/lease_controller_v1.go, v1.11.0), so after a restoration the garbage
-// collector would delete the lease again.
+// leases makes the existing Node own its lease, and removes the annotation of virtual kubelets that renewed it
+// meanwhile. virtual-kubelet's lease controller sets an owner only if there is none, with the UID of its last status
+// update (newLease in node/lease_controller_v1.go, v1.11.0), so after a restoration the garbage collector would delete
+// the lease again.
 type leases struct {
 	coordinationclient.LeaseInterface
 	node string

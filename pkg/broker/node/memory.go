@@ -25,7 +25,8 @@ const (
 	memoryKey  = "node.json"
 )
 
-// memory is what others have set on the Node, and the cordon. A Node that is restored gets them back.
+// memory is the cordon, and the labels and taints that others have set on the Node. A Node that is restored gets them
+// back.
 type memory struct {
 	// Node is the name of the Node.
 	Node string `json:"node"`
@@ -36,7 +37,7 @@ type memory struct {
 	Labels        map[string]string `json:"labels,omitempty"`
 }
 
-// memoryOf returns what is remembered of a Node. Kubernetes itself sets the taints of the Node's state again.
+// memoryOf returns the memory of a Node. Kubernetes itself sets the taints of the Node's state again.
 func memoryOf(current, forged *corev1.Node) *memory {
 	_, marked := current.Annotations[v1alpha1.NoProviderAnnotation]
 	m := &memory{
@@ -54,7 +55,7 @@ func memoryOf(current, forged *corev1.Node) *memory {
 	return m
 }
 
-// restore sets what is remembered on a forged Node.
+// restore sets the remembered cordon, labels and taints on a forged Node.
 func (m *memory) restore(forged *corev1.Node) {
 	if m == nil || m.Node != forged.Name {
 		return
@@ -79,7 +80,7 @@ func hasTaint(taints []corev1.Taint) bool {
 	return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == consts.VirtualNodeTolerationKey })
 }
 
-// load returns what is remembered of the Node; nil if there is nothing.
+// load returns the stored memory of the Node; nil if there is none.
 func (n *Node) load(ctx context.Context) (*memory, error) {
 	stored, err := n.Kube.CoreV1().ConfigMaps(n.Namespace).Get(ctx, memoryName, metav1.GetOptions{})
 	switch {
@@ -96,7 +97,8 @@ func (n *Node) load(ctx context.Context) (*memory, error) {
 	return m, nil
 }
 
-// store keeps what is remembered for the next leader. It belongs to the ClusterRole of the broker's installation, as the Node does.
+// store keeps the memory for the next leader. It belongs to the ClusterRole of the broker's installation, as the Node
+// does.
 func (n *Node) store(ctx context.Context, m *memory) error {
 	if n.stored != nil && equality.Semantic.DeepEqual(n.stored, m) {
 		return nil

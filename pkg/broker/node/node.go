@@ -36,7 +36,7 @@ const manyPods = 10_000
 const (
 	// probesGrace is how long the first probes may take beyond twice their timeout: caches and connections come first.
 	probesGrace = 4 * time.Second
-	// refreshInterval is how often the Node is compared with what it should be.
+	// refreshInterval is how often the Node is compared with its wanted state.
 	refreshInterval = time.Second
 )
 
@@ -46,7 +46,7 @@ type Config struct {
 	Client client.Client
 	Kube   kubernetes.Interface
 	State  *state.Federation
-	// Restored reports whether the room of all assigned pods is counted; the capacity stays as it is before.
+	// Restored reports whether the resources of all assigned pods are counted; until then the capacity does not change.
 	Restored func() bool
 	// Changed is sent to when the Node may have changed.
 	Changed Signal
@@ -55,13 +55,13 @@ type Config struct {
 
 	// Namespace is where the memory of the Node is kept.
 	Namespace string
-	// Name is the name of the Node, IP its InternalIP, Port that of its kubelet API, Version the KubeletVersion.
+	// Name is the name of the Node, IP its InternalIP, Port the port of its kubelet API, Version the KubeletVersion.
 	Name, IP string
 	Port     uint16
 	Version  string
-	// OwnerClusterRole names a ClusterRole that owns the Node; "" is none.
+	// OwnerClusterRole names a ClusterRole that owns the Node; "" if no ClusterRole owns it.
 	OwnerClusterRole string
-	// LeaseDuration is that of the Node's lease, ProbeTimeout that of the providers' probes.
+	// LeaseDuration is the duration of the Node's lease, ProbeTimeout the timeout of the providers' probes.
 	LeaseDuration, ProbeTimeout time.Duration
 }
 
@@ -72,17 +72,18 @@ type Node struct {
 
 	mu   sync.Mutex
 	last *corev1.Node // Guarded by mu.
-	// uid is that of the Node that exists, remembered what others have set on it. Guarded by mu.
+	// uid is the UID of the existing Node, remembered the cordon, labels and taints that others have set on it. Guarded
+	// by mu.
 	uid        types.UID
 	remembered *memory
-	// stored is what the ConfigMap has; used by one goroutine.
+	// stored is the content of the ConfigMap; used by one goroutine.
 	stored *memory
 	// rewrite has the status written although the Node is as it was last written.
 	rewrite atomic.Bool
-	// unsettled is for how many ticks the capacity of before is kept while not all providers were probed: ticks,
-	// because time also passes while the process stands still. Used by one goroutine.
+	// unsettled is for how many ticks the previous capacity is kept while not all providers were probed: ticks, because
+	// time also passes while the process hangs. Used by one goroutine.
 	unsettled int
-	// cordoned is what was last written of the Node; used by one goroutine.
+	// cordoned is the last written cordon of the Node; used by one goroutine.
 	cordoned *bool
 }
 
@@ -137,7 +138,7 @@ func (n *Node) NotifyNodeStatus(ctx context.Context, changes func(*corev1.Node))
 	}()
 }
 
-// next returns the Node as it is now, with the capacity of before until it is settled; nil if nothing has changed.
+// next returns the current Node, with the previous capacity until it is settled; nil if nothing has changed.
 func (n *Node) next(settled bool) *corev1.Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -195,11 +196,11 @@ func (n *Node) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// isSettled reports whether what is assigned is counted, and the probes show of every provider whether it can be
-// reached, or had the time to. Until then the Node has the capacity that the leader before wrote.
+// isSettled reports whether all assigned pods are counted, and each provider is confirmed as reachable or not, or the
+// probes had the time to. Until then the Node has the capacity that the previous leader wrote.
 func (n *Node) isSettled(ctx context.Context) bool {
 	if !n.Restored() {
-		return false // The controllers count, and tell why they cannot.
+		return false // The controllers count, and report why they cannot.
 	}
 	if n.unsettled <= 0 {
 		return true
@@ -315,9 +316,9 @@ func (n *Node) cordon(ctx context.Context) error {
 	return err
 }
 
-// forge returns the Node as it is now. It is Ready while the broker leads: Kubernetes and Liqo take the pods of a Node
-// that is not Ready for lost (Liqo's podstatus-controller, Kubernetes' taint eviction), and the pods at one provider
-// are not lost when another, or even this one, takes no new pods. Conditions that stay keep the times of before.
+// forge returns the current Node. It is Ready while the broker leads: Kubernetes and Liqo treat the pods of a Node that
+// is not Ready as lost (Liqo's podstatus-controller, Kubernetes' taint eviction), and the pods at one provider are not
+// lost when another, or even this one, accepts no new pods. Conditions that do not change keep their times.
 func (n *Node) forge(before *corev1.Node) *corev1.Node {
 	room, usable := n.room()
 	ready := corev1.NodeCondition{
@@ -373,7 +374,7 @@ func (n *Node) forge(before *corev1.Node) *corev1.Node {
 	return forged
 }
 
-// sameStatus compares what may change.
+// sameStatus compares the parts of the status that may change.
 func sameStatus(a, b *corev1.NodeStatus) bool {
 	same := func(x, y corev1.NodeCondition) bool { return x.Status == y.Status && x.Message == y.Message }
 	if !slices.EqualFunc(a.Conditions, b.Conditions, same) || len(a.Capacity) != len(b.Capacity) {
@@ -388,7 +389,7 @@ func sameStatus(a, b *corev1.NodeStatus) bool {
 	return true
 }
 
-// room returns what the Node has room for, and how many providers can be given pods.
+// room returns the capacity of the Node, and how many providers can be assigned pods.
 func (n *Node) room() (corev1.ResourceList, int) {
 	room, usable, unlimited := n.State.Room()
 	if unlimited {

@@ -103,7 +103,7 @@ func TestANewLeaderKeepsTheCapacityUntilItHasProbed(t *testing.T) {
 	require.ErrorContains(t, newNode(t, fake.NewClientset(there)).claim(t.Context(), first), "choose another --broker-node")
 }
 
-// A process that stood still finds much time gone, in which no provider was probed.
+// For a process that was suspended much time has passed, in which no provider was probed.
 func TestTheCapacityIsKeptForSoManyTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, fake.NewClientset())
@@ -129,7 +129,7 @@ func TestTheCapacityIsKeptForSoManyTicks(t *testing.T) {
 	})
 }
 
-// What has nothing to do with providers is shown at once.
+// Changes that do not depend on providers are shown at once.
 func TestConditionsAreShownBeforeTheCapacityIsKnown(t *testing.T) {
 	n := newNode(t, nil)
 	n.schedule(true)
@@ -142,7 +142,7 @@ func TestConditionsAreShownBeforeTheCapacityIsKnown(t *testing.T) {
 	require.EqualValues(t, 1, n.next(true).Status.Allocatable.Cpu().Value())
 }
 
-// Without the pods that are assigned, the Node would show no room for them.
+// Without the assigned pods, the Node would show no capacity for them.
 func TestTheCapacityIsKeptUntilAllPodsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, fake.NewClientset())

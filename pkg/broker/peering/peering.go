@@ -1,5 +1,6 @@
-// Package peering reads what Liqo has in this cluster for one provider: VirtualNodes, NamespaceMaps, ResourceSlices, the
-// ForeignCluster. Of the first three only those in the provider's own tenant namespace count: other clusters may write into theirs.
+// Package peering reads Liqo's objects in this cluster for one provider: VirtualNodes, NamespaceMaps, ResourceSlices,
+// the ForeignCluster. Objects of the first three kinds count only in the provider's own tenant namespace: other
+// clusters may write into theirs.
 package peering
 
 import (
@@ -24,8 +25,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
-// VirtualNodes returns the VirtualNodes of a provider that the selector selects, by name, and the names that are not unique among
-// those of all providers.
+// VirtualNodes returns the VirtualNodes of a provider that the selector selects, by name, and the names that more than
+// one VirtualNode of any provider has.
 func VirtualNodes(
 	ctx context.Context, reader client.Reader, selector labels.Selector, id string,
 ) (own []*offloadingv1beta1.VirtualNode, shared sets.Set[string], err error) {
@@ -144,7 +145,7 @@ func TenantNamespace(ctx context.Context, reader client.Reader, id string) (stri
 	return first, nil
 }
 
-// inTenantOf returns those of the objects that are in the tenant namespace of a cluster (placement.TenantOf), by name.
+// inTenantOf returns the objects that are in the tenant namespace of a cluster (placement.TenantOf), by name.
 func inTenantOf[T client.Object](ctx context.Context, reader client.Reader, id string, objects []T) (own []T, err error) {
 	for _, o := range objects {
 		var tenant corev1.Namespace

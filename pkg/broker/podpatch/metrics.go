@@ -9,13 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Metrics are what is reported of writes; docs/metrics.md describes them.
+// Metrics are the metrics of writes; docs/metrics.md describes them.
 type Metrics struct {
 	patches *prometheus.HistogramVec
 	errors  *prometheus.CounterVec
 }
 
-// NewMetrics returns Metrics of a registry; nil is none.
+// NewMetrics returns Metrics of a registry; with nil they are not registered.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	auto := promauto.With(registry)
 	m := &Metrics{

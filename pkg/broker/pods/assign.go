@@ -25,7 +25,8 @@ import (
 // its policy requeues it; one of its namespace does not.
 const invalidRecheck = 5 * time.Minute
 
-// deferredRecheck is how often, up to twice as seldom, a pod is tried whose filter is compiled later: those of one owner not together.
+// deferredRecheck is how often a pod is tried whose filter is compiled later, plus jitter of up to the same time again,
+// so that the pods of one owner are not tried together.
 const deferredRecheck = 15 * time.Second
 
 // assign chooses a provider for a pod and writes the choice.
@@ -33,7 +34,7 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	if missing := c.Guard.Missing(); missing != "" {
 		return ctrl.Result{RequeueAfter: admission.Recheck}, c.waits(ctx, pod, "Unguarded", missing)
 	}
-	// 1. What the pod and its policy ask for.
+	// 1. The criteria of the pod and its policy.
 	began := time.Now()
 	criteria, namespace, err := c.criteriaOf(ctx, pod)
 	if errors.Is(err, placement.ErrDeferred) {
@@ -55,7 +56,7 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 		}
 	}
 
-	// 3. The decision, which reserves the room.
+	// 3. The decision, which reserves the capacity.
 	d, reused := c.decisions.Get().(*scheduler.Decision)
 	if !reused {
 		d = &scheduler.Decision{}
@@ -84,7 +85,7 @@ func (c *Controller) assign(ctx context.Context, pod *corev1.Pod) (ctrl.Result, 
 	})
 	err = c.writeAssignment(ctx, pod, d)
 	tracing.End(span, err)
-	if kerrors.IsInvalid(err) { // The annotations of the pod leave no room for ours (ValidateAnnotationsSize in apimachinery).
+	if kerrors.IsInvalid(err) { // The annotations of the pod leave no space for the broker's (ValidateAnnotationsSize in apimachinery).
 		return ctrl.Result{RequeueAfter: invalidRecheck}, c.waits(ctx, pod, "InvalidAssignment", "the assignment cannot be written: "+err.Error())
 	}
 	return ctrl.Result{}, err
@@ -131,7 +132,7 @@ func (c *Controller) writeAssignment(ctx context.Context, pod *corev1.Pod, d *sc
 	return nil
 }
 
-// unreserve frees the room of a decision that was not written.
+// unreserve frees the capacity of a decision that was not written.
 func (c *Controller) unreserve(pod *corev1.Pod) {
 	c.State.Forget(pod.UID)
 	c.Requeue.Unassigned()
@@ -152,7 +153,8 @@ func (c *Controller) resolveUncertain(ctx context.Context, pod *corev1.Pod) erro
 	return nil
 }
 
-// observeIfWritten reports whether a pod is assigned at the API server, and takes that in: the cache may not show it yet.
+// observeIfWritten reports whether a pod is assigned at the API server, and records the assignment: the cache may not
+// show it yet.
 func (c *Controller) observeIfWritten(pod, live *corev1.Pod) bool {
 	at := placement.AssignedTo(live)
 	if live.UID != pod.UID || at == (scheduler.Place{}) {
@@ -162,11 +164,11 @@ func (c *Controller) observeIfWritten(pod, live *corev1.Pod) bool {
 	return true
 }
 
-// waits has it written on a pod why no provider was chosen.
+// waits requests the write of the reason why no provider was chosen for a pod.
 func (c *Controller) waits(ctx context.Context, pod *corev1.Pod, reason, message string) error {
 	c.State.ObserveWaits(pod)
 	if pod.Annotations[v1alpha1.MovingFromAnnotation] != "" {
-		// It has left, and waits like any other pod: what becomes of its last provider does not concern it any more.
+		// It has left, and waits like any other pod: its last provider does not matter any more.
 		annotations := clearedByLeaving()
 		annotations[v1alpha1.DecisionAnnotation] = nil
 		if err := c.write.Patch(ctx, pod, map[string]any{"annotations": annotations}); err != nil {

@@ -25,7 +25,7 @@ import (
 
 // reconcileAssigned measures an assigned pod, and evicts it if there is a reason to.
 func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, assigned scheduler.Place) (ctrl.Result, error) {
-	// 1. What is new of it.
+	// 1. Record its new state.
 	c.State.ObserveAssigned(pod, assigned)
 	c.traceStart(ctx, pod, assigned.VirtualNode)
 	c.measureStart(pod)
@@ -77,7 +77,8 @@ func (c *Controller) reconcileAssigned(ctx context.Context, pod *corev1.Pod, ass
 	return ctrl.Result{}, c.evict(ctx, pod, assigned, reason)
 }
 
-// longestNowhere is how often at least a pod is tried that stays at an unreachable provider because no other fits.
+// longestNowhere is the longest time between two tries of a pod that stays at an unreachable provider because no other
+// fits.
 const longestNowhere = 30 * time.Second
 
 // nowhereRecheck returns after how long such a pod is tried again: the longer its provider has been unreachable, the later.
@@ -85,8 +86,8 @@ func (c *Controller) nowhereRecheck(since time.Time) time.Duration {
 	return min(max(c.ProbeInterval, c.Clock.Since(since)/10), longestNowhere)
 }
 
-// fitsElsewhere reports whether another provider fits a pod whose provider cannot be reached, and reserves its capacity there. The pod
-// may run at its provider, which would end it when it answers again: it is not taken away for nothing.
+// fitsElsewhere reports whether another provider fits a pod whose provider cannot be reached, and reserves its capacity
+// there. Without one the pod is not evicted: it may still run at its provider, which would end it on recovery.
 func (c *Controller) fitsElsewhere(pod *corev1.Pod, namespace *corev1.Namespace, criteria *placement.Criteria, from scheduler.Place) bool {
 	d, reused := c.decisions.Get().(*scheduler.Decision)
 	if !reused {
@@ -109,9 +110,9 @@ func (c *Controller) fitsElsewhere(pod *corev1.Pod, namespace *corev1.Namespace,
 // rejectionProbes is after how many probes it is known that a provider which refuses a question rejects the broker altogether.
 const rejectionProbes = 3
 
-// checkStatus asks a provider that can be reached for the status of a pod that is to leave it: the status here may be old,
-// because the virtual kubelet is not running, and what has ended must not run again. Done means that the pod is not evicted
-// now; it is checked again after wait (0: when something changes).
+// checkStatus asks a reachable provider for the status of a pod that is to leave it: the status here may be old,
+// because the virtual kubelet is not running, and a pod that has ended must not run again. Done means that the pod is
+// not evicted now; it is checked again after wait (0: when something changes).
 func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned scheduler.Place, why eviction.Reason,
 	rules placement.Rules,
 ) (done bool, wait time.Duration, err error) {
@@ -120,7 +121,7 @@ func (c *Controller) checkStatus(ctx context.Context, pod *corev1.Pod, assigned 
 		return true, 0, err
 	}
 	if !at.known.UnreachableSince.IsZero() || at.mapped && at.pod.RemoteNamespace == "" {
-		return false, 0, nil // It cannot be asked, or nothing of the pod is there.
+		return false, 0, nil // It cannot be asked, or the pod no longer exists there.
 	}
 	answer := termination.Answer{}
 	if at.mapped {
@@ -176,13 +177,13 @@ func (c *Controller) writeEnd(ctx context.Context, pod *corev1.Pod, there *corev
 	c.Log.Info("A pod has ended at its provider", "pod", client.ObjectKeyFromObject(pod), "phase", there.Phase)
 	err := c.write.PatchStatus(ctx, pod, placement.EndedStatus(there))
 	if placement.NeverAccepted(err) {
-		// A provider may show what the API server never accepts.
+		// A provider may report a status that the API server never accepts.
 		return c.write.PatchStatus(ctx, pod, placement.EndedStatus(&corev1.PodStatus{Phase: there.Phase, Reason: "StatusNotAccepted"}))
 	}
 	return err
 }
 
-// virtualNode returns what is known of the provider of a VirtualNode. If the VirtualNode exists and its provider is not
+// virtualNode returns the state of a VirtualNode and its provider. If the VirtualNode exists and its provider is not
 // known yet, nothing speaks against it.
 func (c *Controller) virtualNode(ctx context.Context, place scheduler.Place) (state.VirtualNode, error) {
 	at := c.State.VirtualNode(place)
@@ -218,8 +219,9 @@ func (c *Controller) pendingSince(pod *corev1.Pod) time.Time {
 	return since
 }
 
-// measureStart takes in, once, how long a pod took to start a container: from its assignment until the broker sees it, both by the clock
-// of the broker. The time in the status is by that of the provider. When the pod is Ready is up to its own probes.
+// measureStart records, once, how long a pod took to start a container: from its assignment until the broker sees it,
+// both by the clock of the broker. The time in the status is by the provider's clock. When the pod is Ready depends on
+// its own probes.
 func (c *Controller) measureStart(pod *corev1.Pod) {
 	if !started(&pod.Status) || !c.assignedByThisLeader(pod) {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 )
 
-// The mark keeps a pod out of its Services. One that is taken off too early sends traffic to a provider that hangs.
+// The mark keeps a pod out of its Services. If it is removed too early, traffic goes to a provider that hangs.
 func TestANewLeaderChangesNoMarkBeforeItsProbesConfirmIt(t *testing.T) {
 	since := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
 	outage := v1alpha1.ProviderClusterStatus{Conditions: []metav1.Condition{{

@@ -114,8 +114,8 @@ func TestAPodThatHasChangedIsAssignedAtOnce(t *testing.T) {
 	})
 }
 
-// The next step is with the cache's pod, which may be older than the one that the step was repeated with: five of 10,000 histories
-// counted pods for ever that had left, or had room taken twice.
+// The next step is with the cache's pod, which may be older than the one that the step was repeated with: in five of
+// 10,000 simulations the broker counted pods indefinitely that had left, or counted capacity twice.
 func TestNoOtherStepIsRepeatedAtOnce(t *testing.T) {
 	ended, patches := assignedPod(corev1.PodSucceeded, func(*corev1.Pod) {}), 0
 	c := newController(t, false, interceptor.Funcs{
@@ -139,8 +139,8 @@ func TestNoOtherStepIsRepeatedAtOnce(t *testing.T) {
 	require.Equal(t, "q1", pod.Labels[v1alpha1.VirtualNodeLabel], "nothing was written")
 }
 
-// Between two writes that fail the provider is asked, for example. Histories had 29 writes a second for as long as the cache lagged, and
-// 20 while the API server refused connections.
+// Between two failed writes the provider is asked, for example. Simulations showed 29 writes a second for as long as
+// the cache lagged, and 20 while the API server refused connections.
 func TestAPodWhoseWritesFailIsWrittenLessAndLessWhateverIsDoneBetween(t *testing.T) {
 	refuses := false
 	ended := assignedPod(corev1.PodSucceeded)
@@ -161,7 +161,7 @@ func TestAPodWhoseWritesFailIsWrittenLessAndLessWhateverIsDoneBetween(t *testing
 		pod.Annotations["of"] = value
 		require.NoError(t, cluster.Update(t.Context(), &pod))
 	}
-	// reconciled does what controller-runtime does, and returns after what time it reconciles the pod again.
+	// reconciled acts as controller-runtime does, and returns after which time it reconciles the pod again.
 	reconciled := func() time.Duration {
 		request := ctrl.Request{NamespacedName: key}
 		result, err := c.Reconcile(t.Context(), request)
@@ -193,7 +193,8 @@ func TestAPodWhoseWritesFailIsWrittenLessAndLessWhateverIsDoneBetween(t *testing
 	require.Equal(t, first, reconciled())
 }
 
-// The answer to the write of an assignment was lost, and the cache does not show the assignment yet: it keeps its room.
+// The answer to the write of an assignment was lost, and the cache does not show the assignment yet: its capacity stays
+// reserved.
 func TestTheRoomOfAnAssignmentWhoseAnswerWasLostIsKept(t *testing.T) {
 	shown, written := assignedPod(corev1.PodPending), assignedPod(corev1.PodPending)
 	shown.Labels, shown.Annotations = nil, nil

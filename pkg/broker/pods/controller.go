@@ -47,7 +47,7 @@ type Config struct {
 	Client client.Client
 	Live   client.Reader
 	Events record.EventRecorder
-	// Tracer makes the spans of pods; nil is none.
+	// Tracer makes the spans of pods; nil disables tracing.
 	Tracer  trace.Tracer
 	Metrics *Metrics
 
@@ -56,7 +56,7 @@ type Config struct {
 	State    *state.Federation
 	Restorer *restore.Restorer
 	Policies *placement.Policies
-	// Grants reads what consumers were granted; nil bounds no consumer.
+	// Grants reads the grants of consumers; with nil no consumer is bounded.
 	Grants *grants.Controller
 	// Leaving asks providers about the pods that leave them.
 	Leaving *termination.Checker
@@ -90,10 +90,11 @@ type Controller struct {
 	failures  failureBackoff
 	// failed has, by name, the version of a pod with which a step has failed, or met a conflict, as long as the cache shows it.
 	failed sync.Map
-	// decisions has Decisions that are done, for their memory: one of 100 providers takes eight times as long without.
+	// decisions has finished Decisions, to reuse their memory: without it a decision about 100 providers takes eight
+	// times as long.
 	decisions sync.Pool
-	// turns is held while replicas are read from the cache and one of them may begin to move. An older read would miss what
-	// began since.
+	// turns is held while replicas are read from the cache and one of them may begin to move. An older read would miss
+	// the moves that began since.
 	turns sync.Mutex
 }
 
@@ -109,8 +110,8 @@ func New(cfg Config) *Controller {
 	return c
 }
 
-// failureBackoff is the backoff of pods whose reconciliation failed. It goes on until the cache shows another version of the pod, also when a
-// reconciliation between did not fail: before an eviction the provider is asked each time.
+// failureBackoff is the backoff of pods whose reconciliation failed. It continues until the cache shows another version
+// of the pod, even when a reconciliation in between did not fail: before an eviction the provider is asked each time.
 type failureBackoff struct {
 	workqueue.TypedRateLimiter[reconcile.Request]
 	failed *sync.Map
@@ -239,11 +240,12 @@ func (c *Controller) step(ctx context.Context, pod *corev1.Pod) (ctrl.Result, er
 	return result, err
 }
 
-// assignAgain repeats an assignment, which was not written because the pod has changed since it was read, with the pod as it is now.
-// The cache may not show that yet: Liqo's ShadowPod controller writes each pod of a consumer right after its binding.
+// assignAgain retries an assignment, which was not written because the pod has changed since it was read, with a live
+// read of the pod. The cache may not show the change yet: Liqo's ShadowPod controller writes each pod of a consumer
+// right after its binding.
 //
-// No other step is repeated so: the next one is with the cache's pod, which may be older, and only of an assignment does the state
-// know that the cache does not show it yet.
+// Only assignments are retried with a live read. The step after any other would use the cache's pod, which may be
+// older, and only for an assignment does the state record that the cache does not show it yet.
 func (c *Controller) assignAgain(ctx context.Context, pod *corev1.Pod, conflict error) (ctrl.Result, error) {
 	var live corev1.Pod
 	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
@@ -257,11 +259,11 @@ func (c *Controller) assignAgain(ctx context.Context, pod *corev1.Pod, conflict 
 		c.unreserve(pod)
 		return ctrl.Result{}, conflict
 	}
-	c.State.Forget(pod.UID) // It is decided anew at once.
+	c.State.Forget(pod.UID) // It is assigned again at once.
 	return c.assign(ctx, &live)
 }
 
-// observeGone frees the room of a pod that needs none any more, and has the unassigned pods tried.
+// observeGone frees the capacity of a pod that needs none any more, and has the unassigned pods tried.
 func (c *Controller) observeGone(name types.NamespacedName, uid types.UID) {
 	c.remapper.Forget(name)
 	c.reports.Drop(name)
@@ -271,10 +273,12 @@ func (c *Controller) observeGone(name types.NamespacedName, uid types.UID) {
 	}
 }
 
-// keptRecheck is when a part of a grant that is kept is looked at again: the cache of ShadowPods may be behind that of pods.
+// keptRecheck is how often a part of a grant that is kept is checked again: the cache of ShadowPods may lag behind the
+// cache of pods.
 const keptRecheck = 2 * time.Second
 
-// observeSuccessor frees the part of a grant that a pod had which is gone, if no other pod is made of its ShadowPod, which is gone, too.
+// observeSuccessor frees the part of a grant that a deleted pod had, if no other pod is made from its ShadowPod,
+// because that is gone, too.
 func (c *Controller) observeSuccessor(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
 	kept := c.State.KeptForSuccessor(name)
 	if kept == "" {
@@ -293,7 +297,7 @@ func (c *Controller) observeSuccessor(ctx context.Context, name types.Namespaced
 	return ctrl.Result{}, nil
 }
 
-// observeEnded does so for a terminal pod, which may hold its room until it is deleted.
+// observeEnded is observeGone for a terminal pod. An assigned one holds its capacity until it is deleted.
 func (c *Controller) observeEnded(pod *corev1.Pod) {
 	name, at := client.ObjectKeyFromObject(pod), placement.PlaceOf(pod)
 	if at == (scheduler.Place{}) {
@@ -321,8 +325,8 @@ func (c *Controller) namespaceOf(ctx context.Context, pod *corev1.Pod) (*corev1.
 	return &namespace, err
 }
 
-// criteriaOf returns what a pod and its policy ask for. The error is a placement.ErrInvalid, with which the rules are valid,
-// an errNamespaceUnknown, or one of the API.
+// criteriaOf returns the criteria of a pod and its policy. The error is a placement.ErrInvalid, with which the rules
+// are valid, an errNamespaceUnknown, or an error of the API.
 func (c *Controller) criteriaOf(ctx context.Context, pod *corev1.Pod) (placement.Criteria, *corev1.Namespace, error) {
 	namespace, err := c.namespaceOf(ctx, pod)
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// scaleUpFor is how long a pod is waited for after a cluster autoscaler at its provider has started a node for it, longestScaleUp how
-	// long it may be Pending at most beyond that.
+	// scaleUpFor is how long to wait for a pod after a cluster autoscaler at its provider has started a node for it,
+	// longestScaleUp how long it may be Pending at most beyond that.
 	scaleUpFor     = 15 * time.Minute
 	longestScaleUp = 45 * time.Minute
 	// scaleUpRecheck is how often the events of such a pod are read.
@@ -91,9 +91,10 @@ func (c *Controller) endDisrupted(ctx context.Context, pod *corev1.Pod, from str
 	}})
 }
 
-// releaseDisrupted has the ShadowPod of a pod deleted that its provider has evicted: Liqo makes no pod of it any more, and the quota of
-// the slice counts it until then. An eviction deletes a pod on a Node, and its owner replaces it; one by the kubelet leaves it Failed.
-// A pod of a consumer is deleted by its virtual kubelet, from the consumer on.
+// releaseDisrupted has the ShadowPod deleted whose pod its provider has evicted: Liqo creates no pod from it any more,
+// and until then the quota of the slice counts it. An eviction on a Node deletes the pod, and its owner replaces it; an
+// eviction by the kubelet leaves it Failed. A pod of a consumer is deleted by its virtual kubelet, starting at the
+// consumer.
 func (c *Controller) releaseDisrupted(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
 	if c.Guard.Missing() != "" {
 		return ctrl.Result{RequeueAfter: admission.Recheck}, nil
@@ -110,8 +111,8 @@ func (c *Controller) releaseDisrupted(ctx context.Context, pod *corev1.Pod) (ctr
 	})
 }
 
-// scaleUpDelay returns how long a pod is waited for that is Pending because a cluster autoscaler at its provider adds a node for it; 0 if
-// it is not.
+// scaleUpDelay returns how long to wait for a pod that is Pending because a cluster autoscaler at its provider adds a
+// node for it; 0 if it is not.
 func (c *Controller) scaleUpDelay(ctx context.Context, pod *corev1.Pod) time.Duration {
 	if c.Clock.Since(c.pendingSince(pod)) > longestScaleUp {
 		return 0
@@ -124,8 +125,8 @@ func (c *Controller) scaleUpDelay(ctx context.Context, pod *corev1.Pod) time.Dur
 	return min(wait, scaleUpRecheck)
 }
 
-// eventsOf returns when the events of a pod with a reason came last. The virtual kubelet reflects those of the pod and of the ShadowPod at
-// its provider.
+// eventsOf returns the last times of a pod's events with a reason. The virtual kubelet reflects the events of the pod
+// and of the ShadowPod at its provider.
 func (c *Controller) eventsOf(ctx context.Context, pod *corev1.Pod, reason string) (last []time.Time, err error) {
 	var events corev1.EventList
 	err = c.Live.List(ctx, &events, client.InNamespace(pod.Namespace), client.MatchingFields{"involvedObject.name": pod.Name}, client.Limit(500))
@@ -144,8 +145,9 @@ func (c *Controller) eventsOf(ctx context.Context, pod *corev1.Pod, reason strin
 	return last, err
 }
 
-// unmadeDelay returns how long a pod is waited for of which its provider has made none yet, because it makes none at all (eviction.Unmade),
-// and closes the slice meanwhile. It is 0 if Liqo's controller there has said that it could not make this one: then the pod is the reason.
+// unmadeDelay returns how long to wait for a pod that its provider has not created yet, because it creates none at all
+// (eviction.Unmade), and closes the slice meanwhile. It is 0 if Liqo's controller there has reported that it could not
+// create this one: then the pod is the reason.
 func (c *Controller) unmadeDelay(ctx context.Context, pod *corev1.Pod, at scheduler.Place, known state.VirtualNode, rules placement.Rules,
 ) time.Duration {
 	wait := eviction.Unmade(known, rules, c.pendingSince(pod), c.Clock.Now())

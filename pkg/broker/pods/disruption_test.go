@@ -167,7 +167,7 @@ func TestAPodThatRunsOnceIsNotStartedElsewhere(t *testing.T) {
 	}
 }
 
-// The node there died, and Liqo's controller has made the pod again: its status shows nothing of its run.
+// The node there died, and Liqo's controller has made the pod again: its status shows no trace of its run.
 func TestAPodThatRunsOnceAndThatItsProviderMakesAgainIsNotStartedElsewhere(t *testing.T) {
 	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning, func(pod *corev1.Pod) {
 		pod.Spec.RestartPolicy, pod.Spec.Containers = corev1.RestartPolicyNever, cpus("1")
@@ -244,7 +244,8 @@ func TestTheEndOfAPodThatRunsOnceIsThatOfItsKubelet(t *testing.T) {
 	require.Equal(t, "Completed", pod.Status.ContainerStatuses[0].State.Terminated.Reason)
 }
 
-// Its status here is removed because it moves, and its provider shows that it runs: the two must not write in turns.
+// Its status here is removed because it moves, and its provider reports that it runs: the two must not overwrite each
+// other.
 func TestAPodThatRunsOnceAndIsDeletedIsNotWrittenWhileItLeaves(t *testing.T) {
 	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending, func(pod *corev1.Pod) {
 		left("q1")(pod)

@@ -17,9 +17,10 @@ import (
 // unseenMargin is by how much the clocks of the broker and of the API server may differ.
 const unseenMargin = 5 * time.Second
 
-// awaitEarlier returns how long a pod must wait before its first assignment because an earlier pod of its name may run at a provider: it
-// was deleted by force, by kubectl, by the garbage collector of pods, or by Liqo for a Node that was not Ready. Its controller, as that of a
-// StatefulSet, or Liqo's for the pods of consumers, has made another one at once.
+// awaitEarlier returns how long a pod must wait before its first assignment because an earlier pod of its name may run
+// at a provider: that pod was force-deleted, by kubectl, by the garbage collector of pods, or by Liqo for a Node that
+// was not Ready. Its controller, such as a StatefulSet's, or Liqo's for the pods of consumers, has created the next one
+// at once.
 func (c *Controller) awaitEarlier(ctx context.Context, pod *corev1.Pod) (time.Duration, error) {
 	name := client.ObjectKeyFromObject(pod)
 	earlier, known := c.State.Earlier(pod)
@@ -45,8 +46,8 @@ func (c *Controller) awaitEarlier(ctx context.Context, pod *corev1.Pod) (time.Du
 	return leavingRecheck, c.leaveEarlier(ctx, pod, &earlier)
 }
 
-// leaveEarlier has a pod leave the place of the earlier one of its name, as if it had been there: it takes no other place before the
-// provider has nothing of the name, also under the next leader.
+// leaveEarlier marks a pod as leaving the place of the earlier pod of its name, as if it had been there: it is assigned
+// nowhere else until the name no longer exists at that provider, also under the next leader.
 func (c *Controller) leaveEarlier(ctx context.Context, pod *corev1.Pod, earlier *state.Earlier) error {
 	from := earlier.At.VirtualNode
 	err := c.write.Patch(ctx, pod, map[string]any{"annotations": map[string]any{
@@ -61,8 +62,9 @@ func (c *Controller) leaveEarlier(ctx context.Context, pod *corev1.Pod, earlier 
 	return nil
 }
 
-// awaitUnseen is awaitEarlier for a pod about which this leader knows nothing. One that was created before it led, and that no leader has
-// seen since, may have had an earlier one while none led: each provider with its namespace is asked.
+// awaitUnseen is awaitEarlier for a pod about which this leader knows nothing. A pod that was created before this
+// leader began, and that no leader has seen since, may have had an earlier one while no replica led: each provider that
+// has its namespace is asked.
 func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest time.Duration, err error) {
 	created := pod.CreationTimestamp
 	seen := placement.Condition(pod, v1alpha1.ConditionAssigned) != nil || pod.Annotations[v1alpha1.AssignedAtAnnotation] != ""
@@ -87,7 +89,8 @@ func (c *Controller) awaitUnseen(ctx context.Context, pod *corev1.Pod) (longest 
 	return 0, nil
 }
 
-// knowsProviders reports whether this leader knows all providers that had VirtualNodes under the one before, or has had the time to.
+// knowsProviders reports whether this leader knows all providers that had VirtualNodes under the previous one, or has
+// had the time to.
 func (c *Controller) knowsProviders(ctx context.Context) (bool, error) {
 	if c.Clock.Since(c.Restorer.LeadsSince()) > v1alpha1.CreationDeadline {
 		return true, nil
@@ -101,7 +104,7 @@ func (c *Controller) knowsProviders(ctx context.Context) (bool, error) {
 	}), nil
 }
 
-// unseenDelay returns how long a pod must wait because of what one VirtualNode may have of its name.
+// unseenDelay returns how long a pod must wait because one VirtualNode may have an earlier pod of its name.
 func (c *Controller) unseenDelay(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (time.Duration, error) {
 	at, err := c.placeOf(ctx, pod, from)
 	if err != nil {

@@ -32,7 +32,7 @@ func successor(change ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// forced returns a broker whose pod, which runs at q, was deleted by force, and what q has.
+// forced returns a broker whose pod, which runs at q, was force-deleted, and the clientset of q.
 func forced(t *testing.T, change ...func(*corev1.Pod)) (*Controller, *kubefake.Clientset) {
 	t.Helper()
 	pod := assignedPod(corev1.PodRunning, change...)
@@ -149,7 +149,7 @@ func TestASuccessorIsAssignedAtOnceIfNothingRuns(t *testing.T) {
 	}
 }
 
-// The garbage collector of pods makes a pod Failed before it deletes it, whatever its containers do.
+// The garbage collector of pods makes a pod Failed before it deletes it, even if its containers still run.
 func TestAPodThatTheGarbageCollectorOfPodsDeletedMayRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := forced(t, func(pod *corev1.Pod) {
@@ -212,8 +212,8 @@ func TestASuccessorFailsOverFromALostProvider(t *testing.T) {
 	}
 }
 
-// While no broker led, Liqo's nodefailure-controller has deleted a pod by force, and its successor was made.
-// It begins with a pod, and knows the provider that the leader before had a moment later.
+// While no broker led, Liqo's nodefailure-controller has force-deleted a pod, and its successor was created. The new
+// leader sees the successor first, and a moment later the provider that the previous leader had.
 func TestANewLeaderAsksProvidersThatItDoesNotKnowYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := successor(func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute)) })

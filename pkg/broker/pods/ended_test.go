@@ -14,8 +14,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// The pods of a Job are kept when they have ended, and their ShadowPods with them. The provider would refuse the next pod,
-// and the broker would disbelieve room that it knows to be taken.
+// The pods of a Job are kept when they have ended, and their ShadowPods with them. The provider would reject the next
+// pod, and the broker would withhold capacity that it knows to be used.
 func TestKeptPodsOfAJobFillTheirSlice(t *testing.T) {
 	kept := func(name string, phase corev1.PodPhase) *corev1.Pod {
 		return assignedPod(phase, func(pod *corev1.Pod) {
@@ -26,7 +26,7 @@ func TestKeptPodsOfAJobFillTheirSlice(t *testing.T) {
 	next := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "next", UID: "next"}, Spec: corev1.PodSpec{Containers: cpus("1")}}
 	c := newController(t, true, interceptor.Funcs{}, nil, succeeded, failed, next)
 
-	for range 2 { // Once by the Restorer, once by what was observed since.
+	for range 2 { // Once by the Restorer, once by the observations since.
 		pod, _ := c.reconciled(t, "next")
 		require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
 		why := c.reported(t, "next")

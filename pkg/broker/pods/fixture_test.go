@@ -69,7 +69,7 @@ func leaves(virtualNode string) func(*corev1.Pod) {
 	}
 }
 
-// left is leaves, once the virtual kubelet has let the pod go.
+// left is leaves, once the virtual kubelet has released the pod.
 func left(virtualNode string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		leaves(virtualNode)(pod)
@@ -130,7 +130,7 @@ func newController(t *testing.T, with bool, funcs interceptor.Funcs, tracer trac
 	return newControllerOf(t, c, with, tracer)
 }
 
-// newControllerOf is newController for a cluster that is there already: that of a broker that was restarted.
+// newControllerOf is newController for an existing cluster: the cluster of a broker that was restarted.
 func newControllerOf(t *testing.T, c client.Client, with bool, tracer trace.Tracer) *Controller {
 	t.Helper()
 	known := state.New(state.Config{Clock: clock.RealClock{}, MovesAtOnce: movesAtOnce, SuspicionWindow: time.Minute})

@@ -104,7 +104,7 @@ func (c *Controller) woken() (names []string) {
 	return names
 }
 
-// Whatever of its pods Liqo's quota has admitted, a consumer runs no more than this cluster granted it.
+// However many pods Liqo's quota has admitted, a consumer runs no more than this cluster granted it.
 func TestNewPodsOfAConsumerAreBoundedByItsGrant(t *testing.T) {
 	one, two, moving := newPodOf("a", "one", "700m"), newPodOf("a", "two", "500m"), newPodOf("a", "moving", "500m")
 	moving.Annotations = map[string]string{v1alpha1.AssignedAtAnnotation: noon.Format("2006-01-02T15:04:05Z07:00")}
@@ -203,7 +203,7 @@ func TestTheGrantOfAPodIsKeptWhileItsShadowPodIsThere(t *testing.T) {
 	}
 }
 
-// A read that fails shows nothing: what is kept stays, and the read is tried again.
+// A failed read proves nothing: the kept part stays, and the read is retried.
 func TestTheGrantOfAPodIsKeptIfItsShadowPodCannotBeRead(t *testing.T) {
 	one, failed := newPodOf("a", "one", "1"), false
 	c := newBounded(t, interceptor.Funcs{

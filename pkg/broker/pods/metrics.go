@@ -13,7 +13,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// Metrics are what is reported of pods and their decisions; docs/metrics.md describes them. No label is the name of a pod or
+// Metrics are the metrics of pods and their decisions; docs/metrics.md describes them. No label is the name of a pod or
 // a namespace: consumers would choose how many series there are.
 type Metrics struct {
 	decisions  *decisions
@@ -28,7 +28,8 @@ type Metrics struct {
 	writes *podpatch.Metrics
 }
 
-// NewMetrics returns Metrics of a registry; nil is none. What can happen begins with 0, so that the first time is an increase.
+// NewMetrics returns Metrics of a registry; with nil they are not registered. Each possible event begins with 0, so
+// that the first one is an increase.
 func NewMetrics(registry prometheus.Registerer, known *state.Federation) *Metrics {
 	auto := promauto.With(registry)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {

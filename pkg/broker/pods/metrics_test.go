@@ -79,7 +79,7 @@ func TestMetricsShowWhyNoProviderFits(t *testing.T) {
 	require.Zero(t, testutil.ToFloat64(rejections.WithLabelValues("fits")))
 }
 
-// A process that was a standby must not count what runs for long as what it started.
+// A process that was a standby must not count long-running pods as pods that it started.
 func TestOnlyStartsOfPodsThatThisLeaderAssignedAreMeasured(t *testing.T) {
 	for name, tc := range map[string]struct {
 		assigned time.Time

@@ -28,7 +28,7 @@ import (
 // leavingRecheck is how often a pod is checked that waits for its provider's answer, with which it is requeued.
 const leavingRecheck = 5 * time.Second
 
-// mostOfProblem bounds what the event and the annotation of a move have of the last problem of a provider (bytes).
+// mostOfProblem bounds how much of a provider's last problem the event and the annotation of a move quote (bytes).
 const mostOfProblem = 200
 
 // evict begins a move: the pod leaves its Services, and loses the label by which its virtual kubelet selects it.
@@ -92,8 +92,8 @@ func (c *Controller) ownerOf(ctx context.Context, pod *corev1.Pod) string {
 	return placement.OwnerOf(namespace)
 }
 
-// release waits until the provider that a moving pod leaves has removed it, and assigns the pod again. A provider that
-// cannot be reached is not waited for: then the pod may run twice until it is back, which is what failover means.
+// release waits until the provider that a moving pod leaves has removed it, and assigns the pod again. It does not wait
+// for an unreachable provider: then the pod may run twice until the provider is back, which is the price of failover.
 func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (ctrl.Result, error) {
 	prepare, once := c.clearStatus, runsOnce(pod) && pod.DeletionTimestamp == nil
 	if once {
@@ -128,9 +128,9 @@ func (c *Controller) release(ctx context.Context, pod *corev1.Pod, from schedule
 	return c.assign(ctx, pod)
 }
 
-// unnamedDelay is releaseDelay for a pod that leaves a VirtualNode of an unknown provider: an earlier version of the broker named none, or
-// an administrator has removed the annotation. All providers with a VirtualNode of that name are asked; all of them, if it is gone. The
-// one that may be meant is written.
+// unnamedDelay is releaseDelay for a pod that leaves a VirtualNode of an unknown provider: an earlier version of the
+// broker wrote no provider, or an administrator has removed the annotation. All providers with a VirtualNode of that
+// name are asked; if the VirtualNode is gone, all providers. The one that may be meant is written.
 func (c *Controller) unnamedDelay(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (longest time.Duration, err error) {
 	places := c.State.Named(from.VirtualNode)
 	if len(places) == 1 {
@@ -150,8 +150,8 @@ func (c *Controller) unnamedDelay(ctx context.Context, pod *corev1.Pod, from sch
 	return longest, nil
 }
 
-// releaseDelay returns how long a pod must wait until it is checked again; 0 when nothing of it is at a VirtualNode any
-// more, or its provider is not waited for.
+// releaseDelay returns how long a pod must wait until it is checked again; 0 when it no longer exists at a VirtualNode,
+// or its provider is not waited for.
 func (c *Controller) releaseDelay(ctx context.Context, pod *corev1.Pod, from scheduler.Place) (time.Duration, error) {
 	wait, err := c.delayAt(ctx, pod, from)
 	if err == nil && wait == 0 {
@@ -192,7 +192,7 @@ func (c *Controller) writeOccupied(ctx context.Context, pod *corev1.Pod, virtual
 // place is where a pod is that leaves.
 type place struct {
 	pod termination.Pod
-	// known is what is known of the provider.
+	// known is the state of the provider.
 	known state.VirtualNode
 	// mapped is false if it is not known whether the provider has the namespace of the pod.
 	mapped bool
@@ -210,10 +210,11 @@ type place struct {
 // anyUID reports whether any pod of the name is meant.
 func (at *place) anyUID() bool { return at.pod.UID == "" }
 
-// lost reports whether a provider does not answer about a pod, so that it is given up once it was silent for long (silentSince). One that
-// was not asked is not silent: the pod may run there. One that rejects the broker is alive, and nobody can end the pod there, until Liqo has
-// removed the namespace and the identity by which to ask, or an administrator has given it up. One that accepts the broker, but refuses this
-// question, has removed the rights in this namespace only, which Liqo gave.
+// lost reports whether a provider does not answer about a pod, so that it is given up once it was silent for long
+// (silentSince). A provider that was not asked is not silent: the pod may run there. A provider that rejects the broker
+// is alive, and no client can end the pod there, until Liqo has removed the namespace and the identity by which to ask,
+// or an administrator has given it up. A provider that accepts the broker, but rejects this question, has only removed
+// the rights in this namespace, which Liqo granted.
 func (at *place) lost(answer *termination.Answer, deleting bool) bool {
 	switch {
 	case answer.Unasked():
@@ -225,7 +226,8 @@ func (at *place) lost(answer *termination.Answer, deleting bool) bool {
 	return answer.Err != nil && at.alone
 }
 
-// forgetRejection has a provider be asked anew that rejects the broker: once it accepts it, what it refused before does not count.
+// forgetRejection makes the Checker ask a provider again that rejects the broker: once it accepts the broker, its
+// earlier rejections do not count.
 func (c *Controller) forgetRejection(pod *corev1.Pod, at *place, answer *termination.Answer) {
 	if answer.Refused() && at.known.Unusable && !at.mayBeGivenUp(pod.DeletionTimestamp != nil) {
 		c.Leaving.Forget(client.ObjectKeyFromObject(pod))
@@ -238,7 +240,7 @@ func (at *place) mayBeGivenUp(deleting bool) bool {
 	return at.unmapped || at.drained || at.alone && deleting
 }
 
-// silentSince returns from when it counts that a provider does not answer about a pod.
+// silentSince returns since when a provider counts as not answering about a pod.
 func (at *place) silentSince(answer *termination.Answer, deleting bool) time.Time {
 	if at.mayBeGivenUp(deleting) || answer.Refused() || answer.Since.After(answer.Alive) {
 		return answer.Since
@@ -292,7 +294,8 @@ func (c *Controller) isDrained(ctx context.Context, provider string) (bool, erro
 	return pc.Spec.Drain, client.IgnoreNotFound(err)
 }
 
-// remember has the provider be asked in the namespace that the pod had there when it was assigned, if it is mapped no more.
+// remember makes the Checker ask the provider in the namespace that the pod had there when it was assigned, if it is no
+// longer mapped.
 func (at *place) remember(pod *corev1.Pod) {
 	if at.mapped && at.pod.RemoteNamespace == "" && !at.anyUID() {
 		at.pod.RemoteNamespace = pod.Annotations[v1alpha1.RemoteNamespaceAnnotation]
@@ -302,7 +305,7 @@ func (at *place) remember(pod *corev1.Pod) {
 	}
 }
 
-// siblingOf returns a VirtualNode of the provider of one that is gone; "" if there is none.
+// siblingOf returns another VirtualNode of a provider whose VirtualNode is gone; "" if there is none.
 func (c *Controller) siblingOf(ctx context.Context, provider string) (string, error) {
 	if provider == "" {
 		return "", nil
@@ -310,7 +313,8 @@ func (c *Controller) siblingOf(ctx context.Context, provider string) (string, er
 	return c.Sibling(ctx, provider)
 }
 
-// requeueUnclean has it written soon that a provider may run what it must not, for the next leader; "" is none.
+// requeueUnclean requeues a provider, so that it is soon written for the next leader that pods which moved away may
+// still run there; "" requeues none.
 func (c *Controller) requeueUnclean(provider string) {
 	if provider != "" {
 		c.Providers.Add(types.NamespacedName{Name: provider})
@@ -331,7 +335,8 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at *plac
 	case !at.mapped:
 		return leavingRecheck, false, nil // That is not known yet.
 	case at.pod.RemoteNamespace == "":
-		// Liqo has removed the namespace with everything in it. A creation that is on its way succeeds in one that is made anew.
+		// Liqo has removed the namespace with everything in it. A creation in flight succeeds if the namespace is
+		// created again.
 		return c.creationDelay(pod, at), false, nil
 	}
 	appears, err := c.appearanceTime(ctx, pod, at)
@@ -367,7 +372,7 @@ func (c *Controller) overlapDelay(ctx context.Context, pod *corev1.Pod, at *plac
 	return max(time.Millisecond, appears-c.Clock.Since(since)), false, nil
 }
 
-// writeEndThere writes what the status of a pod that leaves tells of its end there, and reports whether it does.
+// writeEndThere writes the end that the provider's status of a leaving pod shows, and reports whether it shows one.
 func (c *Controller) writeEndThere(ctx context.Context, pod *corev1.Pod, at *place, answer *termination.Answer) (bool, error) {
 	switch {
 	case runsOnce(pod) && !at.pod.Ends && placement.TerminalPhase(answer.Status.Phase):
@@ -381,8 +386,8 @@ func (c *Controller) writeEndThere(ctx context.Context, pod *corev1.Pod, at *pla
 	return false, nil
 }
 
-// askLeaving asks a provider about a pod that leaves it. What was answered before no creation of its ShadowPod was on the way, or
-// before the time in which its pod may appear, does not count.
+// askLeaving asks a provider about a pod that leaves it. Answers from before the last possible creation of its
+// ShadowPod, or from before the time in which its pod may appear, do not count.
 func (c *Controller) askLeaving(pod *corev1.Pod, at *place, appears time.Duration) termination.Answer {
 	gone, _ := c.State.Leaves(pod.UID)
 	at.pod.Settled = c.settled(pod, at)
@@ -395,9 +400,10 @@ func (c *Controller) askLeaving(pod *corev1.Pod, at *place, appears time.Duratio
 	return answer
 }
 
-// appearanceTime returns for how long a pod may still appear at a provider that has nothing of it: Liqo's controller there has read its
-// ShadowPod, and a webhook for pods holds the creation. Kubernetes' garbage collector removes it later, as its owner is gone. It is 0 if the
-// pod itself was seen last, which ended then, and if there was no ShadowPod to make one of.
+// appearanceTime returns for how long a pod may still appear at a provider that does not have it: Liqo's controller
+// there has read its ShadowPod, and a webhook for pods delays the creation. Kubernetes' garbage collector removes the
+// pod later, as its owner is gone. The time is 0 if the provider last showed the pod itself, which ended then, or if
+// there was no ShadowPod to create it from.
 func (c *Controller) appearanceTime(ctx context.Context, pod *corev1.Pod, at *place) (time.Duration, error) {
 	_, seen := c.State.Leaves(pod.UID)
 	none := pod.Annotations[v1alpha1.NotForwardedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod) && !at.anyUID()
@@ -427,8 +433,8 @@ func (c *Controller) failoverDelay(ctx context.Context, pod *corev1.Pod, since t
 	return max(0, criteria.Rules.FailoverAfter-c.Clock.Since(since)), nil
 }
 
-// settled reports whether no creation of a pod's ShadowPod is on the way: it has ended, its virtual kubelet has let it go, or it is an
-// earlier pod of the name, which was there.
+// settled reports whether no creation of a pod's ShadowPod is in flight: the pod has ended, its virtual kubelet has
+// released it, or it is an earlier pod of the name, which existed there.
 func (c *Controller) settled(pod *corev1.Pod, at *place) bool {
 	if at.anyUID() {
 		earlier, known := c.State.Earlier(pod)
@@ -437,8 +443,8 @@ func (c *Controller) settled(pod *corev1.Pod, at *place) bool {
 	return placement.Terminal(pod) || pod.Annotations[v1alpha1.ReleasedAnnotation] == v1alpha1.Assignment(at.pod.VirtualNode, pod)
 }
 
-// creationDelay returns how long a creation of a pod's ShadowPod may still be on its way. Without the namespace the provider cannot be
-// asked.
+// creationDelay returns how long a creation of a pod's ShadowPod may still be in flight. Without the namespace the
+// provider cannot be asked.
 func (c *Controller) creationDelay(pod *corev1.Pod, at *place) time.Duration {
 	since := c.State.ObserveLeaves(pod)
 	if c.settled(pod, at) {
@@ -447,8 +453,9 @@ func (c *Controller) creationDelay(pod *corev1.Pod, at *place) time.Duration {
 	return max(0, v1alpha1.CreationDeadline-c.Clock.Since(since))
 }
 
-// clearedByLeaving removes the annotations that hold no more once a pod has left its provider. Where it ran stays written
-// until then: its address is removed first (clearStatus), so that the two are never of different providers.
+// clearedByLeaving removes the annotations that no longer hold once a pod has left its provider. The annotations of its
+// last place stay until its address is removed (clearStatus), so that place and address are never of different
+// providers.
 func clearedByLeaving() map[string]any {
 	annotations := map[string]any{
 		v1alpha1.MovingFromAnnotation: nil, v1alpha1.MovingFromProviderAnnotation: nil, v1alpha1.RemoteNamespaceAnnotation: nil,
@@ -459,8 +466,8 @@ func clearedByLeaving() map[string]any {
 	return annotations
 }
 
-// reconcileEnded ends a terminal pod that is being deleted and has no virtual kubelet that would do so. One that is kept holds
-// nothing at a VirtualNode that is gone, be it assigned there or leaving it.
+// reconcileEnded ends a terminal pod that is being deleted and has no virtual kubelet that would do so. A terminal pod
+// that is kept holds no capacity at a VirtualNode that is gone, whether it is assigned there or leaving it.
 func (c *Controller) reconcileEnded(ctx context.Context, pod *corev1.Pod, assigned scheduler.Place) (ctrl.Result, error) {
 	deleting, isAssigned := pod.DeletionTimestamp != nil, assigned != (scheduler.Place{})
 	if !isAssigned {

@@ -53,7 +53,7 @@ func (c *Controller) drains() {
 	}, &v1alpha1.ProviderClusterStatus{})
 }
 
-// The virtual kubelet is not running, so nothing of that is known here.
+// The virtual kubelet is not running, so the end is not known here.
 func TestAPodThatHasEndedAtItsProviderIsEndedHere(t *testing.T) {
 	c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
 	c.drains()
@@ -114,7 +114,7 @@ func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
 	require.Empty(t, pod.Labels[v1alpha1.VirtualNodeLabel])
 	require.Equal(t, "q1", pod.Annotations[v1alpha1.MovingFromAnnotation])
 
-	// What the provider had said before counts no more.
+	// Earlier answers of the provider no longer count.
 	pod, _ = c.reconciled(t, "pod")
 	require.NotEmpty(t, pod.Annotations[v1alpha1.MovingFromAnnotation])
 	require.NoError(t, there.CoreV1().Pods("ns-r").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
@@ -139,14 +139,14 @@ func TestARunningPodLeavesOnceItsProviderHasAnswered(t *testing.T) {
 	require.True(t, c.State.HasLeft("uid", placed("q1")))
 }
 
-// released has a virtual kubelet let a pod go.
+// released has a virtual kubelet release a pod.
 func (c *Controller) released(t *testing.T, pod *corev1.Pod, assignment string) {
 	t.Helper()
 	pod.Annotations[v1alpha1.ReleasedAnnotation] = assignment
 	require.NoError(t, c.Client.Update(t.Context(), pod))
 }
 
-// A virtual kubelet that was killed lets no pod go, and a release of an earlier assignment is none.
+// A virtual kubelet that was killed releases no pod, and the release of an earlier assignment does not count.
 func TestAPodThatIsNotReleasedWaitsForTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning))
@@ -345,17 +345,18 @@ func TestAPodLeavesAProviderThatIsDownWithoutItsVirtualNode(t *testing.T) {
 	}
 }
 
-// noAnswer is what a provider does that is down.
+// noAnswer is the reaction of a provider that is down.
 func noAnswer(clienttesting.Action) (bool, runtime.Object, error) {
 	return true, nil, errors.New("dial tcp: connection refused")
 }
 
-// forbidden is what a provider does that has removed the rights in a namespace.
+// forbidden is the reaction of a provider that has removed the rights in a namespace.
 func forbidden(clienttesting.Action) (bool, runtime.Object, error) {
 	return true, nil, kerrors.NewForbidden(corev1.Resource("pods"), "", nil)
 }
 
-// unpeered are a pod that leaves the only VirtualNode of a provider, which is gone, and what Liqo has left of its peering.
+// unpeered returns a pod that leaves the only VirtualNode of a provider, which is gone, and the objects that Liqo has
+// left of its peering.
 func unpeered(change ...func(*corev1.Pod)) []client.Object {
 	moving := assignedPod(corev1.PodPending, append(change, left("z1"))...)
 	return []client.Object{
@@ -471,7 +472,8 @@ func TestADrainedProviderThatRefusesIsGivenUp(t *testing.T) {
 	}
 }
 
-// A provider rejects the broker for long, and accepts it again: the pod that runs there is asked about anew.
+// A provider rejects the broker for a long time, and accepts it again: the broker asks it again about the pod that runs
+// there.
 func TestWhatAProviderRefusedBeforeItAcceptedTheBrokerDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodRunning, leaves("q1")))
@@ -509,7 +511,8 @@ func TestWhatAProviderRefusedBeforeItAcceptedTheBrokerDoesNotCount(t *testing.T)
 	})
 }
 
-// Its probes are answered, and the rights in the namespace of the pod are gone: what does not start there starts elsewhere.
+// Its probes are answered, and the rights in the namespace of the pod are gone: a pod that does not start there starts
+// elsewhere.
 func TestAPodLeavesANamespaceInWhichAProviderRefusesTheBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newController(t, true, interceptor.Funcs{}, nil, assignedPod(corev1.PodPending))
@@ -559,8 +562,8 @@ func TestAPodStaysAtAProviderThatWasNotAsked(t *testing.T) {
 	})
 }
 
-// Liqo's crd-replicator lets a NamespaceMap go without removing anything at a provider that has taken its permissions back. The pod has
-// the namespace there, and the identity of the slice may still ask about it.
+// Liqo's crd-replicator drops a NamespaceMap without removing anything at a provider that has revoked its permissions.
+// The pod has the namespace there, and the identity of the slice may still ask about it.
 func TestANamespaceThatIsMappedNoMoreProvesNothing(t *testing.T) {
 	never := func(pod *corev1.Pod) { pod.Annotations[v1alpha1.FailoverAnnotation] = string(v1alpha1.FailoverNever) }
 	for name, tc := range map[string]struct {

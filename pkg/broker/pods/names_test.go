@@ -54,7 +54,8 @@ func (c *Controller) sees(provider string, draining, answers bool, filter verdic
 	})
 }
 
-// Provider z has a VirtualNode of the name of that of q, where the pod runs. A new leader may see either of them first.
+// Providers z and q each have a VirtualNode of the same name; the pod runs at q. A new leader may see either of them
+// first.
 func TestAPodIsThatOfItsProviderWhoeverHasAVirtualNodeOfTheName(t *testing.T) {
 	for name, tc := range map[string]struct {
 		order   []string

@@ -34,7 +34,7 @@ func virtualNodeOf(provider, name string) *offloadingv1beta1.VirtualNode {
 
 // Only the broker ends a pod whose VirtualNode, and with it the virtual kubelet, is gone.
 func TestAPodThatIsDeletedEndsWithoutItsVirtualNode(t *testing.T) {
-	finalizer := func(pod *corev1.Pod) { pod.Finalizers = []string{"test/keep"} }         // The fake client refuses what is deleted otherwise.
+	finalizer := func(pod *corev1.Pod) { pod.Finalizers = []string{"test/keep"} }         // The fake client rejects a deleting object without finalizers.
 	moving := assignedPod(corev1.PodPending, deleting, finalizer, func(pod *corev1.Pod) { // An earlier leader sent it.
 		leaves("q1")(pod)
 	})
@@ -64,7 +64,7 @@ func TestAPodThatIsDeletedEndsWithoutItsVirtualNode(t *testing.T) {
 						return c.Delete(ctx, o, opts...)
 					},
 				}, nil, append(tc.nodes, tc.pod)...)
-				for range 5 { // Steps, of which each sees what the one before has written.
+				for range 5 { // Steps, each of which sees the writes of the previous one.
 					_, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.pod)})
 					require.NoError(t, client.IgnoreNotFound(err))
 					time.Sleep(v1alpha1.CreationDeadline)
@@ -117,7 +117,7 @@ func TestAnEndedPodThatWasLeavingHoldsNothingAtAVirtualNodeThatIsGone(t *testing
 	}
 }
 
-// Liqo may make the namespace anew while a webhook there still holds a creation.
+// Liqo may create the namespace again while a webhook there still delays a creation.
 func TestACreationOnItsWayIsWaitedForWhenTheNamespaceIsGone(t *testing.T) {
 	for name, released := range map[string]bool{"it may be": false, "its virtual kubelet released the pod": true} {
 		t.Run(name, func(t *testing.T) {

@@ -52,7 +52,7 @@ func (c *Controller) awaitReplicas(ctx context.Context, pod *corev1.Pod, virtual
 	return replicasRetry, nil
 }
 
-// turnOf counts the replicas of a pod as the cache shows them, and takes in if the pod may move.
+// turnOf counts the replicas of a pod in the cache, and records whether the pod may move.
 func (c *Controller) turnOf(ctx context.Context, pod *corev1.Pod, rules *placement.Rules) (disruption.Turn, error) {
 	c.turns.Lock()
 	defer c.turns.Unlock()

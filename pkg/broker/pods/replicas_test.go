@@ -75,7 +75,7 @@ func drain(t *testing.T, objects ...client.Object) *drainage {
 	return d
 }
 
-// lead has a leader begin that knows nothing but what is in the API.
+// lead has a leader begin that knows nothing but the state in the API.
 func (d *drainage) lead(t *testing.T, c *Controller) {
 	t.Helper()
 	d.Controller = c
@@ -112,8 +112,8 @@ func (d *drainage) pods(t *testing.T) []corev1.Pod {
 	return list.Items
 }
 
-// second has everything happen that one second brings: the broker reconciles what has changed, what was requeued and what is
-// due, and the virtual kubelets and providers follow.
+// second simulates one second: the broker reconciles the changed, requeued and due pods, and the virtual kubelets and
+// providers follow.
 func (d *drainage) second(t *testing.T) {
 	t.Helper()
 	for range 3 {
@@ -379,7 +379,7 @@ func (d *drainage) told() (events []string) {
 	return events
 }
 
-// A replica that will never be Ready is deleted, and another one takes the turn at once.
+// A replica that will never be Ready is deleted, and another one may move at once.
 func TestADeletedReplicaGivesItsTurnAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := drain(t, replicas("web", 3)...)
@@ -431,7 +431,7 @@ func TestPodsStopWaitingWhenADrainEnds(t *testing.T) {
 	})
 }
 
-// Workers ask for the replicas of one pod in parallel; the cache does not show yet what the others do.
+// Workers ask for the replicas of one pod in parallel; the cache does not show the others' moves yet.
 func TestWorkersDoNotTakeOneTurnTwice(t *testing.T) {
 	objects := replicas("web", 40)
 	c := newController(t, true, interceptor.Funcs{}, nil, objects...)

@@ -59,7 +59,7 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 	require.Equal(t, requeue.FirstConflict, report("large").RequeueAfter)
 	require.Equal(t, 2*requeue.FirstConflict, report("large").RequeueAfter)
 	answer = nil
-	<-events // Of the assignment.
+	<-events // The event of the assignment.
 	require.Empty(t, events, "nothing was written yet")
 	require.Zero(t, report("large"))
 	var pod corev1.Pod
@@ -69,7 +69,7 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 	require.Zero(t, report("large"))
 	require.Equal(t, 3, writes, "it is written once")
 
-	// What is not true any more is not written.
+	// A report that is no longer true is not written.
 	c.reports.Add(small, "NoProviderFits", "of before its assignment")
 	c.reports.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "other"}}, "NoProviderFits", "of another pod")
 	c.reports.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "gone", UID: "gone"}}, "NoProviderFits", "of a pod that is gone")
@@ -82,7 +82,8 @@ func TestReportsDoNotHoldUpAssignments(t *testing.T) {
 	require.Equal(t, 3, writes, "the pod has that reason already")
 }
 
-// A pod may have no room for the annotations of the broker: that is said, its room is free, and nobody asks again and again.
+// A pod may have no space for the annotations of the broker: it is reported, its capacity is freed, and it is not
+// retried at once.
 func TestAPodWhoseAssignmentIsInvalidWaits(t *testing.T) {
 	full := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "full", UID: "full"}, Spec: corev1.PodSpec{Containers: cpus("2")}}
 	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other", UID: "other"}, Spec: corev1.PodSpec{Containers: cpus("2")}}
@@ -132,7 +133,7 @@ func TestWhatATenantWroteIsCutInMessages(t *testing.T) {
 		require.NotContains(t, why.Message, "\x01", annotation)
 		require.LessOrEqual(t, len(<-events), untrusted.MaxText+len("Warning FailedAssignment "), annotation)
 
-		// What is written already is not written again, and another value of the annotation is no event.
+		// A report that is already written is not written again, and another value of the annotation is no event.
 		c.reconciled(t, "fat")
 		c.reported(t, "fat")
 		require.Equal(t, 1, writes, annotation)
@@ -145,7 +146,7 @@ func TestWhatATenantWroteIsCutInMessages(t *testing.T) {
 	}
 }
 
-// The minute of a message that is added while the one before is written begins then.
+// The minute of a message that is added while the previous one is written begins then.
 func TestAMessageIsNotWrittenRightAfterAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		large := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "large", UID: "large"}, Spec: corev1.PodSpec{Containers: cpus("3")}}
@@ -193,7 +194,7 @@ func TestAFlapIsNotWrittenOnPodsThatWait(t *testing.T) {
 		require.Equal(t, "no provider cluster fits: insufficient cpu", message())
 		require.Equal(t, 1, writes)
 
-		// Another provider of the same kind is no news, nor is one that comes and goes.
+		// Another provider of the same kind is not reported again, nor is one that comes and goes.
 		provider("s", true, 1000)
 		for range 20 {
 			for _, ready := range []bool{false, true} {
@@ -215,7 +216,7 @@ func TestAFlapIsNotWrittenOnPodsThatWait(t *testing.T) {
 		require.Equal(t, "no provider cluster fits: insufficient cpu, not ready", message(), "it has been so for more than a minute")
 		require.Equal(t, 2, writes)
 
-		// What was written before an assignment says nothing about the pod now.
+		// A report from before an assignment says nothing about the pod now.
 		moved := c.current(t, "large")
 		moved.Annotations = map[string]string{v1alpha1.AssignedAtAnnotation: time.Now().Add(time.Second).Format(time.RFC3339Nano)}
 		require.NoError(t, c.Client.Update(t.Context(), moved))

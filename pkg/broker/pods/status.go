@@ -16,8 +16,9 @@ import (
 // movingReason is the reason of the condition Ready of a pod that moves.
 const movingReason = "Moving"
 
-// clearStatus removes what the last virtual kubelet reported from a pod that leaves it: the next provider would seem to have begun to
-// run it. Liqo would map the old address again as soon as its IP object is deleted, and never the next one.
+// clearStatus removes the status that the last virtual kubelet reported from a pod that leaves it: otherwise the next
+// provider would seem to have begun to run the pod. Liqo would map the old address again as soon as its IP object is
+// deleted, and never the next one.
 func (c *Controller) clearStatus(ctx context.Context, pod *corev1.Pod, from string) error {
 	conditions := []any{c.write.Timed(podpatch.NotReady(movingReason, "leaving "+from))}
 	for i := range pod.Status.Conditions {
@@ -43,8 +44,8 @@ func isPending(status *corev1.PodStatus) bool {
 	return status.Phase == corev1.PodPending || status.Phase == ""
 }
 
-// reportedByProvider reports whether a condition is from the kubelet, or another controller, of the pod's provider. Controllers of the
-// consumer set those of readiness gates, kube-scheduler sets PodScheduled.
+// reportedByProvider reports whether a condition is from the kubelet, or another controller, of the pod's provider.
+// Controllers of the consumer set the conditions of readiness gates, kube-scheduler sets PodScheduled.
 func reportedByProvider(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	gate := func(g corev1.PodReadinessGate) bool { return g.ConditionType == kind }
 	return kind != corev1.PodScheduled && kind != v1alpha1.ConditionAssigned && !strings.HasPrefix(string(kind), v1alpha1.ConditionRefusedPrefix) &&

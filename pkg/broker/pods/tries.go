@@ -21,7 +21,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// triesAfter returns the tries of a pod that is evicted from a VirtualNode; nil if that was no try in vain.
+// triesAfter returns the tries of a pod that is evicted from a VirtualNode; nil if it did not fail there.
 func (c *Controller) triesAfter(ctx context.Context, pod *corev1.Pod, virtualNode string, why eviction.Reason) (backoff.Tries, error) {
 	text := ""
 	switch why {

@@ -16,7 +16,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/state"
 )
 
-// impatient is a controller whose pods may be Pending for two minutes. Nothing of a pod is at provider q.
+// impatient is a controller whose pods may be Pending for two minutes. Provider q has no pods and no ShadowPods.
 func impatient(t *testing.T, objects ...client.Object) *Controller {
 	t.Helper()
 	c := newController(t, true, interceptor.Funcs{}, nil, objects...)

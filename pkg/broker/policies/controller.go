@@ -77,8 +77,8 @@ func (c *Controller) reconcile(ctx context.Context, name string) (ctrl.Result, e
 		Type: v1alpha1.PolicyValid, Status: valid, Reason: reason, Message: message, ObservedGeneration: policy.Generation,
 	})
 	if updated.Status.ObservedGeneration != policy.Generation {
-		// Assigned pods follow the new rules of moving. Those that it left unassigned because it was not valid do not
-		// wait for room.
+		// Assigned pods follow the new rules of moving. Pods that it left unassigned because it was not valid do not
+		// wait for capacity.
 		c.requeuePods(ctx, c.known[name], &policy)
 	}
 	c.known[name] = updated

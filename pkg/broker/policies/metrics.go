@@ -5,10 +5,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics are what is reported of each PlacementPolicy; docs/metrics.md describes them.
+// Metrics are the metrics of each PlacementPolicy; docs/metrics.md describes them.
 type Metrics struct{ valid, pods *prometheus.GaugeVec }
 
-// NewMetrics returns Metrics of a registry; nil is none.
+// NewMetrics returns Metrics of a registry; with nil they are not registered.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	gauge := func(name, help string) *prometheus.GaugeVec {
 		return promauto.With(registry).NewGaugeVec(prometheus.GaugeOpts{Namespace: "liqo_broker", Name: name, Help: help}, []string{"policy"})

@@ -65,7 +65,7 @@ type Config struct {
 	// NodeName is the name of the broker's Node; Selector selects VirtualNodes by their labels.
 	NodeName string
 	Selector labels.Selector
-	// ProbeInterval and ProbeTimeout are those of the probe of each provider.
+	// ProbeInterval and ProbeTimeout apply to the probe of each provider.
 	ProbeInterval, ProbeTimeout time.Duration
 	// StatusInterval is the least time between two writes of one status.
 	StatusInterval time.Duration
@@ -84,7 +84,7 @@ type Controller struct {
 	latest map[string]*v1alpha1.ProviderCluster
 	// written has, by id, when the status was last written. Guarded by mu.
 	written map[string]time.Time
-	// leases are those of the virtual kubelets as they were seen last; guarded by mu.
+	// leases are the leases of the virtual kubelets, as they were last observed; guarded by mu.
 	leases map[leaseKey]observedLease
 }
 
@@ -140,7 +140,7 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 
 // reconcile updates one provider cluster: its object, its data in the scheduler, its status.
 func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, error) {
-	// 1. Its state in the API, and that of the pods there.
+	// 1. Its state in the API, and the state of its pods.
 	if err := c.Restore(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -190,11 +190,11 @@ func (c *Controller) reconcile(ctx context.Context, id string) (ctrl.Result, err
 		return ctrl.Result{}, err
 	}
 
-	// 5. After an outage: does it still run what it must not? The provider may be slow, so others than this worker ask.
+	// 5. After an outage: does it still run pods that were moved away? The provider may be slow, so other workers ask.
 	return ctrl.Result{RequeueAfter: earliest(c.Leftovers.Request(id), after)}, nil
 }
 
-// earliest returns the shorter of two waits, of which 0 is none.
+// earliest returns the shorter of two waits; 0 means no wait.
 func earliest(a, b time.Duration) time.Duration {
 	if a == 0 || (b != 0 && b < a) {
 		return b
@@ -202,12 +202,12 @@ func earliest(a, b time.Duration) time.Duration {
 	return a
 }
 
-// objects are those of a provider in the API, besides its ProviderCluster.
+// objects are the objects of a provider in the API, besides its ProviderCluster.
 type objects struct {
 	// virtualNodes are those that the broker uses, by name.
 	virtualNodes []*offloadingv1beta1.VirtualNode
-	// sharedNames are names that VirtualNodes of several namespaces bear. None of them gets new pods: tries, refusals and decisions
-	// are recorded with the name only. Pods that are there stay.
+	// sharedNames are names that VirtualNodes of several namespaces have. Such VirtualNodes get no new pods: tries,
+	// refusals and decisions are recorded with the name only. Their existing pods stay.
 	sharedNames sets.Set[string]
 	// namespaceMaps are those in the provider's own tenant namespace.
 	namespaceMaps []*offloadingv1beta1.NamespaceMap
@@ -231,7 +231,7 @@ func (c *Controller) read(ctx context.Context, id string) (in objects, err error
 	return in, err
 }
 
-// spec returns what decides about the pods at the provider.
+// spec returns the state of the provider in the API that decides about its pods.
 func (in *objects) spec(pc *v1alpha1.ProviderCluster) state.ProviderSpec {
 	spec := state.ProviderSpec{
 		Enabled: pc.Spec.IsEnabled(), Draining: pc.Spec.Drain,
@@ -243,7 +243,7 @@ func (in *objects) spec(pc *v1alpha1.ProviderCluster) state.ProviderSpec {
 	return spec
 }
 
-// providerCluster reads the object of a provider, and makes it if there is none.
+// providerCluster reads the object of a provider, and creates it if there is none.
 func (c *Controller) providerCluster(ctx context.Context, id string) (*v1alpha1.ProviderCluster, error) {
 	pc := &v1alpha1.ProviderCluster{}
 	err := c.Client.Get(ctx, client.ObjectKey{Name: id}, pc)

@@ -46,7 +46,7 @@ func setSlicesGranted(status *v1alpha1.ProviderClusterStatus, generation int64, 
 	})
 }
 
-// conditionReason is what Kubernetes accepts as the reason of a condition.
+// conditionReason matches the reasons of conditions that Kubernetes accepts.
 var conditionReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]{0,126}[A-Za-z0-9_])?$`)
 
 func reasonOfDenial(slice *authv1beta1.ResourceSlice) string {

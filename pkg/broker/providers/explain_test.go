@@ -42,8 +42,8 @@ import (
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-// drawFederation draws the objects of up to three providers: slices that are being deleted, that serve another node, whose
-// names are not unique, namespaces that are mapped or not, and what administrators have set.
+// drawFederation draws the objects of up to three providers: slices that are being deleted, that serve another node,
+// whose names are not unique, namespaces that are mapped or not, and the settings of administrators.
 func drawFederation(t *rapid.T) []client.Object {
 	var objects []client.Object
 	for _, id := range []string{"p1", "p2", "p3"}[:rapid.IntRange(1, 3).Draw(t, "providers")] {
@@ -95,7 +95,7 @@ func drawFederation(t *rapid.T) []client.Object {
 	return objects
 }
 
-// drawPolicies draws PlacementPolicies, and what the consumer c1 selects.
+// drawPolicies draws PlacementPolicies, and the selection of the consumer c1.
 func drawPolicies(t *rapid.T) []client.Object {
 	var objects []client.Object
 	ids := rapid.SliceOfDistinct(rapid.SampledFrom([]string{"p1", "p2", "p3"}), rapid.ID[string])
@@ -201,8 +201,8 @@ func drawAssigned(t *rapid.T, known *state.Federation, virtualNodes []scheduler.
 	return pods
 }
 
-// drawProbes draws and observes what probes see: providers that answer or not, virtual kubelets with a lease or without, and
-// providers that have not removed what was moved away. It returns the VirtualNodes.
+// drawProbes draws and observes probe results: providers that answer or not, virtual kubelets with a lease or without,
+// and providers that have not removed the pods that were moved away. It returns the VirtualNodes.
 func drawProbes(t *rapid.T, known *state.Federation) (all []scheduler.Place) {
 	for _, id := range slices.Sorted(slices.Values(known.Providers())) {
 		p, _ := known.Provider(id)
@@ -225,7 +225,7 @@ func drawProbes(t *rapid.T, known *state.Federation) (all []scheduler.Place) {
 	return all
 }
 
-// requireEqualVerdicts compares what users see with what the broker decided.
+// requireEqualVerdicts compares the explanation that users see with the broker's decision.
 func requireEqualVerdicts(t *rapid.T, decision *scheduler.Decision, explanation *explain.Explanation) {
 	require.Equal(t, decision.Provider, explanation.Chosen)
 	require.Len(t, explanation.Providers, len(decision.Verdicts))

@@ -106,8 +106,8 @@ func (c *Controller) probe(ctx context.Context, id string, virtualNodes []*offlo
 	return probe
 }
 
-// probeAPIServer tries the identities of a provider until its API server answers one. Without an answer to any, it is alive if it has
-// rejected one, or if there is none.
+// probeAPIServer tries the identities of a provider until its API server answers one. If it answers none, the provider
+// is alive if it has rejected one, or if there is no identity.
 func (c *Controller) probeAPIServer(ctx context.Context, id string, virtualNodes []*offloadingv1beta1.VirtualNode, probe *state.Probe) {
 	ctx, cancel := context.WithTimeout(ctx, c.ProbeTimeout)
 	defer cancel()
@@ -170,8 +170,8 @@ func (c *Controller) reads(ctx context.Context, id string, connection *remote.Co
 	return does
 }
 
-// kubeletLease is what the leader election lease of the virtual kubelets of a VirtualNode says: whether it is live, and when the provider
-// last answered its holder, by the clock of the broker; zero if that is not known.
+// kubeletLease is the state of the leader election lease of a VirtualNode's virtual kubelets: whether it is live, and
+// when the provider last answered its holder, by the clock of the broker; zero if that is not known.
 type kubeletLease struct {
 	live     bool
 	answered time.Time
@@ -221,7 +221,7 @@ func (c *Controller) renewedAt(key leaseKey, lease *coordinationv1.Lease, now ti
 	return seen.at
 }
 
-// forgetLeases drops what was seen of the leases of a provider, but those of the VirtualNodes that it has.
+// forgetLeases drops the observed leases of a provider, except for its present VirtualNodes.
 func (c *Controller) forgetLeases(id string, virtualNodes []*offloadingv1beta1.VirtualNode) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,8 +232,9 @@ func (c *Controller) forgetLeases(id string, virtualNodes []*offloadingv1beta1.V
 	})
 }
 
-// leaseIsLive reports whether a lease was renewed at most twice its duration ago: so long another replica of the virtual kubelet
-// may take to acquire it. A holder that only connects is none: pods that it was given would wait for as long.
+// leaseIsLive reports whether a lease was renewed at most twice its duration ago: another replica of the virtual
+// kubelet may need that long to acquire it. The lease of a holder that is still connecting is not live: pods assigned
+// to it would wait for as long.
 func leaseIsLive(lease *coordinationv1.Lease, renewed, now time.Time) bool {
 	s := lease.Spec
 	if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil {

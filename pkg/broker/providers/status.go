@@ -252,7 +252,7 @@ func podsLeft(pods int, waiting *disruption.Waiting) string {
 	return message + fmt.Sprintf(", %d wait for their replicas to be Ready, such as %s", waiting.Pods, waiting.Example)
 }
 
-// amounts returns what was granted, and what of it is assigned and free, as quantities.
+// amounts returns the granted, the assigned and the free amounts as quantities.
 func amounts(granted, assigned resources.Amounts) v1alpha1.Resources {
 	r := v1alpha1.Resources{Granted: corev1.ResourceList{}, Assigned: corev1.ResourceList{}, Free: corev1.ResourceList{}}
 	for name, amount := range granted {
@@ -290,8 +290,9 @@ func assignedOf(r v1alpha1.Resources, name corev1.ResourceName) string {
 // probe.
 const kpiIntervals = 6
 
-// writeStatus writes the status of a provider, unless it was written lately: conditions and reasons within a second, how
-// much is assigned within the status interval, KPIs now and then. It returns when to try again.
+// writeStatus writes the status of a provider, unless it was written recently: conditions and reasons are written
+// within a second, assigned amounts within the status interval, KPIs more rarely (kpiIntervals). It returns when to try
+// again.
 func (c *Controller) writeStatus(ctx context.Context, before, updated *v1alpha1.ProviderCluster) (time.Duration, error) {
 	interval := c.StatusInterval
 	switch {
@@ -316,7 +317,7 @@ func (c *Controller) writeStatus(ctx context.Context, before, updated *v1alpha1.
 	return c.StatusInterval, nil
 }
 
-// sameConditions compares what administrators act on: the conditions, and which VirtualNodes take pods.
+// sameConditions compares the parts that administrators act on: the conditions, and which VirtualNodes accept pods.
 func sameConditions(a, b *v1alpha1.ProviderClusterStatus) bool {
 	return slices.EqualFunc(a.Conditions, b.Conditions, func(x, y metav1.Condition) bool {
 		return x.Type == y.Type && x.Status == y.Status

@@ -121,8 +121,8 @@ func TestAVirtualNodeThatTakesNoPodsHasTheReason(t *testing.T) {
 	}
 }
 
-// A list in the status has each name once, or the API server would refuse all of it.
-// What is shown is what is decided by: explanations read the status.
+// A list in the status has each name once, or the API server would reject all of it. The status shows the state that
+// decisions use: explanations read the status.
 func TestClosedSlicesAreShown(t *testing.T) {
 	since := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	in := objects{virtualNodes: []*offloadingv1beta1.VirtualNode{{ObjectMeta: metav1.ObjectMeta{Name: "q1"}}}, connected: true}

@@ -16,7 +16,7 @@ import (
 	authforge "github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication/forge"
 )
 
-// The kubeconfig is made by Liqo of what the provider writes into the status of its ResourceSlice.
+// Liqo makes the kubeconfig from the ResourceSlice status that the provider writes.
 func TestKubeconfigsLeadToAPIServersOnly(t *testing.T) {
 	const inBand = "http://10.70.0.7:8118" // As liqoctl peer --in-band writes it (v1.2.0, pkg/liqoctl/authenticate/handler.go).
 	for name, tc := range map[string]struct {
@@ -51,7 +51,7 @@ func TestKubeconfigsLeadToAPIServersOnly(t *testing.T) {
 			c := NewConnections(home, identitymanager.NewCertificateIdentityReader(t.Context(), nil, home, nil, "", nil), "ours/v1", tc.proxies...)
 			vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "p1"}}
 			vn.Spec.ClusterID, vn.Spec.KubeconfigSecretRef = "p1", &corev1.LocalObjectReference{Name: secret.Name}
-			c.Set(&Connection{Provider: "p1", VirtualNode: "p1"}) // Of an address before.
+			c.Set(&Connection{Provider: "p1", VirtualNode: "p1"}) // With an earlier address.
 			err := c.Refresh(t.Context(), vn, time.Now())
 			if tc.want == "" {
 				require.NoError(t, err)

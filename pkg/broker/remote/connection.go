@@ -47,7 +47,7 @@ type Connection struct {
 	Kube        kubernetes.Interface
 	Liqo        liqoclient.Interface
 	Metrics     metricsclient.Interface
-	// Probes is for probes only: they wait neither for the turns nor for a connection of other requests.
+	// Probes is for probes only: they wait neither for the rate limit nor for a connection of other requests.
 	Probes rest.Interface
 
 	secretVersion string
@@ -94,7 +94,7 @@ func (c *Connections) Get(at scheduler.Place) *Connection {
 	return c.byPlace[at]
 }
 
-// OfProvider returns a connection to a provider, that of the first VirtualNode by name; nil if there is none.
+// OfProvider returns the connection to a provider of its first VirtualNode by name; nil if there is none.
 func (c *Connections) OfProvider(provider string) *Connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,9 +209,9 @@ func (c *Connections) connect(vn *offloadingv1beta1.VirtualNode, secret *corev1.
 	return fresh, nil
 }
 
-// Probe asks the provider's API server whether it is ready, its etcd included, and returns the round trip. What answers anything
-// else than kube-apiserver does, a proxy with a page of its own for example, is not ready. Its text is not in the error. The error is
-// one of untrusted.Rejected, an AnswerError, or there was no answer.
+// Probe asks the provider's API server whether it is ready, including its etcd, and returns the round trip. A server
+// that answers differently from kube-apiserver, such as a proxy with its own page, is not ready. Its text is not in the
+// error. The error satisfies untrusted.Rejected, is an AnswerError, or there was no answer.
 func (c *Connection) Probe(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	body, err := c.Probes.Get().AbsPath("/readyz").MaxRetries(0).DoRaw(ctx)
@@ -234,13 +234,14 @@ type AnswerError struct{ problem, cause error }
 // Error implements error.
 func (e *AnswerError) Error() string { return e.problem.Error() }
 
-// Unwrap returns the error of the request, whose text is the provider's; nil if there is none.
+// Unwrap returns the error of the request, whose text the provider wrote; nil if there is none.
 func (e *AnswerError) Unwrap() error { return e.cause }
 
-// noPod is the name of a pod that there need not be: to read it is to read etcd, which a list may be answered without.
+// noPod is the name of a pod that need not exist: reading it requires a read of etcd, whereas a list may be answered
+// without.
 const noPod = "liqo-broker-probe"
 
-// Reads returns nil if the provider's API server reads its etcd: it knows a pod in a remote namespace, or that there is none.
+// Reads returns nil if the provider's API server reads its etcd: it answers whether a pod exists in a remote namespace.
 func (c *Connection) Reads(ctx context.Context, namespace string) error {
 	result := c.Probes.Get().AbsPath("/api/v1/namespaces", namespace, "pods", noPod).MaxRetries(0).Do(ctx)
 	switch err := result.Error(); {

@@ -126,7 +126,7 @@ func TestAProbeEndsInTimeAndMemory(t *testing.T) {
 // A provider that answers is not taken for unreachable because many others ask it, too.
 func TestProbesWaitForNoOtherRequests(t *testing.T) {
 	release := make(chan struct{})
-	const others = 16 * providerBurst // The last has its turn after 30 s.
+	const others = 16 * providerBurst // The rate limit delays the last one by 30 s.
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/pods/pod") {
 			<-release
@@ -192,7 +192,8 @@ func TestShadowPodsAreReadInChunks(t *testing.T) {
 	require.ErrorContains(t, err, "more than 100000 items")
 }
 
-// A proxy with a page of its own, or what answers everything, is no API server that is ready. Its text is not shown.
+// A proxy that serves its own page, or a server that answers every request, is not a ready API server. Its text is not
+// shown.
 func TestOnlyOKIsReady(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code       int

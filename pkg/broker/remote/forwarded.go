@@ -19,11 +19,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// Forwarded is what a provider has of a pod that a VirtualNode forwarded.
+// Forwarded is the state at a provider of a pod that a VirtualNode forwarded.
 type Forwarded struct {
 	// ShadowPod is the UID of its ShadowPod; "" if there is none.
 	ShadowPod types.UID
-	// Status is that of the pod, as it may be shown; nil if there is no pod.
+	// Status is the status of the pod, as it may be shown; nil if there is no pod.
 	Status *corev1.PodStatus
 	// Ended means that the pod has ended by itself (placement.EndedByItself).
 	Ended bool
@@ -34,7 +34,7 @@ type Forwarded struct {
 	shadowOf, podOf types.UID
 }
 
-// Of returns what of it was made of a pod, and not of an earlier one of the same name.
+// Of returns the parts that were made for a pod, and not for an earlier one of the same name.
 func (f Forwarded) Of(uid types.UID) Forwarded {
 	if f.shadowOf != "" && f.shadowOf != uid {
 		f.ShadowPod = ""
@@ -46,7 +46,7 @@ func (f Forwarded) Of(uid types.UID) Forwarded {
 	return f
 }
 
-// WithEnd returns what a provider has of a pod that it has removed, with the end that its ShadowPod has kept.
+// WithEnd returns the state of a pod that the provider has removed, with the end that its ShadowPod has kept.
 func (f Forwarded) WithEnd(end *corev1.PodStatus) Forwarded {
 	f.Status, f.Ended, f.podOf = end, true, f.shadowOf
 	return f
@@ -70,12 +70,12 @@ type Listing struct {
 	shadowPodsRead   bool
 
 	mu sync.Mutex
-	// found and left are what was found, and how many bytes of statuses are kept yet; guarded by mu.
+	// found has the results so far, left how many bytes of statuses may still be kept; guarded by mu.
 	found map[string]Forwarded
 	left  int
 }
 
-// NewListing returns a Listing of what a VirtualNode forwarded. What other VirtualNodes forwarded does not count.
+// NewListing returns a Listing of the pods that a VirtualNode forwarded. Pods of other VirtualNodes do not count.
 func NewListing(virtualNode, namespace string, names []string) *Listing {
 	l := &Listing{
 		virtualNode: virtualNode, namespace: namespace, asked: sets.New(names...), found: map[string]Forwarded{},
@@ -87,12 +87,13 @@ func NewListing(virtualNode, namespace string, names []string) *Listing {
 	return l
 }
 
-// Found returns, by name, what the provider has of the pods, without those of which it has nothing. It is complete once Continue was done.
+// Found returns, by name, the state of the pods at the provider, without pods that do not exist there. It is complete
+// once Continue was done.
 func (l *Listing) Found() map[string]Forwarded { return l.found }
 
 // Continue asks for the next pods, all of few or one chunk, and reports whether these were the last ones.
 func (l *Listing) Continue(ctx context.Context, c *Connection) (done bool, err error) {
-	// The pods come last: the ShadowPod of one that is not there any more makes no other.
+	// The pods are read last: a ShadowPod that no longer exists creates no other pod.
 	options := metav1.ListOptions{LabelSelector: forge.LiqoOriginClusterNodeName + "=" + l.virtualNode}
 	switch {
 	case len(l.asked) <= few:
@@ -129,7 +130,7 @@ func (l *Listing) each(ctx context.Context, c *Connection, options metav1.ListOp
 	return unanswered, err
 }
 
-// Forwarded returns what a Listing finds.
+// Forwarded returns the result of a complete Listing.
 func (c *Connection) Forwarded(ctx context.Context, virtualNode, namespace string, names []string) (map[string]Forwarded, error) {
 	for l := NewListing(virtualNode, namespace, names); ; {
 		if done, err := l.Continue(ctx, c); err != nil {
@@ -158,8 +159,8 @@ func (l *Listing) addShadowPod(shadow *object) {
 	}
 }
 
-// maxKept and maxKeptOfPod bound what is kept of the statuses of all pods that are asked about, in bytes: in all, and for each
-// of them in addition. A kubelet writes at most 12 KiB of messages into the status of a pod.
+// maxKept and maxKeptOfPod bound the kept statuses of all pods that are asked about, in bytes: in all, and for each of
+// them in addition. A kubelet writes at most 12 KiB of messages into the status of a pod.
 const (
 	maxKept      = 8 << 20
 	maxKeptOfPod = 16 << 10
@@ -203,7 +204,7 @@ func (c *Connection) End(ctx context.Context, namespace, name string, uid types.
 	return placement.EndOfShadowPod(shadow.Status.Phase, shadow.Spec.Pod.RestartPolicy), nil
 }
 
-// ShadowPod is what is read of a ShadowPod to find out whether it is to be there.
+// ShadowPod has the fields of a ShadowPod that show whether it should exist.
 type ShadowPod struct {
 	Name string
 	UID  types.UID
@@ -211,8 +212,8 @@ type ShadowPod struct {
 	Origin, NodeName string
 }
 
-// ShadowPods calls each with the next ShadowPods in a remote namespace, whatever forwarded them, and reports whether these were the last
-// ones. After an error it may be called with some of them again.
+// ShadowPods calls each with the next ShadowPods in a remote namespace, of all forwarders, and reports whether these
+// were the last ones. After an error it may be called with some of them again.
 func (c *Connection) ShadowPods(ctx context.Context, namespace string, at *untrusted.Progress, each func(*ShadowPod)) (done bool, err error) {
 	return untrusted.Next(ctx, c.shadowPods(namespace), metav1.ListOptions{}, at, func(shadow *object) {
 		m := &shadow.Metadata

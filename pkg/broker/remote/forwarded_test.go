@@ -59,7 +59,7 @@ func TestAnHonestListIsRead(t *testing.T) {
 		pods.Items = append(pods.Items, honestPod(names[i]))
 	}
 	want := pods.Items[7].Status
-	// What the kubelet adds, and no one here reads.
+	// Fields that the kubelet adds, and that the broker does not read.
 	pods.Items[7].Status.ContainerStatuses = []corev1.ContainerStatus{*want.ContainerStatuses[0].DeepCopy()}
 	pods.Items[7].Status.ContainerStatuses[0].AllocatedResources = pods.Items[7].Spec.Containers[0].Resources.Requests
 	text, err := json.Marshal(&pods)

@@ -7,7 +7,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// object is what is read of every object at a provider.
+// object has the fields that are read of every object at a provider.
 type object struct {
 	Metadata struct {
 		Name   untrusted.Name `json:"name"`
@@ -27,8 +27,8 @@ type object struct {
 // podUID returns the UID of the pod here that it was made of; "" if that is not said.
 func (o *object) podUID() types.UID { return types.UID(o.Metadata.Annotations.PodUID) }
 
-// pod is what is read of a pod at a provider: what decides whether it leaves, and what is shown of one that has ended. It has no
-// amounts, whose texts may take hours to read.
+// pod has the fields that are read of a pod at a provider: those that decide whether it leaves, and those that are
+// shown of one that has ended. It has no amounts, whose texts may take hours to parse.
 type pod struct {
 	object
 	Status podStatus `json:"status"`

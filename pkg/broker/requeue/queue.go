@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Queue is the work queue of a controller, to which other controllers add keys. The zero Queue drops what is added until
+// Queue is the work queue of a controller, to which other controllers add keys. The zero Queue drops added keys until
 // its controller starts, which reconciles everything then.
 type Queue struct {
 	mu sync.Mutex

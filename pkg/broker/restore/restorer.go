@@ -1,4 +1,4 @@
-// Package restore reads what is assigned, and where, when a process begins to lead.
+// Package restore reads which pods are assigned, and where, when a process begins to lead.
 package restore
 
 import (
@@ -38,25 +38,26 @@ const (
 	longestCacheDelay = 2 * time.Second
 )
 
-// errCacheLags means that the cache does not show yet what the API server has.
+// errCacheLags means that the cache does not yet show the state of the API server.
 var errCacheLags = errors.New("the cache does not show yet what the API server has")
 
-// Restorer counts, once, the room of all assigned pods when this process begins to lead, of those that have ended, too. It may
-// have been a standby for days. Nothing is decided, and no number of pods is shown, before.
+// Restorer counts, once, the resources of all assigned pods when this process begins to lead, including pods that have
+// ended. It may have been a standby for days. Before that no decision is made, and no number of pods is shown.
 //
-// It reads the pods from the API server, since the cache may lag behind what an earlier leader wrote a moment ago: an
-// informer's first list has resourceVersion=0 (client-go's Reflector), which a watch cache answers that may be behind etcd,
-// and its watch may be late. A list without a resourceVersion is consistent. Then it waits until the cache shows the same
-// assignments: a pod that was not shown as assigned would be assigned again, whose conflict frees its room. It waits for
-// VirtualNodes and NamespaceMaps as well: the pods of one that is not shown would be taken for what is left of one that is gone;
-// and for ProviderClusters, whose status shows where pods that were moved away may still run.
+// It reads the pods from the API server, since the cache may lag behind the last writes of an earlier leader: an
+// informer's first list has resourceVersion=0 (client-go's Reflector), which a watch cache answers that may be behind
+// etcd, and its watch may be late. A list without a resourceVersion is consistent. Then it waits until the cache shows
+// the same assignments: a pod that was not shown as assigned would be assigned again, and the conflict would free its
+// capacity. It waits for VirtualNodes and NamespaceMaps as well: if one was not shown, its pods would be treated as the
+// pods of a VirtualNode that is gone; and for ProviderClusters, whose status shows where pods that were moved away may
+// still run.
 type Restorer struct {
 	live, cache client.Reader
 	node        string
 	state       *state.Federation
 	clock       clock.PassiveClock
 
-	// turn is held by who restores. It is a channel, so that the others wait no longer than their contexts.
+	// turn is held by the caller that restores. It is a channel, so that the others wait no longer than their contexts.
 	turn chan struct{}
 	// began is when this process began to lead; nil before it is restored.
 	began atomic.Pointer[time.Time]
@@ -67,7 +68,7 @@ func New(live, cache client.Reader, node string, known *state.Federation, passiv
 	return &Restorer{live: live, cache: cache, node: node, state: known, clock: passive, turn: make(chan struct{}, 1)}
 }
 
-// Restore returns once the room is counted. After an error it is called again.
+// Restore returns once the assigned pods are counted. After an error it is called again.
 func (r *Restorer) Restore(ctx context.Context) error {
 	if r.began.Load() != nil {
 		return nil
@@ -122,8 +123,8 @@ func (r *Restorer) LeadsSince() time.Time {
 	return time.Time{}
 }
 
-// assigned returns the pods that take room, once the cache has shown every assignment that the API server shows. A pod
-// that the cache shows no more has ended, or left, since.
+// assigned returns the pods that take capacity, once the cache has shown every assignment that the API server shows. A
+// pod that the cache no longer shows has ended, or left, since.
 func (r *Restorer) assigned(ctx context.Context) ([]*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
 	defer cancel()
@@ -160,8 +161,8 @@ func pause(ctx context.Context, delay time.Duration) error {
 	}
 }
 
-// waitShown waits until the cache shows all objects of a kind as the API server had them at first, or newer. What changes all
-// the time, which a consumer can bring about, does not delay it.
+// waitShown waits until the cache shows all objects of a kind as the API server had them at first, or newer. Later
+// changes do not delay it: a consumer could cause them all the time.
 func (r *Restorer) waitShown(ctx context.Context, kind client.ObjectList) error {
 	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
 	defer cancel()
@@ -189,7 +190,8 @@ func (r *Restorer) waitShown(ctx context.Context, kind client.ObjectList) error 
 	}
 }
 
-// isShown reports whether a resourceVersion of the cache is the one wanted, or newer; "" is none.
+// isShown reports whether a resourceVersion of the cache is the wanted one, or newer; "" means that the cache has no
+// such object.
 func isShown(cached, wanted string) bool {
 	if cached == "" || cached == wanted {
 		return cached != ""
@@ -247,8 +249,8 @@ func (r *Restorer) namespaces(ctx context.Context) (map[string]*corev1.Namespace
 	return byName, nil
 }
 
-// assignedOf returns the pods of a list that take room, or that were assigned before and are at no provider now: these count in the grant of
-// their consumer.
+// assignedOf returns the pods of a list that take capacity, or that were assigned before and are at no provider now:
+// these count in the grant of their consumer.
 func assignedOf(list *corev1.PodList) []*corev1.Pod {
 	var assigned []*corev1.Pod
 	for i := range list.Items {
@@ -261,8 +263,8 @@ func assignedOf(list *corev1.PodList) []*corev1.Pod {
 	return assigned
 }
 
-// assignment is where a pod takes room, and whether it is leaving: a cache that shows no leaving pod shows all of its replicas
-// available, and more of them would be moved.
+// assignment is where a pod takes capacity, and whether it is leaving: a cache that shows no leaving pod shows all of
+// its replicas available, and more of them would be moved.
 type assignment struct {
 	uid     types.UID
 	at      scheduler.Place

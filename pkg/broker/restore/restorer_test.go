@@ -27,9 +27,9 @@ import (
 type lists struct {
 	client.Reader
 	list func(*client.ListOptions) ([]corev1.Pod, string, error)
-	// virtualNodes returns the VirtualNodes; nil is none.
+	// virtualNodes returns the VirtualNodes; with nil there are none.
 	virtualNodes func() []offloadingv1beta1.VirtualNode
-	// namespaceMap and provider are the resourceVersions of the only one; nil is none.
+	// namespaceMap and provider are the resourceVersions of the only one; with nil there is none.
 	namespaceMap, provider func() int
 }
 
@@ -88,7 +88,7 @@ func restored(live, cache *lists) (counted func() int, restore func(context.Cont
 	return func() int { return known.Counts().Assigned }, New(live, cache, "pool", known, clock.RealClock{}).Restore
 }
 
-// The former leader assigned a pod a moment ago. The cache shows it as unassigned.
+// The previous leader assigned a pod a moment ago. The cache shows it as unassigned.
 func TestWhatTheCacheDoesNotShowYetIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var current atomic.Bool
@@ -118,7 +118,8 @@ func TestWhatTheCacheDoesNotShowYetIsCounted(t *testing.T) {
 	})
 }
 
-// The former leader began to move a pod a moment ago. The cache shows it at its provider, as one of its available replicas.
+// The previous leader began to move a pod a moment ago. The cache shows it at its provider, as one of its available
+// replicas.
 func TestAMoveThatTheCacheDoesNotShowYetIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		moving := named("a", unassigned, func(pod *corev1.Pod) {
@@ -188,7 +189,8 @@ func TestThePodsOfTheNodeAreReadInChunksOfOneConsistentList(t *testing.T) {
 	require.Equal(t, 2, counted(), "one that has ended takes room, and is no pod of its provider")
 }
 
-// Liqo made a VirtualNode, and the former leader assigned a pod to it. The cache shows the pod, and not the VirtualNode.
+// Liqo made a VirtualNode, and the previous leader assigned a pod to it. The cache shows the pod, and not the
+// VirtualNode.
 func TestAVirtualNodeThatTheCacheDoesNotShowYetIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := []offloadingv1beta1.VirtualNode{{ObjectMeta: metav1.ObjectMeta{Name: "q1", UID: "q1", ResourceVersion: "2"}}}
@@ -242,7 +244,7 @@ func TestWhatIsGoneMeanwhileIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// The former leader wrote a moment ago that pods it moved away may still run at a provider.
+// The previous leader wrote a moment ago that pods it moved away may still run at a provider.
 func TestAProviderClusterThatTheCacheDoesNotShowYetIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var current atomic.Int64

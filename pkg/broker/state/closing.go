@@ -17,14 +17,14 @@ const (
 	closesAfter = 3
 	// trialInterval is how often one pod is assigned to a closed VirtualNode nevertheless. The first start opens it.
 	trialInterval = time.Minute
-	// untriedFor is for how long no pod is tried at a closed VirtualNode, although one may be, until it is opened: kube-scheduler binds
-	// none to the Node while all are closed.
+	// untriedFor is after how long without a tried pod a closed VirtualNode is opened, although a trial was allowed:
+	// kube-scheduler binds none to the Node while all are closed.
 	untriedFor = 10 * time.Minute
-	// maxOwners is how many owners are told apart of the pods that did not start.
+	// maxOwners is how many owners are distinguished among the pods that did not start.
 	maxOwners = 10
 )
 
-// closing is what is known of the pods that did not start at one VirtualNode, since one has.
+// closing counts the pods that did not start at one VirtualNode, since one has.
 type closing struct {
 	// failed counts them by owner.
 	failed map[string]int
@@ -35,14 +35,14 @@ type closing struct {
 	trialAt time.Time
 }
 
-// Closing is since when a VirtualNode takes no pods because none starts there, and whose did not: with one owner it is closed for the pods
-// of that one.
+// Closing is since when a VirtualNode accepts no pods because none starts there, and whose pods did not start: with one
+// owner it is closed for that owner's pods only.
 type Closing struct {
 	Since  time.Time
 	Owners []string
 }
 
-// closingAt returns what is known of the pods that did not start at a VirtualNode of a provider.
+// closingAt returns the closing of a provider's VirtualNode, a new one if there is none.
 func (p *provider) closingAt(virtualNode string) *closing {
 	c := p.closings[virtualNode]
 	if c == nil {
@@ -52,7 +52,7 @@ func (p *provider) closingAt(virtualNode string) *closing {
 	return c
 }
 
-// restoreClosings goes on with what the leader before has closed.
+// restoreClosings restores the closings that the previous leader wrote.
 func (p *provider) restoreClosings(status *v1alpha1.ProviderClusterStatus, now time.Time) {
 	for i := range status.VirtualNodes {
 		if before := status.VirtualNodes[i].Closed; before != nil {
@@ -65,8 +65,9 @@ func (p *provider) restoreClosings(status *v1alpha1.ProviderClusterStatus, now t
 	}
 }
 
-// observeNotStarted counts pods of an owner that did not start in time. One owner's pods close a VirtualNode for that owner, those of two for all:
-// what a tenant asks for may be the reason, such as a node selector that no node has.
+// observeNotStarted counts pods of an owner that did not start in time. One owner's pods close a VirtualNode for that
+// owner, two owners' pods close it for all: the reason may be the tenant's own pod spec, such as a node selector that
+// no node has.
 func (f *Federation) observeNotStarted(p *provider, at scheduler.Place, owner string, pods int) {
 	c := p.closingAt(at.VirtualNode)
 	if _, known := c.failed[owner]; known || len(c.failed) < maxOwners {
@@ -84,8 +85,8 @@ func (f *Federation) observeNotStarted(p *provider, at scheduler.Place, owner st
 	}
 }
 
-// ObserveNotMade records that the provider of a VirtualNode has made no pod of one that was forwarded in time, and of none since. One is
-// enough to close the VirtualNode for its owner, and those of two close it for all.
+// ObserveNotMade records that a VirtualNode's provider has not created the pod of a ShadowPod in time, and no other pod
+// since. One such pod is enough to close the VirtualNode for its owner, and the pods of two owners close it for all.
 func (f *Federation) ObserveNotMade(of *corev1.Pod, at scheduler.Place, owner string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,7 +111,7 @@ func (f *Federation) claim(p *provider, at scheduler.Place) {
 	f.state.Claim(at, p.closings[at.VirtualNode].closure(), f.reservationAt(at))
 }
 
-// closure returns what the scheduler reads; nil if the VirtualNode is open.
+// closure returns the closing as the scheduler reads it; nil if the VirtualNode is open.
 func (c *closing) closure() *scheduler.Closure {
 	if c == nil || c.since.IsZero() {
 		return nil
@@ -118,7 +119,7 @@ func (c *closing) closure() *scheduler.Closure {
 	return &scheduler.Closure{Owners: c.owners, TrialAt: c.trialAt}
 }
 
-// observeTrial takes in that a pod was assigned to a VirtualNode that may be closed for it.
+// observeTrial records that a pod was assigned to a VirtualNode that may be closed for it.
 func (f *Federation) observeTrial(p *provider, at scheduler.Place, owner string) {
 	if c := p.closings[at.VirtualNode]; c.closure().Concerns(owner) {
 		c.trialAt = f.cfg.Clock.Now().Add(trialInterval)
@@ -126,7 +127,7 @@ func (f *Federation) observeTrial(p *provider, at scheduler.Place, owner string)
 	}
 }
 
-// open takes in that a pod has started at a VirtualNode.
+// open records that a pod has started at a VirtualNode.
 func (f *Federation) open(p *provider, at scheduler.Place) {
 	c := p.closings[at.VirtualNode]
 	delete(p.closings, at.VirtualNode)

@@ -19,7 +19,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// tryOf decides about a pod of an owner, and returns where it was assigned, or what the first provider lacks.
+// tryOf decides about a pod of an owner, and returns where it was assigned, or the verdict of the first provider.
 func (f *Federation) tryOf(owner, name string, milli int64) string {
 	var d scheduler.Decision
 	f.Assume(&scheduler.Pod{
@@ -91,7 +91,7 @@ func TestAProviderWithAClosedVirtualNodeIsReadAgain(t *testing.T) {
 	})
 }
 
-// What is compared has nothing that its comparison panics at.
+// The compared value has nothing that its comparison panics at.
 func TestWhatIsScheduledCanBeCompared(t *testing.T) {
 	seen := map[reflect.Type]bool{reflect.TypeFor[time.Time](): true}
 	var walk func(of reflect.Type)
@@ -116,7 +116,8 @@ func TestWhatIsScheduledCanBeCompared(t *testing.T) {
 	walk(reflect.TypeFor[scheduler.Provider]())
 }
 
-// The Node has no room for pods while all VirtualNodes are closed, so that there is none to try; a new leader has not seen what started.
+// The Node has no capacity for pods while all VirtualNodes are closed, so there is no pod to try; a new leader has not
+// seen which pods started.
 func TestAVirtualNodeAtWhichNoPodIsTriedOpens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := withProviders("q")
@@ -162,7 +163,7 @@ func TestAnOwnerClosesAVirtualNodeForItselfOnly(t *testing.T) {
 		q, _ := f.Provider("q")
 		require.Equal(t, []string{"c1"}, q.Closed["q1"].Owners)
 
-		// What is a fault of the pod, and what was tried there before, says nothing about the provider.
+		// The pod's own fault, and pods that were tried there before, prove nothing about the provider.
 		for i := range 20 {
 			f.ObserveRefused(newPod(fmt.Sprint("own", i), "1"), Refusal{By: placed("q1"), Reason: PendingTooLong, Owner: "c2", OwnFault: true})
 			f.ObserveRefused(newPod("again", "1"), Refusal{By: placed("q1"), Reason: PendingTooLong, Owner: "c2", Again: true})
@@ -206,7 +207,8 @@ func TestAVirtualNodeWhosePodsAreNotMadeTakesOnePodAMinute(t *testing.T) {
 	})
 }
 
-// The clock of a new leader is ahead of the one before, which has seen a provider become unreachable just now.
+// The clock of a new leader is ahead of the previous leader's clock, which has seen a provider become unreachable just
+// now.
 func TestAnOutageIsAsOldAsOneClockShows(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lasted *time.Duration

@@ -25,7 +25,8 @@ type Config struct {
 	SuspicionLimit time.Duration
 	// ProbeInterval is the time between two probes of a provider.
 	ProbeInterval time.Duration
-	// ReserveAfter is how long a pod waits, while others take what becomes free, until capacity is reserved for it; 0 is for none.
+	// ReserveAfter is how long a pod waits, while others take capacity that becomes free, until capacity is reserved
+	// for it; with 0 none is reserved.
 	ReserveAfter time.Duration
 }
 
@@ -42,20 +43,20 @@ type Federation struct {
 	byName map[types.NamespacedName]types.UID
 	// earlier are, by namespace and name, pods that are gone and may run where they were.
 	earlier map[string]map[string]Earlier
-	// grants are those of consumers, by id; grown are consumers of which more pods may fit than when they were tried last. predecessors
-	// are pods that are gone, by name, whose part of a grant is kept.
+	// grants are the grants of consumers, by id; grown are consumers of which more pods may fit than when they were
+	// tried last. predecessors are pods that are gone, by name, whose part of a grant is kept.
 	grants       map[string]*scheduler.Grant
 	grown        map[string]bool
 	predecessors map[types.NamespacedName]predecessor
-	// withheld are amounts that a provider turned out not to have, by the UID under which state holds them, and until when.
+	// withheld are amounts that a provider turned out to lack, by the UID under which state holds them, and until when.
 	withheld map[types.UID]time.Time
 	// limit and turns have the pods that wait before they move, queue those that wait for a provider.
 	limit *disruption.Limit
 	turns *disruption.Turns
 	queue *queue.Queue
 
-	// reservations are parts of VirtualNodes that are kept free for pods which wait. reservedAgain is until when nothing is reserved,
-	// where a pod has waited in vain for that.
+	// reservations are parts of VirtualNodes that are kept free for pods which wait. reservedAgain is until when
+	// nothing is reserved at a VirtualNode after a reservation there has expired.
 	reservations  map[scheduler.Place]*reservation
 	reservedAgain map[scheduler.Place]time.Time
 
@@ -79,7 +80,7 @@ func New(cfg Config) *Federation {
 
 // Counts are numbers of pods.
 type Counts struct {
-	// Assigned pods take room at a VirtualNode. Unassigned ones fitted no provider when they were tried last.
+	// Assigned pods take capacity at a VirtualNode. Unassigned ones fitted no provider when they were tried last.
 	Assigned, Unassigned int
 	// Moving pods were evicted from a provider and have no other yet. Delayed ones wait for the rate limit of moves,
 	// Waiting ones for their replicas.

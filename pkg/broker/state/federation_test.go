@@ -24,7 +24,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// none is a Federation without providers, whose clock is that of the synctest bubble.
+// none returns a Federation without providers, whose clock is the clock of the synctest bubble.
 func none() *Federation {
 	return New(Config{
 		Clock: clock.RealClock{}, MovesAtOnce: 2, SuspicionWindow: time.Minute, ProbeInterval: 5 * time.Second,
@@ -134,7 +134,7 @@ func TestAPodOfTheSameNameTakesTheRoomOfTheOneBefore(t *testing.T) {
 	require.False(t, pending)
 }
 
-// A pod that is forgotten leaves nothing behind, whatever was observed of it.
+// A pod that is forgotten leaves no state behind, after any observations of it.
 func TestNothingIsLeftOfAPodThatIsGone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := withProviders("q")
@@ -165,7 +165,7 @@ func TestNothingIsLeftOfAPodThatIsGone(t *testing.T) {
 	})
 }
 
-// Liqo's quota counts a ShadowPod, whatever its phase, until it is deleted.
+// Liqo's quota counts a ShadowPod, in any phase, until it is deleted.
 func TestAPodThatHasEndedTakesRoomUntilItIsGone(t *testing.T) {
 	f := withProviders("q")
 	pod, next := newPod("pod", "1500m"), newPod("next", "1")
@@ -183,7 +183,7 @@ func TestAPodThatHasEndedTakesRoomUntilItIsGone(t *testing.T) {
 	require.Equal(t, "q1", f.decide(next))
 }
 
-// What a pod waited for does not concern it any more.
+// The reason for which a pod waited does not concern it any more.
 func TestNothingButItsRoomIsKeptOfAPodThatHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := withProviders("q")
@@ -228,7 +228,7 @@ func TestAMovingPodKeepsItsRefusals(t *testing.T) {
 	})
 }
 
-// A pod that waits for room is not tried again and again because a refusal of before has expired.
+// A pod that waits for capacity is not tried again and again because an earlier refusal has expired.
 func TestARefusalExpiresOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := withProviders("q")
@@ -259,7 +259,7 @@ func (f *Federation) refusals() int {
 	return count
 }
 
-// triedAt has it written on a pod that it is not sent to a VirtualNode for so long.
+// triedAt puts a VirtualNode in back-off on a pod for the given time.
 func triedAt(pod *corev1.Pod, virtualNode string, long time.Duration) {
 	pod.Annotations = map[string]string{v1alpha1.TriesAnnotation: backoff.Tries{virtualNode: {Count: 1, Until: time.Now().Add(long)}}.Annotation()}
 }
@@ -301,7 +301,7 @@ func TestARefusalIsRememberedAndWithholdsTheAmount(t *testing.T) {
 	})
 }
 
-// What is withheld is of the resource that the provider names, if the pod requests it.
+// The withheld amount is of the resource that the provider names, if the pod requests it.
 func TestOnlyTheResourceThatIsLackingIsWithheld(t *testing.T) {
 	for lacks, want := range map[corev1.ResourceName]resources.Amounts{
 		"memory":         {corev1.ResourceMemory: 1 << 30},
@@ -320,7 +320,7 @@ func TestOnlyTheResourceThatIsLackingIsWithheld(t *testing.T) {
 	}
 }
 
-// Liqo forwards what a pod requested when its ShadowPod was made, and no resize.
+// Liqo forwards the requests that a pod had when its ShadowPod was made, and no resize.
 func TestAResizedPodTakesWhatWasForwarded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := withProviders("q")
@@ -461,7 +461,7 @@ func (d *during) Now() time.Time {
 	return d.RealClock.Now()
 }
 
-// Expressions are evaluated without the lock: what is observed meanwhile counts.
+// Expressions are evaluated without the lock: observations made meanwhile count.
 func TestNoRoomIsReservedForAPodThatIsGoneMeanwhile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		meanwhile func(f *Federation, pod *corev1.Pod)

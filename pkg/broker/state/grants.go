@@ -24,7 +24,7 @@ type predecessor struct {
 	until  time.Time
 }
 
-// SetGrant records what this cluster granted a consumer; nil forgets it, and bounds nothing.
+// SetGrant records the grant of a consumer; nil forgets it, and then the consumer is not bounded.
 func (f *Federation) SetGrant(consumer string, g *scheduler.Grant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,8 +68,8 @@ func (f *Federation) HasAccount(uid types.UID) bool {
 	return p != nil && p.account != (scheduler.Account{})
 }
 
-// beyondGrant reports whether a pod that was not admitted before requests more than is left of what its consumer was granted, and then
-// has it wait for that. An admitted pod counts from now on, also while no provider fits.
+// beyondGrant reports whether a pod that was not admitted before requests more than is left of its consumer's grant,
+// and then has it wait for that. An admitted pod counts from now on, also while no provider fits.
 func (f *Federation) beyondGrant(p *pod, of *scheduler.Pod, into *scheduler.Decision) bool {
 	_, counted := f.state.Counted(of.UID)
 	if counted == nil {
@@ -111,8 +111,8 @@ func (f *Federation) admit(p *pod, uid types.UID, requests resources.Amounts) {
 	f.assign(scheduler.Assignment{UID: uid, Account: p.account, Requests: requests})
 }
 
-// retryWithinGrants has the pods tried next, the longest waiting first and no more than queue.MaxWoken, for which there is enough of a
-// grant that has grown, or of which something became free. More means that others may follow.
+// retryWithinGrants has the pods tried next, longest waiting first and at most queue.MaxWoken, that fit into a grant
+// which has grown, or of which a part became free. More means that others may follow.
 func (f *Federation) retryWithinGrants() (more bool) {
 	if len(f.grown) == 0 {
 		return false
@@ -168,10 +168,10 @@ func (f *Federation) fitIntoGrants(budgets map[string]*scheduler.Budget) (longes
 	return longest[:min(len(longest), queue.MaxWoken)], consumers
 }
 
-// keepForSuccessor keeps what is counted for a pod that is gone. Its provider may have evicted it: then Liqo makes another pod of the
-// same ShadowPod, which its quota has admitted before. A grant that has shrunk since must not keep that one waiting. Liqo makes none of
-// a ShadowPod whose pod has ended, unless the pod was evicted before Liqo saw the end. A pod that was never assigned counts only while it
-// waits for an earlier one of its name.
+// keepForSuccessor keeps the counted requests of a pod that is gone. Its provider may have evicted it: then Liqo
+// creates another pod from the same ShadowPod, which its quota has admitted before. A grant that has shrunk since must
+// not keep that pod waiting. Liqo creates no pod from a ShadowPod whose pod has ended, unless the pod was evicted
+// before Liqo saw the end. A pod that was never assigned counts only while it waits for an earlier one of its name.
 func (f *Federation) keepForSuccessor(p *pod, uid types.UID) {
 	_, requests := f.state.Counted(uid)
 	if p.shadow == "" || requests == nil || !p.admitted && !p.pending || p.ended && !p.disrupted {
@@ -183,8 +183,8 @@ func (f *Federation) keepForSuccessor(p *pod, uid types.UID) {
 
 func keptFor(name types.NamespacedName) types.UID { return types.UID("kept/" + name.String()) }
 
-// observeShadow records of which ShadowPod a pod was made. If it succeeds an assigned pod of the same one, what was kept counts for it
-// from now on.
+// observeShadow records from which ShadowPod a pod was made. If it succeeds an assigned pod of the same ShadowPod, it
+// takes over the kept part of the grant.
 func (f *Federation) observeShadow(p *pod, of *corev1.Pod) {
 	p.shadow = placement.ShadowOf(of)
 	before, kept := f.predecessors[p.name]
@@ -200,8 +200,8 @@ func (f *Federation) observeShadow(p *pod, of *corev1.Pod) {
 	}
 }
 
-// KeptForSuccessor returns the UID of the ShadowPod for whose next pod, which has this name, a part of a grant is kept; "" if there is
-// none.
+// KeptForSuccessor returns the UID of the ShadowPod for whose next pod, which has this name, a part of a grant is kept;
+// "" if there is none.
 func (f *Federation) KeptForSuccessor(name types.NamespacedName) types.UID {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -127,7 +127,7 @@ func TestASliceDoesNotBoundThePodsOfAnother(t *testing.T) {
 	}
 }
 
-// If Liqo enforces no quotas, no pod has the label of its user, or whatever a consumer writes.
+// If Liqo enforces no quotas, no pod has the label of its user, or the consumer chooses its value.
 func TestPodsWithoutAUserAreBoundedByAllGrants(t *testing.T) {
 	f := withProviders("p", "q")
 	f.grant(users{"one": 1000, "two": 1000})
@@ -367,7 +367,7 @@ func TestDecisionsAtOnceDoNotExceedAGrant(t *testing.T) {
 	})
 }
 
-// large has one provider with room for everything.
+// large returns a Federation with one provider that has capacity for everything.
 func large() *Federation {
 	f := none()
 	f.SetProvider("q", ProviderSpec{Enabled: true, VirtualNodes: map[string]bool{"q1": false}}, &v1alpha1.ProviderClusterStatus{})
@@ -418,8 +418,9 @@ func (p *consumed) deleted(f *Federation) {
 	f.ObserveNoSuccessor(name(p.pod))
 }
 
-// An honest consumer creates ShadowPods within what Liqo's quotas admit: for each user, what its slice grants as it is, less what its
-// ShadowPods request. Not one of them is beyond a grant, whatever becomes of them and of the slices, in whatever namespace.
+// An honest consumer creates ShadowPods within Liqo's quotas: for each user, the present grant of its slice, less the
+// requests of its ShadowPods. None of them is beyond a grant, after any changes of them and of the slices, in any
+// namespace.
 func TestTheGrantRefusesNoPodThatItsSlicesAdmit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, of, quota, used := large(), consumers{}, users{"one": 1000, "two": 3000}, users{}
@@ -477,7 +478,8 @@ func TestTheGrantRefusesNoPodThatItsSlicesAdmit(t *testing.T) {
 	})
 }
 
-// Whatever labels a consumer writes, and changes, if Liqo enforces no quotas: all that it has assigned fits into its grants.
+// If Liqo enforces no quotas, a consumer may write and change any labels: all its assigned pods still fit into its
+// grants.
 func TestNoLabelsHaveMoreThanTheGrants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, of, quota := large(), consumers{}, users{"one": 1000, "two": 1000}

@@ -10,7 +10,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
-// presence is what a provider was last seen to have of a pod.
+// presence is the last known state of a pod at its provider.
 type presence int
 
 const (
@@ -20,7 +20,7 @@ const (
 	podThere
 )
 
-// shown reports whether the status of a pod was reported from a pod at its provider, by whatever virtual kubelet.
+// shown reports whether the status of a pod was reported from a pod at its provider, by any virtual kubelet.
 func shown(of *corev1.Pod) bool {
 	return !notStarted(of) && !unmade(of) || len(of.Status.ContainerStatuses) > 0 || len(of.Status.InitContainerStatuses) > 0
 }
@@ -33,7 +33,7 @@ func unmade(of *corev1.Pod) bool {
 		of.Annotations[v1alpha1.NotForwardedAnnotation] != v1alpha1.Assignment(placement.AssignedTo(of).VirtualNode, of)
 }
 
-// ObserveThere records what the provider of a pod has answered: that it has the pod, or a ShadowPod at most.
+// ObserveThere records the answer of a pod's provider that it has the pod, or only a ShadowPod.
 func (f *Federation) ObserveThere(of *corev1.Pod, pod bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -47,7 +47,7 @@ func (f *Federation) ObserveThere(of *corev1.Pod, pod bool) {
 	}
 }
 
-// ObserveNothingThere records that a provider has nothing of a pod that leaves it, and returns since when.
+// ObserveNothingThere records that a leaving pod no longer exists at its provider, and returns since when.
 func (f *Federation) ObserveNothingThere(of *corev1.Pod) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,8 +58,8 @@ func (f *Federation) ObserveNothingThere(of *corev1.Pod) time.Time {
 	return p.goneSince
 }
 
-// Leaves returns what is known of a pod that leaves: since when its provider has nothing of it, zero if it has or that is not known; and
-// whether the provider was last seen to have the pod itself, and not only its ShadowPod.
+// Leaves returns the state of a pod that leaves: since when it no longer exists at its provider, zero if it exists or
+// that is not known; and whether the provider last had the pod itself, and not only its ShadowPod.
 func (f *Federation) Leaves(uid types.UID) (goneSince time.Time, podSeen bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

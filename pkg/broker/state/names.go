@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// nameMemory is how long it is remembered where a pod was that is gone, maxNames of how many pods of one namespace.
+	// nameMemory is how long the place of a deleted pod is remembered, maxNames for how many pods of one namespace.
 	nameMemory = time.Hour
 	maxNames   = 20_000
 )
@@ -28,16 +28,17 @@ type Earlier struct {
 	gone     time.Time
 }
 
-// mayRun reports whether containers of an assigned pod may run when it is gone here. A virtual kubelet shows the end of a pod before it
-// lets it go; Kubernetes' garbage collector of pods makes a pod Failed whose containers it does not know to have ended. Of a pod that was
-// evicted at its provider Liqo's controller there makes another one, as long as the status of the ShadowPod does not show the end.
+// mayRun reports whether containers of an assigned pod may run when it is gone here. A virtual kubelet reports the end
+// of a pod before it releases the pod; Kubernetes' garbage collector of pods makes a pod Failed whose containers may
+// still run. If a pod was evicted at its provider, Liqo's controller there creates another one, as long as the status
+// of the ShadowPod does not show the end.
 func mayRun(of *corev1.Pod) bool {
 	running := func(c corev1.ContainerStatus) bool { return c.State.Running != nil }
 	return !placement.Terminal(of) || placement.DisruptedThere(of) ||
 		slices.ContainsFunc(of.Status.ContainerStatuses, running) || slices.ContainsFunc(of.Status.InitContainerStatuses, running)
 }
 
-// remember keeps where a pod was that is gone.
+// remember keeps the place of a pod that is gone.
 func (f *Federation) remember(uid types.UID, p *pod) {
 	at, _ := f.state.Counted(uid)
 	if at == (scheduler.Place{}) || !p.mayRun || p.left == at {
@@ -53,7 +54,7 @@ func (f *Federation) remember(uid types.UID, p *pod) {
 	}
 }
 
-// Earlier returns the pod that had the name of a pod before, and may run where it was; false if there is none.
+// Earlier returns the pod that had the name of a pod before, and may run at its old provider; false if there is none.
 func (f *Federation) Earlier(of *corev1.Pod) (Earlier, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +73,7 @@ func (f *Federation) ObserveEarlier(name types.NamespacedName, at scheduler.Plac
 	f.earlier[name.Namespace][name.Name] = Earlier{At: at, Seen: seen, gone: f.cfg.Clock.Now()}
 }
 
-// ForgetEarlier records that nothing of a name runs where it was.
+// ForgetEarlier records that no earlier pod of a name runs at its old provider.
 func (f *Federation) ForgetEarlier(name types.NamespacedName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -23,19 +23,20 @@ type pod struct {
 	// shadow is the UID of the ShadowPod that the pod was made of, "" if of none. account is the one in which it counts.
 	shadow  types.UID
 	account scheduler.Account
-	// admitted means that the pod is or was assigned, or succeeds such a one of the same ShadowPod: no grant bounds it.
+	// admitted means that the pod is or was assigned, or succeeds an assigned pod of the same ShadowPod: no grant
+	// bounds it.
 	admitted bool
-	// pending means that there is a decision which the cache does not show yet, uncertain that it is not known whether it was
-	// written.
+	// pending means that the cache does not show a decision yet, uncertain that it is not known whether the decision
+	// was written.
 	pending, uncertain bool
-	// unassigned means that no provider fitted when the pod was tried last; waits is what is known of that.
+	// unassigned means that no provider fitted when the pod was tried last; waits is its state in the queue.
 	unassigned bool
 	waits      queue.Pod
-	// requests are what the pod requests while it waits for a provider, as it was tried last; nil if it never waited.
+	// requests are the requests of the pod while it waits for a provider, as it was tried last; nil if it never waited.
 	requests resources.Amounts
-	// asks are what it requested when it was tried last.
+	// asks are the requests with which it was tried last.
 	asks resources.Amounts
-	// left is the VirtualNode that the pod, which is moving, has left: nothing of it is there any more.
+	// left is the VirtualNode that the pod, which is moving, has left: it no longer exists there.
 	left scheduler.Place
 	// evictedAt is when this leader took the pod away from its provider; zero once it is assigned again.
 	evictedAt time.Time
@@ -46,23 +47,25 @@ type pod struct {
 	startedBefore *time.Time
 	// turn is whether the pod may leave its VirtualNode as planned, or waits for its replicas.
 	turn disruption.Pod
-	// refusedUntil has, by VirtualNode, until when the pod is not sent there, as it was decided last; none that had expired then.
+	// refusedUntil has, by VirtualNode, the end of the pod's back-off there, as of its last decision, without those
+	// that had expired then.
 	refusedUntil map[string]time.Time
 	// reserved means that capacity elsewhere is reserved for the pod, which is assigned or leaving, under reservedFor.
 	reserved bool
 	// nowhere means that the pod stays at an unreachable provider because no other fits.
 	nowhere bool
-	// ended means that the pod has ended: it takes room, and that is all. disrupted means that its provider ended it.
+	// ended means that the pod has ended: it only takes capacity. disrupted means that its provider ended it.
 	ended, disrupted bool
 	// waitsAt is where the pod was seen to be Pending.
 	waitsAt scheduler.Place
 	// start is how far the pod has come at its present assignment.
 	start start
-	// there is what its provider was last seen to have of the pod, which may leave. goneSince is since when it has nothing of it.
+	// there is the last known state of the pod, which may leave, at its provider. goneSince is since when it no longer
+	// exists there.
 	there     presence
 	goneSince time.Time
-	// shown means that its status is from a pod at its provider, mayRun that containers of it may run there. nameFree means that no
-	// provider has an earlier pod of its name.
+	// shown means that its status is from a pod at its provider, mayRun that its containers may run there. nameFree
+	// means that no provider has an earlier pod of its name.
 	shown, mayRun, nameFree bool
 	// startCounted and runningSeen mean that the start at the present VirtualNode was counted, and traced.
 	startCounted, runningSeen bool
@@ -84,7 +87,7 @@ func newRecord(name types.NamespacedName, uid types.UID) *pod {
 	return &pod{name: name, waits: queue.Pod{Name: name, UID: uid}, turn: disruption.NewPod(name)}
 }
 
-// record returns the record of a pod, a new one if there is none. Another pod that bore the name is forgotten.
+// record returns the record of a pod, a new one if there is none. Another pod that had the name is forgotten.
 func (f *Federation) record(name types.NamespacedName, uid types.UID) *pod {
 	if known, ok := f.byName[name]; ok && known != uid {
 		f.forget(known)
@@ -120,7 +123,7 @@ func (f *Federation) forget(uid types.UID) {
 	}
 }
 
-// ObserveAssigned takes in that a pod takes room at a VirtualNode: the API shows it assigned there, or leaving it.
+// ObserveAssigned records that a pod takes capacity at a VirtualNode: the API shows it assigned there, or leaving it.
 func (f *Federation) ObserveAssigned(of *corev1.Pod, at scheduler.Place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -160,7 +163,7 @@ func (f *Federation) PendingAgain(of *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// observeStart takes in that a pod waits at a VirtualNode, or has started there since.
+// observeStart records that a pod waits at a VirtualNode, or has started there since.
 func (f *Federation) observeStart(p *pod, of *corev1.Pod, at scheduler.Place) {
 	if notStarted(of) {
 		p.waitsAt = at
@@ -182,10 +185,10 @@ func notStarted(pod *corev1.Pod) bool {
 	return pod.Status.Phase == "" || pod.Status.Phase == corev1.PodPending
 }
 
-// assignPod counts a pod at a VirtualNode with what is forwarded: Liqo's virtual kubelet forwards what the pod
-// requested when its ShadowPod was made, and no change of that (RemotePodSpec in Liqo's
-// pkg/virtualKubelet/forge/pods.go). Until its status shows that there is one it counts with the most that it requested
-// since it came there. After that a resize changes nothing.
+// assignPod counts the forwarded requests of a pod at a VirtualNode: Liqo's virtual kubelet forwards the requests that
+// the pod had when its ShadowPod was made, and no later change (RemotePodSpec in Liqo's
+// pkg/virtualKubelet/forge/pods.go). Until its status shows that there is a ShadowPod, the pod counts with the most
+// that it requested since it was assigned there. After that a resize changes nothing.
 func (f *Federation) assignPod(of *corev1.Pod, at scheduler.Place) {
 	a := placement.AssignmentOf(of, at)
 	before, counted := f.state.Counted(of.UID)
@@ -206,8 +209,8 @@ func (f *Federation) assignPod(of *corev1.Pod, at scheduler.Place) {
 	f.assign(a)
 }
 
-// ObserveEnded takes in that a pod which is assigned to a VirtualNode is terminal. Its room there is taken until the pod is
-// gone. It reports whether that was not known.
+// ObserveEnded records that a pod which is assigned to a VirtualNode is terminal. It takes capacity there until it is
+// gone. ObserveEnded reports whether that was not known.
 func (f *Federation) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -229,8 +232,8 @@ func (f *Federation) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
 	return !known
 }
 
-// ObserveGone takes in that a pod was deleted, or is terminal and assigned to no VirtualNode. It reports whether the pod was
-// known. The UID "" is that of any pod of the name.
+// ObserveGone records that a pod was deleted, or is terminal and assigned to no VirtualNode. It reports whether the pod
+// was known. The UID "" matches any pod of the name.
 func (f *Federation) ObserveGone(name types.NamespacedName, uid types.UID) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -245,15 +248,15 @@ func (f *Federation) ObserveGone(name types.NamespacedName, uid types.UID) bool 
 	return true
 }
 
-// ObserveWaits takes in that a pod waits for a provider, whatever for, with what it requests.
+// ObserveWaits records that a pod waits for a provider, for any reason, with its requests.
 func (f *Federation) ObserveWaits(of *corev1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.recordOf(of).requests = placement.AssignmentOf(of, scheduler.Place{}).Requests
 }
 
-// ObserveLeft takes in that nothing of a moving pod is at its old VirtualNode any more; its room there is free. It goes on to count in
-// the grant of its consumer.
+// ObserveLeft records that a moving pod no longer exists at its old VirtualNode; its capacity there is free. It
+// continues to count in the grant of its consumer.
 func (f *Federation) ObserveLeft(of *corev1.Pod, from scheduler.Place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -268,7 +271,7 @@ func (f *Federation) ObserveLeft(of *corev1.Pod, from scheduler.Place) {
 	f.admit(p, of.UID, placement.AssignmentOf(of, scheduler.Place{}).Requests)
 }
 
-// HasLeft reports whether nothing of a moving pod is at a VirtualNode any more.
+// HasLeft reports whether a moving pod no longer exists at a VirtualNode.
 func (f *Federation) HasLeft(uid types.UID, from scheduler.Place) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -276,9 +279,9 @@ func (f *Federation) HasLeft(uid types.UID, from scheduler.Place) bool {
 	return p != nil && p.left == from
 }
 
-// Assume chooses a provider for a pod and reserves its room there. Without one, into has no VirtualNode and the pod
-// counts as unassigned. Expressions are evaluated on a copy, while others observe and decide. What they changed counts:
-// the best provider that still fits is chosen, and none for a pod that was deleted or has ended meanwhile.
+// Assume chooses a provider for a pod and reserves its capacity there. Without one, into has no VirtualNode and the pod
+// counts as unassigned. Expressions are evaluated on a copy, while others observe and decide. Their changes count: the
+// best provider that still fits is chosen, and none for a pod that was deleted or has ended meanwhile.
 func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -294,7 +297,7 @@ func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy, into *s
 		return
 	}
 	if scheduler.Evaluates(of, policy) {
-		p.unassigned = true // What changes meanwhile may concern the pod.
+		p.unassigned = true // Changes meanwhile may concern the pod.
 		f.decideUnlocked(f.state.Snapshot(of), of, policy, into)
 		if f.pods[of.UID] != p || p.ended {
 			into.Provider, into.VirtualNode = "", "" // The pod was deleted or has ended meanwhile.
@@ -330,8 +333,9 @@ func (f *Federation) decideUnlocked(snapshot *scheduler.State, of *scheduler.Pod
 	snapshot.Decide(f.cfg.Clock.Now(), of, policy, into)
 }
 
-// ReserveElsewhere decides where a pod could go that is assigned to a provider which cannot be reached, as Assume would. What it finds
-// is reserved until the pod is decided about, stays or is gone: no more pods leave than fit elsewhere. It reports whether it found one.
+// ReserveElsewhere decides, as Assume would, where a pod could go that is assigned to an unreachable provider. The
+// capacity there is reserved until the pod is decided about, stays or is gone: no more pods leave than fit elsewhere.
+// It reports whether it found a place.
 func (f *Federation) ReserveElsewhere(of *scheduler.Pod, policy *scheduler.Policy, into *scheduler.Decision) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -361,7 +365,7 @@ func (f *Federation) ReserveElsewhere(of *scheduler.Pod, policy *scheduler.Polic
 // reservedFor is the UID under which capacity is reserved for a pod that is still counted elsewhere.
 func reservedFor(uid types.UID) types.UID { return "reserved/" + uid }
 
-// unreserve frees what ReserveElsewhere reserved for a pod.
+// unreserve frees the capacity that ReserveElsewhere reserved for a pod.
 func (f *Federation) unreserve(p *pod, uid types.UID) {
 	if p.reserved {
 		p.reserved = false
@@ -383,7 +387,7 @@ func (f *Federation) ObserveNowhere(uid types.UID) bool {
 	return true
 }
 
-// Forget frees the room of a decision that was not written. An admitted pod goes on to count in its account.
+// Forget frees the capacity of a decision that was not written. An admitted pod continues to count in its account.
 func (f *Federation) Forget(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -398,7 +402,7 @@ func (f *Federation) Forget(uid types.UID) {
 	}
 }
 
-// ObserveUncertain takes in that a decision may or may not have been written. Its room stays reserved.
+// ObserveUncertain records that a decision may or may not have been written. Its capacity stays reserved.
 func (f *Federation) ObserveUncertain(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -407,8 +411,8 @@ func (f *Federation) ObserveUncertain(uid types.UID) {
 	}
 }
 
-// Confirm tells that the API server has a decision which was uncertain, or another one. The cache does not
-// show it yet.
+// Confirm records that the API server has a decision which was uncertain, or another one. The cache does not show it
+// yet.
 func (f *Federation) Confirm(of *corev1.Pod, at scheduler.Place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -427,8 +431,8 @@ func (f *Federation) PendingAssignment(uid types.UID) (pending, uncertain bool) 
 	return p != nil && p.pending, p != nil && p.uncertain
 }
 
-// ObserveStays takes in that an assigned pod need not move, and whether it has started: it no longer waits for the
-// limit of moves, nor for its replicas. Once it has started its last move is over.
+// ObserveStays records that an assigned pod need not move, and whether it has started: it no longer waits for the limit
+// of moves, nor for its replicas. Once it has started its last move is over.
 func (f *Federation) ObserveStays(uid types.UID, started bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -449,8 +453,8 @@ func (f *Federation) ObserveStays(uid types.UID, started bool) {
 	}
 }
 
-// ObserveEvicted takes in that a pod was taken away from a VirtualNode. If the provider cannot be reached, it may go on
-// running the pod: the provider's id is returned if it was not unclean before.
+// ObserveEvicted records that a pod was evicted from a VirtualNode. If the provider is unreachable, it may still run
+// the pod: the provider's id is returned if it was not unclean before.
 func (f *Federation) ObserveEvicted(of *corev1.Pod, from scheduler.Place) (unclean string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -473,7 +477,7 @@ func (f *Federation) ObserveEvicted(of *corev1.Pod, from scheduler.Place) (uncle
 	return provider.markUnclean(from.Provider)
 }
 
-// ObserveLeaves takes in that a pod is leaving its provider, and returns since when this leader has seen that.
+// ObserveLeaves records that a pod is leaving its provider, and returns since when this leader has seen that.
 func (f *Federation) ObserveLeaves(of *corev1.Pod) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -484,8 +488,8 @@ func (f *Federation) ObserveLeaves(of *corev1.Pod) time.Time {
 	return p.leavesSince
 }
 
-// ObserveGivenUp takes in that a pod was not waited for at a VirtualNode whose provider cannot be reached. The provider's
-// id is returned if it was not unclean before.
+// ObserveGivenUp records that a pod was not waited for at a VirtualNode whose provider cannot be reached. The
+// provider's id is returned if it was not unclean before.
 func (f *Federation) ObserveGivenUp(at scheduler.Place) (unclean string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -505,7 +509,7 @@ func (f *Federation) EvictedAt(uid types.UID) time.Time {
 	return time.Time{}
 }
 
-// ObserveAssignmentWritten takes in that the API has accepted a decision. It returns how long the pod was moving; false
+// ObserveAssignmentWritten records that the API has accepted a decision. It returns how long the pod was moving; false
 // if it was not, or if an earlier leader evicted it.
 func (f *Federation) ObserveAssignmentWritten(uid types.UID) (time.Duration, bool) {
 	f.mu.Lock()
@@ -536,23 +540,24 @@ type Refusal struct {
 	Reason RefusalReason
 	// Until is when the pod may be sent there again.
 	Until time.Time
-	// LacksRoom means that the provider does not have what the pod requests: the amount is withheld until then. Lacks is the
-	// resource that it does not have; what the pod requests of others is withheld only if it requests none of that one.
+	// LacksRoom means that the provider lacks capacity for the pod's requests: the amount is withheld until then. Lacks
+	// is the resource that it lacks; the pod's other requests are withheld only if it requests none of that resource.
 	LacksRoom bool
 	Lacks     corev1.ResourceName
 	// Owner is to whom the pod is counted.
 	Owner string
-	// Again means that it has not taken the pod before: the pod counts as one failure of the provider. OwnFault means that the pod
-	// could start nowhere: it counts as none.
+	// Again means that the pod has failed there before: it counts as one failure of the provider. OwnFault means that
+	// the pod could start nowhere: it does not count as a failure.
 	Again, OwnFault bool
 }
 
-// ObserveRefused takes in a refusal. That the pod is not sent there is in what Assume is given.
+// ObserveRefused records a refusal. The pod's back-off is not recorded here: Assume reads it from its argument
+// (Refused).
 func (f *Federation) ObserveRefused(of *corev1.Pod, r Refusal) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if by := f.providerAt(r.By); by != nil {
-		// What has run there was no failed start.
+		// A pod that has run there is no failed start.
 		if p := f.pods[of.UID]; !r.Again && !r.OwnFault && (p == nil || !p.start.taken) {
 			by.tracker.PodFailed(r.Owner)
 			if r.Reason == PendingTooLong {
@@ -574,7 +579,7 @@ func (f *Federation) ObserveRefused(of *corev1.Pod, r Refusal) {
 	f.assign(scheduler.Assignment{UID: id, Place: r.By, Requests: requests})
 }
 
-// ExpireRefusals forgets refusals whose time is over: what waited for that is tried again.
+// ExpireRefusals forgets expired refusals: pods that waited for their end are tried again.
 func (f *Federation) ExpireRefusals() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -597,8 +602,8 @@ func (f *Federation) ExpireRefusals() {
 	}
 }
 
-// ObserveStarted takes in that a container of a pod was started, took after the pod was assigned. It reports whether that start was
-// not counted before.
+// ObserveStarted records that a container of a pod was started; took is the time since the pod was assigned. It reports
+// whether that start was not counted before.
 func (f *Federation) ObserveStarted(of *corev1.Pod, took time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -624,7 +629,7 @@ func (f *Federation) HasStarted(uid types.UID) bool {
 	return p != nil && p.startCounted
 }
 
-// ObserveRunning takes in that the status of an assigned pod shows it Running. It reports true once for each assignment,
+// ObserveRunning records that the status of an assigned pod shows it Running. It reports true once for each assignment,
 // when that status is the present VirtualNode's.
 func (f *Federation) ObserveRunning(of *corev1.Pod) bool {
 	f.mu.Lock()

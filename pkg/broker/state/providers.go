@@ -39,7 +39,7 @@ type provider struct {
 	last   Probe
 	probed bool
 	// confirmed means that probes of this leader show whether the provider can be reached: as many were answered, or
-	// failed, as the state of the leader before takes to change.
+	// failed, as it takes to change the previous leader's state.
 	confirmed bool
 	// failedProbes counts those in a row without an answer, firstFailed is the time of the first of them. answeredProbes counts those
 	// in a row with one during an outage. unusableProbes counts those in a row in which the provider was not ready, alive or not.
@@ -47,13 +47,13 @@ type provider struct {
 	firstFailed                                  time.Time
 	// unreachableSince is zero while the provider is not silent.
 	unreachableSince time.Time
-	// failoverFrom is the time from which Failover.After counts in an outage, by the clock of this leader. earlier is how long the
-	// outage had lasted under the leader before, by the clock of that one.
+	// failoverFrom is the time from which Failover.After counts in an outage, by the clock of this leader. earlier is
+	// how long the outage had lasted under the previous leader, by that leader's clock.
 	failoverFrom time.Time
 	earlier      time.Duration
 	// started has the VirtualNodes at which this leader has seen pods start.
 	started map[string]Started
-	// closings has, by VirtualNode, what is known of the pods that did not start there.
+	// closings are, by VirtualNode, the counts of pods that did not start there.
 	closings map[string]*closing
 	// unclean means that pods were moved away while the provider could not be reached, which may still run there. moved
 	// counts how often.
@@ -62,15 +62,15 @@ type provider struct {
 	// answered and failed count probes, assignments decisions, refusals pods that the provider did not take, by reason.
 	answered, failed, assignments int
 	refusals                      map[RefusalReason]int
-	// scheduled is what the scheduler was given last, without what changes with every probe; movesDependOn is what else
-	// decides about the pods there.
+	// scheduled is the provider as the scheduler last read it, without the fields that change with every probe;
+	// movesDependOn has the other inputs that decide about the pods there.
 	scheduled     scheduler.Provider
 	movesDependOn moveInputs
 	// changed is the number of the last change of scheduled or movesDependOn.
 	changed uint64
 }
 
-// moveInputs are what decides whether pods must leave a provider.
+// moveInputs are the inputs that decide whether pods must leave a provider.
 type moveInputs struct{ confirmed, unreachable, unusable, suspended, draining bool }
 
 // ProviderSpec is the state of a provider in the API.
@@ -89,29 +89,30 @@ type Probe struct {
 	Answered bool
 	Took     time.Duration
 	Problem  string
-	// Alive means that it was not ready, and not silent: it rejects the broker, for example, or the broker has no identity for it.
-	// Reason is the one of the condition then. Only silence moves pods.
+	// Alive means that it was not ready, but not silent: it rejects the broker, for example, or the broker has no
+	// identity for it. Reason is then the reason of the condition. Only silence moves pods.
 	Alive  bool
 	Reason string
-	// Reached is when a virtual kubelet last had an answer of it, by the clock of the broker; zero if that is not known.
+	// Reached is when a virtual kubelet last had an answer from it, by the clock of the broker; zero if that is not
+	// known.
 	Reached time.Time
 	// Kubelets reports, by VirtualNode, whether the lease of its virtual kubelet is live. One that is missing could not be
 	// read, and stays as it was.
 	Kubelets map[string]bool
 }
 
-// Provider is what is known of one provider at a moment.
+// Provider is the state of one provider at a moment.
 type Provider struct {
 	// Probed is false before the first probe of this leader. Confirmed is false until its probes show whether the provider
 	// can be reached: a first probe that fails does not.
 	Probed, Confirmed bool
-	// UnreachableSince is zero while the provider counts as reachable; before it is Confirmed it is what the leader before
-	// has written. LastProbe is zero before the first one.
+	// UnreachableSince is zero while the provider counts as reachable; before it is Confirmed, the time is from the
+	// previous leader. LastProbe is zero before the first one.
 	UnreachableSince, LastProbe time.Time
-	// Problem is why the last probe was not answered, also if it was one of the leader before.
+	// Problem is why the last probe was not answered, also if the previous leader made it.
 	Problem string
-	// Unusable means that the provider is alive, but that its last probes were not answered as those of a ready one; Reason is the one
-	// of the condition. No pod is assigned there, and none moves for that.
+	// Unusable means that the provider is alive, but that it was not ready at its last probes; Reason is the reason of
+	// the condition. No pod is assigned there, and none moves for that.
 	Unusable bool
 	Reason   string
 	// Kubelets reports, by VirtualNode, whether the lease of its virtual kubelet is live.
@@ -120,9 +121,10 @@ type Provider struct {
 	// Draining means that the scheduler assigns no pod there because the provider is drained.
 	Draining bool
 	KPIs     v1alpha1.KPIs
-	// Assigned has what is assigned to each of its VirtualNodes, pods that are leaving it included.
+	// Assigned has the assigned pods and resources of each of its VirtualNodes, including pods that are leaving it.
 	Assigned map[string]Assigned
-	// Closed has the VirtualNodes that take no pods because none starts there, Reserved what is reserved for pods that wait.
+	// Closed has the VirtualNodes that accept no pods because none starts there, Reserved the capacity reserved for
+	// pods that wait.
 	Closed   map[string]Closing
 	Reserved map[string]Reservation
 	// MovesWaiting are the pods there that wait for their replicas before they leave.
@@ -132,14 +134,14 @@ type Provider struct {
 	Refusals                                  map[RefusalReason]int
 }
 
-// Assigned is what is assigned to one VirtualNode. Pods do not include those that have ended, Resources do.
+// Assigned is the load of one VirtualNode. Pods do not include those that have ended, Resources do.
 type Assigned struct {
 	Resources resources.Amounts
 	Pods      int
 }
 
-// SetProvider takes in the state of a provider in the API. One that was not known begins as its status left it. The
-// VirtualNodes that it has no more are returned.
+// SetProvider records the state of a provider in the API. A provider that was not known begins with the state in its
+// status. The VirtualNodes that it no longer has are returned.
 func (f *Federation) SetProvider(id string, spec ProviderSpec, status *v1alpha1.ProviderClusterStatus) (gone []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -160,7 +162,7 @@ func (f *Federation) SetProvider(id string, spec ProviderSpec, status *v1alpha1.
 	return gone
 }
 
-// newProvider goes on from the status that the leader before has written.
+// newProvider continues from the status that the previous leader wrote.
 func newProvider(status *v1alpha1.ProviderClusterStatus, probeInterval time.Duration) *provider {
 	p := &provider{
 		tracker:  kpi.NewTracker(status.KPIs, staleProbes*probeInterval),
@@ -173,7 +175,7 @@ func newProvider(status *v1alpha1.ProviderClusterStatus, probeInterval time.Dura
 		case c.Type == v1alpha1.ProviderClean:
 			p.unclean = true
 		case c.Type == v1alpha1.ProviderReachable && c.Reason == v1alpha1.ReasonNoAnswer:
-			// The outage is as old as the condition. The leader before may not have written that it moved pods away.
+			// The outage is as old as the condition. The previous leader may not have written that it moved pods away.
 			p.unreachableSince, p.firstFailed = c.LastTransitionTime.Time, c.LastTransitionTime.Time
 			p.unclean, p.last.Problem = true, c.Message
 			if last := status.KPIs.Uptime.Until; last != nil { // Its last probe; the clock of this leader may be another.
@@ -184,7 +186,7 @@ func newProvider(status *v1alpha1.ProviderClusterStatus, probeInterval time.Dura
 	return p
 }
 
-// RemoveProvider takes in that a provider has no VirtualNode any more. It reports whether the provider was known.
+// RemoveProvider records that a provider no longer has a VirtualNode. It reports whether the provider was known.
 func (f *Federation) RemoveProvider(id string) (known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,7 +196,7 @@ func (f *Federation) RemoveProvider(id string) (known bool) {
 	return known
 }
 
-// equalities compare what the scheduler is given. Those of Kubernetes panic at a time.Time.
+// equalities compare the scheduler's input. Kubernetes' equalities panic at a time.Time.
 var equalities = func() conversion.Equalities {
 	e := equality.Semantic.Copy()
 	if err := e.AddFunc(time.Time.Equal); err != nil {
@@ -213,7 +215,7 @@ func (f *Federation) Schedule(fresh scheduler.Provider) (changed bool) {
 		return false
 	}
 	f.state.SetProvider(fresh)
-	for i := range fresh.Slices { // What the status shows may be older.
+	for i := range fresh.Slices { // The status may be older.
 		f.claim(p, scheduler.Place{Provider: fresh.ID, VirtualNode: fresh.Slices[i].VirtualNode})
 	}
 	fresh.KPIs, fresh.NotReady = nil, ""
@@ -229,7 +231,7 @@ func (f *Federation) Schedule(fresh scheduler.Provider) (changed bool) {
 	return changed
 }
 
-// ObserveProbe takes in the result of a probe. It returns the providers whose state has changed: that one, if its
+// ObserveProbe records the result of a probe. It returns the providers whose state has changed: the probed one, if its
 // reachability or its virtual kubelets changed, and those whose moves were suspended or resumed because the broker
 // suspects itself, or no longer does.
 func (f *Federation) ObserveProbe(id string, probe Probe) (changed []string) {
@@ -270,8 +272,9 @@ func (f *Federation) ObserveProbe(id string, probe Probe) (changed []string) {
 	return changed
 }
 
-// observeOutcome takes in whether a provider answered a probe. A provider that is alive ends an outage as one that is ready does. Neither
-// its own rejections nor the failures of the broker's network path, to which a virtual kubelet testifies, count for its KPIs.
+// observeOutcome records whether a provider answered a probe. A provider that is alive ends an outage just like one
+// that is ready. Neither its own rejections nor the failures of the broker's network path, to which a virtual kubelet
+// testifies, count for its KPIs.
 func (f *Federation) observeOutcome(p *provider, probe *Probe, first bool) {
 	witnessed := !probe.Reached.IsZero() && probe.Ended.Sub(probe.Reached) < witnessProbes*f.cfg.ProbeInterval
 	if probe.Answered || !probe.Alive && !witnessed {
@@ -328,8 +331,8 @@ func (p *provider) markUnclean(id string) string {
 	return id
 }
 
-// ObserveClean takes in that a provider runs nothing any more that was moved away. It has no effect if pods were moved away
-// since Uncleaned returned moved.
+// ObserveClean records that a provider no longer runs pods that were moved away. It has no effect if pods were moved
+// away since Uncleaned returned moved.
 func (f *Federation) ObserveClean(id string, moved int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -350,7 +353,7 @@ func (f *Federation) Uncleaned(id string) (remoteNamespaces map[string]string, m
 	return maps.Clone(p.spec.RemoteNamespaces), p.moved, true
 }
 
-// Provider returns what is known of a provider; false if it is not known at all.
+// Provider returns the state of a provider; false if the provider is not known.
 func (f *Federation) Provider(id string) (Provider, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -396,11 +399,12 @@ func (f *Federation) AllConfirmed(ids []string) bool {
 	})
 }
 
-// Room adds up what the Node has room for: what the providers granted that can be given pods, which it counts, and what
-// is assigned elsewhere, or beyond a grant. kube-scheduler subtracts all pods of the Node from it, but those that have ended
-// (NewInformerFactory in kube-scheduler's pkg/scheduler): the Node has no room for what these hold, and room beside what waits
-// for a provider, or pods that no provider fits would keep others from the Node.
-// Unlimited means that a VirtualNode which can be given pods does not limit their number.
+// Room adds up the capacity of the Node: the grants of providers that can be assigned pods, whose number it counts, and
+// the assigned requests elsewhere, or beyond a grant. kube-scheduler subtracts all pods of the Node from it, except
+// those that have ended (NewInformerFactory in kube-scheduler's pkg/scheduler). So the Node has no capacity for the
+// requests of ended pods, and extra capacity for the pods that wait for a provider: otherwise pods that no provider
+// fits would keep others from the Node. Unlimited means that a VirtualNode which can be assigned pods does not limit
+// their number.
 func (f *Federation) Room() (room resources.Amounts, usable int, unlimited bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -431,7 +435,8 @@ func (f *Federation) Room() (room resources.Amounts, usable int, unlimited bool)
 	return room, usable, unlimited
 }
 
-// roomAt returns what is granted, or assigned if that is more, without what pods hold that have ended.
+// roomAt returns the granted amounts, or the assigned amounts where they are larger, less the amounts that ended pods
+// hold.
 func roomAt(granted resources.Amounts, load scheduler.Load) resources.Amounts {
 	room := resources.Amounts{}
 	room.Add(granted)

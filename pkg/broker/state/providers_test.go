@@ -139,7 +139,7 @@ func TestAnOutageThatWasOverDoesNotCount(t *testing.T) {
 	require.False(t, f.VirtualNode(placed("q1")).UnreachableSince.Before(noon))
 }
 
-// The leader before may have ended before its own second probe failed. Only an answer shows that the provider can be
+// The previous leader may have ended before its own second probe failed. Only an answer shows that the provider can be
 // reached.
 func TestOneFailedProbeOfANewLeaderConfirmsNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -172,8 +172,8 @@ func TestOneFailedProbeOfANewLeaderConfirmsNothing(t *testing.T) {
 	}
 }
 
-// While no provider can be reached, nothing is known of any of them. The first that answers proves nothing of the others,
-// which are probed a moment later.
+// While no provider can be reached, nothing is known about them. The first that answers proves nothing about the
+// others, which are probed a moment later.
 func TestASuspicionEndsForEachProviderByItself(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := withProviders("p", "q")
@@ -284,7 +284,8 @@ func TestTheNodeHasRoomForWhatUsableProvidersGrantedAndAllThatIsAssigned(t *test
 	require.Equal(t, 1, usable)
 	require.True(t, unlimited, "the number of pods")
 
-	// kube-scheduler subtracts all pods of the Node: those at providers that cannot be given others hide no free room.
+	// kube-scheduler subtracts all pods of the Node: pods at providers that cannot be assigned others hide no free
+	// capacity.
 	f.ObserveAssigned(newPod("one", "500m"), placed("q1"))
 	room, _, _ = f.Room()
 	require.EqualValues(t, 2500, cpus(room))
@@ -331,7 +332,7 @@ func roomOf(f *Federation) resources.Amounts {
 	return room
 }
 
-// kube-scheduler does not subtract pods that have ended, so what they hold must be no room in the first place.
+// kube-scheduler does not subtract pods that have ended, so the Node's capacity must not include their requests.
 func TestTheNodeHasNoRoomForWhatEndedPodsHold(t *testing.T) {
 	f := withProviders("p", "q")
 	for at, amount := range map[string]string{"p1": "500m", "q1": "3", "gone": "1"} {
@@ -352,8 +353,8 @@ func TestTheNodeHasNoRoomForWhatEndedPodsHold(t *testing.T) {
 	require.Zero(t, free())
 }
 
-// For all assignments: what kube-scheduler takes for free, by the Node and its pods that have not ended, is what is
-// granted by providers that can be given pods and not assigned.
+// For all assignments: the capacity that kube-scheduler considers free, by the Node and its pods that have not ended,
+// is granted by providers that can be assigned pods, and not assigned.
 func TestWhatKubeSchedulerTakesForFreeIsFree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := withProviders("p", "q")

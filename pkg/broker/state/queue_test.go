@@ -182,7 +182,7 @@ func TestManyPodsAreWokenInBatches(t *testing.T) {
 	require.Equal(t, pods, tried)
 }
 
-// Whatever changes in whatever order: no pod waits that could be assigned.
+// After any changes in any order: no pod waits that could be assigned.
 func TestNoPodWaitsThatFits(t *testing.T) {
 	reads, err := cel.NewFilter("provider.resources.free['cpu'] >= 1.2 || provider.id == 'p0'")
 	require.NoError(t, err)

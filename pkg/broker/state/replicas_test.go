@@ -64,7 +64,7 @@ func TestWhichReplicasMayMove(t *testing.T) {
 	}
 }
 
-// The API does not show yet what was begun a moment ago.
+// The API does not show yet the moves that began a moment ago.
 func TestAReplicaThatMayMoveIsUnavailable(t *testing.T) {
 	f, pods := none(), readyPods("a", "b")
 	all := among(1, pods...)
@@ -87,7 +87,8 @@ func TestAReplicaThatMayMoveIsUnavailable(t *testing.T) {
 	require.Zero(t, f.Counts().Waiting)
 }
 
-// A replica that is not Ready takes no turn, so it asks again when it has become Ready before it could be moved.
+// A replica that is not Ready needs no permission to move, so it asks again when it has become Ready before it could be
+// moved.
 func TestAReplicaThatBecomesReadyAsksAgain(t *testing.T) {
 	f, pods := none(), readyPods("a", "b")
 	setReady(pods[0], corev1.ConditionFalse)

@@ -12,8 +12,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// longestReservation is how many times ReserveAfter a part of a VirtualNode is reserved at most. Then as much time passes until something is
-// reserved there again: what runs there may run for days.
+// longestReservation is how many times ReserveAfter a part of a VirtualNode is reserved at most. Then as much time
+// passes until something is reserved there again: the pods there may run for days.
 const longestReservation = 6
 
 // reservation is a part of a VirtualNode that is kept free for a pod which has waited for long.
@@ -22,11 +22,11 @@ type reservation struct {
 	uid   types.UID
 	owner string
 	since time.Time
-	// requests is what is reserved.
+	// requests are the reserved amounts.
 	requests resources.Amounts
 }
 
-// Reservation is what is reserved for a pod at a VirtualNode.
+// Reservation is the capacity reserved for a pod at a VirtualNode.
 type Reservation struct {
 	Pod      types.NamespacedName
 	UID      types.UID
@@ -46,8 +46,9 @@ func (f *Federation) ReservedFor(uid types.UID) (at scheduler.Place, since time.
 	return scheduler.Place{}, time.Time{}, false
 }
 
-// reserve reserves a part of a VirtualNode for each pod that has waited for ReserveAfter while smaller ones took what became free: one
-// at each VirtualNode, and one for each owner, so that neither large pods nor many of them block what others need.
+// reserve reserves a part of a VirtualNode for each pod that has waited for ReserveAfter while smaller ones took the
+// capacity that became free: one reservation at each VirtualNode, and one for each owner, so that neither large pods
+// nor many of them block others.
 func (f *Federation) reserve(now time.Time) {
 	after := f.cfg.ReserveAfter
 	if after <= 0 {
@@ -80,8 +81,8 @@ func (f *Federation) reserve(now time.Time) {
 	}
 }
 
-// placeToReserve returns the VirtualNode where least must become free for a pod, of those that grant what it requests, and lacked only
-// that when it was tried last.
+// placeToReserve returns the VirtualNode where least must become free for a pod, among those that grant its requests,
+// and lacked only free capacity when it was tried last.
 func (f *Federation) placeToReserve(p *pod, now time.Time) (best scheduler.Place, found bool) {
 	least := 0.0
 	for _, id := range p.waits.FullProviders() {
@@ -133,7 +134,7 @@ func (f *Federation) endReservation(at scheduler.Place) {
 	f.queue.Open(at)
 }
 
-// endReservationFor ends what is reserved for a pod that was assigned or is gone.
+// endReservationFor ends the reservation for a pod that was assigned or is gone.
 func (f *Federation) endReservationFor(uid types.UID) {
 	for at, r := range f.reservations {
 		if r.uid == uid {
@@ -142,7 +143,7 @@ func (f *Federation) endReservationFor(uid types.UID) {
 	}
 }
 
-// reservationAt returns what the scheduler reads; nil if nothing is reserved.
+// reservationAt returns the reservation as the scheduler reads it; nil if there is none.
 func (f *Federation) reservationAt(at scheduler.Place) *scheduler.Reservation {
 	r := f.reservations[at]
 	if r == nil {
@@ -151,7 +152,7 @@ func (f *Federation) reservationAt(at scheduler.Place) *scheduler.Reservation {
 	return &scheduler.Reservation{UID: r.uid, Requests: r.requests}
 }
 
-// reservedOf returns what is reserved at the VirtualNodes of a provider.
+// reservedOf returns the reservations at the VirtualNodes of a provider.
 func (f *Federation) reservedOf(provider string) map[string]Reservation {
 	reserved := map[string]Reservation{}
 	for at, r := range f.reservations {

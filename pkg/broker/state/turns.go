@@ -19,8 +19,8 @@ func (f *Federation) MoveDelay(uid types.UID) time.Duration {
 	return f.limit.Delay(uid, f.cfg.Clock.Now())
 }
 
-// MayMove returns whether a pod may be moved as planned (moves.Turns). It counts as unavailable from then on, until it
-// is assigned anew or ObserveStays. Of two callers the later one must have read its replicas later.
+// MayMove returns whether a pod may be moved as planned (disruption.Turns). It counts as unavailable from then on,
+// until it is assigned again or ObserveStays. Of two callers the later one must have read its replicas later.
 func (f *Federation) MayMove(of *corev1.Pod, among disruption.Replicas) disruption.Turn {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,8 +56,8 @@ func (f *Federation) movesWaiting(provider string) disruption.Waiting {
 	return f.turns.At(func(at scheduler.Place) bool { return at.Provider == provider && f.providerAt(at) != nil })
 }
 
-// Wake returns the unassigned pods to try now, those that wait longest first (queue.Queue). More means that others may
-// follow, if these do not take what became free.
+// Wake returns the unassigned pods to try now, longest waiting first (queue.Queue). More means that others may follow,
+// if these do not use the free capacity.
 func (f *Federation) Wake() (names []types.NamespacedName, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +76,7 @@ func (f *Federation) Wake() (names []types.NamespacedName, more bool) {
 	return names, more || moreGrants
 }
 
-// opening returns a VirtualNode and its room; false if it takes no pods.
+// opening returns a VirtualNode and its free capacity; false if it accepts no pods.
 func (f *Federation) opening(at scheduler.Place) (queue.Opening, bool) {
 	p := f.providerAt(at)
 	room, usable := f.state.Room(at, "")
@@ -91,14 +91,14 @@ func (f *Federation) opening(at scheduler.Place) (queue.Opening, bool) {
 	return opening, true
 }
 
-// openAll takes in that more than the room of a provider has changed.
+// openAll records that a provider itself has changed, and not only its free capacity.
 func (f *Federation) openAll(p *provider) {
 	for i := range p.scheduled.Slices {
 		p.changed = f.queue.Open(scheduler.Place{Provider: p.scheduled.ID, VirtualNode: p.scheduled.Slices[i].VirtualNode})
 	}
 }
 
-// release frees the room of a pod, or of an amount that was withheld.
+// release frees the capacity of a pod, or a withheld amount.
 func (f *Federation) release(uid types.UID) {
 	f.grow(uid, nil)
 	if at := f.state.PlaceOf(uid); at != (scheduler.Place{}) {
@@ -114,7 +114,7 @@ func (f *Federation) grow(uid types.UID, requests resources.Amounts) {
 	}
 }
 
-// assign takes the room of a pod, and frees that elsewhere.
+// assign takes the capacity of a pod, and frees its capacity elsewhere.
 func (f *Federation) assign(a scheduler.Assignment) {
 	if p := f.pods[a.UID]; p != nil {
 		a.Account = p.account

@@ -9,17 +9,17 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// VirtualNode is what decides about the pods at a VirtualNode.
+// VirtualNode is the state that decides about the pods at a VirtualNode.
 type VirtualNode struct {
 	// Known is false if the provider has no such VirtualNode; all else is zero then.
 	Known bool
-	// Confirmed means that probes of this leader show whether its provider can be reached. Before, nothing speaks for a
-	// move, nor for the end of an outage that the leader before saw.
+	// Confirmed means that probes of this leader show whether its provider can be reached. Until then no pod moves, and
+	// an outage that the previous leader saw does not end.
 	Confirmed bool
 	// UnreachableSince is when its provider became unreachable; zero while it can be reached, and before it is Confirmed.
 	UnreachableSince time.Time
-	// Unusable means that its provider is alive, but cannot be used by the broker, which it may reject: what is known of its pods may be
-	// old, and does not count against it.
+	// Unusable means that its provider is alive, but cannot be used by the broker, which it may reject: the status of
+	// its pods may be old, and does not count against it.
 	Unusable bool
 	// Problem is why its provider did not answer the last probe; "" unless it is unreachable.
 	Problem string
@@ -29,13 +29,13 @@ type VirtualNode struct {
 	MovesSuspended bool
 	// Draining means that the pods are to leave: the provider is Drained by an administrator, or the VirtualNode is being deleted.
 	Draining, Drained bool
-	// Terminating means that the VirtualNode is being deleted: Liqo ends what is there, whether it moves or not.
+	// Terminating means that the VirtualNode is being deleted: Liqo ends the pods there, whether they move or not.
 	Terminating bool
-	// Started is what this leader has seen of the pods that start there.
+	// Started is when pods have started there, as far as this leader has seen.
 	Started Started
 }
 
-// Started is what is known of the pods that have started at a VirtualNode: that are not Pending there any more. It is zero if none
+// Started describes the pods that have started at a VirtualNode: that are no longer Pending there. It is zero if none
 // has.
 type Started struct {
 	// Last is when the last one was seen to have started.
@@ -54,7 +54,7 @@ func (f *Federation) providerAt(at scheduler.Place) *provider {
 	return nil
 }
 
-// VirtualNode returns what is known of the provider of a VirtualNode.
+// VirtualNode returns the state of a VirtualNode and its provider.
 func (f *Federation) VirtualNode(at scheduler.Place) VirtualNode {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,7 +67,7 @@ func (f *Federation) VirtualNode(at scheduler.Place) VirtualNode {
 		Draining: p.spec.Draining || p.spec.VirtualNodes[at.VirtualNode], Drained: p.spec.Draining, Terminating: p.spec.VirtualNodes[at.VirtualNode],
 		Started: p.started[at.VirtualNode], Unusable: p.confirmed && p.unusable(),
 	}
-	// What the leader before saw is not enough: a restart moves nothing.
+	// The state that the previous leader saw is not enough: a restart moves nothing.
 	if !p.confirmed || p.unreachableSince.IsZero() {
 		return vn
 	}
@@ -156,7 +156,7 @@ func (f *Federation) WithNamespace(local string) []scheduler.Place {
 	return all
 }
 
-// Granted returns what a provider grants in all of its slices.
+// Granted returns the sum of the grants of a provider's slices.
 func (f *Federation) Granted(provider string) resources.Amounts {
 	f.mu.Lock()
 	defer f.mu.Unlock()

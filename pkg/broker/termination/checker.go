@@ -37,7 +37,7 @@ const (
 
 // Pod is a pod that leaves a provider.
 type Pod struct {
-	// Name is that in the broker's cluster. Without a UID any pod of the name is asked about.
+	// Name is the pod's name in the broker's cluster. Without a UID any pod of the name is asked about.
 	Name types.NamespacedName
 	UID  types.UID
 	// VirtualNode is where the pod was assigned, RemoteNamespace where it is at the provider.
@@ -49,10 +49,11 @@ type Pod struct {
 	// Ends means that the pod is being deleted, or has ended, here as well. The ShadowPod of an orphan that has ended only at its
 	// provider is kept until that is written.
 	Ends bool
-	// Settled means that no creation of its ShadowPod is on the way any more, which is final. What was answered before is asked
-	// again.
+	// Settled means that no creation of its ShadowPod is in flight any more, which is final. Earlier answers do not
+	// count: the provider is asked again.
 	Settled bool
-	// Waited means that the provider has had nothing of it for a while. What was answered before is asked again.
+	// Waited means that the pod has not existed at the provider for a while. Earlier answers do not count: the provider
+	// is asked again.
 	Waited bool
 }
 
@@ -63,18 +64,19 @@ type Answer struct {
 	Known bool
 	// Present means that the provider has the pod or its ShadowPod.
 	Present bool
-	// Status is that of the pod; nil if there is none.
+	// Status is the status of the pod; nil if there is none.
 	Status *corev1.PodStatus
 	// Ended means that the pod has ended by itself there, and not because it is deleted.
 	Ended bool
-	// Stopped means that the provider has nothing but a pod that is being deleted and does not run any more (remote.Forwarded).
+	// Stopped means that the provider only has a pod that is being deleted and does not run any more
+	// (remote.Forwarded).
 	Stopped bool
 	// Asked is when the pod was asked about first, settled or not.
 	Asked time.Time
 	// Since is when the last answer came, or Asked if none has.
 	Since time.Time
-	// Alive is when the provider answered anything by which it is not silent: any of its questions, a read of one pod after a list that
-	// failed, or that it is asked too much. It is zero if it has not.
+	// Alive is when the provider last answered anything that shows that it is not silent: any of its questions, a read
+	// of one pod after a failed list, or that it received too many requests. It is zero if it never did.
 	Alive time.Time
 	// Err is why the last list has no answer; nil if it has one, or if none has ended.
 	Err error
@@ -102,7 +104,8 @@ type question struct {
 type CheckerConfig struct {
 	Log         logr.Logger
 	Connections *remote.Connections
-	// Connect returns a connection to the provider of a VirtualNode that has none, because it is gone; nil if there is none.
+	// Connect returns a connection to the provider of a VirtualNode that has none, because it is gone; nil if there is
+	// none.
 	Connect func(ctx context.Context, at scheduler.Place) *remote.Connection
 	// Queue requeues pods.
 	Queue *requeue.Queue
@@ -146,7 +149,7 @@ func NewChecker(cfg CheckerConfig) *Checker {
 
 // SetUp registers the controller that asks with the manager; it runs on the leader.
 func (c *Checker) SetUp(mgr manager.Manager) error {
-	// What was asked before the queue started is added then.
+	// Questions from before the queue started are added then.
 	started := source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		defer c.addAll()
 		return c.queue.Source().Start(ctx, queue)
@@ -163,8 +166,8 @@ func (c *Checker) SetUp(mgr manager.Manager) error {
 	return nil
 }
 
-// Ask returns the last answer about a pod. The first time there is none: the provider is asked, again and again until Forget,
-// and the pod is requeued when the answer is known and when it changes.
+// Ask returns the last answer about a pod. The first call returns no answer: the provider is asked repeatedly until
+// Forget, and the pod is requeued when the answer is known and when it changes.
 func (c *Checker) Ask(pod Pod) Answer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,7 +241,7 @@ func (c *Checker) Check(ctx context.Context, via scheduler.Place) time.Duration 
 	}
 	began, unfinished := time.Now(), false
 	for where, questions := range groups {
-		// The groups come in no order, so that each has its turn, however long the lists of the others are.
+		// The groups come in no order, so that each is checked eventually, however long the lists of the others are.
 		if time.Since(began) >= c.Timeout {
 			unfinished = true
 			break
@@ -259,7 +262,7 @@ func (c *Checker) Check(ctx context.Context, via scheduler.Place) time.Duration 
 // errNoConnection means that this leader has no kubeconfig of the provider.
 var errNoConnection = errors.New("no kubeconfig of the provider")
 
-// pending returns what is asked. Lists that no question waits for any more are forgotten.
+// pending returns the open questions. Lists that no question waits for any more are forgotten.
 func (c *Checker) pending(via scheduler.Place) map[group][]*question {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -277,7 +280,7 @@ func (c *Checker) pending(via scheduler.Place) map[group][]*question {
 	return groups
 }
 
-// listing returns the list that answers for pods; if none has begun, that of all questions.
+// listing returns the list in progress; if none has begun, a new list for all questions.
 func (c *Checker) listing(via scheduler.Place, where group, questions []*question) *listing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -296,14 +299,14 @@ func (c *Checker) listing(via scheduler.Place, where group, questions []*questio
 	return l
 }
 
-// drop forgets a list, so that the next one begins anew.
+// drop forgets a list, so that the next one starts from the beginning.
 func (c *Checker) drop(via scheduler.Place, where group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.listings[via], where)
 }
 
-// fail takes in that questions have no answer. What was answered before does not count any more: it may be long ago.
+// fail records that questions have no answer. Earlier answers do not count any more: they may be old.
 func (c *Checker) fail(questions []*question, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -312,7 +315,7 @@ func (c *Checker) fail(questions []*question, err error) {
 	}
 }
 
-// observeAlive takes in that a provider is not silent, for all questions.
+// observeAlive records that a provider is not silent, for all questions.
 func (c *Checker) observeAlive(via scheduler.Place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -329,9 +332,9 @@ func (c *Checker) reads(ctx context.Context, connection *remote.Connection, name
 	return err == nil || untrusted.Rejected(err)
 }
 
-// checkGroup asks about the pods of one remote namespace, for Timeout or a little longer. It reports whether the provider answered, be it
-// a refusal, and whether the list is at its end. One that is not goes on from there the next time. The connection may be another
-// VirtualNode's than via.
+// checkGroup asks about the pods of one remote namespace, for Timeout or a little longer. It reports whether the
+// provider answered, even with a rejection, and whether the list is complete. An incomplete list continues there the
+// next time. The connection may be another VirtualNode's than via.
 func (c *Checker) checkGroup(ctx context.Context, connection *remote.Connection, via scheduler.Place, where group, questions []*question,
 ) (answered, done bool) {
 	l := c.listing(via, where, questions)
@@ -396,7 +399,7 @@ func (c *Checker) readEnds(ctx context.Context, connection *remote.Connection, q
 	}
 }
 
-// of returns what of it was made of a pod; of any pod without a UID.
+// of returns the parts that were made for a pod; without a UID, for any pod.
 func of(f remote.Forwarded, uid types.UID) remote.Forwarded {
 	if uid == "" {
 		f.Ended = false
@@ -431,8 +434,8 @@ func (c *Checker) asks(q *question) bool {
 	return c.questions[q.pod.Via][q.pod.Name] == q
 }
 
-// answer takes in what a provider has, and returns the pods that are to be requeued. A question that was replaced while the
-// list ran has no answer by it.
+// answer records the provider's answers, and returns the pods that are to be requeued. A question that was replaced
+// while the list ran has no answer by it.
 func (c *Checker) answer(questions []*question, found map[string]remote.Forwarded) []types.NamespacedName {
 	c.mu.Lock()
 	defer c.mu.Unlock()

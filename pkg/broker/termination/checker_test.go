@@ -37,7 +37,7 @@ type provider struct {
 	liqo *liqofake.Clientset
 	// lists is how often it was asked for a list.
 	lists atomic.Int64
-	// answer is what it answers instead of a list.
+	// answer, if set, is called before each list; its error is the answer instead of the list.
 	answer func() error
 }
 
@@ -290,7 +290,8 @@ func TestAVirtualNodeWithoutAConnectionIsWaitedFor(t *testing.T) {
 	require.True(t, answer.Unasked())
 }
 
-// What was answered before a list failed may be long ago. A provider that does not answer a list is silent only if it answers nothing.
+// An answer from before a failed list may be old. A provider that does not answer a list is silent only if it answers
+// nothing.
 func TestAnAnswerDoesNotOutliveAListThatFails(t *testing.T) {
 	for name, silent := range map[string]bool{"it is silent": true, "it answers a probe": false} {
 		t.Run(name, func(t *testing.T) {
@@ -325,7 +326,7 @@ func TestAnAnswerDoesNotOutliveAListThatFails(t *testing.T) {
 	}
 }
 
-// Its lists fail, one namespace after the other: that of one says so much about the others that they are not given up meanwhile.
+// Its lists fail, one namespace after the other: a failure in one keeps the others from being given up meanwhile.
 func TestAProviderThatAnswersSomethingIsAliveForAllItsNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, c := newProvider(t)
@@ -346,7 +347,7 @@ func TestAProviderThatAnswersSomethingIsAliveForAllItsNamespaces(t *testing.T) {
 	})
 }
 
-// A VirtualNode was made again under its name while the provider was asked about what an earlier one had left.
+// A VirtualNode was created again under its name while the provider was asked about the ShadowPods of an earlier one.
 func TestAShadowPodIsNotDeletedForAQuestionThatWasForgotten(t *testing.T) {
 	p, c := newProvider(t, "orphan")
 	orphan := podNamed("orphan")

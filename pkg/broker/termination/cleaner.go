@@ -31,8 +31,8 @@ import (
 )
 
 const (
-	// cleaners is how many providers are checked at once after an outage. One that is slow occupies a worker for one or two
-	// timeouts of a request, then it is the turn of others.
+	// cleaners is how many providers are checked at once after an outage. A slow provider occupies a worker for one or
+	// two timeouts of a request, then others are checked.
 	cleaners = 64
 	// maxDeleted is how many ShadowPods of VirtualNodes that are gone are deleted with one list.
 	maxDeleted = 100
@@ -53,7 +53,8 @@ type CleanerConfig struct {
 	Providers *requeue.Queue
 	// Selector selects VirtualNodes by their labels.
 	Selector labels.Selector
-	// Interval is the time between two checks of a provider that does not answer, or has much left; RequestTimeout bounds one request.
+	// Interval is the time between two checks of a provider that does not answer, or has many namespaces left;
+	// RequestTimeout bounds one request.
 	Interval, RequestTimeout time.Duration
 }
 
@@ -68,12 +69,12 @@ type Cleaner struct {
 	checks map[string]*check
 }
 
-// NewCleaner returns a Controller, which does nothing before SetUp.
+// NewCleaner returns a Cleaner, which does nothing before SetUp.
 func NewCleaner(cfg CleanerConfig) *Cleaner {
 	return &Cleaner{CleanerConfig: cfg, checks: map[string]*check{}}
 }
 
-// check is how far the check of a provider is. It is used by one worker at a time.
+// check is the progress of a provider's check. It is used by one worker at a time.
 type check struct {
 	// moved is the number of Uncleaned for which it holds.
 	moved int
@@ -85,7 +86,7 @@ type check struct {
 	lists map[string]*list
 }
 
-// list is how far the ShadowPods of a namespace were read, and whether some were left that must not be there.
+// list is how far the ShadowPods of a namespace were read, and whether some were left that must not exist there.
 type list struct {
 	at   untrusted.Progress
 	left bool
@@ -115,14 +116,14 @@ func (c *Cleaner) Request(id string) time.Duration {
 	return c.Interval // The first one may come before the queue has started.
 }
 
-// Forget forgets how far the check of a provider is that has no VirtualNodes any more.
+// Forget forgets the progress of a provider's check; the provider has no VirtualNodes any more, or is clean.
 func (c *Cleaner) Forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.checks, id)
 }
 
-// checkOf returns how far the check of a provider is. It begins again when more pods were moved away.
+// checkOf returns the progress of a provider's check. It begins again when more pods were moved away.
 func (c *Cleaner) checkOf(id string, moved int) *check {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,8 +135,8 @@ func (c *Cleaner) checkOf(id string, moved int) *check {
 	return at
 }
 
-// reconcile goes on to check whether a provider that was unreachable still runs pods that were moved away. It returns when to
-// check again; 0 if there is no need to.
+// reconcile continues the check whether a provider that was unreachable still runs pods that were moved away. It
+// returns when to check again; 0 if there is no need to.
 func (c *Cleaner) reconcile(ctx context.Context, id string) time.Duration {
 	namespaces, moved, uncleaned := c.State.Uncleaned(id)
 	if !uncleaned {
@@ -178,7 +179,7 @@ func (c *Cleaner) reconcile(ctx context.Context, id string) time.Duration {
 	return c.endTurn(id, at, len(namespaces))
 }
 
-// endTurn takes in that all namespaces were listed, and returns when to check again those that are not clean.
+// endTurn records that all namespaces were listed, and returns when to check again those that are not clean.
 func (c *Cleaner) endTurn(id string, at *check, namespaces int) time.Duration {
 	left := 0
 	for _, has := range at.listed {
@@ -201,10 +202,10 @@ func (c *Cleaner) endTurn(id string, at *check, namespaces int) time.Duration {
 	return time.Millisecond                         // Pods may have been moved away meanwhile.
 }
 
-// cleanable is what is needed to check a provider.
+// cleanable has the data needed to check a provider.
 type cleanable struct {
 	provider string
-	// connection is that of its first VirtualNode that has one; nil if none has.
+	// connection is the connection of its first VirtualNode that has one; nil if none has.
 	connection *remote.Connection
 	// virtualNodes are the names of those that the broker uses, others of those that it does not use.
 	virtualNodes, others sets.Set[string]
@@ -233,7 +234,8 @@ func (c *Cleaner) cleanable(ctx context.Context, id string) (*cleanable, error) 
 	return in, err
 }
 
-// origin returns the id of this cluster, by which what it forwards is labelled. It is in the ResourceSlices by which it asks a provider.
+// origin returns the id of this cluster, with which its forwarded objects are labelled. It is in the ResourceSlices
+// that this cluster sends to a provider.
 func (c *Cleaner) origin(ctx context.Context, id string) (string, error) {
 	asked, err := peering.ResourceSlices(ctx, c.Client, id)
 	if err != nil {
@@ -252,9 +254,9 @@ func (in *cleanable) mayHaveLeft(shadow *remote.ShadowPod) bool {
 	return shadow.NodeName != "" && !in.others.Has(shadow.NodeName) && (in.origin == "" || shadow.Origin == in.origin)
 }
 
-// readShadowPods reads the ShadowPods of a remote namespace from where an attempt ended, until a time, and reports whether that was all.
-// It takes in whether there are any whose pods are not assigned to their VirtualNode. No virtual kubelet deletes those of a VirtualNode
-// that is gone, so they are deleted here.
+// readShadowPods reads the ShadowPods of a remote namespace from where an attempt ended, until a time, and reports
+// whether that was all. It records whether there are any whose pods are not assigned to their VirtualNode. If their
+// VirtualNode is gone, no virtual kubelet deletes them, so they are deleted here.
 func (c *Cleaner) readShadowPods(ctx context.Context, in *cleanable, local, remoteName string, of *list, until time.Time) (done bool, err error) {
 	for first := true; !done; first = false {
 		if !first && !time.Now().Before(until) || ctx.Err() != nil {
@@ -287,7 +289,8 @@ func (c *Cleaner) readShadowPods(ctx context.Context, in *cleanable, local, remo
 	return true, nil
 }
 
-// leftBy reports whether a ShadowPod must not be there yet, and whether it may be one of a VirtualNode that is gone, which is to be deleted.
+// leftBy reports whether a ShadowPod must not exist any more, and whether its VirtualNode may be gone, so that it is to
+// be deleted here.
 func (c *Cleaner) leftBy(ctx context.Context, in *cleanable, local string, shadow *remote.ShadowPod) (left, orphan bool) {
 	own := in.virtualNodes.Has(shadow.NodeName)
 	if !own && !in.mayHaveLeft(shadow) {
@@ -309,8 +312,9 @@ func (c *Cleaner) leftBy(ctx context.Context, in *cleanable, local string, shado
 	return true, false
 }
 
-// deleteOrphans deletes those ShadowPods whose VirtualNode is gone, and reports whether there are any. The VirtualNodes are read
-// from the API server, after the ShadowPods: one that made a ShadowPod is among them, also one that the broker does not use.
+// deleteOrphans deletes the ShadowPods whose VirtualNode is gone, and reports whether there were any. The VirtualNodes
+// are read from the API server, after the ShadowPods: so every VirtualNode that made one of them is included, even if
+// the broker does not use it.
 func (c *Cleaner) deleteOrphans(ctx context.Context, in *cleanable, remoteName string, shadows []remote.ShadowPod) (orphans bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.RequestTimeout)
 	defer cancel()

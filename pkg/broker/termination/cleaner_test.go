@@ -86,8 +86,8 @@ func TestANamespaceThatRefusesDoesNotKeepAProviderUnclean(t *testing.T) {
 	}
 }
 
-// Before a provider answered again, one of its two VirtualNodes was deleted: no virtual kubelet deletes what that one has left, and
-// Liqo keeps the namespace for the other one.
+// Before a provider answered again, one of its two VirtualNodes was deleted: no virtual kubelet deletes its ShadowPods,
+// and Liqo keeps the namespace for the other one.
 func TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted(t *testing.T) {
 	// The provider p1 has v2, which the broker uses, v3, which it does not use, and v4, which the cache does not show yet.
 	virtualNode := func(name string) *offloadingv1beta1.VirtualNode {
@@ -137,7 +137,7 @@ func TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted(t *testing.T) {
 			if !tc.unknown {
 				objects = append(objects, sliceOf("liqo-tenant-p1", "p1", "broker"))
 			}
-			// A consumer that writes this has nothing of others deleted.
+			// A consumer that writes this cannot have others' ShadowPods deleted.
 			objects = append(objects, sliceOf("liqo-tenant-c1", "p1", "other"))
 			if tc.pod != nil {
 				objects = append(objects, tc.pod)
@@ -189,8 +189,8 @@ func sliceOf(namespace, provider, consumer string) *authv1beta1.ResourceSlice {
 	}
 }
 
-// One that comes back after an outage, and takes a second for a list, holds a worker as long as it has namespaces, which consumers
-// choose.
+// A provider that comes back after an outage, and takes a second for a list, occupies a worker in proportion to its
+// namespaces, whose number consumers choose.
 func TestAProviderThatListsSlowlyDoesNotHoldAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scheme, err := apischeme.New()
@@ -224,11 +224,11 @@ func TestAProviderThatListsSlowlyDoesNotHoldAWorker(t *testing.T) {
 				sliceOf("liqo-tenant-p1", "p1", "home")).Build(),
 			Interval: 5 * time.Second, RequestTimeout: 10 * time.Second,
 		})
-		// Who requests the check does not wait for it.
+		// The caller that requests the check does not wait for it.
 		require.Equal(t, controller.Interval, controller.Request("p1"))
 		require.Empty(t, lists)
 
-		// The check goes on where it stopped, so that each provider has its turn.
+		// The check continues where it stopped, so that each provider is checked.
 		uncleaned := true
 		for turns := 0; uncleaned && turns < namespaces; turns++ {
 			began := time.Now()
@@ -245,8 +245,8 @@ func TestAProviderThatListsSlowlyDoesNotHoldAWorker(t *testing.T) {
 	})
 }
 
-// A provider is back after an outage. Its answers are slow, and a namespace there has many ShadowPods of other consumers. What was read of
-// them is kept from one turn to the next.
+// A provider is back after an outage. Its answers are slow, and a namespace there has many ShadowPods of other
+// consumers. The position in their list is kept from one reconciliation to the next.
 func TestALargeNamespaceIsClean(t *testing.T) {
 	const all = 30_000
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

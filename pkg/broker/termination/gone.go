@@ -19,7 +19,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// Gone finds what VirtualNodes that are gone left at their providers.
+// Gone finds the pods that deleted VirtualNodes left at their providers.
 type Gone struct {
 	Log         logr.Logger
 	Clock       clock.PassiveClock
@@ -36,8 +36,9 @@ func (g *Gone) RemoteNamespace(ctx context.Context, id, local string) (string, e
 	return peering.RemoteNamespaces(maps)[local], nil
 }
 
-// Connect returns a connection to the provider of a VirtualNode that is gone, by which to ask about what it left there: that of
-// another VirtualNode, or a new one. A leader that began later has none. nil if there is none.
+// Connect returns a connection to the provider of a VirtualNode that is gone, by which to ask about the pods that it
+// left there: the connection of another VirtualNode, or a new one. A leader that began later has none. nil if there is
+// none.
 func (g *Gone) Connect(ctx context.Context, at scheduler.Place) *remote.Connection {
 	if at.Provider == "" {
 		return nil

@@ -33,10 +33,10 @@ import (
 // each item.
 type namespace struct {
 	pods int
-	// bytesEach is how long pods are said to be; what is longer than a list may be is announced only.
+	// bytesEach is the announced size of each pod; sizes above the limit of a list are announced only.
 	bytesEach int
 	perItem   time.Duration
-	// expires has every token but the first one of a list be of no use any more; once.
+	// expires makes every continue token but the first of a list invalid, once.
 	expires atomic.Bool
 	chunks  atomic.Int64
 }
@@ -99,7 +99,7 @@ func podOf(i int) []byte {
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
-	text, _ := json.Marshal(&pod) // Of what is made here.
+	text, _ := json.Marshal(&pod) // The pod is made above.
 	return text
 }
 

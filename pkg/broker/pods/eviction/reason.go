@@ -1,4 +1,4 @@
-// Package eviction knows why a pod must leave its provider. It is pure.
+// Package eviction decides why a pod must leave its provider. It has no side effects.
 package eviction
 
 import (
@@ -16,7 +16,7 @@ import (
 // suspicionRecheck is how often a pod is checked while the broker suspects itself.
 const suspicionRecheck = 5 * time.Second
 
-// Reason is why a pod is evicted from its provider; the values are those of the metric's label.
+// Reason is why a pod is evicted from its provider; the values are the values of the metric's label.
 type Reason string
 
 // The reasons to evict a pod.
@@ -34,9 +34,9 @@ func Reasons() []Reason {
 	return []Reason{Unreachable, Drained, Refused, PendingTooLong, VirtualNodeGone}
 }
 
-// Of returns why an assigned pod must leave its VirtualNode at now. pendingSince is when it began to wait there for its containers. If
-// it stays, it returns when to check again at the latest (0: when something changes). A terminal pod stays, and so does one that is being deleted as long as
-// its virtual kubelet can end it.
+// Of returns why an assigned pod must leave its VirtualNode at now. pendingSince is when it began to wait there for its
+// containers. If the pod stays, Of returns when to check again at the latest (0: when something changes). A terminal
+// pod stays, and so does a pod that is being deleted as long as its virtual kubelet can end it.
 func Of(pod *corev1.Pod, at state.VirtualNode, rules placement.Rules, pendingSince, now time.Time) (Reason, time.Duration) {
 	_, isRefused := refusal.Of(pod)
 	switch {
@@ -70,10 +70,11 @@ func Of(pod *corev1.Pod, at state.VirtualNode, rules placement.Rules, pendingSin
 // queuedFor is how many times PendingTimeout a pod may be Pending at most while it is queued.
 const queuedFor = 5
 
-// Queued returns how long a pod that was Pending for too long may wait yet because it is queued: its provider has nothing of it, and
-// other pods start at its VirtualNode. The virtual kubelet forwards the pods of a burst one after the other, and each that moved
-// would queue up again elsewhere. A pod is not queued when none has started for PendingTimeout, of which the time before the leader
-// began does not count, when one has started that was assigned so much later, or when it has waited for queuedFor times that.
+// Queued returns how long a pod that was Pending for too long may still wait because it is queued: it does not exist at
+// its provider, and other pods start at its VirtualNode. The virtual kubelet forwards the pods of a burst one after the
+// other, and each that moved would queue again elsewhere. A pod is not queued when none has started for PendingTimeout
+// (the time before this leader began does not count), when a pod has started that was assigned more than PendingTimeout
+// later, or when it has waited for queuedFor times PendingTimeout.
 func Queued(pod *corev1.Pod, at state.VirtualNode, rules placement.Rules, leadsSince, now time.Time) time.Duration {
 	assigned, since := v1alpha1.AssignedAt(pod), at.Started.Last
 	if since.Before(leadsSince) {
@@ -89,10 +90,11 @@ func Queued(pod *corev1.Pod, at state.VirtualNode, rules placement.Rules, leadsS
 	return max(0, rules.PendingTimeout-now.Sub(since))
 }
 
-// Unmade returns how long a pod that was Pending for too long may wait yet because its provider makes no pods at all: it has the
-// ShadowPod of this one, and none has started at its VirtualNode since it waits. Liqo's controller there may be down, or its webhooks
-// hold what it creates, and it may make the pod at any time: moving it would end nothing, and have it run twice for a moment. It waits for
-// queuedFor times PendingTimeout, and for good if it is never to fail over.
+// Unmade returns how long a pod that was Pending for too long may still wait because its provider creates no pods at
+// all: the provider has the ShadowPod of this one, and none has started at its VirtualNode since the pod waits. Liqo's
+// controller there may be down, or webhooks may block its creations, and it may create the pod at any time: moving the
+// pod would end nothing, and have it run twice for a moment. It waits for queuedFor times PendingTimeout, and
+// indefinitely if it must never fail over.
 func Unmade(at state.VirtualNode, rules placement.Rules, pendingSince, now time.Time) time.Duration {
 	waited := now.Sub(pendingSince)
 	switch {

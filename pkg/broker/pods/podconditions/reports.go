@@ -71,7 +71,8 @@ type Reports struct {
 type report struct {
 	uid             types.UID
 	reason, message string
-	// since is when the first report was added that is not written yet, or when the one before was written, if that is later.
+	// since is when the first report was added that is not written yet, or when the previous one was written, if that
+	// is later.
 	since time.Time
 }
 
@@ -85,7 +86,7 @@ func New(cfg Config) *Reports {
 	}
 }
 
-// Add has the reason written why a pod waits, unless the pod has it. A message may quote what a tenant wrote: it is cut.
+// Add has the reason written why a pod waits, unless the pod has it. A message may quote a tenant's text: it is cut.
 func (r *Reports) Add(pod *corev1.Pod, reason, message string) {
 	name := client.ObjectKeyFromObject(pod)
 	message = untrusted.Text(message)
@@ -188,7 +189,7 @@ func (r *Reports) Write(ctx context.Context, name types.NamespacedName) (ctrl.Re
 	return ctrl.Result{}, nil
 }
 
-// written returns the report that a pod has; nil if it has none of after its last assignment.
+// written returns the report that a pod has; nil if it has none since its last assignment.
 func written(pod *corev1.Pod) *corev1.PodCondition {
 	condition := placement.Condition(pod, v1alpha1.ConditionAssigned)
 	if condition == nil || condition.LastTransitionTime.Time.Before(v1alpha1.AssignedAt(pod).Truncate(time.Second)) {
@@ -197,7 +198,7 @@ func written(pod *corev1.Pod) *corev1.PodCondition {
 	return condition
 }
 
-// rewords reports whether the pod has a report already that it fits nowhere now, and this one differs in its text only.
+// rewords reports whether the pod already has a report that it fits nowhere now, and this one differs only in its text.
 func rewords(pod *corev1.Pod, why *report) bool {
 	before := written(pod)
 	return before != nil && before.Status == corev1.ConditionFalse && before.Reason == why.reason &&

@@ -15,9 +15,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
 )
 
-// The spans of a pod, from its binding to the broker's node until it runs, are one trace for each assignment. No span stays
-// open: each is made when it is over, from what is written on the pod. A new leader does not end the traces of an earlier
-// one: it cannot distinguish the start of a pod from the restart of a container.
+// The spans of a pod, from its binding to the broker's node until it runs, are one trace for each assignment. No span
+// stays open: each is made when it is over, from the timestamps on the pod. A new leader does not end the traces of an
+// earlier one: it cannot distinguish the start of a pod from the restart of a container.
 //
 //	assign pod       from the binding, or from the eviction elsewhere, until the choice is written
 //	├─ decide
@@ -86,7 +86,8 @@ func (ch *Choice) waitsSince() time.Time {
 	return since
 }
 
-// SetTraceparent adds the annotation by which other processes continue the trace, or removes that of an earlier trace.
+// SetTraceparent adds the annotation by which other processes continue the trace, or removes an earlier trace's
+// annotation.
 func SetTraceparent(ctx context.Context, pod *corev1.Pod, annotations map[string]any) {
 	if carried := tracing.Annotation(ctx); carried != "" {
 		annotations[v1alpha1.TraceparentAnnotation] = carried

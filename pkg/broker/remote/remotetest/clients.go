@@ -82,7 +82,7 @@ func lists(list func(ctx context.Context, namespace string, options metav1.ListO
 	return restClient(answer)
 }
 
-// answerOf is what an API server writes.
+// answerOf returns the response of an API server.
 func answerOf(answer any, err error) (*http.Response, error) {
 	code := http.StatusOK
 	if status := (*kerrors.StatusError)(nil); errors.As(err, &status) {

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// slowStart is after how long a pod that moves no longer counts, though it does not run yet: a provider that starts pods
-	// slowly slows moves down, and stops none.
+	// slowStart is after how long a moving pod no longer counts, even if it does not run yet: a provider that starts
+	// pods slowly slows moves down, but does not stop them.
 	slowStart = 10 * time.Second
 	// longestDelay is how long a pod waits at most before it asks again: the pods before it may be gone by then.
 	longestDelay = 2 * time.Second
-	// silence is after how long without asking a pod holds up no others: its provider may not answer whether it has ended. It
-	// keeps its place.
+	// silence is after how long without asking a pod no longer blocks the pods behind it: its provider may not answer
+	// whether it has ended. It keeps its position.
 	silence = 2 * longestDelay
 )
 
@@ -60,7 +60,7 @@ func (l *Limit) Delay(uid types.UID, now time.Time) time.Duration {
 	return min(time.Duration(place-free+1)*slowStart/time.Duration(l.most), longestDelay)
 }
 
-// ask takes in that a pod asks, and returns how many before it in the queue ask, too.
+// ask records that a pod asks, and returns how many pods before it in the queue ask, too.
 func (l *Limit) ask(uid types.UID, now time.Time) (place int) {
 	for i := range l.waiting {
 		other := &l.waiting[i]

@@ -14,9 +14,9 @@ import (
 
 // Replicas are a pod and its replicas, as the API shows them.
 type Replicas struct {
-	// Namespace and Key are those of the pods (placement.ReplicasOf).
+	// Namespace and Key are the namespace and the key of the pods (placement.ReplicasOf).
 	Namespace, Key string
-	// Pods have the pod itself.
+	// Pods are the replicas, including the pod itself.
 	Pods []*corev1.Pod
 	// MaxUnavailable is how many of them may be unavailable because of planned moves.
 	MaxUnavailable int
@@ -31,7 +31,7 @@ type Turn struct {
 	Began bool
 }
 
-// Pod is what is known of one pod and its replicas.
+// Pod is the state of one pod among its replicas.
 type Pod struct {
 	name types.NamespacedName
 	// permitted is the assignment (v1alpha1.Assignment) that the pod may leave as planned; "" if there is none.
@@ -43,7 +43,7 @@ type Pod struct {
 	among   replicasKey
 }
 
-// NewPod returns what is known of a pod at first.
+// NewPod returns the initial state of a pod.
 func NewPod(name types.NamespacedName) Pod { return Pod{name: name} }
 
 // Waits reports whether the pod waits for its replicas.
@@ -75,9 +75,9 @@ func (t *Turns) Waiting() (pods int) {
 }
 
 // MayMove returns whether a pod may be moved as planned: it may if fewer of its replicas than MaxUnavailable are
-// unavailable. It counts as unavailable from then on, until it is assigned anew or Stays: the API does not show yet
-// that it moves. A pod that is not available itself may always be moved. known returns what is known of another pod,
-// nil if nothing is.
+// unavailable. It counts as unavailable from then on, until it is assigned again or Stays: the API does not show yet
+// that it moves. A pod that is not available itself may always be moved. known returns the state of another pod, nil if
+// there is none.
 func (t *Turns) MayMove(p *Pod, of *corev1.Pod, among Replicas, known func(types.UID) *Pod) Turn {
 	unavailable, example := unavailable(of, among.Pods, known)
 	available := placement.Available(of)

@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	// retryInterval is after what time a pod that waits is tried although no change is known that concerns it: criteria
-	// may read KPIs. Up to retryJitter is added, by the UID, so that pods that began to wait together are not tried
-	// together.
+	// retryInterval is after which time a waiting pod is tried although no known change concerns it: criteria may read
+	// KPIs. Up to retryJitter is added, by the UID, so that pods that began to wait together are not tried together.
 	retryInterval = 30 * time.Second
 	retryJitter   = 15 * time.Second
 	// MaxWoken is how many pods are tried at once because of changes, and maxChecks how many pairs of a pod and a slice are
@@ -25,11 +24,11 @@ const (
 	maxChecks = 50_000
 )
 
-// Pod is what is known of a pod that fitted no provider when it was tried last.
+// Pod is the queue's state of a pod that fitted no provider when it was tried last.
 type Pod struct {
 	Name types.NamespacedName
 	UID  types.UID
-	// since is when it began to wait: pods get what becomes free in that order.
+	// since is when it began to wait: pods get free capacity in that order.
 	since time.Time
 	// retryAt is when it is tried at the latest. again means that it is tried next.
 	retryAt time.Time
@@ -41,7 +40,7 @@ type Pod struct {
 	providers []string
 	filters   []verdict.Filter
 	demand    scheduler.Demand
-	// readsResources means that its criteria read what is assigned.
+	// readsResources means that its criteria read assigned or free resources.
 	readsResources bool
 	// awaitsGrant means that no provider was asked: the pod is beyond the grant of its consumer.
 	awaitsGrant bool
@@ -62,10 +61,10 @@ func (p *Pod) RetryNext() { p.again = true }
 // Since returns when the pod began to wait.
 func (p *Pod) Since() time.Time { return p.since }
 
-// Demand returns what it requests.
+// Demand returns its requests.
 func (p *Pod) Demand() scheduler.Demand { return p.demand }
 
-// LacksRoom reports whether a provider lacked nothing but what is free when the pod was tried last.
+// LacksRoom reports whether a provider lacked only free capacity when the pod was tried last.
 func (p *Pod) LacksRoom() bool { return slices.ContainsFunc(p.filters, lacksRoom) }
 
 // FullProviders returns these providers.
@@ -96,15 +95,15 @@ type Queue struct {
 // New returns a Queue without changes.
 func New() *Queue { return &Queue{openings: map[scheduler.Place]uint64{}} }
 
-// Open takes in that a VirtualNode may take more pods. It returns the number of the change.
+// Open records that a VirtualNode may accept more pods. It returns the number of the change.
 func (q *Queue) Open(at scheduler.Place) uint64 {
 	q.changes++
 	q.openings[at] = q.changes
 	return q.changes
 }
 
-// BeginTry prepares the record of a pod for a decision; first means that it did not wait before. What changes during
-// the decision concerns the pod.
+// BeginTry prepares the record of a pod for a decision; first means that it did not wait before. Changes during the
+// decision concern the pod.
 func (q *Queue) BeginTry(p *Pod, first bool, demand scheduler.Demand, readsResources bool, now time.Time) {
 	since := p.since
 	if first {
@@ -125,7 +124,7 @@ func (q *Queue) EndTry(p *Pod, verdicts []verdict.Verdict) {
 	}
 }
 
-// providersOf returns the ids in verdicts: those of the last try, if they are the same.
+// providersOf returns the ids in verdicts: the ids of the last try, if they are the same.
 func (q *Queue) providersOf(verdicts []verdict.Verdict) []string {
 	if !slices.EqualFunc(q.triedOn, verdicts, func(id string, v verdict.Verdict) bool { return id == v.Provider }) {
 		q.triedOn = make([]string, len(verdicts))
@@ -145,15 +144,16 @@ func retryDelay(uid types.UID) time.Duration {
 // Opening is a VirtualNode that may take more pods.
 type Opening struct {
 	Provider string
-	// Changed is the number of the last change of the provider itself; that of its room is another.
+	// Changed is the number of the last change of the provider itself; changes of its free capacity have their own.
 	Changed uint64
-	// Room is what is free. Of it, what is reserved is for the pod Holder only, which has HoldersRoom.
+	// Room is the free capacity that is not reserved. Only the pod Holder may also use the reserved part: its free
+	// capacity is HoldersRoom.
 	Room        scheduler.Room
 	Holder      types.UID
 	HoldersRoom scheduler.Room
 }
 
-// roomFor returns what is free for a pod.
+// roomFor returns the free capacity for a pod.
 func (at *Opening) roomFor(p *Pod) *scheduler.Room {
 	if at.Holder != "" && at.Holder == p.UID {
 		return &at.HoldersRoom
@@ -161,7 +161,7 @@ func (at *Opening) roomFor(p *Pod) *scheduler.Room {
 	return &at.Room
 }
 
-// concerns reports whether a change of the room there concerns a pod: the room was what it lacked there, or the
+// concerns reports whether a change of the capacity there concerns a pod: the pod lacked capacity there, or the
 // provider itself has changed since, and is among those that the pod may use.
 func (at *Opening) concerns(p *Pod, change uint64) bool {
 	if p.seen >= change {
@@ -183,10 +183,9 @@ func (at *Opening) concerns(p *Pod, change uint64) bool {
 	return changed
 }
 
-// Wake returns those of the pods to try now, those that wait longest first: those that were not tried for too long, and
-// those that a change concerns and for which there is room. For what becomes free no more pods are woken than fit into
-// it: more means that others may follow, if these do not take it. opening returns false for a VirtualNode that cannot be
-// given pods.
+// Wake returns the pods to try now, longest waiting first: pods that were not tried for too long, and pods that a
+// change concerns and that fit now. No more pods are woken than fit into the free capacity: more means that others may
+// follow, if these do not use it. opening returns false for a VirtualNode that cannot be assigned pods.
 func (q *Queue) Wake(pods []*Pod, now time.Time, opening func(scheduler.Place) (Opening, bool)) (woken []*Pod, more bool) {
 	var waiting []*Pod
 	for _, p := range pods {
@@ -204,7 +203,7 @@ func (q *Queue) Wake(pods []*Pod, now time.Time, opening func(scheduler.Place) (
 	return woken, more
 }
 
-// wakeForOpenings adds those of the waiting pods to woken that an opening concerns.
+// wakeForOpenings adds to woken the waiting pods that an opening concerns.
 func (q *Queue) wakeForOpenings(waiting, woken []*Pod, opening func(scheduler.Place) (Opening, bool)) (_ []*Pod, more bool) {
 	chosen := map[*Pod]struct{}{}
 	opened := make([]scheduler.Place, 0, len(q.openings))

@@ -1,0 +1,123 @@
+// Package scheduling compares the broker's scheduler with kube-scheduler's.
+package scheduling
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	kubescheduler "k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/profile"
+
+	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
+	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
+)
+
+const (
+	// places are the providers, or the nodes; pods are those that run there.
+	places, pods = 100, 10_000
+	// millis are the CPUs that a pod requests; each place has twice the capacity that its pods request.
+	millis, capacity = 500, 2 * pods / places
+)
+
+// BenchmarkDecision measures one decision about a pod among 100 places with 10,000 pods: by the broker's scheduler with the default policy,
+// and by the scheduling cycle of kube-scheduler with its default plugins (filters and scores, without the binding).
+func BenchmarkDecision(b *testing.B) {
+	for name, decider := range map[string]func(testing.TB) func() string{"broker": broker, "kube-scheduler": kube} {
+		b.Run(name, func(b *testing.B) {
+			decide := decider(b)
+			b.ReportAllocs()
+			for b.Loop() {
+				if decide() == "" {
+					b.Fatal("no place was found")
+				}
+			}
+		})
+	}
+}
+
+func broker(testing.TB) func() string {
+	s := scheduler.NewState()
+	for i := range places {
+		s.SetProvider(scheduler.Provider{
+			ID: place(i), Enabled: true, Ready: true, Namespaces: sets.New("ns"), Slices: []scheduler.Slice{{
+				VirtualNode: place(i),
+				Granted:     resources.Amounts{corev1.ResourceCPU: capacity * millis, corev1.ResourceMemory: capacity << 30, corev1.ResourcePods: capacity},
+			}},
+		})
+	}
+	requests := resources.Amounts{corev1.ResourceCPU: millis, corev1.ResourceMemory: 1 << 30, corev1.ResourcePods: 1}
+	for i := range pods {
+		s.Assign(scheduler.Assignment{
+			UID: types.UID(strconv.Itoa(i)), Place: scheduler.Place{Provider: place(i % places), VirtualNode: place(i % places)},
+			App: app(i), Requests: requests,
+		})
+	}
+	pod := &scheduler.Pod{UID: "new", Namespace: "ns", App: app(7), Requests: requests}
+	var d scheduler.Decision
+	return func() string {
+		s.Decide(time.Unix(0, 0), pod, nil, &d)
+		return d.Provider
+	}
+}
+
+func kube(tb testing.TB) func() string {
+	logger := klog.New(ktesting.NewLogger(tb, ktesting.NewConfig(ktesting.Verbosity(0))).GetSink())
+	ctx := klog.NewContext(tb.Context(), logger)
+	client := fake.NewClientset()
+	informers := kubescheduler.NewInformerFactory(client, 0)
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	tb.Cleanup(broadcaster.Shutdown)
+	s, err := kubescheduler.New(ctx, client, informers, nil, profile.NewRecorderFactory(broadcaster))
+	require.NoError(tb, err)
+	informers.Start(ctx.Done())
+	informers.WaitForCacheSync(ctx.Done())
+	for i := range places {
+		s.Cache.AddNode(logger, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: place(i), Labels: map[string]string{corev1.LabelHostname: place(i)}},
+			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+				corev1.ResourceCPU: *resource.NewMilliQuantity(capacity*millis, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(capacity<<30, resource.BinarySI),
+				corev1.ResourcePods: *resource.NewQuantity(capacity, resource.DecimalSI),
+			}},
+		})
+	}
+	for i := range pods {
+		pod := newPod(strconv.Itoa(i), app(i))
+		pod.Spec.NodeName = place(i % places)
+		require.NoError(tb, s.Cache.AddPod(logger, pod))
+	}
+	pod := newPod("new", app(7))
+	return func() string {
+		result, err := s.SchedulePod(ctx, s.Profiles[corev1.DefaultSchedulerName], framework.NewCycleState(), pod)
+		require.NoError(tb, err)
+		return result.SuggestedHost
+	}
+}
+
+func place(i int) string { return fmt.Sprintf("p%03d", i) }
+
+func app(i int) string { return "app-" + strconv.Itoa(i%500) }
+
+func newPod(name, app string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{"app": app}},
+		Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName, Containers: []corev1.Container{{
+			Name: "main", Image: "web",
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: *resource.NewMilliQuantity(millis, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(1<<30, resource.BinarySI),
+			}},
+		}}},
+	}
+}
