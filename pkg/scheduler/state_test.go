@@ -71,7 +71,7 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 	require.Empty(t, s.providers)
 }
 
-// Consumers choose how the resources are called that their pods ask for.
+// Consumers choose the names of the resources that their pods request.
 func TestNamesOfWhatNobodyAsksAnythingOfAreNotKept(t *testing.T) {
 	s := stateOf(ready("q"))
 	known := len(s.table.Names())
@@ -118,7 +118,7 @@ func TestSumsDoNotOverflow(t *testing.T) {
 
 // TestImports keeps the packages that decide apart from those that act.
 func TestImports(t *testing.T) {
-	for _, dir := range []string{".", "score", "verdict", "../criteria", "../resources"} {
+	for _, dir := range []string{".", "score", "verdict", "../cel", "../resources"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		require.NoError(t, err)
 		require.NotEmpty(t, files)

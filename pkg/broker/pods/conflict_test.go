@@ -200,7 +200,7 @@ func TestTheRoomOfAnAssignmentWhoseAnswerWasLostIsKept(t *testing.T) {
 	shown.Labels, shown.Annotations = nil, nil
 	c := newController(t, true, interceptor.Funcs{}, nil, written)
 	require.NoError(t, c.resolveUncertain(t.Context(), shown))
-	pending, uncertain := c.State.PendingAssignment(shown.UID)
-	require.True(t, pending, "the cache does not show it yet, and would give the room away")
+	assumed, uncertain := c.State.Assumed(shown.UID)
+	require.True(t, assumed, "the cache does not show it yet, and would give the room away")
 	require.False(t, uncertain)
 }

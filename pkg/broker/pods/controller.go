@@ -215,7 +215,7 @@ func (c *Controller) step(ctx context.Context, pod *corev1.Pod) (ctrl.Result, er
 	case assigned != none:
 		return c.reconcileAssigned(ctx, pod, assigned)
 	}
-	pending, uncertain := c.State.PendingAssignment(pod.UID)
+	pending, uncertain := c.State.Assumed(pod.UID)
 	switch {
 	case uncertain:
 		return ctrl.Result{}, c.resolveUncertain(ctx, pod)

@@ -87,21 +87,21 @@ func TestADecisionReservesItsRoom(t *testing.T) {
 	f := withProviders("q")
 	first, second, third := newPod("first", "1500m"), newPod("second", "1"), newPod("third", "500m")
 	require.Equal(t, "q1", f.decide(first))
-	pending, uncertain := f.PendingAssignment(first.UID)
-	require.True(t, pending)
+	assumed, uncertain := f.Assumed(first.UID)
+	require.True(t, assumed)
 	require.False(t, uncertain)
 	require.Empty(t, f.decide(second), "the API has not confirmed the first one, but its room is taken")
 	require.Equal(t, "q1", f.decide(third))
 	require.Equal(t, 1, f.Counts().Unassigned)
 
 	f.ObserveUncertain(first.UID)
-	_, uncertain = f.PendingAssignment(first.UID)
+	_, uncertain = f.Assumed(first.UID)
 	require.True(t, uncertain)
 	require.Empty(t, f.decide(second), "what may have been written keeps its room")
 
 	f.Forget(first.UID)
-	pending, uncertain = f.PendingAssignment(first.UID)
-	require.False(t, pending || uncertain)
+	assumed, uncertain = f.Assumed(first.UID)
+	require.False(t, assumed || uncertain)
 	require.Equal(t, "q1", f.decide(second), "what could not be written takes no room")
 	require.Zero(t, f.Counts().Unassigned)
 }
@@ -111,8 +111,8 @@ func TestTheAPIConfirmsAndReleases(t *testing.T) {
 	pod := newPod("pod", "2")
 	require.Equal(t, "q1", f.decide(pod))
 	f.ObserveAssigned(pod, placed("q1"))
-	pending, _ := f.PendingAssignment(pod.UID)
-	require.False(t, pending)
+	assumed, _ := f.Assumed(pod.UID)
+	require.False(t, assumed)
 	f.ObserveAssigned(pod, placed("q1"))
 	require.Equal(t, Counts{Assigned: 1}, f.Counts(), "seen twice, counted once")
 
@@ -130,8 +130,8 @@ func TestAPodOfTheSameNameTakesTheRoomOfTheOneBefore(t *testing.T) {
 	require.Equal(t, "q1", f.decide(first))
 	require.Equal(t, "q1", f.decide(again), "the first one's room is free again")
 	require.Equal(t, Counts{Assigned: 1}, f.Counts())
-	pending, _ := f.PendingAssignment(first.UID)
-	require.False(t, pending)
+	assumed, _ := f.Assumed(first.UID)
+	require.False(t, assumed)
 }
 
 // A pod that is forgotten leaves no state behind, after any observations of it.
@@ -491,8 +491,8 @@ func TestNoRoomIsReservedForAPodThatIsGoneMeanwhile(t *testing.T) {
 			f.Assume(of, nil, &d)
 			require.GreaterOrEqual(t, meanwhile.reads, 2)
 			require.Equal(t, tc.want, d.VirtualNode)
-			pending, _ := f.PendingAssignment(pod.UID)
-			require.Equal(t, tc.want != "", pending)
+			assumed, _ := f.Assumed(pod.UID)
+			require.Equal(t, tc.want != "", assumed)
 			require.Zero(t, f.Counts().Unassigned)
 			for virtualNode, want := range tc.cpus {
 				amounts, _ := f.state.Assigned(placed(virtualNode))

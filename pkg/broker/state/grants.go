@@ -92,13 +92,13 @@ func (f *Federation) beyondGrant(p *pod, of *scheduler.Pod, into *scheduler.Deci
 	if g == nil {
 		return false
 	}
-	lacks := f.state.Budget(p.account.Consumer, g).Beyond(p.account.Creator, p.waits.Demand())
+	lacks := f.state.Budget(p.account.Consumer, g).Beyond(p.account.Creator, p.queued.Demand())
 	if lacks == "" {
 		return false
 	}
 	into.Result = verdict.Result{Verdicts: into.Verdicts[:0], Beyond: lacks}
 	p.unassigned = true
-	p.waits.AwaitGrant()
+	p.queued.AwaitGrant()
 	return true
 }
 
@@ -128,13 +128,13 @@ func (f *Federation) retryWithinGrants() (more bool) {
 	waiting, f.grown = f.fitIntoGrants(budgets)
 	for _, p := range waiting {
 		of := budgets[p.account.Consumer]
-		if of != nil && !of.Fits(p.account.Creator, p.waits.Demand()) {
+		if of != nil && !of.Fits(p.account.Creator, p.queued.Demand()) {
 			continue
 		}
 		if of != nil {
-			of.Take(p.account.Creator, p.waits.Demand())
+			of.Take(p.account.Creator, p.queued.Demand())
 		}
-		p.waits.RetryWithinGrant()
+		p.queued.RetryWithinGrant()
 	}
 	return len(waiting) == queue.MaxWoken
 }
@@ -143,15 +143,15 @@ func (f *Federation) retryWithinGrants() (more bool) {
 // consumer, and the consumers of all that fit. No grant bounds a consumer without a budget any more. Pods that cannot be among the longest
 // waiting are left out on the way: to sort all of 10,000 takes half as long again (BenchmarkWakeWithinGrants).
 func (f *Federation) fitIntoGrants(budgets map[string]*scheduler.Budget) (longest []*pod, consumers map[string]bool) {
-	compare := func(x, y *pod) int { return queue.Compare(&x.waits, &y.waits) }
+	compare := func(x, y *pod) int { return queue.Compare(&x.queued, &y.queued) }
 	var last *pod // queue.MaxWoken pods wait for longer.
 	consumers = map[string]bool{}
 	for _, p := range f.pods {
 		consumer := p.account.Consumer
-		if !p.unassigned || !p.waits.AwaitsGrant() || !f.grown[consumer] {
+		if !p.unassigned || !p.queued.AwaitsGrant() || !f.grown[consumer] {
 			continue
 		}
-		if budget := budgets[consumer]; budget != nil && !budget.Fits(p.account.Creator, p.waits.Demand()) {
+		if budget := budgets[consumer]; budget != nil && !budget.Fits(p.account.Creator, p.queued.Demand()) {
 			continue
 		}
 		consumers[consumer] = true
@@ -174,7 +174,7 @@ func (f *Federation) fitIntoGrants(budgets map[string]*scheduler.Budget) (longes
 // before Liqo saw the end. A pod that was never assigned counts only while it waits for an earlier one of its name.
 func (f *Federation) keepForSuccessor(p *pod, uid types.UID) {
 	_, requests := f.state.Counted(uid)
-	if p.shadow == "" || requests == nil || !p.admitted && !p.pending || p.ended && !p.disrupted {
+	if p.shadow == "" || requests == nil || !p.admitted && !p.assumed || p.ended && !p.disrupted {
 		return
 	}
 	f.predecessors[p.name] = predecessor{shadow: p.shadow, until: f.cfg.Clock.Now().Add(successorWithin)}

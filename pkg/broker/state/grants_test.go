@@ -538,8 +538,8 @@ func BenchmarkWakeWithinGrants(f *testing.B) {
 				known.grant(users{"one": milli})
 				known.retryWithinGrants()
 				for _, p := range known.pods {
-					if !p.waits.AwaitsGrant() {
-						p.waits.AwaitGrant()
+					if !p.queued.AwaitsGrant() {
+						p.queued.AwaitGrant()
 					}
 				}
 			}

@@ -22,7 +22,7 @@ const (
 
 // shown reports whether the status of a pod was reported from a pod at its provider, by any virtual kubelet.
 func shown(of *corev1.Pod) bool {
-	return !notStarted(of) && !unmade(of) || len(of.Status.ContainerStatuses) > 0 || len(of.Status.InitContainerStatuses) > 0
+	return !isPending(of) && !unmade(of) || len(of.Status.ContainerStatuses) > 0 || len(of.Status.InitContainerStatuses) > 0
 }
 
 // unmade reports whether a pod was deleted before its provider was seen to make it: only its phase was written, before it was removed. One

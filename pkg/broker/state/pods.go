@@ -26,12 +26,12 @@ type pod struct {
 	// admitted means that the pod is or was assigned, or succeeds an assigned pod of the same ShadowPod: no grant
 	// bounds it.
 	admitted bool
-	// pending means that the cache does not show a decision yet, uncertain that it is not known whether the decision
+	// assumed means that the cache does not show a decision yet, uncertain that it is not known whether the decision
 	// was written.
-	pending, uncertain bool
-	// unassigned means that no provider fitted when the pod was tried last; waits is its state in the queue.
+	assumed, uncertain bool
+	// unassigned means that no provider fitted when the pod was tried last; queued is its state in the queue.
 	unassigned bool
-	waits      queue.Pod
+	queued     queue.Pod
 	// requests are the requests of the pod while it waits for a provider, as it was tried last; nil if it never waited.
 	requests resources.Amounts
 	// asks are the requests with which it was tried last.
@@ -45,8 +45,8 @@ type pod struct {
 	// startedBefore is the latest start of a container when the pod was evicted, nil if it never was. A status with that
 	// start is from the old VirtualNode.
 	startedBefore *time.Time
-	// turn is whether the pod may leave its VirtualNode as planned, or waits for its replicas.
-	turn disruption.Pod
+	// budget is whether the pod may leave its VirtualNode as planned, or waits for its replicas.
+	budget disruption.Pod
 	// refusedUntil has, by VirtualNode, the end of the pod's back-off there, as of its last decision, without those
 	// that had expired then.
 	refusedUntil map[string]time.Time
@@ -56,8 +56,8 @@ type pod struct {
 	nowhere bool
 	// ended means that the pod has ended: it only takes capacity. disrupted means that its provider ended it.
 	ended, disrupted bool
-	// waitsAt is where the pod was seen to be Pending.
-	waitsAt scheduler.Place
+	// pendingAt is where the pod was seen to be Pending.
+	pendingAt scheduler.Place
 	// start is how far the pod has come at its present assignment.
 	start start
 	// there is the last known state of the pod, which may leave, at its provider. goneSince is since when it no longer
@@ -84,7 +84,7 @@ type start struct {
 }
 
 func newRecord(name types.NamespacedName, uid types.UID) *pod {
-	return &pod{name: name, waits: queue.Pod{Name: name, UID: uid}, turn: disruption.NewPod(name)}
+	return &pod{name: name, queued: queue.Pod{Name: name, UID: uid}, budget: disruption.NewPod(name)}
 }
 
 // record returns the record of a pod, a new one if there is none. Another pod that had the name is forgotten.
@@ -116,7 +116,7 @@ func (f *Federation) forget(uid types.UID) {
 	f.limit.Forget(uid)
 	f.endReservationFor(uid)
 	if p := f.pods[uid]; p != nil {
-		f.turns.StopWaiting(&p.turn)
+		f.turns.StopWaiting(&p.budget)
 		f.unreserve(p, uid)
 		delete(f.byName, p.name)
 		delete(f.pods, uid)
@@ -131,7 +131,7 @@ func (f *Federation) ObserveAssigned(of *corev1.Pod, at scheduler.Place) {
 	if p.uncertain {
 		p.evictedAt, p.leavesSince = time.Time{}, time.Time{} // The decision was written after all.
 	}
-	p.pending, p.uncertain, p.left, p.unassigned, p.ended = false, false, scheduler.Place{}, false, false
+	p.assumed, p.uncertain, p.left, p.unassigned, p.ended = false, false, scheduler.Place{}, false, false
 	p.start.observe(of, at, f.cfg.Clock.Now())
 	p.shown, p.mayRun = shown(of), true
 	p.admitted = p.admitted || of.Annotations[v1alpha1.AssignedAtAnnotation] != ""
@@ -165,11 +165,11 @@ func (f *Federation) PendingAgain(of *corev1.Pod) time.Time {
 
 // observeStart records that a pod waits at a VirtualNode, or has started there since.
 func (f *Federation) observeStart(p *pod, of *corev1.Pod, at scheduler.Place) {
-	if notStarted(of) {
-		p.waitsAt = at
+	if isPending(of) {
+		p.pendingAt = at
 		return
 	}
-	if there := f.providerAt(at); there != nil && p.waitsAt == at {
+	if there := f.providerAt(at); there != nil && p.pendingAt == at {
 		started := there.started[at.VirtualNode]
 		started.Last = f.cfg.Clock.Now()
 		if assigned := v1alpha1.AssignedAt(of); assigned.After(started.Assigned) {
@@ -178,10 +178,10 @@ func (f *Federation) observeStart(p *pod, of *corev1.Pod, at scheduler.Place) {
 		there.started[at.VirtualNode] = started
 		f.open(there, at)
 	}
-	p.waitsAt = scheduler.Place{}
+	p.pendingAt = scheduler.Place{}
 }
 
-func notStarted(pod *corev1.Pod) bool {
+func isPending(pod *corev1.Pod) bool {
 	return pod.Status.Phase == "" || pod.Status.Phase == corev1.PodPending
 }
 
@@ -196,7 +196,7 @@ func (f *Federation) assignPod(of *corev1.Pod, at scheduler.Place) {
 		f.assign(a)
 		return
 	}
-	forwarded := !notStarted(of) || len(of.Status.ContainerStatuses) > 0
+	forwarded := !isPending(of) || len(of.Status.ContainerStatuses) > 0
 	for name, amount := range a.Requests {
 		switch {
 		case name == corev1.ResourcePods:
@@ -216,7 +216,7 @@ func (f *Federation) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
 	defer f.mu.Unlock()
 	p := f.recordOf(of)
 	known := p.ended
-	f.turns.StopWaiting(&p.turn)
+	f.turns.StopWaiting(&p.budget)
 	f.unreserve(p, of.UID)
 	if !known {
 		f.queue.Open(at) // It is not counted as a pod any more.
@@ -224,7 +224,7 @@ func (f *Federation) ObserveEnded(of *corev1.Pod, at scheduler.Place) bool {
 	before, there := *p, p.there
 	*p = *newRecord(p.name, of.UID)
 	p.shadow, p.account, p.disrupted = before.shadow, before.account, placement.DisruptedThere(of)
-	p.admitted = before.admitted || before.pending || of.Annotations[v1alpha1.AssignedAtAnnotation] != ""
+	p.admitted = before.admitted || before.assumed || of.Annotations[v1alpha1.AssignedAtAnnotation] != ""
 	// Liqo's controller may still make one that its provider was not seen to have: a webhook for pods holds the creation.
 	p.ended, p.there, p.shown, p.mayRun = true, there, shown(of), mayRun(of) || unmade(of) && there != podThere
 	f.limit.Forget(of.UID)
@@ -292,7 +292,7 @@ func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy, into *s
 	p.refusedUntil = maps.Clone(of.Refused)
 	maps.DeleteFunc(p.refusedUntil, func(_ string, until time.Time) bool { return !until.After(now) })
 	p.asks = of.Requests
-	f.queue.BeginTry(&p.waits, !p.unassigned, f.state.Demand(of.Requests), scheduler.ReadsResources(of, policy), now)
+	f.queue.BeginTry(&p.queued, !p.unassigned, f.state.Demand(of.Requests), scheduler.ReadsResources(of, policy), now)
 	if f.beyondGrant(p, of, into) {
 		return
 	}
@@ -312,11 +312,11 @@ func (f *Federation) Assume(of *scheduler.Pod, policy *scheduler.Policy, into *s
 	}
 	p.unassigned = into.VirtualNode == ""
 	if p.unassigned {
-		f.queue.EndTry(&p.waits, into.Verdicts)
+		f.queue.EndTry(&p.queued, into.Verdicts)
 		return
 	}
-	p.waits = queue.Pod{Name: p.name, UID: of.UID}
-	p.pending, p.startCounted, p.runningSeen = true, false, false
+	p.queued = queue.Pod{Name: p.name, UID: of.UID}
+	p.assumed, p.startCounted, p.runningSeen = true, false, false
 	at := scheduler.Place{Provider: into.Provider, VirtualNode: into.VirtualNode}
 	f.assign(scheduler.Assignment{UID: of.UID, Place: at, App: of.App, Requests: of.Requests})
 	f.endReservationFor(of.UID)
@@ -398,7 +398,7 @@ func (f *Federation) Forget(uid types.UID) {
 		f.release(uid)
 	}
 	if p != nil {
-		p.pending, p.uncertain = false, false
+		p.assumed, p.uncertain = false, false
 	}
 }
 
@@ -417,18 +417,18 @@ func (f *Federation) Confirm(of *corev1.Pod, at scheduler.Place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.recordOf(of)
-	p.pending, p.uncertain, p.evictedAt, p.leavesSince, p.unassigned = true, false, time.Time{}, time.Time{}, false
+	p.assumed, p.uncertain, p.evictedAt, p.leavesSince, p.unassigned = true, false, time.Time{}, time.Time{}, false
 	p.there, p.goneSince = unseen, time.Time{}
 	f.assignPod(of, at)
 }
 
-// PendingAssignment reports whether a decision about the pod is not in the cache yet, and whether it is not known if it
+// Assumed reports whether a decision about the pod is not in the cache yet, and whether it is not known if it
 // was written.
-func (f *Federation) PendingAssignment(uid types.UID) (pending, uncertain bool) {
+func (f *Federation) Assumed(uid types.UID) (assumed, uncertain bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p := f.pods[uid]
-	return p != nil && p.pending, p != nil && p.uncertain
+	return p != nil && p.assumed, p != nil && p.uncertain
 }
 
 // ObserveStays records that an assigned pod need not move, and whether it has started: it no longer waits for the limit
@@ -445,11 +445,11 @@ func (f *Federation) ObserveStays(uid types.UID, started bool) {
 	if p == nil {
 		return
 	}
-	f.turns.StopWaiting(&p.turn)
+	f.turns.StopWaiting(&p.budget)
 	f.unreserve(p, uid)
 	p.nowhere, p.there = false, unseen
 	if p.evictedAt.IsZero() {
-		p.turn.Stays() // Otherwise it moves, and was read before.
+		p.budget.Stays() // Otherwise it moves, and was read before.
 	}
 }
 
@@ -465,7 +465,7 @@ func (f *Federation) ObserveEvicted(of *corev1.Pod, from scheduler.Place) (uncle
 	if p.there == unseen && shown(of) {
 		p.there = podThere
 	}
-	f.turns.StopWaiting(&p.turn)
+	f.turns.StopWaiting(&p.budget)
 	provider := f.providerAt(from)
 	if provider == nil {
 		return ""
@@ -590,7 +590,7 @@ func (f *Federation) ExpireRefusals() {
 		for virtualNode, until := range p.refusedUntil {
 			if !until.After(now) {
 				delete(p.refusedUntil, virtualNode)
-				p.waits.RetryNext()
+				p.queued.RetryNext()
 			}
 		}
 	}

@@ -57,12 +57,12 @@ func (f *Federation) reserve(now time.Time) {
 	f.endReservations(now)
 	var waiting []*pod
 	for _, p := range f.pods {
-		if p.unassigned && p.waits.LacksRoom() && now.Sub(p.waits.Since()) >= after {
+		if p.unassigned && p.queued.LacksRoom() && now.Sub(p.queued.Since()) >= after {
 			waiting = append(waiting, p)
 		}
 	}
 	slices.SortFunc(waiting, func(x, y *pod) int {
-		return cmp.Or(x.waits.Since().Compare(y.waits.Since()), strings.Compare(x.name.String(), y.name.String()))
+		return cmp.Or(x.queued.Since().Compare(y.queued.Since()), strings.Compare(x.name.String(), y.name.String()))
 	})
 	owners := map[string]bool{}
 	for _, r := range f.reservations {
@@ -74,9 +74,9 @@ func (f *Federation) reserve(now time.Time) {
 		}
 		if at, found := f.placeToReserve(p, now); found {
 			owners[p.owner] = true
-			f.reservations[at] = &reservation{pod: p.name, uid: p.waits.UID, owner: p.owner, since: now, requests: p.asks}
+			f.reservations[at] = &reservation{pod: p.name, uid: p.queued.UID, owner: p.owner, since: now, requests: p.asks}
 			f.claim(f.providers[at.Provider], at)
-			p.waits.RetryNext() // Its condition says so.
+			p.queued.RetryNext() // Its condition says so.
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (f *Federation) reserve(now time.Time) {
 // and lacked only free capacity when it was tried last.
 func (f *Federation) placeToReserve(p *pod, now time.Time) (best scheduler.Place, found bool) {
 	least := 0.0
-	for _, id := range p.waits.FullProviders() {
+	for _, id := range p.queued.FullProviders() {
 		known := f.providers[id]
 		if known == nil {
 			continue
@@ -95,7 +95,7 @@ func (f *Federation) placeToReserve(p *pod, now time.Time) (best scheduler.Place
 			if f.reservations[at] != nil || now.Before(f.reservedAgain[at]) || known.closings[at.VirtualNode].closure().Concerns(p.owner) {
 				continue
 			}
-			missing, fits := f.state.Grants(at, p.waits.Demand())
+			missing, fits := f.state.Grants(at, p.queued.Demand())
 			if fits && (!found || missing < least) {
 				best, least, found = at, missing, true
 			}
@@ -116,7 +116,7 @@ func (f *Federation) endReservations(now time.Time) {
 		p := f.pods[r.uid]
 		_, usable := f.state.Room(at, r.uid)
 		expired := now.Sub(r.since) >= long
-		if p != nil && p.unassigned && usable && !expired && slices.Contains(p.waits.FullProviders(), at.Provider) {
+		if p != nil && p.unassigned && usable && !expired && slices.Contains(p.queued.FullProviders(), at.Provider) {
 			continue
 		}
 		if expired {

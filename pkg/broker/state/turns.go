@@ -24,9 +24,9 @@ func (f *Federation) MoveDelay(uid types.UID) time.Duration {
 func (f *Federation) MayMove(of *corev1.Pod, among disruption.Replicas) disruption.Turn {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.turns.MayMove(&f.recordOf(of).turn, of, among, func(uid types.UID) *disruption.Pod {
+	return f.turns.MayMove(&f.recordOf(of).budget, of, among, func(uid types.UID) *disruption.Pod {
 		if p := f.pods[uid]; p != nil {
-			return &p.turn
+			return &p.budget
 		}
 		return nil
 	})
@@ -37,7 +37,7 @@ func (f *Federation) MayMove(of *corev1.Pod, among disruption.Replicas) disrupti
 func (f *Federation) NextToMove(of *corev1.Pod) []types.NamespacedName {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if p := f.pods[of.UID]; p != nil && p.turn.Waits() {
+	if p := f.pods[of.UID]; p != nil && p.budget.Waits() {
 		return nil
 	}
 	return f.turns.Next(of)
@@ -66,7 +66,7 @@ func (f *Federation) Wake() (names []types.NamespacedName, more bool) {
 	var unassigned []*queue.Pod
 	for _, p := range f.pods {
 		if p.unassigned {
-			unassigned = append(unassigned, &p.waits)
+			unassigned = append(unassigned, &p.queued)
 		}
 	}
 	woken, more := f.queue.Wake(unassigned, f.cfg.Clock.Now(), f.opening)

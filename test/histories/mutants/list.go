@@ -236,15 +236,15 @@ func testedMutants() []tested {
 			`case !kerrors.IsForbidden(err) || errors.Is(err, errUnsent):`, `case !kerrors.IsForbidden(err):`,
 		}, "pkg/provider/brokernode", "TestARefusalOfTheOwnAPIServerIsNoneOfTheProvider"},
 		{mutant{
-			"a namespace that refuses keeps its provider from all others", "pkg/broker/termination/controller.go",
+			"a namespace that refuses keeps its provider from all others", "pkg/broker/termination/cleaner.go",
 			`at.listed[local] = false //`, `return c.Interval //`,
 		}, "pkg/broker/termination", "TestANamespaceThatRefusesDoesNotKeepAProviderUnclean"},
 		{mutant{
-			"what a VirtualNode that is gone has left is not seen", "pkg/broker/termination/controller.go",
+			"what a VirtualNode that is gone has left is not seen", "pkg/broker/termination/cleaner.go",
 			`if !own && !in.mayHaveLeft(shadow) {`, `if !own {`,
 		}, "pkg/broker/termination", "TestWhatAVirtualNodeThatIsGoneHasLeftIsDeleted"},
 		{mutant{
-			"the check of a provider after an outage begins again each time", "pkg/broker/termination/controller.go",
+			"the check of a provider after an outage begins again each time", "pkg/broker/termination/cleaner.go",
 			`if at == nil || at.moved != moved {`, `if true {`,
 		}, "pkg/broker/termination", "TestAProviderThatListsSlowlyDoesNotHoldAWorker"},
 		{mutant{

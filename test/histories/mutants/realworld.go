@@ -204,7 +204,7 @@ func realWorldMutants() []tested {
 		}, "pkg/broker/state", "TestTheSuccessorOfAPodIsNotBounded"},
 		{mutant{
 			"pods without the label of their user have the grants once more", "pkg/scheduler/grant.go",
-			`f.state.accounts[unknown] == nil && f.promised[""] == nil`,
+			`b.state.accounts[unknown] == nil && b.promised[""] == nil`,
 			`true || f.state.accounts[unknown] == nil`,
 		}, "pkg/broker/state", "TestPodsWithoutAUserAreBoundedByAllGrants"},
 		{mutant{
