@@ -1,5 +1,5 @@
-// Command virtual-kubelet-v0 is a virtual kubelet for Liqo v0.x: a drop-in for that of Liqo v0.9.4. In the image,
-// /usr/bin/virtual-kubelet starts it when its arguments are those of Liqo v0.x.
+// Command virtual-kubelet-v0 is a virtual kubelet for Liqo v0.x: a drop-in for the virtual kubelet of Liqo v0.9.4. In
+// the image, /usr/bin/virtual-kubelet starts it when its arguments have the form of Liqo v0.x.
 package main
 
 import (
@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	// The CAs of public servers for systems without any, such as the image: the identities of EKS clusters call AWS.
+	// The CAs of public servers, for systems that have none, such as the image: the identities of EKS clusters call
+	// AWS.
 	_ "golang.org/x/crypto/x509roots/fallback"
 	"golang.org/x/sync/errgroup"
 
@@ -47,7 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return cmd.ExecuteContext(ctx)
 }
 
-// newCommand returns the command, which may be given flags among args that it does not know.
+// newCommand returns the command. It accepts flags among args that it does not know.
 func newCommand(logs io.Writer, args []string) *cobra.Command {
 	o := newOptions()
 	cmd := &cobra.Command{

@@ -42,8 +42,8 @@ type options struct {
 	strictFlags                    bool
 }
 
-// newOptions returns the defaults. They are those of the virtual kubelet of Liqo v1, but for the remote IPAM: the
-// server that liqo-network-manager of Liqo v0.x has speaks plaintext only.
+// newOptions returns the defaults. They are the defaults of the virtual kubelet of Liqo v1, except for the remote IPAM:
+// the server in liqo-network-manager of Liqo v0.x supports plaintext only.
 func newOptions() *options {
 	return &options{
 		stock:              root.NewOpts(),
@@ -94,7 +94,7 @@ func (o *options) install(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.strictFlags, "strict-flags", o.strictFlags, process.StrictUsage)
 }
 
-// validate returns all faults as one error.
+// validate returns all invalid options as one error.
 func (o *options) validate() error {
 	var f []string
 	when := func(wrong bool, what, remedy string) {

@@ -40,7 +40,7 @@ func TestEveryFlagOfLiqoIsThereWithTheSameDefault(t *testing.T) {
 	})
 }
 
-// TestOwnFlags compares what we add with testdata/flags.txt, so that a change of a name or a default is seen.
+// TestOwnFlags compares our additional flags with testdata/flags.txt, so that a changed name or default is noticed.
 func TestOwnFlags(t *testing.T) {
 	stock := stockFlags()
 	_, ours := ourFlags()
@@ -59,7 +59,8 @@ func TestOwnFlags(t *testing.T) {
 	require.Equal(t, string(want), strings.Join(added, "\n")+"\n")
 }
 
-// liqoArguments are what liqo-controller-manager of Liqo v0.9.4 passes (pkg/vkMachinery/forge), and its webhook appends.
+// liqoArguments are the arguments that liqo-controller-manager of Liqo v0.9.4 passes (pkg/vkMachinery/forge), and the
+// ones that its webhook appends.
 func liqoArguments() []string {
 	return []string{
 		"--foreign-cluster-id=p1", "--foreign-cluster-name=provider", "--nodename=liqo-provider", "--node-ip=10.1.2.3",

@@ -156,7 +156,7 @@ func (o *brokerOptions) installTimes(f *pflag.FlagSet) {
 	f.DurationVar(&o.times.RequestTimeout, "request-timeout", o.times.RequestTimeout, "The deadline of a request to a provider that is not a stream")
 }
 
-// validate returns all faults as one error.
+// validate returns all invalid options as one error.
 func (o *brokerOptions) validate() error {
 	var f flags.Faults
 	if !o.catalog && !o.orchestrator && !o.aggregator {
@@ -206,7 +206,7 @@ func (o *brokerOptions) validateTimes(f *flags.Faults) {
 // reoffload returns nil if no service offloads namespaces of consumers to the providers.
 func (o *brokerOptions) reoffload() (*offloading.Config, error) {
 	if !o.orchestrator && !o.aggregator {
-		return nil, nil // None is an answer.
+		return nil, nil // There is no such service. This is not an error.
 	}
 	consumers, err := labels.Parse(o.consumerSelector)
 	if err != nil {

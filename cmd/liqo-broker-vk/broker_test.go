@@ -14,7 +14,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
 )
 
-// validBroker are options with nothing wrong.
+// validBroker returns valid options.
 func validBroker() *brokerOptions {
 	o := newBrokerOptions()
 	o.orchestrator, o.nodeIP, o.podName, o.namespace = true, "10.0.0.1", "broker-0", "liqo-broker"
@@ -118,22 +118,22 @@ func TestWhichServicesLookAfterConsumers(t *testing.T) {
 	require.Nil(t, cfg, "which leaves namespaces alone")
 }
 
-// When the leader crashes, the next one has to renew the lease of the Node long before Kubernetes takes the Node for
-// lost: 50 s after the last renewal in v1.35, 40 s in older versions (NodeMonitorGracePeriod in
+// When the leader crashes, the next one must renew the lease of the Node long before Kubernetes assumes that the Node
+// is lost: 50 s after the last renewal in v1.35, 40 s in older versions (NodeMonitorGracePeriod in
 // kube-controller-manager's pkg/controller/nodelifecycle/config/v1alpha1/defaults.go).
 func TestTheNodeOutlivesACrashOfTheLeader(t *testing.T) {
 	const (
 		gracePeriod = 40 * time.Second
-		// start is for the first requests of a new leader, until it renews the lease.
+		// start is the time for the first requests of a new leader, until it renews the lease.
 		start = 5 * time.Second
-		// margin is for a slow API server.
+		// margin is the time for a slow API server.
 		margin = 10 * time.Second
 	)
 	o := newBrokerOptions()
 	// virtual-kubelet renews a Node's lease after a quarter of its duration.
 	renewal := time.Duration(node.DefaultRenewIntervalFraction * float64(o.nodeLeaseDuration))
 	// A replica tries to lead after the retry period and up to 1.2 times that more (wait.JitterUntil in client-go's
-	// elector): so late it sees the last renewal of the leader's lease, and that the lease has expired.
+	// elector). It may see the last renewal of the leader's lease, and the expiry of the lease, that much later.
 	attempt := time.Duration((1 + leaderelection.JitterFactor) * float64(o.retryPeriod))
 	worst := renewal + attempt + o.leaseDuration + attempt + start
 	require.Equal(t, 29400*time.Millisecond, worst, "the figure in docs/broker.md")

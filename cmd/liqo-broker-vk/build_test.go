@@ -9,7 +9,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/build"
 )
 
-// The test program of no other package has the versions of its modules.
+// Only this package's test program has the versions of its modules.
 func TestABuildKnowsWhatItIsMadeOf(t *testing.T) {
 	built := build.Of(version, commit)
 	require.Equal(t, runtime.Version(), built.Go)

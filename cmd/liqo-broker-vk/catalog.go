@@ -39,13 +39,13 @@ type catalogOptions struct {
 
 	limits caller.Limits
 
-	// liqoV0 is found at start.
+	// liqoV0 is detected at start.
 	liqoV0 bool
 }
 
 func newCatalogOptions() *catalogOptions {
 	return &catalogOptions{
-		// It may share the network namespace of the broker: the ports differ.
+		// The catalog may share the network namespace of the broker, so the ports differ.
 		Service: flags.NewService(":8082", ":8083", 50, 100),
 		address: ":8000", public: true, namespace: os.Getenv("POD_NAMESPACE"), historyInterval: 30 * time.Second,
 		limits: caller.Limits{PerSecond: 50, Burst: 100, Streams: 10, TotalStreams: 1000, Connections: 512},
@@ -101,7 +101,7 @@ func (o *catalogOptions) install(f *pflag.FlagSet) {
 		"The limit of open connections of each address; all clients behind a proxy are one address")
 }
 
-// validate returns all faults as one error.
+// validate returns all invalid options as one error.
 func (o *catalogOptions) validate() error {
 	var f flags.Faults
 	o.Validate(&f)
@@ -121,7 +121,7 @@ func (o *catalogOptions) validate() error {
 	return f.Err()
 }
 
-// catalogService is the name of the Service in deploy/catalog.yaml, by which pods reach the catalog.
+// catalogService is the name of the Service in deploy/catalog.yaml, with which pods reach the catalog.
 const catalogService = "liqo-broker-catalog"
 
 // config returns the catalog's Config without Log, Home and Version.
@@ -142,7 +142,7 @@ func (o *catalogOptions) config() catalog.Config {
 	return cfg
 }
 
-// needsLiqo accepts Liqo v0.x, too.
+// needsLiqo accepts Liqo v0.x too.
 func (o *catalogOptions) needsLiqo(missing error) error {
 	if errors.As(missing, new(*liqoV0Error)) {
 		o.liqoV0 = true

@@ -84,8 +84,8 @@ func TestTheSecretOfTheCatalogIsInItsNamespace(t *testing.T) {
 	require.Contains(t, o.config().TLS.Names, "liqo-broker-catalog.ns.svc")
 }
 
-// TestFlagsOfTheCatalogAreKept compares them with testdata/catalog-flags.txt, so that a change of a name or a default is
-// seen.
+// TestFlagsOfTheCatalogAreKept compares them with testdata/catalog-flags.txt, so that a changed name or default is
+// noticed.
 func TestFlagsOfTheCatalogAreKept(t *testing.T) {
 	flags := pflag.NewFlagSet("catalog", pflag.ContinueOnError)
 	newCatalogOptions().install(flags)

@@ -15,8 +15,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/process"
 )
 
-// newRootCommand returns the command of the virtual kubelet; the other roles are its subcommands. Of the arguments,
-// those of the virtual kubelet may have flags that it does not know.
+// newRootCommand returns the command of the virtual kubelet; the other roles are its subcommands. Only the virtual
+// kubelet accepts unknown flags among args.
 func newRootCommand(logs io.Writer, args []string) *cobra.Command {
 	opts, built := kubelet.NewOptions(), build.Of(version, commit)
 	cmd := &cobra.Command{
@@ -40,7 +40,7 @@ func newRootCommand(logs io.Writer, args []string) *cobra.Command {
 	}
 	cmd.SetFlagErrorFunc(flags.PointToHelp)
 	opts.Install(cmd.Flags())
-	if len(args) > 0 && strings.HasPrefix(args[0], "-") { // Not those of a subcommand.
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") { // No subcommand.
 		process.AllowUnknown(cmd.Flags(), args)
 	}
 	cmd.AddCommand(newBrokerCommand(logs, built), newCatalogCommand(logs, built), build.NewVersionCommand(built))

@@ -32,7 +32,7 @@ contexts:
 	return path
 }
 
-// The flags of kubectl mean what they mean there, and only what is needed is asked for.
+// kubectl's flags have their usual meaning, and only the necessary requests are sent.
 func TestConnection(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string

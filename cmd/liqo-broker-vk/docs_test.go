@@ -13,7 +13,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/docs"
 )
 
-// The commands in the documentation print what it shows. UPDATE=1 writes the output.
+// The commands in the documentation print exactly the output that it shows. UPDATE=1 writes the output.
 func TestDocumentation(t *testing.T) {
 	for path, runs := range map[string]func(*docs.Block) bool{
 		"../../docs/cli.md":       func(b *docs.Block) bool { return b.Language == "console" },
@@ -41,7 +41,7 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
-// printed is what people see who type the commands, one after the other.
+// printed returns the output of the commands, run one after the other.
 func printed(t *testing.T, commands []string) string {
 	t.Helper()
 	f := newFederation(t)
@@ -62,7 +62,7 @@ func printed(t *testing.T, commands []string) string {
 	return out.String()
 }
 
-// kubectlBroker runs the plugin as a person would, and returns the exit code and all that is printed.
+// kubectlBroker runs the plugin as a user would, and returns the exit code and the whole output.
 func (f *federation) kubectlBroker(t *testing.T, args ...string) (int, string) {
 	t.Helper()
 	var out bytes.Buffer

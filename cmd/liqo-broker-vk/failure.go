@@ -18,7 +18,7 @@ func failure(err error) []string {
 	return []string{"liqo-broker-vk: " + strings.Join(strings.Fields(err.Error()), " ") + missing(err)}
 }
 
-// missing names what is not installed if the API server does not serve a kind.
+// missing returns a hint about the component that may not be installed, if the API server does not serve a kind.
 func missing(err error) string {
 	var kind *meta.NoKindMatchError
 	switch {

@@ -25,11 +25,11 @@ import (
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-// federation is a broker's cluster with three providers and two consumers, at one moment.
+// federation is a broker's cluster with three providers and two consumers, at one point in time.
 type federation struct {
 	client client.WithWatch
 	now    time.Time
-	// left is how many pods of a drained provider the next read of it reports.
+	// left is the number of pods of a drained provider that the next read of it reports.
 	left int
 }
 
@@ -63,13 +63,13 @@ func newFederation(t *testing.T) *federation {
 			if pod, ok := o.(*corev1.Pod); ok {
 				return []string{pod.Spec.NodeName}
 			}
-			return []string{"liqo-broker"} // Of metadata the fake knows no more; all pods here are there.
+			return []string{"liqo-broker"} // The fake supports no other metadata; all pods here exist.
 		}).
 		WithInterceptorFuncs(interceptor.Funcs{Get: f.get}).Build()
 	return f
 }
 
-// open is what the commands reach instead of an API server.
+// open opens a session with this federation instead of an API server.
 func (f *federation) open(c *plugin.Connection, cmd *cobra.Command) (*kubectl.Session, error) {
 	namespace := c.Overrides.Context.Namespace
 	if namespace == "" {
@@ -122,7 +122,7 @@ func (f *federation) provider(id, cpu, price, region, assigned string, pods int3
 	return pc
 }
 
-// peering is what Liqo has of a provider.
+// peering returns Liqo's objects for a provider.
 func (f *federation) peering(id string) []client.Object {
 	mapping := offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "liqo-tenant-" + id, Name: id, Labels: map[string]string{consts.RemoteClusterID: id},
@@ -155,7 +155,7 @@ func (f *federation) namespace(name, consumer string) *corev1.Namespace {
 	return ns
 }
 
-// pod is one that runs at a provider.
+// pod returns a pod that runs at a provider.
 func (f *federation) pod(namespace, name, provider, decision string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: f.created()}
 	pod.Namespace, pod.Name, pod.UID = namespace, name, types.UID(namespace+name)
@@ -171,7 +171,7 @@ func (f *federation) pod(namespace, name, provider, decision string) *corev1.Pod
 	return pod
 }
 
-// waiting is a pod for which nothing fits.
+// waiting returns a pod that fits no slice.
 func (f *federation) waiting(namespace, name string) *corev1.Pod {
 	pod := f.pod(namespace, name, "", "")
 	pod.Labels, pod.Annotations = map[string]string{"app": "db"}, nil
@@ -183,7 +183,8 @@ func (f *federation) waiting(namespace, name string) *corev1.Pod {
 	return pod
 }
 
-// get moves one pod away from a drained provider each time that the provider is read, as the broker does meanwhile.
+// get moves one pod away from a drained provider each time that the provider is read, as the broker does in the
+// meantime.
 func (f *federation) get(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption,
 ) error {
 	err := c.Get(ctx, key, o, options...)

@@ -12,7 +12,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/build"
 )
 
-// The virtual kubelet of Liqo v0.x is in the directory of this program; a program of its own stands in for it.
+// The virtual kubelet of Liqo v0.x is in the directory of this program; the test uses another program in its place.
 func TestTheArgumentsOfLiqoV0StartItsVirtualKubelet(t *testing.T) {
 	if os.Getenv("AS_PROGRAM") != "" {
 		err := runAs(t.Context(), "/usr/bin/virtual-kubelet", []string{"--home-cluster-name=h", "--foreign-cluster-id=p1"}, os.Stdout, os.Stderr)

@@ -29,8 +29,8 @@ func (e *liqoV0Error) Error() string {
 		"With Liqo v0.x the image can be used as virtual kubelet and as catalog", groupOfV0, e.missing)
 }
 
-// requireLiqo returns an error if the API server serves no Liqo v1: a *liqoV0Error with Liqo v0.x. It returns nil if the API server does not answer: what needs it
-// retries, and returns its own errors.
+// requireLiqo returns an error if the API server does not serve Liqo v1: a *liqoV0Error if it serves Liqo v0.x. It
+// returns nil if the API server does not answer: the components that need it retry, and return their own errors.
 func requireLiqo(ctx context.Context, home *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(home)
 	if err != nil {
@@ -45,7 +45,7 @@ func requireLiqo(ctx context.Context, home *rest.Config) error {
 	return checkLiqo(&served)
 }
 
-// checkLiqo returns an error if what an API server serves lacks Liqo v1.
+// checkLiqo returns an error if Liqo v1 is missing from the API groups that an API server serves.
 func checkLiqo(served *metav1.APIGroupList) error {
 	serves := func(version schema.GroupVersion) bool {
 		return slices.ContainsFunc(served.Groups, func(group metav1.APIGroup) bool {

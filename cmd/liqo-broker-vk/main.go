@@ -17,15 +17,16 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/kubelet"
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/plugin"
 
-	// The CAs of public servers for systems without any, such as the image: the identities of EKS clusters call AWS.
+	// The CAs of public servers, for systems that have none, such as the image: the identities of EKS clusters call
+	// AWS.
 	_ "golang.org/x/crypto/x509roots/fallback"
 )
 
 // version and commit are set by the linker (-X main.version=… -X main.commit=…), see tools/image.
 var version, commit = build.Unreleased, ""
 
-// gcPercent is below Go's default. The live heap of each role is steady, and the runtime returns the memory of a burst of pods to
-// the system only after minutes. The environment variable GOGC overrides it.
+// gcPercent is below Go's default. The live heap of each role is steady, and the runtime returns the memory of a burst
+// of pods to the system only after minutes. The environment variable GOGC overrides it.
 const gcPercent = 60
 
 func main() {
@@ -38,7 +39,7 @@ func main() {
 	os.Exit(exitCode(runAs(ctx, os.Args[0], os.Args[1:], os.Stdout, os.Stderr), os.Stderr))
 }
 
-// runAs runs the program under a name. It returns nil when the command is done or ctx has ended.
+// runAs runs the program with a name. It returns nil when the command is done or ctx has ended.
 func runAs(ctx context.Context, program string, args []string, stdout, stderr io.Writer) error {
 	if flag := kubelet.LegacyFlag(args); flag != "" {
 		return kubelet.ExecLegacy(flag, args)
@@ -58,7 +59,7 @@ func execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, std
 	return nil
 }
 
-// exitCode prints an error in one line, those of the plugin's commands in one line each, and returns the exit code.
+// exitCode prints an error in one line, or a plugin command's errors in one line each, and returns the exit code.
 func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return 0

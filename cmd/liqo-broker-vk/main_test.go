@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// run runs the program under its own name.
+// run runs the program with its own name.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return runAs(ctx, "liqo-broker-vk", args, stdout, stderr)
 }
@@ -56,7 +56,7 @@ func TestFailuresAreOneLine(t *testing.T) {
 	}
 }
 
-// A virtual kubelet of Liqo after the next one is started with flags that are not known yet.
+// Liqo's next version may start the virtual kubelet with flags that are not known yet.
 func TestUnknownFlagsAreNamed(t *testing.T) {
 	liqoEnvironment(t)
 	t.Setenv("KUBECONFIG", "/does/not/exist")
@@ -97,7 +97,7 @@ func TestFailuresAskForWhatIsNotInstalled(t *testing.T) {
 	}
 }
 
-// liqoArguments are some that liqo-controller-manager passes.
+// liqoArguments are some of the arguments that liqo-controller-manager passes.
 func liqoArguments() []string {
 	return []string{
 		"--foreign-cluster-id=p1", "--nodename=p1-node", "--node-ip=10.1.2.3", "--tenant-namespace=liqo-tenant-p1",

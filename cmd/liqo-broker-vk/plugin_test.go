@@ -67,7 +67,7 @@ func TestTheNameOfTheProgramSelectsItsRole(t *testing.T) {
 	}
 }
 
-// The plugin has no roles that run as servers.
+// The plugin does not have the roles that run as servers.
 func TestThePluginHasTheCommandsForPeopleOnly(t *testing.T) {
 	_, help := newFederation(t).kubectlBroker(t)
 	_, commands, _ := strings.Cut(help, "Available Commands:\n")
@@ -134,7 +134,7 @@ func TestEveryShellHasAScript(t *testing.T) {
 	}
 }
 
-// The virtual kubelet, which Liqo starts, must not accept the flags of the commands.
+// Liqo starts the virtual kubelet, which must not accept the flags of the plugin's commands.
 func TestTheVirtualKubeletHasNoFlagOfPeople(t *testing.T) {
 	root := newRootCommand(&bytes.Buffer{}, nil)
 	for _, flag := range []string{"kubeconfig", "context", "namespace", "token", "output"} {

@@ -23,14 +23,14 @@ type service interface {
 	install(*pflag.FlagSet)
 	validate() error
 	common() *flags.Service
-	// needsLiqo returns what keeps the service from running, given what requireLiqo has returned.
+	// needsLiqo returns why the service cannot run; missing is the result of requireLiqo.
 	needsLiqo(missing error) error
-	// run runs the service of a build until the context ends.
+	// run runs the service, built from built, until the context ends.
 	run(ctx context.Context, log logr.Logger, home *rest.Config, built build.Info) error
 }
 
-// newServiceCommand completes a command so that it validates the options, sets up the log and the connection with the
-// broker's cluster, and runs the service.
+// newServiceCommand completes a command: it validates the options, sets up the log and the connection to the broker's
+// cluster, and runs the service.
 func newServiceCommand(cmd *cobra.Command, s service, logs io.Writer, built build.Info) *cobra.Command {
 	flagsutils.InitKlogFlags(cmd.Flags())
 	s.install(cmd.Flags())

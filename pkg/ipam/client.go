@@ -33,7 +33,7 @@ const (
 	defaultRefresh    = 5 * time.Minute
 	// lastReconnect bounds the time between two attempts to connect to the server.
 	lastReconnect = 5 * time.Second
-	// defaultPerSecond is below what a server allows a consumer by default.
+	// defaultPerSecond is below the limit that a server allows a consumer by default.
 	defaultPerSecond = 100
 )
 
@@ -44,30 +44,30 @@ type ClientConfig struct {
 	Server string
 	// ClusterID is the id of this cluster, the consumer.
 	ClusterID string
-	// TLS proves who this cluster is (see ClientTLS). With nil the connection is plaintext, which Liqo v0.x's server
+	// TLS authenticates this cluster (see ClientTLS). With nil the connection is plaintext, which Liqo v0.x's server
 	// needs.
 	TLS *tls.Config
 	// UserAgent is sent before gRPC's own.
 	UserAgent string
-	// Changed is called, from a goroutine of Run and without a lock, when Map or Problem would return something else
-	// for an address. Forget calls it as well, from the goroutine of its caller. It must not block.
+	// Changed is called, from a goroutine of Run and without a lock, when Map or Problem would now return another
+	// result for an address. Forget also calls it, from its caller's goroutine. It must not block.
 	Changed func(ip string)
 
-	// Capacity is how many answers are kept.
+	// Capacity is the maximum number of answers that are kept.
 	Capacity int
-	// Workers is how many lookups are made at once, PerSecond how many in a second.
+	// Workers is the maximum number of concurrent lookups, PerSecond the maximum per second.
 	Workers   int
 	PerSecond float64
 	// Timeout bounds one lookup.
 	Timeout time.Duration
-	// FirstRetry and LastRetry bound the time between two attempts, which grows by a quarter each time: an address that is
-	// mapped after some seconds is known soon after that.
+	// FirstRetry and LastRetry bound the time between two attempts, which grows by a quarter each time: an address that
+	// is mapped after some seconds is known soon after that.
 	FirstRetry, LastRetry time.Duration
-	// Refresh is after what time an answer is checked.
+	// Refresh is the time after which an answer is checked.
 	Refresh time.Duration
 }
 
-// Client asks a remote IPAM under which addresses pods are reached. No method but Run blocks.
+// Client asks a remote IPAM for the addresses with which pods are reached. Only Run blocks.
 type Client struct {
 	cfg     ClientConfig
 	calls   *rate.Limiter
@@ -75,10 +75,10 @@ type Client struct {
 
 	mu     sync.Mutex
 	ledger *ledger       // Guarded by mu.
-	queue  *addressQueue // Of addresses; nil unless Run runs. Guarded by mu.
+	queue  *addressQueue // The addresses to look up; nil unless Run runs. Guarded by mu.
 }
 
-// NewClient returns a client; nothing is requested before Run.
+// NewClient returns a client; it sends no request before Run.
 func NewClient(cfg ClientConfig) *Client {
 	orDefault(&cfg.Capacity, defaultCapacity)
 	orDefault(&cfg.Workers, defaultWorkers)
@@ -102,8 +102,8 @@ func orDefault[T int | float64 | time.Duration](value *T, instead T) {
 	}
 }
 
-// Map returns the server's address for ip. If it is not known, it is looked up, and Changed is called with ip when it is
-// known.
+// Map returns the server's address for ip. If it is not known, it is looked up, and Changed is called with ip once it
+// is known.
 func (c *Client) Map(ip string) (address string, known bool) {
 	if invalid(ip) != nil {
 		return "", false
@@ -118,8 +118,8 @@ func (c *Client) Map(ip string) (address string, known bool) {
 }
 
 // Forget is called when no pod has the address any more: the answer to a pending request is dropped, and the server is
-// asked to release its mapping, without a retry. A pod that has the same address later gets an answer of its own. If
-// the address was known, Changed is called with it, for a pod that has it already.
+// asked to release its mapping, without a retry. A pod that gets the same address later gets a new answer. If the
+// address was known, Changed is called with it, for a pod that already has it.
 func (c *Client) Forget(ip string) {
 	c.mu.Lock()
 	known, release := c.ledger.forget(ip)
@@ -132,7 +132,8 @@ func (c *Client) Forget(ip string) {
 	}
 }
 
-// Problem returns why an address that was looked up is not known; nil if it is, or if the first attempt has not ended.
+// Problem returns why an address that was looked up is unknown; nil if it is known, or if the first attempt has not
+// ended.
 func (c *Client) Problem(ip string) error {
 	if err := invalid(ip); err != nil {
 		return err
@@ -192,7 +193,7 @@ func (c *Client) options() []grpc.DialOption {
 		grpc.WithUnaryInterceptor(c.metrics.count),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: c.cfg.Timeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
-		// A broken connection is detected by the next call; without calls nothing is sent.
+		// The next call detects a broken connection; without calls nothing is sent.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout}),
 		// A service configuration from DNS is not trusted.
 		grpc.WithDisableServiceConfig(),
@@ -217,7 +218,7 @@ func (c *Client) newQueue() *addressQueue {
 }
 
 // processNext handles one address of the queue. It returns false when the queue is shut down. No two workers have the
-// same address at once, so the requests for one address are in order.
+// same address at the same time, so the requests for one address are in order.
 func (c *Client) processNext(ctx context.Context, queue *addressQueue, server wire.IpamClient) bool {
 	ip, closed := queue.next()
 	if closed {
@@ -270,7 +271,7 @@ func (c *Client) mapAddress(ctx context.Context, server wire.IpamClient, ip stri
 	return address.Unmap().String(), nil
 }
 
-// release asks the server to release a mapping, once: a server finds mappings without a pod by itself.
+// release asks the server once to release a mapping: a server detects mappings without a pod itself.
 func (c *Client) release(ctx context.Context, server wire.IpamClient, ip string) {
 	if c.calls.Wait(ctx) != nil {
 		return
@@ -282,12 +283,12 @@ func (c *Client) release(ctx context.Context, server wire.IpamClient, ip string)
 	}
 }
 
-// retryDelay is the time after so many attempts.
+// retryDelay is the time before the next attempt after that many attempts.
 func (c *Client) retryDelay(tries int) time.Duration {
 	return min(c.cfg.LastRetry, time.Duration(float64(c.cfg.FirstRetry)*math.Pow(1.25, float64(min(tries-1, 100)))))
 }
 
-// jitter is from four to five quarters of d, so that requests that failed together are not repeated together.
+// jitter returns between four and five quarters of d, so that requests that failed together are not retried together.
 func jitter(d time.Duration) time.Duration {
 	return d + rand.N(d/4+1) //nolint:gosec // Not a secret.
 }

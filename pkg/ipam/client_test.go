@@ -19,10 +19,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// patience bounds what a test waits for; nothing waits that long unless it fails.
+// patience bounds the waits of a test; only a failing test waits that long.
 const patience = 20 * time.Second
 
-// running is a Client at work, and the addresses that it calls changed.
+// running is a running Client, and the addresses for which it called Changed.
 type running struct {
 	*Client
 	t       *testing.T
@@ -35,7 +35,7 @@ func start(t *testing.T, cfg ClientConfig) running {
 	cfg.Log, cfg.ClusterID, cfg.Changed = testr.New(t), "consumer1", func(ip string) {
 		select {
 		case r.changed <- ip:
-		default: // The test does not read any more, or has a thousand to read.
+		default: // The test does not read any more, or has a thousand addresses to read.
 		}
 	}
 	cfg.FirstRetry, cfg.LastRetry = time.Millisecond, 20*time.Millisecond
@@ -66,7 +66,7 @@ func (r running) becomes(ip, want string) {
 	}
 }
 
-// hasProblem waits until there is a problem of that code.
+// hasProblem waits until there is a problem with that code.
 func (r running) hasProblem(ip string, code codes.Code) {
 	r.t.Helper()
 	for end := time.After(patience); status.Code(r.Problem(ip)) != code; {
@@ -156,7 +156,7 @@ func TestClientRetriesUntilThereIsAnAnswer(t *testing.T) {
 	require.Equal(t, 1., calls(codes.OK))
 }
 
-// While the broker is down, known addresses stay, and new ones have a problem until the broker is back.
+// While the broker is down, known addresses stay known, and new ones have a problem until the broker is back.
 func TestClientOutlivesTheBroker(t *testing.T) {
 	book := &directory{}
 	book.set("consumer1", "10.35.7.1", "10.70.0.4")
@@ -190,7 +190,7 @@ func TestClientFollowsTheServer(t *testing.T) {
 	assert.False(t, known)
 }
 
-// An address that was forgotten and is used again is asked for again; an answer that was on its way is not used.
+// An address that was forgotten and is used again is looked up again; an answer that was in flight is not used.
 func TestClientForgets(t *testing.T) {
 	book := &directory{}
 	book.set("consumer1", "10.35.7.1", "10.70.0.4")
@@ -219,7 +219,7 @@ func TestClientNeverAsksForNonsense(t *testing.T) {
 	assert.NoError(t, c.Problem("10.0.0.1"))
 }
 
-// Reconciles, forgets and lookups at once: for the race detector, and for every answer being the right one.
+// Lookups, forgets and refreshes run concurrently: this tests for data races, and for correct answers.
 func TestClientIsSafeForConcurrentUse(t *testing.T) {
 	book := &directory{}
 	addresses := []string{"10.35.7.1", "10.35.7.2", "10.35.7.3", "10.35.7.4", "10.35.7.5"}
@@ -272,7 +272,7 @@ func TestClientHasAUserAgent(t *testing.T) {
 	}
 }
 
-// However long an address takes to be mapped, it is known a fraction of that later.
+// However long the mapping of an address takes, the client knows it a fraction of that time later.
 func TestRetriesKeepPaceWithTheWait(t *testing.T) {
 	c := NewClient(ClientConfig{})
 	waited := time.Duration(0)

@@ -59,7 +59,7 @@ func TestParseRemote(t *testing.T) {
 	}
 }
 
-// Every accepted endpoint can be dialled, and is the same after formatting and parsing.
+// Every accepted endpoint can be dialed, and stays the same after formatting and parsing.
 func TestParseRemoteIsStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var address netip.Addr

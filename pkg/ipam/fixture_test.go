@@ -31,7 +31,7 @@ type directory struct {
 	external map[string]netip.Addr // Guarded by mu.
 	err      error                 // Guarded by mu.
 	asked    int                   // Guarded by mu.
-	// If hold is not nil, External sends to entered, and waits until hold is closed, or for its deadline.
+	// If hold is not nil, External sends to entered, and waits until hold is closed, or until its deadline.
 	hold, entered chan struct{}
 }
 
@@ -135,7 +135,7 @@ func (a *authority) serving(name string) *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
 }
 
-// identity is what Liqo's peering gives a consumer: a client certificate with the organisations.
+// identity returns the identity that Liqo's peering gives a consumer: a client certificate with the organizations.
 func (a *authority) identity(organizations ...string) *rest.Config {
 	cert, key := a.sign(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: "slice-abcdef", Organization: organizations},
@@ -154,7 +154,7 @@ func (a *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// serverTLS serves under the name of the Service and accepts client certificates of the authority.
+// serverTLS serves with the name of the Service and accepts client certificates of the authority.
 func (a *authority) serverTLS() *tls.Config {
 	certificate := a.serving(ServiceName)
 	return ServerTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil },

@@ -15,12 +15,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ServiceName is the name of Liqo v0.x's IPAM Service. The broker's certificate is valid for it, whatever the address is
-// under which consumers reach it.
+// ServiceName is the name of Liqo v0.x's IPAM Service. The broker's certificate is valid for it, whatever address
+// consumers use to reach the broker.
 const ServiceName = "liqo-network-manager"
 
-// ServerTLS serves with a certificate, and only callers with a client certificate of the CA. Both are read at every
-// handshake, so that they can change.
+// ServerTLS serves with a certificate, and only accepts callers with a client certificate of the CA. Both are read at
+// every handshake, so they can change.
 func ServerTLS(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error), clientCA func() (x509.VerifyOptions, bool)) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -37,9 +37,10 @@ func ServerTLS(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error),
 	}
 }
 
-// consumerOf is the id of the calling cluster: the organisation of the client certificate that Liqo's peering gave it
-// (pkg/liqo-controller-manager/authentication.OrganizationResourceSliceCSR). A certificate with several is refused:
-// Liqo signs a request when the first of them is right (checkCSR), so the others are what the consumer wrote there.
+// consumerOf returns the id of the calling cluster: the organization of the client certificate that Liqo's peering gave
+// it (pkg/liqo-controller-manager/authentication.OrganizationResourceSliceCSR). A certificate with several
+// organizations is rejected: Liqo signs a request if the first one is correct (checkCSR), so the consumer can choose
+// the others freely.
 func consumerOf(ctx context.Context) (string, error) {
 	caller, ok := peer.FromContext(ctx)
 	if !ok {
@@ -48,7 +49,7 @@ func consumerOf(ctx context.Context) (string, error) {
 	return consumerFrom(caller.AuthInfo)
 }
 
-// consumerFrom is consumerOf a connection.
+// consumerFrom is consumerOf for a connection.
 func consumerFrom(who credentials.AuthInfo) (string, error) {
 	info, ok := who.(credentials.TLSInfo)
 	if !ok || len(info.State.VerifiedChains) == 0 {
@@ -61,10 +62,10 @@ func consumerFrom(who credentials.AuthInfo) (string, error) {
 	return organizations[0], nil
 }
 
-// ClientTLS authenticates this cluster by the client certificate of a peering's identity, and accepts a server whose
+// ClientTLS authenticates this cluster with the client certificate of a peering's identity. It accepts a server whose
 // certificate is valid for serverName, by default ServiceName, and signed by the CA in caFile, by default the CA of the
-// remote cluster in that identity.
-// It returns an error if the identity has no client certificate (that of EKS has a token), or no CA.
+// remote cluster in that identity. It returns an error if the identity has no client certificate (an EKS identity has a
+// token instead), or no CA.
 func ClientTLS(identity *rest.Config, caFile, serverName string) (*tls.Config, error) {
 	from := identity.TLSClientConfig
 	proof := rest.TLSClientConfig{

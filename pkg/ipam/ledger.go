@@ -6,41 +6,41 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ledger has the answers and the open questions of a Client. It has no lock, no clock and no connection.
+// ledger stores the answers and the open questions of a Client. It uses no lock, no clock and no connection.
 type ledger struct {
 	// known are answers, at most as many as its capacity: the least recently used one is evicted first.
 	known *lru.Cache // By address, *answer.
-	// open are the questions without an answer. The caller bounds them: it forgets the addresses of pods that are gone.
+	// open are the questions without an answer. The caller bounds them: it forgets the addresses of deleted pods.
 	open map[string]*question
-	// released are addresses whose mapping the server is asked to release, best effort.
+	// released are addresses whose mapping the server is asked to release, on a best-effort basis.
 	released map[string]struct{}
 }
 
 type answer struct{ address string }
 
-// question is one lookup of an address. The worker compares it after the server's answer: after a forget, the same
-// address is another question.
+// question is one lookup of an address. After the server's answer, the worker checks that it is still the current
+// question: after a forget, the same address is another question.
 type question struct {
-	// problem is why there is no answer; nil before the first attempt has ended.
+	// problem is the reason why there is no answer; nil until the first attempt has ended.
 	problem error
-	// tries is how many attempts have ended.
+	// tries is the number of attempts that have ended.
 	tries int
 }
 
 // job is the work for an address. At most one of question and refresh is set.
 type job struct {
-	// release asks the server first to release its last answer.
+	// release makes the worker ask the server first to release its last answer.
 	release  bool
 	question *question
-	// refresh is an answer to be checked.
+	// refresh is an answer that must be checked.
 	refresh *answer
 }
 
 // outcome is the result of an attempt.
 type outcome struct {
-	// changed is true if lookup or problem return something else now.
+	// changed is true if lookup or problem now return something else.
 	changed bool
-	// retry is after how many attempts the question is still open; 0 if it is not.
+	// retry is the number of attempts after which the question is still open; 0 if it is not open.
 	retry int
 	// known is true if the address has an answer, to be refreshed later.
 	known bool
@@ -77,8 +77,8 @@ func (l *ledger) problem(ip string) error {
 	return nil
 }
 
-// forget drops all data about an address. It reports whether there was an answer, and whether the server may have a mapping,
-// which the caller must release.
+// forget drops all data about an address. known reports whether there was an answer. release reports whether the server
+// may have a mapping, which the caller must release.
 func (l *ledger) forget(ip string) (known, release bool) {
 	known = l.answer(ip) != nil
 	_, asked := l.open[ip]
@@ -98,7 +98,7 @@ func (l *ledger) next(ip string) job {
 	return job{release: release, question: l.open[ip], refresh: l.answer(ip)}
 }
 
-// record records the server's answer to a job. The answer for an address that was forgotten meanwhile is dropped.
+// record records the server's answer to a job. The answer is dropped if the address was forgotten in the meantime.
 func (l *ledger) record(ip string, j job, address string, err error) outcome {
 	switch {
 	case j.question != nil && l.open[ip] == j.question:
@@ -111,7 +111,7 @@ func (l *ledger) record(ip string, j job, address string, err error) outcome {
 
 func (l *ledger) recordLookup(ip string, asked *question, address string, err error) outcome {
 	if err != nil {
-		// The message of one problem varies, for example with the port of a connection.
+		// The message of the same problem may vary, for example with the port of a connection.
 		changed := asked.problem == nil || status.Code(asked.problem) != status.Code(err)
 		asked.problem = err
 		asked.tries++

@@ -90,8 +90,8 @@ func TestLedger(t *testing.T) {
 	})
 }
 
-// However lookups, forgets, answers and failures interleave: an address that is known is one that the server gave since
-// it was last forgotten, the cache is bounded, and every open question is queued or in flight.
+// In any order of lookups, forgets, answers and failures: a known address was returned by the server after it was last
+// forgotten, the cache is bounded, and every open question is queued or in flight.
 func TestLedgerNeverKnowsWhatWasForgotten(t *testing.T) {
 	const capacity = 3
 	rapid.Check(t, func(t *rapid.T) {

@@ -16,7 +16,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 )
 
-// rememberedCallers is how many callers are limited by what they have called already: those that called last.
+// rememberedCallers is the maximum number of callers whose recent calls are remembered for the limit. The most recent
+// callers are kept.
 const rememberedCallers = 4096
 
 type allowances struct {
@@ -31,7 +32,7 @@ func newAllowances(limits Limits) *allowances {
 	}
 }
 
-// admit refuses a call that is one too many.
+// admit rejects a call that exceeds a limit of its caller.
 func (a *allowances) admit(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	caller := callerKey(ctx)
 	if a.calls.Take(caller, 1, time.Now()) > 0 {
@@ -45,7 +46,7 @@ func (a *allowances) admit(ctx context.Context, request any, _ *grpc.UnaryServer
 	return next(ctx, request)
 }
 
-// callerKey is the consumer that calls, or its host where consumers are not authenticated.
+// callerKey returns the calling consumer, or its host if consumers are not authenticated.
 func callerKey(ctx context.Context) string {
 	if consumer, err := consumerOf(ctx); err == nil {
 		return "consumer " + consumer
@@ -83,5 +84,5 @@ func (l *limitedTLS) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthIn
 	return counted, who, nil
 }
 
-// Clone implements credentials.TransportCredentials; a server's are never cloned to be changed.
+// Clone implements credentials.TransportCredentials. gRPC never clones a server's credentials to change them.
 func (l *limitedTLS) Clone() credentials.TransportCredentials { return l }

@@ -16,13 +16,13 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam/wire"
 )
 
-// Metrics are those of the calls that a Server answers, or that a Client makes.
+// Metrics are the metrics of the calls that a Server answers, or that a Client makes.
 type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
-// NewMetrics returns those of a Server, without a registry.
+// NewMetrics returns the metrics of a Server, without a registry.
 func NewMetrics() *Metrics {
 	methods := make([]string, len(wire.Ipam_ServiceDesc.Methods))
 	for i, method := range wire.Ipam_ServiceDesc.Methods {
@@ -76,7 +76,7 @@ func (m *Metrics) observe(method string, began time.Time, err error) {
 	m.duration.WithLabelValues(method).Observe(time.Since(began).Seconds())
 }
 
-// count counts and times every call of a Client.
+// count counts and measures every call of a Client.
 func (m *Metrics) count(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
 	call grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -86,7 +86,7 @@ func (m *Metrics) count(ctx context.Context, method string, request, reply any, 
 	return err
 }
 
-// observe counts and times every call, logs the hidden errors, and recovers from a panic of a handler.
+// observe counts and measures every call, logs the hidden errors, and recovers from a panic of a handler.
 func (s *Server) observe(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (response any, err error) {
 	began, method := time.Now(), path.Base(info.FullMethod)
 	defer func() {

@@ -24,29 +24,31 @@ const (
 	callTimeout = 5 * time.Second
 	// handshakeTimeout bounds a handshake.
 	handshakeTimeout = 10 * time.Second
-	// shutdownGrace is how long calls in flight may take once the context has ended.
+	// shutdownGrace is the time that calls in flight have to end after the context has ended.
 	shutdownGrace = 2 * time.Second
 	// maxMessage is ample for a cluster id and an address (bytes).
 	maxMessage = 4 << 10
-	// maxConnections of all callers.
+	// maxConnections bounds the connections of all callers together.
 	maxConnections = 1024
-	// Idle connections are closed, and every connection after maxAge, so that certificates are verified anew.
+	// Idle connections are closed after maxIdle, and every connection after maxAge, so that certificates are verified
+	// again.
 	maxIdle, maxAge, maxAgeGrace = 10 * time.Minute, time.Hour, 10 * time.Second
-	// A connection is closed when its caller pings more often than leastPing, or does not answer a ping in pingTimeout.
+	// A connection is closed if its caller pings more often than leastPing, or does not answer a ping within
+	// pingTimeout.
 	leastPing, pingEvery, pingTimeout = 20 * time.Second, time.Minute, 20 * time.Second
 )
 
-// Directory maps the addresses of pods. The consumer of every call is authenticated before.
+// Directory maps the addresses of pods. The server has authenticated the consumer of every call before.
 type Directory interface {
 	// External returns the address of this cluster's external CIDR for the pod that has address in the consumer. The
 	// error is ErrUnknown unless that consumer forwarded the pod here, and ErrNotYet while the pod has no such address.
 	External(ctx context.Context, consumer string, address netip.Addr) (netip.Addr, error)
-	// Home returns the address in this cluster of the consumer's pod that has address there. The error is ErrUnknown
-	// for an address in none of the consumer's CIDRs, and ErrNotYet while the peering has no network.
+	// Home returns the address in this cluster of the consumer's pod that has address there. The error is ErrUnknown if
+	// the address is outside the consumer's CIDRs, and ErrNotYet while the peering has no network.
 	Home(ctx context.Context, consumer string, address netip.Addr) (netip.Addr, error)
 	// Peered reports whether this cluster has a network with the consumer.
 	Peered(ctx context.Context, consumer string) (bool, error)
-	// PodCIDRs returns those of this cluster's own pods. The error is ErrNotYet while there are none.
+	// PodCIDRs returns the CIDRs of this cluster's own pods. The error is ErrNotYet while there are none.
 	PodCIDRs(ctx context.Context) ([]netip.Prefix, error)
 }
 
@@ -62,21 +64,21 @@ type ServerConfig struct {
 	Metrics   *Metrics
 }
 
-// Limits are those of one consumer; of one address, when callers are not authenticated.
+// Limits are the limits of one consumer; of one address, if callers are not authenticated.
 type Limits struct {
-	// PerSecond is how many calls a second are answered, Burst how many at once.
+	// PerSecond is the maximum number of calls per second, Burst the maximum at once.
 	PerSecond float64
 	Burst     int
-	// Concurrent is how many calls may be in flight.
+	// Concurrent is the maximum number of calls in flight.
 	Concurrent int
-	// Connections is how many may be open, of a consumer that is authenticated.
+	// Connections is the maximum number of open connections of an authenticated consumer.
 	Connections int
 }
 
 // Server implements the calls of Liqo v0.x's IPAM that consumers make.
 type Server struct{ cfg ServerConfig }
 
-// NewServer returns a server; nothing happens before Run.
+// NewServer returns a server, which does nothing before Run.
 func NewServer(cfg ServerConfig) *Server { return &Server{cfg: cfg} }
 
 // Run serves until ctx ends, and then returns nil.
@@ -93,7 +95,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.Serve(ctx, ln)
 }
 
-// Serve is Run on a listener, which it closes.
+// Serve is Run with a listener, which it closes.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	server := grpc.NewServer(s.options()...)
 	wire.RegisterServer(server, &service{
@@ -107,11 +109,11 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return fmt.Errorf("remote IPAM: serving on %s: %w", ln.Addr(), err)
 	case <-ctx.Done():
 	}
-	// GracefulStop returns at the latest when Stop has closed all connections.
+	// GracefulStop returns no later than Stop closes all connections.
 	grace := time.AfterFunc(shutdownGrace, server.Stop)
 	defer grace.Stop()
 	server.GracefulStop()
-	// It is ErrServerStopped when ctx ended before Serve.
+	// The error is ErrServerStopped if ctx ended before Serve.
 	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("remote IPAM: serving on %s: %w", ln.Addr(), err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam/wire"
 )
 
-// dial connects a bare client; config nil is plaintext.
+// dial connects a bare client; a nil config means plaintext.
 func dial(t *testing.T, address string, config *tls.Config) wire.IpamClient {
 	t.Helper()
 	creds := insecure.NewCredentials()
@@ -79,7 +79,7 @@ func TestServerAnswersEachConsumerAboutItself(t *testing.T) {
 			}
 		})
 	}
-	// The message of a refusal is the same for an address of another consumer and of no pod.
+	// The message of a rejection is the same for another consumer's address and for an address of no pod.
 	_, others := two.MapEndpointIP(t.Context(), &wire.MapRequest{ClusterID: "consumer2", Ip: "10.35.7.1"})
 	_, nobodys := two.MapEndpointIP(t.Context(), &wire.MapRequest{ClusterID: "consumer2", Ip: "10.35.7.2"})
 	assert.Equal(t, nobodys.Error(), others.Error())
@@ -101,7 +101,7 @@ func TestServerTakesOnlyClientCertificatesOfTheCA(t *testing.T) {
 	assert.Equal(t, codes.Unavailable, status.Code(err), "plaintext")
 }
 
-// Every ServiceAccount's controller, node and person may have a certificate of the same CA.
+// Controllers, nodes and users may have certificates of the same CA.
 func TestServerAnswersConsumersOnly(t *testing.T) {
 	ca := newAuthority(t)
 	address, _ := serve(t, ServerConfig{
@@ -113,7 +113,7 @@ func TestServerAnswersConsumersOnly(t *testing.T) {
 	}
 }
 
-// mustTLS has an identity signed by one CA and trusts another.
+// mustTLS has an identity signed by one CA and trusts another CA.
 func mustTLS(t *testing.T, signer, trusted *authority) *tls.Config {
 	t.Helper()
 	identity := signer.identity("consumer1")
@@ -187,7 +187,7 @@ func TestServerTellsNoCauses(t *testing.T) {
 	`), "liqo_broker_ipam_requests_total"))
 }
 
-// Liqo maps the address of a pod some time after the consumer has seen it.
+// Liqo maps the address of a pod some time after the consumer has seen the address.
 func TestACallWaitsForAnAddressThatIsNotMappedYet(t *testing.T) {
 	book := &directory{}
 	book.fail(ErrNotYet)
@@ -288,7 +288,7 @@ func TestServerRefusesLongMessages(t *testing.T) {
 }
 
 func TestServerSurvivesAFaultInAHandler(t *testing.T) {
-	address, _ := serve(t, ServerConfig{}) // No Directory: nil is dereferenced.
+	address, _ := serve(t, ServerConfig{}) // No Directory: a nil pointer is dereferenced.
 	client := dial(t, address, nil)
 	for range 2 {
 		_, err := client.BelongsToPodCIDR(t.Context(), &wire.BelongsRequest{Ip: "10.0.0.1"})

@@ -16,14 +16,14 @@ import (
 
 // The errors of a Directory.
 var (
-	// ErrUnknown is returned for an address that is not of a pod of the consumer.
+	// ErrUnknown means that the address does not belong to a pod of the consumer.
 	ErrUnknown = errors.New("not the address of a pod of this consumer")
-	// ErrNotYet is returned while the address is not mapped.
+	// ErrNotYet means that the address is not mapped yet.
 	ErrNotYet = errors.New("not mapped yet")
 )
 
-// held is how long a call waits for an address that is not mapped yet, and firstCheck and lastCheck when that is looked up again. A
-// caller that has to try again knows it later. It is less than what a shutdown grants calls.
+// held is the time that a call waits for an address that is not mapped yet; firstCheck and lastCheck bound the time
+// between two checks. A caller that had to retry would learn the address later. held is less than shutdownGrace.
 const (
 	held       = time.Second
 	firstCheck = 20 * time.Millisecond
@@ -33,13 +33,14 @@ const (
 type service struct {
 	wire.UnimplementedIpamServer
 	directory Directory
-	// waiting are the calls that wait, by caller: half of those that it may have in flight. The others are answered at once.
+	// waiting are the waiting calls, by caller: at most half of the calls that it may have in flight. Others are
+	// answered at once.
 	waiting *httpserve.Shares
 	// trusting is true if callers are not authenticated.
 	trusting bool
 }
 
-// MapEndpointIP implements wire.IpamServer. It is idempotent: the mapping is Liqo's, and the server keeps none.
+// MapEndpointIP implements wire.IpamServer. It is idempotent: Liqo keeps the mapping, the server does not.
 func (s *service) MapEndpointIP(ctx context.Context, request *wire.MapRequest) (*wire.MapResponse, error) {
 	address, err := s.accept(ctx, request.GetClusterID(), request.GetIp())
 	if err != nil {
@@ -52,7 +53,7 @@ func (s *service) MapEndpointIP(ctx context.Context, request *wire.MapRequest) (
 	return &wire.MapResponse{Ip: external.String()}, nil
 }
 
-// external asks the Directory until the address is mapped, for a while.
+// external asks the Directory until the address is mapped, for at most held.
 func (s *service) external(ctx context.Context, consumer string, address netip.Addr) (netip.Addr, error) {
 	external, err := s.directory.External(ctx, consumer, address)
 	if !errors.Is(err, ErrNotYet) {
@@ -75,8 +76,8 @@ func (s *service) external(ctx context.Context, consumer string, address netip.A
 	return external, err
 }
 
-// UnmapEndpointIP implements wire.IpamServer. It changes nothing: a mapping is an IP object of Liqo, which others use
-// as well, and which is deleted with its pod. Its answer does not depend on whether the address is known.
+// UnmapEndpointIP implements wire.IpamServer. It changes nothing: a mapping is an IP object of Liqo, which other
+// clients use too, and which is deleted with its pod. Its answer does not depend on whether the address is known.
 func (s *service) UnmapEndpointIP(ctx context.Context, request *wire.UnmapRequest) (*wire.UnmapResponse, error) {
 	if _, err := s.accept(ctx, request.GetClusterID(), request.GetIp()); err != nil {
 		return nil, err
@@ -96,8 +97,8 @@ func (s *service) GetHomePodIP(ctx context.Context, request *wire.GetHomePodIPRe
 	return &wire.GetHomePodIPResponse{HomeIP: home.String()}, nil
 }
 
-// BelongsToPodCIDR implements wire.IpamServer. The request names no cluster: every peer knows the pod CIDRs. Others that
-// have a client certificate of this cluster are refused.
+// BelongsToPodCIDR implements wire.IpamServer. The request names no cluster, because every peer knows the pod CIDRs.
+// Callers that are not peers are rejected, even with a client certificate of this cluster.
 func (s *service) BelongsToPodCIDR(ctx context.Context, request *wire.BelongsRequest) (*wire.BelongsResponse, error) {
 	if !s.trusting {
 		who, err := consumerOf(ctx)
@@ -126,9 +127,9 @@ func (s *service) BelongsToPodCIDR(ctx context.Context, request *wire.BelongsReq
 	return &wire.BelongsResponse{}, nil
 }
 
-// accept returns the address of a request, or an error unless the caller is the cluster of the request.
+// accept returns the address of a request, or an error if the caller is not the cluster in the request.
 func (s *service) accept(ctx context.Context, cluster, address string) (netip.Addr, error) {
-	if len(validation.IsDNS1123Label(cluster)) > 0 { // So does Liqo: apis/core/v1beta1.ClusterID.
+	if len(validation.IsDNS1123Label(cluster)) > 0 { // Liqo checks it in the same way: apis/core/v1beta1.ClusterID.
 		return netip.Addr{}, status.Error(codes.InvalidArgument, "clusterID is not the id of a cluster")
 	}
 	if !s.trusting {
@@ -151,7 +152,7 @@ func parseAddress(text string) (netip.Addr, error) {
 	return address.Unmap(), nil
 }
 
-// refusal returns the error for the caller: it does not show why a Directory could not be read.
+// refusal returns the error for the caller: it does not reveal why a Directory could not be read.
 func refusal(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, ErrUnknown):
@@ -164,12 +165,12 @@ func refusal(ctx context.Context, err error) error {
 	return &hidden{cause: err}
 }
 
-// hidden is an error whose cause is logged, and not sent to the caller.
+// hidden is an error whose cause is logged, but not sent to the caller.
 type hidden struct{ cause error }
 
 func (h *hidden) Error() string { return h.cause.Error() }
 
 func (h *hidden) Unwrap() error { return h.cause }
 
-// GRPCStatus is what status.FromError sees.
+// GRPCStatus is called by status.FromError.
 func (h *hidden) GRPCStatus() *status.Status { return status.New(codes.Internal, "internal error") }

@@ -41,22 +41,22 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/remap"
 )
 
-// ManagedBy has the label of the FirewallConfigurations of this package. One without it is left alone.
+// ManagedBy has the label of the FirewallConfigurations of this package. The package does not change one without it.
 func ManagedBy() labels.Set { return labels.Set{"app.kubernetes.io/managed-by": "liqo-broker"} }
 
-// A gateway reads all rules whenever there is another one. So the objects of a peer are not written again before writePause has
-// passed, and writePauseEach for each address in those that were.
+// A gateway reads all rules again for every new rule. So after a write, the objects of a peer are written again only
+// after writePause, plus writePauseEach for each address in the written objects.
 const (
 	writePause     = 100 * time.Millisecond
 	writePauseEach = time.Millisecond
 )
 
-// Config is what the Controller needs.
+// Config configures the Controller.
 type Config struct {
 	Log logr.Logger
-	// Client reads the cache, which holds FirewallConfigurations that are ManagedBy the broker only.
+	// Client reads the cache, which holds only FirewallConfigurations that are ManagedBy the broker.
 	Client client.Client
-	// Enabled has peers isolated; else those that were are not any more.
+	// Enabled isolates peers; if it is false, isolated peers are released.
 	Enabled bool
 	// NodeName is the broker's Node.
 	NodeName string
@@ -64,24 +64,24 @@ type Config struct {
 	Metrics  *Metrics
 }
 
-// Controller writes FirewallConfigurations for the gateway of each peer, that is for each tenant namespace, unless the peer is a
-// provider: the pods of all consumers call through the gateway of a provider. It does not wait for a peer to be a
-// consumer, because its network may be connected before.
+// Controller writes FirewallConfigurations for the gateway of each peer, that is for each tenant namespace, except for
+// providers: the pods of all consumers call through the gateway of a provider. It does not wait until a peer is a
+// consumer, because its network may be connected earlier.
 type Controller struct {
 	cfg Config
-	// local reads the pods of consumers on other nodes than the broker's.
+	// local reads the pods of consumers on nodes other than the broker's.
 	local client.Reader
-	// gateways are by tenant namespace. There is one worker.
+	// gateways has the state by tenant namespace. There is only one worker, so it needs no lock.
 	gateways map[string]*gatewayState
 }
 
-// gatewayState is what is kept of a gateway.
+// gatewayState is the controller's state of a gateway.
 type gatewayState struct {
-	// notBefore is when its objects may be written again.
+	// notBefore is the earliest time at which its objects may be written again.
 	notBefore time.Time
-	// cut is how many addresses of the peer are over the limit.
+	// cut is the number of addresses of the peer that exceed the limit.
 	cut int
-	// shown is the peer whose metric is shown; "" if none is.
+	// shown is the peer whose metric is exposed; "" if none is.
 	shown string
 }
 
@@ -135,7 +135,7 @@ func (c *Controller) SetUp(mgr manager.Manager) error {
 	return nil
 }
 
-// peers returns requests for the tenant namespaces of a peer, or for all with "".
+// peers returns requests for the tenant namespaces of a peer; for all tenant namespaces with "".
 func (c *Controller) peers(ctx context.Context, cluster string) (requests []reconcile.Request) {
 	var list corev1.NamespaceList
 	if err := c.cfg.Client.List(ctx, &list, client.MatchingLabels{consts.TenantNamespaceLabel: "true"}, client.UnsafeDisableDeepCopy); err != nil {
@@ -149,7 +149,8 @@ func (c *Controller) peers(ctx context.Context, cluster string) (requests []reco
 	return requests
 }
 
-// peersOf returns requests for the tenant namespaces of the peer of a namespace, which is its tenant namespace or came from it.
+// peersOf returns requests for the tenant namespaces of the peer that a namespace belongs to: it is the peer's tenant
+// namespace, or the peer has offloaded it.
 func (c *Controller) peersOf(ctx context.Context, namespace client.Object) []reconcile.Request {
 	if placement.TenantOf(namespace) != "" {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: namespace.GetName()}}}
@@ -163,7 +164,7 @@ func (c *Controller) peersOf(ctx context.Context, namespace client.Object) []rec
 func (c *Controller) peersOfNamespace(ctx context.Context, name string) []reconcile.Request {
 	var namespace corev1.Namespace
 	if err := c.cfg.Client.Get(ctx, client.ObjectKey{Name: name}, &namespace); err != nil {
-		if !kerrors.IsNotFound(err) { // Its end is an event of its own.
+		if !kerrors.IsNotFound(err) { // The deletion of the namespace is a separate event.
 			c.cfg.Log.Error(err, "Cannot read the namespace", "namespace", name)
 		}
 		return nil
@@ -171,7 +172,7 @@ func (c *Controller) peersOfNamespace(ctx context.Context, name string) []reconc
 	return c.peersOf(ctx, &namespace)
 }
 
-// peersOfIP returns requests for the tenant namespaces of all that may connect to the address of an IP.
+// peersOfIP returns requests for the tenant namespaces of all peers that may connect to the address of an IP.
 func (c *Controller) peersOfIP(ctx context.Context, ip *ipamv1alpha1.IP) []reconcile.Request {
 	if forEveryConsumer(ip) {
 		return c.peers(ctx, "")
@@ -179,7 +180,8 @@ func (c *Controller) peersOfIP(ctx context.Context, ip *ipamv1alpha1.IP) []recon
 	return c.peersOfNamespace(ctx, ip.Namespace)
 }
 
-// peersOfPod returns those of the IP of a pod of the broker's node. If there is none yet, the IP is an event of its own.
+// peersOfPod returns the requests for the IP of a pod of the broker's node. If there is no IP yet, its creation is a
+// separate event.
 func (c *Controller) peersOfPod(ctx context.Context, pod client.Object) []reconcile.Request {
 	var ip ipamv1alpha1.IP
 	if err := c.cfg.Client.Get(ctx, client.ObjectKeyFromObject(pod), &ip, client.UnsafeDisableDeepCopy); err != nil {
@@ -191,7 +193,7 @@ func (c *Controller) peersOfPod(ctx context.Context, pod client.Object) []reconc
 	return c.peersOfIP(ctx, &ip)
 }
 
-// addressChanged lets through the changes after which a pod has another address, or may not have it any more.
+// addressChanged selects the changes after which a pod has another address, or may have lost its address.
 func addressChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*corev1.Pod)
@@ -226,7 +228,7 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 	}
 	pause, failed, exists := time.Duration(0), 0, false
 	var failures []error
-	for _, table := range tables { // All of them: what denies does not wait for what allows.
+	for _, table := range tables { // All of them: the denying table does not wait for the allowing ones.
 		object, written, err := c.write(ctx, tenant.Name, peer, table)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("FirewallConfiguration %s/%s: %w", tenant.Name, *table.Name, err))
@@ -239,14 +241,14 @@ func (c *Controller) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result
 		exists = exists || err != nil || object.ResourceVersion != ""
 	}
 	of.notBefore = c.cfg.Clock.Now().Add(pause)
-	if exists || of.shown != "" { // Else it is a provider, or exempted, and was never isolated.
+	if exists || of.shown != "" { // Else it is a provider or exempted, and was never isolated.
 		of.shown = peer
 		c.cfg.Metrics.failed.WithLabelValues(peer).Set(float64(failed))
 	}
 	return ctrl.Result{}, errors.Join(failures...)
 }
 
-// forget drops what is kept of a tenant namespace that is gone.
+// forget drops the state of a tenant namespace that was deleted.
 func (c *Controller) forget(namespace string) {
 	if of := c.gateways[namespace]; of != nil && of.shown != "" {
 		c.cfg.Metrics.failed.DeleteLabelValues(of.shown)
@@ -254,8 +256,8 @@ func (c *Controller) forget(namespace string) {
 	delete(c.gateways, namespace)
 }
 
-// tablesOf returns the tables of the gateway of a peer, each of which is an object of its name. What denies is the last, so that
-// an upgrade interrupts nothing that is allowed.
+// tablesOf returns the tables of the gateway of a peer. Each table is an object of its name. The denying table is the
+// last one, so that an upgrade interrupts no allowed traffic.
 func (c *Controller) tablesOf(
 	ctx context.Context, of *gatewayState, tenant *corev1.Namespace, peer string,
 ) (tables []firewall.Table, err error) {
@@ -280,7 +282,8 @@ func (c *Controller) tablesOf(
 	return append(tables, deny), nil
 }
 
-// divided returns the addresses that a peer may connect to, by the object that has them, and those of them that all may.
+// divided returns the addresses that a peer may connect to, by the object that has them, and the addresses among them
+// that all consumers may connect to.
 func (c *Controller) divided(
 	ctx context.Context, of *gatewayState, peer string,
 ) (divided [shares][]target, everyones []target, err error) {
@@ -296,7 +299,8 @@ func (c *Controller) divided(
 	return divided, everyones, nil
 }
 
-// isolated reports whether a peer is no provider, which has a VirtualNode in its tenant namespace, and no administrator exempts it.
+// isolated reports whether a peer is isolated: it is no provider (a provider has a VirtualNode in its tenant
+// namespace), and no administrator exempts it.
 func (c *Controller) isolated(ctx context.Context, tenant *corev1.Namespace, peer string) (bool, error) {
 	if !c.cfg.Enabled || tenant.Labels[v1alpha1.IsolateLabel] == "false" {
 		return false, nil
@@ -308,8 +312,8 @@ func (c *Controller) isolated(ctx context.Context, tenant *corev1.Namespace, pee
 	return !slices.ContainsFunc(nodes.Items, func(n offloadingv1beta1.VirtualNode) bool { return string(n.Spec.ClusterID) == peer }), nil
 }
 
-// write creates or updates the object of a table in a tenant namespace, unless it is as wanted. It returns the object, and whether
-// it was written.
+// write creates or updates the object of a table in a tenant namespace, unless it is up to date. It returns the object,
+// and whether it was written.
 func (c *Controller) write(
 	ctx context.Context, namespace, peer string, table firewall.Table,
 ) (object *networkingv1beta1.FirewallConfiguration, written bool, err error) {
@@ -339,12 +343,12 @@ func (c *Controller) write(
 	return object, true, c.cfg.Client.Update(ctx, object)
 }
 
-// errNoNetwork is for a cluster without Liqo's networking module.
+// errNoNetwork means that the cluster does not have Liqo's networking module.
 var errNoNetwork = errors.New("the ranges of this cluster are not known")
 
-// ranges returns where packets of a consumer may go: the pod CIDRs and the external CIDR of this cluster, by Liqo's Network
-// objects, those of its peers as this cluster sees them, by their Configurations, and what all consumers may connect to
-// outside of them.
+// ranges returns the destinations that packets of a consumer may have: the pod CIDRs and the external CIDR of this
+// cluster, from Liqo's Network objects; its peers' CIDRs as this cluster sees them, from their Configurations; and the
+// addresses outside these CIDRs that all consumers may connect to.
 func (c *Controller) ranges(ctx context.Context, everyones []target) (ranges []netip.Prefix, err error) {
 	var networks ipamv1alpha1.NetworkList
 	if err := c.cfg.Client.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
@@ -393,14 +397,15 @@ func (c *Controller) ranges(ctx context.Context, everyones []target) (ranges []n
 	return ranges, nil
 }
 
-// forEveryConsumer reports whether all consumers may connect to the address of an IP: that of the proxy of the API server, which
-// a peering with liqoctl peer --in-band uses, or one of an administrator. Consumers write no IPs, and no labels of them.
+// forEveryConsumer reports whether all consumers may connect to the address of an IP: the IP belongs to the proxy of
+// the API server, which a peering with liqoctl peer --in-band uses, or an administrator has labelled it. Consumers
+// cannot write IPs or their labels.
 func forEveryConsumer(ip *ipamv1alpha1.IP) bool {
 	return ipamutils.IsAPIServerProxyIP(ip) || ip.Labels[v1alpha1.ForConsumersLabel] == "true"
 }
 
-// targetsOf returns what a consumer may connect to: what is mapped in its namespaces, and its pods on nodes of this cluster; and
-// what all consumers may.
+// targetsOf returns the addresses that a consumer may connect to: own are the mapped addresses in its namespaces, and
+// its pods on nodes of this cluster; everyones are the addresses that all consumers may connect to.
 func (c *Controller) targetsOf(ctx context.Context, consumer string) (own, everyones []target, err error) {
 	var namespaces corev1.NamespaceList
 	if err := c.cfg.Client.List(ctx, &namespaces, client.MatchingLabels{consts.RemoteClusterID: consumer}, client.UnsafeDisableDeepCopy); err != nil {
@@ -415,7 +420,7 @@ func (c *Controller) targetsOf(ctx context.Context, consumer string) (own, every
 	add := func(targets *[]target, address, leadsTo string) {
 		from, err := netip.ParseAddr(address)
 		to, err2 := netip.ParseAddr(leadsTo)
-		if err == nil && err2 == nil && from.Is4() && to.Is4() { // Liqo's gateways know IPv4 only.
+		if err == nil && err2 == nil && from.Is4() && to.Is4() { // Liqo's gateways support IPv4 only.
 			*targets = append(*targets, target{address: from, leadsTo: to})
 		}
 	}
@@ -449,8 +454,8 @@ func (c *Controller) targetsOf(ctx context.Context, consumer string) (own, every
 	return own, everyones, nil
 }
 
-// left reports whether an IP is that of a pod that does not have its address any more. Liqo keeps the IP for as long as the pod
-// is there; at the provider the address may be another pod's.
+// left reports whether an IP belongs to a pod that no longer has its address. Liqo keeps the IP for as long as the pod
+// object exists; at the provider the address may already be another pod's.
 func (c *Controller) left(ctx context.Context, ip *ipamv1alpha1.IP) (bool, error) {
 	if !remap.OfPod(ip) {
 		return false, nil
@@ -465,6 +470,6 @@ func (c *Controller) left(ctx context.Context, ip *ipamv1alpha1.IP) (bool, error
 			return false, err
 		}
 	}
-	// It is gone, and its IP will be; or it is no consumer's, on another virtual node.
+	// The pod was deleted, and its IP will be; or the pod is no consumer's, on another virtual node.
 	return !forEveryConsumer(ip), nil
 }

@@ -36,7 +36,7 @@ func tenant(peer string) *corev1.Namespace {
 	}}
 }
 
-// namespaceOf is a namespace that arrived from a consumer.
+// namespaceOf is a namespace that a consumer has offloaded to this cluster.
 func namespaceOf(consumer, name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{consts.RemoteClusterID: consumer},
@@ -93,8 +93,8 @@ func (f *fixture) reconcile(t *testing.T, consumer string) ctrl.Result {
 	return result
 }
 
-// written is the object of a consumer that denies, nil if there is none, and the addresses that the consumer may open
-// connections to, with where they lead.
+// written returns the object that denies a consumer's traffic, nil if there is none, and the addresses that the
+// consumer may open connections to, with their targets.
 func (f *fixture) written(t *testing.T, consumer string) (deny *networkingv1beta1.FirewallConfiguration, leads map[string]string) {
 	t.Helper()
 	var objects networkingv1beta1.FirewallConfigurationList
@@ -164,12 +164,12 @@ func TestAMappingThatEndsIsRemoved(t *testing.T) {
 	require.Zero(t, f.reconcile(t, "c1"))
 }
 
-// TestAnAddressThatAPodLeftIsNotReached: Liqo keeps the IP of a pod for as long as the pod object exists. At the provider the
-// address is another pod's, maybe of another consumer, as soon as the pod has ended or lost it.
+// TestAnAddressThatAPodLeftIsNotReached: Liqo keeps the IP of a pod for as long as the pod object exists. As soon as
+// the pod has ended or lost the address, the provider may assign it to another pod, maybe of another consumer.
 func TestAnAddressThatAPodLeftIsNotReached(t *testing.T) {
 	mapped, none := map[string]string{"10.70.0.6": "10.65.3.5"}, map[string]string{}
 	for name, tc := range map[string]struct {
-		status *corev1.PodStatus // nil is no pod.
+		status *corev1.PodStatus // nil: there is no pod.
 		leads  map[string]string
 	}{
 		"a pod that runs":                         {&corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.65.3.5"}, mapped},
@@ -197,7 +197,8 @@ func TestAnAddressThatAPodLeftIsNotReached(t *testing.T) {
 	}
 }
 
-// TestAnAddressForAllIsReachedWhileItsPodHasIt: the pod may be the administrator's, on a virtual node that the broker does not watch.
+// TestAnAddressForAllIsReachedWhileItsPodHasIt: the pod may be the administrator's, on a virtual node that the broker
+// does not watch.
 func TestAnAddressForAllIsReachedWhileItsPodHasIt(t *testing.T) {
 	shared := ipOf("services", "dns", "10.65.3.9", "10.70.0.2")
 	shared.Labels = map[string]string{v1alpha1.ForConsumersLabel: "true"}
@@ -234,7 +235,7 @@ func TestWhoIsIsolated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		objects []client.Object
 		enabled bool
-		chains  int // -1 is no object.
+		chains  int // -1: there is no object.
 	}{
 		"a consumer":                            {cluster("c1"), true, 2},
 		"not with --isolate-consumers=false":    {cluster("c1"), false, -1},
@@ -300,7 +301,7 @@ func TestWhereAConsumersPacketsMayGo(t *testing.T) {
 	}, accepted)
 }
 
-// TestAnObjectOfSomebodyElseIsLeftAlone: whichever it is, the others are written, and above all the one that denies.
+// TestAnObjectOfSomebodyElseIsLeftAlone: for each such object, all others are still written, above all the denying one.
 func TestAnObjectOfSomebodyElseIsLeftAlone(t *testing.T) {
 	taken := nameOfShare(share(netip.MustParseAddr("10.70.0.6")))
 	for name, tc := range map[string]struct{ chains, addresses int }{
@@ -313,7 +314,7 @@ func TestAnObjectOfSomebodyElseIsLeftAlone(t *testing.T) {
 			theirs.Spec.Table = openTable(name)
 			f := newFixture(t, append(cluster("c1"), theirs)...)
 			f.cfg.Client = interceptor.NewClient(f.client.(client.WithWatch), interceptor.Funcs{
-				// The cache has no object without the label.
+				// The cache does not contain objects without the label.
 				Get: func(ctx context.Context, cl client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 					if _, is := o.(*networkingv1beta1.FirewallConfiguration); is && key.Name == name {
 						cached++
@@ -331,7 +332,7 @@ func TestAnObjectOfSomebodyElseIsLeftAlone(t *testing.T) {
 			require.Len(t, leads, tc.addresses)
 			require.InDelta(t, 1, testutil.ToFloat64(f.cfg.Metrics.failed.WithLabelValues("c1")), 0)
 
-			f.cfg.Enabled = false // Nothing of the object is wanted any more.
+			f.cfg.Enabled = false // The object is not needed any more.
 			f.clock.Step(time.Minute)
 			f.reconcile(t, "c1")
 			require.Zero(t, testutil.ToFloat64(f.cfg.Metrics.failed.WithLabelValues("c1")))
@@ -354,7 +355,7 @@ func TestWhatAGatewayDoesNotApplyIsCounted(t *testing.T) {
 		conditions []networkingv1beta1.FirewallConfigurationStatusCondition
 		failed     int
 	}{
-		{[]networkingv1beta1.FirewallConfigurationStatusCondition{{Host: "gw-1"}}, 0}, // Liqo's first write of a status is so.
+		{[]networkingv1beta1.FirewallConfigurationStatusCondition{{Host: "gw-1"}}, 0}, // Liqo's first write of a status looks like this.
 		{[]networkingv1beta1.FirewallConfigurationStatusCondition{condition("gw-1", metav1.ConditionFalse, 1)}, 1},
 		{[]networkingv1beta1.FirewallConfigurationStatusCondition{
 			condition("gw-1", metav1.ConditionFalse, 1), condition("gw-2", metav1.ConditionTrue, 2),

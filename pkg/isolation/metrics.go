@@ -8,10 +8,10 @@ import (
 	networkingv1beta1 "github.com/liqotech/liqo/apis/networking/v1beta1"
 )
 
-// Metrics of the isolation.
+// Metrics are the metrics of the isolation.
 type Metrics struct{ failed *prometheus.GaugeVec }
 
-// NewMetrics returns Metrics of a registry; nil is none.
+// NewMetrics returns Metrics in a registry; nil means no registry.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return &Metrics{failed: promauto.With(registry).NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "liqo_broker", Name: "isolation_failed",
@@ -19,9 +19,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	}, []string{"consumer"})}
 }
 
-// notApplied reports whether a gateway has tried and failed to apply an object. Liqo has a condition for each name of a gateway,
-// not for each of its pods (cmd/gateway/main.go), and keeps it when the gateway is gone
-// (pkg/firewall/firewallconfiguration_controller.go), so the newest one counts.
+// notApplied reports whether a gateway has tried and failed to apply an object. Liqo has a condition for each name of a
+// gateway, not for each of its pods (cmd/gateway/main.go), and keeps it after the gateway is deleted
+// (pkg/firewall/firewallconfiguration_controller.go), so the newest condition counts.
 func notApplied(object *networkingv1beta1.FirewallConfiguration) bool {
 	var newest *networkingv1beta1.FirewallConfigurationStatusCondition
 	for i := range object.Status.Conditions {

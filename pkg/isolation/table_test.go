@@ -14,14 +14,14 @@ func targetOf(address, leadsTo string) target {
 	return target{address: netip.MustParseAddr(address), leadsTo: netip.MustParseAddr(leadsTo)}
 }
 
-// packet is the first one of a connection, or a later one.
+// packet is the first packet of a connection, or a later one.
 type packet struct {
 	in, to string
 	first  bool
 }
 
-// gateway applies tables as the kernel does: chains of NAT to the first packet of a connection, until one translates it, then the
-// chain of the hook forward. It returns where the packet goes, "" for nowhere.
+// gateway applies tables as the kernel does: the NAT chains to the first packet of a connection, until one translates
+// it, then the chain of the hook forward. It returns the destination of the packet; "" if it is dropped.
 func gateway(t *testing.T, tables []firewall.Table, p packet) string {
 	t.Helper()
 	chains := chainsOf(tables)
@@ -42,7 +42,7 @@ func gateway(t *testing.T, tables []firewall.Table, p packet) string {
 	return p.to
 }
 
-// chainsOf are the chains of all tables in the order in which they are asked.
+// chainsOf returns the chains of all tables in the order in which the kernel evaluates them.
 func chainsOf(tables []firewall.Table) (chains []firewall.Chain) {
 	for _, table := range tables {
 		chains = append(chains, table.Chains...)
@@ -136,7 +136,7 @@ func TestDivide(t *testing.T) {
 	require.Equal(t, []target{a, b}, divided[share(a.address)])
 	require.Zero(t, cut)
 
-	// As Liqo gives addresses out, one after the other, all objects have as many.
+	// If Liqo assigns addresses in order, all objects have the same number.
 	nth := func(n int) target {
 		return target{address: netip.AddrFrom4([4]byte{10, 70, byte(n >> 8), byte(n)}), leadsTo: netip.AddrFrom4([4]byte{10, 65, byte(n >> 8), byte(n)})}
 	}
@@ -150,7 +150,7 @@ func TestDivide(t *testing.T) {
 	for _, targets := range divided {
 		require.Len(t, targets, shareRange*ranges)
 	}
-	// However they are chosen, no object has more than can be applied.
+	// Whatever the addresses are, no object has more than can be applied.
 	many = nil
 	for n := range 2 * maxShare {
 		many = append(many, nth(n/shareRange*shareRange*shares+n%shareRange))

@@ -11,8 +11,9 @@ import (
 	certificatesclient "k8s.io/client-go/kubernetes/typed/certificates/v1"
 )
 
-// approving is a client that approves every request for a certificate that it makes, and no other. Kubernetes has no
-// controller that approves serving certificates of kubelets, and Liqo's approves those of its virtual kubelets only.
+// approving is a client that approves its own requests for a certificate, and no others. Kubernetes has no controller
+// that approves serving certificates of kubelets, and Liqo's controller approves only its own virtual kubelets'
+// requests.
 type approving struct{ kubernetes.Interface }
 
 func (a approving) CertificatesV1() certificatesclient.CertificatesV1Interface {

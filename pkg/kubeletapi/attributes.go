@@ -19,7 +19,7 @@ func requestAttributes(node string, r *http.Request) []authorizationv1.ResourceA
 	return attributes
 }
 
-// verb returns "" for any other method: nothing grants that but a wildcard.
+// verb returns "" for any other method: only a wildcard grants it.
 func verb(method string) string {
 	return map[string]string{
 		http.MethodPost: "create", http.MethodGet: "get", http.MethodPut: "update",

@@ -50,7 +50,7 @@ func serveStreams(t *testing.T, strangers, ofCaller int) *httptest.Server {
 	return server
 }
 
-// follow opens a stream on a connection of its own, or on that of a client with HTTP/2.
+// follow opens a stream on its own connection, or on the connection of an HTTP/2 client.
 func follow(t *testing.T, client *http.Client, server *httptest.Server, token string) (code int, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -120,7 +120,7 @@ func TestStrangersDoNotKeepCallersOut(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	// As many as the limits of hosts and of all connections let in.
+	// As many as the limits of hosts and of all connections allow.
 	for _, from := range []string{"127.0.0.2", "127.0.0.3"} {
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
 		var dialing sync.WaitGroup
@@ -156,7 +156,7 @@ func TestStrangersDoNotKeepCallersOut(t *testing.T) {
 	require.LessOrEqual(t, stillOpen(open), strangers)
 }
 
-// stillOpen counts the connections that the other side has not closed.
+// stillOpen counts the connections that the peer has not closed.
 func stillOpen(conns []net.Conn) int {
 	n := 0
 	for _, conn := range conns {

@@ -16,7 +16,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 )
 
-// CertificateType is the signer of the serving certificate; the values are those of Liqo's --certificate-type.
+// CertificateType is the signer of the serving certificate; its values are the values of Liqo's --certificate-type.
 type CertificateType string
 
 // The certificate types.
@@ -28,11 +28,11 @@ const (
 
 const (
 	awsSigner = "beta.eks.amazonaws.com/app-serving"
-	// storePrefix is Liqo's name of the files, so that a certificate that is there already is used.
+	// storePrefix is Liqo's prefix of the file names, so that an existing certificate is used.
 	storePrefix = "virtual-kubelet"
 )
 
-// ServingCertificate is the certificate of a server, renewed in time.
+// ServingCertificate is the certificate of a server. It is renewed before it expires.
 type ServingCertificate interface {
 	// Get is tls.Config's GetCertificate. It returns an error until the cluster has signed the certificate.
 	Get(*tls.ClientHelloInfo) (*tls.Certificate, error)
@@ -40,7 +40,7 @@ type ServingCertificate interface {
 	Run(ctx context.Context) error
 }
 
-// NewServingCertificate returns the certificate of the kubelet API; other servers may use it as well. It needs
+// NewServingCertificate returns the certificate of the kubelet API, which other servers may use too. It needs
 // CertificateType, CertDir, NodeName, NodeIP, DNSNames, ApproveCertificate and Local.
 func NewServingCertificate(cfg Config) (ServingCertificate, error) {
 	ip := net.ParseIP(cfg.NodeIP)
@@ -80,8 +80,8 @@ func newSigned(cfg Config, signer string, ip net.IP) (*signed, error) {
 		GetTemplate:      func() *x509.CertificateRequest { return request },
 		SignerName:       signer,
 		CertificateStore: store,
-		// Key encipherment is of no use with the ECDSA keys of the manager, but the signers of Kubernetes take a
-		// request without it only since v1.27, and Liqo's own asks for it.
+		// The manager's ECDSA keys do not use key encipherment, but the signers of Kubernetes accept a request without
+		// it only since v1.27, and Liqo's own request has it.
 		Usages: []certificatesv1.KeyUsage{
 			certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageServerAuth,
 		},

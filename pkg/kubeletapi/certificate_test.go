@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Other servers with the certificate are valid for its names.
+// The names of other servers that use the certificate are valid too.
 func TestTheServingCertificateIsValidForItsNames(t *testing.T) {
 	cfg := Config{NodeName: "pool", NodeIP: "10.0.0.1", CertificateType: CertificateSelfSigned, DNSNames: []string{"liqo-network-manager"}}
 	certificate, err := NewServingCertificate(cfg)

@@ -2,7 +2,7 @@
 // statistics and metrics. A virtual kubelet answers with Liqo's pod reflector (NewHandler), the broker with
 // pkg/kubeletapi/proxy.
 //
-// Liqo's own (cmd/virtual-kubelet/root/http.go) answers every caller. This one authenticates and authorises its callers
-// as the real kubelet does: by a client certificate of the cluster's CA, or a token that the API server reviews, and
-// then a SubjectAccessReview on the node's subresources.
+// Liqo's own kubelet API (cmd/virtual-kubelet/root/http.go) answers every caller. This one authenticates and authorizes
+// its callers as the real kubelet does: by a client certificate of the cluster's CA, or a token that the API server
+// reviews, and then a SubjectAccessReview on the node's subresources.
 package kubeletapi

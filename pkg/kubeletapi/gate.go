@@ -30,27 +30,27 @@ type gate struct {
 	ca            auth.ClientCA
 	authenticator authenticator.Request
 	authorizer    authorizer
-	// tokens limits the requests with a token of each host: every invented one is a review.
+	// tokens limits the requests with a token of each host: every invented token causes a TokenReview.
 	tokens *auth.Limiter
-	// callers limits the connections, requests the requests that each authorised caller has open: a connection may have
-	// many (HTTP/2).
+	// callers limits the open connections of each authorized caller, and requests its open requests: a connection may
+	// have many requests (HTTP/2).
 	callers  *httpserve.Callers
 	requests *httpserve.Shares
 }
 
 const (
-	// strangers is how many connections there may be without an authorised request.
+	// strangers is the maximum number of connections without an authorized request.
 	strangers = 128
-	// OfCaller is how many connections, and how many requests, each authorised caller may have open. It is half of the 1,024
-	// connections without those of strangers: beside any other caller at its limit, the API server has as many for all
-	// users of kubectl together.
+	// OfCaller is the maximum number of open connections, and of open requests, of each authorized caller. It is half
+	// of the 1,024 connections minus the strangers. The API server is one caller for all users of kubectl: with any
+	// other caller at its limit, it still has this many.
 	OfCaller = 448
 )
 
-// refusalTimeout is how long a refusal may wait for its client.
+// refusalTimeout is the time that a rejected client has to read the answer.
 const refusalTimeout = 10 * time.Second
 
-// The limits of requests with a token of one host, and how many hosts are remembered.
+// The limits of requests with a token from one host, and the number of hosts that are remembered.
 const (
 	tokensPerSecond = 20
 	tokensBurst     = 100
@@ -75,14 +75,14 @@ func newGate(cfg Config) (*gate, error) {
 	return g, nil
 }
 
-// AuthorizationMode is how an authenticated caller is authorised.
+// AuthorizationMode selects how an authenticated caller is authorized.
 type AuthorizationMode string
 
 // The values of --kubelet-authorization-mode.
 const (
 	// AuthorizationWebhook asks the API server (SubjectAccessReview).
 	AuthorizationWebhook AuthorizationMode = "Webhook"
-	// AuthorizationAlwaysAllow lets every authenticated caller do everything.
+	// AuthorizationAlwaysAllow allows every authenticated caller everything.
 	AuthorizationAlwaysAllow AuthorizationMode = "AlwaysAllow"
 )
 
@@ -98,22 +98,22 @@ func (alwaysAllow) Authorize(context.Context, user.Info, []authorizationv1.Resou
 }
 
 // GrantCommand returns the command of docs/virtual-kubelet.md for a virtual kubelet; the ClusterRole is in
-// deploy/virtual-kubelet-auth.yaml. Liqo runs a virtual kubelet as the ServiceAccount that is named like its VirtualNode
-// (pkg/vkMachinery/forge). A certificate of a peer may name the group of all
-// ServiceAccounts of the namespace (docs/security.md).
+// deploy/virtual-kubelet-auth.yaml. Liqo runs a virtual kubelet with a ServiceAccount that has the name of its
+// VirtualNode (pkg/vkMachinery/forge). The command grants to this ServiceAccount only: a certificate of a peer may name
+// the group of all ServiceAccounts of the namespace (docs/security.md).
 func GrantCommand(tenantNamespace, virtualNode string) string {
 	return fmt.Sprintf("kubectl create clusterrolebinding liqo-broker-vk-kubelet-auth-%[1]s-%[2]s "+
 		"--clusterrole=liqo-broker-vk-kubelet-auth --serviceaccount=%[1]s:%[2]s", tenantNamespace, virtualNode)
 }
 
-// run follows the client CA until ctx ends. Before, it logs an error if callers cannot be reviewed.
+// run watches the client CA until ctx ends. First, it logs an error if callers cannot be reviewed.
 func (g *gate) run(ctx context.Context) error {
 	g.checkPermissions(ctx)
 	g.ca.Run(ctx, 1)
 	return nil
 }
 
-// checkPermissions logs a missing ClusterRole at the start, rather than at the first kubectl logs.
+// checkPermissions logs a missing ClusterRole at the start, instead of at the first kubectl logs.
 func (g *gate) checkPermissions(ctx context.Context) {
 	for _, review := range []authorizationv1.ResourceAttributes{
 		{Group: "authentication.k8s.io", Resource: "tokenreviews", Verb: "create"},
@@ -130,8 +130,9 @@ func (g *gate) checkPermissions(ctx context.Context) {
 	}
 }
 
-// protect passes a request on if its caller is authenticated (else 401), authorised (else 403), and has not too many open
-// (else 429). The ResponseWriter is passed on as it is: the streams hijack the connection and flush.
+// protect passes a request on if its caller is authenticated (else 401), authorized (else 403), and below its limits of
+// open connections and requests (else 429). The ResponseWriter is passed on unchanged: the streams hijack the
+// connection and flush.
 func (g *gate) protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" && g.tokens.Take(httpserve.HostOf(r.RemoteAddr), 1, time.Now()) > 0 {
@@ -164,7 +165,7 @@ func (g *gate) protect(next http.Handler) http.Handler {
 	})
 }
 
-// serve passes on a request of an authorised caller, unless it has too many open.
+// serve passes on a request of an authorized caller, unless the caller has reached its limits.
 func (g *gate) serve(w http.ResponseWriter, r *http.Request, caller string, next http.Handler) {
 	release, ok := g.requests.Take(caller)
 	if ok {
@@ -173,7 +174,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, caller string, next
 	}
 	if !ok {
 		g.log.V(1).Info("Too many requests", "user", caller, "path", r.URL.Path)
-		w.Header().Set("Connection", "close") // It is open too long already.
+		w.Header().Set("Connection", "close") // The connection has been open too long already.
 		refuse(w, fmt.Sprintf("Too many requests at once (user=%s, at most %d connections and requests)", caller, OfCaller),
 			http.StatusTooManyRequests)
 		return
@@ -181,18 +182,18 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, caller string, next
 	next.ServeHTTP(w, r)
 }
 
-// refuse answers with an error. Over HTTP/2 a client can have an answer wait. The server has no deadline for all requests, because
-// that would end streams.
+// refuse answers with an error. Over HTTP/2 a client can delay reading an answer, so the answer has a deadline. The
+// server has no deadline for all requests, because that would end streams.
 func refuse(w http.ResponseWriter, message string, code int) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(refusalTimeout)) // Only writers of tests have none.
 	http.Error(w, message, code)
 }
 
-// unauthorizedMessage, like every answer of protect, has no colon followed by a space: client-go's SPDY executor would
-// decode the text as a YAML Status without a message, and kubectl exec would show none.
+// unauthorizedMessage, like every answer of protect, has no colon followed by a space. Otherwise client-go's SPDY
+// executor would decode the text as a YAML Status without a message, and kubectl exec would show no message.
 func unauthorizedMessage(err error) string {
 	causes := []error{err}
-	// The union of authenticators aggregates their errors in a type that errors.As does not look into.
+	// The union of authenticators aggregates their errors in a type that errors.As cannot unwrap.
 	if aggregate, ok := err.(utilerrors.Aggregate); ok { //nolint:errorlint // Only the outermost is one.
 		causes = aggregate.Errors()
 	}
@@ -205,7 +206,7 @@ func unauthorizedMessage(err error) string {
 	return "Unauthorized (a client certificate of the cluster's CA or a valid bearer token is needed)"
 }
 
-// describe words the permissions as the real kubelet does.
+// describe formats the permissions as the real kubelet does.
 func describe(anyOf []authorizationv1.ResourceAttributes) string {
 	subresources := make([]string, 0, len(anyOf))
 	for i := range anyOf {

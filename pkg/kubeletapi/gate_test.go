@@ -75,7 +75,7 @@ func (a *authority) client(name string, groups ...string) *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// reviews is the API server's side: who has which token, and who may do what.
+// reviews is the API server's side: the users of the tokens, and their permissions.
 type reviews struct {
 	tokens    map[string]string          // Token to user.
 	allowed   map[string]map[string]bool // User to subresources.
@@ -270,7 +270,7 @@ func TestClientCAFileMustExist(t *testing.T) {
 	require.ErrorContains(t, err, "--client-ca-file")
 }
 
-// Every invented token is a question to the API server. One host may ask a few, and for the same one only once.
+// Every invented token causes a request to the API server. One host may cause a few, and only one for the same token.
 func TestInventedTokensAreLimited(t *testing.T) {
 	ca := newAuthority(t)
 	api := &reviews{}

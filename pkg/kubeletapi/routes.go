@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	// streamIdle is how long exec, attach and port-forward may be silent, as in the real kubelet
-	// (--streaming-connection-idle-timeout). virtual-kubelet's default of 30 s, which Liqo's keeps, ends an idle shell.
+	// streamIdle is the maximum idle time of exec, attach and port-forward, as in the real kubelet
+	// (--streaming-connection-idle-timeout). virtual-kubelet's default of 30 s, which Liqo uses, ends an idle shell.
 	streamIdle = 4 * time.Hour
-	// streamCreation is how long the two sides may take to open the streams.
+	// streamCreation is the time in which both sides must open the streams.
 	streamCreation = 30 * time.Second
 )
 
-// Scraper fetches what the remote cluster measures of this cluster's pods. uri is the path and query of the request.
+// Scraper fetches the remote cluster's metrics of this cluster's pods. uri is the path and query of the request.
 type Scraper func(ctx context.Context, uri *url.URL) ([]byte, error)
 
-// The versions of the API of Liqo's metric agent: that of Liqo v1 and that of Liqo v0.x.
+// The API versions of Liqo's metric agent, for Liqo v1 and Liqo v0.x.
 const (
 	MetricsV1 = "v1beta1"
 	MetricsV0 = "v1alpha1"
 )
 
-// RemoteScrape asks Liqo's metric agent in the remote cluster, in a version of its API, and returns all of its answer.
+// RemoteScrape asks Liqo's metric agent in the remote cluster, in one version of its API, and returns the whole answer.
 func RemoteScrape(remote kubernetes.Interface, version, home string) Scraper {
 	return func(ctx context.Context, uri *url.URL) ([]byte, error) {
 		return ScrapeRequest(remote, version, home, uri).DoRaw(ctx)

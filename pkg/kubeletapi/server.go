@@ -22,32 +22,32 @@ type Config struct {
 	NodeName string
 	// NodeIP is the address in the serving certificate.
 	NodeIP string
-	// Remedy is the command that lets this process review the callers; errors have it.
+	// Remedy is the command that grants this process the right to review callers. Error messages contain it.
 	Remedy string
 	Port   uint16
 
 	CertificateType CertificateType
-	// CertDir stores the certificates of the types kubelet and aws, for the next start of the container.
+	// CertDir stores the certificates of the types kubelet and aws for the next start of the container.
 	CertDir string
 
 	// DNSNames are the names in the serving certificate.
 	DNSNames []string
-	// Certificate is used instead of a new one unless nil. The caller of Run runs it.
+	// Certificate is used instead of a new certificate, unless it is nil. The caller of Run runs it.
 	Certificate ServingCertificate
 
-	// ApproveCertificate makes this process approve its own requests for a certificate. Liqo approves those of
-	// processes in its tenant namespaces only.
+	// ApproveCertificate makes this process approve its own requests for a certificate. Liqo approves only requests
+	// from processes in its tenant namespaces.
 	ApproveCertificate bool
 
-	// ClientCAFile is the CA of the callers' client certificates; by default, the one that the API server publishes
+	// ClientCAFile is the CA of the callers' client certificates. The default is the CA that the API server publishes
 	// in the ConfigMap kube-system/extension-apiserver-authentication.
 	ClientCAFile      string
 	AuthorizationMode AuthorizationMode
 
-	// Local is the cluster of the node: its API server signs the serving certificate and reviews the callers. It must be
-	// used by nothing else: callers may use up its rate of requests.
+	// Local is the cluster of the node: its API server signs the serving certificate and reviews the callers. Nothing
+	// else may use this client: callers may exhaust its rate limit.
 	Local kubernetes.Interface
-	// Handler serves the requests of the callers that are authorised.
+	// Handler serves the requests of authorized callers.
 	Handler http.Handler
 }
 
@@ -64,7 +64,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("kubelet API: %w", err)
 	}
-	// All addresses of both IP families, where Liqo's listens on IPv4 only.
+	// All addresses of both IP families. Liqo listens on IPv4 only.
 	ln, err := httpserve.Listen(ctx, net.JoinHostPort("", fmt.Sprint(cfg.Port)), "--listen-port")
 	if err != nil {
 		return fmt.Errorf("kubelet API: %w", err)
@@ -77,7 +77,7 @@ func Run(ctx context.Context, cfg Config) error {
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: cfg.Certificate.Get,
-			// The certificate is verified by the gate: a caller without one may still have a token.
+			// The gate verifies the certificate: a caller without one may still have a token.
 			ClientAuth: tls.RequestClientCert,
 		},
 	}

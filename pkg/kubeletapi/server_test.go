@@ -30,7 +30,7 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// echoPods is a node of one pod whose commands echo their input.
+// echoPods is a node with one pod whose commands echo their input.
 type echoPods struct{ following chan struct{} }
 
 func (*echoPods) List(context.Context) ([]*corev1.Pod, error) {
@@ -55,7 +55,7 @@ func (*echoPods) PortForward(_ context.Context, _, _ string, _ int32, stream io.
 	return err
 }
 
-// Logs gives one line at once, and ends only with the caller.
+// Logs returns one line immediately, and ends only when the caller does.
 func (e *echoPods) Logs(ctx context.Context, _, _, _ string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
 	if !opts.Follow {
 		return io.NopCloser(strings.NewReader("line\n")), nil
@@ -226,7 +226,7 @@ func TestRunStopsWithItsContext(t *testing.T) {
 
 	transport := &http.Transport{TLSClientConfig: &tls.Config{
 		Certificates: []tls.Certificate{*ca.client("root", "system:masters")},
-		// The certificate vouches for itself, but must be for this node.
+		// The certificate is self-signed, but must be for this node.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			leaf := state.PeerCertificates[0]
@@ -241,7 +241,7 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	require.Eventually(t, func() bool {
 		response, err = (&http.Client{Transport: transport}).Do(request)
 		return err == nil
-	}, time.Minute, 10*time.Millisecond) // It makes a key of RSA first.
+	}, time.Minute, 10*time.Millisecond) // It generates an RSA key first.
 	defer response.Body.Close()
 	line, err := bufio.NewReader(response.Body).ReadString('\n')
 	require.NoError(t, err)

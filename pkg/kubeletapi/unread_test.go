@@ -15,8 +15,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve/unreadtest"
 )
 
-// A client that lets the server send nothing of an answer over HTTP/2 would keep the handler of a refused request as long as its
-// connection.
+// An HTTP/2 client that stops the server from sending any part of an answer would block the handler of a rejected
+// request as long as its connection is open.
 func TestARefusalThatNobodyReadsEnds(t *testing.T) {
 	gate, err := newGate(Config{Log: testr.New(t), NodeName: "vnode", ClientCAFile: newAuthority(t).file(), Local: (&reviews{}).client()})
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	networkingutils "github.com/liqotech/liqo/pkg/liqo-controller-manager/networking/utils"
 )
 
-// ErrNotConfigured is for a Configuration that has not been remapped yet, or not since its last change.
+// ErrNotConfigured means that a Configuration has not been remapped yet, or not since its last change.
 var ErrNotConfigured = errors.New("network configuration not remapped yet")
 
 // mapping is one CIDR as the remote cluster declares it, and as this cluster sees it.
@@ -25,8 +25,8 @@ type Table struct {
 	mappings []mapping
 }
 
-// NewTable reads the translation out of a Configuration.
-// It returns an error that is ErrNotConfigured while liqo-controller-manager has not reconciled the current generation.
+// NewTable reads the translation from a Configuration. The error is ErrNotConfigured while liqo-controller-manager has
+// not reconciled the current generation.
 func NewTable(cfg *networkingv1beta1.Configuration) (Table, error) {
 	if !remapped(cfg) || cfg.Status.Remote == nil {
 		return Table{}, ErrNotConfigured
@@ -35,15 +35,15 @@ func NewTable(cfg *networkingv1beta1.Configuration) (Table, error) {
 	return TableOf(cfg.Spec.Remote.CIDR, cfg.Status.Remote.CIDR)
 }
 
-// Liqo v1.1 has no conditions of Configurations. It sets this label once all CIDRs are remapped, and never takes it away
+// Liqo v1.1 has no conditions of Configurations. It sets this label once all CIDRs are remapped, and never removes it
 // (its pkg/liqo-controller-manager/networking/external-network/configuration/label.go).
 const (
 	configuredLabel = "configuration.liqo.io/configured"
 	configuredValue = "true"
 )
 
-// remapped reports whether the CIDRs in the status are those of the spec. With Liqo v1.1 this is not known of a spec that has
-// changed since: its status may be that of the spec before.
+// remapped reports whether the CIDRs in the status belong to the current spec. With Liqo v1.1 this is unknown if the
+// spec has changed since: the status may still belong to the previous spec.
 func remapped(cfg *networkingv1beta1.Configuration) bool {
 	if len(cfg.Status.Conditions) == 0 {
 		return cfg.Labels[configuredLabel] == configuredValue
@@ -51,8 +51,8 @@ func remapped(cfg *networkingv1beta1.Configuration) bool {
 	return networkingutils.AreConfigurationNetworkCIDRsConfigured(cfg)
 }
 
-// TableOf returns the translation of the CIDRs that the remote cluster declares into those under which this cluster sees them,
-// which are in the same order.
+// TableOf returns the translation of the CIDRs that the remote cluster declares into the CIDRs with which this cluster
+// sees them. Both lists are in the same order.
 func TableOf(declared, seen networkingv1beta1.ClusterConfigCIDR) (Table, error) {
 	pod, err := align("pod", declared.Pod, seen.Pod)
 	if err != nil {
@@ -87,8 +87,8 @@ func align(kind string, declared, seen []networkingv1beta1.CIDR) ([]mapping, err
 	return mappings, nil
 }
 
-// Translate returns the address under which this cluster sees the remote cluster's address. An address in none of the
-// remote cluster's CIDRs stays as it is.
+// Translate returns the address with which this cluster sees the remote cluster's address. An address outside the
+// remote cluster's CIDRs is not changed.
 func (t Table) Translate(address string) (string, error) {
 	addr, err := netip.ParseAddr(address)
 	if err != nil {
@@ -108,7 +108,7 @@ func (t Table) Covers(address string) bool {
 	return err == nil && t.mappingOf(addr.Unmap()) != nil
 }
 
-// Shows reports whether an address is one under which this cluster sees the remote cluster's.
+// Shows reports whether this cluster sees one of the remote cluster's addresses as this address.
 func (t Table) Shows(address string) bool {
 	addr, err := netip.ParseAddr(address)
 	return err == nil && slices.ContainsFunc(t.mappings, func(m mapping) bool { return m.seen.Contains(addr.Unmap()) })

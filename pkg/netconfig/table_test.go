@@ -14,7 +14,7 @@ import (
 	liqomapping "github.com/liqotech/liqo/pkg/utils/ipam/mapping"
 )
 
-// configuration returns one that liqo-controller-manager has remapped.
+// configuration returns a Configuration that liqo-controller-manager has remapped.
 func configuration(pod, podSeen, external, externalSeen []string) *networkingv1beta1.Configuration {
 	return &networkingv1beta1.Configuration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-remote", Name: "remote", Generation: 3},
@@ -82,7 +82,7 @@ func TestNewTableRefuses(t *testing.T) {
 	pending.Status.Conditions[0].Status = metav1.ConditionFalse
 	outdated := configuration([]string{"10.0.0.0/16"}, []string{"10.1.0.0/16"}, nil, nil)
 	outdated.Generation++
-	labelled := pending.DeepCopy() // Liqo v1.2 does not take the label of v1.1 away.
+	labelled := pending.DeepCopy() // Liqo v1.2 does not remove the label of v1.1.
 	labelled.Labels = map[string]string{configuredLabel: configuredValue}
 	empty := configuration(nil, nil, nil, nil)
 	empty.Status.Remote = nil
@@ -114,7 +114,7 @@ func drawPrefix(t *rapid.T, label string, size, bits int) netip.Prefix {
 	return netip.PrefixFrom(addr, bits).Masked()
 }
 
-// TestTranslateAgreesWithLiqo: for any CIDRs and any address, the translation is the one of Liqo's own virtual kubelet.
+// TestTranslateAgreesWithLiqo: for any CIDRs and any address, the translation matches Liqo's own virtual kubelet.
 func TestTranslateAgreesWithLiqo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.SampledFrom([]int{4, 16}).Draw(t, "bytes")
@@ -147,8 +147,8 @@ func TestTranslateAgreesWithLiqo(t *testing.T) {
 	})
 }
 
-// TestTranslateIsReversible: with prefixes of equal length, translating there and back leads to the same address, so
-// two pods never share one.
+// TestTranslateIsReversible: with prefixes of equal length, translating in both directions yields the same address, so
+// two pods never share an address.
 func TestTranslateIsReversible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.SampledFrom([]int{4, 16}).Draw(t, "bytes")

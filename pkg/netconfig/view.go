@@ -10,7 +10,7 @@ import (
 	fcutils "github.com/liqotech/liqo/pkg/utils/foreigncluster"
 )
 
-// Module is what is known about the networking module of the peering.
+// Module is the known state of the peering's networking module.
 type Module int
 
 // The states of the networking module. Unknown lasts until the ForeignCluster's status has been written once.
@@ -20,14 +20,14 @@ const (
 	Enabled
 )
 
-// View is all that decides how an address of the remote cluster is shown (reach.Ways). It is immutable; the zero View
-// knows nothing.
+// View has all inputs that decide how an address of the remote cluster is shown (podip.Ways). It is immutable; the zero
+// View has no information.
 type View struct {
 	Module Module
 	// Table is nil until the Configuration of the remote cluster has been remapped.
 	Table *Table
-	// Established is true while the network connection to the cluster is up. It is only kept of all clusters
-	// (Options.All): no address of a peering's own pods depends on it.
+	// Established is true while the network connection to the cluster is up. It is only tracked if all clusters are
+	// watched (Options.All): no address of a peering's own pods depends on it.
 	Established bool
 }
 
@@ -36,9 +36,9 @@ func (v View) Reaches(address string) bool {
 	return v.Established && v.Table != nil && v.Table.Covers(address)
 }
 
-// Next derives the View from the objects as they are now. What can't be known now but was known before stays: a
-// ForeignCluster or a Configuration that vanishes, or is being remapped again, takes no address away.
-// The error is why the Configuration could not be used; the View is valid nevertheless.
+// Next derives the View from the current objects. A value that was known before and cannot be read now is kept: no
+// address is lost if a ForeignCluster or a Configuration disappears, or is being remapped. The error is the reason why
+// the Configuration could not be used; the View is valid nevertheless.
 func (v View) Next(fc *liqov1beta1.ForeignCluster, cfgs []*networkingv1beta1.Configuration) (View, error) {
 	next := v
 	switch {
@@ -64,9 +64,9 @@ func (v View) Next(fc *liqov1beta1.ForeignCluster, cfgs []*networkingv1beta1.Con
 	}
 }
 
-// Reconciled reports whether Liqo has written the status of a ForeignCluster. Before that, the zero value would read as a networking
-// module that is disabled (so Liqo's node provider, applyForeignCluster). Liqo v1.1 writes no generation; it writes the role in the
-// same update as the modules, and Unknown is also the default of the CRD.
+// Reconciled reports whether Liqo has written the status of a ForeignCluster. Before that, the zero value looks like a
+// disabled networking module (Liqo's node provider reads it so, applyForeignCluster). Liqo v1.1 writes no generation.
+// It writes the role in the same update as the modules, and Unknown is also the default of the CRD.
 func Reconciled(fc *liqov1beta1.ForeignCluster) bool {
 	switch fc.Status.Role {
 	case liqov1beta1.ConsumerRole, liqov1beta1.ProviderRole, liqov1beta1.ConsumerAndProviderRole:

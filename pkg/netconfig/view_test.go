@@ -22,7 +22,7 @@ func TestView(t *testing.T) {
 	require.NoError(t, err)
 	outdated := remapped.DeepCopy()
 	outdated.Generation++
-	// What Liqo v1.1 writes has no generation and no conditions.
+	// The status that Liqo v1.1 writes has no generation and no conditions.
 	earlier := foreignCluster(0, false)
 	earlier.Status.Role = liqov1beta1.ProviderRole
 	unwritten := foreignCluster(0, false)
@@ -61,7 +61,7 @@ func TestView(t *testing.T) {
 	}
 }
 
-// translate returns the address under which an address of the remote cluster is shown, and whether it is known.
+// translate returns the address with which an address of the remote cluster is shown, and whether it is known.
 func translate(v View, address string) (string, bool) {
 	switch {
 	case v.Module == Disabled:

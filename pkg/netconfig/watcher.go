@@ -24,8 +24,8 @@ import (
 	fcutils "github.com/liqotech/liqo/pkg/utils/foreigncluster"
 )
 
-// Watcher keeps the View of one remote cluster, or of all of them. It watches the ForeignClusters and the
-// Configurations, which bear the id of their cluster.
+// Watcher keeps the View of one remote cluster, or of all remote clusters. It watches the ForeignClusters and the
+// Configurations, which are labelled with the id of their cluster.
 type Watcher struct {
 	log     logr.Logger
 	cluster string
@@ -34,32 +34,33 @@ type Watcher struct {
 	foreign cache.SharedIndexInformer
 	// configs is nil if the Configurations are not watched.
 	configs cache.SharedIndexInformer
-	// table is that of the peering's cluster where it is given; else nil.
+	// table is the given table of the peering's cluster; nil if none is given.
 	table *Table
 
-	// views by cluster id; the map is never changed, but replaced.
+	// views has the Views by cluster id. The map is never changed, only replaced.
 	views atomic.Pointer[map[string]View]
-	// dirty holds at most one token: something changed since the views were last derived.
+	// dirty holds at most one token: an object changed after the views were last derived.
 	dirty chan struct{}
-	// synced is closed once the first views have been derived from synchronised caches.
+	// synced is closed once the first views have been derived from synced caches.
 	synced chan struct{}
 }
 
-// Options select what is watched.
+// Options select the objects to watch.
 type Options struct {
 	// Cluster is the remote cluster of the peering.
 	Cluster liqov1beta1.ClusterID
 	// All also watches all other clusters, and whether they are connected.
 	All bool
-	// Table is the translation of the peering's cluster, where it is given and not read from its Configuration.
+	// Table is the translation of the peering's cluster, if it is given instead of being read from its Configuration.
 	Table *Table
-	// NoConfigurations means that Configurations may not be read. Without a Table no address is translated then.
+	// NoConfigurations means that this process has no right to read Configurations. Without a Table no address is
+	// translated then.
 	NoConfigurations bool
 	Resync           time.Duration
 	Log              logr.Logger
 }
 
-// NewWatcher returns the watcher of the remote cluster; nothing happens before Run.
+// NewWatcher returns the watcher of the remote cluster; it does nothing before Run.
 func NewWatcher(client dynamic.Interface, o Options) *Watcher {
 	selector := labels.Set{consts.RemoteClusterID: string(o.Cluster)}.String()
 	if o.All {
@@ -90,13 +91,14 @@ func NewWatcher(client dynamic.Interface, o Options) *Watcher {
 // View returns the current view of the peering's cluster.
 func (w *Watcher) View() View { return w.Of(w.cluster) }
 
-// Of returns the current view of a cluster; the zero View of one that is not known.
+// Of returns the current view of a cluster; the zero View if it is unknown.
 func (w *Watcher) Of(cluster string) View { return (*w.views.Load())[cluster] }
 
-// Synced is closed once the view reflects what the API server had when Run started.
+// Synced is closed once the view reflects the state of the API server when Run started.
 func (w *Watcher) Synced() <-chan struct{} { return w.synced }
 
-// Run keeps the view until ctx ends, and calls changed after every change but the first. It calls it from one goroutine.
+// Run updates the view until ctx ends, and calls changed after every change except the first. It always calls it from
+// the same goroutine.
 func (w *Watcher) Run(ctx context.Context, changed func()) error {
 	mark := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { w.mark() },
@@ -145,7 +147,7 @@ func (w *Watcher) mark() {
 	}
 }
 
-// derive reads the caches afresh and reports whether a view changed.
+// derive reads the caches again and reports whether a view changed.
 func (w *Watcher) derive() bool {
 	foreign := byCluster(decode[liqov1beta1.ForeignCluster](w.foreign, w.log))
 	var configs map[string][]*networkingv1beta1.Configuration
@@ -189,7 +191,7 @@ func (w *Watcher) deriveOne(cluster string, before View, foreign []*liqov1beta1.
 	return view
 }
 
-// byCluster groups objects by the id of the cluster that they bear.
+// byCluster groups objects by the cluster id in their label.
 func byCluster[T metav1.Object](objects []T) map[string][]T {
 	out := map[string][]T{}
 	for _, o := range objects {

@@ -88,7 +88,7 @@ func TestWatcherFollowsTheConfiguration(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// Later versions of Liqo pass the CIDRs as flags, and do not let a virtual kubelet read Configurations.
+// Later versions of Liqo pass the CIDRs as flags, and do not allow a virtual kubelet to read Configurations.
 func TestAGivenTableNeedsNoConfiguration(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	cfg := configuration([]string{"10.244.0.0/16"}, []string{"10.30.0.0/16"}, []string{"10.70.0.0/16"}, []string{"10.28.0.0/16"})

@@ -27,7 +27,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
 )
 
-// The remote cluster's audit log has our user agent, like that of the home cluster, even if the Secret sets another one.
+// The remote cluster's audit log shows our user agent, as the home cluster's does, even if the Secret sets another one.
 func TestEveryClientHasTheUserAgentOfHome(t *testing.T) {
 	heard := map[string][]string{}
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -80,14 +80,14 @@ func remoteClients(t *testing.T, cfg *Config, server *httptest.Server) connect.C
 	return clients
 }
 
-// remoteOf returns the config of the kubeconfig with the text for its server.
+// remoteOf returns the config from a kubeconfig that contains the text as its server.
 func remoteOf(t *testing.T, cfg *Config, server string) (*rest.Config, error) {
 	t.Helper()
 	identities := identitymanager.NewCertificateIdentityReader(t.Context(), nil, fake.NewClientset(), cfg.Home, cfg.HomeCluster, nil)
 	return remoteConfig(cfg, secretOf(cfg, server), identities)
 }
 
-// secretOf returns the Secret with the kubeconfig with the text for its server.
+// secretOf returns the Secret with a kubeconfig that contains the text as its server.
 func secretOf(cfg *Config, server string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cfg.TenantNamespace, Name: cfg.KubeconfigSecretName},
@@ -177,8 +177,8 @@ func TestNoRemoteClientFollowsARedirect(t *testing.T) {
 	require.False(t, asked)
 }
 
-// What stands around the transport of the config must not hide from package untrusted that a connection is for a stream: to close the body of
-// such an answer is to read all of it.
+// The wrappers of the config's transport must not hide from package untrusted that a connection is for a stream:
+// closing the body of such an answer reads all of it.
 func TestAnAnswerToExecWithoutEndIsCut(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)

@@ -21,8 +21,8 @@ import (
 type Config struct {
 	Log logr.Logger
 
-	// Home is the connection to the cluster where the node is; the one to the remote cluster comes from a Secret, and
-	// has the user agent of Home.
+	// Home is the connection to the cluster of the node. The connection to the remote cluster comes from a Secret and
+	// uses the user agent of Home.
 	Home                 *rest.Config
 	HomeCluster          liqov1beta1.ClusterID
 	ForeignCluster       liqov1beta1.ClusterID
@@ -36,12 +36,11 @@ type Config struct {
 	TenantNamespace      string
 	LiqoNamespace        string
 
-	// BrokerNode, if set, is the node whose pods this virtual kubelet serves as far as they are assigned to
-	// VirtualNode, instead of a Node of its own (pkg/provider/brokernode). Node.Name stays the name by which Liqo marks
-	// its remote objects; Node.Create must be false.
+	// BrokerNode, if set, is the broker's node: this virtual kubelet serves the pods of that node that are assigned to
+	// VirtualNode, and has no Node of its own (pkg/provider/brokernode). Node.Name remains the name with which Liqo
+	// marks its remote objects. Node.Create must be false.
 	BrokerNode string
-	// ForwardTokens lets the service account tokens of consumers through to the provider clusters behind a broker's
-	// node.
+	// ForwardTokens forwards the service account tokens of consumers to the provider clusters behind a broker's node.
 	ForwardTokens bool
 
 	Node       NodeConfig
@@ -50,9 +49,9 @@ type Config struct {
 	Lease      LeaseConfig
 	Kubelet    KubeletConfig
 
-	// UnknownFlags were given and are ignored.
+	// UnknownFlags are flags that were given but are not known. They are ignored.
 	UnknownFlags []string
-	// MetricsAddress and HealthAddress are listened on unless empty.
+	// MetricsAddress and HealthAddress are the addresses to listen on; an empty one disables its server.
 	MetricsAddress string
 	HealthAddress  string
 
@@ -63,7 +62,7 @@ type Config struct {
 	// RequestTimeout bounds every API request that is not a watch or another stream; 0 means no bound.
 	RequestTimeout time.Duration
 
-	// Tracer continues the traces of pods of a broker's node; nil does not trace.
+	// Tracer continues the traces of the pods of a broker's node; nil disables tracing.
 	Tracer trace.Tracer
 }
 
@@ -100,37 +99,39 @@ type ReflectionConfig struct {
 	EnableLoadBalancer              bool
 	RemoteRealLoadBalancerClassName string
 
-	// LabelsNotReflected and AnnotationsNotReflected add to those of the VirtualNode's offloading patch.
+	// LabelsNotReflected and AnnotationsNotReflected add to the ones in the VirtualNode's offloading patch.
 	LabelsNotReflected      []string
 	AnnotationsNotReflected []string
 }
 
-// AddressConfig chooses how pods that the remote cluster has forwarded are reached; the zero value is Liqo's own way,
-// for which they run in the remote cluster.
+// AddressConfig selects how this cluster reaches pods that the remote cluster has forwarded. The zero value is Liqo's
+// own behavior, which assumes that they run in the remote cluster.
 type AddressConfig struct {
-	// Direct prefers the network of this cluster with the one where a pod runs.
+	// Direct prefers this cluster's own network with the cluster where a pod runs.
 	Direct bool
 	// RemoteIPAM is asked for pods that are not reached directly; nil if there is none.
 	RemoteIPAM *RemoteIPAMConfig
 	// Table translates the addresses of the remote cluster; nil to read its Configuration.
 	Table *netconfig.Table
-	// Allowed are ranges of addresses that pods of the remote cluster may show beside those of Liqo's network with it.
+	// Allowed are address ranges that pods of the remote cluster may show in addition to the ranges of Liqo's network
+	// with it.
 	Allowed []netip.Prefix
-	// Announce writes on the pods of a broker's node where they run. Without it, consumers do not learn it.
+	// Announce annotates the pods of a broker's node with the place where they run. Without it, consumers cannot learn
+	// it.
 	Announce bool
-	// Opaque shows the pods of a broker's node under their addresses in this cluster's external range, so that consumers
+	// Opaque shows the pods of a broker's node with their addresses in this cluster's external range, so that consumers
 	// without any of our settings reach them.
 	Opaque bool
 }
 
-// RemoteIPAMConfig is the server that is asked how the pods that the remote cluster has forwarded are reached through
-// it.
+// RemoteIPAMConfig is the server that returns the addresses under which pods that the remote cluster has forwarded are
+// reached through it.
 type RemoteIPAMConfig struct {
 	// Server is HOST:PORT.
 	Server string
 	// Insecure uses plaintext, as Liqo v0.x does.
 	Insecure bool
-	// CAFile and ServerName are what the server's certificate is checked against; see ipam.ClientTLS for the defaults.
+	// CAFile and ServerName verify the server's certificate; see ipam.ClientTLS for the defaults.
 	CAFile, ServerName string
 }
 

@@ -12,11 +12,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/refusal"
 )
 
-// Metrics are those of a virtual kubelet, besides the requests of client-go.
+// Metrics are the metrics of a virtual kubelet, in addition to client-go's request metrics.
 type Metrics struct{ refusals *prometheus.CounterVec }
 
-// NewMetrics registers what Liqo's virtual kubelet exposes, under the same names: the two reflection counters and those
-// of the process; and what this one adds. remote may be nil.
+// NewMetrics registers the metrics of Liqo's virtual kubelet under the same names (the two reflection counters and the
+// process metrics), and the additional ones of this virtual kubelet. remote may be nil.
 func NewMetrics(registry prometheus.Registerer, remote *ipam.Client) (*Metrics, error) {
 	m := &Metrics{refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "liqo_broker_vk", Name: "refusals_total",

@@ -48,8 +48,9 @@ func runNode(ctx context.Context, cfg *Config, p *peering, local kubernetes.Inte
 	})
 }
 
-// networkingDisabled reports whether the networking module of the peering is known to be disabled. Liqo's node provider finds that
-// out itself, except with Liqo v1.1, where it takes the module as enabled and the Node would never be Ready.
+// networkingDisabled reports whether the networking module of the peering is known to be disabled. Liqo's node provider
+// detects this itself, except with Liqo v1.1: there it assumes that the module is enabled, and the Node would never
+// become Ready.
 func networkingDisabled(fc *liqov1beta1.ForeignCluster) bool {
 	return fc != nil && fc.Status.ObservedGeneration == 0 && netconfig.Reconciled(fc) && !fcutils.IsNetworkingModuleEnabled(fc)
 }

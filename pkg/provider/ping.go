@@ -12,17 +12,18 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// ping knows whether a virtual kubelet of a broker's node reaches the remote cluster by its own connection. The broker's has
-// another certificate in memory, and another network path. A virtual kubelet with a Node of its own has Liqo's node provider ping.
+// ping records whether the virtual kubelet of a broker's node reaches the remote cluster over its own connection. The
+// broker's own ping proves nothing here: it uses another certificate in memory and another network path. For a virtual
+// kubelet with a Node of its own, Liqo's node provider pings.
 type ping struct {
-	// answered is when the remote cluster last answered; nil before that.
+	// answered is the time of the last answer of the remote cluster; nil before the first.
 	answered atomic.Pointer[time.Time]
-	// off is set if there are no pings: then the remote cluster counts as reached.
+	// off is true if pings are disabled: then the remote cluster always counts as reached.
 	off atomic.Bool
 }
 
-// reached reports whether the remote cluster answers. As with the lease of a Node that is not renewed while pings fail, it does
-// until that lease would have expired.
+// reached reports whether the remote cluster answers. After the last answer it stays true until a Node lease that is
+// not renewed since then would have expired: Liqo does not renew the lease while pings fail.
 func (p *ping) reached(node *NodeConfig) bool {
 	if p.off.Load() {
 		return true
@@ -31,7 +32,7 @@ func (p *ping) reached(node *NodeConfig) bool {
 	return !last.IsZero() && time.Since(last) <= node.LeaseDuration+node.PingInterval
 }
 
-// last returns when the remote cluster last answered; zero if it has not, or is not pinged.
+// last returns the time of the last answer of the remote cluster; zero if there is none, or pings are disabled.
 func (p *ping) last() time.Time {
 	if last := p.answered.Load(); last != nil {
 		return *last
@@ -46,7 +47,7 @@ func (p *ping) run(ctx context.Context, cfg *Config, remote *rest.Config) error 
 		return nil
 	}
 	config := rest.CopyConfig(remote)
-	config.RateLimiter, config.QPS = nil, -1 // A ping does not wait for the turns of other requests.
+	config.RateLimiter, config.QPS = nil, -1 // A ping does not wait for the rate limit of other requests.
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return err
@@ -77,7 +78,7 @@ func (p *ping) run(ctx context.Context, cfg *Config, remote *rest.Config) error 
 	}
 }
 
-// readyz asks the API server whether it is ready. A page of a proxy is no answer.
+// readyz asks the API server whether it is ready. An HTML page of a proxy does not count as an answer.
 func readyz(ctx context.Context, client rest.Interface, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

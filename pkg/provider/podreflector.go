@@ -31,7 +31,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
-// podReflector is Liqo's pod reflector with reflectors around its own of namespaces.
+// podReflector is Liqo's pod reflector, which wraps the namespaced reflectors in its own.
 type podReflector struct {
 	*workload.PodReflector
 	addresses *podip.Addresses
@@ -39,15 +39,15 @@ type podReflector struct {
 	forwarder *brokernode.Forwarder
 
 	localPods corev1listers.PodLister
-	// started is true when Liqo's manager has started. Liqo's own readiness function is not used: the manager reads and
-	// writes it without a lock, as it does that of each namespace.
+	// started is true once Liqo's manager has started. Liqo's own readiness function is not used: the manager reads and
+	// writes it without a lock, as it does with the readiness of each namespace.
 	started atomic.Bool
 }
 
 var _ manager.Reflector = (*podReflector)(nil)
 
-// newPodReflector returns Liqo's pod reflector, with what is around its reflectors of namespaces. b is nil without a
-// broker's node.
+// newPodReflector returns Liqo's pod reflector with its namespaced reflectors wrapped. b is nil without a broker's
+// node.
 func newPodReflector(cfg *Config, clients connect.Clients, liqo liqoclient.Interface, sources podip.Sources,
 	b *brokernode.Forwarder, support forge.APIServerSupportType,
 ) *podReflector {

@@ -50,8 +50,8 @@ type Reflection struct {
 	broker *brokernode.Forwarder
 }
 
-// Compose connects Liqo's reflectors to the clusters, as Liqo's podprovider.NewLiqoProvider does, which makes its own
-// clients and cannot be given others. Nothing starts before Start.
+// Compose connects Liqo's reflectors to the clusters. Liqo's podprovider.NewLiqoProvider does the same, but makes its
+// own clients and accepts no others. Nothing starts before Start.
 func Compose(cfg *Config, clients connect.Clients, patch *offloadingv1beta1.OffloadingPatch, sources podip.Sources,
 	metrics *Metrics, events record.EventBroadcaster,
 ) (*Reflection, error) {
@@ -83,7 +83,8 @@ func Compose(cfg *Config, clients connect.Clients, patch *offloadingv1beta1.Offl
 	return &Reflection{manager: m, pods: pods, broker: b}, nil
 }
 
-// newForwarder returns what serves the pods of a broker's node instead of those of a node of the virtual kubelet's own.
+// newForwarder returns the Forwarder, which serves the pods of a broker's node; the virtual kubelet then has no node of
+// its own.
 func newForwarder(cfg *Config, pods func(namespace string) corev1client.PodInterface, metrics *Metrics) *brokernode.Forwarder {
 	return &brokernode.Forwarder{
 		View: brokernode.View{
@@ -94,8 +95,8 @@ func newForwarder(cfg *Config, pods func(namespace string) corev1client.PodInter
 	}
 }
 
-// newReflectors returns all reflectors but that of pods, in the order of Liqo's NewLiqoProvider, with what is around each. b
-// is nil without a broker's node.
+// newReflectors returns all reflectors except the pod reflector, in the order of Liqo's NewLiqoProvider, each with its
+// wrappers. b is nil without a broker's node.
 func newReflectors(cfg *Config, b *brokernode.Forwarder, support forge.APIServerSupportType, networks podip.Networks,
 ) []manager.Reflector {
 	r := cfg.Reflection
@@ -128,8 +129,8 @@ func newReflectors(cfg *Config, b *brokernode.Forwarder, support forge.APIServer
 	return all
 }
 
-// leading returns Liqo's reflector that works for the leader of the reflection only, with retries of its own; with no
-// workers configured Liqo makes one that does nothing.
+// leading returns Liqo's reflector that works only on the leader of the reflection, with its own retries. With no
+// workers configured Liqo returns a reflector that does nothing.
 func (c *Config) leading(resource resources.ResourceReflected, name string,
 	namespaced generic.NamespacedReflectorFactoryFunc,
 ) manager.Reflector {
@@ -142,14 +143,14 @@ func (c *Config) reflector(resource resources.ResourceReflected) *offloadingv1be
 	return ptr.To(c.Reflection.Reflectors[resource])
 }
 
-// Start starts the reflection and returns once the caches of the local pods and of the NamespaceMap are synchronised,
-// when the namespaces of that map may still be about to be started; it goes on until ctx ends.
+// Start starts the reflection and returns once the caches of the local pods and of the NamespaceMap are synced.
+// Namespaces of that map may still be starting then. The reflection runs until ctx ends.
 func (r *Reflection) Start(ctx context.Context) {
 	r.manager.Start(ctx)
 	r.pods.started.Store(true)
 }
 
-// handler answers the kubelet API; to be called after Start.
+// handler returns the handler of the kubelet API. It must be called after Start.
 func (r *Reflection) handler() workload.PodHandler {
 	if r.broker == nil {
 		return r.pods
@@ -157,8 +158,8 @@ func (r *Reflection) handler() workload.PodHandler {
 	return r.broker.View.OwnPods(r.pods, r.pods.localPods)
 }
 
-// followNetwork returns what one goroutine calls after every change of the networks: all pods are enqueued, and
-// everything when the networking module was switched on or off, since EndpointSlices depend on it too.
+// followNetwork returns the callback for every change of the networks; one goroutine calls it. It enqueues all pods,
+// and all objects if the networking module was enabled or disabled, because EndpointSlices depend on the module too.
 func (r *Reflection) followNetwork(networks podip.Networks) func() {
 	module := netconfig.Unknown
 	return func() {
@@ -172,7 +173,7 @@ func (r *Reflection) followNetwork(networks podip.Networks) func() {
 	}
 }
 
-// refreshAddresses enqueues the pods of each address that a queue has, until ctx ends.
+// refreshAddresses enqueues the pods of each address in the queue, until ctx ends.
 func (r *Reflection) refreshAddresses(ctx context.Context, queue workqueue.TypedInterface[string]) error {
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	for {
@@ -185,22 +186,22 @@ func (r *Reflection) refreshAddresses(ctx context.Context, queue workqueue.Typed
 	}
 }
 
-// identityConfiguration satisfies Liqo's pod reflector, which translates addresses by a Configuration that it is given
-// once: podReflector has translated them already. It must not be nil, or Liqo would take the networking module to be
-// off and never ask for the address of the kubernetes service.
+// identityConfiguration satisfies Liqo's pod reflector, which translates addresses with a Configuration that it gets
+// once: podReflector has already translated them. It must not be nil: Liqo would assume that the networking module is
+// disabled, and never look up the address of the kubernetes service.
 func identityConfiguration() *networkingv1beta1.Configuration {
 	return &networkingv1beta1.Configuration{Status: networkingv1beta1.ConfigurationStatus{
 		Conditions: []metav1.Condition{{
 			Type:   networkingv1beta1.ConfigurationConditionNetworkCIDRsConfigured,
 			Status: metav1.ConditionTrue,
 		}},
-		// No CIDRs: every address stays as it is. Liqo does not check that this is there.
+		// No CIDRs: every address stays as it is. Liqo does not check the field for nil.
 		Remote: &networkingv1beta1.ClusterConfig{},
 	}}
 }
 
-// kubernetesServiceIP finds the address under which offloaded pods reach this cluster's API server: none without the
-// networking module, as with Liqo when it has no Configuration.
+// kubernetesServiceIP finds the address with which offloaded pods reach this cluster's API server. Without the
+// networking module there is none, as in Liqo without a Configuration.
 func kubernetesServiceIP(liqo liqoclient.Interface, liqoNamespace string,
 	network func() netconfig.View,
 ) func(context.Context) (string, error) {
@@ -219,7 +220,7 @@ func kubernetesServiceIP(liqo liqoclient.Interface, liqoNamespace string,
 	}
 }
 
-// apiServerSupport chooses as Liqo does: by whether the home cluster serves the TokenRequest API.
+// apiServerSupport decides as Liqo does: by whether the home cluster serves the TokenRequest API.
 func apiServerSupport(enabled bool, local kubernetes.Interface) (forge.APIServerSupportType, error) {
 	if !enabled {
 		return forge.APIServerSupportDisabled, nil
@@ -236,10 +237,10 @@ func apiServerSupport(enabled bool, local kubernetes.Interface) (forge.APIServer
 	return forge.APIServerSupportLegacy, nil
 }
 
-// mergeNotReflected adds to the VirtualNode's patch the values of Liqo v0.x's flags; the label that names a ShadowPod's
-// creator: on a pod that came from a consumer it is the consumer, and the next cluster's webhook would overwrite it
-// (transform.Trimmed); and what a broker writes on its pods, which concerns this cluster only: the next one may have a
-// broker too.
+// mergeNotReflected adds three groups to the VirtualNode's patch. First, the values of Liqo v0.x's flags. Second, the
+// label that names a ShadowPod's creator: on a pod that a consumer has forwarded, it is the consumer, and the next
+// cluster's webhook would overwrite it (transform.Trimmed). Third, the labels and annotations that a broker writes on
+// its pods: they concern this cluster only, and the next cluster may have a broker too.
 func mergeNotReflected(patch *offloadingv1beta1.OffloadingPatch, labels, annotations []string) *offloadingv1beta1.OffloadingPatch {
 	merged := patch.DeepCopy()
 	if merged == nil {

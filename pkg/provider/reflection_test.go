@@ -133,7 +133,7 @@ func (c *clusters) createLocalPod(name, address string) {
 	require.NoError(c.t, err)
 }
 
-// runRemotely does what the remote cluster does with a ShadowPod, once there is one.
+// runRemotely acts as the remote cluster once a ShadowPod exists: it runs the pod.
 func (c *clusters) runRemotely(name, address string, root ...string) {
 	c.t.Helper()
 	var shadow *offloadingv1beta1.ShadowPod
@@ -181,8 +181,9 @@ func (c *clusters) requireShown(name, address string) {
 	require.Equal(c.t, "10.0.0.1", status.HostIP)
 }
 
-// TestReflection is one test with one reflection, since a process can have one only: Liqo's identity of the virtual kubelet
-// (pkg/virtualKubelet/forge.Init) is a package variable, which the workers of an earlier one may still read.
+// TestReflection is one test with one reflection because a process can have only one: Liqo's identity of the virtual
+// kubelet (pkg/virtualKubelet/forge.Init) is a package variable, which the workers of an earlier reflection may still
+// read.
 func TestReflection(t *testing.T) {
 	c := newClusters(t)
 	c.offloadFromPeer("private")
@@ -194,8 +195,8 @@ func TestReflection(t *testing.T) {
 	t.Run("namespaces that only the peer wants are not offloaded to it", func(t *testing.T) { c.requireRejected(t, "kube-system") })
 }
 
-// offloadFromPeer adds the map of namespaces that a peer sends which is a consumer as well, of a namespace that has the
-// name of one of this cluster, and a pod there.
+// offloadFromPeer adds the NamespaceMap of a peer that is also a consumer, for a namespace with the same name as one of
+// this cluster, and a pod in it.
 func (c *clusters) offloadFromPeer(namespace string) {
 	c.t.Helper()
 	theirs := &offloadingv1beta1.NamespaceMap{
@@ -235,8 +236,8 @@ func (c *clusters) requireRejected(t *testing.T, namespace string) {
 }
 
 func (c *clusters) checkAddresses(t *testing.T, reflection *Reflection) {
-	// A pod that the remote cluster forwarded is reached directly as soon as there is a network to where it runs, at no
-	// time by an address that leads elsewhere, and its local pod has its place.
+	// A pod that the remote cluster forwarded is reached directly as soon as there is a network with the cluster where
+	// it runs. It never shows an address that leads elsewhere, and its local pod is annotated with its place.
 	c.createLocalPod("forwarded", "")
 	c.runRemotely("forwarded", "10.35.1.7", "10.244.9.7", "q1")
 	c.requireShown("forwarded", "")
@@ -251,7 +252,7 @@ func (c *clusters) checkAddresses(t *testing.T, reflection *Reflection) {
 	reflection.pods.addresses.Refresh()
 	c.requireShown("forwarded", "10.50.9.7")
 
-	// Another one is forwarded elsewhere in one go: what it showed was of the old place.
+	// Another pod is forwarded elsewhere in one step: its previous address belonged to the old place.
 	c.createLocalPod("hasty", "")
 	c.runRemotely("hasty", "10.35.1.8", "10.244.9.8", "q1")
 	c.requireShown("hasty", "10.50.9.8")
@@ -274,7 +275,7 @@ func (c *clusters) checkAddresses(t *testing.T, reflection *Reflection) {
 
 	c.createLocalPod("restarted", "10.30.1.3")
 	c.runRemotely("restarted", "10.244.1.3")
-	c.requireShown("restarted", "10.30.1.3") // What was shown before this process is kept.
+	c.requireShown("restarted", "10.30.1.3") // The address that was shown before this process started is kept.
 
 	for _, step := range []struct{ seen, fresh, restarted string }{
 		{"10.30.0.0/16", "10.30.1.2", "10.30.1.3"},
@@ -287,7 +288,7 @@ func (c *clusters) checkAddresses(t *testing.T, reflection *Reflection) {
 	}
 	c.far.Store(&down)
 	reflection.pods.addresses.Refresh()
-	c.requireShown("forwarded", "") // The network has gone.
+	c.requireShown("forwarded", "") // The network no longer exists.
 	c.show(networkView(t, false, ""))
 	reflection.pods.addresses.Refresh()
 	c.requireShown("fresh", "10.244.1.2") // The module was switched off.

@@ -18,16 +18,17 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// secretSettles is how long a change of the Secret is left alone, so that several writes are one. Jitter of as much again keeps
-// apart the virtual kubelets whose certificates are renewed together.
+// secretSettles is how long followSecret waits after a change of the Secret, so that several writes cause one restart.
+// Jitter of up to the same time spreads the restarts of virtual kubelets whose certificates are renewed together.
 const secretSettles = 5 * time.Second
 
-// followSecret returns an error once another connection to the remote cluster is to be made of the Secret than the present one:
-// Liqo renews the client certificate well before it expires, and the remote cluster may change its address or its CA. A new
-// process begins with the new one. In this one, watches would keep connections with the certificate of before in use, and the API
-// server refuses them when that expires (Liqo's restcfg.UpdateCfgCertOnSecretChange closes idle connections only).
+// followSecret returns an error once the Secret requires another connection to the remote cluster than the current one:
+// Liqo renews the client certificate well before it expires, and the remote cluster may change its address or its CA.
+// The next process starts with the new connection. In this process, watches would keep connections with the previous
+// certificate in use, and the API server rejects them when that expires (Liqo's restcfg.UpdateCfgCertOnSecretChange
+// closes idle connections only).
 //
-// A Secret that is missing or of which no connection can be made changes nothing.
+// A Secret that is missing, or that yields no valid connection, is ignored.
 func followSecret(ctx context.Context, cfg *Config, local kubernetes.Interface, p *peering) error {
 	changed := make(chan *corev1.Secret, 1)
 	notice := func(object any) {
@@ -36,7 +37,7 @@ func followSecret(ctx context.Context, cfg *Config, local kubernetes.Interface, 
 			return
 		}
 		select {
-		case <-changed: // Only the last one counts.
+		case <-changed: // Only the last Secret counts.
 		default:
 		}
 		changed <- secret // Nothing else sends.

@@ -14,12 +14,12 @@ import (
 	identitymanager "github.com/liqotech/liqo/pkg/identityManager"
 )
 
-// An API server verifies the certificate of a connection at each request, and watches keep a connection in use. So a renewed
-// certificate, or another address, needs other connections than those that there are.
+// An API server verifies the certificate of a connection at each request, and watches keep a connection in use. So a
+// renewed certificate, or another address, requires new connections.
 func TestAChangedKubeconfigEndsTheVirtualKubelet(t *testing.T) {
 	const used = `https://192.0.2.1:6443", x: "`
 	for name, tc := range map[string]struct {
-		// early is in the Secret before it is watched, late after that. With nil it is deleted.
+		// early is in the Secret before it is watched, late after that. With deleted, the Secret is deleted instead.
 		early, late string
 		deleted     bool
 		ends        bool

@@ -26,7 +26,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// Run is the virtual kubelet. It returns nil once ctx has ended and everything has stopped and the leases are released;
+// Run is the virtual kubelet. It returns nil once ctx has ended, everything has stopped and the leases are released;
 // any other end is an error.
 func Run(ctx context.Context, cfg Config) error {
 	cfg.Home = rest.CopyConfig(cfg.Home)
@@ -65,11 +65,11 @@ func Run(ctx context.Context, cfg Config) error {
 	return group.Wait()
 }
 
-// lead is what the elected replica does, until ctx ends.
+// lead runs the work of the elected replica until ctx ends.
 func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, elections *election.Config,
 	events record.EventBroadcaster, pings *ping, ready func(),
 ) error {
-	// 1. The peering: how to reach the remote cluster, and what the node is.
+	// 1. The peering: the connection to the remote cluster, and the description of the node.
 	peering, err := readPeering(ctx, cfg, local)
 	if err != nil {
 		return process.IfNotDone(ctx, err)
@@ -77,7 +77,7 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 
 	group, ctx := errgroup.WithContext(ctx)
 
-	// 2. The network configuration, without which no address is shown.
+	// 2. The network configuration. No address is shown without it.
 	watches, err := dynamic.NewForConfig(cfg.Home)
 	if err != nil {
 		return fmt.Errorf("home cluster: %w", err)
@@ -102,7 +102,7 @@ func lead(ctx context.Context, cfg *Config, local kubernetes.Interface, election
 
 	var remote *ipam.Client
 	sources := podip.Sources{Networks: network}
-	// The client of the remote IPAM is made before the pods that ask it, and returns its answers through the queue.
+	// The client of the remote IPAM is created before the pods that ask it, and passes its answers through the queue.
 	answered := workqueue.NewTyped[string]()
 	if cfg.Addresses.RemoteIPAM != nil {
 		remote, err = newRemoteIPAM(cfg, peering.remote, answered.Add)
@@ -182,7 +182,7 @@ func newRemoteIPAM(cfg *Config, remote *rest.Config, changed func(ip string)) (*
 	return ipam.NewClient(client), nil
 }
 
-// keepAlive keeps the broker's Node alive while no broker does. Its requests wait for no others.
+// keepAlive keeps the broker's Node alive while no broker does. Its requests use a separate rate limit.
 func keepAlive(ctx context.Context, cfg *Config, serves func() bool) error {
 	local, err := connect.Separate(cfg.Home)
 	if err != nil {

@@ -26,18 +26,18 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// peering is what a virtual kubelet reads once, when it starts to work.
+// peering holds the values that a virtual kubelet reads once, when it starts.
 type peering struct {
 	remote *rest.Config
-	// secret is the Secret of which remote was made.
+	// secret is the Secret that remote was built from.
 	secret *corev1.Secret
-	// usable returns why no connection can be made of a Secret.
+	// usable returns why no connection can be built from a Secret.
 	usable         func(*corev1.Secret) error
 	virtualNode    *offloadingv1beta1.VirtualNode
 	foreignCluster *liqov1beta1.ForeignCluster
 }
 
-// readPeering reads the peering's objects, waiting for those that are not there yet.
+// readPeering reads the peering's objects, and waits for the ones that do not exist yet.
 func readPeering(ctx context.Context, cfg *Config, local kubernetes.Interface) (*peering, error) {
 	scheme, err := apischeme.New()
 	if err != nil {
@@ -49,8 +49,8 @@ func readPeering(ctx context.Context, cfg *Config, local kubernetes.Interface) (
 		return nil, fmt.Errorf("home cluster: %w", err)
 	}
 
-	// Liqo's identity manager turns the Secret into a connection; it also knows EKS identities, whose token it keeps
-	// fresh until ctx ends.
+	// Liqo's identity manager turns the Secret into a connection. It also supports EKS identities, and refreshes their
+	// token until ctx ends.
 	identities := identitymanager.NewCertificateIdentityReader(ctx, cl, local, cfg.Home, cfg.HomeCluster,
 		tenantnamespace.NewManager(local, cl.Scheme()))
 
@@ -85,8 +85,9 @@ func readPeering(ctx context.Context, cfg *Config, local kubernetes.Interface) (
 	return p, err
 }
 
-// mayReadConfigurations asks the API server. Every account may ask this about itself. Versions of Liqo after v1.2.0 give the
-// CIDRs as flags instead of this right, and a watch without it would be retried indefinitely.
+// mayReadConfigurations asks the API server whether this account may read Configurations. Every account may ask this
+// about itself. Versions of Liqo after v1.2.0 pass the CIDRs as flags instead of granting this right, and a watch
+// without it would be retried indefinitely.
 func mayReadConfigurations(ctx context.Context, local kubernetes.Interface) (bool, error) {
 	for _, verb := range []string{"list", "watch"} {
 		review, err := local.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
@@ -101,10 +102,10 @@ func mayReadConfigurations(ctx context.Context, local kubernetes.Interface) (boo
 	return true, nil
 }
 
-// remoteConfig builds the connection to the remote cluster from its Secret, with Liqo's rate limits, our deadlines, and the
-// bounds of package untrusted for every client made of it, Liqo's own included.
+// remoteConfig builds the connection to the remote cluster from its Secret, with Liqo's rate limits and our deadlines.
+// The limits of package untrusted apply to every client built from it, Liqo's own included.
 func remoteConfig(cfg *Config, secret *corev1.Secret, identities identitymanager.IdentityReader) (*rest.Config, error) {
-	// Any proxy, as in Liqo's virtual kubelet.
+	// Any proxy is allowed, as in Liqo's virtual kubelet.
 	config, err := untrusted.Config(secret, []string{untrusted.AnyProxy}, func(secret *corev1.Secret) (*rest.Config, error) {
 		return identities.GetConfigFromSecret(cfg.ForeignCluster, secret)
 	})
@@ -117,7 +118,7 @@ func remoteConfig(cfg *Config, secret *corev1.Secret, identities identitymanager
 		}
 	}
 	config.UserAgent = cfg.Home.UserAgent
-	connect.RetryWatches(config, cfg.Log) // Within package untrusted, whose errors are no reason to try again.
+	connect.RetryWatches(config, cfg.Log) // Within package untrusted: its errors must not be retried.
 	untrusted.Wrap(config)
 	connect.Limit(config, cfg.RequestTimeout)
 	return config, nil

@@ -47,7 +47,7 @@ func TestWhatGoDoesNotSee(t *testing.T) {
 	require.False(t, s.unseen(nil))
 }
 
-// All that is named in here is there, and every module is named.
+// All modules and suites that are named here exist, and every module is named.
 func TestModulesAndSuitesAreThoseOfTheRepository(t *testing.T) {
 	found := map[string]bool{}
 	root := filepath.Join("..", "..")

@@ -1,5 +1,5 @@
-// Command check is what to run before every commit: formatting, the linters for the packages that have changed since
-// main, and the unit tests without -race, of which Go repeats only those that a change can concern.
+// Command check runs the checks for every commit: formatting, the linters for the packages that have changed since
+// main, and the unit tests without -race, of which Go repeats only those that a change may affect.
 package main
 
 import (
@@ -67,11 +67,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// changed returns the files that differ from those where the current branch left another one, as paths from the root:
-// committed, uncommitted and new ones, and those that are gone.
+// changed returns the files that have changed since the current branch left the branch since, as paths from the root:
+// committed, uncommitted, new and deleted files.
 func (c checker) changed(ctx context.Context, since string) ([]string, error) {
 	base, err := c.git(ctx, "merge-base", "HEAD", since)
-	if err != nil { // There is no such branch, for example in a clone of a single commit.
+	if err != nil { // The branch does not exist, for example in a clone of a single commit.
 		base = "HEAD"
 	}
 	differ, err := c.git(ctx, "diff", "--name-only", "--no-renames", base)
@@ -156,7 +156,7 @@ func (c checker) command(ctx context.Context, dir string, stdout io.Writer, name
 	cmd.Dir, cmd.Stdout = filepath.Join(c.root, dir), stdout
 	var problem bytes.Buffer
 	cmd.Stderr = io.MultiWriter(&problem, c.stderr)
-	if stdout != c.stdout { // Its output is read here, and so are its complaints.
+	if stdout != c.stdout { // The output is read here, and so are the error messages.
 		cmd.Stderr = &problem
 	}
 	var exit *exec.ExitError

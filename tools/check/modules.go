@@ -15,7 +15,7 @@ func modules() []string {
 type suite struct {
 	module   string
 	packages []string
-	// reads are directories outside of the module that the tests read: Go does not see that files there have changed.
+	// reads are directories outside of the module that the tests read: Go does not notice changes of files there.
 	reads []string
 }
 
@@ -32,14 +32,14 @@ func suites() []suite {
 	}
 }
 
-// unseen reports whether one of the files is read by the suite without Go knowing.
+// unseen reports whether the suite reads one of the files without Go's knowledge.
 func (s suite) unseen(files []string) bool {
 	return slices.ContainsFunc(files, func(file string) bool {
 		return slices.ContainsFunc(s.reads, func(read string) bool { return file == read || strings.HasPrefix(file, read+"/") })
 	})
 }
 
-// moduleOf is the module that a file belongs to.
+// moduleOf returns the module that a file belongs to.
 func moduleOf(file string) string {
 	module := "."
 	for _, m := range modules() {
@@ -50,8 +50,8 @@ func moduleOf(file string) string {
 	return module
 }
 
-// packagesToLint are the packages of a module that have changed, as arguments of golangci-lint: all of them when the
-// module's dependencies or the linters' configuration have changed, none of those that are gone.
+// packagesToLint returns the packages of a module that have changed, as arguments of golangci-lint: all packages if the
+// module's dependencies or the linters' configuration have changed, and no deleted packages.
 func packagesToLint(module string, files []string, exists func(string) bool) []string {
 	var packages []string
 	for _, file := range files {

@@ -92,7 +92,7 @@ func TestTheSlowestAreReported(t *testing.T) {
 	require.True(t, strings.HasSuffix(out.String(), "\nThe steps:\n   1m10s  unit\n   15m1s  e2e\n  16m11s  in total\n"), out.String())
 }
 
-// makefile is one whose targets leave what gotestsum would.
+// makefile is a Makefile whose targets write the same files as gotestsum.
 const makefile = `
 good:
 	@echo '{"Action":"pass","Package":"p","Test":"TestA","Elapsed":7}' > dist/durations/good.jsonl

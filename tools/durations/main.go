@@ -1,6 +1,6 @@
 // Command durations runs the targets of make that make up the tests, measures them, and reports the slowest tests, the
-// time of each step and the total. It warns of what has become slower than test/durations.json, the last record that is
-// kept in the tree.
+// time of each step and the total. It warns about steps and tests that are slower than in test/durations.json, the
+// latest record that is kept in the repository.
 //
 //	durations run -directory=.. unit e2e    runs make unit and make e2e, and reports
 //	durations record -directory=..          keeps the durations of the last run in test/durations.json
@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// resultsDir has the results of the last run: those of gotestsum, written by the Makefile, and steps.json.
+	// resultsDir has the results of the last run: gotestsum's files, which the Makefile writes, and steps.json.
 	resultsDir = "dist/durations"
 	stepsFile  = "steps.json"
-	// recordFile is kept in the tree.
+	// recordFile is kept in the repository.
 	recordFile = "test/durations.json"
 	slowest    = 20
 )
@@ -59,13 +59,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return fmt.Errorf("unknown command %q: use run or record", args[0])
 }
 
-// step is a target of make and how long it took, in seconds.
+// step is a target of make and its duration in seconds.
 type step struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
 }
 
-// runSteps runs each target of make after the other, up to the first that fails, and reports.
+// runSteps runs the targets of make one after the other, until one fails, and reports.
 func runSteps(ctx context.Context, directory string, targets []string, stdout, stderr io.Writer) error {
 	results := filepath.Join(directory, resultsDir)
 	if err := os.RemoveAll(results); err != nil {
@@ -93,7 +93,7 @@ func runSteps(ctx context.Context, directory string, targets []string, stdout, s
 func runTarget(ctx context.Context, directory, target string, stdout, stderr io.Writer) error {
 	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", target) //nolint:gosec // The Makefile names the targets.
 	cmd.Dir, cmd.Stdout, cmd.Stderr = directory, stdout, stderr
-	// What runs has its own reaction to being interrupted, and may have to clean up.
+	// The commands handle an interrupt themselves, and may have to clean up.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 2 * time.Minute
 	if err := cmd.Run(); err != nil {
@@ -116,7 +116,7 @@ func reportTo(directory string, out io.Writer) error {
 	return report(out, now, before)
 }
 
-// writeRecord writes the durations of the last run into the tree.
+// writeRecord writes the durations of the last run into the repository.
 func writeRecord(directory string, out io.Writer) error {
 	now, err := lastRun(filepath.Join(directory, resultsDir))
 	if err != nil {

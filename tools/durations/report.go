@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// record is the file that is kept in the tree: seconds, of steps and of the tests that take long.
+// record is the file that is kept in the repository: the seconds of steps and of slow tests.
 type record struct {
 	Steps map[string]float64 `json:"steps"`
 	Tests map[string]float64 `json:"tests"`
 }
 
 const (
-	// recorded is how many seconds a test takes at least that is recorded.
+	// recorded is the minimum number of seconds of a recorded test.
 	recorded = 5
-	// Machines differ: something is slower when it takes half as long again as recorded, and 10 seconds more.
+	// Machines differ: a step or test counts as slower if it takes half as long again as recorded, plus 10 seconds.
 	factor, slack = 1.5, 10
 )
 
@@ -36,8 +36,8 @@ func recordOf(run measured) record {
 	return r
 }
 
-// slower returns a line for each step and test that takes much longer than recorded. A test that is not in the record took
-// less than what is recorded, or is new.
+// slower returns a line for each step and test that takes much longer than recorded. A test that is not in the record
+// took less than recorded seconds, or is new.
 func slower(run measured, before record) []string {
 	if len(before.Steps) == 0 {
 		return nil
@@ -63,7 +63,8 @@ func slower(run measured, before record) []string {
 	return lines
 }
 
-// report writes the slowest tests, what is slower than recorded, the time of each step, and the total.
+// report writes the slowest tests, the steps and tests that are slower than recorded, the time of each step, and the
+// total.
 func report(out io.Writer, run measured, before record) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	names := slices.SortedFunc(maps.Keys(run.tests), func(a, b string) int {
@@ -92,7 +93,7 @@ func report(out io.Writer, run measured, before record) error {
 	return table.Flush()
 }
 
-// shown is a number of seconds as people read it.
+// shown formats a number of seconds for people.
 func shown(value float64) string {
 	d := time.Duration(value * float64(time.Second))
 	if d >= time.Minute {

@@ -17,7 +17,7 @@ import (
 // measured is a run of the tests.
 type measured struct {
 	steps []step
-	// tests maps the package and the name of a test to the seconds that it took itself, without its subtests.
+	// tests maps the package and the name of a test to the seconds that the test took, without its subtests.
 	tests map[string]float64
 }
 
@@ -51,13 +51,13 @@ func (m *measured) readFile(name string) error {
 	return nil
 }
 
-// event is one of `go test -json`.
+// event is an event of `go test -json`.
 type event struct {
 	Action, Package, Test, Output string
 	Elapsed                       float64 // In seconds.
 }
 
-// read adds what gotestsum wrote with --jsonfile. Tests of packages whose result was cached did not run.
+// read adds the events that gotestsum wrote with --jsonfile. Tests of packages with cached results did not run.
 func (m *measured) read(in io.Reader) error {
 	type key struct{ pkg, test string }
 	elapsed, ofSubtests, cached := map[key]float64{}, map[key]float64{}, map[string]bool{}
@@ -92,7 +92,7 @@ func (m *measured) read(in io.Reader) error {
 		if cached[test.pkg] {
 			continue
 		}
-		// Subtests side by side may take longer together than the test that they are part of.
+		// Parallel subtests may together take longer than their parent test.
 		m.tests[shortened(test.pkg)+" "+test.test] = round(max(0, took-ofSubtests[test]))
 	}
 	return nil
@@ -109,7 +109,7 @@ func shortened(pkg string) string {
 
 func seconds(d time.Duration) float64 { return round(d.Seconds()) }
 
-// round leaves tenths: more would change in the record with every run.
+// round rounds to tenths: with more digits the record would change with every run.
 func round(value float64) float64 { return math.Round(value*10) / 10 }
 
 func writeJSON(name string, value any) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// tagOf is the name of the image. One without a tag gets the version.
+// tagOf returns the name of the image. A name without a tag gets the version.
 func tagOf(image, version string) (name.Tag, error) {
 	if image == "" {
 		image = "liqo-broker-vk"
@@ -28,8 +28,9 @@ func tagOf(image, version string) (name.Tag, error) {
 	return tag, nil
 }
 
-// references are what engines find the name by when they load the archive: containerd the whole name, others the tag.
-// They are not part of what is hashed: under another name the image has the same digest.
+// references returns the annotations with which engines find the name when they load the archive: containerd reads the
+// whole name, others the tag. They are not part of the hashed content: the digest of the image does not depend on its
+// name.
 func references(tag name.Tag) map[string]string {
 	return map[string]string{
 		"io.containerd.image.name":          fullName(tag),
@@ -37,13 +38,13 @@ func references(tag name.Tag) map[string]string {
 	}
 }
 
-// fullName has the registry too. That of names without one is Docker Hub, which engines call by another name than its
-// API has.
+// fullName returns the name with the registry. The default registry is Docker Hub, which engines call by another name
+// than its API.
 func fullName(tag name.Tag) string {
 	return strings.Replace(tag.Name(), name.DefaultRegistry+"/", "docker.io/", 1)
 }
 
-// writeArchive writes the index, and all that it names, as an OCI image layout in a tar file.
+// writeArchive writes the index, and all objects that it names, as an OCI image layout in a tar file.
 func writeArchive(output, scratch string, index v1.ImageIndex, tag name.Tag, r release) error {
 	dir := filepath.Join(scratch, "layout")
 	written, err := layout.Write(dir, empty.Index)
@@ -56,7 +57,7 @@ func writeArchive(output, scratch string, index v1.ImageIndex, tag name.Tag, r r
 	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil { //nolint:gosec // Others may read it.
 		return err
 	}
-	// Written aside and renamed: what is there is whole.
+	// It is written to another file first and renamed, so the output file is always complete.
 	partial := output + ".partial"
 	if err := tarDirectory(partial, dir, r.time); err != nil {
 		return fmt.Errorf("archive %s: %w", output, errors.Join(err, os.Remove(partial)))

@@ -12,7 +12,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// buildPlatform builds the image of one platform, in a directory of temporary files which has to outlive the image.
+// buildPlatform builds the image of one platform, in a directory of temporary files that must exist as long as the
+// image.
 func buildPlatform(
 	ctx context.Context, source, scratch string, r release, platform v1.Platform,
 ) (platformImage, error) {
@@ -32,15 +33,15 @@ func buildPlatform(
 	return platformImage{image, platform}, err
 }
 
-// program is a file in /usr/bin: a package of a module in the source.
+// program is a file in /usr/bin, built from a package of a module in the source.
 type program struct{ name, module, path string }
 
-// programs are two, since no module can have two versions of Liqo.
+// programs are two, because one module cannot have two versions of Liqo.
 func programs() []program {
 	return []program{{"liqo-broker-vk", ".", "./cmd/liqo-broker-vk"}, {"liqo-broker-vk-v0", "kubelet-v0", "."}}
 }
 
-// goFlags are the flags of go build but -o, for a version and a commit.
+// goFlags returns the flags of go build except -o, for a version and a commit.
 func goFlags(version, commit string) []string {
 	return []string{
 		"-trimpath", "-buildvcs=false", "-mod=readonly",
@@ -48,12 +49,12 @@ func goFlags(version, commit string) []string {
 	}
 }
 
-// compile builds a binary so that it depends on the source, the release and the version of Go alone.
+// compile builds a binary that depends only on the source, the release and the version of Go.
 func compile(ctx context.Context, source, path, output string, r release, platform v1.Platform) error {
 	args := append(append([]string{"build"}, goFlags(r.version, r.commit)...), "-o", output, path)
 	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // The arguments are those above.
 	cmd.Dir = source
-	// What of the environment changes the binary is fixed here.
+	// The environment variables that influence the binary are fixed here.
 	cmd.Env = append(os.Environ(), "GOOS="+platform.OS, "GOARCH="+platform.Architecture,
 		"CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOFIPS140=off", "GOAMD64=v1", "GOARM64=v8.0")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

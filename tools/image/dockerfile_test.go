@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// instructions are those of the repository's Dockerfile, in one line each.
+// instructions returns the instructions of the repository's Dockerfile, in one line each.
 func instructions(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "Dockerfile"))
@@ -26,7 +26,8 @@ func instructions(t *testing.T) []string {
 	return out
 }
 
-// A container engine makes the same of the Dockerfile. None is here to ask, so what can be compared is.
+// A container engine must build the same image from the Dockerfile. No engine is available here, so the test compares
+// the parts that can be compared.
 func TestTheDockerfileMakesTheSameImage(t *testing.T) {
 	lines := instructions(t)
 	all := strings.Join(lines, "\n")
@@ -38,7 +39,7 @@ func TestTheDockerfileMakesTheSameImage(t *testing.T) {
 		require.Contains(t, all, " "+flag+" ")
 	}
 	for key, value := range labels(release{version: "$VERSION", commit: "$COMMIT"}) {
-		if key != "org.opencontainers.image.created" { // An engine notes that itself.
+		if key != "org.opencontainers.image.created" { // An engine sets it itself.
 			require.Contains(t, all, key+"="+strconv.Quote(value))
 		}
 	}
@@ -58,7 +59,7 @@ func TestTheDockerfileMakesTheSameFileSystem(t *testing.T) {
 	root := filepath.Join(source, "rootfs")
 	license := filepath.Join(source, "LICENSE")
 	require.NoError(t, os.WriteFile(license, []byte("text"), 0o644))
-	// What the go build before it leaves.
+	// The output of the preceding go build.
 	binaries := map[string]string{}
 	for _, p := range programs() {
 		binaries[p.name] = filepath.Join(root, "usr", "bin", p.name)
@@ -89,7 +90,7 @@ func TestTheDockerfileMakesTheSameFileSystem(t *testing.T) {
 	require.Equal(t, want, tree(t, root))
 }
 
-// tree is the mode and content, or target, of each file below a directory.
+// tree returns the mode and content, or link target, of each file below a directory.
 func tree(t *testing.T, root string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

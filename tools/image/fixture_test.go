@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clone is a repository that is built as ours is, but in no time.
+// clone is a repository that is built like ours, but very quickly.
 type clone struct {
 	t   *testing.T
 	dir string
@@ -62,7 +62,7 @@ func (c clone) commit(subject string) {
 	c.git("commit", "--quiet", "--allow-empty", "--message", subject)
 }
 
-// again is another clone of the repository, in another place.
+// again returns another clone of the repository, in another directory.
 func (c clone) again() clone {
 	c.t.Helper()
 	other := clone{c.t, filepath.Join(c.t.TempDir(), "somewhere", "quite", "different")}
@@ -70,7 +70,7 @@ func (c clone) again() clone {
 	return other
 }
 
-// image builds and returns the archive's file, and what was printed.
+// image builds and returns the archive's file, and the output.
 func (c clone) image(args ...string) (archive, said string) {
 	c.t.Helper()
 	var out strings.Builder
@@ -79,7 +79,7 @@ func (c clone) image(args ...string) (archive, said string) {
 	return archive, said
 }
 
-// unpack returns the one index of an archive, and its descriptor in the archive.
+// unpack returns the only index of an archive, and its descriptor in the archive.
 func unpack(t *testing.T, archive string) (v1.ImageIndex, v1.Descriptor) {
 	t.Helper()
 	dir := t.TempDir()

@@ -125,7 +125,7 @@ func TestTheSameCommitIsTheSameArchive(t *testing.T) {
 	c := newClone(t)
 	archive, said := c.image("-platforms=linux/amd64")
 	other := c.again()
-	c.write("main.go", "package changed\n") // The other clone does not have it.
+	c.write("main.go", "package changed\n") // The other clone does not have this change.
 
 	t.Setenv("TZ", "Asia/Tokyo")
 	t.Setenv("GOFLAGS", "-tags=noise")

@@ -16,10 +16,10 @@ type platformImage struct {
 	platform v1.Platform
 }
 
-// ArtifactType keeps the index from calling the image an artifact, which engines may take for something else.
+// ArtifactType keeps the index from labelling the image as an artifact, which engines may treat differently.
 func (platformImage) ArtifactType() (string, error) { return "", nil }
 
-// labels say what the image is, in the words of the OCI.
+// labels returns the OCI labels that describe the image.
 func labels(r release) map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":         "liqo-broker-vk",
@@ -33,7 +33,7 @@ func labels(r release) map[string]string {
 	}
 }
 
-// imageOf makes an image of one layer. The file of the layer has to stay.
+// imageOf makes an image of one layer. The file of the layer must exist as long as the image.
 func imageOf(r release, platform v1.Platform, layer string) (v1.Image, error) {
 	content, err := tarball.LayerFromFile(layer, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
@@ -46,7 +46,7 @@ func imageOf(r release, platform v1.Platform, layer string) (v1.Image, error) {
 		RootFS: v1.RootFS{Type: "layers"},
 		Config: v1.Config{
 			Entrypoint: []string{"/usr/bin/liqo-broker-vk"},
-			User:       "65532:65532", // By number: the kubelet cannot check that a name is not root's.
+			User:       "65532:65532", // By number: the kubelet cannot check that a user name is not root.
 			WorkingDir: "/",
 			Env:        []string{"PATH=/usr/bin"},
 			Labels:     labels(r),
@@ -61,10 +61,10 @@ func imageOf(r release, platform v1.Platform, layer string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mutate.Annotations(image, labels(r)).(v1.Image), nil // What goes in comes out.
+	return mutate.Annotations(image, labels(r)).(v1.Image), nil // The type stays the same.
 }
 
-// indexOf puts the platforms' images under one digest.
+// indexOf combines the platforms' images under one digest.
 func indexOf(r release, images []platformImage) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, image := range images {
@@ -72,5 +72,5 @@ func indexOf(r release, images []platformImage) (v1.ImageIndex, error) {
 			Add: image, Descriptor: v1.Descriptor{Platform: &image.platform},
 		})
 	}
-	return mutate.Annotations(index, labels(r)).(v1.ImageIndex), nil // What goes in comes out.
+	return mutate.Annotations(index, labels(r)).(v1.ImageIndex), nil // The type stays the same.
 }

@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// Who the container runs as has the number and the name that it has in distroless images. Its home is where it can
-// write.
+// The container's user has the number and the name that it has in distroless images. Its home is the directory that it
+// can write to.
 const (
 	users  = "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/tmp:/sbin/nologin\n"
 	groups = "root:x:0:\nnonroot:x:65532:\n"
 )
 
-// entry is a file, a directory (its name ends in /) or a link, and root's.
+// entry is a file, a directory (its name ends in /) or a link, owned by root.
 type entry struct {
 	name string
 	mode int64
 	link string
-	// The content is that of a file on this machine, or text.
+	// The content is the content of a file on this machine, or text.
 	file, text string
 }
 
-// fileSystem is all that the image holds. binaries are those of programs by name. Who runs in it can write to nothing
-// but /tmp.
+// fileSystem returns all entries of the image. binaries are the program files by name. The container's user can only
+// write to /tmp.
 func fileSystem(binaries map[string]string, license string) []entry {
 	return []entry{
 		{name: "etc/", mode: 0o755},
@@ -43,12 +43,12 @@ func fileSystem(binaries map[string]string, license string) []entry {
 		{name: "usr/bin/kubectl-broker", mode: 0o777, link: "liqo-broker-vk"},
 		{name: "usr/bin/liqo-broker-vk", mode: 0o755, file: binaries["liqo-broker-vk"]},
 		{name: "usr/bin/liqo-broker-vk-v0", mode: 0o755, file: binaries["liqo-broker-vk-v0"]},
-		// What liqo-controller-manager runs.
+		// liqo-controller-manager runs this path.
 		{name: "usr/bin/virtual-kubelet", mode: 0o777, link: "liqo-broker-vk"},
 	}
 }
 
-// writeLayer writes a compressed layer, with nothing in it that the entries and the time do not say.
+// writeLayer writes a compressed layer that depends only on the entries and the time.
 func writeLayer(path string, entries []entry, modified time.Time) (err error) {
 	out, err := os.Create(path)
 	if err != nil {

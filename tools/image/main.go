@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// 1. What is built, and under which name.
+	// 1. The release and the image's name.
 	r, err := readRelease(ctx, o.source, o.version)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func parse(args []string) (options, error) {
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unknown argument %q", flags.Arg(0))
 	}
-	// A name without a slash would be one of Docker's own images.
+	// Without a slash, it would be the name of one of Docker's own images.
 	if o.push && !strings.Contains(o.image, "/") {
 		return o, fmt.Errorf("pushing needs the name of an image in a registry (IMAGE=, -image), not %q", o.image)
 	}

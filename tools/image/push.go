@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// push uploads the index and all that it names, with the credentials by which the user is logged in to the registry.
+// push uploads the index and all images that it names, with the credentials with which the user is logged in to the
+// registry.
 func push(ctx context.Context, tag name.Tag, index v1.ImageIndex) error {
 	err := remote.WriteIndex(tag, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newRegistry is a registry that lets one user in, and its address.
+// newRegistry returns the address of a registry that accepts one user.
 func newRegistry(t *testing.T, user, password string) string {
 	t.Helper()
 	open := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -35,7 +35,7 @@ func newRegistry(t *testing.T, user, password string) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// logIn is what docker login leaves behind.
+// logIn writes the configuration that docker login writes.
 func logIn(t *testing.T, host, user, password string) {
 	t.Helper()
 	dir := t.TempDir()

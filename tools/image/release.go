@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// release describes what is built. Everything in the image follows from it and from the source.
+// release describes the release to build. The content of the image depends only on it and on the source.
 type release struct {
 	version, commit string
-	// time is that of the commit, and of all that is in the image.
+	// time is the time of the commit, and of all files in the image.
 	time time.Time
 }
 
-// readRelease asks git about a clone, and SOURCE_DATE_EPOCH for the time, where it is set. Without a version it is the
-// tag of the commit, or made of its time and hash as the Go command makes them: of nothing that a shallow clone lacks.
+// readRelease reads a clone with git, and the time from SOURCE_DATE_EPOCH, if that is set. Without a version it uses
+// the tag of the commit, or builds one from its time and hash as the Go command does: a shallow clone has both.
 func readRelease(ctx context.Context, dir, version string) (release, error) {
 	if strings.ContainsAny(version, " \t\n'\"") {
 		return release{}, fmt.Errorf("the version (VERSION=, -version): %q has spaces or quotes in it", version)

@@ -1,5 +1,6 @@
-// Command protogen writes the Go code of one .proto file with protoc-gen-go and protoc-gen-go-grpc at the versions of this
-// module: protogen FILE.proto OUTPUT_DIRECTORY. The compiler is protocompile, which is Go, where protoc is not.
+// Command protogen writes the Go code of one .proto file with protoc-gen-go and protoc-gen-go-grpc at the versions of
+// this module: protogen FILE.proto OUTPUT_DIRECTORY. It compiles with protocompile, which is written in Go, unlike
+// protoc.
 package main
 
 import (

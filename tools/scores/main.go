@@ -1,4 +1,4 @@
-// Command scores writes the table of the scores, zz_plugins.go, in the package of the directory: a score is a file
+// Command scores writes the table of the scores, zz_plugins.go, in the package of the directory. Each score is a file
 // plugin_<name>.go with a variable <name>Plugin.
 package main
 

@@ -19,20 +19,20 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
 )
 
-// errPending is for an address that is being looked up; Liqo's reflector tries again.
+// errPending means that an address is being looked up; Liqo's reflector retries.
 var errPending = errors.New("the address is not known yet")
 
-// remoteIPAM answers from memory; it is *ipam.Client of this project.
+// remoteIPAM answers from memory; it is this project's *ipam.Client.
 type remoteIPAM interface {
 	Map(ip string) (address string, known bool)
 	Problem(ip string) error
 	Forget(ip string)
 }
 
-// translator is the IPAM of Liqo's pod reflector: that of this cluster, or the remote one for the addresses that the remote
-// cluster's pods show and that are not of its own pods.
+// translator is the IPAM of Liqo's pod reflector. It asks this cluster's IPAM for the addresses of the remote cluster's
+// own pods, and the remote IPAM for all other addresses that its pods show.
 type translator struct {
-	// IpamClient is nil if Liqo's networking is off.
+	// IpamClient is nil if Liqo's networking is disabled.
 	ipam.IpamClient
 	ranges func() *ranges
 	remote remoteIPAM
@@ -70,8 +70,8 @@ func (t *translator) GetHomePodIP(ctx context.Context, request *ipam.GetHomePodI
 	return &ipam.GetHomePodIPResponse{HomeIP: here.String()}, nil
 }
 
-// podReflector is Liqo's pod reflector. It knows which remote pods show an address, to enqueue them when its translation is
-// known, and to release the translation when none shows it any more.
+// podReflector is Liqo's pod reflector. It tracks the remote pods that show an address, to enqueue them when the
+// address's translation is known, and to release the translation when no pod shows the address any more.
 type podReflector struct {
 	*workload.PodReflector
 	forget func(ip string)
@@ -81,13 +81,13 @@ type podReflector struct {
 	shown      map[string]int        // How many pods show an address; guarded by mu.
 }
 
-// namespace is one whose pods are reflected.
+// namespace is a namespace whose pods are reflected.
 type namespace struct {
 	enqueue cache.ResourceEventHandler
-	pods    map[types.UID]*corev1.Pod // Those that have an address; guarded by podReflector.mu.
+	pods    map[types.UID]*corev1.Pod // The pods that have an address; guarded by podReflector.mu.
 }
 
-// newNamespaced is workload.PodReflector.NewNamespaced with the addresses followed.
+// newNamespaced is workload.PodReflector.NewNamespaced, and also tracks the addresses.
 func (r *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.NamespacedReflector {
 	n := &namespace{
 		enqueue: opts.HandlerFactory(workload.RemoteShadowNamespacedKeyer(opts.LocalNamespace, forge.LiqoNodeName)),
@@ -112,7 +112,7 @@ func (r *podReflector) newNamespaced(opts *options.NamespacedOpts) manager.Names
 			}
 		},
 	}); err != nil {
-		panic(err) // The informer has not started: as Liqo's own.
+		panic(err) // The informer has not started, so this cannot fail. Liqo panics too.
 	}
 	return r.NewNamespaced(opts)
 }
@@ -142,7 +142,7 @@ func (r *podReflector) uids(n *namespace) []types.UID {
 	return all
 }
 
-// set keeps a pod as long as it shows an address. A pod of a namespace that has been stopped is not kept.
+// set keeps a pod as long as it shows an address. A pod of a namespace that is no longer reflected is not kept.
 func (r *podReflector) set(n *namespace, local string, pod *corev1.Pod) {
 	if pod.Status.PodIP == "" || pod.Labels[forge.LiqoOriginClusterNodeName] != forge.LiqoNodeName {
 		r.remove(n, pod.UID)
@@ -172,7 +172,7 @@ func (r *podReflector) remove(n *namespace, uid types.UID) {
 	r.release(before)
 }
 
-// release forgets the address of a pod that shows it no more, unless another pod shows it. pod may be nil.
+// release forgets the address of a pod that no longer shows it, unless another pod shows it. pod may be nil.
 func (r *podReflector) release(pod *corev1.Pod) {
 	if pod == nil {
 		return
@@ -190,7 +190,7 @@ func (r *podReflector) release(pod *corev1.Pod) {
 	}
 }
 
-// refresh enqueues the pods that show an address; all with "".
+// refresh enqueues the pods that show an address; all pods with "".
 func (r *podReflector) refresh(ip string) {
 	r.mu.Lock()
 	var enqueue []func()

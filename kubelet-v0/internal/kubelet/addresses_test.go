@@ -26,12 +26,12 @@ func (homeIPAM) GetHomePodIP(context.Context, *liqoipam.GetHomePodIPRequest, ...
 	return &liqoipam.GetHomePodIPResponse{HomeIP: "10.30.0.9"}, nil
 }
 
-// answers are those of a remote IPAM.
+// answers are the answers of a remote IPAM.
 type answers map[string]string
 
 func (a answers) Map(ip string) (string, bool) { answer, ok := a[ip]; return answer, ok }
 
-// Problem is that of an attempt that has failed; none has been made for the other addresses.
+// Problem returns the error of a failed attempt; for the other addresses no attempt was made.
 func (a answers) Problem(ip string) error {
 	if ip == "10.99.0.4" {
 		return errors.New("unreachable")
@@ -41,7 +41,7 @@ func (a answers) Problem(ip string) error {
 
 func (a answers) Forget(string) {}
 
-// endpoint is that of a remote cluster whose ranges are all remapped here.
+// endpoint returns the TunnelEndpoint of a remote cluster whose ranges are all remapped here.
 func endpoint() *netv1alpha1.TunnelEndpointSpec {
 	return &netv1alpha1.TunnelEndpointSpec{
 		RemotePodCIDR: "10.244.0.0/16", RemoteNATPodCIDR: "10.30.0.0/16",
@@ -53,12 +53,12 @@ func TestAddressesOfRemotePods(t *testing.T) {
 	known, err := rangesOf(endpoint())
 	require.NoError(t, err)
 	tr := &translator{IpamClient: homeIPAM{}, ranges: func() *ranges { return &known }, remote: answers{
-		"10.99.0.1": "192.168.30.4", // As Liqo v0.x's server answers: in the addresses of the one who asks.
-		"10.99.0.2": "192.168.5.5",  // As the server of this project: in its own.
+		"10.99.0.1": "192.168.30.4", // Liqo v0.x's server answers with the addresses that its client sees.
+		"10.99.0.2": "192.168.5.5",  // This project's server answers with its own addresses.
 		"10.99.0.3": "10.96.0.1",
 	}}
 	for shown, want := range map[string]string{
-		"10.244.0.9": "10.30.0.9", // A pod of the remote cluster's own: this cluster's IPAM is asked, as Liqo does.
+		"10.244.0.9": "10.30.0.9", // A pod of the remote cluster itself: this cluster's IPAM is asked, as Liqo does.
 		"10.99.0.1":  "192.168.30.4",
 		"10.99.0.2":  "192.168.30.5",
 	} {

@@ -16,8 +16,8 @@ import (
 type Config struct {
 	Log logr.Logger
 
-	// Home is the connection to the cluster of the node; the one to the remote cluster comes from a Secret, and has the
-	// user agent of Home.
+	// Home is the connection to the cluster of the node. The connection to the remote cluster comes from a Secret and
+	// uses the user agent of Home.
 	Home                 *rest.Config
 	HomeCluster          discoveryv1alpha1.ClusterIdentity
 	ForeignCluster       discoveryv1alpha1.ClusterIdentity
@@ -30,14 +30,14 @@ type Config struct {
 	Lease      LeaseConfig
 	API        APIConfig
 
-	// IPAMServer is the network manager of this cluster; without it, Liqo's networking is off.
+	// IPAMServer is the network manager of this cluster; without it, Liqo's networking is disabled.
 	IPAMServer string
-	// RemoteIPAM is asked for the addresses of pods that the remote cluster has forwarded; nil if there is none.
+	// RemoteIPAM returns the addresses of pods that the remote cluster has forwarded; nil if there is none.
 	RemoteIPAM *RemoteIPAMConfig
 
-	// UnknownFlags were given and are ignored.
+	// UnknownFlags are flags that were given but are not known. They are ignored.
 	UnknownFlags []string
-	// MetricsAddress and HealthAddress are listened on unless empty.
+	// MetricsAddress and HealthAddress are the addresses to listen on; an empty one disables its server.
 	MetricsAddress string
 	HealthAddress  string
 
@@ -92,12 +92,13 @@ type APIConfig struct {
 	AuthorizationMode kubeletapi.AuthorizationMode
 }
 
-// RemoteIPAMConfig is the server that is asked how the pods that the remote cluster has forwarded are reached through it.
+// RemoteIPAMConfig is the server that returns the addresses under which pods that the remote cluster has forwarded are
+// reached through it.
 type RemoteIPAMConfig struct {
 	// Server is HOST:PORT.
 	Server string
 	// Insecure uses plaintext, as Liqo v0.x does.
 	Insecure bool
-	// CAFile and ServerName are what the server's certificate is checked against; see ipam.ClientTLS for the defaults.
+	// CAFile and ServerName verify the server's certificate; see ipam.ClientTLS for the defaults.
 	CAFile, ServerName string
 }

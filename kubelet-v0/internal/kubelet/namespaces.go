@@ -14,9 +14,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/namespacemap"
 )
 
-// offloading is a client in whose NamespaceMaps only namespaces are Accepted that this cluster has offloaded. Liqo reflects whatever
-// the status of a map names (namespacemap.Handler), and the remote cluster writes that
-// (package offloaded).
+// offloading is a client whose NamespaceMaps show only namespaces as Accepted that this cluster has offloaded. Liqo
+// reflects all namespaces that the status of a map names (namespacemap.Handler), and the remote cluster writes that
+// status (package offloaded).
 type offloading struct{ liqoclient.Interface }
 
 // VirtualkubeletV1alpha1 implements liqoclient.Interface.
@@ -60,7 +60,8 @@ func (m offloadingMaps) Watch(ctx context.Context, opts metav1.ListOptions) (wat
 	}), nil
 }
 
-// onlyOffloaded returns a copy of a map. None is offloaded by a map that the remote cluster sent for namespaces of its own.
+// onlyOffloaded returns a copy of a map. No namespace counts as offloaded in a map that the remote cluster sent for its
+// own namespaces.
 func onlyOffloaded(m *virtualkubeletv1alpha1.NamespaceMap) *virtualkubeletv1alpha1.NamespaceMap {
 	only, sent := m.DeepCopy(), m.Labels[consts.ReplicationOriginLabel] != ""
 	for namespace, at := range m.Status.CurrentMapping {

@@ -10,7 +10,7 @@ import (
 	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
 )
 
-// The status of a map is what the remote cluster writes in its own cluster.
+// The remote cluster writes the status of a map in its own cluster.
 func TestOnlyNamespacesThatAreOffloadedAreSeen(t *testing.T) {
 	accepted := func(remote string) virtualkubeletv1alpha1.RemoteNamespaceStatus {
 		return virtualkubeletv1alpha1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: virtualkubeletv1alpha1.MappingAccepted}

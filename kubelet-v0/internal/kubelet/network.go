@@ -19,8 +19,8 @@ import (
 	liqonetutils "github.com/liqotech/liqo/pkg/liqonet/utils"
 )
 
-// ranges are the CIDRs of the remote cluster: those that it declares, and those by which this cluster reaches them. They are
-// the same unless they overlap with others of this cluster.
+// ranges are the CIDRs of the remote cluster: the ones that it declares, and the ones with which this cluster reaches
+// them. They are the same unless they overlap with others of this cluster.
 type ranges struct{ pods, podsHere, external, externalHere netip.Prefix }
 
 // rangesOf reads a TunnelEndpoint.
@@ -48,11 +48,12 @@ func rangesOf(spec *netv1alpha1.TunnelEndpointSpec) (ranges, error) {
 	return r, nil
 }
 
-// own reports whether an address that a pod of the remote cluster shows is of that cluster's own pods.
+// own reports whether an address that a pod of the remote cluster shows belongs to that cluster's own pods.
 func (r ranges) own(address netip.Addr) bool { return r.pods.Contains(address) }
 
-// reached returns how this cluster reaches an answer of the remote IPAM. Liqo v0.x's server answers in the addresses of the
-// one who asks; that of this project in its own, since it does not know how they are remapped.
+// reached returns the address with which this cluster reaches an answer of the remote IPAM. Liqo v0.x's server answers
+// with the addresses that its client sees. This project's server answers with its own addresses, because it does not
+// know how they are remapped.
 func (r ranges) reached(answer netip.Addr) (netip.Addr, error) {
 	switch {
 	case r.externalHere.Contains(answer), r.podsHere.Contains(answer):
@@ -86,14 +87,14 @@ type network struct {
 	current *ranges // Nil while there is none; guarded by mu.
 }
 
-// ranges returns nil while the cluster's network is not known.
+// ranges returns nil while the remote cluster's network is unknown.
 func (n *network) ranges() *ranges {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.current
 }
 
-// Run follows the TunnelEndpoint until ctx ends, and then returns nil.
+// Run watches the TunnelEndpoint until ctx ends, and then returns nil.
 func (n *network) Run(ctx context.Context) error {
 	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(n.client, 0, n.namespace, func(opts *metav1.ListOptions) {
 		opts.LabelSelector = consts.ClusterIDLabelName + "=" + n.cluster

@@ -28,7 +28,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/connect"
 )
 
-// ipamTimeout bounds a request to this cluster's IPAM. Liqo's own has no bound but the process's.
+// ipamTimeout bounds a request to this cluster's IPAM. Liqo's own requests end only with the process.
 const ipamTimeout = 10 * time.Second
 
 // reflection is Liqo's reflection towards one remote cluster, composed.
@@ -37,8 +37,8 @@ type reflection struct {
 	pods    *podReflector
 }
 
-// compose connects Liqo's reflectors to the clusters, as Liqo's podprovider.NewLiqoProvider does, which makes its own
-// clients and cannot be given others. Nothing starts before manager.Start. remote is nil without a remote IPAM.
+// compose connects Liqo's reflectors to the clusters. Liqo's podprovider.NewLiqoProvider does the same, but makes its
+// own clients and accepts no others. Nothing starts before manager.Start. remote is nil without a remote IPAM.
 func compose(cfg *Config, clients connect.Clients, local liqoipam.IpamClient, network *network, remote remoteIPAM,
 	events record.EventBroadcaster,
 ) (*reflection, error) {
@@ -75,7 +75,7 @@ func compose(cfg *Config, clients connect.Clients, local liqoipam.IpamClient, ne
 	return &reflection{manager: m, pods: pods}, nil
 }
 
-// newPodReflector returns Liqo's pod reflector with the addresses followed if there is a remote IPAM.
+// newPodReflector returns Liqo's pod reflector, which tracks the addresses of pods if there is a remote IPAM.
 func newPodReflector(cfg *Config, clients connect.Clients, ipam liqoipam.IpamClient, remote remoteIPAM,
 	support forge.APIServerSupportType,
 ) *podReflector {
@@ -95,7 +95,7 @@ func newPodReflector(cfg *Config, clients connect.Clients, ipam liqoipam.IpamCli
 	return pods
 }
 
-// apiServerSupport chooses as Liqo does: by whether the home cluster serves the TokenRequest API.
+// apiServerSupport decides as Liqo does: by whether the home cluster serves the TokenRequest API.
 func apiServerSupport(enabled bool, local kubernetes.Interface) (forge.APIServerSupportType, error) {
 	if !enabled {
 		return forge.APIServerSupportDisabled, nil
@@ -112,8 +112,9 @@ func apiServerSupport(enabled bool, local kubernetes.Interface) (forge.APIServer
 	return forge.APIServerSupportLegacy, nil
 }
 
-// dialIPAM returns the client of this cluster's network manager, nil if there is none or it is not to be asked. Liqo's own
-// waits for it and ends when it does not answer within 10 s; this one connects with the first request.
+// dialIPAM returns the client of this cluster's network manager; nil if there is none or it must not be asked. Liqo's
+// own waits for the network manager and exits when it does not answer within 10 s; this one connects with the first
+// request.
 func dialIPAM(cfg *Config) (client liqoipam.IpamClient, closeIt func(), err error) {
 	if cfg.IPAMServer == "" || cfg.Reflection.DisableIPReflection {
 		return nil, func() {}, nil

@@ -113,8 +113,8 @@ func serve(ctx context.Context, cfg *Config, local kubernetes.Interface, events 
 	return group.Wait()
 }
 
-// connectRemote reads the Secret with the connection to the remote cluster, waiting for it. Every client made of it has the
-// bounds of package untrusted.
+// connectRemote waits for the Secret with the connection to the remote cluster, and reads it. Every client built from
+// it has the limits of package untrusted.
 func connectRemote(ctx context.Context, cfg *Config, local kubernetes.Interface) (*rest.Config, error) {
 	identities := identitymanager.NewCertificateIdentityReader(local, cfg.HomeCluster, tenantnamespace.NewManager(local))
 	what := fmt.Sprintf("remote kubeconfig, Secret %s/%s (--foreign-kubeconfig-secret-name)", cfg.TenantNamespace, cfg.KubeconfigSecretName)
@@ -123,14 +123,14 @@ func connectRemote(ctx context.Context, cfg *Config, local kubernetes.Interface)
 		if err != nil {
 			return nil, err
 		}
-		// Any proxy, as in Liqo's virtual kubelet.
+		// Any proxy is allowed, as in Liqo's virtual kubelet.
 		return untrusted.Config(secret, []string{untrusted.AnyProxy}, identities.GetConfigFromSecret)
 	})
 	if err != nil {
 		return nil, err
 	}
 	remote.UserAgent = cfg.Home.UserAgent
-	connect.RetryWatches(remote, cfg.Log) // Within package untrusted, whose errors are no reason to try again.
+	connect.RetryWatches(remote, cfg.Log) // Within package untrusted: its errors must not be retried.
 	untrusted.Wrap(remote)
 	connect.Limit(remote, cfg.RequestTimeout)
 	return remote, nil
@@ -153,7 +153,8 @@ func newRemoteIPAM(cfg *Config, remote *rest.Config, changed func(ip string)) (*
 	return ipam.NewClient(client), nil
 }
 
-// lead takes part in Liqo's leader election: one of the virtual kubelets of a tenant namespace reflects what is not a pod.
+// lead runs in Liqo's leader election: one of the virtual kubelets of a tenant namespace reflects objects other than
+// pods.
 func lead(ctx context.Context, cfg *Config, r *reflection, events record.EventBroadcaster) error {
 	return leaderelection.InitAndRun(ctx, leaderelection.Opts{
 		Enabled: cfg.Lease.Enabled, PodName: cfg.PodName, TenantNamespace: cfg.TenantNamespace,
@@ -200,7 +201,8 @@ func serveAPIs(ctx context.Context, group *errgroup.Group, cfg *Config, clients 
 	}
 }
 
-// newMetrics registers what Liqo's virtual kubelet exposes, under the same names, and what this one adds. asked may be nil.
+// newMetrics registers the metrics of Liqo's virtual kubelet under the same names, and the additional ones of this
+// virtual kubelet. asked may be nil.
 func newMetrics(r *reflection, asked *ipam.Client, unknownFlags []string) (*prometheus.Registry, error) {
 	registry := prometheus.NewRegistry()
 	for _, collector := range []prometheus.Collector{

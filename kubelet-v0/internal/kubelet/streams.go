@@ -10,10 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/remotecommand"
 )
 
-// knownProtocols hides the protocols of exec and attach that virtual-kubelet v1.10 does not know. It agrees to the first one
-// that the client asks for, and panics if that is v5.channel.k8s.io, the first of clients since Kubernetes v1.30
-// (createHTTPStreamStreams in internal/kubernetes/remotecommand). The connection is then left open, without an answer, as by
-// Liqo's virtual kubelet of v0.9.4. Over SPDY that version is the same as v4.channel.k8s.io.
+// knownProtocols hides the protocols of exec and attach that virtual-kubelet v1.10 does not know. virtual-kubelet
+// agrees to the first protocol that the client asks for, and panics if that is v5.channel.k8s.io, which clients since
+// Kubernetes v1.30 ask for first (createHTTPStreamStreams in internal/kubernetes/remotecommand). The connection is then
+// left open without an answer, as with Liqo's virtual kubelet of v0.9.4. Over SPDY, v5 is the same as
+// v4.channel.k8s.io.
 func knownProtocols(next http.Handler) http.Handler {
 	known := []string{
 		remotecommand.StreamProtocolV4Name, remotecommand.StreamProtocolV3Name,
@@ -32,7 +33,7 @@ func knownProtocols(next http.Handler) http.Handler {
 			}
 		}
 		if len(served) == 0 {
-			// As httpstream.Handshake answers.
+			// httpstream.Handshake answers in the same way.
 			w.Header()[http.CanonicalHeaderKey(httpstream.HeaderAcceptedProtocolVersions)] = known
 			http.Error(w, fmt.Sprintf("unable to upgrade: client supports %q, server accepts %q", asked, known), http.StatusForbidden)
 			return

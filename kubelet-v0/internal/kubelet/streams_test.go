@@ -59,6 +59,6 @@ func TestExecOfAClientThatKnowsANewerProtocol(t *testing.T) {
 	}
 	t.Run("no protocol in common", func(t *testing.T) {
 		_, err := exec("v5.channel.k8s.io")
-		require.Error(t, err) // Without its text: the client expects a Status.
+		require.Error(t, err) // The text is not shown: the client expects a Status.
 	})
 }

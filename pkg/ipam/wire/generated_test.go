@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The generated files are those that the generator writes now.
+// The generated files match the current output of the generator.
 func TestGeneratedFilesAreCurrent(t *testing.T) {
 	here, err := os.Getwd()
 	require.NoError(t, err)

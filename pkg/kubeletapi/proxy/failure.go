@@ -15,11 +15,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// maxFailure bounds what is read of a provider's answer that is not a stream (bytes).
+// maxFailure bounds how much is read of a provider's answer that is not a stream (bytes).
 const maxFailure = 16 << 10
 
-// failuref is an error with the status code that the caller gets. Its text can be shown, whatever it quotes of a provider:
-// a message, the reason phrase of an answer, or the names in a certificate.
+// failuref returns an error with the status code for the caller. Its text is safe to show, whatever it quotes from a
+// provider: a message, the reason phrase of an answer, or the names in a certificate.
 func failuref(code int, format string, args ...any) error {
 	message := untrusted.Lines(untrusted.Cut(fmt.Sprintf(format, args...), 2*maxMessage))
 	status := metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Message: message}
@@ -36,7 +36,8 @@ func failuref(code int, format string, args ...any) error {
 	return &kerrors.StatusError{ErrStatus: status}
 }
 
-// noAnswer is the error for a provider that did not answer, or whose answer was refused. One with a code keeps it.
+// noAnswer returns the error for a provider that did not answer, or whose answer was rejected. An error that already
+// has a code keeps it.
 func noAnswer(err error) error {
 	if known := kerrors.APIStatus(nil); errors.As(err, &known) {
 		return err
@@ -47,11 +48,11 @@ func noAnswer(err error) error {
 	return failuref(http.StatusBadGateway, "no answer from the provider's API server: %s", err)
 }
 
-// maxMessage bounds what a caller is shown of an error at a provider (bytes).
+// maxMessage bounds the text of a provider's error that a caller is shown (bytes).
 const maxMessage = 4 << 10
 
-// errorText is the text of an answer that is no Status. Kubelets write one in plain text, which kube-apiserver passes on
-// (k8s.io/apimachinery/pkg/util/proxy). Pages are not shown: they are of what is no API server.
+// errorText returns the text of an answer that is not a Status. Kubelets answer in plain text, which kube-apiserver
+// passes on (k8s.io/apimachinery/pkg/util/proxy). HTML pages are not shown: they do not come from an API server.
 func errorText(response *http.Response, body []byte) string {
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if kind != "text/plain" {
@@ -60,8 +61,8 @@ func errorText(response *http.Response, body []byte) string {
 	return string(body)
 }
 
-// answered is the error that a provider's API server answered. Where it is about the identity of this cluster, or is no
-// error, the gateway is bad and not the request.
+// answered returns the error that a provider's API server answered. If it concerns the identity of this cluster, or is
+// not an error, it becomes a bad gateway: the caller's request is not at fault.
 func answered(response *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxFailure))
 	if err != nil {
@@ -80,8 +81,8 @@ func answered(response *http.Response) error {
 	}
 }
 
-// fail answers with an error: 500 unless it has a code of its own. A caller that asked for a stream gets a Status, because
-// client-go takes a text with a colon for an empty one.
+// fail answers with an error: 500 unless the error has its own code. A caller that asked for a stream gets a Status,
+// because client-go decodes a text with a colon as an empty Status.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}
 	if known := kerrors.APIStatus(nil); errors.As(err, &known) {

@@ -31,16 +31,16 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// apiServer is the API server of a provider. It answers for the pods of namespace "remote" as the virtual kubelet library
-// does, and asks for the rights that Liqo's ClusterRole for virtual kubelets grants.
+// apiServer is the API server of a provider. It answers for the pods of namespace "remote" as the virtual kubelet
+// library does, and checks the rights that Liqo's ClusterRole for virtual kubelets grants.
 type apiServer struct {
 	*httptest.Server
-	// instead answers unless nil.
+	// instead answers all requests unless it is nil.
 	instead http.HandlerFunc
 
 	mu   sync.Mutex
 	seen []*http.Request // Guarded by mu.
-	// begun has an element for each stream that has begun, ended one for each that has ended.
+	// begun has an element for each stream that has begun, ended has one for each stream that has ended.
 	begun, ended chan struct{}
 	// closed is closed when the test ends.
 	closed chan struct{}
@@ -66,7 +66,7 @@ func (p *apiServer) config() *rest.Config {
 	config := &rest.Config{
 		Host: p.URL + "/prefix", BearerToken: identity, UserAgent: "broker", TLSClientConfig: rest.TLSClientConfig{CAData: ca},
 	}
-	untrusted.Wrap(config) // As every config of a provider is.
+	untrusted.Wrap(config) // As every config of a provider.
 	return config
 }
 
@@ -106,7 +106,7 @@ func (p *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		r.URL.Path = "/" + path + "/remote/pod/" + in.Get("container")
 	}
 	api.PodHandler(api.PodHandlerConfig{
-		StreamCreationTimeout: 10 * time.Second, // A connection that was closed before it had a stream is kept for so long.
+		StreamCreationTimeout: 10 * time.Second, // A connection that was closed before it had a stream is kept for this time.
 
 		RunInContainer: p.exec, AttachToContainer: func(ctx context.Context, ns, pod, container string, attach api.AttachIO) error {
 			return p.exec(ctx, ns, pod, container, []string{"attached"}, attach)
@@ -119,7 +119,7 @@ func (p *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 	}, false).ServeHTTP(w, r)
 }
 
-// exec runs a command: "fail" exits with 7, "hang" goes on until the test ends, every other echoes its input.
+// exec runs a command: "fail" exits with 7, "hang" runs until the test ends, every other command echoes its input.
 func (p *apiServer) exec(_ context.Context, _, _, container string, command []string, attach api.AttachIO) error {
 	p.begun <- struct{}{}
 	defer func() { p.ended <- struct{}{} }()
@@ -153,7 +153,7 @@ func (p *apiServer) logs(w http.ResponseWriter, r *http.Request, query url.Value
 	p.ended <- struct{}{}
 }
 
-// last is the request that arrived last.
+// last returns the latest request.
 func (p *apiServer) last(t *testing.T) *http.Request {
 	t.Helper()
 	p.mu.Lock()
@@ -162,7 +162,8 @@ func (p *apiServer) last(t *testing.T) *http.Request {
 	return p.seen[len(p.seen)-1]
 }
 
-// providers are q and r, whose VirtualNodes are q1 and r1. One API server, with namespace "ns" as "remote", is both.
+// providers are q and r, whose VirtualNodes are q1 and r1. One API server, with namespace "ns" as "remote", serves
+// both.
 type providers struct {
 	place    Place
 	scrapers []Scraper
@@ -193,7 +194,7 @@ func in(namespace string, pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// handler is the kubelet API before one provider.
+// handler returns the kubelet API in front of one provider.
 func handler(t *testing.T, within time.Duration, config *rest.Config, scrapers ...Scraper) http.Handler {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(config)
@@ -213,7 +214,7 @@ func handler(t *testing.T, within time.Duration, config *rest.Config, scrapers .
 	}, within).routes()
 }
 
-// serve starts the kubelet API before one provider; its requests end with ctx.
+// serve starts the kubelet API in front of one provider; its requests end with ctx.
 func serve(t *testing.T, ctx context.Context, config *rest.Config, scrapers ...Scraper) *httptest.Server {
 	t.Helper()
 	handler := handler(t, answerWithin, config, scrapers...)
@@ -228,12 +229,12 @@ func serve(t *testing.T, ctx context.Context, config *rest.Config, scrapers ...S
 	server.StartTLS()
 	t.Cleanup(func() {
 		server.Close()
-		active.Wait() // A test's callers have left.
+		active.Wait() // The test's callers have disconnected.
 	})
 	return server
 }
 
-// caller is the config of one that shows credentials that the provider must not see.
+// caller returns the config of a client whose credentials the provider must not see.
 func caller(server *httptest.Server) *rest.Config {
 	return &rest.Config{Host: server.URL, BearerToken: "token-of-the-caller", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 }

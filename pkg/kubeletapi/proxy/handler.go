@@ -23,21 +23,21 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// Config is what NewHandler needs.
+// Config configures NewHandler.
 type Config struct {
 	Log      logr.Logger
 	NodeName string
-	// Reader reads the pods of the node, and no others, and their namespaces.
+	// Reader reads only the pods of the node, and their namespaces.
 	Reader    client.Reader
 	Providers Providers
 }
 
-// Providers reaches the provider clusters.
+// Providers gives access to the provider clusters.
 type Providers interface {
-	// Place returns where the pods of a local namespace run that are assigned to a VirtualNode; false while its
-	// provider is not connected or does not have the namespace.
+	// Place returns the namespace where the pods of a local namespace that are assigned to a VirtualNode run; false
+	// while its provider is not connected or does not have the namespace.
 	Place(at scheduler.Place, namespace string) (Place, bool)
-	// Scrapers returns one Scraper for each provider that is connected, by their ids.
+	// Scrapers returns one Scraper for each connected provider, sorted by id.
 	Scrapers(ctx context.Context) []Scraper
 }
 
@@ -51,32 +51,33 @@ type Place struct {
 
 type server struct {
 	Config
-	// answerWithin is how long a provider may take to begin its answer to logs, exec, attach and port-forward.
+	// answerWithin is the time in which a provider must start its answer to logs, exec, attach and port-forward.
 	answerWithin time.Duration
 	started      metav1.Time
-	// used bounds what providers add to the metrics of the node.
+	// used bounds the usage that providers add to the metrics of the node.
 	used *exposition.Usage
-	// streams limits the open requests to each provider, by its id, consumers those for the pods of a consumer to each, and all
-	// those for the pods of a consumer to all providers together.
+	// streams limits the open requests to each provider, by its id. consumers limits the ones for the pods of one
+	// consumer to each provider, and all limits the ones for the pods of one consumer to all providers together.
 	streams, consumers, all *httpserve.Shares
 }
 
-// ofAll is how many logs, execs, attaches and port-forwards may be open to all providers together. The rest of what the API
-// server may have open here is for lists, usage and metrics.
+// ofAll is the maximum number of open logs, execs, attaches and port-forwards to all providers together. The rest of
+// the API server's limit is for lists, usage and metrics.
 const ofAll = kubeletapi.OfCaller * 7 / 8
 
-// ofProvider is how many logs, execs, attaches and port-forwards may be open to each provider: a quarter of what the API
-// server may have open here, so that those to three slow providers leave as many for the others.
+// ofProvider is the maximum number of open logs, execs, attaches and port-forwards to each provider: a quarter of the
+// API server's limit, so that three slow providers leave a quarter for the others.
 const ofProvider = kubeletapi.OfCaller / 4
 
-// ofConsumer is how many of them may be for the pods of one consumer. The caller is always the API server. To all providers
-// together a consumer may have as many as are free.
+// ofConsumer is the maximum number of them for the pods of one consumer. The caller is always the API server. To all
+// providers together, a consumer may have at most as many as are free.
 const ofConsumer = ofProvider / 2
 
-// answerWithin is as long as client-go waits for a connection.
+// answerWithin is the time that client-go waits for a connection.
 const answerWithin = 30 * time.Second
 
-// NewHandler returns the routes of the kubelet API. It serves every caller: authentication and authorisation come first.
+// NewHandler returns the routes of the kubelet API. It serves every caller: the caller must be authenticated and
+// authorized before.
 func NewHandler(cfg Config) http.Handler {
 	return newServer(cfg, answerWithin).routes()
 }
@@ -121,7 +122,7 @@ func (s *server) list(ctx context.Context) ([]*corev1.Pod, error) {
 	return list, nil
 }
 
-// locate returns where a pod of this node runs, and the id of that provider.
+// locate returns the place where a pod of this node runs, and the id of that provider.
 func (s *server) locate(ctx context.Context, namespace, name string) (place Place, provider string, err error) {
 	var pod corev1.Pod
 	err = s.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &pod)

@@ -23,7 +23,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
-// subresource is one of those of pods.
+// subresource is a subresource of pods.
 type subresource string
 
 const (
@@ -33,7 +33,7 @@ const (
 	portForward subresource = "portforward"
 )
 
-// proxied hands a request for a pod to the API server of the provider where the pod runs.
+// proxied passes a request for a pod to the API server of the provider where the pod runs.
 func (s *server) proxied(what subresource) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := s.proxy(w, r, what); err != nil {
@@ -42,7 +42,7 @@ func (s *server) proxied(what subresource) http.HandlerFunc {
 	}
 }
 
-// proxy returns an error before it has answered, or nil.
+// proxy returns an error if it has not started to answer; otherwise nil.
 func (s *server) proxy(w http.ResponseWriter, r *http.Request, what subresource) error {
 	place, provider, err := s.locate(r.Context(), r.PathValue("namespace"), r.PathValue("pod"))
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *server) proxy(w http.ResponseWriter, r *http.Request, what subresource)
 			p.Out.URL, p.Out.Host, p.Out.Header = target, "", forwarded(p.Out.Header)
 			p.Out.Body, p.Out.ContentLength = nil, 0
 			if what != logs && !wsstream.IsWebSocketRequest(r) {
-				p.Out.Method = http.MethodPost // As client-go opens SPDY; Liqo lets this cluster create exec and attach only.
+				p.Out.Method = http.MethodPost // As client-go opens SPDY. Liqo allows only to create exec and attach.
 			}
 		},
 		ModifyResponse: func(response *http.Response) error { return check(response, expected) },
@@ -125,12 +125,12 @@ func (s *server) take(ctx context.Context, provider, namespace string) (release 
 	return release, nil
 }
 
-// transportFor is that of the config, without HTTP/2, which has no upgrades. An answer of another status than expected has
-// to end in time, too.
+// transportFor returns the transport of the config, without HTTP/2, which has no upgrades. An answer with another
+// status than expected must end in time, too.
 func (s *server) transportFor(config *rest.Config, expected int) (http.RoundTripper, error) {
 	config = rest.CopyConfig(config)
 	config.NextProtos = []string{"http/1.1"}
-	config.DisableCompression = true // It would hold back lines of a followed log.
+	config.DisableCompression = true // Compression would delay lines of a followed log.
 	next, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (s *server) transportFor(config *rest.Config, expected int) (http.RoundTrip
 	return &timely{next: next, within: s.answerWithin, expected: expected}, nil
 }
 
-// url is the address at the provider of what a request to the kubelet API asks for.
+// url converts the URL of a request to the kubelet API into the URL at the provider.
 func (p *Place) url(r *http.Request, what subresource) *url.URL {
 	target := p.Kube.CoreV1().RESTClient().Get().Resource("pods").Namespace(p.Namespace).Name(r.PathValue("pod")).
 		SubResource(string(what)).URL()
@@ -155,13 +155,13 @@ func (p *Place) url(r *http.Request, what subresource) *url.URL {
 	return target
 }
 
-// parameter is one of a query, as a kubelet and as an API server calls it.
+// parameter is a query parameter, with its names at a kubelet and at an API server.
 type parameter struct{ kubelet, apiServer string }
 
 func (what subresource) parameters() []parameter {
 	switch what {
 	case portForward:
-		return []parameter{{corev1.PortHeader, "ports"}} // Of WebSocket; SPDY has them in the headers of its streams.
+		return []parameter{{corev1.PortHeader, "ports"}} // For WebSocket; SPDY has them in the headers of its streams.
 	case logs:
 		var same []parameter
 		for _, name := range []string{
@@ -184,7 +184,7 @@ func (what subresource) parameters() []parameter {
 // bearerProtocol is the prefix of a WebSocket subprotocol that is a caller's token.
 const bearerProtocol = "base64url.bearer.authorization.k8s.io." //nolint:gosec // It is the name of a protocol.
 
-// forwarded are those headers of a request that belong to the stream. A caller's credentials stay here.
+// forwarded returns the headers of a request that belong to the stream. A caller's credentials are not forwarded.
 func forwarded(in http.Header) http.Header {
 	out := http.Header{}
 	for _, name := range []string{
@@ -216,7 +216,7 @@ func check(response *http.Response, expected int) error {
 	return nil
 }
 
-// whole is an upgraded connection whose end in one direction ends the other, as it does in kube-apiserver.
+// whole is an upgraded connection that closes completely when one direction ends, as in kube-apiserver.
 type whole struct{ io.ReadWriteCloser }
 
 func (w whole) Read(data []byte) (int, error) {

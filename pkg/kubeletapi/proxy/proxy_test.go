@@ -25,7 +25,7 @@ import (
 	clientexec "k8s.io/client-go/util/exec"
 )
 
-// executors are the two ways to open exec and attach.
+// executors are the two clients for exec and attach.
 func executors(t *testing.T, server *httptest.Server, path string) map[string]remotecommand.Executor {
 	t.Helper()
 	target, err := url.Parse(server.URL + path)
@@ -48,7 +48,7 @@ func TestExecAndAttachReachThePodAtItsProvider(t *testing.T) {
 	server := serve(t, t.Context(), provider.config())
 	for path, want := range map[string]string{execPath: "main cat -: ", attachPath: "main attached: "} {
 		for by, executor := range executors(t, server, path) {
-			// A client by WebSocket cannot end its input before version 5 of the protocol.
+			// A WebSocket client cannot close its input before version 5 of the protocol.
 			ctx, cancel := context.WithCancel(t.Context())
 			in, input := io.Pipe()
 			output, out := io.Pipe()
@@ -95,7 +95,7 @@ func TestTheExitCodeAndTheTerminalReachTheOtherSide(t *testing.T) {
 	}
 }
 
-// once is a terminal of one size.
+// once is a terminal with one size.
 type once struct{ size *remotecommand.TerminalSize }
 
 func (o *once) Next() *remotecommand.TerminalSize {
@@ -203,7 +203,7 @@ func TestAFollowedLogEndsWithTheServerAndWithTheCaller(t *testing.T) {
 			stopCaller()
 		}
 		<-provider.ended
-		_, _ = io.Copy(io.Discard, response.Body) // It ends.
+		_, _ = io.Copy(io.Discard, response.Body) // The body ends.
 		response.Body.Close()
 		stopServer()
 		stopCaller()
@@ -239,7 +239,7 @@ func TestAnUpgradedConnectionEndsWithTheServerAndWithTheCaller(t *testing.T) {
 	}
 }
 
-// TestAnUpgradedConnectionEndsAsAWhole has the fixture wait for the handler, while the provider keeps its side open.
+// TestAnUpgradedConnectionEndsAsAWhole makes the fixture wait for the handler, while the provider keeps its side open.
 func TestAnUpgradedConnectionEndsAsAWhole(t *testing.T) {
 	provider := newAPIServer(t)
 	conns := make(chan net.Conn, 1)
@@ -292,7 +292,7 @@ func TestOnlyTheIdentityOfThisClusterReachesTheProvider(t *testing.T) {
 	}
 }
 
-// The three requests that lead to a provider in their three ways.
+// The three requests that reach a provider in different ways.
 var requests = map[string]http.Header{
 	logsPath:         {},
 	execPath + "&a=": {"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}},
@@ -425,7 +425,7 @@ func TestFailures(t *testing.T) {
 			_, _ = io.WriteString(w, text)
 		}
 	}
-	phrase := func(w http.ResponseWriter, _ *http.Request) { // Of the answer, which net/http writes itself.
+	phrase := func(w http.ResponseWriter, _ *http.Request) { // In the reason phrase, which net/http sets itself.
 		conn, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			return
@@ -513,7 +513,7 @@ func TestOneProviderDoesNotTakeAllStreams(t *testing.T) {
 	code, _ = get(t, server, "/containerLogs/ns/third/main")
 	require.Equal(t, http.StatusOK, code, "that of another provider")
 	followed(othersPath)
-	require.NoError(t, streams[0].Close()) // The consumer has one again, and takes it.
+	require.NoError(t, streams[0].Close()) // The consumer has capacity again, and uses it.
 	require.Eventually(t, func() bool {
 		code, body := follow(logsPath)
 		streams[0] = body

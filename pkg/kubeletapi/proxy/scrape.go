@@ -14,19 +14,19 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
-// Scraper reads what Liqo's metric agent at one provider measures of this cluster's pods. Their namespaces have the names
-// that they have here.
+// Scraper reads the metrics of this cluster's pods from Liqo's metric agent at one provider. Namespaces have their
+// local names in them.
 type Scraper struct {
 	// Provider is the id of the cluster.
 	Provider string
-	// Grant is what the provider grants.
+	// Grant is the capacity that the provider grants.
 	Grant exposition.Grant
 	// Scrape opens the text. uri is the path and query of the request.
 	Scrape func(ctx context.Context, uri *url.URL) (io.ReadCloser, error)
 }
 
-// scrape returns what Liqo's metric agents at all providers measure of the pods assigned there, and of the nodes of all
-// together, as one text. A provider that does not answer is left out.
+// scrape returns, as one text, the metrics that Liqo's metric agents at all providers measure for the pods assigned
+// there, and for the nodes of all providers together. A provider that does not answer is omitted.
 func (s *server) scrape(ctx context.Context, uri *url.URL) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
@@ -64,7 +64,7 @@ func (s *server) scrape(ctx context.Context, uri *url.URL) ([]byte, error) {
 	return exposition.Merge(all), nil
 }
 
-// metricsOf returns what was read of a provider's metrics before an error; nil if there was no answer.
+// metricsOf returns the part of a provider's metrics that was read before an error; nil if there was no answer.
 func (s *server) metricsOf(ctx context.Context, of Scraper, uri *url.URL, pods sets.Set[types.NamespacedName]) *exposition.Metrics {
 	text, err := of.Scrape(ctx, uri)
 	if err != nil {

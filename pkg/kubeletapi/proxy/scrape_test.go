@@ -19,7 +19,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi/proxy/exposition"
 )
 
-// measures is a provider whose metric agent answers with a text, or not.
+// measures returns a Scraper of a provider whose metric agent answers with a text.
 func measures(provider, text string) Scraper {
 	return Scraper{Provider: provider, Grant: exposition.Grant{CPU: 4, Memory: 1 << 30}, Scrape: func(_ context.Context, uri *url.URL) (io.ReadCloser, error) {
 		if uri.RequestURI() != "/metrics/resource?a=b" {
@@ -38,14 +38,14 @@ func page(t *testing.T, scrapers ...Scraper) string {
 	return body
 }
 
-// valid returns an error unless a text can be read as Prometheus does.
+// valid returns an error unless Prometheus can read the text.
 func valid(text []byte) error {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	_, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	return err
 }
 
-// of names a pod of the fixture: "pod" and "astray" are at provider q, "third" at provider r.
+// of returns the labels of a pod of the fixture: "pod" and "astray" are at provider q, "third" at provider r.
 func of(pod string) string { return `{container="main",namespace="ns",pod="` + pod + `"}` }
 
 func TestMetricsOfSeveralProvidersBecomeOneText(t *testing.T) {

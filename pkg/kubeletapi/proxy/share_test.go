@@ -13,7 +13,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubeletapi"
 )
 
-// Consumers have pods at twenty providers each, and open what they may, one after the other.
+// Consumers have pods at twenty providers each, and open as many streams as they may, one consumer after the other.
 func TestConsumersLeaveRoomForOthers(t *testing.T) {
 	const consumers = 6
 	var namespaces []client.Object

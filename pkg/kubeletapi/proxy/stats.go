@@ -18,17 +18,18 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// usageTimeout bounds a question for usage or metrics to all providers.
+// usageTimeout bounds a request for usage or metrics to all providers.
 const usageTimeout = 10 * time.Second
 
-// share is what is asked of one provider at once: the pods of a local namespace that are assigned to a VirtualNode.
+// share selects the pods of one request to a provider: the pods of a local namespace that are assigned to a
+// VirtualNode.
 type share struct {
 	at        scheduler.Place
 	namespace string
 }
 
-// stats returns what the providers' metrics servers measure of the pods assigned there. A provider that does not answer
-// is left out.
+// stats returns the usage that the providers' metrics servers measure for the pods assigned there. A provider that does
+// not answer is omitted.
 func (s *server) stats(ctx context.Context) (*statsv1alpha1.Summary, error) {
 	pods, err := s.list(ctx)
 	if err != nil {
@@ -76,7 +77,7 @@ func (s *server) usage(ctx context.Context, of share, pods map[string]*corev1.Po
 	err := untrusted.List(ctx, list, options, func(measured *podUsage) {
 		if pod, ok := pods[string(measured.Metadata.Name)]; ok {
 			stats = append(stats, forge.LocalPodStats(pod, measured.of(pod)))
-			delete(pods, pod.Name) // Each counts once.
+			delete(pods, pod.Name) // Each pod counts once.
 		}
 	})
 	if err != nil {
@@ -87,7 +88,7 @@ func (s *server) usage(ctx context.Context, of share, pods map[string]*corev1.Po
 	return stats
 }
 
-// podUsage is what is read of a PodMetrics of a provider.
+// podUsage has the fields that are read from a provider's PodMetrics.
 type podUsage struct {
 	Metadata struct {
 		Name untrusted.Name `json:"name"`
@@ -103,7 +104,7 @@ type containerUsage struct {
 	} `json:"usage"`
 }
 
-// of returns the usage of those containers that the pod has.
+// of returns the usage of the containers that the pod has.
 func (u *podUsage) of(pod *corev1.Pod) *metricsv1beta1.PodMetrics {
 	known, usage := sets.New[string](), &metricsv1beta1.PodMetrics{}
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {

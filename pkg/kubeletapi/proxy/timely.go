@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// timely gives up a request to a provider that does not answer with the expected status in time: to dial, the handshake of
-// TLS and the header of the answer count, and the whole of any other answer. A stream may go on.
+// timely cancels a request to a provider that does not answer with the expected status in time. The time includes the
+// dial, the TLS handshake and the header of the answer, and the whole body of any other answer. A stream is not
+// limited.
 type timely struct {
 	next     http.RoundTripper
 	within   time.Duration
@@ -23,7 +24,7 @@ func (t *timely) RoundTrip(r *http.Request) (*http.Response, error) {
 	context.AfterFunc(r.Context(), func() { timer.Stop() })
 	response, err := t.next.RoundTrip(r.WithContext(ctx))
 	if err == nil && response.StatusCode == t.expected && !timer.Stop() {
-		_ = response.Body.Close() // The time was over, or the caller had left.
+		_ = response.Body.Close() // The timeout has expired, or the caller has disconnected.
 		cancel()
 		err = ctx.Err()
 	}

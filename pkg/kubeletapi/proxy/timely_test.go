@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// deaf is a provider that accepts connections and does nothing else.
+// deaf is a provider that accepts connections and never answers.
 func deaf(t *testing.T) *rest.Config {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,7 +34,7 @@ func deaf(t *testing.T) *rest.Config {
 	return &rest.Config{Host: "https://" + ln.Addr().String(), TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 }
 
-// silent answers nothing, not even when its caller has left.
+// silent never answers, not even after its caller has disconnected.
 func silent(w http.ResponseWriter, _ *http.Request) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -44,7 +44,7 @@ func silent(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// drip writes an answer that never ends, a piece now and then.
+// drip writes an answer that never ends, in small pieces.
 func drip(begin, piece string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()
@@ -61,7 +61,7 @@ func drip(begin, piece string) http.HandlerFunc {
 func TestAProviderThatHangsIsGivenUp(t *testing.T) {
 	const hangs = "the provider's API server did not begin to answer within 500ms"
 	for name, tc := range map[string]struct {
-		instead http.HandlerFunc // Unless there is no TLS.
+		instead http.HandlerFunc // nil: the provider never starts TLS.
 		code    int
 		message string
 	}{
@@ -80,7 +80,7 @@ func TestAProviderThatHangsIsGivenUp(t *testing.T) {
 			t.Parallel()
 			config, within := deaf(t), 500*time.Millisecond
 			if tc.code == http.StatusBadGateway {
-				within *= 4 // It begins to answer in time, also on a busy machine.
+				within *= 4 // It starts to answer in time, also on a busy machine.
 			}
 			if tc.instead != nil {
 				provider := newAPIServer(t)
@@ -110,7 +110,7 @@ func TestAnUpgradeEndsInTime(t *testing.T) {
 	for name, tc := range map[string]struct {
 		takes  time.Duration
 		status int
-		// failed is an error in time, ended an answer whose rest is not read.
+		// failed means an error in time; ended means an answer whose rest is not read.
 		failed, ended bool
 	}{
 		"a stream goes on":                     {takes: answerWithin - time.Second, status: http.StatusSwitchingProtocols},
@@ -175,7 +175,7 @@ const (
 	bySPDY = "Host: broker\nConnection: Upgrade\nUpgrade: SPDY/3.1\nX-Stream-Protocol-Version: v4.channel.k8s.io\n"
 )
 
-// TestAWebSocketEndsWithItsCaller has a provider that does not end its side.
+// TestAWebSocketEndsWithItsCaller uses a provider that does not close its side.
 func TestAWebSocketEndsWithItsCaller(t *testing.T) {
 	provider := newAPIServer(t)
 	routes, ended := handler(t, answerWithin, provider.config()), make(chan struct{})
@@ -217,7 +217,7 @@ func TestAbortedStreamsLeaveNothingBehind(t *testing.T) {
 	group.SetLimit(20)
 	for i := range streams {
 		group.Go(func() error {
-			// Others may not have ended yet, on a busy machine.
+			// Other goroutines may not have ended yet, on a busy machine.
 			return wait.PollUntilContextTimeout(t.Context(), pause, time.Minute, true, func(context.Context) (bool, error) {
 				conn, status, err := raw(t, server, kinds[i%len(kinds)])
 				if err != nil {
@@ -232,8 +232,8 @@ func TestAbortedStreamsLeaveNothingBehind(t *testing.T) {
 	}
 	require.NoError(t, group.Wait())
 	require.Greater(t, begun.Load(), int32(streams*9/10), "all but those that took too long on a busy machine")
-	const slack = 5 // Those of one connection, as it is accepted or closed.
-	// The provider waits for a stream on a connection that was closed meanwhile.
+	const slack = 5 // The goroutines of one connection that is being accepted or closed.
+	// The provider waits for a stream on a connection that has been closed in the meantime.
 	err := wait.PollUntilContextTimeout(t.Context(), pause, time.Minute, true, func(context.Context) (bool, error) {
 		return runtime.NumGoroutine() <= before+slack, nil
 	})

@@ -20,7 +20,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted/untrustedtest"
 )
 
-// measuredBy has a provider's metrics server answer a list.
+// measuredBy makes a provider's metrics server answer a list.
 func measuredBy(t *testing.T, answer http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	provider := newAPIServer(t)
@@ -64,7 +64,7 @@ func TestTheUsageOfPodsIsAskedOfTheirProvider(t *testing.T) {
 	require.Equal(t, 1, strings.Count(body, "podRef"), "twice, of another VirtualNode, or not of this node")
 }
 
-// One provider keeps no caller waiting, and takes no memory.
+// A hostile provider blocks no caller and does not exhaust the memory.
 func TestAHostileProviderIsLeftOutOfTheUsage(t *testing.T) {
 	for name, attack := range untrustedtest.Lists() {
 		t.Run(name, func(t *testing.T) {

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// streamIdle is how long exec and attach may be silent, as in the real kubelet.
+	// streamIdle is the maximum idle time of exec and attach, as in the real kubelet.
 	streamIdle = 4 * time.Hour
-	// pingEvery is that of client-go.
+	// pingEvery is client-go's ping period.
 	pingEvery = 5 * time.Second
 )
 
-// translate serves exec and attach by WebSocket with SPDY to the provider. They cannot be proxied: a WebSocket is opened by
-// GET, and Liqo lets this cluster create these subresources at a provider, not get them.
+// translate serves exec and attach over WebSocket, and uses SPDY to the provider. A WebSocket cannot be proxied: it is
+// opened with GET, and at a provider Liqo allows this cluster to create these subresources, but not to get them.
 func translate(w http.ResponseWriter, r *http.Request, transport http.RoundTripper, target *url.URL) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -35,8 +35,8 @@ func translate(w http.ResponseWriter, r *http.Request, transport http.RoundTripp
 	}
 	asked := target.Query()
 	stream := func(client api.AttachIO) error {
-		// virtual-kubelet has a stream for what was not asked for as well. It does not hand the context of the request on,
-		// and looks for the exit code in the error as it is.
+		// virtual-kubelet also opens streams that were not requested. It does not pass the context of the request on,
+		// and reads the exit code from the unwrapped error.
 		options := remotecommand.StreamOptions{
 			Tty: client.TTY(), TerminalSizeQueue: sizes{done: ctx.Done(), resize: client.Resize()},
 		}
@@ -61,8 +61,9 @@ func translate(w http.ResponseWriter, r *http.Request, transport http.RoundTripp
 	return nil
 }
 
-// hijacking reports the end of the connection that a handler takes over. net/http ends the context of a request with its
-// connection only until then, and virtual-kubelet waits for the provider after its caller has left.
+// hijacking reports the end of the connection that a handler takes over. net/http cancels the context of a request when
+// its connection ends, but not after a hijack, and virtual-kubelet continues to wait for the provider after its caller
+// has disconnected.
 type hijacking struct {
 	http.ResponseWriter
 	closed func()
@@ -86,13 +87,13 @@ func (h hijacked) Close() error {
 	return h.Conn.Close()
 }
 
-// dialer opens one SPDY connection with the transport of the proxy. client-go's own drains an answer that is no upgrade,
-// however long it is.
+// dialer opens one SPDY connection with the transport of the proxy. client-go's own dialer reads the whole answer if it
+// is no upgrade, regardless of its length.
 type dialer struct {
 	transport http.RoundTripper
-	ctx       context.Context // Of the request, for NewConnection, which gets none.
+	ctx       context.Context // The context of the request, for NewConnection, which gets none.
 	stream    io.ReadWriteCloser
-	// failure is why there is no stream. An error of RoundTrip would be shown with the URL at the provider.
+	// failure is the reason why there is no stream. An error of RoundTrip would be shown with the URL at the provider.
 	failure error
 }
 
@@ -117,7 +118,7 @@ func (d *dialer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// fail keeps the failure for NewConnection, and answers what client-go does not follow.
+// fail keeps the failure for NewConnection, and returns an answer that client-go does not follow.
 func (d *dialer) fail(r *http.Request, failure error) (*http.Response, error) {
 	d.failure = failure
 	return &http.Response{StatusCode: http.StatusBadGateway, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
@@ -129,11 +130,11 @@ func (d *dialer) NewConnection(*http.Response) (httpstream.Connection, error) {
 		return nil, d.failure
 	}
 	stream := d.stream
-	context.AfterFunc(d.ctx, func() { _ = stream.Close() }) // Also of a provider that has stopped reading.
+	context.AfterFunc(d.ctx, func() { _ = stream.Close() }) // This also stops a provider that does not read any more.
 	return spdy.NewClientConnectionWithPings(conn{stream: d.stream}, pingEvery)
 }
 
-// conn is an upgraded connection as far as SPDY uses it: it has no addresses and no deadlines.
+// conn is the part of an upgraded connection that SPDY uses: it has no addresses and no deadlines.
 type conn struct {
 	net.Conn
 	stream io.ReadWriteCloser
@@ -143,7 +144,7 @@ func (c conn) Read(data []byte) (int, error)  { return c.stream.Read(data) }
 func (c conn) Write(data []byte) (int, error) { return c.stream.Write(data) }
 func (c conn) Close() error                   { return c.stream.Close() }
 
-// sizes are those of the caller's terminal.
+// sizes are the sizes of the caller's terminal.
 type sizes struct {
 	done   <-chan struct{}
 	resize <-chan api.TermSize

@@ -1,4 +1,5 @@
-// Package absence lets Liqo's reflection end the remote pod of a pod that is gone only when the API server shows so as well.
+// Package absence lets Liqo's reflection delete the remote pod of a deleted pod only when the API server confirms the
+// deletion.
 package absence
 
 import (
@@ -24,10 +25,11 @@ import (
 // ErrLags means that the cache of local pods does not show a pod that is served here.
 var ErrLags = errors.New("the cache does not show the pod yet")
 
-// Confirm returns Liqo's pod reflector of a namespace, which deletes each ShadowPod whose pod the cache does not show. The first list of
-// a process has resourceVersion=0 (client-go's Reflector): the watch cache of the API server that answers may be behind etcd by any
-// time, and the ShadowPods of pods that run would be deleted. So the pod is read from the API server before, with a consistent read.
-// That is one request for each pod that leaves while its ShadowPod is there: the ShadowPod of a pod that is being deleted goes before its pod.
+// Confirm returns Liqo's pod reflector of a namespace, which deletes each ShadowPod whose pod is not in the cache. The
+// first list of a process has resourceVersion=0 (client-go's Reflector): the watch cache of the API server that answers
+// may lag behind etcd by any time, and the ShadowPods of running pods would be deleted. So the pod is read from the API
+// server first, with a consistent read. This costs one request for each pod that disappears before its ShadowPod. The
+// ShadowPod of a pod that is being deleted is deleted before its pod.
 func Confirm(local func(namespace string) corev1listers.PodNamespaceLister, live func(namespace string) corev1client.PodInterface,
 	serves func(*corev1.Pod) bool, next generic.NamespacedReflectorFactoryFunc,
 ) generic.NamespacedReflectorFactoryFunc {
@@ -60,7 +62,7 @@ func (c *confirming) Handle(ctx context.Context, name string) error {
 func (c *confirming) confirm(ctx context.Context, name string) error {
 	shadow, missing := c.shadows.Get(name)
 	if missing != nil || shadow.DeletionTimestamp != nil || shadow.Labels[forge.LiqoOriginClusterNodeName] != forge.LiqoNodeName {
-		return nil // Nothing is deleted.
+		return nil // The wrapped reflector deletes nothing.
 	}
 	pod, err := c.live.Get(ctx, name, metav1.GetOptions{})
 	switch {

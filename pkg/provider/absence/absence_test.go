@@ -26,7 +26,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
-// liqos is Liqo's reflector, which deletes the ShadowPod of each pod that the cache does not show.
+// liqos is a fake of Liqo's reflector, which deletes the ShadowPod of each pod that is not in the cache.
 type liqos struct {
 	manager.NamespacedReflector
 	handled int
@@ -37,11 +37,11 @@ func (l *liqos) Handle(context.Context, string) error {
 	return nil
 }
 
-// world is a namespace with a pod that runs, its ShadowPod, and a virtual kubelet that was restarted.
+// world is a namespace with a running pod, its ShadowPod, and a virtual kubelet that was restarted.
 type world struct {
 	pod    *corev1.Pod
 	shadow *offloadingv1beta1.ShadowPod
-	// cached means that the cache shows the pod.
+	// cached is true if the pod is in the cache.
 	cached bool
 	home   *fake.Clientset
 	below  *liqos
@@ -86,7 +86,7 @@ func TestAShadowPodIsDeletedOnlyIfTheAPIServerShowsNoPodForIt(t *testing.T) {
 	now := metav1.Now()
 	for name, tc := range map[string]struct {
 		change func(*world)
-		// waits means that nothing is deleted; reads is how often the pod is read from the API server.
+		// waits means that nothing is deleted; reads is the number of reads of the pod from the API server.
 		waits bool
 		reads int
 	}{

@@ -20,42 +20,43 @@ import (
 )
 
 const (
-	// defaultDuration is the duration of a lease that does not tell one: the default of the broker's --node-lease-duration.
+	// defaultDuration applies to a lease without a duration. It is the default of the broker's --node-lease-duration.
 	defaultDuration = 20 * time.Second
 	// requestTimeout is the deadline of one check, which has up to four requests.
 	requestTimeout = 8 * time.Second
-	// reason of the conditions that a virtual kubelet writes.
+	// reason is the reason of the conditions that a virtual kubelet writes.
 	reason = "PodsAreServed"
 )
 
-// Config is what a virtual kubelet needs to keep the Node alive.
+// Config configures a virtual kubelet that keeps the Node alive.
 type Config struct {
 	Log  logr.Logger
 	Kube kubernetes.Interface
-	// Node is the name of the broker's Node, VirtualNode that of the virtual kubelet's VirtualNode.
+	// Node is the name of the broker's Node. VirtualNode is the name of the virtual kubelet's VirtualNode.
 	Node, VirtualNode string
-	// Serves reports whether this virtual kubelet reaches its provider, and forwards pods that have not ended.
+	// Serves reports whether this virtual kubelet reaches its provider and forwards pods that have not ended.
 	Serves func() bool
 }
 
 // keeper is the state of one virtual kubelet.
 type keeper struct {
 	Config
-	// seen is the renewal that the last check saw or made; nil if there was none since the virtual kubelet serves. What counts is that it
-	// changes: the clocks of machines differ.
+	// seen is the renewal that the last check saw or made; nil if there was none since the virtual kubelet started to
+	// serve. Only a change of it matters: the clocks of machines differ.
 	seen *metav1.MicroTime
-	// duration is that of the lease.
+	// duration is the lease's duration.
 	duration time.Duration
 	renews   bool
 }
 
-// untilServes is the pause of a virtual kubelet that does not serve yet.
+// untilServes is the interval at which a virtual kubelet that does not serve yet checks again.
 const untilServes = time.Second
 
-// Run checks the lease until ctx ends. The broker renews it four times in its duration. A check follows the previous one after half of
-// that to three quarters: so one virtual kubelet renews a lease 1.5 times its duration after the last renewal at the latest, which is less
-// than the grace period of Kubernetes, and of many the first one to notice. The first check follows as soon as the virtual kubelet serves:
-// after an outage of the API server the virtual kubelets start again, and the grace period has begun long ago.
+// Run checks the lease until ctx ends. The broker renews it four times in its duration. The pause between two checks is
+// one half to three quarters of that duration. So a single virtual kubelet renews a lease at most 1.5 durations after
+// the last renewal, which is less than the grace period of Kubernetes. With many, the first one to notice renews it.
+// The first check follows as soon as the virtual kubelet serves: after an outage of the API server the virtual kubelets
+// restart, and the grace period has begun long ago.
 func Run(ctx context.Context, cfg Config) error {
 	k := &keeper{Config: cfg, duration: defaultDuration}
 	for next, checked := untilServes, false; ; {
@@ -82,7 +83,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 }
 
-// check renews the lease if no process has since the last check.
+// check renews the lease if no process has done so since the last check.
 func (k *keeper) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -114,7 +115,7 @@ func (k *keeper) check(ctx context.Context) error {
 	renewed, err := leases.Update(ctx, lease, metav1.UpdateOptions{})
 	switch {
 	case kerrors.IsConflict(err):
-		return nil // Another process was first.
+		return nil // Another process renewed it first.
 	case err != nil:
 		return fmt.Errorf("lease of node %q: %w", k.Node, err)
 	}
@@ -125,13 +126,15 @@ func (k *keeper) check(ctx context.Context) error {
 	return k.markReady(ctx)
 }
 
-// isOld reports whether nothing has renewed a lease for its duration by this machine's clock: the broker would have four times. Without an
-// earlier check there is nothing else to tell that by. If the clock is wrong, the lease is renewed once without need.
+// isOld reports whether a lease has not been renewed for its duration, by this machine's clock. The broker would have
+// renewed it four times. Without an earlier check there is no other evidence. If the clock is wrong, the lease is
+// renewed once without need.
 func (k *keeper) isOld(lease *coordinationv1.Lease) bool {
 	return lease.Spec.RenewTime != nil && time.Since(lease.Spec.RenewTime.Time) > k.duration
 }
 
-// create makes the lease of a Node that has none: the garbage collector deletes it with the Node, which may have been made again.
+// create creates the lease of a Node that has none. The owner reference makes the garbage collector delete it with the
+// Node, which may have been recreated.
 func (k *keeper) create(ctx context.Context) error {
 	node, err := k.Kube.CoreV1().Nodes().Get(ctx, k.Node, metav1.GetOptions{})
 	if kerrors.IsNotFound(err) {
@@ -157,9 +160,9 @@ func (k *keeper) create(ctx context.Context) error {
 	return nil
 }
 
-// markReady sets back the conditions that Kubernetes' controller of Nodes set to Unknown, because nothing renewed the lease for longer than
-// its grace period (monitorNodeHealth in pkg/controller/nodelifecycle of Kubernetes v1.35): it never sets them back itself. Other
-// states of the conditions are left alone.
+// markReady resets the conditions that Kubernetes' Node lifecycle controller set to Unknown, because the lease was not
+// renewed within the grace period (monitorNodeHealth in pkg/controller/nodelifecycle of Kubernetes v1.35): that
+// controller never resets them itself. Other states of the conditions are not changed.
 func (k *keeper) markReady(ctx context.Context) error {
 	node, err := k.Kube.CoreV1().Nodes().Get(ctx, k.Node, metav1.GetOptions{})
 	if kerrors.IsNotFound(err) {

@@ -29,7 +29,7 @@ const grace = 40 * time.Second
 type home struct {
 	*fake.Clientset
 	t *testing.T
-	// serves is of all virtual kubelets.
+	// serves is the value of Serves for all virtual kubelets.
 	serves atomic.Bool
 }
 
@@ -50,7 +50,7 @@ func newHome(t *testing.T) *home {
 	return h
 }
 
-// run runs so many virtual kubelets while do runs.
+// run runs many virtual kubelets while do runs.
 func (h *home) run(many int, do func()) {
 	h.t.Helper()
 	ctx, stop := context.WithCancel(h.t.Context())
@@ -132,7 +132,7 @@ func TestTheLeaseIsTheBrokersWhileItRenewsIt(t *testing.T) {
 				require.Empty(t, h.lease().Annotations)
 			}
 			h.ClearActions()
-			h.requireAlive(2 * time.Minute) // No broker.
+			h.requireAlive(2 * time.Minute) // The broker is not running.
 			require.NotEmpty(t, h.lease().Annotations)
 			for range 20 {
 				h.renew()
@@ -143,7 +143,8 @@ func TestTheLeaseIsTheBrokersWhileItRenewsIt(t *testing.T) {
 	})
 }
 
-// An outage of the API server ends all brokers and virtual kubelets. Kubernetes counts from the last renewal before it.
+// An outage of the API server stops all brokers and virtual kubelets. Kubernetes counts from the last renewal before
+// it.
 func TestALeaseOfLongAgoIsRenewedAsSoonAsAVirtualKubeletServes(t *testing.T) {
 	for age, renewed := range map[time.Duration]bool{45 * time.Second: true, 25 * time.Second: true, 10 * time.Second: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -161,7 +162,7 @@ func TestALeaseOfLongAgoIsRenewedAsSoonAsAVirtualKubeletServes(t *testing.T) {
 	}
 }
 
-// The API server that is back refuses requests for a moment.
+// After an outage, the API server rejects requests for a moment.
 func TestAFirstCheckThatFailsIsRepeatedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHome(t)
@@ -179,7 +180,7 @@ func TestAFirstCheckThatFailsIsRepeatedSoon(t *testing.T) {
 	})
 }
 
-// All were away, and Kubernetes has taken the Node for lost. Other conditions are those of the broker.
+// All were down, and Kubernetes assumes that the Node is lost. The broker writes the other conditions.
 func TestALostNodeIsReadyAgainWhenItsPodsAreServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHome(t)

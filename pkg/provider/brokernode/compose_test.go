@@ -46,24 +46,25 @@ const (
 	tick     = 10 * time.Millisecond
 )
 
-// clusters are a broker's cluster and a provider cluster, between which namespaces are offloaded: "ns" as "ns-home", and
-// so on.
+// clusters are a broker's cluster and a provider cluster, between which namespaces are offloaded: "ns" as "ns-home",
+// and so on.
 type clusters struct {
 	t             *testing.T
 	local, remote *fake.Clientset
 	remoteLiqo    *liqofake.Clientset
-	// startNamespaces lets namespaces start, which are held up until then.
+	// startNamespaces lets namespaces start, which are blocked until then.
 	startNamespaces func()
 }
 
-// noNetworks knows nothing of any network.
+// noNetworks has no network.
 type noNetworks struct{}
 
 func (noNetworks) View() netconfig.View { return netconfig.View{} }
 
 func (noNetworks) Of(string) netconfig.View { return netconfig.View{} }
 
-// manyNamespaces are those with a pod named "running" that the virtual kubelet has forwarded before it is restarted.
+// manyNamespaces returns the namespaces with a pod named "running" that the virtual kubelet has forwarded before it is
+// restarted.
 func manyNamespaces() []string {
 	var names []string
 	for i := range 20 {
@@ -72,14 +73,14 @@ func manyNamespaces() []string {
 	return names
 }
 
-// tooLarge is what an API server answers if Liqo's webhook refuses a ShadowPod.
+// tooLarge is the answer of an API server whose Liqo webhook denies a ShadowPod.
 func tooLarge() error {
 	return webhookerrors.ToStatusErr("shadowpod.validate.liqo.io", &metav1.Status{
 		Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "peering cpu quota usage exceeded",
 	})
 }
 
-// start runs the virtual kubelet of the VirtualNode p1-gpu; "too-large" is the name of a pod that the quota refuses.
+// start runs the virtual kubelet of the VirtualNode p1-gpu. The quota rejects pods named "too-large".
 func start(t *testing.T) *clusters {
 	t.Helper()
 	namespaceMap := &offloadingv1beta1.NamespaceMap{
@@ -136,7 +137,7 @@ func start(t *testing.T) *clusters {
 	return c
 }
 
-// bind makes a pod that is bound to the broker's node, and assigned to a VirtualNode unless that is "".
+// bind creates a pod that is bound to the broker's node, and assigned to a VirtualNode unless virtualNode is "".
 func (c *clusters) bind(namespace, name, virtualNode string) {
 	c.bindAt(namespace, name, assignment(virtualNode))
 }
@@ -166,12 +167,12 @@ func assignment(virtualNode string) map[string]string {
 	return map[string]string{"brokering.liqo.io/virtual-node": virtualNode, "brokering.liqo.io/provider": "p1"}
 }
 
-// namesake is the VirtualNode of another provider, of the same name.
+// namesake is a VirtualNode of the same name at another provider.
 func namesake() map[string]string {
 	return map[string]string{"brokering.liqo.io/virtual-node": "p1-gpu", "brokering.liqo.io/provider": "p2"}
 }
 
-// assign moves a pod.
+// assign moves a pod to a VirtualNode.
 func (c *clusters) assign(name, virtualNode string) { c.assignAt(name, assignment(virtualNode)) }
 
 func (c *clusters) assignAt(name string, assignment map[string]string) {
@@ -216,8 +217,9 @@ func (c *clusters) condition(namespace, name string) corev1.PodCondition {
 	return corev1.PodCondition{}
 }
 
-// restart goes through the start of a virtual kubelet whose pods run already, while most of its namespaces are still to
-// be started: it refuses none of them, whatever happens to them, and refuses at once those that it can never forward.
+// restart simulates the start of a virtual kubelet with running pods while most of its namespaces are not started yet.
+// The virtual kubelet must not reject any of these pods, even when they change, and must immediately reject the pods
+// that it can never forward.
 func (c *clusters) restart() {
 	c.t.Helper()
 	for _, namespace := range manyNamespaces() {
@@ -227,7 +229,7 @@ func (c *clusters) restart() {
 		_, err = c.local.CoreV1().Pods(namespace).Update(c.t.Context(), pod, metav1.UpdateOptions{})
 		require.NoError(c.t, err)
 	}
-	// This pod is looked at after those.
+	// This pod is reconciled after the others.
 	c.bind("elsewhere", "running", "p1-gpu")
 	require.Eventually(c.t, func() bool {
 		return c.condition("elsewhere", "running").Reason == "NamespaceNotOffloaded"
@@ -247,12 +249,12 @@ func (c *clusters) refusedAmong(namespaces []string) []string {
 	})
 }
 
-// TestPodsComeAndGo is one test with one reflection, since a process can have one only.
+// TestPodsComeAndGo is one test with one reflection because a process can have only one.
 func TestPodsComeAndGo(t *testing.T) {
 	c := start(t)
 	c.restart()
 
-	// What is assigned is forwarded, under Liqo's own node name and without what concerns this cluster only.
+	// Assigned pods are forwarded, with Liqo's own node name and without the parts that concern this cluster only.
 	c.bind("ns", "unassigned", "")
 	c.bind("ns", "others", "p1-cpu")
 	c.bindAt("ns", "of another provider", namesake())
@@ -264,7 +266,7 @@ func TestPodsComeAndGo(t *testing.T) {
 	require.NotContains(t, shadow.Labels, "brokering.liqo.io/provider")
 	require.Equal(t, map[string]string{"brokering.liqo.io/filter": "true", "brokering.liqo.io/pod-uid": "uid-own"}, shadow.Annotations)
 
-	// A pod leaves, and comes back.
+	// A pod is moved away, and is assigned here again.
 	for _, elsewhere := range []map[string]string{assignment("p1-cpu"), namesake()} {
 		c.assignAt("own", elsewhere)
 		require.Eventually(t, func() bool { return c.shadow("own") == nil }, patience, tick, elsewhere)
@@ -272,7 +274,7 @@ func TestPodsComeAndGo(t *testing.T) {
 		c.requireForwarded("own")
 	}
 
-	// Another slice of the provider has a ShadowPod of the name: it is left alone, until that slice lets go of the pod.
+	// Another slice of the provider has a ShadowPod of the name: it is left alone until that slice releases the pod.
 	slice := shadow.DeepCopy()
 	slice.Name, slice.ResourceVersion, slice.UID = "others", "", "uid-of-the-slice"
 	slice.Labels[forge.LiqoOriginClusterNodeName] = "p1-cpu"
@@ -286,7 +288,7 @@ func TestPodsComeAndGo(t *testing.T) {
 	require.NoError(t, shadows.Delete(t.Context(), "others", metav1.DeleteOptions{}))
 	require.Equal(t, "p1-gpu", c.requireForwarded("others").Labels[forge.LiqoOriginClusterNodeName])
 
-	// What the provider does not take is reported to the broker.
+	// A pod that the provider rejects is reported to the broker.
 	c.bind("ns", "too-large", "p1-gpu")
 	require.Eventually(t, func() bool { return c.condition("ns", "too-large").Type != "" }, patience, tick)
 	require.Equal(t, corev1.PodCondition{
@@ -294,7 +296,7 @@ func TestPodsComeAndGo(t *testing.T) {
 		Message: tooLarge().Error(),
 	}, c.condition("ns", "too-large"))
 
-	// The others were never touched. Liqo would have made the one in a namespace that is not offloaded Failed.
+	// The other pods were never changed. Liqo would have marked the pod in a namespace that is not offloaded Failed.
 	require.Nil(t, c.shadow("unassigned"))
 	require.Nil(t, c.shadow("of another provider"))
 	pod, err := c.local.CoreV1().Pods("elsewhere").Get(t.Context(), "running", metav1.GetOptions{})
@@ -302,8 +304,8 @@ func TestPodsComeAndGo(t *testing.T) {
 	require.Equal(t, corev1.PodRunning, pod.Status.Phase)
 }
 
-// holding holds namespaces up that are being started: Liqo's reflector of services, which comes after that of pods, asks
-// for its client when it is made.
+// holding blocks namespaces that are starting: Liqo's reflector of services, which starts after the reflector of pods,
+// asks for its client when it is created.
 type holding struct {
 	kubernetes.Interface
 	until <-chan struct{}
@@ -325,8 +327,8 @@ func (c holdingCore) Services(namespace string) corev1client.ServiceInterface {
 	return c.CoreV1Interface.Services(namespace)
 }
 
-// filtering makes of a fake, which watches everything and knows no field selectors, a client that filters as the API
-// server does: an object that leaves the selection is reported as deleted.
+// filtering makes a fake filter as the API server does: an object that no longer matches the selection is reported as
+// deleted. Without it, a fake watches all objects and ignores field selectors.
 type filtering struct{ kubernetes.Interface }
 
 func (filtering) IsWatchListSemanticsUnSupported() bool { return true }
@@ -373,7 +375,7 @@ func (p filteringPods) Watch(ctx context.Context, opts metav1.ListOptions) (watc
 	return selected, nil
 }
 
-// selection is a watch of the objects selected.
+// selection is a watch of the selected objects.
 type selection struct {
 	watch.Interface
 	events  chan watch.Event
@@ -400,8 +402,8 @@ func (s *selection) Stop() {
 	s.Interface.Stop()
 }
 
-// readable reports whether goleak could read the stacks of all goroutines: it panics at one of more than a hundred frames, which Go shortens.
-// The fakes of client-go have such ones while they merge an object.
+// readable reports whether goleak could read the stacks of all goroutines: it panics at a stack of more than a hundred
+// frames, which Go shortens. The fakes of client-go have such stacks while they merge an object.
 func readable(verify func()) (is bool) {
 	defer func() { is = recover() == nil }()
 	verify()

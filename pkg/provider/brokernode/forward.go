@@ -31,12 +31,13 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/tracing"
 )
 
-// Forwarder forwards the pods of the view to the provider cluster, and reports those that it does not take.
+// Forwarder forwards the pods of the view to the provider cluster, and reports the ones that the provider cluster
+// rejects.
 type Forwarder struct {
 	View View
-	// Tracer continues the traces that the broker began (v1alpha1.TraceparentAnnotation); nil does not trace.
+	// Tracer continues the traces that the broker started (v1alpha1.TraceparentAnnotation); nil disables tracing.
 	Tracer trace.Tracer
-	// Pods and Clock write the refusals; Refused is called with the reason of each that was written.
+	// Pods and Clock are used to write the rejections; Refused is called with the reason of each one that was written.
 	Pods    func(namespace string) corev1client.PodInterface
 	Clock   clock.PassiveClock
 	Refused func(reason string)
@@ -47,7 +48,7 @@ type Forwarder struct {
 	releases map[string]*releases
 }
 
-// Forward returns Liqo's pod reflector of a namespace with a client that creates ShadowPods as create does.
+// Forward returns Liqo's pod reflector of a namespace with a client that creates ShadowPods with create.
 func (f *Forwarder) Forward(local func(namespace string) corev1listers.PodNamespaceLister,
 	next generic.NamespacedReflectorFactoryFunc,
 ) generic.NamespacedReflectorFactoryFunc {
@@ -58,7 +59,7 @@ func (f *Forwarder) Forward(local func(namespace string) corev1listers.PodNamesp
 	}
 }
 
-// create creates the ShadowPod of a local pod. Errors are returned to Liqo, which makes events of them and retries.
+// create creates the ShadowPod of a local pod. Liqo gets the errors, records them as events, and retries.
 func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceLister,
 	shadows timely, shadow *offloadingv1beta1.ShadowPod, opts metav1.CreateOptions,
 ) (*offloadingv1beta1.ShadowPod, error) {
@@ -72,7 +73,8 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 	shadows.ready = func(ctx context.Context) error { return f.stillAssigned(ctx, pod) }
 	ctx, end := f.trace(ctx, pod)
 	created, err := shadows.Create(ctx, transform.WithPodUID(shadow, pod.UID), opts)
-	// What was not sent may have an error of this cluster's own API server, which is no refusal.
+	// If the creation was not sent, the error may come from this cluster's own API server: that is no rejection by the
+	// provider.
 	switch {
 	case !kerrors.IsForbidden(err) || errors.Is(err, errUnsent):
 	case mayHave(ctx, shadows, shadow.Name):
@@ -90,10 +92,10 @@ func (f *Forwarder) create(ctx context.Context, pods corev1listers.PodNamespaceL
 // errUnsent means that the creation of a ShadowPod was not sent.
 var errUnsent = errors.New("not forwarded")
 
-// errMoved means that the cache of local pods lags: Liqo handles the pod again when it shows more.
+// errMoved means that the cache of local pods lags: Liqo handles the pod again when the cache catches up.
 var errMoved = errors.New("it has been assigned elsewhere, or deleted")
 
-// stillAssigned asks the API server whether a pod is assigned as the cache shows it. The cache may lag by any time.
+// stillAssigned asks the API server whether a pod is still assigned as in the cache, which may lag by any time.
 func (f *Forwarder) stillAssigned(ctx context.Context, cached *corev1.Pod) error {
 	live, err := f.Pods(cached.Namespace).Get(ctx, cached.Name, metav1.GetOptions{})
 	if err == nil && (live.UID != cached.UID || live.Labels[v1alpha1.VirtualNodeLabel] != f.View.VirtualNode ||
@@ -109,7 +111,7 @@ func (f *Forwarder) stillAssigned(ctx context.Context, cached *corev1.Pod) error
 // spanForward is one attempt to create the ShadowPod of a pod.
 const spanForward = "forward pod"
 
-// trace begins the span of an attempt, if the broker traces the pod. The span ends with the function returned.
+// trace starts the span of an attempt, if the broker traces the pod. The returned function ends the span.
 func (f *Forwarder) trace(ctx context.Context, pod *corev1.Pod) (context.Context, func(error)) {
 	if f.Tracer == nil {
 		return ctx, func(error) {}
@@ -124,7 +126,8 @@ func (f *Forwarder) trace(ctx context.Context, pod *corev1.Pod) (context.Context
 	return ctx, func(err error) { tracing.End(span, err) }
 }
 
-// client returns a client of Liqo's kinds that creates ShadowPods with create. The types below are the path to them.
+// client returns a client of Liqo's kinds that creates ShadowPods with create. The types below are the path to the
+// ShadowPods.
 func (f *Forwarder) client(client liqoclient.Interface, pods corev1listers.PodNamespaceLister) liqoclient.Interface {
 	return forwarding{Interface: client, forwarder: f, pods: pods}
 }
@@ -165,13 +168,13 @@ func (s forwardingShadowPods) Create(ctx context.Context, shadow *offloadingv1be
 type timely struct {
 	offloadingclient.ShadowPodInterface
 	rest rest.Interface
-	// ready returns why a ShadowPod is not to be created. The deadline counts from its call.
+	// ready returns why a ShadowPod must not be created. The deadline starts when it is called.
 	ready func(context.Context) error
 }
 
-// Create implements offloadingclient.ShadowPodInterface. The deadline is one that Liqo's client cannot tell the API server. It
-// waits for the limit of requests first, and sends one request: another one could be refused because of the first, whose
-// result would not be known.
+// Create implements offloadingclient.ShadowPodInterface. It sends the deadline to the API server, which Liqo's client
+// cannot do. It waits for the rate limit first, and then sends exactly one request: a retry could be rejected because
+// of the first request, whose result would then be unknown.
 func (t timely) Create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, opts metav1.CreateOptions,
 ) (*offloadingv1beta1.ShadowPod, error) {
 	client, is := t.rest.(*rest.RESTClient)
@@ -181,14 +184,14 @@ func (t timely) Create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod,
 			return nil, fmt.Errorf("%w: %w", errUnsent, err)
 		}
 	}
-	// From here on the broker's deadline counts, if it takes the pod away.
+	// The broker's deadline starts here, if it removes the assignment.
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, v1alpha1.CreationTimeout)
 	defer cancel()
 	if err := t.ready(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnsent, err)
 	}
-	// By the wall clock as well: the other one, and so the timeout, stands still while a machine is suspended.
+	// This also checks the wall clock: the monotonic clock, and so the timeout, stops while a machine is suspended.
 	if time.Now().Round(0).Sub(began.Round(0)) >= v1alpha1.CreationTimeout {
 		return nil, fmt.Errorf("%w: %w", errUnsent, context.DeadlineExceeded)
 	}
@@ -202,7 +205,7 @@ func (t timely) Create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod,
 	return created, err
 }
 
-// awaitTurn waits for the limit of requests; nil is none.
+// awaitTurn waits for the rate limit; a nil limiter has no limit.
 func awaitTurn(ctx context.Context, limiter flowcontrol.RateLimiter) error {
 	if limiter == nil {
 		return nil

@@ -32,7 +32,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// The broker counts on it that a creation has taken effect by then, or never will.
+// The broker relies on this deadline: after it, the creation has taken effect or never will.
 func TestAnAPIServerIsToldHowLongACreationMayTake(t *testing.T) {
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -61,7 +61,7 @@ func TestAnAPIServerIsToldHowLongACreationMayTake(t *testing.T) {
 	require.Equal(t, []string{"POST /apis/offloading.liqo.io/v1beta1/namespaces/ns/shadowpods reflection"}, asked)
 }
 
-// waiting is a limit of requests that calls a function instead of waiting.
+// waiting is a rate limiter that calls a function instead of waiting.
 type waiting struct {
 	flowcontrol.RateLimiter
 	wait func() error
@@ -69,7 +69,8 @@ type waiting struct {
 
 func (w waiting) Wait(context.Context) error { return w.wait() }
 
-// The broker counts from when it takes a pod away: one that waited for its turn meanwhile is not forwarded any more.
+// The broker's deadline starts when it removes the assignment: a pod that was waiting for the rate limit then is not
+// forwarded any more.
 func TestWhetherAPodIsStillAssignedIsAskedWhenItsTurnHasCome(t *testing.T) {
 	errElsewhere, errLimit := errors.New("assigned elsewhere"), errors.New("no turn")
 	for name, tc := range map[string]struct{ wait, ready, want error }{
@@ -102,7 +103,8 @@ func TestWhetherAPodIsStillAssignedIsAskedWhenItsTurnHasCome(t *testing.T) {
 	}
 }
 
-// The API server of this cluster, which is asked whether a pod is still assigned, has just been started and knows no roles yet.
+// The API server of this cluster, which is asked whether a pod is still assigned, has just started and has not loaded
+// its roles yet.
 func TestARefusalOfTheOwnAPIServerIsNoneOfTheProvider(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "a", UID: "a", Labels: map[string]string{v1alpha1.VirtualNodeLabel: "v1"},

@@ -13,8 +13,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// OwnPods answers the kubelet API for the pods of the view, and NotFound for any other: the provider cluster may have a
-// pod of that name that another virtual kubelet forwards.
+// OwnPods answers the kubelet API for the pods of the view, and NotFound for all other pods: the provider cluster may
+// have a pod of that name that another virtual kubelet forwards.
 func (v View) OwnPods(handler workload.PodHandler, pods corev1listers.PodLister) workload.PodHandler {
 	return ownPods{PodHandler: handler, view: v, pods: pods}
 }
@@ -25,7 +25,8 @@ type ownPods struct {
 	pods corev1listers.PodLister
 }
 
-// own returns an error of virtual-kubelet's kind, which its HTTP handler turns into a 404, unless the pod is in view.
+// own returns an error of virtual-kubelet's type, which its HTTP handler converts into a 404, unless the pod is in the
+// view.
 func (p ownPods) own(namespace, name string) error {
 	if _, err := p.pods.Pods(namespace).Get(name); err != nil {
 		return errdefs.NotFoundf("pod %s/%s is not assigned to VirtualNode %s of %s; ask the node %s, or the virtual kubelet of the VirtualNode in the pod's labels %s and %s",

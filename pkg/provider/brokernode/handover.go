@@ -25,26 +25,27 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// errPreviousExists requeues a pod whose previous ShadowPod, or the pod of that one, still exists at the provider
+// errPreviousExists requeues a pod whose previous ShadowPod, or that ShadowPod's pod, still exists at the provider
 // cluster.
 var errPreviousExists = errors.New("waiting until the pod's previous ShadowPod and its pod are gone")
 
-// Handover returns Liqo's pod reflector of a namespace in which pods come from and go to other virtual kubelets while
-// they live.
+// Handover returns Liqo's pod reflector of a namespace in which pods move between virtual kubelets while they live.
 //
-//   - The ShadowPod of a pod that another VirtualNode of the same provider cluster forwards now stays. Liqo deletes
-//     every ShadowPod without a local pod of its name.
-//   - A pod that comes (back) waits until its previous ShadowPod and the pod of that one are gone. Liqo would reuse the
-//     first, with the quota that it counts against; and Liqo's ShadowPod controller would take the end of the second for
-//     the end of the new one.
-//   - What was made of an earlier pod of the same name is deleted first, by the UID that its ShadowPod has. Liqo would take
-//     it for the new pod's, and report that it has run, if the earlier one was deleted while no virtual kubelet was running.
-//   - A pod that comes back also waits while the caches still show the ShadowPod that was deleted when it left, or that one's
-//     pod. Liqo would show the end of that pod as the end of this one, which would never run again.
-//   - A pod that has ended when it leaves is shown as ended, and does not run again.
-//   - A pod that leaves is released: the broker is told that no ShadowPod of it is being created any more.
-//   - What Liqo remembers of a pod is forgotten when it leaves. Otherwise, if it left before its ShadowPod was in the
-//     cache, Liqo would never create another (PodInfo.PreventCreationUntilSeen).
+//   - If another VirtualNode of the same provider cluster now forwards the pod, its ShadowPod stays. Liqo deletes every
+//     ShadowPod without a local pod of its name.
+//   - A pod that is assigned here (again) waits until its previous ShadowPod and that ShadowPod's pod no longer exist.
+//     Liqo would reuse the ShadowPod, with the quota that it counts against, and Liqo's ShadowPod controller would
+//     treat the end of the previous pod as the end of the new one.
+//   - The ShadowPod of an earlier pod of the same name is deleted first; the UID on it identifies its pod. Liqo would
+//     use it for the new pod and report that the new pod has run, if the earlier pod was deleted while no virtual
+//     kubelet was running.
+//   - A pod that is assigned here again also waits while the caches still show the ShadowPod that was deleted when it
+//     was moved away, or that ShadowPod's pod. Liqo would show the end of that pod as the end of this one, which would
+//     never run again.
+//   - A pod that has ended when it is moved away is shown as ended, and does not run again.
+//   - A pod that was moved away is released: the broker is told that no ShadowPod of it is being created any more.
+//   - Liqo's state of a pod is forgotten when the pod is moved away. Otherwise, if it was moved away before its
+//     ShadowPod was in the cache, Liqo would never create another ShadowPod (PodInfo.PreventCreationUntilSeen).
 func (f *Forwarder) Handover(local func(namespace string) corev1listers.PodNamespaceLister,
 	next generic.NamespacedReflectorFactoryFunc,
 ) generic.NamespacedReflectorFactoryFunc {
@@ -64,7 +65,7 @@ func (f *Forwarder) Handover(local func(namespace string) corev1listers.PodNames
 	}
 }
 
-// forgetter is Liqo's pod reflector, or one around it.
+// forgetter is Liqo's pod reflector, or a wrapper of it.
 type forgetter interface{ ForgetPodInfo(name string) }
 
 var _ forgetter = (*workload.NamespacedPodReflector)(nil)
@@ -80,7 +81,7 @@ type handover struct {
 }
 
 // requeueOnDelete makes opts enqueue a pod when a pod or ShadowPod of its name is deleted at the provider cluster,
-// whichever virtual kubelet made it. Liqo's own handlers enqueue only what has its node name.
+// regardless of the virtual kubelet that made it. Liqo's own handlers enqueue only objects with its node name.
 func requeueOnDelete(opts *options.NamespacedOpts) {
 	handler := opts.HandlerFactory(generic.NamespacedKeyer(opts.LocalNamespace),
 		options.EventFilterCreate, options.EventFilterUpdate)
@@ -91,8 +92,7 @@ func requeueOnDelete(opts *options.NamespacedOpts) {
 }
 
 func (h *handover) Handle(ctx context.Context, name string) error {
-	// The caches fail for one reason only: there is no such object.
-	// They may lag behind one another, and behind what this process has deleted.
+	// The caches only fail with NotFound. They may lag behind one another, and behind the deletions of this process.
 	local, _ := h.local.Get(name)
 	remote, _ := h.remote.Get(name)
 	shadow, _ := h.shadows.Get(name)
@@ -105,7 +105,7 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 		if err := h.reportEnd(ctx, shadow); err != nil {
 			return err
 		}
-		// The provider may have taken long to answer, and Liqo reads the caches anew.
+		// The provider may have taken long to answer, and Liqo reads the caches again.
 		if local, _ := h.local.Get(name); local != nil {
 			return errPreviousExists
 		}
@@ -124,9 +124,9 @@ func (h *handover) Handle(ctx context.Context, name string) error {
 	return h.NamespacedReflector.Handle(ctx, name)
 }
 
-// reportEnd reports that a pod that left has ended by itself, and not because its ShadowPod is deleted. It reads the pod from the
-// API server: if the cache lagged, the ShadowPod would be deleted, and the pod would run again. The end of a pod that the provider
-// has removed since is in the status of its ShadowPod.
+// reportEnd reports that a pod that was moved away has ended by itself, and not because its ShadowPod was deleted. It
+// reads the pod from the API server: with a stale cache, the ShadowPod would be deleted, and the pod would run again.
+// If the provider has already removed the pod, its end is in the status of its ShadowPod.
 func (h *handover) reportEnd(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
 	if shadow == nil || shadow.DeletionTimestamp != nil || transform.PodUID(shadow) == "" {
 		return nil
@@ -148,7 +148,7 @@ func (h *handover) reportEnd(ctx context.Context, shadow *offloadingv1beta1.Shad
 	return h.releases.reportEnd(ctx, shadow.Name, transform.PodUID(shadow), status)
 }
 
-// reportEndOf is reportEnd for a pod that the provider has removed. The ShadowPod is read from the API server, as the pod is.
+// reportEndOf is reportEnd for a pod that the provider has removed. It reads the ShadowPod from the API server too.
 func (h *handover) reportEndOf(ctx context.Context, cached *offloadingv1beta1.ShadowPod) error {
 	shadow, err := h.client.Get(ctx, cached.Name, metav1.GetOptions{})
 	switch {
@@ -157,7 +157,7 @@ func (h *handover) reportEndOf(ctx context.Context, cached *offloadingv1beta1.Sh
 	case err != nil:
 		return fmt.Errorf("reading from ShadowPod %s, whose pod leaves, whether that has ended: %w", cached.Name, err)
 	case shadow.UID != cached.UID:
-		return nil // The cache will show it.
+		return nil // The cache will show the new ShadowPod.
 	}
 	status := placement.EndOfShadowPod(shadow.Status.Phase, shadow.Spec.Pod.RestartPolicy)
 	if status == nil {
@@ -166,22 +166,22 @@ func (h *handover) reportEndOf(ctx context.Context, cached *offloadingv1beta1.Sh
 	return h.releases.reportEnd(ctx, shadow.Name, transform.PodUID(cached), status)
 }
 
-// ofEarlierPod reports whether this virtual kubelet made a ShadowPod of another pod, which bore the name before.
+// ofEarlierPod reports whether this virtual kubelet made a ShadowPod for an earlier pod of the same name.
 func ofEarlierPod(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod) bool {
 	return shadow != nil && own(shadow) && transform.PodUID(shadow) != "" && transform.PodUID(shadow) != local.UID
 }
 
 func (h *handover) remove(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
 	err := h.client.Delete(ctx, shadow.Name, *metav1.NewPreconditionDeleteOptions(string(shadow.UID)))
-	if kerrors.IsNotFound(err) || kerrors.IsConflict(err) { // Another one has the name by now.
+	if kerrors.IsNotFound(err) || kerrors.IsConflict(err) { // A conflict means that another ShadowPod has the name now.
 		return nil
 	}
 	return err
 }
 
-// leftBehind reports whether what exists at the provider cluster was forwarded before: by another VirtualNode, or it is
-// being deleted, or the pod is that of another ShadowPod (Liqo's controller sets the owner), as the caches may lag by different
-// times. What this cluster did not forward at all, Liqo reports.
+// leftBehind reports whether a ShadowPod or pod of an earlier forwarding exists at the provider cluster: another
+// VirtualNode forwarded it, it is being deleted, or the pod belongs to another ShadowPod (Liqo's controller sets the
+// owner). The caches may lag by different times. Objects that this cluster did not forward at all are reported by Liqo.
 func leftBehind(shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod) bool {
 	if shadow != nil {
 		return forge.IsReflected(shadow) && (!own(shadow) || shadow.DeletionTimestamp != nil || ofAnother(remote, shadow))
@@ -189,7 +189,7 @@ func leftBehind(shadow *offloadingv1beta1.ShadowPod, remote *corev1.Pod) bool {
 	return remote != nil && forge.IsReflected(remote)
 }
 
-// ofAnother reports whether a pod was made of another ShadowPod.
+// ofAnother reports whether a pod was made from another ShadowPod.
 func ofAnother(remote *corev1.Pod, shadow *offloadingv1beta1.ShadowPod) bool {
 	if remote == nil {
 		return false

@@ -28,10 +28,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
-// actAsLiqo sets the package state of Liqo with the identity of the virtual kubelet. It is the same in all tests of this package.
+// actAsLiqo sets Liqo's package state with the identity of the virtual kubelet. It is the same in all tests of this
+// package.
 func actAsLiqo() { forge.Init("home", "p1", "p1-gpu", "10.0.0.1") }
 
-// indexed returns a cache with the objects.
+// indexed returns a cache that contains the objects.
 func indexed[T metav1.Object](t *testing.T, objects ...T) cache.Indexer {
 	t.Helper()
 	index := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
@@ -41,7 +42,7 @@ func indexed[T metav1.Object](t *testing.T, objects ...T) cache.Indexer {
 	return index
 }
 
-// liqos stands for Liqo's reflector of a namespace.
+// liqos is a fake of Liqo's reflector of a namespace.
 type liqos struct {
 	manager.NamespacedReflector
 	handled []string
@@ -53,7 +54,7 @@ func (l *liqos) Handle(_ context.Context, name string) error {
 	return l.err
 }
 
-// A pod completes after the broker has begun to move it, and before its ShadowPod is deleted.
+// A pod completes after the broker has started to move it, and before its ShadowPod is deleted.
 func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 	actAsLiqo()
 	now := metav1.Now()
@@ -73,7 +74,7 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 		shadow *offloadingv1beta1.ShadowPod
 		remote *corev1.Pod
 	}
-	// removed has the provider remove the pod, after Liqo has kept its phase in the status of the ShadowPod.
+	// removed makes the provider remove the pod, after Liqo has stored its phase in the status of the ShadowPod.
 	removed := func(policy corev1.RestartPolicy) func(*world) {
 		return func(w *world) {
 			w.shadow.Status.Phase, w.shadow.Spec.Pod.RestartPolicy, w.remote = w.remote.Status.Phase, policy, nil
@@ -114,7 +115,7 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 			h := &handover{
 				NamespacedReflector: below, forget: func(string) {}, client: liqofake.NewSimpleClientset(w.shadow).OffloadingV1beta1().ShadowPods("ns-home"),
 				local: corev1listers.NewPodLister(indexed[*corev1.Pod](t)).Pods("ns"),
-				// The cache lags behind what the API server has.
+				// The cache lags behind the API server.
 				remote: corev1listers.NewPodLister(indexed[*corev1.Pod](t)).Pods("ns-home"), remotePods: remotes.CoreV1().Pods("ns-home"),
 				shadows:  offloadinglisters.NewShadowPodLister(indexed(t, cached)).ShadowPods("ns-home"),
 				releases: (&Forwarder{View: View{VirtualNode: "p1-gpu", Provider: "p1"}, Pods: home.CoreV1().Pods}).releasesOf("ns"),
@@ -151,18 +152,18 @@ func TestAPodThatEndsWhileItLeavesIsReported(t *testing.T) {
 	}
 }
 
-// returning is a pod that leaves, and comes back to the same VirtualNode.
+// returning is a pod that is moved away, and is assigned to the same VirtualNode again.
 type returning struct {
 	*handover
 	pod             *corev1.Pod
 	locals, shadows cache.Indexer
 	liqo            *liqos
-	// provider has the ShadowPods, and remotes the pods.
+	// provider stores the ShadowPods, and remotes the pods.
 	provider *liqofake.Clientset
 	remotes  *fake.Clientset
 }
 
-// newReturning returns one whose ShadowPod is shown by the cache, and may be there still.
+// newReturning returns a returning pod whose ShadowPod is in the cache. there means that the ShadowPod still exists.
 func newReturning(t *testing.T, first *offloadingv1beta1.ShadowPod, there bool) *returning {
 	t.Helper()
 	actAsLiqo()
@@ -197,13 +198,13 @@ func shadowOf(uid types.UID) *offloadingv1beta1.ShadowPod {
 	return shadow
 }
 
-// A pod leaves, its ShadowPod is deleted, and it is assigned to the same VirtualNode again before the caches of the provider show
-// that: they lag by any time.
+// A pod is moved away, its ShadowPod is deleted, and the pod is assigned to the same VirtualNode again before the
+// caches of the provider show the deletion: they may lag by any time.
 func TestAPodThatComesBackIsNotTakenForTheOneThatLeft(t *testing.T) {
 	actAsLiqo()
 	first := shadowOf("first")
 	for name, tc := range map[string]struct {
-		// failed is what became of the deletion, and shown is what the cache shows of the ShadowPod when the pod is back.
+		// failed is the error of the deletion. shown is the ShadowPod in the cache when the pod is assigned again.
 		failed error
 		shown  *offloadingv1beta1.ShadowPod
 		waits  bool
@@ -249,7 +250,8 @@ func TestAPodThatComesBackIsNotTakenForTheOneThatLeft(t *testing.T) {
 	})
 }
 
-// Before a ShadowPod is deleted its provider is asked for the pod, which may take long. Liqo reads the caches after that.
+// Before a ShadowPod is deleted, its provider is asked for the pod, which may take long. Liqo reads the caches after
+// that.
 func TestAPodThatComesBackWhileItsProviderIsAskedIsHandledAnew(t *testing.T) {
 	r := newReturning(t, shadowOf("first"), true)
 	r.remotes.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -12,11 +12,11 @@ import (
 	"k8s.io/client-go/util/watchlist"
 )
 
-// nodeNameField is the field of a pod by which Liqo selects the pods of its node.
+// nodeNameField is the field of a pod with which Liqo selects the pods of its node.
 const nodeNameField = "spec.nodeName"
 
-// LocalPods returns a client that, asked for the pods of Liqo's node, lists and watches those of the view. The API
-// server filters, so bookmarks and watch-lists need no change. All other requests pass unchanged.
+// LocalPods returns a client that lists and watches the pods of the view when the pods of Liqo's node are requested.
+// The API server filters, so bookmarks and watch-lists need no change. All other requests pass unchanged.
 func (v View) LocalPods(client kubernetes.Interface) kubernetes.Interface {
 	return localPodsLens{Interface: client, view: v}
 }
@@ -26,8 +26,8 @@ type localPodsLens struct {
 	view View
 }
 
-// IsWatchListSemanticsUnSupported returns what the client returns (a fake supports none): embedding the interface hides
-// it.
+// IsWatchListSemanticsUnSupported returns the wrapped client's answer (a fake supports none): embedding the interface
+// hides the method.
 func (l localPodsLens) IsWatchListSemanticsUnSupported() bool {
 	return watchlist.DoesClientNotSupportWatchListSemantics(l.Interface)
 }
@@ -66,7 +66,7 @@ func (p localPods) Watch(ctx context.Context, opts metav1.ListOptions) (watch.In
 	return p.PodInterface.Watch(ctx, opts)
 }
 
-// podsOf turns a request for the pods of Liqo's node into one for the pods of the view.
+// podsOf converts a request for the pods of Liqo's node into a request for the pods of the view.
 func (v View) podsOf(opts metav1.ListOptions) (metav1.ListOptions, error) {
 	selector, err := fields.ParseSelector(opts.FieldSelector)
 	if err != nil {

@@ -28,13 +28,14 @@ func (f *Forwarder) report(ctx context.Context, pod *corev1.Pod, r refusal.Refus
 	return err
 }
 
-// quotaExceeded matches what the provider's API server answers if Liqo's webhook of ShadowPods finds an exceeded quota (checkResources in
-// pkg/webhooks/shadowpod/peeringinfo.go; the name of the webhook is its chart's). It names one resource, even if more are exceeded. An
-// answer of another webhook may quote a text of whoever made the pod.
+// quotaExceeded matches the answer of the provider's API server when Liqo's ShadowPod webhook finds that the quota is
+// exceeded (checkResources in pkg/webhooks/shadowpod/peeringinfo.go; the webhook's name comes from its chart). The
+// answer names only one resource, even if more are exceeded. The answer of another webhook may quote a text that the
+// creator of the pod chose.
 var quotaExceeded = regexp.MustCompile(`^admission webhook "[^"]*liqo\.io" denied the request: peering (\S*) quota usage exceeded`)
 
-// refusalOf returns what the provider cluster's answer 403 means. Liqo's webhook denies with the same code for an exceeded quota and for
-// everything else; only the text differs.
+// refusalOf interprets a 403 answer of the provider cluster. Liqo's webhook denies with the same code for an exceeded
+// quota and for every other reason; only the text differs.
 func refusalOf(forbidden error) refusal.Refusal {
 	r := refusal.Refusal{Reason: refusal.Forbidden, Message: forbidden.Error()}
 	if match := quotaExceeded.FindStringSubmatch(r.Message); match != nil {
@@ -47,7 +48,7 @@ func refusalOf(forbidden error) refusal.Refusal {
 }
 
 // mayHave reports whether the provider cluster has a ShadowPod of that name, or does not answer. If it has one, Liqo's
-// webhook answers 403 before the API server can answer that it exists (getOrCreateShadowPodDescription in
+// webhook answers 403 before the API server can answer AlreadyExists (getOrCreateShadowPodDescription in
 // pkg/webhooks/shadowpod: it "is already running", or "still exists"). Liqo creates a ShadowPod twice if the answer to
 // the first request was lost, or if the cache was filled before the first was created.
 func mayHave(ctx context.Context, shadows offloadingclient.ShadowPodInterface, name string) bool {
@@ -55,10 +56,10 @@ func mayHave(ctx context.Context, shadows offloadingclient.ShadowPodInterface, n
 	return !kerrors.IsNotFound(err) && !kerrors.IsForbidden(err)
 }
 
-// Fallback returns Liqo's reflector of pods in namespaces that are not offloaded to the provider cluster, with a
-// difference: Liqo makes such a pod Failed if it has run before, at another provider cluster. Here the refusal is
-// reported, and the broker moves the pod, whether it runs or not. The caller makes sure that the namespace is not
-// offloaded, and not only that its reflection has not started.
+// Fallback returns Liqo's reflector of pods in namespaces that are not offloaded to the provider cluster, with one
+// difference: Liqo marks such a pod Failed if it has run before, at another provider cluster. Here the rejection is
+// reported, and the broker moves the pod, whether it is running or not. The caller must ensure that the namespace is
+// not offloaded, and not only that its reflection has not started.
 func (f *Forwarder) Fallback(local func(namespace string) corev1listers.PodNamespaceLister,
 	next manager.FallbackReflector,
 ) manager.FallbackReflector {

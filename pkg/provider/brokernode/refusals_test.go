@@ -65,7 +65,7 @@ func exceeded() error {
 	return deniedBy("shadowpod.validate.liqo.io", "peering cpu quota usage exceeded - free 1 / requested 9")
 }
 
-// deniedBy is what an API server answers of the answer 403 of a webhook.
+// deniedBy is the error that an API server returns for a webhook that answers 403.
 func deniedBy(webhook, text string) error {
 	return webhookerrors.ToStatusErr(webhook, &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: text})
 }
@@ -81,7 +81,7 @@ func TestARefusedShadowPodIsReported(t *testing.T) {
 	rbac := kerrors.NewForbidden(shadows, "a", errors.New("RBAC"))
 	for name, tc := range map[string]struct {
 		answer error
-		// asked is the answer to the question whether the provider has the ShadowPod.
+		// asked is the answer to the request whether the provider has the ShadowPod.
 		asked  error
 		reason string
 	}{
@@ -131,8 +131,8 @@ func TestARefusedShadowPodIsReported(t *testing.T) {
 	}
 }
 
-// TestAnExceededQuotaIsRecognisedByTheTextOfLiqosWebhook fails when Liqo changes the text by which its webhook denies a
-// ShadowPod that does not fit into the quota.
+// TestAnExceededQuotaIsRecognisedByTheTextOfLiqosWebhook fails if Liqo changes the text with which its webhook denies a
+// ShadowPod that exceeds the quota.
 func TestAnExceededQuotaIsRecognisedByTheTextOfLiqosWebhook(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, corev1.AddToScheme(scheme))
@@ -205,7 +205,8 @@ func TestOnlyTheNameOfAResourceIsReadAsOne(t *testing.T) {
 	}
 }
 
-// A tenant must not have the broker withhold what a provider has from everybody, by a text that another admission of it quotes.
+// A tenant must not be able to make the broker withhold a provider's capacity from all tenants, by a text that another
+// admission webhook of the provider quotes.
 func TestAQuotedTextIsNoExceededQuota(t *testing.T) {
 	const quoted = "peering cpu quota usage exceeded"
 	for _, answer := range []error{

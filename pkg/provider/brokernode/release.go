@@ -23,38 +23,40 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// releases tells the broker that a pod which leaves was let go, and remembers what was deleted then. Until then a ShadowPod may appear at the provider after the
-// broker has seen none there, because its creation was on the way.
+// releases tells the broker that a pod which was moved away is released, and remembers the ShadowPods that were deleted
+// for it. Until a pod is released, its ShadowPod may still appear at the provider after the broker has seen none there,
+// because its creation was in flight.
 //
-// Liqo handles one pod in one worker at a time, so no creation is on the way when a pod that left is handled. Only a creation
-// whose result is not known may still happen; then nothing is written, and the broker waits for a deadline.
+// Liqo handles one pod in one worker at a time, so no creation is in flight when a pod that was moved away is handled.
+// Only a creation with an unknown result may still take effect. In that case no release is written, and the broker
+// waits for a deadline.
 type releases struct {
 	view View
 	pods corev1client.PodInterface
-	// reflected is false once the namespace is not reflected any more; guarded by the mu of the Forwarder.
+	// reflected is false once the namespace is no longer reflected; guarded by the mu of the Forwarder.
 	reflected bool
 
 	mu sync.Mutex
 	// assigned are the pods that this process may have forwarded, by name; guarded by mu.
 	assigned map[string]assignment
-	// uncertain is, by the name of the pod, since when a creation has no known result; guarded by mu.
+	// uncertain has, by the name of the pod, the time since which a creation has no known result; guarded by mu.
 	uncertain map[string]time.Time
-	// removed are, by name, the UIDs of the ShadowPods that this process has asked to delete because their pods left, until
-	// the cache shows something else; guarded by mu.
+	// removed has, by name, the UIDs of the ShadowPods that this process has tried to delete because their pods were
+	// moved away, until the cache shows something else; guarded by mu.
 	removed map[string]types.UID
 }
 
-// assignment is one of a pod to the VirtualNode.
+// assignment is the assignment of a pod to the VirtualNode.
 type assignment struct {
 	uid types.UID
 	id  string
-	// deleted means that the pod is being deleted: it does not move.
+	// deleted means that the pod is being deleted, so it does not move.
 	deleted bool
-	// forwarded means that a ShadowPod was there, or may have been created.
+	// forwarded means that a ShadowPod existed, or may have been created.
 	forwarded bool
 }
 
-// releasesOf returns those of a namespace, the same each time.
+// releasesOf returns the releases of a namespace, always the same object.
 func (f *Forwarder) releasesOf(namespace string) *releases {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +72,7 @@ func (f *Forwarder) releasesOf(namespace string) *releases {
 	return f.releases[namespace]
 }
 
-// startNamespace returns those of a namespace that is reflected from now on.
+// startNamespace returns the releases of a namespace that is reflected from now on.
 func (f *Forwarder) startNamespace(namespace string) *releases {
 	r := f.releasesOf(namespace)
 	f.mu.Lock()
@@ -79,8 +81,8 @@ func (f *Forwarder) startNamespace(namespace string) *releases {
 	return r
 }
 
-// StopNamespace is called when a namespace is no longer reflected. What is known of it is forgotten once no creation may
-// still happen there, at this call or a later one.
+// StopNamespace is called when a namespace is no longer reflected. Its releases are forgotten once no creation may
+// still take effect there, at this call or a later one.
 func (f *Forwarder) StopNamespace(namespace string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,7 +92,7 @@ func (f *Forwarder) StopNamespace(namespace string) {
 	maps.DeleteFunc(f.releases, func(_ string, r *releases) bool { return !r.reflected && r.certain() })
 }
 
-// certain reports whether the result of every creation is known, or none of them may still happen.
+// certain reports whether every creation has a known result, or is too old to take effect.
 func (r *releases) certain() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +104,7 @@ func (r *releases) certain() bool {
 	return true
 }
 
-// observe records a pod that is assigned to the VirtualNode, and whether a ShadowPod of its name is there.
+// observe records a pod that is assigned to the VirtualNode, and whether a ShadowPod of its name exists.
 func (r *releases) observe(pod *corev1.Pod, there bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +117,8 @@ func (r *releases) observe(pod *corev1.Pod, there bool) {
 	r.assigned[pod.Name] = now
 }
 
-// observeRemoval remembers the ShadowPod of a pod that has left, before its deletion is asked for. Nil forgets it.
+// observeRemoval records the ShadowPod of a pod that was moved away, before its deletion is requested. A nil ShadowPod
+// clears the record.
 func (r *releases) observeRemoval(name string, shadow *offloadingv1beta1.ShadowPod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,8 +130,8 @@ func (r *releases) observeRemoval(name string, shadow *offloadingv1beta1.ShadowP
 	r.markForwarded(name)
 }
 
-// removes reports whether the cache still shows the ShadowPod whose deletion was asked for when its pod left, also if that
-// failed. It forgets it once the cache shows anything else.
+// removes reports whether the cache still shows the ShadowPod whose deletion was requested when its pod was moved away,
+// even if that deletion failed. Once the cache shows anything else, it forgets the ShadowPod.
 func (r *releases) removes(name string, shadow *offloadingv1beta1.ShadowPod) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,9 +143,9 @@ func (r *releases) removes(name string, shadow *offloadingv1beta1.ShadowPod) boo
 	return removed
 }
 
-// observeCreate records the result of the creation of a ShadowPod. Only a refusal means that it was not created: any other error, also
-// an answer of a proxy in between, may come after the API server has stored it. A later refusal does not decide about that
-// creation: its quota may have counted it already.
+// observeCreate records the result of the creation of a ShadowPod. Only a rejection by the API server proves that it
+// was not created. After any other error, including an answer of a proxy, the API server may have stored it. A later
+// rejection proves nothing about an earlier uncertain creation: the quota may already have counted that one.
 func (r *releases) observeCreate(name string, err error) {
 	if errors.Is(err, errUnsent) {
 		return
@@ -167,7 +170,7 @@ func (r *releases) observeThere(name string) {
 	r.markForwarded(name)
 }
 
-// markForwarded is called with mu held.
+// markForwarded must be called with mu held.
 func (r *releases) markForwarded(name string) {
 	if at, assigned := r.assigned[name]; assigned {
 		at.forwarded = true
@@ -175,7 +178,8 @@ func (r *releases) markForwarded(name string) {
 	}
 }
 
-// refuses reports whether an error is the answer 4xx of an API server, which stores nothing then. 408 is that of a proxy.
+// refuses reports whether an error is a 4xx answer of an API server, which then has stored nothing. A 408 comes from a
+// proxy.
 func refuses(err error) bool {
 	status := kerrors.APIStatus(nil)
 	if !errors.As(err, &status) || kerrors.IsTimeout(err) {
@@ -185,8 +189,9 @@ func refuses(err error) bool {
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
-// reportEnd writes the status of a pod that has ended while it was leaving, before its ShadowPod is deleted: it must not run again.
-// A pod that another VirtualNode has by now is left alone, and so is one that this VirtualNode did not lose to a move.
+// reportEnd writes the status of a pod that ended while it was being moved away, before its ShadowPod is deleted: the
+// pod must not run again. It does nothing if another VirtualNode has the pod now, or if the pod was not moved away from
+// this VirtualNode.
 func (r *releases) reportEnd(ctx context.Context, name string, uid types.UID, there *corev1.PodStatus) error {
 	pod, err := r.pods.Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -209,12 +214,12 @@ func (r *releases) reportEnd(ctx context.Context, name string, uid types.UID, th
 	case err == nil, kerrors.IsNotFound(err):
 		return nil
 	case placement.NeverAccepted(err), kerrors.IsForbidden(err):
-		return nil // A status that the API server never accepts must not keep the pod from leaving.
+		return nil // A status that the API server never accepts must not block the move.
 	}
 	return fmt.Errorf("telling that pod %s has ended: %w", name, err)
 }
 
-// release writes once that a pod was let go, if it has left while it lived.
+// release tells the broker once that a pod was released, if it was moved away while it lived.
 func (r *releases) release(ctx context.Context, name string) error {
 	r.mu.Lock()
 	left, assigned := r.assigned[name]

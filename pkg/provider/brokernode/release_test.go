@@ -77,7 +77,7 @@ func TestAPodThatLeftIsReleasedOnce(t *testing.T) {
 	}
 }
 
-// answered is an error by the status of an answer.
+// answered returns the error for an answer with the status code.
 func answered(code int) error {
 	return kerrors.NewGenericServerResponse(code, "post", schema.GroupResource{}, "a", "", 0, true)
 }
@@ -113,7 +113,7 @@ func TestNamespacesThatAreNotReflectedAnyMoreAreForgotten(t *testing.T) {
 		}
 		require.Empty(t, f.releases)
 
-		// A ShadowPod may still be created there: that is known when the namespace is reflected again.
+		// A ShadowPod may still be created there. This is remembered when the namespace is reflected again.
 		f.releasesOf("uncertain").observeCreate("a", context.DeadlineExceeded)
 		f.StopNamespace("uncertain")
 		require.Contains(t, f.releasesOf("uncertain").uncertain, "a")

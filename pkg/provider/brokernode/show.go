@@ -16,8 +16,9 @@ import (
 )
 
 // OnOwnNode returns the reflector with the pods of the view shown as bound to Liqo's node. Liqo's service account
-// reflector marks the Secrets with tokens by the node of the pod, where all others do by Liqo's node name; marked with
-// the broker's node, no virtual kubelet would delete them when a pod leaves while its virtual kubelet is down.
+// reflector marks the Secrets with tokens with the node of the pod. All other reflectors use Liqo's node name. With the
+// broker's node as mark, no virtual kubelet would delete these Secrets if a pod is moved away while its virtual kubelet
+// is down.
 func (v View) OnOwnNode(reflector manager.Reflector) manager.Reflector {
 	return onOwnNode{Reflector: reflector, view: v}
 }
@@ -40,9 +41,9 @@ func (r onOwnNode) Start(ctx context.Context, opts *options.ReflectorOpts) {
 // reasonUnreachable is the reason of the condition Ready of a pod whose provider cluster cannot be reached.
 const reasonUnreachable = "ProviderUnreachable"
 
-// ShowUnreachable returns the remote pod as not Ready while the local one is marked as unreachable
-// (v1alpha1.UnreachableAnnotation); the one in the cache stays as it is. Were the broker to write the condition itself,
-// the last status of the remote pod would overwrite it.
+// ShowUnreachable returns the remote pod as not Ready while the local pod is marked as unreachable
+// (v1alpha1.UnreachableAnnotation). The object in the cache does not change. The broker cannot write the condition
+// itself: the last status of the remote pod would overwrite it.
 func ShowUnreachable(local, remote *corev1.Pod) *corev1.Pod {
 	value, marked := local.Annotations[v1alpha1.UnreachableAnnotation]
 	if !marked {
@@ -56,7 +57,7 @@ func ShowUnreachable(local, remote *corev1.Pod) *corev1.Pod {
 			continue
 		}
 		condition.Status, condition.Reason = corev1.ConditionFalse, reasonUnreachable
-		// The time comes from the annotation: a time of this moment would be written at every reconciliation.
+		// The time comes from the annotation: the current time would cause a write at every reconciliation.
 		if since, err := time.Parse(time.RFC3339, value); err == nil {
 			condition.LastTransitionTime = metav1.NewTime(since.Truncate(time.Second))
 		}

@@ -17,10 +17,10 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 )
 
-// Secrets returns Liqo's Secret reflector of a namespace, which leaves out the tokens of consumers unless they are to be
-// forwarded. The virtual kubelet of a consumer puts the tokens of a pod's service account, with which the consumer's API
-// server can be called, into a Secret here (forge.RemoteServiceAccountSecret); it is for the cluster that the consumer
-// trusts, not for those behind it.
+// Secrets returns Liqo's Secret reflector of a namespace, which omits the tokens of consumers unless they must be
+// forwarded. The virtual kubelet of a consumer puts the tokens of a pod's service account into a Secret here
+// (forge.RemoteServiceAccountSecret). They give access to the consumer's API server, and are intended for the cluster
+// that the consumer trusts, not for the clusters behind it.
 func (v View) Secrets(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
 	if v.ForwardTokens {
 		return next
@@ -41,8 +41,8 @@ type tokenless struct {
 	client        corev1clients.SecretInterface
 }
 
-// Handle implements manager.NamespacedReflector. A token that was forwarded before, when that was not forbidden, is
-// removed: Liqo's reflector does not delete Secrets with tokens.
+// Handle implements manager.NamespacedReflector. It removes a token that was forwarded earlier, when forwarding was
+// enabled: Liqo's reflector does not delete Secrets with tokens.
 func (r tokenless) Handle(ctx context.Context, name string) error {
 	local, err := r.local.Get(name)
 	if err != nil || !forge.IsServiceAccountSecret(local) {
@@ -59,8 +59,8 @@ func (r tokenless) Handle(ctx context.Context, name string) error {
 	return nil
 }
 
-// withoutTokens returns a ShadowPod whose pod starts without the tokens that are not forwarded. The one given stays as it
-// is.
+// withoutTokens returns a ShadowPod whose pod starts without the tokens that are not forwarded. It does not change its
+// argument.
 func withoutTokens(shadow *offloadingv1beta1.ShadowPod) *offloadingv1beta1.ShadowPod {
 	shadow = shadow.DeepCopy()
 	for i := range shadow.Spec.Pod.Volumes {

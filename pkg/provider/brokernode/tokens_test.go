@@ -20,7 +20,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 )
 
-// handled notes what a reflector below would have handled.
+// handled records the names that the wrapped reflector would have handled.
 type handled struct {
 	manager.NamespacedReflector
 	names []string
@@ -47,7 +47,7 @@ func TestTokensOfConsumersStayHere(t *testing.T) {
 	for name, tc := range map[string]struct {
 		forward bool
 		want    []string
-		// at is what the provider had before, and stay what it has of that afterwards.
+		// at has the provider's objects before, and stay has the ones of them that remain afterwards.
 		at   []runtime.Object
 		stay []string
 	}{

@@ -19,23 +19,24 @@ import (
 type View struct {
 	// Node is the broker's node.
 	Node string
-	// VirtualNode is the VirtualNode whose pods are served: the value of v1alpha1.VirtualNodeLabel. Provider is the id of its
-	// cluster: the value of v1alpha1.ProviderLabel. VirtualNodes of two providers may have one name, as they are in two tenant
-	// namespaces.
+	// VirtualNode is the VirtualNode whose pods are served: the value of v1alpha1.VirtualNodeLabel. Provider is the id
+	// of its cluster: the value of v1alpha1.ProviderLabel. VirtualNodes of two providers may have the same name,
+	// because they are in different tenant namespaces.
 	VirtualNode, Provider string
-	// LiqoNodeName is the name by which Liqo marks and recognises its remote objects (--nodename). No pod is bound to
+	// LiqoNodeName is the name with which Liqo marks and recognizes its remote objects (--nodename). No pod is bound to
 	// a node of that name.
 	LiqoNodeName string
-	// ForwardTokens lets the service account tokens of consumers through to the provider cluster.
+	// ForwardTokens forwards the service account tokens of consumers to the provider cluster.
 	ForwardTokens bool
 }
 
-// assigned selects the pods of the view among those of the node. The broker writes and removes both labels in one request.
+// assigned returns the labels of the view's pods among the pods of the node. The broker writes and removes both labels
+// in one request.
 func (v View) assigned() labels.Set {
 	return labels.Set{v1alpha1.VirtualNodeLabel: v.VirtualNode, v1alpha1.ProviderLabel: v.Provider}
 }
 
-// Serves reports whether a pod is of the view.
+// Serves reports whether a pod belongs to the view.
 func (v View) Serves(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == v.Node && v.assigned().AsSelector().Matches(labels.Set(pod.Labels))
 }
@@ -51,13 +52,13 @@ func narrow(selector string, values labels.Set) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		parsed = parsed.Add(*requirement) // Which sorts by key.
+		parsed = parsed.Add(*requirement) // It sorts by key.
 	}
 	return parsed.String(), nil
 }
 
-// Metrics narrows the usage of remote pods to those that this virtual kubelet has forwarded: Liqo asks for the pods of
-// all the VirtualNodes of the remote cluster, and fails on the first that is not its own.
+// Metrics limits the usage of remote pods to the pods that this virtual kubelet has forwarded: Liqo asks for the pods
+// of all VirtualNodes of the remote cluster, and fails on the first one that is not its own.
 func (v View) Metrics(usage func(namespace string) metricsclient.PodMetricsInterface) func(string) metricsclient.PodMetricsInterface {
 	return func(namespace string) metricsclient.PodMetricsInterface {
 		return ownMetrics{PodMetricsInterface: usage(namespace), view: v}

@@ -20,7 +20,7 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/workload"
 )
 
-// answering is a kubelet API that has every pod.
+// answering is a kubelet API that finds every pod.
 type answering struct{ workload.PodHandler }
 
 func (answering) Exec(context.Context, string, string, string, []string, api.AttachIO) error {
@@ -83,7 +83,7 @@ func TestPodsOfAnUnreachableProviderAreNotReady(t *testing.T) {
 	require.Equal(t, remote, ShowUnreachable(marked(since.Format(time.RFC3339)), remote), "what is not Ready stays as it is")
 }
 
-// starting is a reflector that keeps what it is started with.
+// starting is a reflector that records its start options.
 type starting struct {
 	manager.Reflector
 	opts *options.ReflectorOpts

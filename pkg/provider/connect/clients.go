@@ -19,7 +19,7 @@ type Clients struct {
 	LocalLiqo, RemoteLiqo liqoclient.Interface
 	// RemoteMetrics reads the pods' usage in a remote namespace, for /stats/summary.
 	RemoteMetrics func(namespace string) metricsv1beta1.PodMetricsInterface
-	// RemoteConfig is what exec, attach and port-forward dial with: Liqo opens those connections itself.
+	// RemoteConfig is for exec, attach and port-forward: Liqo opens those connections itself.
 	RemoteConfig *rest.Config
 }
 
@@ -47,7 +47,7 @@ func New(local, remote *rest.Config) (Clients, error) {
 	return clients, nil
 }
 
-// Separate returns a client of the home cluster whose requests do not count for those of the other clients.
+// Separate returns a client of the home cluster with its own rate limit.
 func Separate(local *rest.Config) (kubernetes.Interface, error) {
 	config := protobuf(local)
 	config.RateLimiter, config.QPS, config.Burst = nil, reviewsPerSecond, reviewsBurst
@@ -64,8 +64,8 @@ const (
 	reviewsBurst     = 40
 )
 
-// protobuf returns config for a client of Kubernetes' own types, which API servers also speak in a form that takes a
-// fraction of JSON's time to decode. Custom resources have JSON only.
+// protobuf returns config for a client of Kubernetes' own types. API servers serve these in protobuf too, which takes a
+// fraction of JSON's time to decode. Custom resources are served as JSON only.
 func protobuf(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.ContentType = runtime.ContentTypeProtobuf

@@ -13,9 +13,9 @@ import (
 	"github.com/liqotech/liqo/pkg/utils/restcfg"
 )
 
-// Limit sets Liqo's rate limits (--client-qps, --client-max-burst, --client-timeout: restcfg reads them from
-// its flags) and puts a deadline on every request that is to end by itself. Liqo's --client-timeout cannot be used for
-// that: it also cuts watches and streams off.
+// Limit sets Liqo's rate limits (--client-qps, --client-max-burst, --client-timeout: restcfg reads them from its flags)
+// and a deadline on every request that must end by itself. Liqo's --client-timeout is not suitable for that: it also
+// cuts off watches and streams.
 func Limit(config *rest.Config, timeout time.Duration) {
 	restcfg.SetRateLimiter(config)
 	if timeout <= 0 {
@@ -26,8 +26,8 @@ func Limit(config *rest.Config, timeout time.Duration) {
 	})
 }
 
-// deadline is a RoundTripper that ends a request, the reading of its response included, after timeout. Liqo's
-// reflectors make their requests with context.Background(): one that hangs would block a worker indefinitely.
+// deadline is a RoundTripper that ends a request, including the reading of its response, after timeout. Liqo's
+// reflectors make their requests with context.Background(): a request that hangs would block a worker indefinitely.
 type deadline struct {
 	next    http.RoundTripper
 	timeout time.Duration

@@ -21,7 +21,7 @@ func TestLongRunning(t *testing.T) {
 		"/api/v1/pods?watch=true":                           true,
 		"/api/v1/pods?watch=1&sendInitialEvents=true":       true,
 		"/api/v1/namespaces/ns/pods/p":                      false,
-		"/api/v1/namespaces/ns/pods/log":                    true, // A pod of that name: no deadline is the safe side.
+		"/api/v1/namespaces/ns/pods/log":                    true, // Of a pod named log: no deadline is the safe choice.
 		"/api/v1/namespaces/ns/pods/p/log":                  true,
 		"/api/v1/namespaces/ns/pods/p/log?follow=true":      true,
 		"/api/v1/namespaces/ns/pods/p/exec?command=sh":      true,
@@ -34,7 +34,7 @@ func TestLongRunning(t *testing.T) {
 	}
 }
 
-// stuckServer answers the path /half with a part of the body, and no other request; it lets go when the test is over.
+// stuckServer answers the path /half with a part of the body, and hangs on every other request until the test is over.
 func stuckServer(t *testing.T) *httptest.Server {
 	t.Helper()
 	over := make(chan struct{})

@@ -8,7 +8,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TestMain has client-go's informers log nothing.
+// TestMain silences the logs of client-go's informers.
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())

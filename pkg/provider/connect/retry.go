@@ -18,26 +18,28 @@ import (
 )
 
 const (
-	// firstRetry and lastRetry bound the pause before an attempt to reach a cluster that is away. Half of it is jitter.
+	// firstRetry and lastRetry bound the pause before an attempt to reach a cluster that does not answer. Half of it is
+	// jitter.
 	firstRetry, lastRetry = time.Second, 5 * time.Second
-	// spread is how long after the first one that is answered the last one is sent again.
+	// spread is the time over which the waiting watches are sent again, after the first one is answered.
 	spread = time.Second
-	// failuresUntilLogged is how many attempts fail until that is logged.
+	// failuresUntilLogged is the number of failed attempts after which the failure is logged.
 	failuresUntilLogged = 3
-	// mostAlone is how often a request fails although others are answered, until its error is returned.
+	// mostAlone is how many times a request may fail while others are answered before its error is returned.
 	mostAlone = 3
 )
 
-// RetryWatches has the clients made of the config watch again within seconds when the cluster answers again. client-go's informers
-// wait longer after each attempt that fails, up to 60 s (backoffManager of cache.Reflector), and cannot be told that the cluster is
-// back. So a request for a watch that gets no answer, or that of a gateway without a server, is sent again here until it is
-// answered, its context ends, or it has failed mostAlone times after others were answered. The watches that wait share one backoff: one
-// of them is sent at a time, and when one is answered, all others are.
+// RetryWatches makes the clients of the config watch again within seconds when the cluster is back. client-go's
+// informers wait longer after each failed attempt, up to 60 s (backoffManager of cache.Reflector), and cannot be told
+// that the cluster is back. So a request for a watch is sent again here if it gets no answer, or only a gateway's
+// answer without a server. This ends when the request is answered, when its context ends, or when it has failed
+// mostAlone times after others were answered. The waiting watches share one back-off: one of them is sent at a time,
+// and when one is answered, all others are sent.
 func RetryWatches(config *rest.Config, log logr.Logger) {
 	away := &away{turn: make(chan struct{}, 1), answered: make(chan struct{}), log: log}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		if _, is := next.(*spdy.SpdyRoundTripper); is {
-			return next // It is for exec, attach and port-forward, and package untrusted treats it in its own way.
+			return next // This transport is for exec, attach and port-forward, which package untrusted handles separately.
 		}
 		return watchRetry{next: next, away: away}
 	})
@@ -57,7 +59,7 @@ func (w watchRetry) RoundTrip(req *http.Request) (*http.Response, error) {
 		return w.next.RoundTrip(req)
 	}
 	ctx := req.Context()
-	var endTurn func() // nil for an attempt that is no turn.
+	var endTurn func() // nil for an attempt that does not hold the turn.
 	for alone := 0; ; {
 		resp, err := w.next.RoundTrip(req)
 		why := unanswered(resp, err)
@@ -83,20 +85,21 @@ func (w watchRetry) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// away is shared by the watches that wait for a cluster.
+// away is the state shared by the watches that wait for a cluster.
 type away struct {
-	// turn is full while a watch makes the next attempt for all.
+	// turn is full while one watch makes the next attempt on behalf of all.
 	turn chan struct{}
 	log  logr.Logger
 
 	mu sync.Mutex
-	// failed is how many turns have failed in a row, and at least 1 if another attempt has; guarded by mu.
+	// failed is the number of consecutive failed turns, and at least 1 if another attempt has failed; guarded by mu.
 	failed int
 	// answered is closed when an attempt is answered after others have failed; guarded by mu.
 	answered chan struct{}
 }
 
-// observe takes in whether an attempt failed, by its reason, and returns what is closed when a later one is answered.
+// observe records the result of an attempt: why is the reason of its failure, "" if it was answered. The returned
+// channel is closed when a later attempt is answered.
 func (a *away) observe(req *http.Request, why string, turn bool) <-chan struct{} {
 	a.mu.Lock()
 	before := a.failed
@@ -121,11 +124,11 @@ func (a *away) observe(req *http.Request, why string, turn bool) <-chan struct{}
 	return answered
 }
 
-// mostPath bounds what a log shows of a path (bytes).
+// mostPath bounds the length of a path in the log (bytes).
 const mostPath = 200
 
-// wait returns when the next attempt may be made. It is the turn of this watch, which the function returned ends; or another one was
-// answered since this one failed, and there is no function. The error is that of the context.
+// wait returns when the watch may make its next attempt. Either the watch holds the turn, and endTurn releases it; or
+// another watch was answered since this one failed, and endTurn is nil. The error is the context's.
 func (a *away) wait(ctx context.Context, answered <-chan struct{}) (endTurn func(), err error) {
 	select {
 	case <-answered:
@@ -148,7 +151,7 @@ func (a *away) wait(ctx context.Context, answered <-chan struct{}) (endTurn func
 		end()
 		return nil, ctx.Err()
 	}
-	// An API server, or what stands before it, may keep a watch without an answer. The others do not wait for that one.
+	// An API server or a proxy before it may leave a watch without an answer. The other watches do not wait for it.
 	late := time.AfterFunc(lastRetry, end)
 	return func() {
 		late.Stop()
@@ -156,7 +159,7 @@ func (a *away) wait(ctx context.Context, answered <-chan struct{}) (endTurn func
 	}, nil
 }
 
-// sleep returns after that time. The error is that of the context.
+// sleep waits for the pause. The error is the context's.
 func sleep(ctx context.Context, pause time.Duration) error {
 	select {
 	case <-time.After(pause):
@@ -166,12 +169,13 @@ func sleep(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// backoff returns how long the next turn waits after so many have failed.
+// backoff returns the pause before the next turn after that many failed turns.
 func backoff(failed int) time.Duration {
 	return wait.Jitter(min(lastRetry, firstRetry<<min(max(0, failed-1), 10))/2, 1)
 }
 
-// unanswered returns why a request was not answered by an API server; "" if it was. A certificate that is not valid is an answer.
+// unanswered returns why a request was not answered by an API server; "" if it was. An invalid certificate counts as an
+// answer.
 func unanswered(resp *http.Response, err error) string {
 	if err != nil {
 		var certificate *tls.CertificateVerificationError

@@ -24,15 +24,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answer is what a server does with a request.
+// answer is a server's reaction to a request.
 type answer func(*http.Request) (*http.Response, error)
 
-// server is an API server with no objects, or what answers in its place. A watch lasts until the server stops.
+// server is an API server with no objects, or an answer that replaces it. A watch lasts until the server stops.
 type server struct {
-	// slow is how long the API server takes for an answer.
+	// slow is the time that the API server takes to answer.
 	slow    time.Duration
 	mu      sync.Mutex
-	instead answer // nil: none.
+	instead answer // nil: the API server answers.
 	up      context.Context
 	stop    context.CancelFunc
 
@@ -45,7 +45,7 @@ func newServer() *server {
 	return s
 }
 
-// restart ends all watches. From then on requests are answered so; nil: by the API server.
+// restart ends all watches. From then on instead answers all requests; if it is nil, the API server does.
 func (s *server) restart(instead answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *server) serve(up context.Context, req *http.Request) *http.Response {
 	return &http.Response{StatusCode: http.StatusOK, Request: req, Header: header, Body: body{r, closing}}
 }
 
-// but answers as the API server, except where the path of a request contains a text.
+// but returns an answer that uses then for requests whose path contains a text, and the API server for all others.
 func (s *server) but(path string, then answer) answer {
 	return func(req *http.Request) (*http.Response, error) {
 		if strings.Contains(req.URL.Path, path) {
@@ -152,7 +152,7 @@ func watching(t *testing.T, s *server, n int, retried bool) {
 	require.EqualValues(t, n, s.watches.Load())
 }
 
-// back returns how long it takes until so many watches are back after the server was away for so long.
+// back returns the time until n watches are established again after the server was away.
 func back(t *testing.T, s *server, n int, away time.Duration, meanwhile, then answer) time.Duration {
 	t.Helper()
 	s.restart(meanwhile)
@@ -176,7 +176,8 @@ func TestWatchesAreBackSoonAfterAnOutage(t *testing.T) {
 					watching(t, s, n, true)
 					s.attempts.Store(0)
 					require.LessOrEqual(t, back(t, s, n, away, meanwhile, nil), lastRetry+spread+3*s.slow)
-					// Each watch tries when it ends and when another is answered, beside the turns.
+					// Each watch makes an attempt when it ends and when another one is answered, in addition to its
+					// turns.
 					require.LessOrEqual(t, s.attempts.Load(), n*2+int64(away/(lastRetry/2))+10)
 				})
 			})
@@ -184,7 +185,7 @@ func TestWatchesAreBackSoonAfterAnOutage(t *testing.T) {
 	}
 }
 
-// TestWatchesOfClientGoAreBackLate shows what RetryWatches is for.
+// TestWatchesOfClientGoAreBackLate shows why RetryWatches exists: client-go alone retries late.
 func TestWatchesOfClientGoAreBackLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -264,7 +265,7 @@ func TestAWatchThatFailsAloneReturnsItsError(t *testing.T) {
 			_, err := kube.CoreV1().Pods("alone").Watch(t.Context(), metav1.ListOptions{})
 			failed <- err
 		}()
-		for range mostAlone { // Others come and are answered.
+		for range mostAlone { // Other requests arrive and are answered.
 			time.Sleep(10 * time.Second)
 			require.Empty(t, failed)
 			w, err := kube.CoreV1().Pods("ns").Watch(t.Context(), metav1.ListOptions{})

@@ -11,7 +11,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// leases are those of a client, on which the holder writes whether it connects, or serves its pods, and when its provider answered.
+// leases are a client's leases. The holder annotates its lease: whether it is still connecting or serves its pods, and
+// when its provider last answered.
 type leases struct {
 	coordinationclient.LeasesGetter
 	identity string
@@ -36,7 +37,7 @@ func (l leasesIn) Update(ctx context.Context, lease *coordinationv1.Lease, opts 
 	return l.LeaseInterface.Update(ctx, l.leases.annotated(lease), opts)
 }
 
-// annotated returns the lease with the annotation as long as the replica connects.
+// annotated returns the lease, with the annotation as long as the replica connects.
 func (l leases) annotated(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	out := lease.DeepCopy()
 	delete(out.Annotations, v1alpha1.ConnectingAnnotation)

@@ -1,5 +1,5 @@
-// Package election has the leader elections of a virtual kubelet: who is the kubelet of the node (Run), and who reflects
-// what is not a pod (RunReflection).
+// Package election has the leader elections of a virtual kubelet: one for the kubelet of the node (Run), and one for
+// the reflection of everything except pods (RunReflection).
 package election
 
 import (
@@ -20,19 +20,20 @@ import (
 	liqoelection "github.com/liqotech/liqo/pkg/leaderelection"
 )
 
-// reflectionLeaseName is the lease of Liqo's second election, held by one of the virtual kubelets of a tenant
-// namespace: with several VirtualNodes on the same remote cluster, only one reflects what is not a pod
+// reflectionLeaseName is the lease of Liqo's second election, which one of the virtual kubelets of a tenant namespace
+// holds: with several VirtualNodes on the same remote cluster, only one reflects objects other than pods
 // (cmd/virtual-kubelet/root.leaderElectorName).
 const reflectionLeaseName = "virtual-kubelet-leader-election"
 
-// Config is what both elections share.
+// Config is shared by both elections.
 type Config struct {
 	Log logr.Logger
-	// Identity is that of this replica, Namespace the one with the leases.
+	// Identity identifies this replica. Namespace is the namespace of the leases.
 	Identity, Namespace string
-	// Serving reports whether the replica serves the pods of the node. As long as it does not, the lease shows that it connects.
+	// Serving reports whether the replica serves the pods of the node. Until then, the lease shows that it is
+	// connecting.
 	Serving func() bool
-	// Answered is when the remote cluster last answered this replica; zero if that is not known.
+	// Answered returns the time of the last answer of the remote cluster to this replica; zero if unknown.
 	Answered func() time.Time
 	Times
 }
@@ -40,11 +41,12 @@ type Config struct {
 // Times are the times of a lease.
 type Times struct{ Duration, RenewDeadline, RetryPeriod time.Duration }
 
-// Run waits for the lease of the node, of which one replica at a time is the virtual kubelet, runs work, and
+// Run waits for the lease of the node, which makes one replica at a time the virtual kubelet. Then it runs work, and
 // releases the lease once work has returned. It returns nil if ctx ended first, the error of work, or an error if the
 // lease was lost; then the context of work has ended too.
 //
-// Liqo's own (leaderelection.Blocking) exits the process when the lease is lost, and releases it while still working.
+// Liqo's own (leaderelection.Blocking) exits the process when the lease is lost, and releases the lease while the
+// process is still working.
 func (c *Config) Run(ctx context.Context, node string, client kubernetes.Interface, events record.EventBroadcaster,
 	work func(context.Context) error,
 ) error {
@@ -74,7 +76,7 @@ func (c *Config) Run(ctx context.Context, node string, client kubernetes.Interfa
 		return fmt.Errorf("electing the virtual kubelet of node %q: %w", node, err)
 	}
 
-	// The lease outlives ctx: it is released when no work is done under it any more.
+	// The lease outlives ctx: it is released once all work under it has stopped.
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	stopped := make(chan struct{})
@@ -114,10 +116,10 @@ func runUntilLost(ctx context.Context, lost <-chan struct{}, errLost error, work
 	}
 }
 
-// RunReflection takes part in Liqo's second election until ctx ends, and calls resync when it is won: what happened
-// before, the reflectors of this replica skipped. Liqo's reflectors ask leaderelection.IsLeader(), a package variable
-// that only an elector made by leaderelection.Init sets. Liqo's leaderelection.Run panics when the lease is lost; here
-// that is an error.
+// RunReflection runs in Liqo's second election until ctx ends, and calls resync when it wins: the reflectors of this
+// replica have skipped all earlier events. Liqo's reflectors ask leaderelection.IsLeader(), a package variable that
+// only an elector made by leaderelection.Init sets. Liqo's leaderelection.Run panics when the lease is lost; here that
+// is an error.
 func (c *Config) RunReflection(ctx context.Context, home *rest.Config, events record.EventBroadcaster, resync func() error) error {
 	elector, err := liqoelection.Init(&liqoelection.Opts{
 		PodInfo:           liqoelection.PodInfo{PodName: c.Identity, Namespace: c.Namespace},

@@ -74,7 +74,7 @@ func TestTheLeaseIsHeldAsLongAsTheWork(t *testing.T) {
 
 		close(winding)
 		require.NoError(t, <-first)
-		time.Sleep(12 * time.Second) // The retry period and its jitter, but less than the lease.
+		time.Sleep(12 * time.Second) // The retry period and its jitter, but less than the lease duration.
 		require.Equal(t, "b", holder(t, client), "given back, not waited for")
 		require.True(t, secondWorked.Load())
 		stopStandby()

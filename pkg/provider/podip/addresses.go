@@ -22,7 +22,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/remap"
 )
 
-// Addresses are the addresses of the pods in all namespaces that are reflected.
+// Addresses are the addresses of the pods in all reflected namespaces.
 type Addresses struct {
 	resolver
 	local  func(namespace string) corev1listers.PodNamespaceLister
@@ -36,18 +36,18 @@ type Addresses struct {
 type namespace struct {
 	*Addresses
 	local corev1listers.PodNamespaceLister
-	// remote lists the pods as they are, with the addresses that the remote cluster shows.
+	// remote lists the pods with the addresses that the remote cluster shows.
 	remote corev1listers.PodNamespaceLister
 	// remoteByAddress has the index remoteAddress.
 	remoteByAddress cache.Indexer
-	// queue enqueues the local pod of a remote one.
+	// queue enqueues the local pod of a remote pod.
 	queue cache.ResourceEventHandler
 	// ips is nil unless the addresses depend on IPs of this cluster.
 	ips ipamlisters.IPNamespaceLister
 }
 
-// New returns the addresses of pods. local lists the local pods of a namespace; it is called after Liqo's pod reflector
-// has started. status, if not nil, shows a remote pod with another status, given the local pod.
+// New returns the addresses of pods. local lists the local pods of a namespace. It is called after Liqo's pod reflector
+// has started. status, if not nil, shows a remote pod with another status for its local pod.
 func New(cfg Config, sources Sources, local func(namespace string) corev1listers.PodNamespaceLister,
 	status func(local, remote *corev1.Pod) *corev1.Pod,
 ) *Addresses {
@@ -64,7 +64,7 @@ type namespaceReflector interface {
 
 var _ namespaceReflector = (*workload.NamespacedPodReflector)(nil)
 
-// Namespaced returns Liqo's pod reflector of a namespace, which next makes, with the addresses of this cluster.
+// Namespaced wraps Liqo's pod reflector of a namespace, which next makes, so that pods get this cluster's addresses.
 func (a *Addresses) Namespaced(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		n := a.start(opts)
@@ -107,7 +107,7 @@ func (a *Addresses) start(opts *options.NamespacedOpts) *namespace {
 	}
 }
 
-// watchIPs enqueues the pods of an IP that changes, and returns the IPs of the namespace; nil if no address depends on
+// watchIPs makes a change of an IP enqueue its pods, and returns the IPs of the namespace; nil if no address depends on
 // them.
 func (a *Addresses) watchIPs(opts *options.NamespacedOpts) ipamlisters.IPNamespaceLister {
 	if !a.changes() && !a.Opaque {
@@ -115,7 +115,7 @@ func (a *Addresses) watchIPs(opts *options.NamespacedOpts) ipamlisters.IPNamespa
 	}
 	ips := opts.LocalLiqoFactory.Ipam().V1alpha1().IPs()
 	ofPods := opts.HandlerFactory(func(ip metav1.Object) []types.NamespacedName {
-		// Liqo's IP has the name of its pod; the broker's has its pods as owners.
+		// Liqo's IP has the name of its pod. The broker's IP has its pods as owners.
 		names := []types.NamespacedName{{Namespace: opts.LocalNamespace, Name: ip.GetName()}}
 		for _, owner := range ip.GetOwnerReferences() {
 			if owner.Kind == "Pod" && owner.Name != ip.GetName() {
@@ -140,7 +140,7 @@ func (a *Addresses) StopNamespace(local string) {
 	}
 }
 
-// Refresh enqueues every pod that is reflected.
+// Refresh enqueues all reflected pods.
 func (a *Addresses) Refresh() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,7 +155,7 @@ func (a *Addresses) Refresh() {
 	}
 }
 
-// RefreshAddress enqueues the pods whose remote pods have an address.
+// RefreshAddress enqueues the pods whose remote pods have the address.
 func (a *Addresses) RefreshAddress(ip string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

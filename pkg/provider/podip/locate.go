@@ -21,8 +21,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// locator is a reflector of pods that writes on each local pod where it really runs, with the address that Liqo writes: a
-// reader of both never combines the address of one remote pod with the location of another.
+// locator is a reflector of pods that annotates each local pod with the place where it really runs, together with the
+// address that Liqo writes: a reader of both never combines the address of one remote pod with the location of another.
 type locator struct {
 	namespaceReflector
 	*namespace
@@ -33,7 +33,7 @@ type locator struct {
 	mu sync.Mutex
 	// reported are the messages of the last events about pods without an address; guarded by mu.
 	reported map[string]string
-	// remoteIPs are the addresses that a remote IPAM was asked for, by pod; guarded by mu.
+	// remoteIPs are the addresses that were looked up at a remote IPAM, by pod; guarded by mu.
 	remoteIPs map[string]string
 }
 
@@ -45,7 +45,7 @@ func (l *locator) Handle(ctx context.Context, name string) error {
 		return nil
 	}
 	if local == nil || remote == nil || !forge.IsReflected(remote) || placement.Terminal(remote) {
-		// A pod that has ended is not reached any more; its address may be assigned to another.
+		// A pod that has ended is not reached any more. Its address may be assigned to another pod.
 		l.report(nil, name, nil)
 		l.track(name, "")
 		return l.namespaceReflector.Handle(ctx, name)
@@ -65,7 +65,7 @@ func (l *locator) Handle(ctx context.Context, name string) error {
 	return err
 }
 
-// ForgetPodInfo is called when a pod has left.
+// ForgetPodInfo drops the remembered state of a pod.
 func (l *locator) ForgetPodInfo(name string) {
 	l.writes.forget(name)
 	l.namespaceReflector.ForgetPodInfo(name)
@@ -98,7 +98,7 @@ func (l *locator) forgetAll() {
 	}
 }
 
-// annotate changes annotations of the pod that was read. It does nothing if that pod does not exist any more.
+// annotate changes annotations of the version of the pod that was read. It does nothing if the pod no longer exists.
 func (l *locator) annotate(ctx context.Context, local *corev1.Pod, patch map[string]any) error {
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": local.ResourceVersion, "annotations": patch},
@@ -126,7 +126,7 @@ func (l *locator) report(local *corev1.Pod, name string, unknown error) {
 		return
 	}
 	if l.reported[name] == unknown.Error() || unknown.Error() == ErrPending.Error() {
-		return // The address is known in a moment.
+		return // The address is about to become known.
 	}
 	l.reported[name] = unknown.Error()
 	l.events.Event(local, corev1.EventTypeWarning, "AddressUnknown", untrusted.Text(unknown.Error()))

@@ -24,14 +24,14 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// liqoStatus does with the status of a pod what Liqo's pod reflector does (HandleStatus in reflection/workload).
+// liqoStatus handles the status of a pod as Liqo's pod reflector does (HandleStatus in reflection/workload).
 type liqoStatus struct {
 	manager.NamespacedReflector
 	locator *locator
 	pods    corev1client.PodInterface
 	// before is called before the pods are read.
 	before func() error
-	// early means that it returns before it comes to the status.
+	// early makes it return before it handles the status.
 	early bool
 }
 
@@ -83,7 +83,7 @@ func newLocator(t *testing.T, cfg Config, client *fake.Clientset, locals, remote
 	}
 }
 
-// writes are the verbs and subresources of what was written.
+// writes returns the verbs and subresources of the writes.
 func writes(client *fake.Clientset) (all []string) {
 	for _, action := range client.Actions() {
 		if verb := action.GetVerb(); verb != "get" && verb != "list" && verb != "watch" {
@@ -105,7 +105,7 @@ func TestTheLocationOfAPodComesWithItsAddress(t *testing.T) {
 		shows       string // The local pod.
 		address     string // The remote one.
 		changed     string // The pod that changes meanwhile: local or remote.
-		earlier     error  // Liqo fails before it comes to the status.
+		earlier     error  // Liqo fails before it handles the status.
 		early       bool
 		fails       error // The write of the status.
 
@@ -228,7 +228,7 @@ func TestAPodIsHandledWhenTheCacheShowsTheLastWrite(t *testing.T) {
 		require.Len(t, writes(client), want)
 	}
 	handle(1)
-	handle(1) // It would meet a conflict.
+	handle(1) // It would get a conflict.
 
 	// The cache shows the write, and the remote pod has changed meanwhile.
 	local = local.DeepCopy()
@@ -237,10 +237,10 @@ func TestAPodIsHandledWhenTheCacheShowsTheLastWrite(t *testing.T) {
 	moved := remote.DeepCopy()
 	moved.Status.PodIP = "10.244.1.3"
 	require.NoError(t, remotes.Update(moved))
-	handle(2) // The version is that of before: nothing has changed, and nothing is awaited.
+	handle(2) // The resourceVersion is the previous one: nothing has changed, and no write is awaited.
 	handle(3)
 
-	// A pod of the same name is another one.
+	// A new pod of the same name is another pod.
 	version = "9"
 	handle(4)
 	require.NoError(t, locals.Delete(local))

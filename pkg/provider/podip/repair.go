@@ -17,7 +17,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/remap"
 )
 
-// repairer is a reflector of pods whose addresses change while they live: Liqo maps each again.
+// repairer is a reflector of pods whose addresses change while they run: it makes Liqo map each new address.
 type repairer struct {
 	*locator
 	localNamespace string
@@ -35,7 +35,7 @@ func (r *repairer) Handle(ctx context.Context, name string) error {
 		return nil
 	}
 	if r.writes.awaited(name, local) {
-		return nil // It is not known yet which address is shown.
+		return nil // The shown address is not known yet.
 	}
 	return r.remapper.Remap(ctx, local)
 }

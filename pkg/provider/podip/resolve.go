@@ -13,27 +13,28 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 )
 
-// Config chooses how forwarded pods are reached; the zero value is Liqo's own way, for which all pods run in the remote
-// cluster.
+// Config selects how forwarded pods are reached. The zero value is Liqo's own behavior, which assumes that all pods run
+// in the remote cluster.
 type Config struct {
-	// Direct prefers the network of this cluster with the cluster where a pod runs.
+	// Direct prefers this cluster's own network with the cluster where a pod runs.
 	Direct bool
-	// Origin is the id of the remote cluster, which is written on the pods that it has not forwarded; "" writes nothing.
+	// Origin is the id of the remote cluster. It is annotated on the pods that the remote cluster runs itself; ""
+	// annotates nothing.
 	Origin string
-	// Opaque shows pods under their addresses in this cluster's external range.
+	// Opaque shows pods with their addresses in this cluster's external range.
 	Opaque bool
-	// Allowed are ranges of addresses that remote pods may show beside those of the remote cluster.
+	// Allowed are address ranges that remote pods may show in addition to the remote cluster's ranges.
 	Allowed []netip.Prefix
 }
 
-// Sources are what addresses are resolved from.
+// Sources are the inputs of address resolution.
 type Sources struct {
 	Networks Networks
-	// Remote is nil unless a remote IPAM is asked.
+	// Remote is nil if there is no remote IPAM.
 	Remote RemoteIPAM
 }
 
-// Networks are the networks of remote clusters, as netconfig.Watcher knows them.
+// Networks returns the networks of remote clusters; it is a netconfig.Watcher.
 type Networks interface {
 	View() netconfig.View
 	Of(cluster string) netconfig.View
@@ -51,8 +52,8 @@ type resolver struct {
 	Config
 }
 
-// resolve returns the address under which this cluster reaches a remote pod that has one; the error is one of
-// Ways.Resolve.
+// resolve returns the address with which this cluster reaches a remote pod that has one. The error is one of
+// Ways.Resolve's.
 func (r *resolver) resolve(remote *corev1.Pod) (string, error) {
 	ways := Ways{Next: r.Networks.View(), Allowed: r.Allowed}
 	if r.Direct {
@@ -64,8 +65,8 @@ func (r *resolver) resolve(remote *corev1.Pod) (string, error) {
 	return ways.Resolve(remote.Status.PodIP, r.rootOf(remote))
 }
 
-// rootOf returns where a remote pod runs, by its annotations. A cluster that forwards no pods has no such annotations
-// to write: they are read if pods of the remote cluster may run elsewhere.
+// rootOf returns where a remote pod runs, from its annotations. They are read only if pods of the remote cluster may
+// run elsewhere: a cluster that forwards no pods has no such annotations to write.
 func (r *resolver) rootOf(remote *corev1.Pod) Root {
 	if !r.changes() {
 		return Root{}
@@ -84,19 +85,19 @@ func (r *resolver) through(ip string) (string, error) {
 	return "", ErrPending
 }
 
-// asks reports whether the address of a pod may have to be asked for.
+// asks reports whether the address of a pod may have to be looked up.
 func (r *resolver) asks() bool { return r.Remote != nil || r.isOpaque() }
 
-// changes reports whether the addresses of pods change here while they live.
+// changes reports whether the address of a running pod may change here.
 func (r *resolver) changes() bool { return r.Direct || r.Remote != nil }
 
-// isOpaque reports whether pods are shown under external addresses. Without Liqo's network there are none.
+// isOpaque reports whether pods are shown with external addresses. These exist only with Liqo's network.
 func (r *resolver) isOpaque() bool {
 	return r.Opaque && r.Networks.View().Module != netconfig.Disabled
 }
 
-// location returns the annotations of a local pod with the place where the remote pod really runs. Nil if the remote pod has
-// no address or no such annotations.
+// location returns the annotations of a local pod that name the place where the remote pod really runs. Nil if the
+// remote pod has no address.
 func (r *resolver) location(local, remote *corev1.Pod) map[string]string {
 	if remote.Status.PodIP == "" {
 		return nil
@@ -125,8 +126,8 @@ func (r *resolver) location(local, remote *corev1.Pod) map[string]string {
 	return out
 }
 
-// external returns the address of this cluster's external range that leads to an inner address; the error is
-// reach.ErrPending until the broker, or Liqo, has mapped it.
+// external returns the address of this cluster's external range that leads to an inner address. The error is ErrPending
+// until the broker, or Liqo, has mapped it.
 func external(ips ipamlisters.IPNamespaceLister, inner string) (string, error) {
 	address, err := netip.ParseAddr(inner)
 	if err != nil {
@@ -145,8 +146,8 @@ func external(ips ipamlisters.IPNamespaceLister, inner string) (string, error) {
 	return string(ip.Status.IP), nil
 }
 
-// annotationChanges returns the merge patch of a local pod's annotations that makes them the wanted ones; nil if they
-// are.
+// annotationChanges returns the merge patch that turns a local pod's annotations into the wanted ones; nil if they
+// already match.
 func annotationChanges(local *corev1.Pod, want map[string]string) map[string]any {
 	var patch map[string]any
 	for _, key := range v1alpha1.RootAnnotations() {

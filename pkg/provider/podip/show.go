@@ -10,10 +10,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// show returns the remote pod with the address of this cluster. A pod whose address is not known yet keeps the one that
-// the local pod already shows, if that is of the same location: a restart while the network is being reconfigured
-// removes no endpoint. A pod without an address cannot be reached, so it is not Ready; one with the network of its node has
-// the address of a node, which is not shown.
+// show returns the remote pod with its address in this cluster. While that address is not known yet, the pod keeps the
+// address that the local pod already shows, if it belongs to the same location: a restart during a reconfiguration of
+// the network removes no endpoint. A pod without an address cannot be reached, so it is not Ready. A pod with the
+// network of its node has the node's address, which is not shown.
 func (n *namespace) show(remote *corev1.Pod) *corev1.Pod {
 	local, _ := n.local.Get(remote.Name)
 	if n.status != nil && local != nil {
@@ -23,7 +23,7 @@ func (n *namespace) show(remote *corev1.Pod) *corev1.Pod {
 		return withAddress(remote, "")
 	}
 	if placement.Terminal(remote) && local != nil && n.asks() {
-		return withAddress(remote, local.Status.PodIP) // The address of a pod that has ended is not asked for.
+		return withAddress(remote, local.Status.PodIP) // The address of a pod that has ended is not looked up.
 	}
 	address, err := n.addressOf(remote)
 	if err != nil {
@@ -39,7 +39,7 @@ func (n *namespace) show(remote *corev1.Pod) *corev1.Pod {
 	return shown
 }
 
-// notReady returns a copy of a pod that is not Ready for want of an address.
+// notReady returns a copy of the pod that is not Ready because its address is unknown.
 func notReady(pod *corev1.Pod, because string) *corev1.Pod {
 	shown := *pod
 	shown.Status.Conditions = slices.Clone(pod.Status.Conditions)
@@ -51,7 +51,7 @@ func notReady(pod *corev1.Pod, because string) *corev1.Pod {
 	return &shown
 }
 
-// addressOf returns the address under which a remote pod is shown; the error is one of Ways.Resolve.
+// addressOf returns the address with which a remote pod is shown. The error is one of Ways.Resolve's.
 func (n *namespace) addressOf(remote *corev1.Pod) (string, error) {
 	address, err := n.resolve(remote)
 	if err != nil || !n.isOpaque() {
@@ -60,8 +60,8 @@ func (n *namespace) addressOf(remote *corev1.Pod) (string, error) {
 	return external(n.ips, address)
 }
 
-// withAddress returns the pod with that address, and no other; the object in the cache stays as it is, and Liqo copies
-// what it changes.
+// withAddress returns the pod with the address as its only one. The object in the cache does not change. The result may
+// share memory with it: Liqo copies a pod before it changes it.
 func withAddress(pod *corev1.Pod, address string) *corev1.Pod {
 	if pod.Status.PodIP == address && (address != "" || len(pod.Status.PodIPs) == 0) {
 		return pod // Of several podIPs, Liqo shows podIP only (forge.LocalPodStatus).

@@ -14,7 +14,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 )
 
-// peer is a network with the remote cluster alone.
+// peer is a network with the remote cluster only.
 type peer struct{ view netconfig.View }
 
 func (p peer) View() netconfig.View             { return p.view }
@@ -45,7 +45,7 @@ func podWith(address string, others ...string) *corev1.Pod {
 func TestAProviderNamesOnlyItsOwnAddresses(t *testing.T) {
 	const apiServer = "10.96.0.1"
 	local := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	require.NoError(t, local.Add(podWith(apiServer))) // Shown by a virtual kubelet that did not refuse it.
+	require.NoError(t, local.Add(podWith(apiServer))) // Shown by a virtual kubelet that did not reject it.
 	n := &namespace{
 		Addresses: &Addresses{resolver: resolver{Sources: Sources{Networks: remapped(t)}}},
 		local:     corev1listers.NewPodLister(local).Pods("ns"),
@@ -78,8 +78,8 @@ func TestAProviderNamesOnlyItsOwnAddresses(t *testing.T) {
 	}
 }
 
-// A provider that runs pods itself has nothing to announce: with the annotations it would direct the traffic of consumers to
-// another cluster.
+// The annotations of a provider that runs pods itself are ignored: with them it could direct the traffic of consumers
+// to another cluster.
 func TestAnnotationsOfAProviderAreNotRead(t *testing.T) {
 	remote := podWith("10.244.1.2")
 	remote.Annotations = map[string]string{"brokering.liqo.io/root-ip": "10.244.9.9", "brokering.liqo.io/root-cid": "other"}

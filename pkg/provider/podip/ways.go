@@ -10,16 +10,16 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 )
 
-// ErrUnreachable is for a pod to which this cluster has no route, as its networks are now.
+// ErrUnreachable means that this cluster has no route to the pod with its current networks.
 var ErrUnreachable = errors.New("no way to the pod")
 
-// ErrPending is for a pod whose route is being looked up.
+// ErrPending means that the route to the pod is still being looked up.
 var ErrPending = errors.New("the way to the pod is not known yet")
 
-// Root is where a forwarded pod really runs: its address as that cluster sees it, and the id of that cluster.
+// Root is the place where a forwarded pod really runs: its address as that cluster sees it, and the id of that cluster.
 type Root struct{ IP, Cluster string }
 
-// RootOf reads the annotations of a pod; the zero Root if one of them is missing.
+// RootOf reads the annotations of a pod. It returns the zero Root if one of them is missing.
 func RootOf(annotations map[string]string) Root {
 	root := Root{IP: annotations[v1alpha1.RootIPAnnotation], Cluster: annotations[v1alpha1.RootClusterAnnotation]}
 	if root.IP == "" || root.Cluster == "" {
@@ -28,25 +28,28 @@ func RootOf(annotations map[string]string) Root {
 	return root
 }
 
-// Ways are all the ways from this cluster to a forwarded pod.
+// Ways are all ways from this cluster to a forwarded pod.
 type Ways struct {
 	// Next is the network of the cluster that pods are forwarded to.
 	Next netconfig.View
-	// Direct returns the network of any cluster, for traffic that goes straight to where a pod runs; nil if none may.
+	// Direct returns the network of any cluster, for traffic that goes straight to the cluster where a pod runs; nil if
+	// direct traffic is disabled.
 	Direct func(cluster string) netconfig.View
 	// Through returns the address of the next cluster's external range that leads to an address which its pod shows, as
-	// the next cluster sees it; an error that is ErrPending while it is not known. It answers from memory. Nil if there
-	// is no remote IPAM.
+	// the next cluster sees it. The error is ErrPending while the address is not known. Through answers from memory.
+	// Nil if there is no remote IPAM.
 	Through func(ip string) (string, error)
-	// Allowed are ranges of addresses that pods of the next cluster may show beside those of Next, as they are.
+	// Allowed are address ranges that pods of the next cluster may show in addition to the ranges of Next. These
+	// addresses are not translated.
 	Allowed []netip.Prefix
 }
 
-// Resolve returns the address under which this cluster reaches a pod of the next cluster that shows ip and runs at root
-// (zero if that is not known). It prefers the direct way; then come the pods of the next cluster itself, or addresses
-// of its external range; then the way through the next cluster. With no more than Next it is Liqo's own translation,
-// but that an address outside the ranges of the next cluster is refused: its administrators choose what a pod shows,
-// Liqo maps it, and traffic to the pod would go there.
+// Resolve returns the address with which this cluster reaches a pod of the next cluster that shows ip and runs at root
+// (zero if unknown). It prefers the direct way. The second choice is Next: for pods of the next cluster itself, and
+// addresses of its external range. The last choice is the way through the next cluster. With Next only, it is Liqo's
+// own translation with one exception: an address outside the ranges of the next cluster is rejected. The administrators
+// of that cluster choose the addresses that its pods show, Liqo would map any of them, and traffic to the pod would go
+// there.
 //
 // The error is ErrUnreachable or ErrPending.
 func (w Ways) Resolve(ip string, root Root) (string, error) {
@@ -62,7 +65,7 @@ func (w Ways) Resolve(ip string, root Root) (string, error) {
 	case w.Next.Module == netconfig.Disabled:
 		return "", fmt.Errorf("%w: it runs at %s, to which this cluster has no network connection", ErrUnreachable, root.Cluster)
 	default:
-		return "", ErrPending // The network configuration of the next cluster is not there yet.
+		return "", ErrPending // The network configuration of the next cluster does not exist yet.
 	}
 	switch {
 	case w.Next.Table.Covers(ip):
@@ -90,7 +93,7 @@ func (w Ways) Resolve(ip string, root Root) (string, error) {
 	}
 }
 
-// errForeign is why an address is refused.
+// errForeign is the reason why an address is rejected.
 var errForeign = errors.New("which is in none of the ranges of the remote cluster")
 
 // allows reports whether an address is in one of the allowed ranges.

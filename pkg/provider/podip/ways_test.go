@@ -13,8 +13,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/netconfig"
 )
 
-// network is that of a cluster whose pods are 10.244.0.0/16, seen as the one prefix, and whose external range is
-// 10.70.0.0/16, seen as the other.
+// network is the network of a cluster whose pods are 10.244.0.0/16, seen as the prefix pods, and whose external range
+// is 10.70.0.0/16, seen as the prefix external.
 func network(t *testing.T, pods, external string, up bool) netconfig.View {
 	t.Helper()
 	cfg := &networkingv1beta1.Configuration{Status: networkingv1beta1.ConfigurationStatus{

@@ -14,24 +14,25 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 )
 
-// change is how the annotations of a pod change with its next status.
+// change is an update of the annotations of a pod that is written together with its next status.
 type change struct {
-	// local and remote are the versions of the pods of which the change was made.
+	// local and remote are the resourceVersions of the pods that the change was computed from.
 	local, remote string
 	// annotations is a merge patch; nil changes nothing.
 	annotations map[string]any
-	// handled is true once a status was to be written.
+	// handled is true once updateStatus was called with the change.
 	handled bool
 }
 
-// errChanged means that a pod is not that any more of which the change was made: it is handled again.
+// errChanged means that a pod has changed since the change was computed. The pod is requeued.
 var errChanged = errors.New("it has changed since its location was read")
 
 // changeKey is the key of a change in a context.
 type changeKey struct{}
 
-// updateStatus writes a status with the change of the context. The API server takes both in one request (podStatusStrategy in
-// Kubernetes' pkg/registry/core/pod). The error is a conflict if Liqo has made the status of other pods than those of the change.
+// updateStatus writes a status together with the change in the context. The API server accepts both in one request
+// (podStatusStrategy in Kubernetes' pkg/registry/core/pod). The error is a conflict if Liqo has built the status from
+// other versions of the pods than the change.
 func (p localPods) updateStatus(ctx context.Context, pod *corev1.Pod, opts metav1.UpdateOptions) (*corev1.Pod, error) {
 	with, _ := ctx.Value(changeKey{}).(*change)
 	if with == nil {
@@ -56,17 +57,18 @@ func (p localPods) updateStatus(ctx context.Context, pod *corev1.Pod, opts metav
 	return p.PodInterface.UpdateStatus(ctx, &changed, opts)
 }
 
-// ownWrites are the last writes of pods that the cache does not show yet. Another write would only meet a conflict.
+// ownWrites are the latest writes of pods that the cache does not show yet. Another write before that would only get a
+// conflict.
 type ownWrites struct {
 	mu sync.Mutex
-	// before has the version that was written to, by the pod's name; guarded by mu.
+	// before has the resourceVersion that the write replaced, by the pod's name; guarded by mu.
 	before map[string]string
 }
 
-// observe takes in what was written to which version of a pod.
+// observe records a write and the resourceVersion that it replaced.
 func (w *ownWrites) observe(version string, written *corev1.Pod) {
 	if written.ResourceVersion == version {
-		return // Nothing has changed, and the cache will show nothing else.
+		return // The write changed nothing: the cache will show no new version.
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,14 +78,15 @@ func (w *ownWrites) observe(version string, written *corev1.Pod) {
 	w.before[written.Name] = version
 }
 
-// forget is called when a pod has left.
+// forget drops the recorded write of a pod.
 func (w *ownWrites) forget(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.before, name)
 }
 
-// awaited reports whether the cache does not show the last write of a pod. It enqueues the pod when it does. A nil pod is gone.
+// awaited reports whether the cache does not show the last write of a pod yet. The event with that write enqueues the
+// pod. cached is nil if the pod is deleted.
 func (w *ownWrites) awaited(name string, cached *corev1.Pod) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,10 +98,11 @@ func (w *ownWrites) awaited(name string, cached *corev1.Pod) bool {
 	return is
 }
 
-// localClient is a client of this cluster whose pods' statuses are written by updateStatus. The types below are the path to them.
+// localClient is a client of this cluster that writes pod statuses with updateStatus. The types below are the path to
+// the pods.
 type localClient struct {
 	kubernetes.Interface
-	// remote lists the pods as the remote cluster shows them.
+	// remote lists the pods with the addresses that the remote cluster shows.
 	remote corev1listers.PodNamespaceLister
 	writes *ownWrites
 }

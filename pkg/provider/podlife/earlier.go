@@ -26,12 +26,14 @@ import (
 // errEarlier requeues a pod while a ShadowPod or remote pod of an earlier pod of its name exists.
 var errEarlier = errors.New("waiting until the ShadowPod of an earlier pod of this name and its pod are gone")
 
-// clockSkew is how much later than its ShadowPod a pod may seem to be created, by the clocks of two clusters.
+// clockSkew bounds how much later than its ShadowPod a pod may seem to have been created, because the clocks of the two
+// clusters differ.
 const clockSkew = 5 * time.Minute
 
-// Earlier returns Liqo's pod reflector of a namespace, which deletes the ShadowPod of an earlier pod of the same name, and forwards the
-// present one once the remote pod is gone, too. A pod may be replaced while the virtual kubelet does not run. Liqo would take what runs
-// for the new pod. With a broker's node Handover does this (package brokernode).
+// Earlier returns Liqo's pod reflector of a namespace. It deletes the ShadowPod of an earlier pod of the same name, and
+// forwards the current pod once the earlier remote pod no longer exists either. A pod may be replaced while the virtual
+// kubelet is not running, and Liqo would assume that the earlier remote pod belongs to the new one. With a broker's
+// node Handover does this (package brokernode).
 func Earlier(local func(namespace string) corev1listers.PodNamespaceLister, next generic.NamespacedReflectorFactoryFunc,
 ) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
@@ -46,7 +48,7 @@ func Earlier(local func(namespace string) corev1listers.PodNamespaceLister, next
 	}
 }
 
-// podReflector is Liqo's pod reflector of a namespace, or one around it.
+// podReflector is Liqo's pod reflector of a namespace, or a wrapper of it.
 type podReflector interface {
 	manager.NamespacedReflector
 	ForgetPodInfo(name string)
@@ -77,8 +79,9 @@ func (e *earlier) Handle(ctx context.Context, name string) error {
 	return e.podReflector.Handle(ctx, name)
 }
 
-// ofEarlierPod reports whether a ShadowPod was made of another pod than the local one. Without the annotation of its pod's UID, which
-// Liqo's own virtual kubelet does not write, it is one of an earlier pod only if it is older than a pod that has not started.
+// ofEarlierPod reports whether a ShadowPod was made from an earlier pod of the local pod's name. The annotation with
+// the pod's UID decides. Liqo's own virtual kubelet does not write it. Without it, the ShadowPod belongs to an earlier
+// pod only if the local pod has not started and is newer.
 func ofEarlierPod(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod) bool {
 	if uid := transform.PodUID(shadow); uid != "" {
 		return uid != local.UID
@@ -88,13 +91,13 @@ func ofEarlierPod(shadow *offloadingv1beta1.ShadowPod, local *corev1.Pod) bool {
 		shadow.CreationTimestamp.Add(clockSkew).Before(local.CreationTimestamp.Time)
 }
 
-// ofAnother reports whether a pod was made of another ShadowPod.
+// ofAnother reports whether a pod was made from another ShadowPod.
 func ofAnother(remote *corev1.Pod, shadow *offloadingv1beta1.ShadowPod) bool {
 	owner := metav1.GetControllerOf(remote)
 	return owner != nil && owner.Kind == "ShadowPod" && owner.UID != shadow.UID
 }
 
-// own reports whether this virtual kubelet made a ShadowPod, or the ShadowPod of a pod.
+// own reports whether this virtual kubelet made the ShadowPod; of a remote pod, whether it made its ShadowPod.
 func own(o metav1.Object) bool {
 	return o.GetLabels()[forge.LiqoOriginClusterNodeName] == forge.LiqoNodeName && forge.IsReflected(o)
 }
@@ -105,7 +108,7 @@ func deleteShadowPod(ctx context.Context, client offloadingclient.ShadowPodInter
 		return nil
 	}
 	err := client.Delete(ctx, shadow.Name, *metav1.NewPreconditionDeleteOptions(string(shadow.UID)))
-	if err != nil && !kerrors.IsNotFound(err) && !kerrors.IsConflict(err) { // Another one has the name by now.
+	if err != nil && !kerrors.IsNotFound(err) && !kerrors.IsConflict(err) { // Another ShadowPod has the name now.
 		return fmt.Errorf("deleting ShadowPod %s: %w", shadow.Name, err)
 	}
 	return nil

@@ -24,17 +24,18 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
-// Ended returns Liqo's pod reflector of a namespace, with the ends of pods as on a node:
+// Ended returns Liqo's pod reflector of a namespace, and makes pods end as on a node:
 //
-//   - The last status of a remote pod is reported, also if the caches have never shown it: a kubelet deletes a pod right after it has
-//     written its terminal phase.
-//   - A pod that has ended stays ended. Liqo would show it Running again if the provider's Liqo makes its pod again.
-//   - A pod that was evicted or deleted in the remote cluster is deleted once its end is reported. Finalizers, such as those of Jobs,
-//     keep it for its owner.
-//   - A ShadowPod without a pod, of a pod that has ended, is deleted: the quota of the peering counts it.
-//   - A pod that is deleted ends before it is removed.
+//   - The last status of a remote pod is reported even if the caches have never shown it: a kubelet deletes a pod right
+//     after it has written its terminal phase.
+//   - A pod that has ended stays ended. Liqo would show it Running again if the provider's Liqo recreates its pod.
+//   - A pod that was evicted or deleted in the remote cluster is deleted once its end is reported. Finalizers, such as
+//     a Job's, keep it for its owner.
+//   - If the remote pod of a pod that has ended no longer exists, its ShadowPod is deleted: the quota of the peering
+//     still counts it.
+//   - A pod that is being deleted gets a terminal phase before it is removed.
 //
-// With a broker's node (brokerNode) the broker deletes pods and takes pods that have ended from their VirtualNodes.
+// With a broker's node (brokerNode) the broker deletes pods, and removes the assignment of pods that have ended.
 func Ended(brokerNode bool, local func(namespace string) corev1listers.PodNamespaceLister, next generic.NamespacedReflectorFactoryFunc,
 ) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
@@ -48,7 +49,7 @@ func Ended(brokerNode bool, local func(namespace string) corev1listers.PodNamesp
 			leaves:  brokerNode,
 			last:    &lastStates{pods: map[string]*corev1.Pod{}},
 		}
-		transform.Must(pods.Informer().SetTransform(e.last.observe)) // Instead of the one of transform.Trimmed.
+		transform.Must(pods.Informer().SetTransform(e.last.observe)) // Instead of the transform of transform.Trimmed.
 		shown := *opts
 		shown.RemoteFactory = transform.Factory{SharedInformerFactory: opts.RemoteFactory, Pods: e.last.lens}
 		shown.LocalClient = disrupting{opts.LocalClient}
@@ -95,7 +96,7 @@ func (e *ended) Handle(ctx context.Context, name string) error {
 	return e.podReflector.Handle(ctx, name)
 }
 
-// ForgetPodInfo is called when a pod has left.
+// ForgetPodInfo drops the remembered state of a pod.
 func (e *ended) ForgetPodInfo(name string) {
 	e.last.forget(name)
 	e.podReflector.ForgetPodInfo(name)
@@ -112,8 +113,8 @@ func (e *ended) handleEnded(ctx context.Context, local, remote *corev1.Pod, shad
 				return err
 			}
 		}
-		// The pod of a ShadowPod stays until its own local pod goes: Liqo would make it again if it missed the end.
-		// One that a kubelet or the broker ends stays for its owner, Failed.
+		// A pod made from a ShadowPod stays until its own local pod is deleted: Liqo would recreate it if it missed the
+		// end. A pod that a kubelet or the broker ended stays Failed, for its owner.
 		if disrupted && !ofShadowPod(local) &&
 			disruption.Reason != corev1.PodReasonTerminationByKubelet && disruption.Reason != v1alpha1.ReasonEvictionByBroker {
 			return e.deletePod(ctx, local)
@@ -125,7 +126,7 @@ func (e *ended) handleEnded(ctx context.Context, local, remote *corev1.Pod, shad
 	return e.podReflector.Handle(ctx, local.Name)
 }
 
-// ofShadowPod reports whether a pod was made of a ShadowPod of this cluster.
+// ofShadowPod reports whether a pod was made from a ShadowPod of this cluster.
 func ofShadowPod(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "ShadowPod"
@@ -139,8 +140,8 @@ func (e *ended) deletePod(ctx context.Context, local *corev1.Pod) error {
 	return nil
 }
 
-// writeEnd writes the terminal phase of a pod that Liqo removes now. Without it a Job waits for the end of its pod
-// (podReplacementPolicy, podFailurePolicy).
+// writeEnd writes the terminal phase of a pod that Liqo is about to remove. Otherwise a Job waits for the end of its
+// pod (podReplacementPolicy, podFailurePolicy).
 func (e *ended) writeEnd(ctx context.Context, local *corev1.Pod) error {
 	status := podstatus.Unknown(&local.Status)
 	if last := e.last.of(local.Name); last != nil {

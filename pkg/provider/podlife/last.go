@@ -17,15 +17,16 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
-// lastStates are the last states of remote pods that have ended, until their ends are reported.
+// lastStates holds the last states of remote pods that have ended, until their ends are reported.
 type lastStates struct {
 	mu sync.Mutex
 	// pods by name; guarded by mu.
 	pods map[string]*corev1.Pod
 }
 
-// observe is a cache.TransformFunc that trims remote pods, and takes in those that have ended before the cache changes: a handler of the
-// informer would run beside the reflector. The event that follows enqueues the local pod, which forgets the state.
+// observe is a cache.TransformFunc that trims remote pods. It records the pods that have ended before the cache
+// changes: an event handler of the informer would run concurrently with the reflector. The event that follows enqueues
+// the local pod, whose reconciliation forgets the state.
 func (l *lastStates) observe(obj any) (any, error) {
 	trimmed, err := transform.TrimRemotePod(obj)
 	if remote, is := trimmed.(*corev1.Pod); is && placement.Terminal(remote) && own(remote) {
@@ -36,7 +37,7 @@ func (l *lastStates) observe(obj any) (any, error) {
 	return trimmed, err
 }
 
-// of returns the last state of a pod; nil if it is not known.
+// of returns the last state of a pod; nil if it is unknown.
 func (l *lastStates) of(name string) *corev1.Pod {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +59,7 @@ func (l *lastStates) forgetUnless(name string, keep func(*corev1.Pod) bool) {
 	}
 }
 
-// lens is a transform.Lens that shows the last state of a pod that is gone.
+// lens is a transform.Lens that still shows the last state of a deleted pod.
 func (l *lastStates) lens(indexer cache.Indexer) cache.Indexer { return withLast{indexer, l} }
 
 type withLast struct {
@@ -79,8 +80,8 @@ func (w withLast) GetByKey(key string) (any, bool, error) {
 	return nil, false, nil
 }
 
-// disrupting is a client of this cluster. When Liqo reports that a pod has failed of which only the ShadowPod is left, it reports that the
-// pod was deleted in the remote cluster. The types below are the path to the pods.
+// disrupting is a client of this cluster. Liqo reports a pod as failed when only its ShadowPod remains. This client
+// adds to that status that the pod was deleted in the remote cluster. The types below are the path to the pods.
 type disrupting struct{ kubernetes.Interface }
 
 func (c disrupting) CoreV1() corev1client.CoreV1Interface {

@@ -16,8 +16,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
-// Completed returns Liqo's pod reflector of a namespace with a client that completes the ShadowPods that Liqo makes, and notes on each of
-// which local pod it is.
+// Completed returns Liqo's pod reflector of a namespace with a client that completes the ShadowPods that Liqo makes,
+// and records on each the UID of its local pod.
 func Completed(local func(namespace string) corev1listers.PodNamespaceLister, next generic.NamespacedReflectorFactoryFunc,
 ) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
@@ -55,7 +55,7 @@ func (s shadowPods) Create(ctx context.Context, shadow *offloadingv1beta1.Shadow
 ) (*offloadingv1beta1.ShadowPod, error) {
 	pod, err := s.pods.Get(shadow.Name)
 	if err != nil {
-		return nil, err // The pod is gone.
+		return nil, err // The pod was deleted.
 	}
 	complete := transform.WithPodUID(shadow, pod.UID)
 	complete.Spec = *shadow.Spec.DeepCopy()
@@ -63,7 +63,7 @@ func (s shadowPods) Create(ctx context.Context, shadow *offloadingv1beta1.Shadow
 	return s.ShadowPodInterface.Create(ctx, complete, opts)
 }
 
-// Update implements offloadingclient.ShadowPodInterface: what Liqo makes of a ShadowPod lacks the UID of its pod.
+// Update implements offloadingclient.ShadowPodInterface. A ShadowPod that Liqo builds lacks the UID of its pod.
 func (s shadowPods) Update(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, opts metav1.UpdateOptions,
 ) (*offloadingv1beta1.ShadowPod, error) {
 	if uid := transform.PodUID(shadow); uid != "" {

@@ -1,5 +1,5 @@
-// Package podspec completes what Liqo makes of a local pod for the remote cluster (forge.RemotePodSpec), and names the fields that
-// stay behind.
+// Package podspec completes the remote pod spec that Liqo builds from a local pod (forge.RemotePodSpec), and names the
+// fields that are not forwarded.
 package podspec
 
 import (
@@ -10,11 +10,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Complete changes the spec that Liqo has made for the ShadowPod of a local pod, before it is created: the pod keeps its resources,
-// user namespace and host name, and the remote API server accepts its selectors. Readiness gates stay here, where their controllers are.
+// Complete changes the spec that Liqo has built for the ShadowPod of a local pod, before the ShadowPod is created: the
+// pod keeps its resources, user namespace and host name, and the remote API server accepts its selectors. Readiness
+// gates are not forwarded: their controllers are in this cluster.
 func Complete(shadow, local *corev1.PodSpec) {
 	shadow.Resources = local.Resources.DeepCopy()
-	if local.HostUsers != nil && !*local.HostUsers { // A user namespace restricts the pod; Liqo decides about the rest of the host.
+	if local.HostUsers != nil && !*local.HostUsers { // Only this host setting restricts the pod; Liqo decides about the others.
 		shadow.HostUsers = ptr.To(false)
 	}
 	if local.HostnameOverride != nil {
@@ -24,8 +25,9 @@ func Complete(shadow, local *corev1.PodSpec) {
 	leaveOutMergedKeys(shadow)
 }
 
-// leaveOutMergedKeys leaves out the label keys whose values are in the selector. The API server that stored the local pod has merged
-// them (applyMatchLabelKeys in Kubernetes' pkg/registry/core/pod), and the next one rejects a pod that has a key in both.
+// leaveOutMergedKeys omits the label keys whose values are in the selector. The API server that stored the local pod
+// has merged them (applyMatchLabelKeys in Kubernetes' pkg/registry/core/pod), and the next API server rejects a pod
+// that has a key in both places.
 func leaveOutMergedKeys(spec *corev1.PodSpec) {
 	spec.TopologySpreadConstraints = slices.Clone(spec.TopologySpreadConstraints)
 	for i := range spec.TopologySpreadConstraints {
@@ -58,7 +60,7 @@ func leaveOutOfTerm(term *corev1.PodAffinityTerm) {
 	term.MismatchLabelKeys = notIn(term.LabelSelector, term.MismatchLabelKeys)
 }
 
-// notIn returns the keys of which a selector requires nothing.
+// notIn returns the keys that the selector has no requirement for.
 func notIn(selector *metav1.LabelSelector, keys []string) []string {
 	if selector == nil {
 		return keys

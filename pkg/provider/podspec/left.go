@@ -8,8 +8,9 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 )
 
-// LeftOut returns the fields of a local pod, in the words of its API, that its ShadowPod lacks although the pod means something else
-// without them. Fields that choose a node stay in this cluster on purpose, as in Liqo's forge.RemotePodSpec.
+// LeftOut returns the fields of a local pod, by their API names, that are missing from its ShadowPod although the pod
+// behaves differently without them. Fields that choose a node are not forwarded on purpose, as in Liqo's
+// forge.RemotePodSpec.
 func LeftOut(local, shadow *corev1.PodSpec) []string {
 	runtime := local.RuntimeClassName != nil && *local.RuntimeClassName != consts.LiqoRuntimeClassName
 	claims := slices.ContainsFunc(slices.Concat(local.InitContainers, local.Containers), func(c corev1.Container) bool {

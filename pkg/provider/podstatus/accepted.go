@@ -1,6 +1,7 @@
-// Package podstatus makes the status of a remote pod one that this cluster's API server accepts for the local pod. The API server
-// checks a status against the pod that it has (ValidatePodStatusUpdate in Kubernetes' pkg/apis/core/validation), and rejects all of
-// it for one wrong field. The remote pod differs: admission there adds containers and resources, and it may have been made again.
+// Package podstatus converts the status of a remote pod into a status that this cluster's API server accepts for the
+// local pod. The API server validates a status against the pod that it stores (ValidatePodStatusUpdate in Kubernetes'
+// pkg/apis/core/validation), and rejects the whole status for one wrong field. The remote pod differs: admission there
+// adds containers and resources, and the pod may have been recreated.
 package podstatus
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
-// Show returns the remote pod with the status that is written into the local pod. Neither argument changes.
+// Show returns the remote pod with the status to write into the local pod. It changes neither argument.
 func Show(local, remote *corev1.Pod) *corev1.Pod {
 	shown := *remote
 	shown.Status = *remote.Status.DeepCopy()
@@ -32,8 +33,9 @@ func Show(local, remote *corev1.Pod) *corev1.Pod {
 	return &shown
 }
 
-// keepFieldsOfThisCluster keeps the fields that the API server or controllers of this cluster set. The class is immutable, and a
-// bound pod is not nominated. Claims are made by the controller of this cluster for claims in the local spec.
+// keepFieldsOfThisCluster keeps the fields that the API server or controllers of this cluster set. The QoS class is
+// immutable, a bound pod is not nominated, and this cluster's controller creates claims for the claims in the local
+// spec.
 func keepFieldsOfThisCluster(status, local *corev1.PodStatus) {
 	status.QOSClass = local.QOSClass
 	status.NominatedNodeName = local.NominatedNodeName
@@ -41,15 +43,15 @@ func keepFieldsOfThisCluster(status, local *corev1.PodStatus) {
 	status.ExtendedResourceClaimStatus = local.ExtendedResourceClaimStatus.DeepCopy()
 }
 
-// acceptedConditions leaves out conditions whose type is not valid.
+// acceptedConditions omits conditions with an invalid type.
 func acceptedConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 	return slices.DeleteFunc(conditions, func(c corev1.PodCondition) bool {
 		return len(validation.IsQualifiedName(string(c.Type))) > 0
 	})
 }
 
-// followGeneration bounds the generations that the remote kubelet has observed, which are of the remote pod, by the local one. The API
-// server keeps a generation that is left out.
+// followGeneration limits the observed generations, which the remote kubelet reports for the remote pod, to the local
+// pod's generation. The API server keeps the stored value of a generation that is omitted.
 func followGeneration(status *corev1.PodStatus, local *corev1.Pod) {
 	bounded := func(observed, before int64) int64 {
 		if observed <= 0 {
@@ -77,8 +79,9 @@ func Condition(status *corev1.PodStatus, kind corev1.PodConditionType) *corev1.P
 	return nil
 }
 
-// acceptedContainers leaves out containers that run, or wait, although they have ended here and may not start again by the local spec:
-// the remote pod was made again. A container without a status has not started, and the next status may have any state of it.
+// acceptedContainers omits containers that run or wait remotely although they have ended here and may not restart by
+// the local spec: the remote pod was recreated. A container without a status counts as not started, and its next status
+// may have any state.
 func acceptedContainers(statuses, before []corev1.ContainerStatus, spec *corev1.PodSpec, containers []corev1.Container) []corev1.ContainerStatus {
 	var accepted []corev1.ContainerStatus
 	for _, status := range statuses {
@@ -95,7 +98,7 @@ func acceptedContainers(statuses, before []corev1.ContainerStatus, spec *corev1.
 	return accepted
 }
 
-// acceptedEphemeral does the same for ephemeral containers, which never start again.
+// acceptedEphemeral does the same for ephemeral containers, which never restart.
 func acceptedEphemeral(statuses []corev1.ContainerStatus, local *corev1.Pod) []corev1.ContainerStatus {
 	never := &corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, OS: local.Spec.OS}
 	accepted := acceptedContainers(statuses, local.Status.EphemeralContainerStatuses, never, []corev1.Container{})
@@ -157,7 +160,7 @@ func restartedByRule(rules []corev1.ContainerRestartRule, exitCode int32) bool {
 	return false
 }
 
-// acceptedUser leaves out a user that the API server does not accept.
+// acceptedUser omits a user that the API server does not accept.
 func acceptedUser(user *corev1.ContainerUser, spec *corev1.PodSpec) *corev1.ContainerUser {
 	switch {
 	case user == nil || user.Linux == nil:
@@ -174,7 +177,7 @@ func acceptedUser(user *corev1.ContainerUser, spec *corev1.PodSpec) *corev1.Cont
 	return user
 }
 
-// acceptedAllocated leaves out the health of resources that the local container does not request, and health that is not valid.
+// acceptedAllocated omits the health of resources that the local container does not request, and invalid health.
 func acceptedAllocated(allocated []corev1.ResourceStatus, container *corev1.Container) []corev1.ResourceStatus {
 	var accepted []corev1.ResourceStatus
 	for _, resource := range allocated {

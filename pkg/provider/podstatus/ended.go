@@ -6,11 +6,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ReasonDeleted is the reason of the condition DisruptionTarget of a pod that was deleted in the remote cluster by anything but an
-// eviction, which has a reason of its own.
+// ReasonDeleted is the reason of the condition DisruptionTarget of a pod that was deleted in the remote cluster other
+// than by an eviction. An eviction has its own reason.
 const ReasonDeleted = "DeletedInRemoteCluster"
 
-// Disrupt adds the condition of a pod that was deleted in the remote cluster, unless it has one.
+// Disrupt adds the condition DisruptionTarget for a pod that was deleted in the remote cluster, unless it has one.
 func Disrupt(status *corev1.PodStatus, at metav1.Time) {
 	disruption := corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at.Rfc3339Copy().Time),
@@ -24,13 +24,13 @@ func Disrupt(status *corev1.PodStatus, at metav1.Time) {
 	}
 }
 
-// reasonUnknown and exitUnknown are what a kubelet reports of a container whose end it did not see.
+// reasonUnknown and exitUnknown are the values that a kubelet reports for a container whose end it did not see.
 const (
 	reasonUnknown = "ContainerStatusUnknown"
 	exitUnknown   = 137
 )
 
-// Unknown returns the status of a pod that has ended in a way that is not known.
+// Unknown returns the status of a pod whose way of ending is unknown.
 func Unknown(status *corev1.PodStatus) *corev1.PodStatus {
 	over := status.DeepCopy()
 	over.Phase = corev1.PodFailed

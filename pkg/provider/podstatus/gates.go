@@ -10,8 +10,9 @@ import (
 // reasonGates is the reason of a kubelet for a pod that waits for its readiness gates.
 const reasonGates = "ReadinessGatesNotReady"
 
-// keepGates keeps the conditions of the local pod's readiness gates, which controllers of this cluster set, and its disruption. The pod is
-// Ready if its remote pod is, but for those gates, and all of them are True: nothing sets them there.
+// keepGates keeps two groups of conditions of the local pod: its readiness gates, which controllers of this cluster
+// set, and its disruption. The pod is Ready if all gates are True and its remote pod is Ready apart from the gates: no
+// controller sets the gates there.
 func keepGates(local *corev1.Pod, status *corev1.PodStatus) {
 	if was := Condition(&local.Status, corev1.DisruptionTarget); was != nil && Condition(status, corev1.DisruptionTarget) == nil {
 		status.Conditions = append(status.Conditions, *was)
@@ -50,8 +51,8 @@ func keepGates(local *corev1.Pod, status *corev1.PodStatus) {
 	ready.LastTransitionTime = last
 }
 
-// readyButForGates reports whether the remote pod is Ready, or would be without readiness gates: a ShadowPod of another virtual kubelet
-// has them.
+// readyButForGates reports whether the remote pod is Ready, or would be without readiness gates: a ShadowPod that
+// another virtual kubelet made has them.
 func readyButForGates(status *corev1.PodStatus, ready *corev1.PodCondition) bool {
 	containers := Condition(status, corev1.ContainersReady)
 	return ready.Status == corev1.ConditionTrue ||

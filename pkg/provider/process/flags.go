@@ -16,9 +16,9 @@ func (unknown) String() string   { return "" }
 func (unknown) Set(string) error { return nil }
 func (unknown) Type() string     { return "" }
 
-// AllowUnknown has a FlagSet accept and ignore the flags among args that it does not have. Liqo's controller managers
-// pass such ones to virtual kubelets that are older. The value of a flag may be the next argument: a virtual kubelet
-// has no arguments but flags.
+// AllowUnknown makes a FlagSet accept and ignore the flags among args that it does not have. Liqo's controller managers
+// pass such flags to virtual kubelets of an older version. The value of a flag may be the next argument: a virtual
+// kubelet has no arguments other than flags.
 func AllowUnknown(flags *pflag.FlagSet, args []string) {
 	for i, arg := range args {
 		name, is := strings.CutPrefix(arg, "--")
@@ -44,7 +44,7 @@ func Unknown(flags *pflag.FlagSet) (names []string) {
 	return names
 }
 
-// CheckUnknown returns an error if flags are strict and some are unknown, or if all that were given are.
+// CheckUnknown returns an error if a flag is unknown and strict is set, or if all given flags are unknown.
 func CheckUnknown(flags *pflag.FlagSet, strict bool) error {
 	names := Unknown(flags)
 	if len(names) == 0 || (!strict && flags.NFlag() > len(names)) {

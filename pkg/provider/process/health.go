@@ -9,7 +9,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 )
 
-// Phase is how far a virtual kubelet has come.
+// Phase is the start-up phase of a virtual kubelet.
 type Phase int32
 
 // The phases. A standby waits for the lease of the node.
@@ -24,8 +24,8 @@ func (p Phase) String() string {
 	return [...]string{"starting", "standby", "connecting", "serving"}[p]
 }
 
-// ready reports whether the replica works as it should. A standby is ready: if it were not, a rolling update would wait
-// for the new replica while the old one, which holds the lease, waits to be replaced.
+// ready reports whether the replica works as it should. A standby is ready. Otherwise a rolling update would hang: it
+// would wait for the new replica, while the old one keeps the lease until it is replaced.
 func (p Phase) ready() bool { return p == Standby || p == Serving }
 
 // Health is the state behind the probes.
@@ -38,7 +38,7 @@ func (h *Health) Set(p Phase) { h.phase.Store(int32(p)) }
 func (h *Health) Current() Phase { return Phase(h.phase.Load()) }
 
 // Handler serves /livez and its old name /healthz, which succeed as long as the process answers, and /readyz. A virtual
-// kubelet that can't go on exits, so there is nothing more for a liveness probe to find.
+// kubelet that cannot continue exits, so a liveness probe has nothing more to detect.
 func (h *Health) Handler() http.Handler {
 	return httpserve.HealthHandler(func(context.Context) (string, error) {
 		now := h.Current()

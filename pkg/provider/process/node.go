@@ -18,10 +18,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/interrupted"
 )
 
-// fallbackVersion is the kubelet version shown when the API server's cannot be read, as Liqo's own shows it.
+// fallbackVersion is the kubelet version shown if the API server's version cannot be read. Liqo's virtual kubelet shows
+// it too.
 const fallbackVersion = "v1.25.0"
 
-// NodeConfig is how a Node is kept.
+// NodeConfig configures how the Node is maintained.
 type NodeConfig struct {
 	Log   logr.Logger
 	Name  string
@@ -30,8 +31,8 @@ type NodeConfig struct {
 	LeaseDuration, PingInterval, PingTimeout time.Duration
 }
 
-// NodeLabels adds to the labels that the flags give the one that Liqo after v1.2.0 and other providers of
-// virtual-kubelet put on their nodes.
+// NodeLabels adds to the given labels the one that Liqo after v1.2.0 and other providers of virtual-kubelet put on
+// their nodes.
 func NodeLabels(given map[string]string) map[string]string {
 	return labels.Merge(labels.Set{"type": "virtual-kubelet"}, given)
 }
@@ -40,12 +41,12 @@ func NodeLabels(given map[string]string) map[string]string {
 type NodeSource interface {
 	node.NodeProvider
 	GetNode() *corev1.Node
-	// IsTerminating reports whether the node is going away because its VirtualNode is.
+	// IsTerminating reports whether the node is being removed because its VirtualNode is.
 	IsTerminating() bool
 }
 
-// RunNode registers the Node, calls registered, and keeps its status and lease until ctx ends, by virtual-kubelet's node
-// controller.
+// RunNode registers the Node, calls registered, and maintains the Node's status and lease until ctx ends, with
+// virtual-kubelet's node controller.
 func RunNode(ctx context.Context, cfg NodeConfig, source NodeSource, registered func()) error {
 	nodes := interrupted.Nodes(cfg.Local.CoreV1().Nodes())
 	leases := cfg.Local.CoordinationV1().Leases(corev1.NamespaceNodeLease)
@@ -79,8 +80,8 @@ func RunNode(ctx context.Context, cfg NodeConfig, source NodeSource, registered 
 	return group.Wait()
 }
 
-// restoreNode handles a status update that failed: a node that has vanished is created again (unless it is going away
-// because its VirtualNode is), any other gets its status by a plain update.
+// restoreNode handles a failed status update. A node that no longer exists is recreated, unless it is being removed
+// because its VirtualNode is. Any other node gets its status by a plain update.
 func restoreNode(ctx context.Context, log logr.Logger, nodes corev1client.NodeInterface,
 	source NodeSource, cause error,
 ) error {

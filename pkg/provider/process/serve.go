@@ -14,7 +14,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve"
 )
 
-// IfNotDone returns err, or nil if ctx has ended, which is the cause of err then.
+// IfNotDone returns err, or nil if ctx has ended: the end of ctx then caused err.
 func IfNotDone(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -22,8 +22,8 @@ func IfNotDone(ctx context.Context, err error) error {
 	return err
 }
 
-// MetricsHandler serves the metrics of a registry, with the requests of client-go, which controller-runtime counts in a
-// registry of its own as soon as it is linked in, as it is through Liqo.
+// MetricsHandler serves the metrics of a registry and client-go's request metrics. controller-runtime counts those in
+// its own registry as soon as it is linked in, which Liqo does.
 func MetricsHandler(registry prometheus.Gatherer) http.Handler {
 	requests := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		return onlyPrefix("rest_client_", ctrlmetrics.Registry)
@@ -44,7 +44,7 @@ func onlyPrefix(prefix string, from prometheus.Gatherer) ([]*dto.MetricFamily, e
 	return kept, err
 }
 
-// ServeProfiles serves pprof until ctx ends. It does not listen on every address of the pod, as Liqo's does.
+// ServeProfiles serves pprof until ctx ends. Unlike Liqo, it does not listen on every address of the pod.
 func ServeProfiles(ctx context.Context, address string) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

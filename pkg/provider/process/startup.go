@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Eventually calls get until it succeeds, with backoff, for at most the startup timeout: the controllers of Liqo may
-// make the objects after this process, and an API server may be restarting.
+// Eventually calls get until it succeeds, with back-off, for at most the startup timeout: the controllers of Liqo may
+// create the objects after this process starts, and an API server may be restarting.
 func Eventually[T any](ctx context.Context, log logr.Logger, timeout time.Duration, what string, get func(context.Context) (T, error),
 ) (T, error) {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
@@ -18,7 +18,7 @@ func Eventually[T any](ctx context.Context, log logr.Logger, timeout time.Durati
 	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 6, Cap: 10 * time.Second}
 
 	for {
-		// The value is got with ctx, not the bounded one: what it starts may live on.
+		// get runs with ctx, not with the bounded context: goroutines that it starts may outlive this function.
 		value, err := get(ctx)
 		if err == nil {
 			return value, nil
@@ -38,7 +38,7 @@ func Eventually[T any](ctx context.Context, log logr.Logger, timeout time.Durati
 	}
 }
 
-// WaitFor waits until done is closed; it returns an error if ctx ended, or the timeout was over, first.
+// WaitFor waits until done is closed. It returns an error if ctx ends or the timeout expires first.
 func WaitFor(ctx context.Context, done <-chan struct{}, timeout time.Duration) error {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()

@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 )
 
-// LegacyProgram is the virtual kubelet of Liqo v0.x: a file in the directory of this one, and a module of its own
-// (kubelet-v0), since no module can have two versions of Liqo.
+// LegacyProgram is the virtual kubelet of Liqo v0.x: a file in the directory of this program, and a separate module
+// (kubelet-v0), because one module cannot have two versions of Liqo.
 const LegacyProgram = "liqo-broker-vk-v0"
 
-// LegacyPath is that of the virtual kubelet of Liqo v0.x.
+// LegacyPath returns the path of the virtual kubelet of Liqo v0.x.
 func LegacyPath() (string, error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -19,7 +19,8 @@ func LegacyPath() (string, error) {
 	return filepath.Join(filepath.Dir(executable), LegacyProgram), nil
 }
 
-// LegacyLiqo returns the version of Liqo that a virtual kubelet of Liqo v0.x was built with; "" if there is none.
+// LegacyLiqo returns the version of Liqo that the virtual kubelet of Liqo v0.x was built with; "" if that program does
+// not exist.
 func LegacyLiqo(path string) string {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {

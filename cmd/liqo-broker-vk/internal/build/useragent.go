@@ -7,8 +7,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// UserAgent returns the user agent of a role in the form of Kubernetes' own components. API servers have it in their audit
-// logs and metrics.
+// UserAgent returns the user agent of a role in the form that Kubernetes' own components use. API servers record it in
+// their audit logs and metrics.
 func (b Info) UserAgent(role string) string {
 	return fmt.Sprintf("liqo-broker-vk/%s (%s) %.12s/%s", b.Version, b.Platform, b.Commit, role)
 }

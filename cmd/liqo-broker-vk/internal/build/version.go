@@ -1,4 +1,4 @@
-// Package build describes what this binary was built from, to users and to API servers.
+// Package build describes the build of this binary to users and to API servers.
 package build
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/flags"
 )
 
-// Unreleased is the version of a binary that make image did not build.
+// Unreleased is the version of a binary that was not built by make image.
 const Unreleased = "dev"
 
 const liqoModule = "github.com/liqotech/liqo"
@@ -27,17 +27,18 @@ type Info struct {
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 	Liqo     string `json:"liqo"`
-	// LiqoV0 is the version that the virtual kubelet of Liqo v0.x has; "" without that program.
+	// LiqoV0 is the version of Liqo that the virtual kubelet of Liqo v0.x was built with; "" without that program.
 	LiqoV0     string `json:"liqoV0,omitempty"`
 	Kubernetes string `json:"kubernetes"`
 }
 
-// Of returns what this binary was built from: the linker's values, and for those that are not set the Go command's.
+// Of returns the description of this binary from the linker's values, and from the Go command's values for the ones
+// that are not set.
 func Of(version, commit string) Info {
 	b := Info{
 		Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Liqo: moduleVersion(liqoModule),
-		// The library v0.X is made of Kubernetes v1.X.
+		// The client-go version v0.X corresponds to Kubernetes v1.X.
 		Kubernetes: strings.Replace(moduleVersion("k8s.io/client-go"), "v0.", "v1.", 1),
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -49,7 +50,7 @@ func Of(version, commit string) Info {
 	return b
 }
 
-// liqos are both versions of Liqo, that of the other program last.
+// liqos returns both versions of Liqo, with the other program's last.
 func (b Info) liqos() string {
 	if b.LiqoV0 == "" {
 		return b.Liqo
@@ -57,8 +58,8 @@ func (b Info) liqos() string {
 	return b.Liqo + ", " + b.LiqoV0
 }
 
-// complete adds values that the linker did not set: "go install …@version" records the version, a build in a clone the
-// commit.
+// complete adds values that the linker did not set: "go install …@version" records the version, a build in a clone
+// records the commit.
 func (b *Info) complete(info *debug.BuildInfo) {
 	if b.Version == Unreleased && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		b.Version = info.Main.Version
@@ -83,7 +84,7 @@ func moduleVersion(path string) string {
 	return "unknown"
 }
 
-// NewVersionCommand returns the command that prints what the binary was built from.
+// NewVersionCommand returns the command that prints the build of the binary.
 func NewVersionCommand(built Info) *cobra.Command {
 	var output string
 	var short bool

@@ -1,2 +1,2 @@
-// Package flags has the flags that several roles of the program share, and what is wrong with their values.
+// Package flags has the flags that several roles of the program share, and the validation of their values.
 package flags

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Faults collects what is wrong with the options, so that one start reports all of it.
+// Faults collects the faults in the options, so that one start reports all of them.
 type Faults []string
 
 // Err returns nil if there are none.
@@ -22,12 +22,12 @@ func (f Faults) Err() error {
 	return nil
 }
 
-// Add adds a fault, and what to do about it.
+// Add adds a fault and its remedy.
 func (f *Faults) Add(what, remedy string) {
 	*f = append(*f, what+": "+remedy)
 }
 
-// When adds a fault if something is wrong.
+// When adds a fault if wrong is true.
 func (f *Faults) When(wrong bool, what, remedy string) {
 	if wrong {
 		f.Add(what, remedy)

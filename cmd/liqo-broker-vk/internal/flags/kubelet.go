@@ -18,7 +18,7 @@ func NewKubelet() Kubelet {
 	return Kubelet{CertDir: "/tmp/certs", AuthorizationMode: string(kubeletapi.AuthorizationWebhook)}
 }
 
-// Install adds the flags. also names what else the CA is for.
+// Install adds the flags. also names the other uses of the CA.
 func (o *Kubelet) Install(f *pflag.FlagSet, also string) {
 	f.StringVar(&o.AuthorizationMode, "kubelet-authorization-mode", o.AuthorizationMode,
 		"Who authorises the callers of the kubelet API: Webhook (the API server, by SubjectAccessReview) or "+

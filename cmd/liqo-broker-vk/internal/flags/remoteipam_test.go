@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The certificate of the kubelet API matters to consumers only where the remote IPAM is served with it.
+// Consumers only need the certificate of the kubelet API if the remote IPAM is served with it.
 func TestASelfSignedCertificateIsGoodWithoutTheRemoteIPAM(t *testing.T) {
 	for name, tc := range map[string]struct {
 		aggregator bool

@@ -11,11 +11,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/cmd/liqo-broker-vk/internal/build"
 )
 
-// LegacyFlag returns a flag among the arguments that the controller manager of Liqo v0.x passes and that of Liqo v1
-// does not; "" if there is none. Both names of clusters are always passed (pkg/vkMachinery/forge in v0.9.4).
+// LegacyFlag returns a flag among the arguments that the controller manager of Liqo v0.x passes and Liqo v1's does not;
+// "" if there is none. Liqo v0.x always passes the names of both clusters (pkg/vkMachinery/forge in v0.9.4).
 func LegacyFlag(args []string) string {
 	if len(args) == 0 || !strings.HasPrefix(args[0], "-") {
-		return "" // A command.
+		return "" // The arguments start with a command.
 	}
 	for _, arg := range args {
 		switch flag, _, _ := strings.Cut(arg, "="); flag {
@@ -26,7 +26,7 @@ func LegacyFlag(args []string) string {
 	return ""
 }
 
-// ExecLegacy replaces this process by the virtual kubelet of Liqo v0.x. It returns only an error.
+// ExecLegacy replaces this process with the virtual kubelet of Liqo v0.x. It only returns on an error.
 func ExecLegacy(flag string, args []string) error {
 	path, err := build.LegacyPath()
 	if err == nil {
@@ -36,7 +36,7 @@ func ExecLegacy(flag string, args []string) error {
 	return fmt.Errorf("%s is a flag of Liqo v0.x, whose virtual kubelet is a program of its own: %w", flag, err)
 }
 
-// notReflected are the flags of Liqo v0.x that v1 has on the VirtualNode instead.
+// notReflected are the flags of Liqo v0.x whose values v1 has on the VirtualNode instead.
 type notReflected struct{ labels, annotations []string }
 
 func (o *notReflected) install(flags *pflag.FlagSet) {

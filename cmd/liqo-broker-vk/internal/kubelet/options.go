@@ -1,4 +1,4 @@
-// Package kubelet has the options of the virtual kubelet, and starts it: this one, or that of Liqo v0.x.
+// Package kubelet has the options of the virtual kubelet, and starts it: this one, or the one for Liqo v0.x.
 package kubelet
 
 import (
@@ -67,8 +67,8 @@ func NewOptions() *Options {
 	}
 }
 
-// Install binds the options to flags. liqo-controller-manager passes flags on as --flag=value only, and that of Liqo
-// v0.x splits them at commas, so every flag of ours takes a value without one.
+// Install binds the options to flags. liqo-controller-manager passes flags only as --flag=value, and Liqo v0.x's splits
+// them at commas, so every flag of ours takes a value without a comma.
 func (o *Options) Install(flags *pflag.FlagSet) {
 	root.InstallFlags(flags, o.stock)
 	o.notReflected.install(flags)

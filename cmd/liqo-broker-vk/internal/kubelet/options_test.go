@@ -38,7 +38,7 @@ func TestEveryFlagOfLiqoIsThereWithTheSameDefault(t *testing.T) {
 	})
 }
 
-// TestOwnFlags compares what we add with testdata/flags.txt, so that a change of a name or a default is seen.
+// TestOwnFlags compares our additional flags with testdata/flags.txt, so that a changed name or default is noticed.
 func TestOwnFlags(t *testing.T) {
 	stock := stockFlags()
 	_, ours := ourFlags()
@@ -57,7 +57,7 @@ func TestOwnFlags(t *testing.T) {
 	require.Equal(t, string(want), strings.Join(added, "\n")+"\n")
 }
 
-// liqoArguments are what liqo-controller-manager and the webhook of Liqo v1.2.0 pass.
+// liqoArguments are the arguments that liqo-controller-manager and the webhook of Liqo v1.2.0 pass.
 func liqoArguments() []string {
 	return []string{
 		"--foreign-cluster-id=p1", "--nodename=p1-node", "--node-ip=10.1.2.3", "--tenant-namespace=liqo-tenant-p1",

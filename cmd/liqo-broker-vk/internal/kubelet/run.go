@@ -114,7 +114,7 @@ func (o *Options) providerConfig() provider.Config {
 	return cfg
 }
 
-// table returns the translation that the flags give; nil if they give none.
+// table returns the translation given by the flags; nil if they give none.
 func (o *Options) table() (*netconfig.Table, error) {
 	declared := networkingv1beta1.ClusterConfigCIDR{
 		Pod: cidrutils.FromStrings(o.remotePodCIDRs), External: cidrutils.FromStrings(o.remoteExternalCIDRs),
@@ -123,7 +123,7 @@ func (o *Options) table() (*netconfig.Table, error) {
 		Pod: cidrutils.FromStrings(o.remappedPodCIDRs), External: cidrutils.FromStrings(o.remappedExternalCIDRs),
 	}
 	if len(declared.Pod)+len(declared.External)+len(seen.Pod)+len(seen.External) == 0 {
-		return nil, nil // None is given.
+		return nil, nil // No flag is set.
 	}
 	table, err := netconfig.TableOf(declared, seen)
 	return &table, err

@@ -14,7 +14,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/ipam"
 )
 
-// validate returns all faults as one error.
+// validate returns all invalid options as one error.
 func (o *Options) validate() error {
 	var f flags.Faults
 	o.validateIdentity(&f)

@@ -14,18 +14,18 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl"
 )
 
-// completionTimeout is how long a shell waits after Tab.
+// completionTimeout is the time that a shell waits after Tab.
 const completionTimeout = 3 * time.Second
 
 // complete sets the completion of a flag.
 func complete(cmd *cobra.Command, flag string, how cobra.CompletionFunc) {
-	// It fails for a flag that does not exist or has a completion already; a test would fail.
+	// It fails for a flag that does not exist or already has a completion, which a test would detect.
 	if err := cmd.RegisterFlagCompletionFunc(flag, how); err != nil {
 		panic(err)
 	}
 }
 
-// suggest completes with names from the cluster, or with nothing if the API server does not answer.
+// suggest completes with names from the cluster, or without any if the API server does not answer.
 func (p Plugin) suggest(c *Connection, names func(*kubectl.Session, context.Context) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		s, err := p.Open(c, cmd)
@@ -56,7 +56,7 @@ func (p Plugin) suggestOne(how cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// unfinished returns the names with a prefix that are not among the arguments yet.
+// unfinished returns the names with a prefix that are not yet among the arguments.
 func unfinished(names, given []string, begun string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		return !strings.HasPrefix(name, begun) || slices.Contains(given, name)

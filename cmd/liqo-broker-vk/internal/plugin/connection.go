@@ -22,7 +22,7 @@ const (
 	kubectlBurst = 300
 )
 
-// Connection are kubectl's flags for the connection with the broker's cluster.
+// Connection has kubectl's flags for the connection to the broker's cluster.
 type Connection struct {
 	kubeconfig     string
 	Overrides      clientcmd.ConfigOverrides
@@ -46,7 +46,7 @@ func (c *Connection) loader() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &c.Overrides)
 }
 
-// open returns a session of a command of this build. It makes no request.
+// open returns a session for a command of this build. It sends no request.
 func (c *Connection) open(cmd *cobra.Command, built build.Info) (*kubectl.Session, error) {
 	loader := c.loader()
 	config, err := loader.ClientConfig()

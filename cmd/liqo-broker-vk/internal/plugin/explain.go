@@ -10,7 +10,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl"
 )
 
-// newExplainCommand returns the command that shows what the broker would decide.
+// newExplainCommand returns the command that shows how the broker would decide.
 func (p Plugin) newExplainCommand() *cobra.Command {
 	var c Connection
 	var node, output string

@@ -19,11 +19,12 @@ type getOptions struct {
 	Connection
 	query    kubectl.Query
 	selector string
-	// watch is refused: kubectl does it.
+	// watch is rejected: users watch with kubectl.
 	watch bool
 }
 
-// run returns a command that prints what the flags select. instead is the kubectl command that watches the same objects.
+// run returns a command that prints the objects that the flags select. instead is the kubectl command that watches the
+// same objects.
 func (o *getOptions) run(p Plugin, get func(*kubectl.Session, context.Context, kubectl.Query) error, instead string,
 ) func(*cobra.Command, []string) error {
 	return p.inSession(&o.Connection, func(ctx context.Context, s *kubectl.Session, names []string) error {

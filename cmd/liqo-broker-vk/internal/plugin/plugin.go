@@ -12,7 +12,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/kubectl"
 )
 
-// The names by which kubectl finds a plugin and its completion.
+// The names with which kubectl finds a plugin and its completion.
 const (
 	Name           = "kubectl-broker"
 	CompletionName = "kubectl_complete-broker"
@@ -23,7 +23,7 @@ const ofPlugin = "of-plugin"
 
 // Plugin makes the commands of the kubectl plugin.
 type Plugin struct {
-	// Build is that of the program.
+	// Build describes the program.
 	Build build.Info
 	// Open opens the session of a command; tests replace it.
 	Open func(*Connection, *cobra.Command) (*kubectl.Session, error)
@@ -34,7 +34,7 @@ func New(built build.Info) Plugin {
 	return Plugin{Build: built, Open: func(c *Connection, cmd *cobra.Command) (*kubectl.Session, error) { return c.open(cmd, built) }}
 }
 
-// Commands returns the commands, which the root command of the program has as well.
+// Commands returns the commands. The root command of the program has them too.
 func (p Plugin) Commands() []*cobra.Command {
 	commands := []*cobra.Command{
 		p.newGetCommand(), p.newExplainCommand(), p.newEnableCommand(true), p.newEnableCommand(false),
@@ -79,7 +79,7 @@ type Error struct{ error }
 // Unwrap implements the interface of errors.Is and errors.As.
 func (e *Error) Unwrap() error { return e.error }
 
-// ErrorOf wraps an error of a command, if it is one of the plugin's, in an Error.
+// ErrorOf wraps an error of a command in an Error, if the command belongs to the plugin.
 func ErrorOf(cmd *cobra.Command, err error) error {
 	for ; cmd != nil; cmd = cmd.Parent() {
 		if _, ok := cmd.Annotations[ofPlugin]; ok {

@@ -1,5 +1,5 @@
-// Package exposition reads the metrics of provider clusters, which are not trusted, in the text format of Prometheus, and merges
-// those of several into one text.
+// Package exposition reads the metrics of provider clusters, which are not trusted, in the text format of Prometheus,
+// and merges the metrics of several providers into one text.
 package exposition
 
 import (
@@ -24,27 +24,27 @@ import (
 )
 
 const (
-	// maxMetrics bounds what is read of one provider's metrics (bytes).
+	// maxMetrics bounds the size of one provider's metrics (bytes). The rest is not read.
 	maxMetrics = 64 << 20
-	// maxMetricsOfPod bounds what is kept of them for each pod that is assigned there, and for the nodes (bytes). cAdvisor
+	// maxMetricsOfPod bounds their kept size for each pod that is assigned there, and for the nodes (bytes). cAdvisor
 	// has a hundred series of 400 bytes for each container.
 	maxMetricsOfPod = 256 << 10
-	// maxKept bounds what is kept of one provider's metrics, for however many pods (bytes).
+	// maxKept bounds the kept size of one provider's metrics, for any number of pods (bytes).
 	maxKept = 32 << 20
-	// overhead is what a sample or a declaration takes beside its text (bytes).
+	// overhead is the memory of a sample or a declaration in addition to its text (bytes).
 	overhead = 128
-	// maxLine is the longest line that is read (bytes). Longer ones are left out.
+	// maxLine is the longest line that is read (bytes). Longer lines are omitted.
 	maxLine = 8 << 10
 )
 
-// errCut is the error of metrics of which not all was read.
+// errCut means that only a part of the metrics was read.
 var errCut = errors.New("the provider's metrics are too long: the rest is left out")
 
-// nodeMetrics are those that Liqo's metric agent answers as a sum over the nodes of the provider, without labels
+// nodeMetrics are the metrics that Liqo's metric agent returns as a sum over the nodes of the provider, without labels
 // (pkg/remotemetrics of Liqo v1.2.0).
 var nodeMetrics = sets.New(nodeCPU, nodeMemory)
 
-// family is a metric: its samples, and what is declared about them.
+// family is a metric: its samples and its declarations.
 type family struct {
 	// kind is the type, such as "counter".
 	kind, help string
@@ -55,7 +55,7 @@ type family struct {
 	summed bool
 }
 
-// suffixes are those of the samples of a kind of family; false if there is no such kind.
+// suffixes returns the name suffixes of the samples in a family of a kind; false if there is no such kind.
 func suffixes(kind string) ([]string, bool) {
 	switch kind {
 	case "counter", "gauge", "untyped":
@@ -68,7 +68,7 @@ func suffixes(kind string) ([]string, bool) {
 	return nil, false
 }
 
-// fits reports whether a family of a kind and a name may have the sample.
+// fits reports whether a family of a kind and a name may contain the sample.
 func (s *sample) fits(kind, name string) bool {
 	suffix := strings.TrimPrefix(s.name, name)
 	if allowed, ok := suffixes(kind); !ok || !slices.Contains(allowed, suffix) {
@@ -88,7 +88,7 @@ type Metrics struct {
 	byName map[string]*family
 	// ownerOf has the name of the family by the names of its samples.
 	ownerOf map[string]string
-	// helpFor is the metric of the last HELP line, help its text. It may come before the type is declared.
+	// helpFor is the metric of the last HELP line, and help its text. That line may come before the type is declared.
 	helpFor, help string
 }
 
@@ -96,7 +96,8 @@ func newMetrics() *Metrics {
 	return &Metrics{byName: map[string]*family{}, ownerOf: map[string]string{}}
 }
 
-// declare returns the family of a name, which it adds unless another one has its name or samples of its names; then nil.
+// declare returns the family of a name and a kind, and adds it if it is new. It returns nil if one of its names already
+// belongs to another family.
 func (f *Metrics) declare(name, kind string) *family {
 	if known := f.byName[name]; known != nil && known.kind == kind {
 		return known
@@ -122,7 +123,8 @@ func (f *Metrics) declare(name, kind string) *family {
 	return added
 }
 
-// owner returns the family of a sample; nil if it is none of the family of its name. A sample of no family is untyped.
+// owner returns the family of a sample; nil if the family of its name cannot contain it. A sample without a family is
+// untyped.
 func (f *Metrics) owner(of *sample) *family {
 	name := f.ownerOf[of.name]
 	if name == "" {
@@ -135,8 +137,8 @@ func (f *Metrics) owner(of *sample) *family {
 	return nil
 }
 
-// Read returns what is valid of a provider's text: the series of these pods, each once, and the metrics of its nodes, as far as they are
-// finite numbers measured at about now. The error is about the rest of the text.
+// Read returns the valid part of a provider's text: the series of these pods, each once, and the metrics of its nodes,
+// if they are finite numbers measured about now. The error concerns the rest of the text.
 func Read(text io.Reader, pods sets.Set[types.NamespacedName], now time.Time) (*Metrics, error) {
 	limited := &io.LimitedReader{R: text, N: maxMetrics}
 	lines := bufio.NewReaderSize(limited, maxLine)
@@ -152,7 +154,7 @@ func Read(text io.Reader, pods sets.Set[types.NamespacedName], now time.Time) (*
 		case limited.N == 0 && err != nil:
 			return f, errCut
 		case errors.Is(err, io.EOF):
-			return f, nil // What has no newline is not whole.
+			return f, nil // A line without a newline is incomplete.
 		case err != nil:
 			return f, err
 		}
@@ -162,7 +164,7 @@ func Read(text io.Reader, pods sets.Set[types.NamespacedName], now time.Time) (*
 	}
 }
 
-// add takes in a line, and returns how much of it is kept (bytes).
+// add reads a line, and returns the size that it keeps (bytes).
 func (f *Metrics) add(line string, pods sets.Set[types.NamespacedName], seen sets.Set[string], now time.Time) int {
 	if strings.HasPrefix(line, "#") {
 		return f.comment(line)
@@ -192,7 +194,7 @@ func (f *Metrics) add(line string, pods sets.Set[types.NamespacedName], seen set
 	return len(line) + overhead
 }
 
-// comment takes in a line that declares the type or the help of a metric. Of two types the first counts.
+// comment reads a line that declares the type or the help of a metric. Of two types the first counts.
 func (f *Metrics) comment(line string) int {
 	keyword, rest, _ := strings.Cut(strings.TrimLeft(line[1:], " \t"), " ")
 	name, text, _ := strings.Cut(strings.TrimSpace(rest), " ")
@@ -209,15 +211,15 @@ func (f *Metrics) comment(line string) int {
 	return 0
 }
 
-// helpText and helpLine translate the text of a HELP line, and back.
+// helpText unescapes the text of a HELP line; helpLine escapes it.
 var (
 	helpText = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\"`, `"`)
 	helpLine = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
 )
 
-// Merge returns one text of the metrics of all providers. Of two declarations of a metric that contradict each other that
-// of most providers counts, then the first, and what the others measure of it is left out: one provider cannot break or
-// hide what the others declare alike.
+// Merge returns the metrics of all providers as one text. If declarations of a metric contradict each other, the
+// declaration of most providers wins, and the first one on a tie. The samples of the other providers are then omitted:
+// a single provider cannot break or hide a metric that the others declare in the same way.
 func Merge(all []*Metrics) []byte {
 	type declaration struct{ name, kind string }
 	var declared []declaration
@@ -251,7 +253,8 @@ func Merge(all []*Metrics) []byte {
 	return page.text()
 }
 
-// text writes the metrics in Prometheus' format, by name. A sum has no timestamp: its parts were measured at several times.
+// text writes the metrics in Prometheus' format, sorted by name. A sum has no timestamp: its parts were measured at
+// different times.
 func (f *Metrics) text() []byte {
 	var out bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(f.byName)) {

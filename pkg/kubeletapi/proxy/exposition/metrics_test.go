@@ -15,14 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// valid returns an error unless a text can be read as Prometheus does.
+// valid returns an error unless Prometheus can read the text.
 func valid(text []byte) error {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	_, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	return err
 }
 
-// of names a pod of the fixture: "pod" and "astray" are at provider q, "third" at provider r.
+// of returns the labels of a pod of the fixture: "pod" and "astray" are at provider q, "third" at provider r.
 func of(pod string) string { return `{container="main",namespace="ns",pod="` + pod + `"}` }
 
 func TestProvidersThatContradictEachOther(t *testing.T) {
@@ -83,12 +83,12 @@ func named(pods ...string) sets.Set[types.NamespacedName] {
 	return all
 }
 
-// endless is a text that goes on.
+// endless is a text that never ends.
 type endless struct {
 	piece func(i int) string
 	i     int
 	rest  string
-	// given counts what was read (bytes).
+	// given counts the bytes that were read.
 	given int
 }
 
@@ -133,7 +133,7 @@ func series(i int) string {
 	return string(name)
 }
 
-// TestThePageIsValid makes texts of pieces that mean something.
+// TestThePageIsValid builds texts from pieces of the format.
 func TestThePageIsValid(t *testing.T) {
 	pieces := []string{
 		"# TYPE ", "# HELP ", "#", "a", "a_sum", "a_count", "a_bucket", "node_cpu_usage_seconds_total", " counter", " gauge", " histogram",

@@ -12,21 +12,21 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// sample is a line of a text in Prometheus' format: a series, its value, and when it was measured.
+// sample is a line of a text in Prometheus' format: a series, its value, and its timestamp.
 type sample struct {
 	name string
-	// labels are sorted by name. Those without a value are left out: Prometheus takes both for the same series.
+	// labels are sorted by name. Labels without a value are omitted: Prometheus treats both as the same series.
 	labels []label
 	value  float64
 	// timestamp is in milliseconds; nil if there is none.
 	timestamp *int64
 }
 
-// label has the value as the line does: escaped.
+// label has the value in its escaped form, as in the line.
 type label struct{ name, value string }
 
-// parseSample returns false for what is no sample, or has characters that are not printed. Quoted names, and labels
-// named twice, are not accepted.
+// parseSample returns false for a line that is not a sample, or that has non-printable characters. It rejects quoted
+// names and duplicate labels.
 func parseSample(line string) (sample, bool) {
 	if !utf8.ValidString(line) || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) && r != '\t' }) {
 		return sample{}, false
@@ -60,7 +60,7 @@ func parseSample(line string) (sample, bool) {
 	return s, true
 }
 
-// parseLabels reads what follows a brace, and returns what follows the closing one.
+// parseLabels reads the text after an opening brace, and returns the text after the closing one.
 func parseLabels(text string) (labels []label, rest string, ok bool) {
 	for {
 		text = strings.TrimLeft(text, " \t")
@@ -90,7 +90,7 @@ func parseLabels(text string) (labels []label, rest string, ok bool) {
 	}
 }
 
-// quoted returns the length of a label's value up to the closing quote; -1 if it has none, or an unknown escape.
+// quoted returns the length of a label's value up to the closing quote; -1 if there is none, or an unknown escape.
 func quoted(text string) int {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -115,7 +115,7 @@ func (s *sample) label(name string) string {
 	return ""
 }
 
-// series is the name with the labels.
+// series returns the name with the labels.
 func (s *sample) series() string {
 	if len(s.labels) == 0 {
 		return s.name
@@ -131,7 +131,7 @@ func (s *sample) series() string {
 	return text.String()
 }
 
-// measured is the value with the timestamp.
+// measured returns the value with the timestamp.
 func (s *sample) measured() string {
 	text := strconv.FormatFloat(s.value, 'g', -1, 64)
 	if s.timestamp != nil {
@@ -140,7 +140,7 @@ func (s *sample) measured() string {
 	return text
 }
 
-// skew is how far the timestamp is from now; 0 if there is none.
+// skew returns the distance between the timestamp and now; 0 if there is none.
 func (s *sample) skew(now time.Time) time.Duration {
 	if s.timestamp == nil {
 		return 0

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxSkew is how far the timestamp of a sample may be from now.
+// maxSkew is the maximum distance between the timestamp of a sample and now.
 const maxSkew = time.Minute
 
 // The nodeMetrics.
@@ -14,10 +14,11 @@ const (
 	nodeMemory = "node_memory_working_set_bytes"
 )
 
-// Grant is what a provider grants: CPUs, and memory (bytes).
+// Grant is the capacity that a provider grants: CPUs, and memory (bytes).
 type Grant struct{ CPU, Memory float64 }
 
-// Usage bounds what each provider adds to the metrics of the node. It counts from when it is made: a counter may begin again.
+// Usage bounds the usage that each provider adds to the metrics of the node. It counts from its creation: the sums may
+// then start again.
 type Usage struct {
 	mu sync.Mutex
 	of map[string]used // By provider. Guarded by mu.
@@ -26,15 +27,15 @@ type Usage struct {
 // used is the counter of CPU seconds of one provider.
 type used struct {
 	at time.Time
-	// measured is the provider's counter, counted what was added here (seconds).
+	// measured is the provider's counter, counted the part that was added here (seconds).
 	measured, counted float64
 }
 
 // NewUsage returns a Usage without providers.
 func NewUsage() *Usage { return &Usage{of: map[string]used{}} }
 
-// Bound replaces what the nodes of a provider use, of which these are the metrics, by that of its grant at most. A counter that has
-// decreased, because a node has left or was restarted, counts from there.
+// Bound limits the usage of a provider's nodes in its metrics f to its grant. A counter that has decreased, because a
+// node was removed or restarted, counts from its new value.
 func (u *Usage) Bound(provider string, f *Metrics, grant Grant, now time.Time) {
 	if memory := f.byName[nodeMemory]; memory != nil {
 		memory.sum = min(memory.sum, grant.Memory)
@@ -56,8 +57,8 @@ func (u *Usage) Bound(provider string, f *Metrics, grant Grant, now time.Time) {
 	cpu.sum = last.counted
 }
 
-// Missing has what a provider that does not answer has counted go on in the sum, if the others count. A sum that decreases would be
-// taken for a counter that begins again.
+// Missing keeps the counted usage of a provider that does not answer in the sum, if other providers have usage.
+// Otherwise the sum would decrease, which looks like a counter reset.
 func (u *Usage) Missing(provider string, all []*Metrics) *Metrics {
 	f := newMetrics()
 	for _, other := range all {

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scraped is what a node shows of providers that measure these CPU seconds and bytes, or "" and do not answer.
+// scraped returns the metrics of a node whose providers all measure these CPU seconds and bytes; with "" they report no
+// valid value.
 func (u *Usage) scraped(t *testing.T, now time.Time, grant Grant, cpu, memory string, providers ...string) string {
 	t.Helper()
 	var all []*Metrics
@@ -30,8 +31,8 @@ func TestAProviderAddsNoMoreThanItsGrantToTheMetricsOfTheNode(t *testing.T) {
 	for _, step := range []struct{ cpu, memory, wantCPU, wantMemory string }{
 		{"1000", "30", "0", "60"},
 		{"1010", "30", "20", "60"},
-		{"1.7e308", "1.7e308", "60", "200"}, // Of each 2 CPUs for 10 s, and all memory.
-		{"5", "1", "60", "2"},               // Its nodes began again.
+		{"1.7e308", "1.7e308", "60", "200"}, // At most 2 CPUs for 10 s each, and all memory.
+		{"5", "1", "60", "2"},               // The counters of its nodes restarted.
 		{"6", "1", "62", "2"},
 	} {
 		text := u.scraped(t, now, grant, step.cpu, step.memory, "p", "q")

@@ -9,24 +9,26 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 )
 
-// relayedNodePrefix begins the name of the node of an endpoint of a Service with direct connections that is reached through this
-// cluster, before the name of its own node. No real node's name has a slash.
+// relayedNodePrefix precedes the node name of an endpoint of a Service with direct connections that is reached through
+// this cluster. The rest is the name of its own node. No real node's name has a slash.
 const relayedNodePrefix = "relayed.brokering.liqo.io/"
 
-// connect has the provider reach endpoints of a Service with direct connections by its own networks with the clusters where the
-// pods run. Liqo lists for it the addresses on virtual nodes with their clusters. The provider looks all addresses of the
-// EndpointSlice up in that list, and remaps those that it finds by its network with the cluster (MapEndpointsWithConfiguration in
-// Liqo's shadowendpointslice-controller). They must be in the pod CIDR that the cluster declares there, so they are the pods'
-// own addresses. One that is not, or that the provider has no network for, fails the whole EndpointSlice: Liqo leaves it to the
-// author of the Service that there is one.
+// connect makes the provider reach endpoints of a Service with direct connections over its own networks with the
+// clusters where the pods run. For this, Liqo lists the addresses on virtual nodes with their clusters. The provider
+// looks up all addresses of the EndpointSlice in that list, and remaps the ones it finds with its network to that
+// cluster (MapEndpointsWithConfiguration in Liqo's shadowendpointslice-controller). They must be in the pod CIDR that
+// the cluster declares there, so they are the pods' own addresses. An address outside that CIDR, or of a cluster that
+// the provider has no network with, fails the whole EndpointSlice: with Liqo, the author of the Service must ensure
+// that the networks exist.
 //
-// All others are on a node that is not virtual, and reached through this cluster: consumers, of whom it is not known with which
-// providers they are connected, pods that are not known to run at a provider, and an address that means more than one endpoint.
+// All other endpoints get a node that is not virtual, and are reached through this cluster: the endpoints of consumers,
+// because it is unknown which providers they are connected with; pods that are not known to run at a provider; and an
+// address that more than one endpoint has.
 func connect(all []located, family discoveryv1.AddressType) {
 	meanings := map[string]int{}
 	for i := range all {
 		if ptr.Deref(all[i].NodeName, "") == providerNodePrefix+string(forge.RemoteCluster) {
-			continue // Liqo leaves out what the provider has itself.
+			continue // Liqo omits the provider's own endpoints.
 		}
 		for _, address := range all[i].Addresses {
 			meanings[address]++

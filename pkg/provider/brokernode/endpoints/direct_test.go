@@ -18,7 +18,7 @@ import (
 	"github.com/liqotech/liqo/pkg/utils/directconnection"
 )
 
-// rootedAt is a pod that is known to run at an address of a cluster.
+// rootedAt returns a pod that is known to run at an address of a cluster.
 func rootedAt(name, provider, cluster, address string) *corev1.Pod {
 	pod := podAt(name, provider)
 	pod.Annotations = map[string]string{"brokering.liqo.io/root-cid": cluster, "brokering.liqo.io/root-ip": address}
@@ -99,7 +99,8 @@ func TestDirectConnections(t *testing.T) {
 	}
 }
 
-// mappedAtProvider is what Liqo at the provider makes of the addresses. It has networks with this cluster and with p2.
+// mappedAtProvider returns the addresses that Liqo maps at the provider. The provider has networks with this cluster
+// and with p2.
 func mappedAtProvider(t *testing.T, shadow *offloadingv1beta1.ShadowEndpointSlice) []string {
 	t.Helper()
 	network := func(cluster, pods, remappedPods, remappedExternal string) *networkingv1beta1.Configuration {

@@ -1,4 +1,5 @@
-// Package endpoints shows Liqo the endpoints of a broker's node at the provider clusters where their pods run.
+// Package endpoints shows Liqo the endpoints on a broker's node as endpoints at the provider clusters where their pods
+// run.
 package endpoints
 
 import (
@@ -26,25 +27,27 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
-// providerNodePrefix begins the name of the node that represents a provider cluster. No real node's name has a slash.
+// providerNodePrefix precedes the id of a provider cluster in the name of the node that represents it. No real node's
+// name has a slash.
 const providerNodePrefix = "brokering.liqo.io/"
 
 // byPod is the index of EndpointSlices by the names of the pods in them.
 const byPod = "brokering.liqo.io/pod"
 
-// Reflector returns Liqo's EndpointSlice reflector of a namespace with a lens on its listers:
+// Reflector returns Liqo's EndpointSlice reflector of a namespace, which reads transformed listers:
 //
-//   - Every endpoint on node, the broker's, is shown as sitting on a node of the provider cluster where its pod runs, and
-//     every endpoint that a consumer has sent here on a node of the consumer. Liqo asks the node of an endpoint for its
-//     cluster, to leave out what runs at its own remote cluster and to connect providers directly; it leaves out what
-//     has no node, so that a Service would end here.
-//   - Addresses are shown as the provider reaches them (reach). For a Service with direct connections they are those of the
-//     provider clusters where the pods run (connect).
+//   - Every endpoint on node, the broker's, is shown on a node that represents the provider cluster where its pod runs,
+//     and every endpoint that a consumer has sent here on a node that represents the consumer. Liqo reads the cluster
+//     of an endpoint from its node, to omit the endpoints that run at its own remote cluster and to connect providers
+//     directly. It omits endpoints whose node it does not find, so without this transform a Service would end here.
+//   - Addresses are shown as the provider reaches them (reach). For a Service with direct connections they are the
+//     pods' addresses in the provider clusters where they run (connect).
 //
-// Where a pod runs is its label v1alpha1.ProviderLabel. An endpoint whose pod is not known, or not assigned, or whose
-// address is not mapped, is left out; when that changes, the EndpointSlices that name it are enqueued.
+// The label v1alpha1.ProviderLabel of a pod names the cluster where it runs. An endpoint is omitted if its pod is
+// unknown or not assigned, or if its address is not mapped. When that changes, the EndpointSlices that name it are
+// enqueued.
 //
-// localPodCIDRs are those of this cluster's own pods, and translating reports whether Liqo connects the clusters'
+// localPodCIDRs are the CIDRs of this cluster's own pods. translating reports whether Liqo connects the clusters'
 // networks.
 func Reflector(node string, localPodCIDRs []string, translating func() bool) generic.NamespacedReflectorFactoryFunc {
 	var local []netip.Prefix
@@ -87,7 +90,7 @@ func Reflector(node string, localPodCIDRs []string, translating func() bool) gen
 	}
 }
 
-// podsIn is a cache.IndexFunc: the names of the pods behind the endpoints.
+// podsIn is a cache.IndexFunc. It returns the names of the pods behind the endpoints.
 func podsIn(obj any) ([]string, error) {
 	endpointSlice, ok := obj.(*discoveryv1.EndpointSlice)
 	if !ok {
@@ -109,11 +112,11 @@ func podOf(endpoint *discoveryv1.Endpoint) *corev1.ObjectReference {
 	return nil
 }
 
-// slicesBy returns the keys of the EndpointSlices that an index has under a value.
+// slicesBy returns the keys of the EndpointSlices under a value of an index.
 func slicesBy(index cache.Indexer, name, namespace, value string) []types.NamespacedName {
 	found, err := index.ByIndex(name, value)
 	if err != nil {
-		return nil // There is such an index.
+		return nil // The index exists.
 	}
 	keys := make([]types.NamespacedName, 0, len(found))
 	for _, obj := range found {
@@ -122,7 +125,8 @@ func slicesBy(index cache.Indexer, name, namespace, value string) []types.Namesp
 	return keys
 }
 
-// whenReassigned enqueues pods that were created or run elsewhere now. When a pod is deleted, its EndpointSlices change.
+// whenReassigned enqueues pods that were created or that now run elsewhere. The deletion of a pod changes its
+// EndpointSlices itself.
 func whenReassigned(queue cache.ResourceEventHandler) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { queue.OnAdd(obj, false) },
@@ -143,7 +147,7 @@ type endpointLens struct {
 	reach reach
 }
 
-// show returns the EndpointSlice for Liqo. The object in the cache does not change.
+// show returns the EndpointSlice as Liqo sees it. The object in the cache does not change.
 func (l endpointLens) show(endpointSlice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	shown := *endpointSlice
 	shown.Endpoints = make([]discoveryv1.Endpoint, 0, len(endpointSlice.Endpoints))
@@ -170,17 +174,17 @@ func (l endpointLens) show(endpointSlice *discoveryv1.EndpointSlice) *discoveryv
 	return &shown
 }
 
-// located is an endpoint on the node of the cluster where it is.
+// located is an endpoint with the node of the cluster where it runs.
 type located struct {
 	discoveryv1.Endpoint
-	// outside is true if its address is already that of the external range.
+	// outside is true if its address is already in the external range.
 	outside bool
-	// root is where its pod runs, zero if that is not known, or here.
+	// root is the place where its pod runs; zero if that is unknown, or in this cluster.
 	root ways.Root
 }
 
-// locate puts an endpoint that is on no real node, or on the broker's, on the node of the cluster where it is; placed is
-// false if that is not known.
+// locate moves an endpoint on the broker's node, or on the node named like the consumer, to the node of the cluster
+// where it runs. Other endpoints keep their node. placed is false if the cluster is unknown.
 func (l endpointLens) locate(endpoint discoveryv1.Endpoint, consumer string) (at located, placed bool) {
 	at.Endpoint = endpoint
 	if endpoint.NodeName == nil {
@@ -195,7 +199,7 @@ func (l endpointLens) locate(endpoint discoveryv1.Endpoint, consumer string) (at
 		at.NodeName = ptr.To(providerNodePrefix + pod.Labels[v1alpha1.ProviderLabel])
 		inner := pod.Annotations[v1alpha1.InnerIPAnnotation]
 		at.outside = inner != "" && !slices.Contains(endpoint.Addresses, inner)
-		// The annotations may still be those of the provider before.
+		// The annotations may still belong to the previous provider.
 		if root := ways.RootOf(pod.Annotations); root.Cluster == pod.Labels[v1alpha1.ProviderLabel] {
 			at.root = root
 		}
@@ -205,8 +209,8 @@ func (l endpointLens) locate(endpoint discoveryv1.Endpoint, consumer string) (at
 	return at, true
 }
 
-// consumerOf is the id of the cluster that an EndpointSlice was reflected from, "" for this cluster's own. Its endpoints
-// are on a node of that name (forge.RemoteEndpointSliceEndpoints).
+// consumerOf returns the id of the cluster that an EndpointSlice was reflected from; "" if it is this cluster's own.
+// Its endpoints are on a node of that name (forge.RemoteEndpointSliceEndpoints).
 func consumerOf(endpointSlice *discoveryv1.EndpointSlice) string {
 	if !forge.IsEndpointSliceManagedByReflection(endpointSlice) {
 		return ""
@@ -214,7 +218,7 @@ func consumerOf(endpointSlice *discoveryv1.EndpointSlice) string {
 	return endpointSlice.Labels[forge.LiqoOriginClusterIDKey]
 }
 
-// podOf is the pod of an endpoint; nil if it is not known.
+// podOf returns the pod of an endpoint; nil if it is unknown.
 func (l endpointLens) podOf(ref *corev1.ObjectReference) *corev1.Pod {
 	if ref == nil {
 		return nil
@@ -226,8 +230,8 @@ func (l endpointLens) podOf(ref *corev1.ObjectReference) *corev1.Pod {
 	return pod
 }
 
-// withProviderNodes is a transform.Lens that shows the nodes that stand for provider clusters, and those of relayed endpoints, besides
-// the real ones. Liqo gets nodes by name only.
+// withProviderNodes is a transform.Lens that adds, to the real nodes, the nodes that represent provider clusters and
+// the nodes of relayed endpoints. Liqo gets nodes by name only.
 func withProviderNodes(nodes cache.Indexer) cache.Indexer { return providerNodes{nodes} }
 
 type providerNodes struct{ cache.Indexer }
@@ -240,14 +244,14 @@ func (n providerNodes) GetByKey(name string) (any, bool, error) {
 	if !found {
 		return n.Indexer.GetByKey(name)
 	}
-	// It has what Liqo asks of a virtual node.
+	// The node has the two labels that Liqo reads from a virtual node.
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name:   name,
 		Labels: map[string]string{consts.TypeLabel: consts.TypeNode, consts.RemoteClusterID: provider},
 	}}, true, nil
 }
 
-// relayed returns a node of the same cluster as another one, which Liqo does not take for a virtual node.
+// relayed returns a node of the same cluster as another one that Liqo does not treat as a virtual node.
 func (n providerNodes) relayed(name, of string) (any, bool, error) {
 	obj, exists, err := n.GetByKey(of)
 	node, ok := obj.(*corev1.Node)

@@ -35,7 +35,7 @@ const (
 	tick     = 10 * time.Millisecond
 )
 
-// namespace runs Liqo's EndpointSlice reflector of one namespace, with the lens, against fake clusters.
+// namespace runs Liqo's EndpointSlice reflector of one namespace, with the transformed listers, against fake clusters.
 type namespace struct {
 	t         *testing.T
 	local     *fake.Clientset
@@ -44,7 +44,8 @@ type namespace struct {
 	reflector manager.NamespacedReflector
 
 	mu sync.Mutex
-	// registered counts the event handlers; enqueued are the keys from the first two, the lens's on pods and IPs; guarded by mu.
+	// registered counts the event handlers. enqueued has the keys from the first two, which are this package's handlers
+	// on pods and IPs; guarded by mu.
 	registered int
 	enqueued   map[types.NamespacedName]int
 }
@@ -85,7 +86,7 @@ func startNamespace(t *testing.T, local *fake.Clientset, localPodCIDR string, ip
 	return n
 }
 
-// handlers does what Liqo's generic reflector does, but counts instead of working.
+// handlers replaces Liqo's generic reflector: it only counts the enqueued keys.
 func (n *namespace) handlers(keyer options.Keyer, _ ...options.EventFilter) cache.ResourceEventHandler {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -109,7 +110,8 @@ func (n *namespace) timesEnqueued(name string) int {
 	return n.enqueued[types.NamespacedName{Namespace: "ns", Name: name}]
 }
 
-// settle waits until the lens has seen the pods that were there at the start: handlers get their events in order.
+// settle waits until the handlers have processed the pods that existed at the start: handlers get their events in
+// order.
 func (n *namespace) settle() {
 	n.t.Helper()
 	_, err := n.local.DiscoveryV1().EndpointSlices("ns").Create(n.t.Context(), &discoveryv1.EndpointSlice{
@@ -134,8 +136,8 @@ func (n *namespace) reflected(name string) *offloadingv1beta1.ShadowEndpointSlic
 	require.NoError(n.t, n.reflector.Handle(ctx, name))
 	shadow, err := n.remote.OffloadingV1beta1().ShadowEndpointSlices("ns-home").Get(n.t.Context(), name, metav1.GetOptions{})
 	require.NoError(n.t, err)
-	// Liqo's informer of what it wrote has to catch up, or the next look would create it again: the name is then listed for
-	// both clusters.
+	// Liqo's informer must catch up with its own write. Otherwise the next reconciliation would create the object
+	// again: the name is then listed for both clusters.
 	require.Eventually(n.t, func() bool {
 		keys, err := n.reflector.List()
 		listed := 0
@@ -263,7 +265,7 @@ func mapping(name, address, external string) *ipamv1alpha1.IP {
 func TestAddressesAreShownAsTheProviderReachesThem(t *testing.T) {
 	n := startNamespace(t, newCrowd(nil), "10.0.0.7/32",
 		mapping("at-p2", "10.0.0.2", "10.70.0.2"),
-		mapping("an-earlier-one", "10.0.0.2", "10.70.0.99"), // The address was another pod's before.
+		mapping("an-earlier-one", "10.0.0.2", "10.70.0.99"), // The address was another pod's earlier.
 		mapping("external", "10.0.0.8", "10.70.0.8"),
 		mapping("not-mapped-yet", "10.0.0.9", ""))
 	n.settle()
@@ -273,13 +275,13 @@ func TestAddressesAreShownAsTheProviderReachesThem(t *testing.T) {
 	before := n.timesEnqueued("web-1")
 	_, err := ips.Update(t.Context(), mapping("not-mapped-yet", "10.0.0.9", "10.70.0.9"), metav1.UpdateOptions{})
 	require.NoError(t, err)
-	// An address that is used again leads to where it leads now.
+	// A reused address leads to its current target.
 	_, err = ips.Update(t.Context(), mapping("at-p2", "10.0.0.2", "10.70.0.3"), metav1.UpdateOptions{})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return n.timesEnqueued("web-1") == before+2 }, patience, tick)
 	require.Equal(t, []string{"10.70.0.3", "10.0.0.7", "10.70.0.8", "10.70.0.9"}, addresses(n.reflected("web-1")))
 
-	// A pod that shows its external address is reached by it.
+	// A pod that shows its external address is reached with it.
 	opaque := podAt("unknown", "p2")
 	opaque.Annotations = map[string]string{"brokering.liqo.io/inner-ip": "10.35.0.4"}
 	before = n.timesEnqueued("web-1")

@@ -14,31 +14,32 @@ import (
 	"github.com/liqotech/liqo/pkg/consts"
 )
 
-// Indexes of IPs by the address that they map, and of EndpointSlices by the addresses in them.
+// The indexes of IPs by the address that they map, and of EndpointSlices by the addresses in them.
 const (
 	byMapped  = "brokering.liqo.io/mapped"
 	byAddress = "brokering.liqo.io/address"
 )
 
-// everywhere are the CIDRs that have Liqo take all addresses for those of local pods, which it does not translate.
+// everywhere returns CIDRs that contain all addresses. With them Liqo treats all addresses as addresses of local pods,
+// which it does not translate.
 func everywhere() []string { return []string{"0.0.0.0/0", "::/0"} }
 
-// reach returns the addresses under which a provider cluster reaches endpoints: those of this cluster's own pods as
-// they are, which the provider translates by itself, and all others by the addresses of this cluster's external range
-// that Liqo's IP objects map to them.
+// reach returns the addresses with which a provider cluster reaches endpoints. The addresses of this cluster's own pods
+// stay unchanged: the provider translates them itself. All others become addresses of this cluster's external range, to
+// which Liqo's IP objects map them.
 //
-// Liqo does the same (NamespacedEndpointSliceReflector.MapEndpointIPs), but remembers every answer for as long as it
-// runs, so that an address which is used again leads to where it led before; and it reflects nothing of an EndpointSlice
-// in which a single address is not mapped (yet).
+// Liqo does the same (NamespacedEndpointSliceReflector.MapEndpointIPs), but has two limitations. It caches every answer
+// for as long as it runs, so a reused address leads to its previous target. And it does not reflect an EndpointSlice at
+// all if a single address is not mapped (yet).
 type reach struct {
 	localPods []netip.Prefix
-	// translating reports whether the clusters' networks are connected by Liqo; else addresses mean the same everywhere.
+	// translating reports whether Liqo connects the clusters' networks. If not, an address is the same in all clusters.
 	translating func() bool
 	ips         cache.Indexer
 	services    corev1listers.ServiceNamespaceLister
 }
 
-// of returns the addresses under which an endpoint is reached; nil if one of them is not known.
+// of returns the addresses with which an endpoint is reached; nil if one of them is unknown.
 func (r reach) of(endpoint *discoveryv1.Endpoint) []string {
 	addresses := make([]string, 0, len(endpoint.Addresses))
 	for _, address := range endpoint.Addresses {
@@ -52,7 +53,7 @@ func (r reach) of(endpoint *discoveryv1.Endpoint) []string {
 	return addresses
 }
 
-// direct reports whether an EndpointSlice is of a Service with direct connections between providers.
+// direct reports whether an EndpointSlice belongs to a Service with direct connections between providers.
 func (r reach) direct(endpointSlice *discoveryv1.EndpointSlice) bool {
 	service, err := r.services.Get(endpointSlice.Labels[discoveryv1.LabelServiceName])
 	return err == nil && service.Annotations[consts.UseDirectConnectionAnnotationKey] == "true"
@@ -63,12 +64,12 @@ func (r reach) isLocal(address string) bool {
 	return err == nil && slices.ContainsFunc(r.localPods, func(p netip.Prefix) bool { return p.Contains(addr.Unmap()) })
 }
 
-// mapped returns the external address of an endpoint's address: that of the IP which bears the name of its pod, as
-// Liqo's do, or else of any, the first by name.
+// mapped returns the external address of an endpoint's address. It prefers the IP with the name of the endpoint's pod,
+// as Liqo names them; otherwise it uses the first IP by name.
 func (r reach) mapped(endpoint *discoveryv1.Endpoint, address string) string {
 	found, err := r.ips.ByIndex(byMapped, address)
 	if err != nil {
-		return "" // There is such an index.
+		return "" // The index exists.
 	}
 	var best *ipamv1alpha1.IP
 	ref := podOf(endpoint)
@@ -109,7 +110,7 @@ func addressesIn(obj any) ([]string, error) {
 	return all, nil
 }
 
-// withAddress returns the EndpointSlices in which the address is that an IP maps.
+// withAddress returns the EndpointSlices that contain the address that an IP maps.
 func withAddress(index cache.Indexer, namespace string, ip metav1.Object) []types.NamespacedName {
 	object, ok := ip.(*ipamv1alpha1.IP)
 	if !ok {

@@ -29,7 +29,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/provider/reflector/transform"
 )
 
-// below is Liqo's reflector.
+// below is a fake of Liqo's reflector, which the tested one wraps.
 type below struct {
 	manager.NamespacedReflector
 	err error
@@ -107,7 +107,7 @@ func TestChangesOfAPodAreReportedOnce(t *testing.T) {
 	pod := forwardedPod()
 	shadow := forge.RemoteShadowPod(pod, nil, "remote", &forge.ForgingOpts{})
 	require.NoError(t, local.Add(pod))
-	handled() // It is not forwarded yet.
+	handled() // The pod is not forwarded yet.
 	require.NoError(t, remote.Add(shadow))
 	handled()
 
@@ -121,7 +121,7 @@ func TestChangesOfAPodAreReportedOnce(t *testing.T) {
 	require.NoError(t, local.Update(again))
 	handled(`image of container "c", image of container "d"`)
 	require.NoError(t, local.Update(pod))
-	handled() // It is as it was.
+	handled() // The pod is unchanged.
 	require.NoError(t, local.Update(changed))
 	handled(`image of container "c"`)
 
@@ -155,7 +155,7 @@ func TestFieldsThatAreNeverForwardedAreReportedOnce(t *testing.T) {
 	pod.Spec.HostNetwork = true
 	pod.Spec.HostUsers = ptr.To(false)
 	pod.Spec.RuntimeClassName = ptr.To("kata")
-	pod.Spec.NodeSelector = map[string]string{"liqo.io/type": "virtual-node"} // It has chosen the virtual node.
+	pod.Spec.NodeSelector = map[string]string{"liqo.io/type": "virtual-node"} // The node selector selected the virtual node.
 	pod.Spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}}
 	pod.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
 	shadow := forge.RemoteShadowPod(pod, nil, "remote", &forge.ForgingOpts{})
@@ -168,7 +168,7 @@ func TestFieldsThatAreNeverForwardedAreReportedOnce(t *testing.T) {
 	require.Equal(t, "Warning NotForwarded The pod runs in the remote cluster without these fields of its spec: hostNetwork, resourceClaims", <-events.Events)
 	require.Empty(t, events.Events)
 
-	older := shadow.DeepCopy() // Of a virtual kubelet, or a cluster, that does not know the field.
+	older := shadow.DeepCopy() // From a virtual kubelet or a cluster that does not know the field.
 	older.Spec.Pod.Resources = nil
 	require.NoError(t, remote.Update(older))
 	require.NoError(t, reflector.Handle(t.Context(), "web"))

@@ -17,9 +17,9 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 )
 
-// ConfigMaps returns a reflector of ConfigMaps that deletes an immutable one of the remote cluster whose original has
-// other data: the original was deleted and created again before the virtual kubelet saw that it was gone. Liqo applies
-// the new data again and again, and the remote API server refuses it. The next try creates the copy.
+// ConfigMaps returns a reflector of ConfigMaps. It deletes an immutable ConfigMap in the remote cluster if its original
+// has other data: the original was deleted and recreated before the virtual kubelet saw the deletion. Liqo would apply
+// the new data again and again, and the remote API server would reject it. The next retry creates the copy.
 func ConfigMaps(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		return &replacing[*corev1.ConfigMap]{
@@ -55,7 +55,7 @@ func Secrets(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedRefl
 	}
 }
 
-// replacing deletes copies that cannot be changed to what their originals have.
+// replacing deletes remote copies whose immutable data differs from their originals'.
 type replacing[T client.Object] struct {
 	manager.NamespacedReflector
 	originals interface{ Get(name string) (T, error) }
@@ -67,7 +67,7 @@ type replacing[T client.Object] struct {
 	isOutdated func(original, found T) bool
 }
 
-// Handle implements manager.NamespacedReflector. The error of Liqo's reflector is returned in any case: it tries again.
+// Handle implements manager.NamespacedReflector. It always returns the error of Liqo's reflector, which causes a retry.
 func (r *replacing[T]) Handle(ctx context.Context, name string) error {
 	err := r.NamespacedReflector.Handle(ctx, name)
 	if !kerrors.IsInvalid(err) {
@@ -81,7 +81,7 @@ func (r *replacing[T]) Handle(ctx context.Context, name string) error {
 
 func (r *replacing[T]) deleteOutdated(ctx context.Context, name string) error {
 	original, err := r.originals.Get(name)
-	if err != nil { // It is gone, so Liqo deletes the copy.
+	if err != nil { // The original was deleted: Liqo deletes the copy.
 		return err
 	}
 	found, err := r.copies.Get(ctx, r.nameOfCopy(name), metav1.GetOptions{})

@@ -31,12 +31,12 @@ const (
 	ReasonLeftOut = "NotForwarded"
 )
 
-// shownChanges is how many changes of one pod the event names.
+// shownChanges is the maximum number of changes of one pod that the event names.
 const shownChanges = 5
 
-// Pods returns a reflector of pods that reports with an event what was changed in a pod after it was forwarded, and with another one the
-// fields that are not forwarded at all. Liqo forwards the spec once (forge.RemotePodSpec), and the API server has accepted both:
-// without the events nothing tells that they have no effect.
+// Pods returns a reflector of pods that records two events: one with the changes of a pod after it was forwarded, and
+// one with the fields that are never forwarded. Liqo forwards the spec once (forge.RemotePodSpec), and the API server
+// has accepted both: without the events users do not see that they have no effect.
 func Pods(local func(namespace string) corev1listers.PodNamespaceLister, next generic.NamespacedReflectorFactoryFunc,
 ) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
@@ -55,11 +55,11 @@ type pods struct {
 	events    record.EventRecorder
 
 	mu sync.Mutex
-	// reported is what the last event of a reason on a pod said.
+	// reported has the last message of each reason on a pod.
 	reported map[report]string
 }
 
-// report is a reason of events on a pod.
+// report identifies the events of one reason on a pod.
 type report struct{ pod, reason string }
 
 func (p *pods) Handle(ctx context.Context, name string) error {
@@ -69,7 +69,7 @@ func (p *pods) Handle(ctx context.Context, name string) error {
 
 func (p *pods) report(name string) {
 	var changed, leftOut string
-	pod, err := p.local.Get(name) // A cache has no other error than that it is not there.
+	pod, err := p.local.Get(name) // A cache only fails with NotFound.
 	if err == nil {
 		shadow, missing := p.forwarded.Get(name)
 		if missing == nil && pod.DeletionTimestamp == nil && shadow.DeletionTimestamp == nil && isOf(shadow, pod) {
@@ -86,13 +86,14 @@ func (p *pods) report(name string) {
 	}
 }
 
-// isOf returns whether a ShadowPod was made of a pod, and not of an earlier one of that name, as far as it tells.
+// isOf reports whether a ShadowPod was made from this pod and not from an earlier one of its name. A ShadowPod without
+// a UID counts as this pod's.
 func isOf(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) bool {
 	uid := transform.PodUID(shadow)
 	return uid == "" || uid == pod.UID
 }
 
-// isNew remembers a message, and returns whether it is to be reported.
+// isNew records a message, and reports whether it is new. An empty message clears the record.
 func (p *pods) isNew(of report, message string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,9 +117,9 @@ func messageOf(changes []string) string {
 		strings.Join(changes, ", "))
 }
 
-// notForwarded returns what of a pod's spec differs from the spec that was forwarded, of all that an API server allows
-// to be changed (ValidatePodUpdate, ValidatePodResize and ValidatePodEphemeralContainersUpdate in Kubernetes'
-// pkg/apis/core/validation) and that Liqo forwards as it is. Liqo filters tolerations.
+// notForwarded returns the fields of a pod's spec that differ from the forwarded spec. It compares the fields that an
+// API server allows to change (ValidatePodUpdate, ValidatePodResize and ValidatePodEphemeralContainersUpdate in
+// Kubernetes' pkg/apis/core/validation) and that Liqo forwards unchanged. Liqo filters tolerations.
 func notForwarded(local, forwarded *corev1.PodSpec) []string {
 	changes := slices.Concat(
 		changedContainers("init container", local.InitContainers, forwarded.InitContainers),
@@ -132,7 +133,7 @@ func notForwarded(local, forwarded *corev1.PodSpec) []string {
 	return changes
 }
 
-// changedContainers expects the containers in the same order: neither can be added nor removed.
+// changedContainers expects the containers in the same order: containers can be neither added nor removed.
 func changedContainers(kind string, local, forwarded []corev1.Container) (changes []string) {
 	for i := range min(len(local), len(forwarded)) {
 		was, is := &forwarded[i], &local[i]

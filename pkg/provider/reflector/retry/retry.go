@@ -1,4 +1,5 @@
-// Package retry is around Liqo's reflectors: what failed, or came too early, is handled again after a back-off of its own.
+// Package retry wraps Liqo's reflectors: an object that failed, or that came too early, is retried with its own
+// back-off.
 package retry
 
 import (
@@ -15,16 +16,16 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 )
 
-// The times after which an object is retried: doubled from the first to the last, as client-go's controllers do.
+// The back-off of an object: it doubles from the first to the last value, as in client-go's controllers.
 const (
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = 30 * time.Second
 )
 
-// Retries has a back-off for every object of a reflector. Liqo's generic reflector retries by client-go's
-// default rate limiter, whose second half is one bucket of ten retries a second for all objects together
-// (workqueue.DefaultControllerRateLimiter): after a burst, a pod that failed once waits for all the others' retries,
-// half a minute at 500 pods. Only an error made by generic.EnqueueAfter does not use that bucket.
+// Retries has a back-off for every object of a reflector. Liqo's generic reflector retries with client-go's default
+// rate limiter, whose second half is one bucket of ten retries a second for all objects together
+// (workqueue.DefaultControllerRateLimiter): after a burst, a pod that failed once waits for the retries of all others,
+// half a minute at 500 pods. Only an error from generic.EnqueueAfter bypasses that bucket.
 type Retries struct {
 	backoff workqueue.TypedRateLimiter[types.NamespacedName]
 }
@@ -34,14 +35,14 @@ func New() Retries {
 	return Retries{backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry)}
 }
 
-// after turns the outcome of handling an object into when it is retried.
+// after converts the outcome of handling an object into the time of its retry.
 func (r Retries) after(err error, object types.NamespacedName) error {
 	if err == nil {
 		r.backoff.Forget(object)
 		return nil
 	}
 	wait := r.backoff.When(object)
-	// Liqo has logged what failed, or requeues the object on purpose.
+	// Liqo has logged the failure, or requeues the object on purpose.
 	klog.V(4).InfoS("The object will be retried", "object", object, "after", wait, "reason", err)
 	return generic.EnqueueAfter(wait)
 }
@@ -49,10 +50,10 @@ func (r Retries) after(err error, object types.NamespacedName) error {
 // errNotReady means that caches are not synced yet.
 var errNotReady = errors.New("the reflection of the namespace is starting")
 
-// Namespaced returns reflectors of namespaces that are always ready: while the one below is not, its objects are
-// retried here, where the generic reflector would use its bucket. Each namespace has back-offs of its own, which end
-// with its reflector: Liqo handles no object of a namespace that is not reflected any more, so none of those that fail
-// then would be forgotten.
+// Namespaced returns namespaced reflectors that are always ready: until the wrapped reflector is ready, its objects are
+// retried here, and not through the bucket of the generic reflector. Each namespace has its own back-offs, which end
+// with its reflector: Liqo handles no object of a namespace that is no longer reflected, so the back-offs of objects
+// that fail at that time would never be forgotten.
 func (Retries) Namespaced(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		return &retryingReflector{NamespacedReflector: next(opts), namespace: opts.LocalNamespace, retries: New()}

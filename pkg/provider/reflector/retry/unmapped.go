@@ -15,20 +15,20 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/manager"
 )
 
-// Mappings knows which namespaces are offloaded to the remote cluster.
+// Mappings reports which namespaces are offloaded to the remote cluster.
 type Mappings struct {
 	maps offloadingclient.NamespaceMapInterface
-	// selector is the one by which Liqo selects NamespaceMaps (namespacemap.NewHandler).
+	// selector is the label selector with which Liqo selects NamespaceMaps (namespacemap.NewHandler).
 	selector string
 }
 
-// NewMappings returns those of a remote cluster; maps are the NamespaceMaps of its tenant namespace.
+// NewMappings returns the Mappings of a remote cluster; maps are the NamespaceMaps of its tenant namespace.
 func NewMappings(maps offloadingclient.NamespaceMapInterface, remote liqov1beta1.ClusterID) Mappings {
 	return Mappings{maps: maps, selector: labels.Set{consts.RemoteClusterID: string(remote)}.String()}
 }
 
-// has asks the API server rather than a cache: the pod was read by another watch, and may have been bound at the moment
-// when the namespace was mapped.
+// has asks the API server instead of a cache: the pod came from another watch, and may have been bound at the moment
+// when its namespace was mapped.
 func (m Mappings) has(ctx context.Context, namespace string) (bool, error) {
 	list, err := m.maps.List(ctx, metav1.ListOptions{LabelSelector: m.selector})
 	if err != nil {
@@ -42,16 +42,16 @@ func (m Mappings) has(ctx context.Context, namespace string) (bool, error) {
 	return false, nil
 }
 
-// Unmapped returns a fallback reflector that handles a pod only when its namespace is known not to be offloaded.
+// Unmapped returns a fallback reflector that handles a pod only if its namespace is known not to be offloaded.
 //
-// Liqo hands every pod of a namespace for which StartNamespace was not called to its fallback reflector, as soon as the
-// reflection has started. But that is too soon: its NamespaceMap handler waits, when it starts, until the informer has
-// the map (namespacemap.Handler.Start), and not until its event handler has gone through it (onAddNamespaceMap), which
-// calls StartNamespace for one namespace after the other. After a restart with many namespaces, pods that run would
-// meanwhile be taken for pods that cannot run: Liqo makes them Failed, deletes those that are terminating before their
-// remote pods have ended, and the broker moves those that are reported as refused.
+// As soon as the reflection has started, Liqo passes every pod of a namespace to its fallback reflector if
+// StartNamespace was not called for the namespace. That is too early: at start, its NamespaceMap handler only waits
+// until the informer has the map (namespacemap.Handler.Start), and not until its event handler has processed it
+// (onAddNamespaceMap), which calls StartNamespace for one namespace after the other. After a restart with many
+// namespaces, running pods would be treated as pods that cannot run: Liqo marks them Failed and deletes the terminating
+// ones before their remote pods have ended, and the broker moves the pods that are reported as rejected.
 //
-// A pod of a namespace that is offloaded is retried until its namespace is started; StartNamespace enqueues it too.
+// A pod of an offloaded namespace is retried until its namespace is started. StartNamespace enqueues it too.
 func (m Mappings) Unmapped(next manager.FallbackReflector) manager.FallbackReflector {
 	return unmappedFallback{FallbackReflector: next, mappings: m}
 }

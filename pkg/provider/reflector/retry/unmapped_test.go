@@ -27,7 +27,7 @@ func TestOnlyPodsOfUnmappedNamespacesFallBack(t *testing.T) {
 	for name, tc := range map[string]struct {
 		objects []runtime.Object
 		broken  error
-		want    error // nil is that the pod falls back
+		want    error // nil: the pod falls back
 	}{
 		"its namespace is mapped":                 {objects: []runtime.Object{namespaceMap("liqo-tenant-p1", "p1", "ns", accepted)}, want: errNotReady},
 		"the API server does not answer":          {broken: down, want: down},

@@ -8,8 +8,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// boundEvent is a cache.TransformFunc. An event on a ShadowPod is shown on the pod of its name, where it is read: it has the reason why
-// the remote cluster made no pod.
+// boundEvent is a cache.TransformFunc. It shows an event on a ShadowPod on the pod of the same name, where users read
+// it: the event has the reason why the remote cluster made no pod.
 func boundEvent(obj any) (any, error) {
 	event, ok := obj.(*corev1.Event)
 	if !ok {
@@ -24,8 +24,8 @@ func boundEvent(obj any) (any, error) {
 	return untrusted.Event(&trimmed), nil
 }
 
-// trimLocalEvent is a cache.TransformFunc that keeps of an event which one it is, with its labels, and how often it happened. Liqo's
-// reflector asks of an event in this cluster whether it is there, whether it is a reflected one, and for the UID that it deletes it by
+// trimLocalEvent is a cache.TransformFunc that keeps only an event's identity, labels and count. Liqo's reflector only
+// checks whether an event of this cluster exists and whether it is a reflected one, and reads its UID to delete it
 // (pkg/virtualKubelet/reflection/event).
 func trimLocalEvent(obj any) (any, error) {
 	event, ok := obj.(*corev1.Event)
@@ -37,9 +37,9 @@ func trimLocalEvent(obj any) (any, error) {
 	}, nil
 }
 
-// TrimRemotePod is a cache.TransformFunc, trimPod for pods of the remote cluster. Their status is written into the pods of this one. Of their spec it keeps
-// whether they use their node's network, for pkg/provider/podip; Liqo's reflector reads metadata and status
-// (pkg/virtualKubelet/reflection/workload).
+// TrimRemotePod is a cache.TransformFunc: trimPod for pods of the remote cluster. It keeps their status, which is
+// written into the pods of this cluster. Of their spec it keeps only whether they use their node's network, for
+// pkg/provider/podip. Liqo's reflector reads metadata and status only (pkg/virtualKubelet/reflection/workload).
 func TrimRemotePod(obj any) (any, error) {
 	trimmed, err := trimPod(obj) // A copy, if it is a pod.
 	if pod, ok := trimmed.(*corev1.Pod); ok {

@@ -23,14 +23,15 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/reflection/options"
 )
 
-// countInterval is how often the count of one event is written: a remote cluster may change its events all the time.
+// countInterval is the minimum time between two writes of one event's count: a remote cluster may change its events all
+// the time.
 const countInterval = 10 * time.Second
 
-// errCounted requeues an event whose count was written a moment ago.
+// errCounted requeues an event whose count was written less than countInterval ago.
 var errCounted = errors.New("the count of the event was written a moment ago")
 
-// Events returns a reflector of events whose caches are trimmed, and whose remote texts are bounded and can be shown. It also
-// writes how often an event has happened, and when last; Liqo's reflector writes an event once.
+// Events returns a reflector of events with trimmed caches. Remote texts are bounded and safe to show. It also writes
+// how often and when an event has happened last; Liqo's reflector writes an event only once.
 func Events(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		local, remote := opts.LocalFactory.Core().V1().Events(), opts.RemoteFactory.Core().V1().Events()
@@ -55,7 +56,7 @@ type events struct {
 	clock         clock.PassiveClock
 
 	mu sync.Mutex
-	// counted is when the count of an event was written, by its name; guarded by mu.
+	// counted is the time when the count of an event was last written, by its name; guarded by mu.
 	counted map[string]time.Time
 }
 
@@ -73,7 +74,7 @@ func (e *events) Handle(ctx context.Context, name string) error {
 	return e.NamespacedReflector.Handle(ctx, name)
 }
 
-// counts reports whether an event has the count of its remote one.
+// counts reports whether a local event has the count of its remote event.
 func counts(local, remote *corev1.Event) bool {
 	return local.Count == remote.Count && local.LastTimestamp.Equal(&remote.LastTimestamp) &&
 		apiequality.Semantic.DeepEqual(local.Series, remote.Series)
@@ -85,7 +86,7 @@ func (e *events) forget(name string) {
 	delete(e.counted, name)
 }
 
-// mayCount reports whether the count of an event may be written now, and remembers that it is.
+// mayCount reports whether the count of an event may be written now, and if so, records the write.
 func (e *events) mayCount(name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package transform has what Liqo's reflectors read through: caches that are trimmed, and listers that show other objects than
-// the cache holds. A lens is between the cache and its reader, the lister; docs/designs/0001 has the reason.
+// Package transform has the trimmed caches and the transformed listers that Liqo's reflectors read. A Lens wraps the
+// indexer that a lister reads, and changes the objects that the lister shows, not the cache; docs/designs/0001 has the
+// reason.
 package transform
 
 import (
@@ -13,17 +14,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Lens returns an indexer that shows the objects of another one.
+// Lens returns an indexer that shows the transformed objects of another indexer.
 type Lens func(cache.Indexer) cache.Indexer
 
-// Show is a lens that shows each object as a function returns it. The function leaves the object in the cache as it is.
+// Show returns a Lens that shows each object as the function returns it. The function must not change the object in the
+// cache.
 func Show[T any](show func(T) T) Lens {
 	return func(indexer cache.Indexer) cache.Indexer {
 		return shown{Indexer: indexer, show: func(obj any) any { return show(obj.(T)) }}
 	}
 }
 
-// shown overrides what client-go's listers call.
+// shown overrides the methods that client-go's listers call.
 type shown struct {
 	cache.Indexer
 	show func(any) any
@@ -52,8 +54,8 @@ func (s shown) all(objects []any) []any {
 	return out
 }
 
-// Factory is an informer factory with lenses on its listers; a nil lens changes nothing. The informers are those of the
-// factory. The types below are the paths from the factory to the listers.
+// Factory is an informer factory whose listers show transformed objects; a nil Lens changes nothing. It uses the
+// informers of the wrapped factory. The types below are the paths from the factory to the listers.
 type Factory struct {
 	informers.SharedInformerFactory
 	Pods, Nodes, EndpointSlices Lens
@@ -103,7 +105,8 @@ func (v discoveryV1) EndpointSlices() discoveryv1informers.EndpointSliceInformer
 	return endpointSlices{v.Interface.EndpointSlices(), v.factory.EndpointSlices}
 }
 
-// Pods returns an informer of pods with a lens on its lister, in front of those that the informer has already.
+// Pods returns an informer of pods whose lister shows objects through lens, which is applied after those that the
+// informer already has.
 func Pods(informer corev1informers.PodInformer, lens Lens) corev1informers.PodInformer {
 	if behind, is := informer.(pods); is && behind.lens != nil && lens != nil {
 		return pods{behind.PodInformer, func(indexer cache.Indexer) cache.Indexer { return lens(behind.lens(indexer)) }}

@@ -16,10 +16,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/namespacemap"
 )
 
-// Destined returns a client that lists and watches only the NamespaceMaps for a remote cluster, and in them only the namespaces
-// that are offloaded to it. Liqo selects all maps that concern it (namespacemap.NewHandler): a cluster that is both provider and
-// consumer sends maps of its own as well, whose namespaces are those of that cluster, and would be taken for namespaces of this
-// one. And it starts whatever the status names, which the remote cluster writes (package offloaded).
+// Destined returns a client that lists and watches only the NamespaceMaps for a remote cluster, and in them only the
+// namespaces that are offloaded to it. Liqo selects all maps that concern the remote cluster (namespacemap.NewHandler).
+// A cluster that is both provider and consumer also sends maps for namespaces of its own, and Liqo would assume that
+// they are namespaces of this cluster. Liqo also starts all namespaces that the status names, and the remote cluster
+// writes the status (package offloaded).
 func Destined(client liqoclient.Interface, remote liqov1beta1.ClusterID) liqoclient.Interface {
 	return destined{client, labels.Set{consts.ReplicationDestinationLabel: string(remote)}.String()}
 }
@@ -33,7 +34,7 @@ func (d destined) OffloadingV1beta1() offloadingclient.OffloadingV1beta1Interfac
 	return destinedOffloading{d.Interface.OffloadingV1beta1(), d.selector}
 }
 
-// IsWatchListSemanticsUnSupported is what client-go asks fake clients.
+// IsWatchListSemanticsUnSupported is called by client-go on fake clients.
 func (d destined) IsWatchListSemanticsUnSupported() bool {
 	client, ok := d.Interface.(interface{ IsWatchListSemanticsUnSupported() bool })
 	return ok && client.IsWatchListSemanticsUnSupported()
@@ -77,8 +78,8 @@ func (d destinedMaps) Watch(ctx context.Context, opts metav1.ListOptions) (watch
 	}), nil
 }
 
-// onlyOffloaded returns a copy of a map in whose status only those namespaces are Accepted that are offloaded. Namespaces in other
-// phases stay: Liqo starts nothing for them.
+// onlyOffloaded returns a copy of a map whose status shows only offloaded namespaces as Accepted. Namespaces in other
+// phases stay: Liqo does not start them.
 func onlyOffloaded(m *offloadingv1beta1.NamespaceMap) *offloadingv1beta1.NamespaceMap {
 	only := m.DeepCopy()
 	for namespace, at := range m.Status.CurrentMapping {

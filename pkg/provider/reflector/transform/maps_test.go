@@ -12,7 +12,7 @@ import (
 	liqofake "github.com/liqotech/liqo/pkg/client/clientset/versioned/fake"
 )
 
-// The peer is a consumer as well, and has offloaded a namespace to this cluster: its map is in the same tenant namespace.
+// The peer is also a consumer and has offloaded a namespace to this cluster: its map is in the same tenant namespace.
 func TestOnlyMapsForTheRemoteClusterAreSeen(t *testing.T) {
 	namespaceMap := func(name, destination string) runtime.Object {
 		return &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
@@ -39,7 +39,8 @@ func TestOnlyMapsForTheRemoteClusterAreSeen(t *testing.T) {
 	require.Equal(t, "a=b,liqo.io/remoteID=p1", watched.String())
 }
 
-// The status of a map is what the remote cluster writes in its own cluster; Liqo starts to reflect each namespace that it accepts.
+// The remote cluster writes the status of a map in its own cluster, and Liqo starts to reflect each namespace that is
+// Accepted there.
 func TestOnlyNamespacesThatAreOffloadedAreSeen(t *testing.T) {
 	accepted := func(remote string) offloadingv1beta1.RemoteNamespaceStatus {
 		return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}

@@ -20,11 +20,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// The functions below that trim what a cache keeps are idempotent: client-go calls each twice for the objects of a first list that is
-// a watch (WatchListClient; Reflector.watchList and RealFIFO.Replace in tools/cache).
+// The trimming functions below are idempotent: client-go calls each twice for the objects of a first list that is a
+// watch (WatchListClient; Reflector.watchList and RealFIFO.Replace in tools/cache).
 
-// Trimmed returns a reflector of pods whose caches are trimmed, whose remote pods have a bounded status, and that is ready
-// when they are filled.
+// Trimmed returns a reflector of pods with trimmed caches and a bounded status of its remote pods. It is ready when the
+// caches are filled.
 func Trimmed(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedReflectorFactoryFunc {
 	return func(opts *options.NamespacedOpts) manager.NamespacedReflector {
 		pods := opts.RemoteFactory.Core().V1().Pods().Informer()
@@ -41,16 +41,18 @@ func Trimmed(next generic.NamespacedReflectorFactoryFunc) generic.NamespacedRefl
 // TrimPods keeps the managed fields of pods out of an informer's cache.
 func TrimPods(pods cache.SharedIndexInformer) { Must(pods.SetTransform(trimPod)) }
 
-// TrimToPlace keeps in the cache of a namespace's pods which pod each is and where. The reflectors of events and of EndpointSlices
-// share that cache, and ask for no more; every provider's virtual kubelet has all pods of the namespace in it.
+// TrimToPlace keeps only the identity and the place of each pod in the cache of a namespace's pods. The reflectors of
+// events and of EndpointSlices share that cache and need no more. The virtual kubelet of every provider caches all pods
+// of the namespace.
 func TrimToPlace(pods cache.SharedIndexInformer) { Must(pods.SetTransform(trimToPlace)) }
 
-// PlaceAnnotations are the annotations of pods that TrimToPlace keeps: those by which the endpoint of a pod is shown.
+// PlaceAnnotations are the annotations of pods that TrimToPlace keeps: the reflector of EndpointSlices shows the
+// endpoint of a pod with them.
 func PlaceAnnotations() []string {
 	return []string{v1alpha1.InnerIPAnnotation, v1alpha1.RootIPAnnotation, v1alpha1.RootClusterAnnotation}
 }
 
-// Must stops a mistake in the program: an informer refuses only what comes after its start, and Liqo's manager starts
+// Must panics on a programming error: an informer rejects a transform only after its start, and Liqo's manager starts
 // informers after all their reflectors were made.
 func Must(err error) {
 	if err != nil {
@@ -58,8 +60,8 @@ func Must(err error) {
 	}
 }
 
-// trimPod is a cache.TransformFunc that keeps a pod's managed fields, a third of its size, out of the cache. An API
-// server takes an object that comes back without them as one that leaves them as they are.
+// trimPod is a cache.TransformFunc that keeps a pod's managed fields, a third of its size, out of the cache. If an
+// object is written without them, the API server leaves them unchanged.
 func trimPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -85,17 +87,17 @@ func trimToPlace(obj any) (any, error) {
 	return trimmed, nil
 }
 
-// identity is which object it is, and its labels.
+// identity returns an object's identifying metadata and its labels.
 func identity(o metav1.Object) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), Labels: o.GetLabels(),
 	}
 }
 
-// trimShadowPod is trimPod for a ShadowPod, and hides the label by which the provider's webhook notes who made it
-// (pkg/webhooks/shadowpod). Liqo's pod reflector takes every label that is not the pod's own for one to remove: it
+// trimShadowPod is trimPod for a ShadowPod. It also hides the label with which the provider's webhook records the
+// creator (pkg/webhooks/shadowpod). Liqo's pod reflector removes every label that the pod itself does not have: it
 // would update the ShadowPod, the webhook would put the label back, and so on each time the pod is reconciled, with the
-// conflicts that follow. The annotation with the UID of the pod is hidden for the same reason.
+// resulting conflicts. The annotation with the UID of the pod is hidden for the same reason.
 func trimShadowPod(obj any) (any, error) {
 	shadow, ok := obj.(*offloadingv1beta1.ShadowPod)
 	if !ok {
@@ -115,16 +117,18 @@ func trimShadowPod(obj any) (any, error) {
 	return &trimmed, nil
 }
 
-// hiddenUID precedes the UID of a pod in the field that hides it. No object is created with such a GenerateName.
+// hiddenUID is the prefix of a pod's UID in the field that hides the UID. No object is created with such a
+// GenerateName.
 const hiddenUID = "pod-uid:"
 
-// HidePodUID sets what PodUID returns.
+// HidePodUID stores the UID that PodUID returns.
 func HidePodUID(shadow *offloadingv1beta1.ShadowPod, uid types.UID) {
 	shadow.GenerateName = hiddenUID + string(uid)
 }
 
-// PodUID returns the UID of the pod that a trimmed ShadowPod was made of; "" if it does not say. It is kept in a field that
-// no ShadowPod of a virtual kubelet has: what Liqo makes of a ShadowPod must pass WithPodUID.
+// PodUID returns the UID of the pod that a trimmed ShadowPod was made from; "" if it is not recorded. The UID is kept
+// in a field that no ShadowPod of a virtual kubelet uses, so a ShadowPod that Liqo builds must pass through WithPodUID
+// before it is sent.
 func PodUID(shadow *offloadingv1beta1.ShadowPod) types.UID {
 	uid, hidden := strings.CutPrefix(shadow.GenerateName, hiddenUID)
 	if !hidden {
@@ -133,7 +137,8 @@ func PodUID(shadow *offloadingv1beta1.ShadowPod) types.UID {
 	return types.UID(uid)
 }
 
-// WithPodUID returns a ShadowPod as it is sent to the provider cluster: with the UID, if the annotations of the pod leave space for it.
+// WithPodUID returns the ShadowPod to send to the provider cluster: with the UID, if the annotations of the pod leave
+// space for it.
 func WithPodUID(shadow *offloadingv1beta1.ShadowPod, uid types.UID) *offloadingv1beta1.ShadowPod {
 	sent := *shadow
 	sent.GenerateName = ""

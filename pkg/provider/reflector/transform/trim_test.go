@@ -35,7 +35,7 @@ func TestTrimmedObjectsLeaveTheOriginalAlone(t *testing.T) {
 	require.Equal(t, meta, shadow.ObjectMeta)
 	require.Empty(t, PodUID(got.(*offloadingv1beta1.ShadowPod)))
 
-	// The UID of the pod is hidden from Liqo, and is sent again with each update.
+	// The UID of the pod is hidden from Liqo, and sent again with each update.
 	shadow.Annotations, shadow.GenerateName = map[string]string{"a": "b", v1alpha1.PodUIDAnnotation: "uid"}, "of-a-provider"
 	got, err = trimShadowPod(shadow)
 	require.NoError(t, err)
@@ -102,7 +102,8 @@ func TestTransformsPassWhatIsNoObject(t *testing.T) {
 	}
 }
 
-// What a watch lists is transformed twice. Of a ShadowPod the second time lost of which pod it was made.
+// client-go transforms the objects of a watch-list twice. The second pass lost the UID of the pod that a ShadowPod was
+// made from.
 func TestTransformsDoNothingTheSecondTime(t *testing.T) {
 	meta := metav1.ObjectMeta{
 		Namespace: "ns", Name: "a", UID: "uid", Labels: map[string]string{"app": "a", "liqo.io/creator-user": "broker-0"},
