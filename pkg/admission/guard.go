@@ -15,23 +15,25 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Remedy is what an administrator can do if the guard is incomplete.
+// Remedy is the administrator's remedy for an incomplete guard.
 const Remedy = "run kubectl apply -f deploy/guard.yaml, or start the broker with --require-guard=false"
 
-// Recheck is how often that is tried which waits for the guard.
+// Recheck is the interval at which work that waits for the guard is retried.
 const Recheck = 5 * time.Second
 
 // checkInterval is how often the state is compared.
 const checkInterval = time.Second
 
-// PoliciesAnnotation is on the policy liqo-broker-assignments. It has the names of the policies of deploy/guard.yaml that are not
-// in each version of it, separated by commas. So the broker knows which ones to expect of a guard that is older than itself.
+// PoliciesAnnotation is on the policy liqo-broker-assignments. It lists, separated by commas, the policies of
+// deploy/guard.yaml that only some versions of it have. From it the broker knows the policies to expect of a guard that
+// is older than itself.
 const PoliciesAnnotation = "brokering.liqo.io/policies"
 
-// assignments is the policy that has the annotation, and classes that of a component, which need not be installed.
+// assignments is the policy that has the annotation, and classes the policy of a component, which need not be
+// installed.
 const assignments, classes = "liqo-broker-assignments", "liqo-broker-classes"
 
-// Policies are the names of the policies of each deploy/guard.yaml, each of which has a binding of the same name.
+// Policies are the names of the policies in every version of deploy/guard.yaml. Each has a binding of the same name.
 func Policies() []string {
 	return []string{
 		assignments, "liqo-broker-exposure", "liqo-broker-identities", "liqo-broker-namespaces", "liqo-broker-offers",
@@ -39,13 +41,13 @@ func Policies() []string {
 	}
 }
 
-// Guard is what is known of the policies and their bindings. A nil Guard is not required, and always complete.
+// Guard is the observed state of the policies and their bindings. A nil Guard is not required, and always complete.
 type Guard struct {
 	factory  informers.SharedInformerFactory
 	policies listers.ValidatingAdmissionPolicyLister
 	bindings listers.ValidatingAdmissionPolicyBindingLister
 	synced   []cache.InformerSynced
-	// changed is called when Missing has changed.
+	// changed is called when the result of Missing has changed.
 	changed func(ctx context.Context)
 
 	mu sync.Mutex
@@ -53,7 +55,7 @@ type Guard struct {
 	err error
 }
 
-// New returns a Guard, which knows nothing before Run. changed is called when Missing returns another text.
+// New returns a Guard, which has no state before Run. changed is called when Missing returns another text.
 func New(kube kubernetes.Interface, changed func(ctx context.Context)) (*Guard, error) {
 	factory := informers.NewSharedInformerFactory(kube, 0)
 	api := factory.Admissionregistration().V1()
@@ -97,7 +99,7 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 }
 
-// Missing returns what the guard lacks, with the remedy; "" if it is complete.
+// Missing returns the faults of the guard, with the remedy; "" if it is complete.
 func (g *Guard) Missing() string {
 	if g == nil {
 		return ""
@@ -117,7 +119,7 @@ func (g *Guard) Missing() string {
 	return "the guard is incomplete: " + strings.Join(faults, ", ") + "; " + Remedy
 }
 
-// Count returns how many policies are missing or not in force: all, as long as that is not known.
+// Count returns the number of policies that are missing or not in force; all of them before the caches have synced.
 func (g *Guard) Count() int {
 	if g == nil {
 		return 0
@@ -144,8 +146,8 @@ func (g *Guard) faults() (faults []string, known bool) {
 	return faults, true
 }
 
-// expected returns the names of the policies that have to be in force: those of each guard, those that the guard in the cluster
-// names, and that of the classes if a part of it is there.
+// expected returns the names of the policies that must be in force: the policies of every guard, the ones that the
+// guard in the cluster names, and the policy of the classes if a part of it exists.
 func (g *Guard) expected() []string {
 	names := Policies()
 	if policy, err := g.policies.Get(assignments); err == nil {
@@ -163,7 +165,7 @@ func (g *Guard) expected() []string {
 	return names
 }
 
-// fault returns why a policy is not in force; "" if it is.
+// fault returns the reason why a policy is not in force; "" if it is.
 func (g *Guard) fault(name string) string {
 	policy, err := g.policies.Get(name)
 	if err != nil {

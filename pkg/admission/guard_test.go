@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// whole is the guard as the oldest deploy/guard.yaml has it.
+// whole is the guard of the oldest deploy/guard.yaml.
 func whole() []runtime.Object { return both(Policies()...) }
 
 // both are policies with their bindings.

@@ -42,21 +42,22 @@ const (
 	reconcileTimeout = time.Minute
 	// afterConflict is the time after which a slice that changed during the decision is retried.
 	afterConflict = time.Second
-	// statusRecheck is how often a provider whose status is missing is checked, statusGrace how long it is waited for.
+	// statusRecheck is how often a provider whose status is missing is checked, statusGrace how long the broker waits
+	// for it.
 	statusRecheck = time.Second
 	statusGrace   = time.Minute
 )
 
 // Config of the offers.
 type Config struct {
-	// Class is the class of the ResourceSlices that are decided here.
+	// Class is the class of the ResourceSlices that the broker decides on.
 	Class authv1beta1.ResourceSliceClass
 	Rules share.Rules
 	// Providers selects the VirtualNodes of the providers by their labels.
 	Providers labels.Selector
-	// Interval is the least time between an offer and the next, larger one to the same slice.
+	// Interval is the least time between an offer and the next larger one to the same slice.
 	Interval time.Duration
-	// Guard must be complete for a grant to be made or raised; nil is not required.
+	// Guard must be complete before a grant is made or increased; nil is not required.
 	Guard *admission.Guard
 	// IngressClasses and LoadBalancerClasses are offered to every consumer.
 	IngressClasses      []liqov1beta1.IngressType
@@ -74,9 +75,9 @@ type reconciler struct {
 	now     func() time.Time
 	// requested is the request of each slice at the last decision. Only the one worker of the controller uses it.
 	requested map[types.NamespacedName]resources.Amounts
-	// former are the grants of a moment ago. Only that worker uses it.
+	// former has the recent grants. Only that worker uses it.
 	former former
-	// unknownSince is since when providers are not known, by their ids. Only that worker uses it.
+	// unknownSince is the time since when providers are not known, by their ids. Only that worker uses it.
 	unknownSince map[string]time.Time
 }
 
@@ -108,7 +109,7 @@ func (r *reconciler) isOurs(o client.Object) bool {
 		slice.Labels[consts.ReplicationOriginLabel] != "" && slice.Spec.ConsumerClusterID != nil
 }
 
-// supplyChanged lets through what changes the sum or the labels: the KPIs in the status change all the time.
+// supplyChanged passes changes of the sum or the labels: the KPIs in the status change all the time.
 func supplyChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.ProviderCluster)
@@ -211,9 +212,9 @@ func grantsPerConsumer(requests []share.Slice, offers map[types.NamespacedName]s
 	return out
 }
 
-// awaitsProviders reports whether the sum is not known because a VirtualNode has no ProviderCluster, or one that was
-// restored from a backup or is new has no status. The broker makes the object and writes its status when it reconciles
-// the provider, whether or not a probe was answered. What is missing for longer counts as nothing.
+// awaitsProviders reports whether the sum is still unknown: a VirtualNode has no ProviderCluster, or a ProviderCluster
+// that is new or was restored from a backup has no status. The broker makes the object and writes its status when it
+// reconciles the provider, even if no probe was answered. After statusGrace a missing one counts as zero.
 func (r *reconciler) awaitsProviders(ctx context.Context, providers []v1alpha1.ProviderCluster) (bool, error) {
 	var virtualNodes offloadingv1beta1.VirtualNodeList
 	if err := r.client.List(ctx, &virtualNodes, client.MatchingLabelsSelector{Selector: r.cfg.Providers}); err != nil {
@@ -233,7 +234,7 @@ func (r *reconciler) awaitsProviders(ctx context.Context, providers []v1alpha1.P
 	return awaits, nil
 }
 
-// limits reads the limits of the consumers that have some.
+// limits reads the limits of the consumers that have any.
 func (r *reconciler) limits(ctx context.Context) (map[string]resources.Amounts, error) {
 	var list v1alpha1.ConsumerClusterList
 	if err := r.client.List(ctx, &list); err != nil {
@@ -246,14 +247,15 @@ func (r *reconciler) limits(ctx context.Context) (map[string]resources.Amounts, 
 	return limits, nil
 }
 
-// candidate is a slice that takes part in the decision.
+// candidate is a slice that the decision includes.
 type candidate struct {
 	slice *authv1beta1.ResourceSlice
 	mode  mode
 	user  scheduler.Account
 }
 
-// slices reads the slices that take part in the decision. Foreign is what Liqo, or another controller, granted slices of other classes.
+// slices reads the slices that the decision includes. foreign has the grants that Liqo, or another controller, made to
+// slices of other classes.
 func (r *reconciler) slices(ctx context.Context) (candidates []candidate, foreign map[scheduler.Account]resources.Amounts, err error) {
 	var tenants authv1beta1.TenantList
 	if err := r.client.List(ctx, &tenants); err != nil {
@@ -270,7 +272,7 @@ func (r *reconciler) slices(ctx context.Context) (candidates []candidate, foreig
 				continue
 			}
 			if f := modeOf(slice, tenantOf(tenants.Items, slice)); f != ignored {
-				kept := slice.DeepCopy() // Without it the rest of the chunk would stay.
+				kept := slice.DeepCopy() // A reference would keep the rest of the chunk in memory.
 				kept.ManagedFields = nil
 				candidates = append(candidates, candidate{kept, f, placement.AccountOfSlice(kept)})
 			}
@@ -282,7 +284,7 @@ func (r *reconciler) slices(ctx context.Context) (candidates []candidate, foreig
 	return candidates, foreign, nil
 }
 
-// tenantOf is the tenant that a slice belongs to: that of its consumer, in its namespace; nil if there is none.
+// tenantOf is the tenant of a slice: its consumer's, in its namespace; nil if there is none.
 func tenantOf(tenants []authv1beta1.Tenant, slice *authv1beta1.ResourceSlice) *authv1beta1.Tenant {
 	for i := range tenants {
 		if tenants[i].Namespace == slice.Namespace && string(tenants[i].Spec.ClusterID) == placement.ConsumerOfSlice(slice) {

@@ -325,7 +325,7 @@ func TestNothingGrowsWhileAnotherCannotShrink(t *testing.T) {
 	require.Equal(t, "4", w.read(t, "grows").Status.Resources.Cpu().String())
 }
 
-// failing are the writes of a status that fail, as if the object were too large for etcd.
+// failing makes the status writes of these slices fail, as if the object were too large for etcd.
 func failing(names ...string) interceptor.Funcs {
 	return interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
 		if slices.Contains(names, o.GetName()) {
@@ -366,8 +366,8 @@ func TestAnOfferThatCannotBeWrittenHoldsUpNothingElse(t *testing.T) {
 	}
 }
 
-// A slice that keeps too much of one resource does not block others in what is left: neither those that grow nor
-// those that leave that resource to the broker.
+// A slice that keeps too much of one resource does not block others in the rest: neither slices that grow nor slices
+// that leave that resource to the broker.
 func TestOthersGrowByFreeResources(t *testing.T) {
 	memory := func(requested, granted string) func(*authv1beta1.ResourceSlice) {
 		return func(s *authv1beta1.ResourceSlice) {
@@ -399,7 +399,8 @@ func TestOthersGrowByFreeResources(t *testing.T) {
 	}
 }
 
-// Two that each ask for what the other gives back have it in one pass, and nothing is granted twice meanwhile.
+// Two slices that each request the resources that the other releases get them in one pass, and nothing is granted twice
+// meanwhile.
 func TestWhatIsExchangedIsGivenBackFirst(t *testing.T) {
 	memory := func(requested, granted string) func(*authv1beta1.ResourceSlice) {
 		return func(s *authv1beta1.ResourceSlice) {
@@ -556,7 +557,7 @@ func podOf(slice *authv1beta1.ResourceSlice, name, cpu string) *corev1.Pod {
 	return p
 }
 
-// later passes once more when nothing of a moment ago counts any more.
+// later runs one more pass after the recent grants no longer count.
 func (w *world) later(t *testing.T) ctrl.Result {
 	t.Helper()
 	w.now = w.now.Add(w.cfg.Interval)
@@ -592,7 +593,7 @@ func unlabelled(name, cpu string) *corev1.Pod {
 	return p
 }
 
-// ofC2 makes a slice that of another consumer.
+// ofC2 assigns a slice to another consumer.
 func ofC2(s *authv1beta1.ResourceSlice) {
 	s.Labels["liqo.io/originID"], s.Spec.ConsumerClusterID = "c2", ptr.To(liqov1beta1.ClusterID("c2"))
 	s.Namespace = "liqo-tenant-c2"
@@ -643,7 +644,7 @@ func TestPodsWithoutTheirCreatorCountWithinTheGrants(t *testing.T) {
 	require.Equal(t, "cpu: 27 requested, 26 left of 48", resourcesOf(ofOther(w, "rest")).Message)
 	require.Equal(t, "cpu: 9 requested, 8 left of the limit 20 of ConsumerCluster c1", resourcesOf(w.read(t, "more")).Message)
 
-	// A grant that becomes smaller makes no room for others below what runs, neither at once nor later.
+	// A grant that becomes smaller frees no capacity below the usage of the running pods, neither at once nor later.
 	old := w.read(t, "old")
 	old.Spec.Resources[corev1.ResourceCPU] = resource.MustParse("1")
 	require.NoError(t, w.client.Update(t.Context(), old))
@@ -655,7 +656,7 @@ func TestPodsWithoutTheirCreatorCountWithinTheGrants(t *testing.T) {
 	}
 }
 
-// What pods with a creator use of a grant, and the grants of Liqo's own class, are not there twice.
+// The part of a grant that pods with a creator use, and the grants of Liqo's own class, do not count twice.
 func TestPodsWithoutTheirCreatorShareTheGrantsWithOthers(t *testing.T) {
 	foreign, slice := newSlice("foreign", "4", withGrant("4", dayOne)), newSlice("slice", "10", withGrant("10", dayOne))
 	foreign.Spec.Class = "default"
@@ -701,7 +702,7 @@ func TestPodsBeyondTheGrantOfTheirSliceCount(t *testing.T) {
 	require.Equal(t, w.cfg.Interval, w.later(t).RequeueAfter)
 	require.Equal(t, "9", w.read(t, "former").Status.Resources.Cpu().String())
 	require.Equal(t, "cpu: 2 requested, 1 left of the limit 10 of ConsumerCluster c1", resourcesOf(w.read(t, "small")).Message)
-	// It does not make room by asking for less than they request.
+	// It does not free capacity by requesting less than its pods do.
 	w.replace(t, newSlice("former", "1"))
 	w.later(t)
 	w.later(t)
@@ -748,7 +749,7 @@ func TestAGrantCountsForSomeTimeAfterItsEnd(t *testing.T) {
 	require.Equal(t, "5", w.read(t, "another").Status.Resources.Cpu().String())
 }
 
-// What was granted until a moment ago is remembered for each resource, and anew with each change.
+// Each recent grant is remembered for each resource, for a new interval after each change.
 func TestEachGrantOfAMomentAgoCounts(t *testing.T) {
 	const interval = 30 * time.Second
 	of := func(cpu, memory int64) resources.Amounts {
@@ -766,7 +767,7 @@ func TestEachGrantOfAMomentAgoCounts(t *testing.T) {
 	require.Empty(t, f)
 }
 
-// Anybody who may create pods in a namespace of this cluster may label them so.
+// Any user who may create pods in a namespace of this cluster may label them so.
 func TestPodsOfOtherNamespacesDoNotCount(t *testing.T) {
 	former := newSlice("former", "8")
 	stranger := podOf(former, "stranger", "1000")
@@ -776,7 +777,7 @@ func TestPodsOfOtherNamespacesDoNotCount(t *testing.T) {
 	require.Equal(t, "10", w.read(t, "all").Status.Resources.Cpu().String())
 }
 
-// A slice of another class takes the name of one that is gone: its quota is that of Liqo's grant.
+// A slice of another class takes the name of a deleted one: its quota is the quota of Liqo's grant.
 func TestASliceOfAnotherClassCoversItsOwnGrantOnly(t *testing.T) {
 	foreign := newSlice("former", "1", withGrant("1", dayOne))
 	foreign.Spec.Class = "default"
@@ -786,7 +787,7 @@ func TestASliceOfAnotherClassCoversItsOwnGrantOnly(t *testing.T) {
 	require.Equal(t, "cpu: 4 requested, 3 left of the limit 10 of ConsumerCluster c1", resourcesOf(w.read(t, "next")).Message)
 }
 
-// Others keep what they have, and get no more room than there is. What Liqo granted is not the broker's.
+// Others keep their grants, and get no more than the free capacity. Liqo's own grants do not count against the broker.
 func TestPodsBeyondTheGrantOfTheirSliceTakeNothingFromOthers(t *testing.T) {
 	former, foreign := newSlice("former", "8"), newSlice("foreign", "4", withGrant("4", dayOne))
 	foreign.Spec.Class = "default"
@@ -841,7 +842,7 @@ func TestNoOfferShrinksBeforeAllProvidersAreThere(t *testing.T) {
 	require.Equal(t, "9", w.read(t, "old").Status.Resources.Cpu().String(), "p3 is another broker's")
 }
 
-// What a provider that is not peered any more grants is nothing, and a status that is never written is given up.
+// A provider that is no longer peered grants nothing, and the broker stops waiting for a status that is never written.
 func TestAStatusThatIsMissingIsWaitedForSomeTime(t *testing.T) {
 	empty := func(pc *v1alpha1.ProviderCluster) { pc.Status = v1alpha1.ProviderClusterStatus{} }
 	notPeered := func(pc *v1alpha1.ProviderCluster) {

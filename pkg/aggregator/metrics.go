@@ -10,12 +10,12 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
-// Metrics of the offers. It collects what there is, and what consumers have of it.
+// Metrics of the offers. It collects the available sum and the grants of each consumer.
 type Metrics struct {
 	denials *prometheus.CounterVec
 
 	mu sync.Mutex
-	// available is the sum, granted what each consumer has of it; both are replaced, never changed. Guarded by mu.
+	// available is the sum, granted the grants of each consumer; both are replaced, never changed. Guarded by mu.
 	available resources.Amounts
 	granted   map[string]resources.Amounts
 }
@@ -31,7 +31,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// set replaces what is shown by what there is now, and what consumers have of it: all that ask, even those denied.
+// set replaces the shown values by the present sum and the present grants of consumers: of all that request any, even
+// denied ones.
 func (m *Metrics) set(available resources.Amounts, granted map[string]resources.Amounts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

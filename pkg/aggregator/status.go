@@ -51,8 +51,8 @@ func modeOf(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) mode {
 	return ignored
 }
 
-// sliceOf returns the input of the decision for a ResourceSlice. requested is its request at the last decision, nil if it is
-// unknown.
+// sliceOf returns the input of the decision for a ResourceSlice. requested is its request at the last decision, nil if
+// it is unknown.
 func sliceOf(slice *authv1beta1.ResourceSlice, f mode, requested resources.Amounts, now time.Time,
 	interval time.Duration,
 ) share.Slice {
@@ -68,8 +68,8 @@ func sliceOf(slice *authv1beta1.ResourceSlice, f mode, requested resources.Amoun
 	return s
 }
 
-// cooldownOf returns the time until a grant may grow again. A grant of more than an interval from now is of a clock that was
-// set back since, or of another leader's: it is not waited for.
+// cooldownOf returns the time until a grant may grow again. A grant time more than an interval in the future comes from
+// a clock that was set back since, or from another leader's clock: the broker does not wait for it.
 func cooldownOf(slice *authv1beta1.ResourceSlice, now time.Time, interval time.Duration) time.Duration {
 	condition := authentication.GetCondition(slice, authv1beta1.ResourceSliceConditionTypeResources)
 	left := condition.LastTransitionTime.Add(interval).Sub(now)
@@ -85,9 +85,9 @@ type classes struct {
 	loadBalancer []liqov1beta1.LoadBalancerType
 }
 
-// write puts an offer into the status of a slice, and reports whether the offer itself changed. Everything else in
-// the status is Liqo's. The transition time is that of the amounts, not of the message, because the
-// cooldown begins then.
+// write puts an offer into the status of a slice, and reports whether the offer itself changed. Everything else in the
+// status is Liqo's. The transition time is the time when the amounts changed, not the message, because the cooldown
+// begins then.
 func write(slice *authv1beta1.ResourceSlice, offer share.Offer, labels map[string]string, c classes, now time.Time) bool {
 	status := &slice.Status
 	verdict, reason, message := authv1beta1.ResourceSliceConditionAccepted, reasonGranted, "granted "+share.Text(offer.Granted)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The clock of a leader may be set back, or be behind that of the leader before.
+// The clock of a leader may be set back, or be behind the previous leader's.
 func TestACooldownEndsByWhicheverClock(t *testing.T) {
 	const interval = 5 * time.Minute
 	for name, tc := range map[string]struct{ granted, left time.Duration }{

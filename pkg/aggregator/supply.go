@@ -18,7 +18,7 @@ import (
 
 type supply struct {
 	sum resources.Amounts
-	// providers is how many clusters it comes from, regions where they are, sorted.
+	// providers is the number of clusters it comes from, regions are their regions, sorted.
 	providers int
 	regions   []string
 }
@@ -72,8 +72,8 @@ func (s *supply) labels() map[string]string {
 	return labels
 }
 
-// regionsValue joins names to a label's value, "eu_us". Characters that are invalid in a label become dashes. Names that do
-// not fit any more are omitted.
+// regionsValue joins names to a label's value, "eu_us". Characters that are invalid in a label become dashes. Names
+// that no longer fit are omitted.
 func regionsValue(regions []string) string {
 	var names []string
 	length := -1

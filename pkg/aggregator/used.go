@@ -19,9 +19,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// running returns what the pods of consumers request that have not ended, by the user that created them. The name of a user that is
-// not known is empty. A consumer that deletes a ResourceSlice, or lowers its request, keeps its pods: Liqo removes or lowers the
-// quota, and no pod.
+// running returns the requests of consumers' pods that have not ended, by the user that created them. The name of an
+// unknown user is empty. A consumer that deletes a ResourceSlice, or lowers its request, keeps its pods: Liqo removes
+// or lowers the quota, and no pod.
 func (r *reconciler) running(ctx context.Context) (map[scheduler.Account]resources.Amounts, error) {
 	var namespaces corev1.NamespaceList
 	if err := r.client.List(ctx, &namespaces, client.HasLabels{consts.RemoteClusterID}, client.UnsafeDisableDeepCopy); err != nil {
@@ -51,10 +51,10 @@ func (r *reconciler) running(ctx context.Context) (map[scheduler.Account]resourc
 			}
 		}
 	}
-	// Liqo's controller sets this label of the pods that it makes of ShadowPods, whether or not they have that of their creator.
+	// Liqo's controller sets this label on the pods that it makes from ShadowPods, with or without the creator's label.
 	made := client.MatchingLabels{consts.ManagedByLabelKey: consts.ManagedByShadowPodValue}
-	// The cache has the pods of the broker's Node only. Others are bound there soon, or as soon as their consumer wants it. They are
-	// read first: what is bound meanwhile is in the cache then, or soon.
+	// The cache has only the pods of the broker's Node. The other pods will be bound there soon, or when their consumer
+	// allows it. They are read first: a pod that is bound meanwhile is in the cache by then, or soon.
 	if err := inChunks(ctx, r.live, each, made, client.MatchingFields{"spec.nodeName": ""}); err != nil {
 		return nil, fmt.Errorf("pods of consumers without a node: %w", err)
 	}
@@ -67,11 +67,12 @@ func (r *reconciler) running(ctx context.Context) (map[scheduler.Account]resourc
 }
 
 // assignUnlabelled counts the pods whose creator is not known. Liqo's webhook labels no pods if Liqo enforces no quotas
-// (enableResourceEnforcement is false, whatever the failurePolicy), and none that enter while it does not answer, if its failurePolicy
-// is Ignore. They count in what the slices of their consumer have, and had a moment ago, as far as its other pods do not use it, and
-// then in what Liqo granted it: such pods count once, with their grant. The rest counts in its youngest slice that has a grant, where
-// it reduces none. If it did, more pods would be beyond the grants at the next pass, until nothing was left of them. If the consumer
-// has no grant, the rest counts as that of a slice that is gone, which is returned with the requests.
+// (enableResourceEnforcement is false, with any failurePolicy). With failurePolicy Ignore it also misses pods that are
+// created while it does not answer. The pods count first in the present and recent grants of their consumer's slices,
+// up to the part that its other pods do not use, and then in Liqo's own grants to it: so they count only once, together
+// with their grant. The rest counts in the consumer's youngest slice that has a grant, and reduces no grant. If it did,
+// more pods would exceed the grants at the next pass, until no grant was left. If the consumer has no grant, the rest
+// counts as a slice that is gone, which is returned with the requests.
 func assignUnlabelled(requests []share.Slice, running, foreign map[scheduler.Account]resources.Amounts) []share.Slice {
 	for of, left := range running {
 		if of.Creator != "" {
@@ -101,7 +102,7 @@ func assignUnlabelled(requests []share.Slice, running, foreign map[scheduler.Acc
 	return requests
 }
 
-// slicesOf returns the slices of a consumer that have a grant, and the others, each the oldest first.
+// slicesOf returns the slices of a consumer that have a grant, and the others, each with the oldest first.
 func slicesOf(consumer string, requests []share.Slice) (granted, others []*share.Slice) {
 	for i := range requests {
 		switch s := &requests[i]; {
@@ -124,9 +125,9 @@ func sumOf(a, b resources.Amounts) resources.Amounts {
 	return sum
 }
 
-// gone returns the users whose slices are not there any more, as slices, with what they still use. Decided have a slice that is
-// decided; foreign is what Liqo, or another controller, granted slices of other classes. Pods without a creator
-// are not of a user.
+// gone returns the users whose slices no longer exist, as slices, with the amounts that they still use. Users in
+// decided have a slice that is decided; foreign has the grants that Liqo, or another controller, made to slices of
+// other classes. Pods without a creator have no user.
 func (r *reconciler) gone(running, foreign map[scheduler.Account]resources.Amounts, decided sets.Set[scheduler.Account], now time.Time) []share.Slice {
 	users := sets.KeySet(running).Union(sets.KeySet(r.former)).Difference(decided)
 	gone := make([]share.Slice, 0, len(users))
@@ -145,19 +146,19 @@ func (r *reconciler) gone(running, foreign map[scheduler.Account]resources.Amoun
 	return gone
 }
 
-// former are the grants of users, and what was granted to them a moment ago: ShadowPods that were created by that may have no pods
+// former has the present and recent grants of users: ShadowPods that were created under a recent grant may have no pods
 // yet.
 type former map[scheduler.Account]formerGrant
 
 type formerGrant struct {
 	granted resources.Amounts
-	// before is what was granted until a moment ago, and counts until then.
+	// before is the recent grant, which counts until then.
 	before resources.Amounts
 	until  time.Time
 }
 
-// observe takes in the present grant of a user, nil if it has none, and returns the most of each resource that it had within an
-// interval.
+// observe records the present grant of a user, nil if it has none, and returns the most of each resource that it had
+// within an interval.
 func (f former) observe(of scheduler.Account, granted resources.Amounts, now time.Time, interval time.Duration) resources.Amounts {
 	last := f[of]
 	if !now.Before(last.until) {

@@ -21,7 +21,7 @@ import (
 // offer cannot be written, the others wait only for the resources of that slice.
 type writer struct {
 	*reconciler
-	// free is what no slice has.
+	// free has the amounts that no slice has.
 	free   share.Budget
 	labels map[string]string
 	now    time.Time
@@ -38,7 +38,7 @@ type pendingOffer struct {
 	offer share.Offer
 	// has is the grant that is written.
 	has resources.Amounts
-	// unwritten: the offer was not written, or in part only.
+	// unwritten: the offer was not written, or only in part.
 	unwritten bool
 }
 
@@ -75,7 +75,7 @@ func (w *writer) grow(ctx context.Context, s *pendingOffer) {
 	free := w.free.AllLeft(s.Consumer)
 	offer, short := s.offer, !free.Covers(more)
 	if short {
-		more = more.Min(free).Excess(nil) // What is above zero.
+		more = more.Min(free).Excess(nil) // Only amounts above zero.
 		offer.Granted = resources.Amounts{}
 		offer.Granted.Add(s.has)
 		offer.Granted.Add(more)

@@ -24,7 +24,7 @@ import (
 const (
 	// rejectedTTL is for callers of a kubelet API.
 	rejectedTTL = 10 * time.Second
-	// reviewTimeout bounds one question to the API server.
+	// reviewTimeout bounds one review by the API server.
 	reviewTimeout = 10 * time.Second
 
 	clientCANamespace = metav1.NamespaceSystem
@@ -32,14 +32,14 @@ const (
 	clientCAKey       = "client-ca-file"
 )
 
-// ClientCA is the CA of the client certificates, followed when it is rotated.
+// ClientCA is the CA of the client certificates; it follows rotations.
 type ClientCA interface {
 	dynamiccertificates.CAContentProvider
 	dynamiccertificates.ControllerRunner
 }
 
-// NewClientCA returns the CA in file, or with "", the one that the API server publishes in the ConfigMap
-// kube-system/extension-apiserver-authentication. It is followed while its Run runs.
+// NewClientCA returns the CA in file or, with "", the CA that the API server publishes in the ConfigMap
+// kube-system/extension-apiserver-authentication. It follows changes while its Run runs.
 func NewClientCA(file string, local kubernetes.Interface) (ClientCA, error) {
 	if file == "" {
 		return dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca",
@@ -53,9 +53,9 @@ func NewClientCA(file string, local kubernetes.Interface) (ClientCA, error) {
 }
 
 // NewAuthenticator accepts a client certificate of ca, or a bearer token that the API server accepts. An error names
-// the remedy if this process may not create TokenReviews. The parts are those of the real kubelet, from
-// k8s.io/apiserver. Their factory (authenticatorfactory.DelegatingAuthenticatorConfig) links gRPC, the konnectivity
-// client and the OpenTelemetry exporters, 130 packages, for one TokenReview.
+// the remedy if this process may not create TokenReviews. The parts are the real kubelet's, from k8s.io/apiserver.
+// Their factory (authenticatorfactory.DelegatingAuthenticatorConfig) links gRPC, the konnectivity client and the
+// OpenTelemetry exporters, 130 packages, for one TokenReview.
 func NewAuthenticator(ca dynamiccertificates.CAContentProvider, local kubernetes.Interface, remedy string) authenticator.Request {
 	tokens := NewTokens(NewTokenReviewer(local, remedy), rejectedTTL, clock.RealClock{})
 	return group.NewAuthenticatedGroupAdder(union.New(newCertificates(ca), bearertoken.New(tokens)))
@@ -70,9 +70,9 @@ func newCertificates(ca dynamiccertificates.CAContentProvider) authenticator.Req
 	return x509.NewDynamic(ca.VerifyOptions, x509.UserConversionFunc(oneOrganization))
 }
 
-// oneOrganization refuses a certificate with several organizations, which are groups: Liqo signs the request of a peer when
-// the first one is that of the peer (pkg/liqo-controller-manager/authentication, checkCSR), and the others are what the
-// peer wrote.
+// oneOrganization rejects a certificate with several organizations, which are groups: Liqo signs the request of a peer
+// if the first organization is the peer's (pkg/liqo-controller-manager/authentication, checkCSR), and the peer chooses
+// the others.
 func oneOrganization(chain []*cryptox509.Certificate) (*authenticator.Response, bool, error) {
 	if organizations := chain[0].Subject.Organization; len(organizations) > 1 {
 		return nil, false, fmt.Errorf("the client certificate has %d organizations, and only one is accepted", len(organizations))
@@ -83,8 +83,8 @@ func oneOrganization(chain []*cryptox509.Certificate) (*authenticator.Response, 
 // ErrRejected is the error for a token that the API server has reviewed and does not accept.
 var ErrRejected = errors.New("the token is not valid")
 
-// NewTokenReviewer reviews every token anew: its callers cache the answers. It returns an ErrRejected for a token that
-// is not valid, and a *MissingPermissionError if this process may not create TokenReviews.
+// NewTokenReviewer reviews a token in every call: its callers cache the answers. It returns an ErrRejected for a token
+// that is not valid, and a *MissingPermissionError if this process may not create TokenReviews.
 func NewTokenReviewer(local kubernetes.Interface, remedy string) authenticator.Token {
 	return tokenReviewer{local: local, remedy: remedy}
 }

@@ -22,8 +22,8 @@ const (
 	// The answers are cached as long as in the real kubelet (authorization.webhook).
 	allowedTTL = 5 * time.Minute
 	deniedTTL  = 30 * time.Second
-	// keptAnswers is for each caller, so that one that asks for more evicts its own answers only; keptCallers bounds
-	// all.
+	// keptAnswers is for each caller, so that a caller with more reviews evicts its own answers only; keptCallers
+	// bounds all.
 	keptAnswers = 256
 	keptCallers = 1024
 )
@@ -61,7 +61,7 @@ func (e *MissingPermissionError) Error() string {
 // may not create SubjectAccessReviews.
 func (a *Reviewer) Authorize(ctx context.Context, who user.Info, anyOf []authorizationv1.ResourceAttributes) (bool, error) {
 	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
-		return true, nil // As every authorizer of Kubernetes does.
+		return true, nil // As in every authorizer of Kubernetes.
 	}
 	for i := range anyOf {
 		allowed, err := a.decide(ctx, who, &anyOf[i], a.review)
@@ -72,8 +72,8 @@ func (a *Reviewer) Authorize(ctx context.Context, who user.Info, anyOf []authori
 	return false, nil
 }
 
-// Refuse is Authorize for something that does not exist: it is denied without a review. It costs the caller the same as
-// a denied review, so that the cost does not show what exists.
+// Refuse is Authorize for an object that does not exist: it is denied without a review. It costs the caller the same as
+// a denied review, so that the cost does not show which objects exist.
 func (a *Reviewer) Refuse(ctx context.Context, who user.Info, what *authorizationv1.ResourceAttributes) error {
 	_, err := a.decide(ctx, who, what, func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 		return false, nil
@@ -81,7 +81,7 @@ func (a *Reviewer) Refuse(ctx context.Context, who user.Info, what *authorizatio
 	return err
 }
 
-// decide returns the cached answer, or calls by once for all concurrent requests that ask the same.
+// decide returns the cached answer, or the answer of one review for all concurrent requests with the same question.
 func (a *Reviewer) decide(ctx context.Context, who user.Info, what *authorizationv1.ResourceAttributes,
 	by func(context.Context, *authorizationv1.SubjectAccessReviewSpec) (bool, error),
 ) (bool, error) {

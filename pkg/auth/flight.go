@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Flight merges concurrent requests to the API server that ask the same into one.
+// Flight merges concurrent requests to the API server with the same question into one.
 type Flight[T any] struct {
 	asking singleflight.Group
 }
 
-// Do returns what ask returns within 10 s, or the error of ctx if that ends first. The end of the first caller's ctx
+// Do returns the result of ask within 10 s, or the error of ctx if that ends first. The end of the first caller's ctx
 // does not end ask for the others.
 func (f *Flight[T]) Do(ctx context.Context, question [sha256.Size]byte, ask func(ctx context.Context) (T, error)) (T, error) {
 	answers := f.asking.DoChan(string(question[:]), func() (any, error) {

@@ -22,8 +22,8 @@ func NewLimiter(perSecond float64, burst, callers int) *Limiter {
 	return &Limiter{perSecond: rate.Limit(perSecond), burst: burst, byCaller: lru.New(callers)}
 }
 
-// Take counts a request that is worth several, of which none is worth more than a burst. It returns 0, or how long the
-// caller is to wait if it has nothing left, in which case nothing is counted.
+// Take counts a request that costs worth requests, each at most a burst. It returns 0, or the time that the caller must
+// wait if its bucket is empty; in that case nothing is counted.
 func (l *Limiter) Take(caller string, worth int, now time.Time) time.Duration {
 	// Not by a reservation that is canceled: canceling restores less when others have reserved since.
 	bucket, tokens := l.bucketOf(caller), min(worth, l.burst)
@@ -34,8 +34,7 @@ func (l *Limiter) Take(caller string, worth int, now time.Time) time.Duration {
 	return max(1, time.Duration(missing/float64(l.perSecond)*float64(time.Second)))
 }
 
-// Spend counts requests that were answered already, of which none is worth more than a burst. The bucket may then be empty for
-// some time.
+// Spend counts requests that were already answered, each at most a burst. The bucket may then be empty for some time.
 func (l *Limiter) Spend(caller string, worth int, now time.Time) {
 	l.bucketOf(caller).ReserveN(now, min(worth, l.burst))
 }

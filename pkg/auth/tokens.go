@@ -16,7 +16,7 @@ import (
 const (
 	// validTTL is how long a valid token is not reviewed again, as in the kubelet (authentication.webhook.cacheTTL).
 	validTTL = 2 * time.Minute
-	// ownerTTL is how long the user of a token is cached, whose allowance the next review is taken from.
+	// ownerTTL is how long the user of a token is cached: the next review is charged to that user's allowance.
 	ownerTTL = time.Hour
 	// keptTokens bounds the memory for invented tokens, reviews the parallel requests to the API server of callers with an allowance.
 	keptTokens = 4096
@@ -36,7 +36,7 @@ type Tokens struct {
 	slots           *semaphore.Weighted
 }
 
-// NewTokens returns an empty cache of what reviewer answers. An invalid token is not reviewed again for rejectedTTL.
+// NewTokens returns an empty cache of the reviewer's answers. An invalid token is not reviewed again for rejectedTTL.
 func NewTokens(reviewer authenticator.Token, rejectedTTL time.Duration, clk clock.PassiveClock) *Tokens {
 	return &Tokens{
 		reviewer: reviewer, rejectedTTL: rejectedTTL, clock: clk, slots: semaphore.NewWeighted(reviews),
@@ -51,26 +51,27 @@ type Owner struct {
 	reviewed time.Time
 }
 
-// Look returns what is cached of a token: its last user, nil if there is none, or that it is invalid.
+// Look returns the cached entry of a token: its last user, nil if there is none, or that it is invalid.
 func (t *Tokens) Look(token string) (was *Owner, rejected bool) {
 	key := sha256.Sum256([]byte(token))
 	if _, rejected := t.rejected.Get(key); rejected {
 		return nil, true
 	}
 	if known, ok := t.owned.Get(key); ok {
-		return known.(*Owner), false // Nothing else is put in.
+		return known.(*Owner), false // No other type is put in.
 	}
 	return nil, false
 }
 
-// IsGood reports whether a token needs no review, or none within some more time.
+// IsGood reports whether a token needs no review now, or needs none for the time in more.
 func (t *Tokens) IsGood(was *Owner, more time.Duration) bool {
 	return was != nil && t.clock.Since(was.reviewed) < validTTL+more
 }
 
-// Review has the API server review a token, once for all parallel requests with it, if spend allows it; a few at a time. It returns
-// nil if the token is invalid, and an error if there was no review, or that of spend. Without spend the caller limits the reviews:
-// slow ones of invented tokens must not hold up those of others.
+// Review makes the API server review a token, once for all parallel requests with it, if spend allows it; a few reviews
+// run at a time. It returns nil if the token is invalid, and an error if there was no review, which may be spend's.
+// Without spend the caller limits the reviews: slow reviews of invented tokens must not delay the reviews of other
+// callers.
 func (t *Tokens) Review(ctx context.Context, token string, spend func() error) (user.Info, error) {
 	key := sha256.Sum256([]byte(token))
 	return t.asking.Do(ctx, key, func(ctx context.Context) (user.Info, error) {

@@ -1,3 +1,3 @@
-// Package backoff keeps, on a pod, where it was assigned in vain: its provider refused it, or did not start it in time. The
-// broker writes that, so that a next leader knows it, and decides by it; explanations read it.
+// Package backoff records on a pod its failed assignments: its provider rejected it, or did not start it in time. The
+// broker writes the record, so that a next leader knows it, and uses it in decisions; explanations read it.
 package backoff

@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// longest is how many times the first delay the longest is: 5, 10, 20, 30 min with the default --refusal-memory.
+	// longest is the longest delay as a multiple of the first: 5, 10, 20, 30 min with the default --refusal-memory.
 	longest = 6
-	// maxEntries bounds the annotation: of more VirtualNodes, those that may be tried first become others.
+	// maxEntries bounds the annotation: with more VirtualNodes, the entries that end first are merged into others.
 	maxEntries = 64
-	// others is the key of a try that is for all VirtualNodes without an entry. Readers that do not know it find no VirtualNode
-	// of that name.
+	// others is the key of a try that is for all VirtualNodes without an entry. Readers that do not know it find no
+	// VirtualNode of that name.
 	others = ""
-	// maxLength is how many bytes of an annotation are read. The broker writes less.
+	// maxLength is the number of bytes of an annotation that are read. The broker writes less.
 	maxLength = 32 << 10
 )
 
-// Try is what became of a pod at one VirtualNode, which has started no container of it.
+// Try is the result of the assignments of a pod to one VirtualNode, which has started no container of it.
 type Try struct {
-	// Count is how often the pod was assigned there.
+	// Count is the number of times that the pod was assigned there.
 	Count int `json:"count"`
-	// Reason is why it left the last time, for people.
+	// Reason is the reason why it was moved away the last time, for people.
 	Reason string `json:"reason"`
-	// Until is when the pod may be assigned there again.
+	// Until is the time when the pod may be assigned there again.
 	Until time.Time `json:"until"`
 }
 
-// Tries are those of a pod, by VirtualNode.
+// Tries are the tries of a pod, by VirtualNode.
 type Tries map[string]Try
 
 // Of returns the tries of a pod; none if the annotation cannot be read.
@@ -48,9 +48,10 @@ func Of(pod *corev1.Pod) Tries {
 	return tries
 }
 
-// After returns the tries with one more, which ended at now. The delay until the next one there doubles from the first
-// on. Once a pod was tried at one of them again, the delay is for all: otherwise it would go from one to the other
-// without a pause. So it is for those without an entry, once there are too many entries: one of them was always tried before.
+// After returns the tries with one more, which ended at now. The delay until the next try at that VirtualNode is first,
+// and doubles with each try. Once a VirtualNode was tried again, the delay applies to all entries: otherwise the pod
+// would move from one to the other without a pause. After entries were merged into others, a try at a VirtualNode
+// without an entry also counts as repeated, because one of them was always tried before.
 func (t Tries) After(virtualNode, reason string, now time.Time, first time.Duration) Tries {
 	before, known := t[virtualNode]
 	if !known {
@@ -74,7 +75,7 @@ func (t Tries) After(virtualNode, reason string, now time.Time, first time.Durat
 	return all
 }
 
-// bound makes the entries beyond maxEntries one, others. The last VirtualNode keeps its own.
+// bound merges the entries beyond maxEntries into one, others. The last VirtualNode keeps its own.
 func (t Tries) bound(last string) {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(t)), func(name string) bool { return name == others || name == last })
 	slices.SortStableFunc(names, func(a, b string) int { return t[a].Until.Compare(t[b].Until) })
@@ -95,8 +96,8 @@ func (t Tries) Annotation() string {
 	return string(text)
 }
 
-// Until returns, by VirtualNode, until when the pod is not assigned there, and by "" the same for all that it does not name;
-// nil if it was tried nowhere.
+// Until returns, by VirtualNode, the end of the pod's back-off there, and by "" the end for all VirtualNodes without an
+// entry; nil if the pod was tried nowhere.
 func (t Tries) Until() map[string]time.Time {
 	if len(t) == 0 {
 		return nil
@@ -108,8 +109,9 @@ func (t Tries) Until() map[string]time.Time {
 	return until
 }
 
-// Describe returns where the pod was tried, why it left, and when it is tried again at one of them: "was tried at p1,
-// p2: not started within 2m; next try not before 2026-03-01T12:05:00Z". It is "" if the pod was tried nowhere.
+// Describe returns the VirtualNodes where the pod was tried, the reason why it was moved away, and the time of the next
+// try: "was tried at p1, p2: not started within 2m; next try not before 2026-03-01T12:05:00Z". It is "" if the pod was
+// tried nowhere.
 func (t Tries) Describe(now time.Time) string {
 	if len(t) == 0 {
 		return ""

@@ -64,7 +64,8 @@ func TestTheAnnotationIsBounded(t *testing.T) {
 	require.Equal(t, tries, Of(annotated(tries.Annotation())))
 }
 
-// Every provider of a big federation refuses the pod at once, by a policy of its own for example. It is tried less and less.
+// Every provider of a big federation rejects the pod at once, for example by an admission policy of its own. The tries
+// become less and less frequent.
 func TestAPodThatManyRefuseIsTriedLessAndLess(t *testing.T) {
 	for _, providers := range []int{maxEntries, maxEntries + 1, 100} {
 		t.Run(fmt.Sprint(providers), func(t *testing.T) {

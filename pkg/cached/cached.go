@@ -1,5 +1,5 @@
-// Package cached has what the caches of the broker and of the catalog keep of objects that tenants write. Without it one annotation of
-// 256 KiB on some hundreds of pods fills their memory.
+// Package cached has the transforms that reduce objects written by tenants before the broker and the catalog cache
+// them. Without them one annotation of 256 KiB on some hundreds of pods fills the memory.
 package cached
 
 import (
@@ -18,18 +18,19 @@ import (
 )
 
 const (
-	// maxAnnotations is how many bytes are kept of the annotations of one object that only expressions read.
+	// maxAnnotations is the number of bytes kept of one object's annotations that only expressions read.
 	maxAnnotations = 16 << 10
-	// maxTries is how many bytes of the annotation of tries are read (pkg/backoff).
+	// maxTries is the number of bytes of the annotation of tries that are read (pkg/backoff).
 	maxTries = 32 << 10
 )
 
 // omitted stands for a value that is not kept: expressions do not see a text of more than values.MaxText bytes. All values share it.
 var omitted = strings.Repeat("…", values.MaxText/len("…")+1)
 
-// Pod is a transform for the pods of the broker's node. It drops what the broker does not read and what a tenant may write at any
-// length: environments, commands, volumes. Of annotations it keeps all keys, and of their values as much as expressions see. The
-// broker patches pods with the fields that it changes, so what is not kept here stays at the API server.
+// Pod is a transform for the pods of the broker's node. It drops fields that the broker does not read and that a tenant
+// may write at any length: environments, commands, volumes. Of annotations it keeps all keys, and of their values as
+// much as expressions see. The broker patches pods with the fields that it changes, so the fields that are dropped here
+// stay at the API server.
 func Pod(in any) (any, error) {
 	pod, ok := in.(*corev1.Pod)
 	if !ok {
@@ -47,7 +48,7 @@ func Pod(in any) (any, error) {
 	return pod, nil
 }
 
-// Containers returns of containers what the broker reads: names, images, and what they request.
+// Containers returns the fields of containers that the broker reads: names, images, requests and restart policies.
 func Containers(containers []corev1.Container) []corev1.Container {
 	var trimmed []corev1.Container
 	for i := range containers {
@@ -95,11 +96,11 @@ func trimMeta(object metav1.Object) {
 	}
 }
 
-// longest is how many bytes are kept of an annotation that the broker itself reads; 0 if only expressions read it.
+// longest is the number of bytes kept of an annotation that the broker itself reads; 0 if only expressions read it.
 func longest(key string) int {
 	switch key {
 	case v1alpha1.FilterAnnotation:
-		return cel.MaxLength + 1 // So that a longer one is refused.
+		return cel.MaxLength + 1 // So that a longer one is rejected.
 	case v1alpha1.TriesAnnotation:
 		return maxTries
 	case v1alpha1.PolicyAnnotation, v1alpha1.FailoverAnnotation:

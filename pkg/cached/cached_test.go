@@ -18,7 +18,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// fat is a pod with whatever a tenant can make long.
+// fat is a pod with every field long that a tenant can make long.
 func fat(annotation string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

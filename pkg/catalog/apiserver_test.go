@@ -23,9 +23,10 @@ import (
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-// apiServer is as much of one as the catalog needs: it lists, watches, patches, and reviews callers as the tables do.
+// apiServer is a fake API server with the features that the catalog needs: it lists, watches, patches, and reviews
+// callers by the tables.
 type apiServer struct {
-	// reviews counts those of tokens and rights.
+	// reviews counts TokenReviews and SubjectAccessReviews.
 	reviews atomic.Int64
 	t       testing.TB
 	scheme  *runtime.Scheme
@@ -36,11 +37,11 @@ type apiServer struct {
 	version  int
 	objects  map[string]map[string]map[string]any // By collection and key; guarded by mu.
 	watchers map[chan string]string               // The collection that each watches; guarded by mu.
-	requests []string                             // But watches and lists; guarded by mu.
+	requests []string                             // Without watches and lists; guarded by mu.
 	selected map[string]string                    // How each collection is watched; guarded by mu.
 }
 
-// collections are those that it has, by resource.
+// collections are its collections, by resource.
 var collections = map[string]metav1.APIResource{
 	"/api/v1/pods":       {Name: "pods", Kind: "Pod", Namespaced: true},
 	"/api/v1/namespaces": {Name: "namespaces", Kind: "Namespace"},

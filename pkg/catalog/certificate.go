@@ -19,7 +19,8 @@ type serving struct {
 	run func(ctx context.Context) error
 }
 
-// newServing returns the certificate in the files, followed when they change, that in the Secret, or a self-signed one.
+// newServing returns the certificate in the files, reloaded when they change, the certificate in the Secret, or a
+// self-signed one.
 func (c *catalog) newServing() (*serving, error) {
 	cfg := &c.cfg.TLS
 	switch {
@@ -47,8 +48,8 @@ func fromFiles(cfg *TLSConfig) (*serving, error) {
 	return &serving{get: files.GetCertificate, run: files.Start}, nil
 }
 
-// tlsConfig asks callers for a client certificate of a CA, if they have one: package caller verifies it. The names of the
-// CA keep browsers from asking people for a certificate that is none of it.
+// tlsConfig requests a client certificate of a CA from callers that have one: package caller verifies it. It sends the
+// names of the CA, so that browsers do not ask people for a certificate of another CA.
 func tlsConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error),
 	clientCA func() (x509.VerifyOptions, bool),
 ) *tls.Config {

@@ -20,10 +20,10 @@ type Config struct {
 	QPS   float32
 	Burst int
 
-	// LiqoV0 means that Liqo v0.x is installed in that cluster, and so no broker.
+	// LiqoV0 means that Liqo v0.x is installed in that cluster, and therefore no broker.
 	LiqoV0 bool
 
-	// Version is that of this program, Node the broker's node.
+	// Version is this program's version, Node the broker's node.
 	Version, Node string
 	// HistoryInterval is the interval of the samples in the histories of providers.
 	HistoryInterval time.Duration
@@ -42,22 +42,24 @@ type Config struct {
 type TLSConfig struct {
 	// Off serves plain HTTP: then there are no client certificates.
 	Off bool
-	// Public answers over plain HTTP, too, on the same port, what anonymous callers may read. It does nothing with Off.
+	// Public also serves the data that anonymous callers may read over plain HTTP, on the same port. It has no effect
+	// with Off.
 	Public bool
 	// CertFile and KeyFile are the serving certificate, read again when they change; "" is a self-signed one.
 	CertFile, KeyFile string
-	// Secret is where all replicas keep the self-signed certificate; without a name each makes one when it starts. Names are
-	// those in the certificate in the Secret, at least one.
+	// Secret is where all replicas keep the self-signed certificate; without a name each makes one when it starts.
+	// Names are the names in the certificate in the Secret, at least one.
 	Secret types.NamespacedName
 	Names  []string
-	// ClientCAFile is the CA of client certificates; "" is the one that the API server publishes.
+	// ClientCAFile is the CA of client certificates; "" is the CA that the API server publishes.
 	ClientCAFile string
 }
 
 const (
 	// maxHeader bounds the headers of a request, in bytes.
 	maxHeader = 16 << 10
-	// readTimeout bounds the arrival of a request, writeTimeout the rest of it, idleTimeout a connection without requests.
+	// readTimeout bounds the arrival of a request, writeTimeout the rest of it, idleTimeout a connection without
+	// requests.
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
 	writeTimeout      = 30 * time.Second

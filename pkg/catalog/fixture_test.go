@@ -27,10 +27,10 @@ func TestMain(m *testing.M) {
 
 const node = "liqo-broker"
 
-// moment is when every condition changed.
+// moment is the time when every condition changed.
 var moment = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// lines is what was logged.
+// lines has the logged lines.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -50,14 +50,15 @@ func (l *lines) logger() logr.Logger {
 	}, funcr.Options{})
 }
 
-// The tokens of people, and whose they are.
+// The users of the tokens.
 var users = map[string]string{
 	"operator":  "system:serviceaccount:ops:operator",
 	"powerless": "system:serviceaccount:ops:powerless",
 	"people-c1": "system:serviceaccount:liqo-tenant-c1:people",
 }
 
-// allowed is RBAC: the operator may do everything, the people of c1 what the ClusterRole of Liqo's peering allows.
+// allowed is RBAC: the operator may do everything, the people of c1 may do everything that the ClusterRole of Liqo's
+// peering allows.
 func allowed(spec *authorizationv1.SubjectAccessReviewSpec) bool {
 	what := spec.ResourceAttributes
 	return spec.User == users["operator"] || spec.User == users["people-c1"] && what.Namespace == "liqo-tenant-c1" &&
@@ -67,7 +68,7 @@ func allowed(spec *authorizationv1.SubjectAccessReviewSpec) bool {
 // call is a request.
 type call struct{ method, path, body, token string }
 
-// reply is what came back.
+// reply is the answer to a call.
 type reply struct {
 	status int
 	header http.Header
@@ -115,7 +116,7 @@ func read(t *testing.T, lines *bufio.Scanner, n int) []string {
 	return all
 }
 
-// ids are those in a list of the API.
+// ids are the ids in a list of the API.
 func ids(t *testing.T, body string) []string {
 	t.Helper()
 	var list struct {

@@ -17,7 +17,7 @@ import (
 
 const politoID = "32f0b45b-5c06-4cc4-84b6-03a323ffc93d"
 
-// polito is a ForeignCluster of Liqo v0.x, with what must not be shown.
+// polito is a ForeignCluster of Liqo v0.x, including fields that must not be shown.
 func polito() *unstructured.Unstructured {
 	return marked(&unstructured.Unstructured{Object: map[string]any{
 		"kind": "ForeignCluster", "apiVersion": "discovery.liqo.io/v1alpha1",

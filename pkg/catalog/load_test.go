@@ -12,11 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// loadPerSecond is how many requests a second the load has, whether or not those before have been answered.
+// loadPerSecond is the number of requests a second, sent without waiting for previous answers.
 const loadPerSecond = 200
 
-// BenchmarkLoad is a federation of 1,000 providers and 10,000 pods, whose catalog is asked 200 times a second by strangers,
-// a consumer and an operator; -benchtime=6000x lasts 30 seconds. It measures from when a request was due.
+// BenchmarkLoad is a federation of 1,000 providers and 10,000 pods, whose catalog gets 200 requests a second from
+// strangers, a consumer and an operator; -benchtime=6000x lasts 30 seconds. It measures from the time when a request
+// was due.
 func BenchmarkLoad(b *testing.B) {
 	api := newAPIServer(b, federationOf(1000, 20, 10000)...)
 	url, _ := running(b, api)

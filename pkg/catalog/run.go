@@ -1,6 +1,6 @@
 // Package catalog runs the catalog: an HTTP API, described in docs/catalog.md and by its own OpenAPI document, and a
-// dashboard. Package server answers the requests from package view; package caller identifies the callers, and has what
-// they may see and do; package api has the shapes. With Liqo v0.x package liqov0 answers instead.
+// dashboard. Package server answers the requests from package view; package caller identifies the callers and their
+// permissions; package api has the JSON types. With Liqo v0.x package liqov0 answers instead.
 package catalog
 
 import (
@@ -43,7 +43,7 @@ const remedy = "kubectl create clusterrolebinding liqo-broker-vk-catalog-auth --
 // errStopped means that a task ended before the catalog did.
 var errStopped = errors.New("a part of the catalog ended by itself")
 
-// Run runs the catalog until ctx ends. It returns nil then, after everything has stopped; any other end is an error.
+// Run runs the catalog until ctx ends. It then returns nil, after everything has stopped; any other end is an error.
 func Run(ctx context.Context, cfg Config) error {
 	options, prepare := view.CacheOptions(cfg.Node), (*catalog).prepare
 	if cfg.LiqoV0 {
@@ -71,7 +71,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return group.Wait()
 }
 
-// catalog is what Run assembles.
+// catalog has the parts that Run assembles.
 type catalog struct {
 	cfg     Config
 	log     logr.Logger
@@ -85,13 +85,14 @@ type catalog struct {
 	certificates authenticator.Request
 	identifier   *caller.Identifier
 	allowances   *caller.Allowances
-	// certificate returns what is served, or why nothing is yet; nil without TLS.
+	// certificate returns the served certificate, or the reason why there is none yet; nil without TLS.
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// tasks run until ctx ends.
 	tasks []func(ctx context.Context) error
 }
 
-// newCatalog makes what does not depend on the version of Liqo. Requests are answered from a cache with these options.
+// newCatalog makes the parts that do not depend on the version of Liqo. Requests are answered from a cache with these
+// options.
 func newCatalog(cfg Config, options cache.Options) (*catalog, error) {
 	scheme, err := apischeme.New()
 	if err != nil {
@@ -131,7 +132,7 @@ func newCatalog(cfg Config, options cache.Options) (*catalog, error) {
 	}, nil
 }
 
-// identify makes what identifies callers, and limits them. consumers is nil where no caller acts for a consumer.
+// identify makes the parts that identify and limit callers. consumers is nil if no caller acts for a consumer.
 func (c *catalog) identify(consumers caller.Consumers) {
 	c.allowances = caller.NewAllowances(c.cfg.Limits, consumers, clock.RealClock{})
 	c.identifier = caller.NewIdentifier(auth.NewTokenReviewer(c.kube, remedy), c.certificates, c.allowances, clock.RealClock{})
@@ -168,7 +169,7 @@ func (c *catalog) prepareLiqoV0(ctx context.Context) error {
 	return c.serveAll(ctx, handler, answers.Plain(handler), clusters.Synced)
 }
 
-// rights reviews what callers may do; tenants is nil where no caller acts for a consumer.
+// rights reviews the permissions of callers; tenants is nil if no caller acts for a consumer.
 func (c *catalog) rights(tenants caller.Tenants) *caller.Rights {
 	return &caller.Rights{Authorizer: auth.NewLimitedReviewer(c.kube, remedy, c.allowances.SpendReview), Tenants: tenants}
 }
@@ -181,7 +182,7 @@ func (c *catalog) serveAll(ctx context.Context, handler, plain http.Handler, syn
 	return c.serveOperators(ctx, synced)
 }
 
-// serve serves handler; without TLS on the same port plain, if that is wanted.
+// serve serves handler and, without TLS on the same port, plain if it is configured.
 func (c *catalog) serve(ctx context.Context, handler, plain http.Handler) error {
 	httpServer := c.newServer(handler)
 	scheme := "http"
@@ -221,7 +222,7 @@ func (c *catalog) newServer(handler http.Handler) *http.Server {
 	}
 }
 
-// logSettings logs how the catalog is served, and settings that open it to anonymous callers.
+// logSettings logs how the catalog is served, and settings that give access to anonymous callers.
 func (c *catalog) logSettings(scheme string, address net.Addr) {
 	c.log.Info("Serving the catalog", "address", address.String(), "scheme", scheme)
 	if c.cfg.TLS.Off {
@@ -259,7 +260,7 @@ func (c *catalog) serveOperators(ctx context.Context, synced func() bool) error 
 	return c.listen(ctx, c.cfg.MetricsAddress, "--metrics-address", mux)
 }
 
-// ready answers /readyz: a Service sends requests here once they can be answered, those over TLS included.
+// ready answers /readyz: a Service sends requests here once they can be answered, requests over TLS included.
 func (c *catalog) ready(synced bool) (string, error) {
 	if !synced {
 		return "", errors.New("the caches are not filled yet")

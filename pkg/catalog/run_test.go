@@ -35,10 +35,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 )
 
-// planted is what must be in no answer.
+// planted must not be in any answer.
 const planted = "planted-secret"
 
-// marked has what Kubernetes and kubectl write on every object.
+// marked adds the fields that Kubernetes and kubectl write on every object.
 func marked[T client.Object](o T) T {
 	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: planted, Operation: "Apply", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{}`)}}})
 	annotations := o.GetAnnotations()
@@ -122,7 +122,7 @@ func federationOf(providers, consumers, pods int) []client.Object {
 	return all
 }
 
-// running is a catalog that Run runs.
+// running starts Run with a catalog until the test ends.
 func running(t testing.TB, api *apiServer, change ...func(*Config)) (url, operators string) {
 	t.Helper()
 	address := freeAddress(t)
@@ -247,7 +247,7 @@ func TestNothingLeaksFromTheCluster(t *testing.T) {
 			said = append(said, c.do(call{path: path, token: token}).body)
 		}
 		said = append(said, c.do(call{method: "POST", path: "/api/v1/explain", body: `{"namespace":"web-c2"}`, token: token}).body)
-		// Pods of everybody change, then a provider, which everybody sees.
+		// Pods of all consumers change, then a provider, which every caller sees.
 		for _, o := range federationOf(3, 3, 9) {
 			if pod, ok := o.(*corev1.Pod); ok {
 				pod.Status.Phase = corev1.PodPending
@@ -265,7 +265,7 @@ func TestNothingLeaksFromTheCluster(t *testing.T) {
 		}
 		for _, secret := range append(others, planted, "managedFields", "last-applied", "PASSWORD") {
 			for _, text := range said {
-				if !strings.Contains(text, `"status":4`) { // A problem repeats what was asked for.
+				if !strings.Contains(text, `"status":4`) { // A problem repeats the request.
 					require.NotContains(t, text, secret, "to %q", token)
 				}
 			}
@@ -287,7 +287,7 @@ func TestOneHostDoesNotTakeAllConnections(t *testing.T) {
 	require.Contains(t, c.do(call{path: "/metrics"}).body, `liqo_catalog_refusals_total{reason="connections"}`)
 }
 
-// curl http://…/api/clusters, and nothing that a credential or a change is needed for.
+// Requests such as curl http://…/api/clusters, and no request that needs a credential or makes a change.
 func TestWhatIsPublicIsAnsweredInPlainToo(t *testing.T) {
 	authority, _, err := certutil.GenerateSelfSignedCertKey("ca", nil, nil)
 	require.NoError(t, err)
@@ -366,7 +366,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A Service of several replicas sent callers to one that had not read the Secret of the certificate yet: they got
+// A Service of several replicas sent callers to a replica that had not read the Secret of the certificate yet: they got
 // "tls: internal error".
 func TestAReplicaIsReadyOnceItHasACertificate(t *testing.T) {
 	api := newAPIServer(t, federationOf(1, 1, 1)...)
@@ -390,7 +390,7 @@ func TestAReplicaIsReadyOnceItHasACertificate(t *testing.T) {
 		}
 		return response.StatusCode, string(text)
 	}
-	go func() { // The Secret is read after the replica has said that it lacks only that.
+	go func() { // The Secret is read after the replica has reported that it lacks only that.
 		defer close(read)
 		assert.Eventually(t, func() bool {
 			code, body := probe()

@@ -34,8 +34,8 @@ type secretClient interface {
 	Update(ctx context.Context, object client.Object, opts ...client.UpdateOption) error
 }
 
-// shared is a self-signed certificate that all replicas keep in one Secret, which exists. The first replica makes it, and
-// one of them another one when a third of its life is left.
+// shared is a self-signed certificate that all replicas keep in one Secret, which exists. The first replica makes it,
+// and one of the replicas renews it when a third of its life is left.
 type shared struct {
 	log    logr.Logger
 	client secretClient
@@ -78,8 +78,8 @@ func (s *shared) run(ctx context.Context) error {
 	}
 }
 
-// sync serves the certificate in the Secret. Without a valid one it writes one there first. An error of kind Conflict means
-// that another replica wrote the Secret meanwhile.
+// sync serves the certificate in the Secret. If it has no valid one, sync first writes a new one there. An error of
+// kind Conflict means that another replica wrote the Secret meanwhile.
 func (s *shared) sync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, secretTimeout)
 	defer cancel()
@@ -102,7 +102,7 @@ func (s *shared) sync(ctx context.Context) error {
 		return err
 	}
 	secret.Data = map[string][]byte{corev1.TLSCertKey: signed, corev1.TLSPrivateKeyKey: key}
-	if err := s.client.Update(ctx, &secret); err != nil { // Of the version that was read.
+	if err := s.client.Update(ctx, &secret); err != nil { // Update checks the version that was read.
 		return fmt.Errorf("writing the Secret %s: %w", s.secret, err)
 	}
 	s.log.Info("Made a serving certificate", "secret", s.secret.String())

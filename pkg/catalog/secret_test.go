@@ -22,7 +22,7 @@ import (
 
 var secretName = types.NamespacedName{Namespace: "liqo-broker", Name: "liqo-broker-catalog"}
 
-// secrets is an API server that has the Secret. Its client checks the version of what is written.
+// secrets is an API server that has the Secret. Its client checks the resource version of a write.
 type secrets struct {
 	client.Client
 	written atomic.Int32

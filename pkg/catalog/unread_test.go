@@ -21,7 +21,7 @@ import (
 // ofConnection is how many requests a connection may have at once.
 const ofConnection = 100
 
-// withTLS serves HTTPS, by a certificate that is there at once.
+// withTLS serves HTTPS, with a certificate that is available from the start.
 func withTLS(t *testing.T) func(*Config) {
 	t.Helper()
 	certPEM, keyPEM, err := certutil.GenerateSelfSignedCertKey("catalog", nil, nil)
@@ -33,8 +33,9 @@ func withTLS(t *testing.T) func(*Config) {
 	return func(cfg *Config) { cfg.TLS = TLSConfig{CertFile: cert, KeyFile: key, ClientCAFile: cert} }
 }
 
-// unread asks for a path many times, from an address, and reads no byte of the answers' bodies until the test ends. It returns
-// once all answers have begun: so many with each status, of those without a body with the header Retry-After.
+// unread requests a path many times, from an address, and reads no byte of the answers' bodies until the test ends. It
+// returns once all answers have begun: the number with each status, of answers without a body with the header
+// Retry-After.
 func unread(t *testing.T, url, from, path string, requests int) (begun map[string]int, closed func()) {
 	t.Helper()
 	begun = map[string]int{}
@@ -72,11 +73,11 @@ func unread(t *testing.T, url, from, path string, requests int) (begun map[strin
 	return begun, closed
 }
 
-// heap is what is in use, in bytes.
+// heap is the heap in use, in bytes.
 func heap() int64 {
 	var stats runtime.MemStats
 	runtime.GC()
-	runtime.GC() // What was in a sync.Pool is free after the second one.
+	runtime.GC() // Objects of a sync.Pool are free after the second one.
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
 }

@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// Cache keeps the programs compiled last by their text, and the errors of texts that do not compile by its hash: these take little, so
-// that there are more of them than one tenant writes. It is safe for concurrent use.
+// Cache keeps the most recently used programs by their text, and the errors of texts that do not compile by the hash of
+// the text: these are small, so more of them are kept than one tenant writes. It is safe for concurrent use.
 type Cache struct {
 	mutex sync.Mutex
-	// programs and refused are the mutex's.
+	// programs and refused are guarded by the mutex.
 	programs, refused lru
 }
 
-// lru keeps what was used last.
+// lru keeps the most recently used entries.
 type lru struct {
-	// size is how many bytes all entries may take, and used how many they take.
+	// size is the limit for the bytes of all entries, and used is their present sum.
 	size, used int
 	entries    map[cacheKey]*list.Element
 	// order has the one used last in front.
@@ -37,13 +37,13 @@ type cacheEntry struct {
 	bytes   int
 }
 
-// bytesOf is what a program takes, measured by TestCacheTakesWhatItCounts.
+// bytesOf is the memory of a program, measured by TestCacheTakesWhatItCounts.
 func bytesOf(text string, p *Program) int {
 	const fixed, perByte, perInstruction = 64 << 10, 100, 200
 	return fixed + perByte*len(text) + perInstruction*p.instructions
 }
 
-// refusedShare is which part of the bytes of programs the errors may take beside them.
+// refusedShare limits the bytes of the errors, in addition to the programs', to one part in refusedShare.
 const refusedShare = 8
 
 // NewCache returns a Cache whose programs take at most so many bytes, about.
@@ -55,12 +55,12 @@ func newLRU(bytes int) lru {
 	return lru{size: bytes, entries: map[cacheKey]*list.Element{}, order: list.New()}
 }
 
-// Filter returns what NewFilter does.
+// Filter returns the same as NewFilter.
 func (c *Cache) Filter(expression string) (*Program, error) {
 	return c.program(cacheKey{text: expression}, NewFilter)
 }
 
-// Score returns what NewScore does.
+// Score returns the same as NewScore.
 func (c *Cache) Score(expression string) (*Program, error) {
 	return c.program(cacheKey{text: expression, isScore: true}, NewScore)
 }
@@ -72,7 +72,7 @@ func (c *Cache) HasFilter(expression string) bool {
 
 func (c *Cache) program(key cacheKey, compile func(expression string) (*Program, error)) (*Program, error) {
 	if len(key.text) > MaxLength {
-		return compile(key.text) // An error without much ado, and not worth its memory.
+		return compile(key.text) // A cheap error, not worth its memory.
 	}
 	if entry := c.find(key); entry != nil {
 		return entry.program, entry.err

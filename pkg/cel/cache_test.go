@@ -42,7 +42,7 @@ func TestCache(t *testing.T) {
 	require.Len(t, c.programs.entries, 2, "what is too long is not kept")
 }
 
-// A tenant may have more filters that are refused than programs are kept.
+// A tenant may have more rejected filters than the number of programs that are kept.
 func TestTextsThatWereRefusedAreRemembered(t *testing.T) {
 	const filters = 40
 	c := NewCache(filters * 14 << 10)
@@ -81,7 +81,7 @@ func TestCacheIsSafeForConcurrentUse(t *testing.T) {
 	require.LessOrEqual(t, c.programs.used, c.programs.size)
 }
 
-// What an entry is counted at is not less than what it takes, whatever the expression is made of.
+// The size counted for an entry is at least its actual size, for any expression.
 func TestCacheTakesWhatItCounts(t *testing.T) {
 	fill := func(term, with string) string { return term + strings.Repeat(with, (MaxLength-len(term))/len(with)-2) }
 	for name, text := range map[string]string{
@@ -94,7 +94,7 @@ func TestCacheTakesWhatItCounts(t *testing.T) {
 		"faults":      fill("%03d", " + a"),
 	} {
 		const entries = 20
-		_, _ = NewCache(1 << 30).Filter(fmt.Sprintf(text, entries)) // What is made once for all is there then.
+		_, _ = NewCache(1 << 30).Filter(fmt.Sprintf(text, entries)) // Values that are made only once exist after this.
 		c := NewCache(1 << 30)
 		before := heap()
 		for i := range entries {

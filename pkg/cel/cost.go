@@ -15,11 +15,12 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel/values"
 )
 
-// bytesPerUnit is for how many bytes of text one unit of cost stands.
+// bytesPerUnit is the number of bytes of text for one unit of cost.
 const bytesPerUnit = 16
 
-// functions are all that an expression can call, and what a call costs beside its arguments and its result, which cost one
-// unit each and more if they are large. All take time in proportion to these, but those of regular expressions.
+// functions are all functions that an expression can call, with the cost of a call in addition to its arguments and its
+// result, which cost one unit each and more if they are large. The time of all functions is proportional to these,
+// except for regular expressions.
 var functions = map[string]uint64{
 	operators.Conditional: 0, operators.LogicalAnd: 0, operators.LogicalOr: 0, operators.LogicalNot: 0,
 	operators.NotStrictlyFalse: 0, operators.Index: 0, operators.OptIndex: 0, operators.OptSelect: 0,
@@ -46,19 +47,20 @@ var functions = map[string]uint64{
 	"cidr": 5, "isCIDR": 5, "containsIP": 10, "containsCIDR": 10, "prefixLength": 0, "masked": 5,
 }
 
-// errorCost is what making an error costs.
+// errorCost is the cost of making an error.
 const errorCost = 10
 
-// meter decorates the steps of a program so that every evaluation of one is charged. CEL's own account of costs charges
-// after a function has run, some functions far less than they take, and a call whose arguments it loses sight of nothing.
+// meter decorates the steps of a program so that every evaluation of a step is charged. CEL's own cost tracking charges
+// after a function has run; it charges some functions far less than they take, and charges nothing for a call whose
+// arguments it loses track of.
 type meter struct {
 	patterns patterns
 	// weights has the number of parts of those steps that evaluate several at once, by their id.
 	weights map[int64]uint64
 	// traversed are the ids of the lists that a function reads to their end.
 	traversed map[int64]bool
-	// paths has the longest chain of constant names that begins at a variable, by the variable's id; nil where a chain
-	// has something else in it.
+	// paths has the longest chain of constant names that begins at a variable, by the variable's id; nil if a chain has
+	// another kind of step in it.
 	paths map[int64]*path
 }
 
@@ -67,7 +69,7 @@ func (m *meter) program(env *cel.Env, checked *cel.Ast) (cel.Program, error) {
 	return env.Program(checked, cel.CustomDecorator(m.decorate))
 }
 
-// weigh notes what steps will be charged for an expression, beside its parts that are charged themselves.
+// weigh notes the charge for the steps of an expression, without its parts that are charged themselves.
 func (m *meter) weigh(e ast.Expr) {
 	parts := partsOf(e)
 	for _, id := range []int64{e.ID(), rootOf(e).ID()} {
@@ -102,8 +104,8 @@ func (m *meter) follow(e ast.Expr) {
 	m.paths[root.ID()] = pathOf(root.AsIdent(), names)
 }
 
-// nameOf returns the name of the field, or the key, that an expression reads of its first operand; false if it is not
-// written out, or if the expression does something else.
+// nameOf returns the name of the field, or the key, that an expression reads of its first operand; false if the name is
+// not a constant, or if the expression is of another kind.
 func nameOf(e ast.Expr) (string, bool) {
 	if e.Kind() == ast.SelectKind {
 		return e.AsSelect().FieldName(), !e.AsSelect().IsTestOnly()
@@ -168,13 +170,13 @@ func (m *meter) decorate(step interpreter.Interpretable) (interpreter.Interpreta
 	return &metered{step, charge}, nil
 }
 
-// charge is what the evaluation of a step costs.
+// charge is the cost of the evaluation of a step.
 type charge struct {
 	units     uint64
 	traversed bool
 }
 
-// of charges the result of an evaluation, and returns it. A text longer than any may be ends the evaluation.
+// of charges the result of an evaluation, and returns it. A text longer than MaxText ends the evaluation.
 func (c charge) of(result ref.Val, vars interpreter.Activation) ref.Val {
 	units := c.units
 	switch v := result.(type) {
@@ -197,7 +199,7 @@ func (c charge) of(result ref.Val, vars interpreter.Activation) ref.Val {
 	return result
 }
 
-// variablesOf returns the variables under those of loops.
+// variablesOf returns the variables below the loops' variables.
 func variablesOf(vars interpreter.Activation) *Variables {
 	for {
 		if v, is := vars.(*Variables); is {
@@ -207,7 +209,7 @@ func variablesOf(vars interpreter.Activation) *Variables {
 	}
 }
 
-// The steps of a program, charged. Those that CEL distinguishes by their interfaces keep them.
+// The steps of a program, with their charges. Steps that CEL distinguishes by their interfaces keep them.
 type (
 	metered struct {
 		interpreter.Interpretable
@@ -233,8 +235,8 @@ func (m *meteredConst) Eval(vars interpreter.Activation) ref.Val {
 	return m.charge.of(m.InterpretableConst.Eval(vars), vars)
 }
 
-// Eval follows a path without CEL's steps. In a loop, whose variable can have the name of another, and where something is
-// absent, which is an error with its place in it, CEL evaluates the attribute.
+// Eval follows a path without CEL's steps. CEL evaluates the attribute itself in a loop, whose variable can have the
+// name of another one, and when a value is absent, because the error names the place.
 func (m *meteredAttribute) Eval(vars interpreter.Activation) ref.Val {
 	if m.path != nil {
 		if v, outside := vars.(*Variables); outside {

@@ -8,24 +8,24 @@ import (
 	"github.com/google/cel-go/cel"
 )
 
-// ErrExpression is what every *Error is.
+// ErrExpression matches every *Error.
 var ErrExpression = errors.New("expression")
 
 // Error is a fault of an expression: it does not compile, or it failed while it ran.
 type Error struct {
 	Expression string
-	// Line and Column are where the fault is, from 1; 0 when there is no such place.
+	// Line and Column are the place of the fault, from 1; 0 if there is no such place.
 	Line, Column int
-	// Problem is what is wrong, Remedy what to do about it.
+	// Problem describes the fault, Remedy how to correct it.
 	Problem, Remedy string
 	// TooCostly: it was stopped at MaxCost.
 	TooCostly bool
 }
 
-// maxQuoted is how many runes of an expression an error quotes.
+// maxQuoted is the number of runes of an expression that an error quotes.
 const maxQuoted = 120
 
-// maxProblem is how many runes of a problem are kept: it may quote a type, or a text of a pod.
+// maxProblem is the number of runes of a problem that are kept: it may quote a type, or a text of a pod.
 const maxProblem = 300
 
 func shorten(text string, most int) string {
@@ -55,7 +55,7 @@ func (e *Error) Error() string {
 // Is reports that e is an ErrExpression.
 func (e *Error) Is(target error) bool { return target == ErrExpression }
 
-// compileError reports the first of the faults, and how many follow.
+// compileError reports the first of the faults, and the number of the others.
 func compileError(expression string, all []*cel.Error) error {
 	first := all[0]
 	problem := shorten(first.Message, maxProblem)
@@ -71,7 +71,7 @@ func compileError(expression string, all []*cel.Error) error {
 	}
 }
 
-// remedyOf knows the faults that people run into first.
+// remedyOf knows the most common faults.
 func remedyOf(problem string) string {
 	for _, known := range []struct{ problem, remedy string }{
 		{"undeclared reference", "the variables are provider and pod; text is written in quotes"},

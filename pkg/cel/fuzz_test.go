@@ -22,7 +22,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel/celtest"
 )
 
-// seeds are expressions that inputs at random begin from: hostile ones and valid ones, in a stable order.
+// seeds are expressions that random inputs start from: hostile ones and valid ones, in a stable order.
 func seeds() []string {
 	all := []string{
 		"provider.attributes['region'] == 'eu' && provider.resources.free['cpu'] > 2.0 * pod.requests[?'cpu'].orValue(0.0)",
@@ -39,7 +39,7 @@ func seeds() []string {
 	return all
 }
 
-// try compiles an expression and evaluates it, and returns whether it compiles and what is no *Error.
+// try compiles an expression and evaluates it. It returns an error for a failure that is not an *Error.
 func try(v *Variables, expression string, isScore bool) (compiles bool, err error) {
 	p, err := compile(expression, isScore)
 	compiles = err == nil
@@ -74,7 +74,7 @@ func FuzzExpressions(f *testing.F) {
 // tokens are the words of expressions: texts, names, numbers and signs.
 var tokens = regexp.MustCompile(`'(?:[^'\\\\]|\\\\.)*'|[A-Za-z_][A-Za-z_0-9]*|[0-9]+(?:\.[0-9]+)?|[&|=<>!]+|\s+|.`)
 
-// mutator makes expressions: by the grammar of criteriatest, and from those and the seeds by cutting, copying and exchanging
+// mutator makes expressions: by the grammar of celtest, and from those and the seeds by cutting, copying and exchanging
 // words and bytes.
 type mutator struct {
 	seeds [][]string
@@ -106,7 +106,7 @@ func (m *mutator) input(seed, number uint64) (expression string, isScore bool) {
 	switch random.IntN(4) {
 	case 0:
 		words := m.seeds[random.IntN(len(m.seeds))]
-		if most := 10 << random.IntN(6); len(words) > most { // What is found in a long seed is found in a part of it.
+		if most := 10 << random.IntN(6); len(words) > most { // A fault found by a long seed is found by a part of it.
 			first := random.IntN(len(words) - most)
 			words = words[first : first+most]
 		}
@@ -143,14 +143,14 @@ func (m *mutator) mutated(random celtest.Generator, words []string) string {
 	return string(text)
 }
 
-// tried remembers which inputs were tried lately, by their hashes: nearly half of them, the short ones, come again. Two
-// inputs of one hash of 64 bits would count as one.
+// tried remembers the recent inputs, by their hashes: nearly half of them, the short ones, come again. Two inputs with
+// the same hash of 64 bits would count as one.
 type tried struct {
 	seed   maphash.Seed
 	hashes []atomic.Uint64
 }
 
-// again reports whether the input was there before.
+// again reports whether the input was tried before.
 func (t *tried) again(expression string, isScore bool) bool {
 	hash := maphash.Comparable(t.seed, struct {
 		expression string
@@ -159,8 +159,8 @@ func (t *tried) again(expression string, isScore bool) bool {
 	return t.hashes[hash%uint64(len(t.hashes))].Swap(hash) == hash
 }
 
-// TestMutatedExpressions tries FUZZ_INPUTS expressions (5,000), from number FUZZ_FROM (0) on, and expects of each what
-// FuzzExpressions does. It does not see which code runs, and so makes more inputs a second.
+// TestMutatedExpressions tries FUZZ_INPUTS expressions (5,000), from number FUZZ_FROM (0) on, and expects the same of
+// each as FuzzExpressions. It does not observe which code runs, and so makes more inputs a second.
 func TestMutatedExpressions(t *testing.T) {
 	number := func(name string, otherwise uint64) uint64 {
 		text, is := os.LookupEnv(name)

@@ -11,8 +11,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel/values"
 )
 
-// hostile are expressions that once took seconds or gigabytes, or would with CEL's own functions and costs. Each is refused,
-// or is stopped in time.
+// hostile are expressions that once took seconds or gigabytes, or would with CEL's own functions and costs. Each is
+// rejected, or is stopped in time.
 func hostile() map[string]string {
 	nested := func(levels int, step, inmost string) string {
 		for range levels {
@@ -61,21 +61,22 @@ func hostile() map[string]string {
 	}
 }
 
-// evaluated compiles an expression, evaluates it as often as it would be, and returns how long that took.
+// evaluated compiles an expression, evaluates it as often as a decision would, and returns the time.
 func evaluated(pod *Pod, expression string) (time.Duration, error) {
 	began := time.Now()
 	v := variables()
 	v.SetPod(pod)
 	p, err := NewFilter(expression)
 	if err == nil {
-		for range 3 { // No expression that costs too much is asked more often (package scheduler).
+		for range 3 { // An expression that costs too much is not evaluated more often (package scheduler).
 			_, err = p.Filter(v)
 		}
 	}
 	return time.Since(began), err
 }
 
-// CEL's type checker takes time that grows exponentially with the depth of types, and with the square of what a list has.
+// The time of CEL's type checker grows exponentially with the depth of types, and with the square of the length of a
+// list.
 func TestTypesThatAreSlowToCheckAreRefused(t *testing.T) {
 	all := hostile()
 	for name, problem := range map[string]string{

@@ -19,7 +19,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel/values"
 )
 
-// environment is the one that every expression is compiled in. Building it takes milliseconds.
+// environment is the CEL environment of every expression. Building it takes milliseconds.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	libraries, err := cel.NewEnv(
 		cel.HomogeneousAggregateLiterals(),
@@ -28,7 +28,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.ASTValidators(cel.ValidateHomogeneousAggregateLiterals()),
 		cel.OptionalTypes(),
 		cel.ParserRecursionLimit(maxDepth),
-		// optMap and optFlatMap copy what they are called on: a chain of them doubles the expression with every link.
+		// optMap and optFlatMap copy their operand: a chain of them doubles the expression with every link.
 		cel.ClearMacros(), cel.Macros(cel.StandardMacros...),
 		ext.Strings(ext.StringsVersion(0)),
 		ext.TwoVarComprehensions(),
@@ -52,7 +52,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)...)
 })
 
-// What an expression may consist of, before its types are checked: the time for that grows with the square of the calls and
+// The limits of an expression, checked before its types are: the time for that grows with the square of the calls and
 // lists, and exponentially with the depth of types.
 const (
 	// maxDepth is how deep an expression may be nested.
@@ -70,14 +70,14 @@ const (
 	maxTypeDepth = 2
 )
 
-// accumulator is the variable in which a macro collects what it returns.
+// accumulator is the variable in which a macro collects its result.
 const accumulator = "@result"
 
 // maxShortText is how many bytes a text may have that is read as an address or a version. Their readers quote it in several
 // errors, and versions are compared part by part.
 const maxShortText = 64
 
-// shortTexts has the functions that read addresses and versions refuse longer texts.
+// shortTexts makes the functions that read addresses and versions reject longer texts.
 func shortTexts(libraries *cel.Env) []cel.EnvOption {
 	var options []cel.EnvOption
 	for _, name := range []string{
@@ -86,7 +86,7 @@ func shortTexts(libraries *cel.Env) []cel.EnvOption {
 		function := libraries.Functions()[name]
 		bindings, err := function.Bindings()
 		if err != nil {
-			panic(err) // Of a library that is linked in.
+			panic(err) // Only a fault of a linked library.
 		}
 		of := map[string]functionsapi.FunctionOp{}
 		for _, binding := range bindings {
@@ -119,7 +119,8 @@ func shortTexts(libraries *cel.Env) []cel.EnvOption {
 	return options
 }
 
-// linearSearches has indexOf and lastIndexOf of texts take time in proportion to the text, not to both texts' product.
+// linearSearches makes indexOf and lastIndexOf of texts take time proportional to the text, not to the product of both
+// texts.
 func linearSearches() []cel.EnvOption {
 	search := func(name, overload string, index func(text, sought string) int) cel.EnvOption {
 		return cel.Function(name, cel.MemberOverload(overload, []*cel.Type{cel.StringType, cel.StringType}, cel.IntType,
@@ -162,7 +163,7 @@ func (c *checker) fail(at ast.Expr, problem, remedy string) {
 	}
 }
 
-// checkParsed refuses what an expression may not have, before its types are checked.
+// checkParsed rejects parts that an expression may not have, before its types are checked.
 func checkParsed(expression string, parsed *ast.AST) error {
 	c := checker{expression: expression, tree: parsed}
 	ast.PreOrderVisit(parsed.Expr(), ast.NewExprVisitor(c.visitParsed))
@@ -208,8 +209,8 @@ func (c *checker) visitParsed(e ast.Expr) {
 	}
 }
 
-// isAvailable reports whether a function may be called. Before types are checked, the part of a name before a dot looks like
-// a variable.
+// isAvailable reports whether a function may be called. Before types are checked, the part of a name before a dot looks
+// like a variable.
 func isAvailable(name string) bool {
 	for known := range functions {
 		if known == name || strings.HasSuffix(known, "."+name) {
@@ -265,8 +266,8 @@ func (c *checker) typeDepth(e ast.Expr, variables map[string]int) int {
 	return depth
 }
 
-// check refuses what CEL's type checker lets pass, but whose time or memory no cost bounds. It returns the meter of the
-// expression.
+// check rejects parts that CEL's type checker accepts, but whose time or memory no cost bounds. It returns the meter of
+// the expression.
 func check(expression string, checked *ast.AST) (*meter, error) {
 	c := checker{
 		expression: expression, tree: checked,
@@ -326,7 +327,7 @@ func (c *checker) visitCall(e ast.Expr, call ast.CallExpr) {
 	}
 }
 
-// visitTraversed refuses to compare what has lists or maps in it: a list may have the same list in it many times.
+// visitTraversed rejects comparisons of values that contain lists or maps: a list may contain the same list many times.
 func (c *checker) visitTraversed(e ast.Expr, name string, args []ast.Expr) {
 	for _, arg := range args {
 		switch t := c.typeOf(arg); {
@@ -341,7 +342,7 @@ func (c *checker) visitTraversed(e ast.Expr, name string, args []ast.Expr) {
 
 func (c *checker) typeOf(e ast.Expr) *types.Type { return c.tree.GetType(e.ID()) }
 
-// isScalar reports whether the values of a type have no others in them.
+// isScalar reports whether the values of a type contain no other values.
 func isScalar(t *types.Type) bool {
 	return len(t.Parameters()) == 0 && t.Kind() != types.DynKind && t.Kind() != types.AnyKind && t.Kind() != types.TypeParamKind
 }

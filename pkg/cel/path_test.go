@@ -9,7 +9,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/cel/values"
 )
 
-// In a loop CEL evaluates an attribute by its own steps, outside of one its path is followed. Both find the same.
+// In a loop CEL evaluates an attribute by its own steps; outside a loop the path is followed. Both find the same value.
 func TestPathsFindWhatCELFinds(t *testing.T) {
 	for attribute, want := range map[string]string{
 		"provider.id":                                   "'q1'",
@@ -72,7 +72,7 @@ func TestPathsFindWhatCELFinds(t *testing.T) {
 	}
 }
 
-// A loop's variable hides that of its name.
+// A loop's variable hides another variable of that name.
 func TestAPathIsNotThatOfALoopsVariable(t *testing.T) {
 	for _, expression := range []string{
 		"['q2'].exists(provider, provider == 'q2')",
@@ -87,7 +87,7 @@ func TestAPathIsNotThatOfALoopsVariable(t *testing.T) {
 	}
 }
 
-// A path costs what it costs CEL.
+// A path costs the same as in CEL.
 func TestAPathIsCharged(t *testing.T) {
 	program, err := NewFilter("provider.attributes.region == 'eu'")
 	require.NoError(t, err)

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// maxInstructions is how many instructions the regular expressions of one expression may have together when they are
-	// compiled.
+	// maxInstructions is the number of instructions that the regular expressions of one expression may have together
+	// when they are compiled.
 	maxInstructions = 1000
-	// stepsPerUnit is for how many steps one unit of cost stands. A step is one instruction for one byte of text.
+	// stepsPerUnit is the number of steps for one unit of cost. A step is one instruction for one byte of text.
 	stepsPerUnit = 16
 )
 
@@ -35,7 +35,7 @@ func (p patterns) add(text string) error {
 	if _, known := p[text]; known {
 		return nil
 	}
-	// Folding the case of a class such as [a-\x{10ffff}] takes milliseconds already while it is parsed.
+	// Folding the case of a class such as [a-\x{10ffff}] takes milliseconds even in the parser.
 	escaped := false
 	for _, c := range []byte(text) {
 		if c >= utf8.RuneSelf || escaped && strings.IndexByte("pPx01234567", c) >= 0 {
@@ -60,7 +60,7 @@ func (p patterns) add(text string) error {
 	return nil
 }
 
-// instructions returns how many all have.
+// instructions returns the number of instructions of all of them.
 func (p patterns) instructions() int {
 	sum := 0
 	for _, one := range p {
@@ -82,7 +82,8 @@ func instructions(tree *syntax.Regexp) int {
 	return min(sum, maxInstructions+1)
 }
 
-// bind returns a step that runs a compiled pattern instead of a function of regular expressions; nil if the call is none.
+// bind returns a step that runs a compiled pattern instead of a function of regular expressions; nil if the call is not
+// such a function.
 func (p patterns) bind(call interpreter.InterpretableCall) interpreter.Interpretable {
 	if call.Function() != "matches" && call.Function() != "find" {
 		return nil
@@ -110,7 +111,7 @@ type matching struct {
 // ID returns the id of the call.
 func (m *matching) ID() int64 { return m.id }
 
-// Eval charges what matching costs before it begins.
+// Eval charges the cost of matching before it begins.
 func (m *matching) Eval(vars interpreter.Activation) ref.Val {
 	value := m.text.Eval(vars)
 	text, isText := value.(types.String)

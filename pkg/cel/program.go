@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// MaxLength is how many bytes an expression may have.
+	// MaxLength is the greatest length of an expression in bytes.
 	MaxLength = 4096
-	// MaxCost is what one evaluation may cost. A unit is one step of it, or 16 bytes of a text, or 16 steps of a regular
-	// expression; it takes 0.1 to 0.3 microseconds.
+	// MaxCost is the greatest cost of one evaluation. A unit is one step of it, or 16 bytes of a text, or 16 steps of a
+	// regular expression; it takes 0.1 to 0.3 microseconds.
 	MaxCost = 2_000
-	// MaxCostInAll is what all evaluations from one Renew of the variables to the next may cost: those of one decision.
-	// It stands for some ten milliseconds, in which a worker of the broker makes no other decision.
+	// MaxCostInAll is the greatest cost of all evaluations of one decision, from one Renew of the variables to the
+	// next. It is equivalent to some ten milliseconds, in which a worker of the broker makes no other decision.
 	MaxCostInAll = 50 * MaxCost
 )
 
@@ -27,7 +27,7 @@ type Program struct {
 	text    string
 	isScore bool
 	program cel.Program
-	// instructions are those of its regular expressions.
+	// instructions is the number of instructions of its regular expressions.
 	instructions int
 }
 
@@ -37,8 +37,8 @@ func NewFilter(expression string) (*Program, error) {
 	return compile(expression, false)
 }
 
-// NewScore compiles an expression that gives a number, 0 (worst) to 100 (best).
-// It returns an *Error, which is an ErrExpression, with the place of the fault and a remedy.
+// NewScore compiles an expression that returns a number, 0 (worst) to 100 (best). It returns an *Error, which is an
+// ErrExpression, with the place of the fault and a remedy.
 func NewScore(expression string) (*Program, error) {
 	return compile(expression, true)
 }
@@ -47,8 +47,8 @@ func NewScore(expression string) (*Program, error) {
 func (p *Program) Text() string { return p.text }
 
 // Filter reports whether a filter accepts the provider of the variables. It returns an *Error, which is an
-// ErrExpression, when the expression fails: it reads what is absent, or costs more than MaxCost, or than MaxCostInAll
-// leaves.
+// ErrExpression, when the expression fails: it reads an absent value, costs more than MaxCost, or more than the rest of
+// MaxCostInAll.
 func (p *Program) Filter(variables *Variables) (bool, error) {
 	if p.isScore {
 		return false, p.fail(errors.New("it is a score, not a filter"))
@@ -60,8 +60,8 @@ func (p *Program) Filter(variables *Variables) (bool, error) {
 	return value == types.True, nil
 }
 
-// Score returns what a score gives the provider of the variables, limited to 0 to 100. It returns an *Error like
-// Filter, also for what is not a number.
+// Score returns the score of the provider of the variables, limited to 0 to 100. It returns an *Error like Filter, also
+// if the result is not a number.
 func (p *Program) Score(variables *Variables) (float64, error) {
 	if !p.isScore {
 		return 0, p.fail(errors.New("it is a filter, not a score"))
@@ -83,10 +83,10 @@ func (p *Program) Score(variables *Variables) (float64, error) {
 	return min(max(score, 0), 100), nil
 }
 
-// errSpent is the problem of an evaluation that the ones before have left nothing for.
+// errSpent is the problem of an evaluation after the previous ones have used up the budget.
 var errSpent = errors.New("cost limit exceeded over all providers")
 
-// eval runs the expression, at the cost of the variables' budget.
+// eval runs the expression, and charges it to the variables' budget.
 func (p *Program) eval(variables *Variables) (ref.Val, error) {
 	if variables.spent >= MaxCostInAll {
 		return nil, errSpent

@@ -14,8 +14,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources/quantity"
 )
 
-// boundedQuantities has the functions of Kubernetes' library that read quantities do so by quantity.Parse: a function of
-// the same signature takes the place of what is there (cel-go, decls.FunctionDecl.AddOverload).
+// boundedQuantities makes the functions of Kubernetes' library that read quantities use quantity.Parse: a function of
+// the same signature replaces the existing one (cel-go, decls.FunctionDecl.AddOverload).
 func boundedQuantities() []cel.EnvOption {
 	text := []*cel.Type{cel.StringType}
 	return []cel.EnvOption{
@@ -35,11 +35,11 @@ func boundedQuantities() []cel.EnvOption {
 	}
 }
 
-// shortNumber is what every number that people write matches. The smallest numbers take strconv.ParseFloat a hundred times
-// as long.
+// shortNumber matches every number that people write. The smallest numbers take strconv.ParseFloat a hundred times as
+// long.
 var shortNumber = regexp.MustCompile(`^[+-]?[0-9.]{1,30}([eE][+-]?[0-9]{1,2})?$`)
 
-// boundedNumbers has double read short texts only.
+// boundedNumbers makes double read only short texts.
 func boundedNumbers() cel.EnvOption {
 	return cel.Function(overloads.TypeConvertDouble, cel.Overload(overloads.StringToDouble, []*cel.Type{cel.StringType}, cel.DoubleType,
 		cel.UnaryBinding(func(arg ref.Val) ref.Val {

@@ -11,7 +11,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/kpi"
 )
 
-// Provider is what the variable provider is made of. It is read while expressions run, not before.
+// Provider has the values of the variable provider. They are read while expressions run, not before.
 type Provider struct {
 	ID                      string
 	Labels, Attributes      *values.Texts
@@ -19,23 +19,24 @@ type Provider struct {
 	Granted, Assigned, Free values.Amounts
 }
 
-// Pod is what the variable pod is made of. It is read while expressions run, not before.
+// Pod has the values of the variable pod. They are read while expressions run, not before.
 type Pod struct {
 	Namespace, Name, Consumer string
 	Labels, Annotations       *values.Texts
 	Requests                  values.Amounts
 }
 
-// Variables are what an expression reads while it runs. They can be set again and again, by one goroutine at a time.
+// Variables are the variables that an expression reads while it runs. They can be set repeatedly, by one goroutine at a
+// time.
 type Variables struct {
 	provider, pod   values.Record
 	currentProvider providerValue
 	currentPod      podValue
-	// spent is what evaluations cost since Renew, limit at what the one that runs is stopped.
+	// spent is the cost of the evaluations since Renew, limit the cost at which the running one is stopped.
 	spent, limit uint64
 }
 
-// providerValue and podValue are what records read.
+// providerValue and podValue are the Go values that records read.
 type (
 	providerValue struct {
 		*Provider
@@ -71,7 +72,7 @@ func (v *Variables) SetPod(p *Pod) {
 	v.currentPod = podValue{Pod: p, requests: values.AmountMap{Amounts: p.Requests}}
 }
 
-// Renew begins to count anew what evaluations cost in all (MaxCostInAll).
+// Renew resets the cost of all evaluations (MaxCostInAll).
 func (v *Variables) Renew() { v.spent = 0 }
 
 // spend charges an evaluation, and stops it at its limit.
@@ -125,7 +126,7 @@ var (
 	})
 )
 
-// pathOf returns the path of names from the variable; nil if they are none.
+// pathOf returns the path of names from the variable; nil if there is no such path.
 func pathOf(variable string, names []string) *path {
 	schema := map[string]*values.Schema{"provider": providerSchema, "pod": podSchema}[variable]
 	if schema == nil {
@@ -144,7 +145,7 @@ type path struct {
 	ofPod bool
 }
 
-// value returns what is there; false if it is absent or unknown.
+// value returns the value at the path; false if it is absent or unknown.
 func (p *path) value(v *Variables) (ref.Val, bool) {
 	if p.ofPod {
 		return p.Value(&v.currentPod)

@@ -1,5 +1,5 @@
-// Package explain explains what the broker would decide about a pod, and why, by the objects of an API server. It needs no
-// running broker.
+// Package explain explains the broker's decision about a pod, from the objects of an API server. It needs no running
+// broker.
 package explain
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// Explanation is what the broker would decide about a pod now. A field that is absent is none, or not known.
+// Explanation is the decision that the broker would make about a pod now. An absent field is none, or not known.
 type Explanation struct {
 	Pod        string   `json:"pod" doc:"Namespace and name; empty for a pod that does not exist"`
 	AssignedTo string   `json:"assignedTo,omitempty" doc:"The provider that the pod is assigned to"`
@@ -61,10 +61,10 @@ func (e *Explanation) fill(d *scheduler.Decision, providers []scheduler.Provider
 	}
 }
 
-// Print writes one line for every provider, and one column for every score that counts.
+// Print writes one line for every provider, and one column for every score with a weight.
 func (e *Explanation) Print(out io.Writer) error { return e.print(out, false) }
 
-// PrintWide is Print with the virtual nodes, and where the pod is now by which policy.
+// PrintWide is Print with the virtual nodes, and with the pod's present place and policy.
 func (e *Explanation) PrintWide(out io.Writer) error { return e.print(out, true) }
 
 func (e *Explanation) print(out io.Writer, wide bool) error {

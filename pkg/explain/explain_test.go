@@ -80,7 +80,7 @@ func TestExplain(t *testing.T) {
 		shown("down", "4", false, eu), shown("far", "4", true, us), shown("fits", "4", true, eu), shown("full", "4", true, eu),
 		shown("stranger", "4", true, eu), maps("down", "down"), maps("far", "far"), maps("fits", "fits"),
 		maps("full", "full"), tenant("down"), tenant("far"), tenant("fits"), tenant("full"), tenant("stranger"),
-		maps("stranger", "fits"), // Which is not its own to say.
+		maps("stranger", "fits"), // It may not set this itself.
 	).Build()
 
 	e, err := Pod(t.Context(), c, "broker", client.ObjectKeyFromObject(pod), time.Now())

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// maxParallel is how many explanations run in parallel: each may evaluate expressions for every provider.
+	// maxParallel is the number of explanations that run in parallel: each may evaluate expressions for every provider.
 	maxParallel = 2
 	// maxWait is how long an explanation waits until it runs.
 	maxWait = 5 * time.Second
-	// maxPrograms is how many bytes of compiled expressions are cached.
+	// maxPrograms is the number of bytes of compiled expressions that are cached.
 	maxPrograms = 8 << 20
 )
 
@@ -38,12 +38,12 @@ var (
 type Explainer struct {
 	reader client.Reader
 	node   string
-	// state returns what is decided by. It is called when all else is known.
+	// state returns the state for the decision. It is called after all other reads.
 	state    func(ctx context.Context) (*state.State, error)
 	now      func() time.Time
 	policies placement.Policies
 	slots    *semaphore.Weighted
-	// charge is called with the time that an explanation took once it ran.
+	// charge is called with the time that an explanation took, after it has run.
 	charge func(took time.Duration)
 }
 
@@ -60,15 +60,15 @@ func newExplainer(reader client.Reader, node string, s func(context.Context) (*s
 	}
 }
 
-// Charging returns the same Explainer, which calls charge with the time that each of its explanations takes, also of those that
-// fail, without the time that it waits.
+// Charging returns the same Explainer, which calls charge with the time that each of its explanations takes, including
+// failed ones, without the time that it waits.
 func (e *Explainer) Charging(charge func(took time.Duration)) *Explainer {
 	charging := *e
 	charging.charge = charge
 	return &charging
 }
 
-// Pod is Explainer.Pod by what an API server has now.
+// Pod is Explainer.Pod with the present objects of an API server.
 func Pod(ctx context.Context, c client.Reader, node string, name types.NamespacedName, now time.Time) (*Explanation, error) {
 	read := func(ctx context.Context) (*state.State, error) { return state.Read(ctx, c, node) }
 	return newExplainer(c, node, read, func() time.Time { return now }).Pod(ctx, name)

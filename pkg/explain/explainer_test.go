@@ -91,7 +91,7 @@ func TestAPodIsExplainedAsIfItTookNoRoom(t *testing.T) {
 		require.Equal(t, "cheap", got.AssignedTo)
 		require.Equal(t, map[string]string{"cheap": "", "dear": "", "unpriced": ""}, choices(got))
 	}
-	// The room that it takes is taken for everybody else.
+	// The capacity that it uses counts as used for all other pods.
 	got, err := e.Suppose(t.Context(), &Hypothesis{Namespace: "ns", Requests: corev1.ResourceList{"cpu": resource.MustParse("2")}})
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"cheap": "insufficient cpu", "dear": "", "unpriced": ""}, choices(got))
@@ -108,7 +108,7 @@ func TestWhereAPodWasTriedIsExplained(t *testing.T) {
 	require.Contains(t, got.Message, "; was tried at cheap-1: not started within 2m; next try not before ")
 }
 
-// The grants of consumers are not read here: the broker has written on the pod that it waits for that of its own.
+// The grants of consumers are not read here: the broker has written on the pod that it waits for its consumer's grant.
 func TestAPodBeyondTheGrantOfItsConsumerIsExplained(t *testing.T) {
 	for at, want := range map[string]bool{"": true, "cheap": false} {
 		pod := onBroker(cpuPod("web", "1"), at)
@@ -217,7 +217,7 @@ func TestManyAskAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, ErrBusy)
 }
 
-// What compiles expressions waits for its turn first, and is charged, also if the expressions are not valid.
+// Requests that compile expressions wait for their turn first, and are charged, also if the expressions are not valid.
 func TestAnInvalidPolicyIsChargedAndWaits(t *testing.T) {
 	e := explainerOf(t, federationOf(t))
 	charged := 0
@@ -272,7 +272,7 @@ func crd(t *testing.T) func(spec *v1alpha1.PlacementPolicySpec) field.ErrorList 
 			ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: *spec,
 		})
 		require.NoError(t, err)
-		// The client leaves out what is empty; so does the JSON of a request.
+		// The client omits empty fields; so does the JSON of a request.
 		faults := validation.ValidateCustomResource(nil, object, validator)
 		faults = append(faults, listtype.ValidateListSetsAndMaps(nil, structural, object)...)
 		if len(faults) > 0 {
@@ -283,8 +283,8 @@ func crd(t *testing.T) func(spec *v1alpha1.PlacementPolicySpec) field.ErrorList 
 	}
 }
 
-// An explanation refuses the same invalid fields of a policy as the API server. It also compiles the expressions, which the
-// API server does not.
+// An explanation rejects the same invalid fields of a policy as the API server. It also compiles the expressions, which
+// the API server does not.
 func TestAPolicyIsCheckedAsTheCRDDoes(t *testing.T) {
 	check := crd(t)
 	e := explainerOf(t, federationOf(t))

@@ -16,7 +16,7 @@ type Hypothesis struct {
 	Namespace           string
 	Labels, Annotations map[string]string
 	Requests            corev1.ResourceList
-	// Policy is used for the pod, whatever its selectors are; nil for the policy that matches the pod.
+	// Policy is used for the pod, regardless of its selectors; nil for the policy that matches the pod.
 	Policy *v1alpha1.PlacementPolicySpec
 }
 

@@ -28,7 +28,7 @@ type PolicyError struct{ Faults field.ErrorList }
 
 func (e *PolicyError) Error() string { return e.Faults.ToAggregate().Error() }
 
-// validate returns what the API server or the broker would refuse in a policy.
+// validate returns the faults for which the API server or the broker would reject a policy.
 func (e *Explainer) validate(spec *v1alpha1.PlacementPolicySpec) field.ErrorList {
 	at := field.NewPath("policy")
 	var faults field.ErrorList

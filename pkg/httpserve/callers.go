@@ -13,7 +13,7 @@ type Callers struct {
 	known     *Shares
 
 	mu   sync.Mutex
-	open []*callerConn // Those of strangers, the oldest first; guarded by mu.
+	open []*callerConn // Of strangers, the oldest first; guarded by mu.
 }
 
 // NewCallers returns limits of so many connections of all strangers together, and of callers that are known.
@@ -21,14 +21,15 @@ func NewCallers(strangers int, known *Shares) *Callers {
 	return &Callers{strangers: strangers, known: known}
 }
 
-// Listener limits the connections of ln, also those of each host and of all as Run does. For one stranger too many it
-// closes the oldest connection of a stranger, of the host with the most: a caller has its first answer long before it
-// is the oldest.
+// Listener limits the connections of ln, including the limits per host and in total as Run does. If there is one
+// stranger too many, it closes the oldest stranger's connection of the host with the most: a caller gets its first
+// answer long before its connection is the oldest.
 func (c *Callers) Listener(ln net.Listener) net.Listener {
 	return c.LimitedListener(ln, connectionsOfHost, connections, func() {})
 }
 
-// LimitedListener is Listener with other limits of each host and of all. It calls refused for each connection that it closes.
+// LimitedListener is Listener with other limits per host and in total. It calls refused for each connection that it
+// closes.
 func (c *Callers) LimitedListener(ln net.Listener, ofHost, total int, refused func()) net.Listener {
 	return limited{&callersListener{Listener: Limit(ln, ofHost, total, refused), callers: c, refused: refused}}
 }
@@ -52,7 +53,7 @@ func (l *callersListener) Accept() (net.Conn, error) {
 	return counted, nil
 }
 
-// add counts a connection of a stranger, and returns the one that has to be closed for it.
+// add counts a connection of a stranger, and returns the connection that must be closed for it.
 func (c *Callers) add(conn *callerConn) *callerConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +85,7 @@ type callerConn struct {
 	callers *Callers
 	host    string
 
-	// Guarded by callers.mu. release is that of the known caller; nil for a stranger.
+	// Guarded by callers.mu. release is the known caller's; nil for a stranger.
 	release func()
 	closed  bool
 }
@@ -115,12 +116,12 @@ func (c *Callers) ConnContext(ctx context.Context, conn net.Conn) context.Contex
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// CountFor counts the connection of a request for its caller from now on. It returns false if that is one too many: then the
-// connection remains a stranger's. The first caller of a connection counts.
+// CountFor counts the connection of a request for its caller from now on. It returns false if the caller is at its
+// limit: then the connection remains a stranger's. The first caller of a connection counts.
 func (c *Callers) CountFor(ctx context.Context, caller string) bool {
 	conn, ok := ctx.Value(connKey{}).(*callerConn)
 	if !ok {
-		return true // It is not of the Listener.
+		return true // It is not from the Listener.
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

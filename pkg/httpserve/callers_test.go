@@ -12,7 +12,7 @@ import (
 func TestAStrangerTooManyClosesTheOldestOfTheHostWithMost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		from []string
-		// known are those whose caller is known when the last arrives.
+		// known are the connections whose caller is known when the last one arrives.
 		known, closed []int
 	}{
 		"as many as there may be":          {from: []string{"192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1"}},

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// HealthHandler serves the probes of a process: /livez and its old name /healthz succeed as long as it answers. /readyz answers
-// the state that ready returns, or 503 Service Unavailable with the error.
+// HealthHandler serves the probes of a process: /livez and its old name /healthz succeed as long as it answers. /readyz
+// answers with the state that ready returns, or 503 Service Unavailable with the error.
 func HealthHandler(ready func(context.Context) (state string, err error)) http.Handler {
 	mux := http.NewServeMux()
 	alive := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }

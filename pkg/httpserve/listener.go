@@ -7,8 +7,8 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// The limits of connections of a listener that Run is given without limits of its own. An API server has one connection to
-// a kubelet API for every log that it follows, and every exec.
+// The limits of connections of a listener that is passed to Run without limits of its own. An API server has one
+// connection to a kubelet API for every log that it follows, and every exec.
 const (
 	connectionsOfHost = 512
 	connections       = 1024
@@ -38,8 +38,8 @@ func HostOf(address string) string {
 // limited is a listener with limits.
 type limited struct{ net.Listener }
 
-// Limit limits the connections of each host and of all. One too many of a host is closed at once, and refused is called
-// if it is not nil; one too many of all waits.
+// Limit limits the connections per host and in total. Over a host's limit a connection is closed at once, and refused
+// is called if it is not nil; over the total limit it waits.
 func Limit(ln net.Listener, ofHost, total int, refused func()) net.Listener {
 	return limited{netutil.LimitListener(&fairListener{Listener: ln, hosts: NewShares(ofHost), refused: refused}, total)}
 }

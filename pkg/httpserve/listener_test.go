@@ -43,7 +43,7 @@ func (l *arrivals) Accept() (net.Conn, error) {
 func TestEachHostHasItsShareOfConnections(t *testing.T) {
 	for name, tc := range map[string]struct {
 		from []string
-		// refused are those of them that are closed at once.
+		// refused are the connections that are closed at once.
 		refused []int
 	}{
 		"as many as it may have":       {from: []string{"192.0.2.1:1", "192.0.2.1:2"}},

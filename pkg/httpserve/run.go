@@ -1,5 +1,5 @@
-// Package httpserve runs an HTTP server for the lifetime of a context. It has what servers share: a self-signed
-// certificate, and limits of what is open by key.
+// Package httpserve runs an HTTP server for the lifetime of a context. It has the common parts of servers: a
+// self-signed certificate, and limits by key.
 package httpserve
 
 import (
@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// readHeaderTimeout bounds what a client that never finishes its headers can hold (Slowloris).
+	// readHeaderTimeout bounds the resources held by a client that never finishes its headers (Slowloris).
 	readHeaderTimeout = 10 * time.Second
-	// idleTimeout is how long a connection without a request stays open. That of kube-apiserver's own clients is 90 s.
+	// idleTimeout is how long a connection without a request stays open. kube-apiserver's own clients use 90 s.
 	idleTimeout = 2 * time.Minute
-	// requestsOfConnection is how many requests an HTTP/2 connection may have at once, writeByteTimeout how long it may take no
-	// byte that there is for it. It has no other deadline: those of requests end their streams by a frame, which waits behind
-	// what is not read.
+	// requestsOfConnection is the number of requests that an HTTP/2 connection may have at once, writeByteTimeout the
+	// longest time for which the client may accept no byte of pending data. The connection has no other deadline:
+	// deadlines of requests end their streams by a frame, which waits behind the unread data.
 	requestsOfConnection = 100
 	writeByteTimeout     = 10 * time.Second
-	// shutdownGrace is how long requests in flight may go on once the context has ended.
+	// shutdownGrace is how long requests in flight may go on after the context has ended.
 	shutdownGrace = 5 * time.Second
 )
 
@@ -48,9 +48,9 @@ func ServeOn(ctx context.Context, address, flag string, handler http.Handler) er
 }
 
 // Run serves on ln until ctx ends, and owns both: it returns nil once the server has shut down because ctx ended, and
-// an error if it stopped for any other reason. Without timeouts and limits (Limit) it sets its own; those of HTTP/2 are the
-// same for all servers. With srv.TLSConfig set it serves HTTPS. The context of every request descends from ctx, so that
-// streams (followed logs) end with it.
+// an error if it stopped for any other reason. Without timeouts and limits (Limit) it sets its own; the HTTP/2 limits
+// are the same for all servers. With srv.TLSConfig set it serves HTTPS. The context of every request descends from ctx,
+// so that streams (followed logs) end with it.
 func Run(ctx context.Context, srv *http.Server, ln net.Listener) error {
 	if srv.ReadHeaderTimeout == 0 {
 		srv.ReadHeaderTimeout = readHeaderTimeout
@@ -82,7 +82,7 @@ func Run(ctx context.Context, srv *http.Server, ln net.Listener) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 	defer cancel()
 	if err := srv.Shutdown(grace); err != nil {
-		// The grace period is over: close what is still connected.
+		// The grace period is over: close the remaining connections.
 		_ = srv.Close()
 	}
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// selfSignedLifetime is that of client-go's certificates: 365 days, from an hour ago on.
+	// selfSignedLifetime is the lifetime of client-go's certificates: 365 days, starting an hour ago.
 	selfSignedLifetime = 365*24*time.Hour - time.Hour
 	// selfSignedMargin is how long before its end a certificate is renewed.
 	selfSignedMargin = 24 * time.Hour
 )
 
-// SelfSigned is a certificate that no CA of the cluster signs. It is made when it is first needed, and renewed in time.
+// SelfSigned is a certificate that no CA of the cluster signs. It is made on first use, and renewed in time.
 type SelfSigned struct {
 	host  string
 	ips   []net.IP

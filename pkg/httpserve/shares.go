@@ -5,29 +5,29 @@ import (
 	"sync"
 )
 
-// Shares limits how many of something each key may have open, so that one cannot take what is there for all.
+// Shares limits the open items of each key, so that one key cannot use up the total.
 type Shares struct {
-	// may reports whether a key that has so many open, of so many in all, may have one more.
+	// may reports whether a key with so many open items, of so many in total, may have one more.
 	may func(open, all int) bool
 
 	mu sync.Mutex
-	// open is how many each key has open, all how many there are; guarded by mu.
+	// open is the number of open items by key, all their total; guarded by mu.
 	open map[string]int
 	all  int
 }
 
-// NewShares returns Shares of most for each key.
+// NewShares returns Shares with a limit for each key.
 func NewShares(most int) *Shares {
 	return &Shares{may: func(open, _ int) bool { return open < most }, open: map[string]int{}}
 }
 
-// NewFairShares returns Shares of a number of something: each key may have as many as are free. Thus one key has at most half of
-// all, two have a third each, and however many they are, the next one finds some.
+// NewFairShares returns Shares of a number of items: each key may have as many as are free. Thus one key has at most
+// half of all, two have a third each, and there is always a free item for the next key.
 func NewFairShares(number int) *Shares {
 	return &Shares{may: func(open, all int) bool { return open < number-all }, open: map[string]int{}}
 }
 
-// Take counts one until release is called. It returns false if it is one too many.
+// Take counts an item until release is called. It returns false if the key is at its limit.
 func (s *Shares) Take(key string) (release func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,21 +46,22 @@ func (s *Shares) Take(key string) (release func(), ok bool) {
 	}), true
 }
 
-// Open returns how many a key has open.
+// Open returns the number of open items of a key.
 func (s *Shares) Open(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open[key]
 }
 
-// All returns how many are open of all keys.
+// All returns the number of open items of all keys.
 func (s *Shares) All() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all
 }
 
-// Conn counts a connection until it is closed. It closes it at once and returns false if it is one too many.
+// Conn counts a connection until it is closed. If the key is at its limit, Conn closes the connection at once and
+// returns false.
 func (s *Shares) Conn(key string, conn net.Conn) (net.Conn, bool) {
 	release, ok := s.Take(key)
 	if !ok {

@@ -15,7 +15,8 @@ const recordHandshake = 0x16
 // acceptBackoff is the time before the next attempt to accept a connection, when the system has no file descriptor for one.
 const acceptBackoff = 50 * time.Millisecond
 
-// Splitter splits the connections of a listener by their first byte: those that begin a TLS handshake, and all others.
+// Splitter splits the connections of a listener by their first byte: connections that begin a TLS handshake, and all
+// others.
 type Splitter struct {
 	ln   net.Listener
 	wait time.Duration
@@ -23,13 +24,13 @@ type Splitter struct {
 	secure, plain *half
 }
 
-// Split returns a Splitter of ln. A connection without a first byte within wait is closed. The limits of ln are those
-// of both listeners.
+// Split returns a Splitter of ln. A connection without a first byte within wait is closed. Both listeners share the
+// limits of ln.
 func Split(ln net.Listener, wait time.Duration) *Splitter {
 	return &Splitter{ln: ln, wait: wait, secure: newHalf(ln.Addr()), plain: newHalf(ln.Addr())}
 }
 
-// Secure is the listener of the connections with TLS, Plain that of those without. Run must run.
+// Secure is the listener of the connections with TLS, Plain the listener of the others. Run must run.
 func (s *Splitter) Secure() net.Listener { return limited{s.secure} }
 
 // Plain is the listener of the connections without TLS.
@@ -39,7 +40,7 @@ func (s *Splitter) Plain() net.Listener { return limited{s.plain} }
 // server has yet; the servers close theirs.
 func (s *Splitter) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup // The port is free once it is over.
+	var running sync.WaitGroup // The port is free after this.
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() {
@@ -68,7 +69,7 @@ func (s *Splitter) Run(ctx context.Context) error {
 	}
 }
 
-// dispatch passes a connection to the listener that it is for.
+// dispatch passes a connection to its listener.
 func (s *Splitter) dispatch(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	first := make([]byte, 1)
@@ -129,7 +130,7 @@ type peeked struct {
 	first []byte
 }
 
-// NetConn returns the connection without what was read of it, as tls.Conn.NetConn does.
+// NetConn returns the connection without the bytes that were already read, as tls.Conn.NetConn does.
 func (p *peeked) NetConn() net.Conn { return p.Conn }
 
 func (p *peeked) Read(into []byte) (int, error) {

@@ -58,12 +58,12 @@ func TestOnePortHasBothSchemes(t *testing.T) {
 			require.Equal(t, want, string(body))
 		}
 	}
-	// A connection that says nothing is closed, and keeps no other from being answered.
+	// A connection that sends nothing is closed, and does not delay the answers to others.
 	require.NoError(t, silent.SetReadDeadline(time.Now().Add(10*time.Second)))
 	_, err = silent.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
 
-	// One that has not said anything when the server ends is closed, too.
+	// A connection that has sent nothing when the server ends is closed, too.
 	late, err := net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	defer late.Close()

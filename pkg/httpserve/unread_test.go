@@ -13,8 +13,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/httpserve/unreadtest"
 )
 
-// unread asks a server for an answer without end and reads no byte of it, but for its window. It returns once the handler has
-// ended.
+// unread requests an endless answer from a server and reads no byte of it beyond its window. It returns once the
+// handler has ended.
 func unread(t *testing.T, window uint32) {
 	t.Helper()
 	certificate := NewSelfSigned("broker", nil, nil)
@@ -52,9 +52,9 @@ func unread(t *testing.T, window uint32) {
 	}
 }
 
-// A client that keeps its connection and reads nothing of it is disconnected, and the handlers that write to it end. The deadline
-// of an HTTP/2 stream ends it by a frame, which waits behind what the client does not read.
+// A client that keeps its connection open and reads nothing from it is disconnected, and the handlers that write to it
+// end. The deadline of an HTTP/2 stream ends it by a frame, which waits behind the unread data.
 func TestAnHTTP2ConnectionThatNobodyReadsEnds(t *testing.T) { unread(t, 1<<31-1) }
 
-// A client that reads its connection, and lets the server send nothing of an answer, keeps the handler until the deadline.
+// A client that reads its connection, but grants no window for an answer, keeps the handler until the deadline.
 func TestAnAnswerThatNobodyReadsEnds(t *testing.T) { unread(t, 0) }

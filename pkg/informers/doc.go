@@ -1,2 +1,2 @@
-// Package informers keeps what is derived from objects up to date, by the informers of a cache.
+// Package informers keeps data derived from objects up to date, by the informers of a cache.
 package informers

@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Source is a kind of objects, and what is done when one changes.
+// Source is a kind of objects, and the handler of their changes.
 type Source struct {
 	Kind    client.Object
 	Handler toolscache.ResourceEventHandler
 }
 
-// Objects of a kind: set is called with each that is there, and again when it has changed, remove with the name of one
-// that is there no more. One object is never in both calls at once; objects of two kinds may be.
+// Objects of a kind: set is called with each existing object, and again when it has changed, remove with the name of a
+// deleted one. One object is never in both calls at once; objects of two kinds may be.
 func Objects[T client.Object](kind T, set func(T), remove func(types.NamespacedName)) Source {
 	there := func(object any) {
 		if o, ok := object.(T); ok {
@@ -36,8 +36,8 @@ func Objects[T client.Object](kind T, set func(T), remove func(types.NamespacedN
 	}}
 }
 
-// Run follows sources until ctx ends, and returns nil then; it calls synced when all that was there when it began has
-// been handled. The error names the kind that the cache cannot watch. The caller starts the cache.
+// Run follows sources until ctx ends, and then returns nil; it calls synced when all objects that existed at its start
+// have been handled. The error names the kind that the cache cannot watch. The caller starts the cache.
 func Run(ctx context.Context, c cache.Cache, sources []Source, synced func()) (err error) {
 	var registered []toolscache.InformerSynced
 	for _, s := range sources {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Groups are values by the name of the object that they come from, of which each belongs to one group. The zero value is
-// not usable.
+// Groups are values by the name of the object that they come from; each belongs to one group. The zero value is not
+// usable.
 type Groups[T any] struct {
 	groups map[string]map[types.NamespacedName]T
 	home   map[types.NamespacedName]string
@@ -21,7 +21,7 @@ func NewGroups[T any]() *Groups[T] {
 	return &Groups[T]{groups: map[string]map[types.NamespacedName]T{}, home: map[types.NamespacedName]string{}}
 }
 
-// Set puts a value into a group, instead of where it was, and returns the groups concerned: one or two.
+// Set moves a value into a group, and returns the changed groups: one or two.
 func (g *Groups[T]) Set(name types.NamespacedName, group string, value T) []string {
 	concerned := g.Remove(name)
 	g.home[name] = group
@@ -35,7 +35,7 @@ func (g *Groups[T]) Set(name types.NamespacedName, group string, value T) []stri
 	return concerned
 }
 
-// Remove forgets a value, and returns the group that it was in, if there was one.
+// Remove deletes a value, and returns the group that it was in, if there was one.
 func (g *Groups[T]) Remove(name types.NamespacedName) []string {
 	group, ok := g.home[name]
 	if !ok {

@@ -1,8 +1,8 @@
 // Package interrupted keeps errors that client-go's retry loses. Its OnError and RetryOnConflict return nil when the
-// function that they call returns the error of a context: they take that for the end of their own wait
-// (wait.Interrupted in k8s.io/apimachinery v0.35), and return the last error that was worth a retry, of which there is
-// none. So a write that had no answer in time counts as done. virtual-kubelet's node controller then uses the Node that
-// it did not get, and panics (updateNodeStatus in its node/node.go, v1.11.0).
+// function that they call returns the error of a context: they mistake it for the end of their own wait
+// (wait.Interrupted in k8s.io/apimachinery v0.35), and return the last retriable error, of which there is none. So a
+// write that had no answer in time counts as done. virtual-kubelet's node controller then uses the Node that it did not
+// get, and panics (updateNodeStatus in its node/node.go, v1.11.0).
 package interrupted
 
 import (
@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// OnError is client-go's retry.OnError, but returns the error of the last call of fn, whatever it is.
+// OnError is client-go's retry.OnError, but always returns the error of the last call of fn.
 func OnError(backoff wait.Backoff, retriable func(error) bool, fn func() error) error {
 	var last error
 	_ = retry.OnError(backoff, retriable, func() error {
@@ -26,7 +26,8 @@ func OnError(backoff wait.Backoff, retriable func(error) bool, fn func() error) 
 	return last
 }
 
-// Nodes returns a client of Nodes whose errors are not those of contexts, for virtual-kubelet's node controller.
+// Nodes returns a client of Nodes whose errors are not recognized as errors of contexts, for virtual-kubelet's node
+// controller.
 func Nodes(of corev1client.NodeInterface) corev1client.NodeInterface { return nodes{of} }
 
 type nodes struct{ corev1client.NodeInterface }
@@ -42,7 +43,7 @@ func (n nodes) Patch(ctx context.Context, name string, kind types.PatchType, dat
 	return node, opaque(err)
 }
 
-// opaque hides that an error is one of a context.
+// opaque hides that an error is from a context.
 func opaque(err error) error {
 	if wait.Interrupted(err) {
 		return unanswered{err}

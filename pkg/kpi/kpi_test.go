@@ -17,7 +17,7 @@ var begin = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC) // A constant, were ther
 func TestUptime(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		steps string // One minute each: u(p), d(own), n(obody looks).
+		steps string // One minute each: u(p), d(own), n(ot observed).
 		want  float64
 		known bool
 	}{
@@ -53,7 +53,7 @@ func TestUptimeIsOfTheWindow(t *testing.T) {
 	require.InDelta(t, 2./3, all, 1e-9)
 }
 
-// TestUptimeSurvivesRestarts: whatever is observed, a history written and read back at any time goes on as if nothing
+// TestUptimeSurvivesRestarts: for any observations, a history written and read back at any time goes on as if nothing
 // had happened, shares stay between 0 and 1, and the history stays small.
 func TestUptimeSurvivesRestarts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -140,7 +140,7 @@ func TestNoOwnerDecidesAboutAKPIAlone(t *testing.T) {
 	again := NewTracker(status, time.Minute).Status()
 	require.Zero(t, ValuesOf(&again)[FailureRate], "nor after a restart")
 
-	// What the pods of most owners meet counts.
+	// The result of most owners' pods counts.
 	for _, owner := range []string{"c1", "c2"} {
 		for range 300 {
 			tracker.PodFailed(owner)

@@ -1,6 +1,6 @@
 // Package kpi measures provider clusters: uptime over windows, latency, the time pods take to start, failures. It is
-// pure: the times are given to it, and it reads and writes only the API's status, so that what it knows survives a
-// restart of the broker.
+// pure: the caller passes the times, and the package reads and writes only the API's status, so that its measurements
+// survive a restart of the broker.
 package kpi
 
 import (
@@ -19,7 +19,7 @@ type Values map[string]float64
 
 // KPI is one measurement of a provider, as expressions and scores read it.
 type KPI struct {
-	// Name is that of the field in provider.kpis.
+	// Name is the name of the field in provider.kpis.
 	Name string
 	// Unit and Example, a filter, are for docs/policies.md.
 	Unit, Example string
@@ -115,10 +115,10 @@ func failureRate(started, failed int64) (float64, bool) {
 }
 
 const (
-	// latencySamples and startSamples are how many measurements the quantiles are of, those of starts for each owner.
+	// latencySamples and startSamples are the numbers of measurements for the quantiles; startSamples is per owner.
 	latencySamples = 15
 	startSamples   = 100
-	// enoughStarts is how many measurements replace the quantiles that were read back after a restart.
+	// enoughStarts is the number of measurements that replace the quantiles that were read back after a restart.
 	enoughStarts = 10
 	// halfLife is the time after which starts and failures count half.
 	halfLife = 24 * time.Hour
@@ -151,7 +151,7 @@ func NewTracker(from v1alpha1.KPIs, staleAfter time.Duration) *Tracker {
 	return t
 }
 
-// Probe records one probe of the provider's API server: whether it answered, and how long that took.
+// Probe records one probe of the provider's API server: its success, and the time that it took.
 func (t *Tracker) Probe(now time.Time, up bool, took time.Duration) {
 	t.uptime.Observe(now, up)
 	if up {
@@ -167,7 +167,7 @@ func (t *Tracker) PodStarted(owner string, took time.Duration) {
 	of.started++
 }
 
-// PodFailed records that an assigned pod of an owner was refused, or did not start in time.
+// PodFailed records that an assigned pod of an owner was rejected, or did not start in time.
 func (t *Tracker) PodFailed(owner string) { t.owners.of(owner).failed++ }
 
 // PodMovedAway records that a pod was moved to another provider.

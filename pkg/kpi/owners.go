@@ -7,23 +7,25 @@ import (
 )
 
 const (
-	// enoughForVote is how many starts and failures, or times of starts, an owner must have for its own quantiles and rate to count.
+	// enoughForVote is the number of starts and failures, or of measured start times, from which an owner's own
+	// quantiles and rate count.
 	enoughForVote = 3
-	// maxOwners bounds how many are told apart; the others are one.
+	// maxOwners bounds the owners that are counted separately; the others count as one.
 	maxOwners = 50
-	// others is the name of these, and of what was counted before a restart.
+	// others is the name of that one, and of the counts from before a restart.
 	others = ""
 )
 
-// owner is what was measured of the pods of one consumer, or of one namespace of the broker's cluster.
+// owner has the measurements of the pods of one consumer, or of one namespace of the broker's cluster.
 type owner struct {
 	starts          *Samples
 	started, failed int64
 }
 
-// owners are those of a provider by name. Each counts once, however many pods it has: a KPI is the median of theirs, of an even number
-// the better one of the two in the middle. So a tenant whose pods fail by its own fault, or a provider that is a consumer, too, does not
-// decide about a KPI alone, once two others have pods there.
+// owners are the owners at a provider by name. Each counts once, regardless of its number of pods: a KPI is the median
+// of the owners' values, with an even number the better one of the two in the middle. So a tenant whose pods fail by
+// its own fault, or a provider that is also a consumer, does not determine a KPI alone, once two others have pods
+// there.
 type owners map[string]*owner
 
 // of returns the record of an owner.
@@ -37,7 +39,7 @@ func (o owners) of(name string) *owner {
 	return o[name]
 }
 
-// counts returns how many pods started and failed, together so many as there were, in the proportion that is the median.
+// counts returns how many pods started and failed: their actual total, divided by the median failure rate.
 func (o owners) counts() (started, failed int64) {
 	var rates []float64
 	for name, of := range o {
@@ -54,7 +56,7 @@ func (o owners) counts() (started, failed int64) {
 	return started, failed
 }
 
-// starts returns a quantile of the times of starts, and of how many there are.
+// starts returns a quantile of the start times, and their number.
 func (o owners) starts(q float64) (took time.Duration, samples int) {
 	var votes []time.Duration
 	all := NewSamples(len(o) * startSamples)
@@ -83,7 +85,7 @@ func lowerMedian[T cmp.Ordered](votes []T) (median T, voted bool) {
 	return votes[(len(votes)-1)/2], true
 }
 
-// halve has all counts count half, and forgets owners of which nothing counts any more.
+// halve halves all counts, and drops owners whose counts are 0.
 func (o owners) halve() {
 	for name, of := range o {
 		if of.started, of.failed = of.started/2, of.failed/2; of.started+of.failed == 0 {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Samples keeps the last durations measured, and answers quantiles of them.
+// Samples keeps the last durations measured, and computes their quantiles.
 type Samples struct {
 	ring []time.Duration
 	next int
@@ -15,7 +15,7 @@ type Samples struct {
 // NewSamples keeps the last size durations.
 func NewSamples(size int) *Samples { return &Samples{size: size} }
 
-// Add keeps one duration, in place of the oldest when there are enough.
+// Add keeps one duration, in place of the oldest when there are size of them.
 func (s *Samples) Add(d time.Duration) {
 	if len(s.ring) < s.size {
 		s.ring = append(s.ring, d)

@@ -43,8 +43,8 @@ func NewUptime(from v1alpha1.Uptime, staleAfter time.Duration) *Uptime {
 	return u
 }
 
-// Observe records that the provider was up, or down, at now. What happened since the last observation is taken to have
-// been as it is found now. Times that do not move on are ignored.
+// Observe records that the provider was up, or down, at now. The provider is assumed to have been in this state since
+// the last observation. Times that do not advance are ignored.
 func (u *Uptime) Observe(now time.Time, up bool) {
 	if u.since.IsZero() {
 		u.since, u.until = now, now
@@ -75,8 +75,8 @@ func (u *Uptime) add(g gap) {
 	}
 }
 
-// joinClosest makes one gap of the two neighbours of a kind with the least time between them, or, if no neighbours are
-// of a kind, forgets the oldest.
+// joinClosest merges the two neighbours of the same kind with the least time between them or, if no neighbours are of
+// the same kind, drops the oldest gap.
 func (u *Uptime) joinClosest() {
 	best, least := -1, time.Duration(0)
 	for i := range len(u.gaps) - 1 {
@@ -101,7 +101,7 @@ func (u *Uptime) forget(before time.Time) {
 }
 
 // Share returns the part of the window before the last observation in which the provider was up, from 0 to 1, of the
-// time observed; false if none was.
+// observed time; false if no time was observed.
 func (u *Uptime) Share(window time.Duration) (float64, bool) {
 	start := u.until.Add(-window)
 	if start.Before(u.since) {

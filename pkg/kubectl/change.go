@@ -105,7 +105,7 @@ func (s *Session) warnNotYet(pc *v1alpha1.ProviderCluster) {
 	}
 }
 
-// notYet returns what keeps new pods away from a provider after enable or uncordon; "" for nothing.
+// notYet returns the reason why a provider gets no new pods after enable or uncordon; "" if it does.
 func notYet(pc *v1alpha1.ProviderCluster) string {
 	switch {
 	case !pc.Spec.IsEnabled():
@@ -157,8 +157,8 @@ func (s *Session) selectOne(ctx context.Context, consumer, id string, choose boo
 	return s.printDone(&pc, done+" for "+consumer)
 }
 
-// checkConsumer returns an error for a name that no peered cluster has: a selection would have no effect, and would be shown as
-// that of all providers.
+// checkConsumer returns an error for a name that is not the id of a peered cluster: a selection would have no effect,
+// and would be shown as a selection of all providers.
 func (s *Session) checkConsumer(ctx context.Context, consumer string) error {
 	var cluster liqov1beta1.ForeignCluster
 	err := s.get(ctx, client.ObjectKey{Name: consumer}, &cluster)

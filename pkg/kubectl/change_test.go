@@ -18,7 +18,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/orchestrator"
 )
 
-// Each verb changes one field, and enable and uncordon warn about what still keeps new pods away.
+// Each verb changes one field, and enable and uncordon warn about settings that still keep new pods away.
 func TestChanges(t *testing.T) {
 	off, on := false, true
 	const p1 = "providercluster.brokering.liqo.io/p1 "

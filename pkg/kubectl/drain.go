@@ -28,7 +28,7 @@ const notObserved = "the broker has not observed the drain yet"
 type DrainOptions struct {
 	// Wait until the condition Drained of each provider is True.
 	Wait bool
-	// Timeout of the waiting; 0 for none. It does not end the drain.
+	// Timeout of the wait; 0 for none. It does not end the drain.
 	Timeout time.Duration
 }
 
@@ -53,7 +53,7 @@ func (s *Session) Drain(ctx context.Context, providers []string, o DrainOptions)
 	return errors.Join(d.failures...)
 }
 
-// drain is the waiting for several providers.
+// drain is a wait for several providers.
 type drain struct {
 	s        *Session
 	waiting  []*drainedProvider
@@ -65,13 +65,13 @@ type drain struct {
 // drainedProvider is a provider whose condition Drained is not True yet.
 type drainedProvider struct {
 	id string
-	// uid is that of the object that was changed.
+	// uid is the UID of the object that was changed.
 	uid types.UID
 	// message of the condition that was printed last.
 	message string
 }
 
-// wait reads one ProviderCluster after the other until no provider is waiting. A failure of one does not end the waiting
+// wait reads one ProviderCluster after the other until no provider is waiting. A failure of one does not end the wait
 // for the others.
 func (d *drain) wait(ctx context.Context, timeout time.Duration) {
 	waiting := ctx
@@ -105,7 +105,7 @@ func (d *drain) wait(ctx context.Context, timeout time.Duration) {
 }
 
 // poll reads a provider, prints the message of its condition if it is a new one, and reports whether the provider is
-// drained. Errors that may pass are printed once.
+// drained. Errors that may be temporary are printed once.
 func (d *drain) poll(ctx context.Context, p *drainedProvider) (bool, error) {
 	var pc v1alpha1.ProviderCluster
 	err := d.s.get(ctx, client.ObjectKey{Name: p.id}, &pc)

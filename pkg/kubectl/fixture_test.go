@@ -23,7 +23,7 @@ import (
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-// terminal is what a person sees.
+// terminal has the output that a person sees.
 type terminal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -35,7 +35,7 @@ func (t *terminal) Write(b []byte) (int, error) {
 	return t.text.Write(b)
 }
 
-// lines returns what was written since the last call, with one space for several.
+// lines returns the output since the last call, with repeated spaces joined.
 func (t *terminal) lines() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +47,7 @@ func (t *terminal) lines() []string {
 	return lines
 }
 
-// at returns a session with a broker's cluster in which something may go wrong.
+// at returns a session with a broker's cluster whose requests may fail.
 func at(t *testing.T, wrong interceptor.Funcs, objects ...client.Object) (*Session, *terminal) {
 	t.Helper()
 	scheme, err := apischeme.New()
@@ -113,7 +113,7 @@ func (s *Session) write(t *testing.T, o client.Object) {
 	require.NoError(t, s.Client.Status().Update(t.Context(), status))
 }
 
-// calls records what is asked of the API.
+// calls records the requests to the API.
 type calls struct {
 	mu   sync.Mutex
 	made []string

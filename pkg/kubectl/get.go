@@ -61,7 +61,7 @@ const (
 	OutputName  = "name"
 )
 
-// Query selects what get prints.
+// Query selects the objects that get prints.
 type Query struct {
 	// Names of objects; none means all.
 	Names []string
@@ -71,8 +71,8 @@ type Query struct {
 	Labels labels.Selector
 	// Provider is the cluster id of the provider whose placements are selected.
 	Provider string
-	// Consumer is the cluster id of the consumer whose placements are selected. For providers it adds a column: whether
-	// that consumer selected them.
+	// Consumer is the cluster id of the consumer whose placements are selected. For providers it adds a column: if that
+	// consumer selected them.
 	Consumer string
 	// Node is the name of the broker's node.
 	Node string
@@ -91,7 +91,7 @@ func (q *Query) validate() error {
 	return nil
 }
 
-// selected adds what the API server selects by.
+// selected adds the selectors that the API server supports.
 func (q *Query) selected(options ...client.ListOption) []client.ListOption {
 	if q.Labels != nil {
 		options = append(options, client.MatchingLabelsSelector{Selector: q.Labels})

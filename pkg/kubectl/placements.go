@@ -85,7 +85,7 @@ func (s *Session) placementColumns(namespaced bool, consumer func(*corev1.Pod) s
 	return columns
 }
 
-// podStatus returns the status column: the phase, or what the broker does with the pod.
+// podStatus returns the status column: the phase, or the broker's present action on the pod.
 func podStatus(pod *corev1.Pod) string {
 	switch {
 	case placement.Terminal(pod):
@@ -114,7 +114,7 @@ func containersReady(pod *corev1.Pod) string {
 }
 
 // decision returns the score of the provider that a pod is assigned to, and its parts. For a pod without a provider it
-// returns why there is none.
+// returns the reason.
 func decision(pod *corev1.Pod) (score, why string) {
 	text := pod.Annotations[v1alpha1.DecisionAnnotation]
 	if pod.Labels[v1alpha1.ProviderLabel] == "" {
@@ -138,7 +138,7 @@ func unassignedMessage(pod *corev1.Pod) string {
 	return ""
 }
 
-// assignedAt returns when a pod was assigned to its provider; zero if the annotation is missing or no time.
+// assignedAt returns when a pod was assigned to its provider; zero if the annotation is missing or not a time.
 func assignedAt(pod *corev1.Pod) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, pod.Annotations[v1alpha1.AssignedAtAnnotation])
 	if err != nil {

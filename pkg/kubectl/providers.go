@@ -83,7 +83,8 @@ func (s *Session) providerColumns() []column {
 	}
 }
 
-// providerStatus returns the status column: the condition Ready and what else keeps new pods away, as of a Node.
+// providerStatus returns the status column: the condition Ready and other reasons that keep new pods away, as for a
+// Node.
 func providerStatus(pc *v1alpha1.ProviderCluster) string {
 	p := placement.Provider(pc, nil, nil)
 	states := []string{"Unknown"}
@@ -111,7 +112,7 @@ func providerStatus(pc *v1alpha1.ProviderCluster) string {
 	return strings.Join(states, ",")
 }
 
-// slicesReady returns how many slices can be assigned pods, of how many.
+// slicesReady returns the number of slices that can be assigned pods, and the number of all.
 func slicesReady(pc *v1alpha1.ProviderCluster) string {
 	ready, all := 0, placement.Provider(pc, nil, nil).Slices
 	for i := range all {
@@ -140,7 +141,7 @@ func failed(pc *v1alpha1.ProviderCluster) string {
 	return fmt.Sprintf("%.1f%%", 100*rate)
 }
 
-// message returns why a provider, or else each of its slices, can be assigned no pod.
+// message returns the reason why a provider, or else each of its slices, can be assigned no pod.
 func message(pc *v1alpha1.ProviderCluster) string {
 	for _, kind := range []string{v1alpha1.ProviderReady, v1alpha1.ProviderClean} {
 		if c := meta.FindStatusCondition(pc.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue && c.Message != "" {

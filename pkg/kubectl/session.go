@@ -22,18 +22,18 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// pageSize is the limit of a list request, as kubectl's.
+// pageSize is the limit of a list request, as in kubectl.
 const pageSize = 500
 
 // Session is one run of a command: the cluster and the streams.
 type Session struct {
 	Client client.Client
-	// Namespace is that of the kubeconfig or of --namespace.
+	// Namespace is the namespace of the kubeconfig or of --namespace.
 	Namespace string
 	// RequestTimeout is the deadline of each request; 0 for none.
 	RequestTimeout time.Duration
 	Now            func() time.Time
-	// Out is the standard output; Err takes warnings.
+	// Out is the standard output; Err gets warnings.
 	Out, Err io.Writer
 }
 

@@ -9,14 +9,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// view is how get reads and shows one kind of objects.
+// view defines how get reads and shows one kind of objects.
 type view struct {
 	// list and one are empty objects of the kind.
 	list client.ObjectList
 	one  client.Object
 	// namespace is "" for all namespaces, and for kinds without.
 	namespace string
-	// options are what the API server selects by; matches also checks what it cannot select by.
+	// options are the selectors for the API server; matches also checks the fields that it cannot select by.
 	options []client.ListOption
 	matches func(client.Object) bool
 	columns []column
@@ -31,7 +31,7 @@ type column struct {
 	cell func(client.Object) string
 }
 
-// columnsOf returns functions that make columns of one kind of objects, and such that only -o wide shows.
+// columnsOf returns functions that make columns of one kind of objects: of for every output, wide for -o wide only.
 func columnsOf[O client.Object]() (of, wide func(name string, cell func(O) string) column) {
 	of = func(name string, cell func(O) string) column {
 		return column{name: name, cell: func(o client.Object) string {

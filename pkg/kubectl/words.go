@@ -22,8 +22,8 @@ const (
 	unknown = "<unknown>"
 )
 
-// shown returns a text of the API without characters that a terminal obeys or that hide others. Annotations of pods are quoted
-// in some. What programs read, JSON and YAML, has them all.
+// shown returns a text of the API without characters that a terminal interprets or that hide others. Some texts quote
+// annotations of pods. The formats for programs, JSON and YAML, have all characters.
 func shown(text string) string { return untrusted.Lines(printers.EscapeTerminal(text)) }
 
 // age returns the time since a moment in kubectl's form.
@@ -67,8 +67,8 @@ func word(err error) string {
 	}
 }
 
-// unknownResource reports whether the API server does not serve the resource. Its 404 is no Status of the API then, and
-// client-go adds a cause to the one that it makes.
+// unknownResource reports whether the API server does not serve the resource. Its 404 is then not a Status of the API,
+// and client-go adds a cause to the Status that it makes.
 func unknownResource(status metav1.Status) bool {
 	if status.Reason != metav1.StatusReasonNotFound || status.Details == nil {
 		return false

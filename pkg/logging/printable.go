@@ -12,8 +12,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// printable is an encoder whose lines have no characters that a terminal would obey or that hide others. Errors quote other
-// clusters. zap escapes those of ASCII in JSON only.
+// printable is an encoder that removes characters that a terminal would interpret or that hide others. Errors quote
+// other clusters. zap escapes such characters only in ASCII, and only in JSON.
 type printable struct {
 	zapcore.Encoder
 	// console is the format in which a message is not in quotes.
@@ -26,7 +26,7 @@ func (p printable) Clone() zapcore.Encoder { return printable{p.Encoder.Clone(),
 // EncodeEntry implements zapcore.Encoder.
 func (p printable) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
 	if p.console {
-		entry.Message = strings.ReplaceAll(entry.Message, "\n", `\n`) // Else it could look like lines of ours.
+		entry.Message = strings.ReplaceAll(entry.Message, "\n", `\n`) // Else it could look like our own lines.
 	}
 	line, err := p.Encoder.EncodeEntry(entry, fields)
 	if err != nil {
@@ -49,8 +49,8 @@ func plain(text string) bool {
 	return true
 }
 
-// escape writes what is not printed as JSON does. In JSON it is within strings. Lines and tabulators are those of the encoder,
-// or of a stack trace.
+// escape writes unprintable characters as JSON does. In JSON they are within strings. Lines and tabulators are from the
+// encoder, or from a stack trace.
 func escape(text string) string {
 	var out strings.Builder
 	var marks untrusted.Marks

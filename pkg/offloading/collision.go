@@ -26,7 +26,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// claim is a consumer's wish for a namespace of this cluster that is not its own.
+// claim is a consumer's request for a namespace of this cluster that is not its own.
 type claim struct {
 	consumer string
 	// original is the name of the namespace in the consumer's cluster.
@@ -39,12 +39,12 @@ func (c claim) String() string {
 	return fmt.Sprintf("namespace %s of consumer %s", untrusted.Text(untrusted.Cut(c.original, validation.DNS1123LabelMaxLength)), c.consumer)
 }
 
-// maxClaims are as many as one message has, and as many as have an event.
+// maxClaims bounds the claims in one message, and the claims that get an event.
 const maxClaims = 5
 
-// claimsOn returns the claims of consumers on a namespace that exists for another one, or for none, sorted. Liqo
-// retries them without end, and gives the reason in its log only (createNamespace of its NamespaceMap controller).
-// Honest consumers make them, too: shop-us of eu and shop of us-eu are both called shop-us-eu here.
+// claimsOn returns the claims of consumers on a namespace that exists for another consumer, or for none, sorted. Liqo
+// retries them indefinitely, and gives the reason only in its log (createNamespace of its NamespaceMap controller).
+// Honest consumers make such claims, too: shop-us of eu and shop of us-eu both get the name shop-us-eu here.
 func claimsOn(namespace *corev1.Namespace, maps []offloadingv1beta1.NamespaceMap) []claim {
 	if placement.ConsumerOf(namespace) == "" && strings.HasPrefix(namespace.Name, "kube-") {
 		return nil // No honest consumer maps to these.
@@ -71,7 +71,8 @@ func arrivedMap(m *offloadingv1beta1.NamespaceMap) bool {
 	return m.Labels[consts.ReplicationStatusLabel] == "true" && m.Labels[consts.ReplicationOriginLabel] != ""
 }
 
-// reportClaims writes the claims on a namespace into its condition, and why they fail into events of the NamespaceMaps.
+// reportClaims writes the claims on a namespace into its condition, and the reason why they fail into events of the
+// NamespaceMaps.
 func (r *reconciler) reportClaims(ctx context.Context, namespace *corev1.Namespace) error {
 	var maps offloadingv1beta1.NamespaceMapList
 	// They are only read here.
@@ -130,7 +131,7 @@ func setCollision(namespace *corev1.Namespace, claims []claim, now metav1.Time) 
 	return true
 }
 
-// claimed enqueues the namespaces that a NamespaceMap of a consumer begins or ceases to map to.
+// claimed enqueues the namespaces that a NamespaceMap of a consumer starts or stops mapping to.
 func claimed() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	enqueue := func(before, after client.Object, q queue) {

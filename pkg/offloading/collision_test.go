@@ -31,7 +31,7 @@ func mapOf(consumer string, mapping map[string]string) *offloadingv1beta1.Namesp
 	}
 }
 
-// The name shop-us-eu is that of shop-us of eu, who was first, and of shop of us-eu.
+// The name shop-us-eu belongs to shop-us of eu, which was first, and also to shop of us-eu.
 func TestACollisionOfNamesIsReported(t *testing.T) {
 	taken := arrived(func(ns *corev1.Namespace) {
 		ns.Name, ns.Labels["liqo.io/remote-cluster-id"] = "shop-us-eu", "eu"
@@ -104,7 +104,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// One more namespace of a consumer concerns that one only, whatever many it has.
+// One more namespace of a consumer requeues only that namespace, regardless of the consumer's other namespaces.
 func TestAChangedMapConcernsWhatChanged(t *testing.T) {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()

@@ -37,13 +37,13 @@ const reconcileTimeout = 30 * time.Second
 type Config struct {
 	// Consumers selects the consumers whose namespaces are offloaded, by the labels of their ForeignClusters.
 	Consumers labels.Selector
-	// Mapping is how namespaces are called at the providers: DefaultName or EnforceSameName.
+	// Mapping is the strategy for the names of namespaces at the providers: DefaultName or EnforceSameName.
 	Mapping offloadingv1beta1.NamespaceMappingStrategyType
 	// BrokerNode is the name of the broker's Node: pods bound to it are ignored.
 	BrokerNode string
 }
 
-// reconciler brings the namespaces of consumers in order, each by itself.
+// reconciler reconciles the namespaces of consumers, each by itself.
 type reconciler struct {
 	cfg    Config
 	client client.Client
@@ -55,7 +55,7 @@ type reconciler struct {
 }
 
 // SetUp registers the controller with the manager; it runs on the leader, and counts in metrics. The manager's cache
-// knows the pods of the broker's node only, so those that have not come that far are in a cache of their own.
+// has only the pods of the broker's node, so pods that are not bound to it yet are in a cache of their own.
 func SetUp(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	pods, err := podsElsewhere(mgr, cfg.BrokerNode)
 	if err != nil {
@@ -102,7 +102,7 @@ func podsElsewhere(mgr manager.Manager, brokerNode string) (cache.Cache, error) 
 	return pods, mgr.Add(pods)
 }
 
-// Reconcile brings one namespace in order.
+// Reconcile reconciles one namespace.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var namespace corev1.Namespace
 	if err := r.client.Get(ctx, client.ObjectKey{Name: request.Name}, &namespace); err != nil {
@@ -114,7 +114,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return result, errors.Join(err, reported)
 }
 
-// offload sends a namespace of a consumer on, and repairs what came too early.
+// offload offloads a namespace of a consumer, and recreates pods that were created too early.
 func (r *reconciler) offload(ctx context.Context, namespace *corev1.Namespace) (ctrl.Result, error) {
 	// 1. Read the objects.
 	existing, err := r.offloadingOf(ctx, namespace.Name)
@@ -153,8 +153,8 @@ func (r *reconciler) offloadingOf(ctx context.Context, namespace string) (*offlo
 	return &offloading, nil
 }
 
-// selected reports whether the namespaces of a consumer are sent on. A consumer without a ForeignCluster is not known,
-// and only an empty selector selects it.
+// selected reports whether the namespaces of a consumer are offloaded. A consumer without a ForeignCluster is not
+// known, and only an empty selector selects it.
 func (r *reconciler) selected(ctx context.Context, consumer string) (bool, error) {
 	if consumer == "" || r.cfg.Consumers.Empty() {
 		return true, nil

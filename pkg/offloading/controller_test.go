@@ -206,7 +206,7 @@ func TestAPodThatOvertookIsMadeAnewOnceItCanGoSomewhere(t *testing.T) {
 	}
 }
 
-// However often a ShadowPod's pod comes back unmutated, the repairs become rarer.
+// The interval of the repairs grows each time that the webhook did not mutate a ShadowPod's pod.
 func TestRepairsBackOff(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := began

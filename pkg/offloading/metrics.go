@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics are those of the re-offloading.
+// Metrics are the metrics of the re-offloading.
 type Metrics struct {
 	offloadings *prometheus.CounterVec
 	recreated   prometheus.Counter

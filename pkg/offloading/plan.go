@@ -32,15 +32,15 @@ func ours(offloading *offloadingv1beta1.NamespaceOffloading) bool {
 	return offloading.Labels[consts.K8sAppManagedByKey] == v1alpha1.ManagedByBroker
 }
 
-// plan decides about the NamespaceOffloading of a namespace, of which existing is the present one or nil; it returns the
-// object to write, for create and update. selected is whether namespaces of the consumer are offloaded.
+// plan decides about the NamespaceOffloading of a namespace; existing is the present one or nil. It returns the object
+// to write, for create and update. selected is true if the consumer's namespaces are offloaded.
 func plan(namespace *corev1.Namespace, existing *offloadingv1beta1.NamespaceOffloading, selected bool,
 	mapping offloadingv1beta1.NamespaceMappingStrategyType,
 ) (action, *offloadingv1beta1.NamespaceOffloading) {
 	origin := placement.ConsumerOf(namespace)
 	switch {
 	case namespace.DeletionTimestamp != nil:
-		return leave, nil // All that is in it goes with it.
+		return leave, nil // Everything in it is deleted with it.
 	case existing != nil && (!ours(existing) || existing.DeletionTimestamp != nil):
 		return leave, nil
 	case origin == "" && existing != nil:
@@ -53,7 +53,7 @@ func plan(namespace *corev1.Namespace, existing *offloadingv1beta1.NamespaceOffl
 		return create, wanted(namespace, origin, mapping)
 	}
 	fresh := wanted(namespace, origin, mapping)
-	// Liqo's webhook refuses another mapping once the object exists; its finalizers are Liqo's.
+	// Liqo's webhook rejects another mapping once the object exists; its finalizers are Liqo's.
 	fresh.Spec.NamespaceMappingStrategy = existing.Spec.NamespaceMappingStrategy
 	fresh.Spec.RemoteNamespaceName = existing.Spec.RemoteNamespaceName
 	if equality.Semantic.DeepEqual(existing.Spec, fresh.Spec) && equality.Semantic.DeepEqual(existing.OwnerReferences, fresh.OwnerReferences) {
@@ -67,8 +67,8 @@ func plan(namespace *corev1.Namespace, existing *offloadingv1beta1.NamespaceOffl
 // wanted is the NamespaceOffloading of a namespace from origin.
 //
 // The selector is matched against every VirtualNode, and Liqo's webhook puts the same terms on the pods as node
-// affinity, so they must fit the broker's Node too: it bears no cluster id, which NotIn accepts. Remote, because what a
-// consumer sends here is for the providers: nothing of it runs in this cluster.
+// affinity, so they must fit the broker's Node too: it bears no cluster id, which NotIn accepts. The strategy is Remote
+// because the consumer's pods are for the providers: none of them runs in this cluster.
 func wanted(namespace *corev1.Namespace, origin string, mapping offloadingv1beta1.NamespaceMappingStrategyType,
 ) *offloadingv1beta1.NamespaceOffloading {
 	return &offloadingv1beta1.NamespaceOffloading{

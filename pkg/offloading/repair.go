@@ -18,7 +18,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
-// longestRepair is the longest time between two repairs of one pod.
+// longestRepair is the longest time between two deletions of one pod.
 const longestRepair = 5 * time.Minute
 
 // inEffect reports whether pods that are created in the namespace from now on can be bound to the broker's node and
@@ -39,16 +39,16 @@ func inEffect(namespace *corev1.Namespace, offloading *offloadingv1beta1.Namespa
 	return false
 }
 
-// raceTime is how long before its NamespaceOffloading a pod may have been created to count as one that was faster,
-// rather than one that ran here before the broker did.
+// raceTime is how long before its NamespaceOffloading a pod may have been created and still count as created too early,
+// rather than as a pod that ran here before the broker was installed.
 const raceTime = time.Minute
 
 // overtook reports whether a pod was created before the NamespaceOffloading took effect, which itself was created at
-// offloaded: it lacks what Liqo's webhook adds, and so will never be bound to brokerNode. Pods that no ShadowPod would
-// create again did not, whatever they lack, nor those with a runtime class, whose tolerations are not the webhook's.
+// offloaded: it lacks the changes of Liqo's webhook, and so will never be bound to brokerNode. It is false for pods
+// that no ShadowPod would recreate, and for pods with a runtime class, whose tolerations are not the webhook's.
 //
-// One that already runs on a node of this cluster overtook it if it was created about the time when the namespace
-// arrived; what ran here long before that, such as before the broker was installed, is left to run.
+// A pod that already runs on a node of this cluster overtook it if it was created about the time when the namespace
+// arrived. Pods that ran here long before that, such as before the broker was installed, are left running.
 func overtook(pod *corev1.Pod, brokerNode string, offloaded time.Time) bool {
 	if pod.DeletionTimestamp != nil || placement.Terminal(pod) || pod.Spec.NodeName == brokerNode || pod.Spec.RuntimeClassName != nil ||
 		shadowOf(pod) == nil || mutated(pod) {
@@ -83,14 +83,15 @@ func shadowOf(pod *corev1.Pod) *metav1.OwnerReference {
 	return owner
 }
 
-// repairIn returns how long to wait before a pod may be deleted. The time doubles with every pod that the same ShadowPod
-// created, because the age that the ShadowPod had then does; it needs no memory, and a restart does not shorten it.
+// repairIn returns the time to wait before a pod may be deleted. The time doubles with every pod that the same
+// ShadowPod created, because the age of the ShadowPod at that moment doubles; it needs no stored state, and a restart
+// does not shorten it.
 func repairIn(shadowCreated, podCreated, now time.Time) time.Duration {
 	return max(0, min(podCreated.Sub(shadowCreated), longestRepair)-now.Sub(podCreated))
 }
 
 // repair deletes the pods of a namespace that overtook its NamespaceOffloading, so that Liqo's ShadowPod controller
-// creates them again. It returns when to repeat; 0 is not at all.
+// creates them again. It returns the time after which to repeat; 0 is not at all.
 func (r *reconciler) repair(ctx context.Context, namespace *corev1.Namespace, offloaded time.Time) (time.Duration, error) {
 	var pods corev1.PodList
 	if err := r.pods.List(ctx, &pods, client.InNamespace(namespace.Name)); err != nil {

@@ -1,5 +1,6 @@
-// Package orchestrator keeps which providers each consumer selected: in a PlacementPolicy of a well-known name for each, so
-// that it survives restarts, is seen by kubectl, and is followed by the broker (spec.selection).
+// Package orchestrator stores the providers that each consumer selected: in a PlacementPolicy of a well-known name for
+// each consumer, so that the selection survives restarts, is visible to kubectl, and is followed by the broker
+// (spec.selection).
 package orchestrator
 
 import (
@@ -25,14 +26,14 @@ import (
 // timeout bounds all the requests of one call.
 const timeout = 10 * time.Second
 
-// ErrNameTaken is for a policy of the well-known name that is not the consumer's selection.
+// ErrNameTaken means that the policy of the well-known name is not the consumer's selection.
 var ErrNameTaken = errors.New("the name of the selection is taken")
 
 // PolicyName is the name of the PlacementPolicy that keeps the selection of a consumer, by its cluster id.
 func PolicyName(consumer string) string { return "selection-" + consumer }
 
-// Get reads what a consumer, a cluster id, selected: its Has reports whether a provider is. A consumer that never
-// selected anything has all providers; the result is then nil, whose Has returns true.
+// Get reads the selection of a consumer, a cluster id: its Has reports whether a provider is selected. A consumer that
+// never selected anything has all providers; the result is then nil, whose Has returns true.
 //
 // Other selections of the consumer, in policies that people wrote, count for its pods too, but are not shown.
 func Get(ctx context.Context, c client.Reader, consumer string) (*v1alpha1.Selection, error) {
@@ -100,7 +101,7 @@ func read(ctx context.Context, c client.Reader, consumer string) (*v1alpha1.Plac
 	return &policy, nil
 }
 
-// fresh is the selection of a consumer that has them all.
+// fresh is the selection of a consumer with all providers.
 func fresh(consumer string) *v1alpha1.PlacementPolicy {
 	return &v1alpha1.PlacementPolicy{
 		ObjectMeta: metav1.ObjectMeta{
@@ -112,7 +113,7 @@ func fresh(consumer string) *v1alpha1.PlacementPolicy {
 	}
 }
 
-// toggle turns the choice of one provider around, whatever the mode: the list has it or has it not.
+// toggle inverts the selection of one provider, in both modes: it adds it to the list or removes it.
 func toggle(s *v1alpha1.Selection, provider string) {
 	if slices.Contains(s.Providers, provider) {
 		s.Providers = slices.DeleteFunc(s.Providers, func(id string) bool { return id == provider })

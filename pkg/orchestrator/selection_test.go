@@ -95,7 +95,7 @@ func TestAConflictThatLastsIsAnError(t *testing.T) {
 	require.Greater(t, tries, 1)
 }
 
-// client-go's retry takes the error of a context for none.
+// client-go's retry returns no error when the function returns the error of a context.
 func TestAWriteWithoutAnAnswerIsAnError(t *testing.T) {
 	c := api(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 		return context.DeadlineExceeded

@@ -15,7 +15,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// ShadowOf returns the UID of the ShadowPod that Liqo made a pod of; "" if it was not made so.
+// ShadowOf returns the UID of the ShadowPod that Liqo made a pod from; "" if there is none.
 func ShadowOf(pod *corev1.Pod) types.UID {
 	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "ShadowPod" {
 		return owner.UID
@@ -30,8 +30,9 @@ func ShadowPodMetadata() *metav1.PartialObjectMetadata {
 	return shadow
 }
 
-// AccountOf returns in which account a pod counts: that of the user who created its ShadowPod, as Liqo's webhook labels it. It is zero for
-// pods that Liqo did not make of ShadowPods, and in namespaces of no consumer: there any user may set such labels.
+// AccountOf returns the account that counts a pod: the account of the user who created its ShadowPod, as Liqo's webhook
+// labels it. It is zero for pods that Liqo did not make from ShadowPods, and in namespaces of no consumer: there any
+// user may set such labels.
 func AccountOf(pod *corev1.Pod, namespace *corev1.Namespace) scheduler.Account {
 	consumer := ConsumerOf(namespace)
 	if consumer == "" || ShadowOf(pod) == "" {
@@ -40,9 +41,9 @@ func AccountOf(pod *corev1.Pod, namespace *corev1.Namespace) scheduler.Account {
 	return scheduler.Account{Consumer: consumer, Creator: pod.Labels[consts.CreatorLabelKey]}
 }
 
-// AccountOfSlice returns the user of a ResourceSlice: the common name of its certificate, as Liqo's webhook writes it into a label of the
-// ShadowPods (pkg/webhooks/shadowpod), which their pods have, too. Liqo's quota of the slice counts the pods of that label. It is zero for a
-// slice that names no consumer.
+// AccountOfSlice returns the user of a ResourceSlice: the common name of its certificate, as Liqo's webhook writes it
+// into a label of the ShadowPods (pkg/webhooks/shadowpod), which their pods have, too. Liqo's quota of the slice counts
+// the pods with that label. It is zero for a slice that names no consumer.
 func AccountOfSlice(slice *authv1beta1.ResourceSlice) scheduler.Account {
 	consumer := ConsumerOfSlice(slice)
 	if consumer == "" {
@@ -56,8 +57,8 @@ func ConsumerOfSlice(slice *authv1beta1.ResourceSlice) string {
 	return string(ptr.Deref(slice.Spec.ConsumerClusterID, ""))
 }
 
-// IsAccepted reports whether a condition of a ResourceSlice is Accepted. Liqo makes a quota of a slice whose resources are
-// (its quotacreator-controller).
+// IsAccepted reports whether a condition of a ResourceSlice is Accepted. Liqo makes a quota for a slice whose resources
+// are (its quotacreator-controller).
 func IsAccepted(slice *authv1beta1.ResourceSlice, kind authv1beta1.ResourceSliceConditionType) bool {
 	condition := authentication.GetCondition(slice, kind)
 	return condition != nil && condition.Status == authv1beta1.ResourceSliceConditionAccepted

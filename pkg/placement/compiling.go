@@ -10,24 +10,26 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrDeferred means that the filter of a pod is not compiled now, because the pods of its owner have used their share of the time for
-// that. It is an ErrInvalid whose rules are those of the pod: a pod that is assigned needs no filter to leave a provider.
+// ErrDeferred means that the filter of a pod is not compiled now, because the pods of its owner have used up their
+// share of the compile time. It is an ErrInvalid with the pod's rules: an assigned pod needs no filter to leave a
+// provider.
 var ErrDeferred = fmt.Errorf("%w: its filter is compiled later, because the filters of other pods of its owner take long to compile", ErrInvalid)
 
 const (
-	// compilingBurst is how much time an owner may use at once, and one compilingPart of all time after that.
+	// compilingBurst is the time that an owner may use at once; after that it may use one compilingPart of all time.
 	compilingBurst = 2 * time.Second
 	compilingPart  = 10
-	// maxOwners is how many owners are remembered before those are forgotten that have used nothing lately.
+	// maxOwners is the number of owners that are remembered before owners without recent use are dropped.
 	maxOwners = 1000
 )
 
-// Compiling shares the time for compiling the filters of pods between their owners: one whose filters are expensive delays its own pods.
-// Filters that are known already take no time, and those of policies, which administrators write, do not count.
+// Compiling shares the time for compiling the filters of pods between their owners: an owner with expensive filters
+// delays only its own pods. Filters in the cache cost no time, and filters of policies, which administrators write, do
+// not count.
 type Compiling struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
-	// used has, by owner, the time that counts; guarded by mu.
+	// used has the counted time by owner; guarded by mu.
 	used map[string]usedTime
 }
 
@@ -36,12 +38,12 @@ type usedTime struct {
 	at   time.Time
 }
 
-// NewCompiling returns a Compiling of which no owner has used anything.
+// NewCompiling returns a Compiling in which no owner has used any time.
 func NewCompiling(passive clock.PassiveClock) *Compiling {
 	return &Compiling{clock: passive, used: map[string]usedTime{}}
 }
 
-// left returns how much time of an owner still counts.
+// left returns how much of an owner's used time still counts.
 func (u usedTime) left(now time.Time) time.Duration {
 	return max(0, u.took-max(0, now.Sub(u.at))/compilingPart)
 }
@@ -56,7 +58,7 @@ func (c *Compiling) allowed(owner string) bool {
 	return c.used[owner].left(c.clock.Now()) < compilingBurst
 }
 
-// charge counts what a filter of an owner took.
+// charge counts the time that an owner's filter took.
 func (c *Compiling) charge(owner string, took time.Duration) {
 	if c == nil {
 		return
@@ -70,8 +72,8 @@ func (c *Compiling) charge(owner string, took time.Duration) {
 	c.used[owner] = usedTime{took: c.used[owner].left(now) + took, at: now}
 }
 
-// OwnerOf returns to whom what a pod does is counted: its consumer, or its namespace if it comes from this cluster. No owner has more than
-// its share in a sum.
+// OwnerOf returns the owner that a pod is counted to: its consumer, or its namespace if it comes from this cluster. No
+// owner has more than its share in a sum.
 func OwnerOf(namespace *corev1.Namespace) string {
 	if consumer := ConsumerOf(namespace); consumer != "" {
 		return consumer

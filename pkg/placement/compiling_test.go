@@ -44,7 +44,7 @@ func TestAnOwnerWhoseFiltersTakeLongToCompileDelaysItself(t *testing.T) {
 	})
 }
 
-// Neither the filters that are known wait, nor the pods that must leave their provider.
+// Neither pods with a filter in the cache wait, nor pods that must leave their provider.
 func TestADeferredFilterLeavesTheRules(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)

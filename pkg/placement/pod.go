@@ -20,9 +20,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler"
 )
 
-// ConsumerOf returns the id of the cluster that a namespace and its pods come from; "" is this one. The label alone is not enough:
-// tenant namespaces have it as well. Liqo writes both when it creates the namespace for a NamespaceMap of the consumer
-// (createNamespace in pkg/liqo-controller-manager/offloading/namespacemap-controller).
+// ConsumerOf returns the id of the cluster that a namespace and its pods come from; "" is this one. The label alone is
+// not enough: tenant namespaces have it as well. Liqo writes both when it creates the namespace for a NamespaceMap of
+// the consumer (createNamespace in pkg/liqo-controller-manager/offloading/namespacemap-controller).
 func ConsumerOf(namespace metav1.Object) string {
 	if namespace.GetAnnotations()[consts.RemoteNamespaceManagedByAnnotationKey] == "" || TenantOf(namespace) != "" {
 		return ""
@@ -30,7 +30,7 @@ func ConsumerOf(namespace metav1.Object) string {
 	return namespace.GetLabels()[consts.RemoteClusterID]
 }
 
-// NamespacesOf returns requests for the namespaces that may come from a cluster: also its tenant namespace.
+// NamespacesOf returns requests for the namespaces that may come from a cluster, including its tenant namespace.
 func NamespacesOf(ctx context.Context, reader client.Reader, cluster string) ([]reconcile.Request, error) {
 	var list corev1.NamespaceList
 	if err := reader.List(ctx, &list, client.MatchingLabels{consts.RemoteClusterID: cluster}); err != nil {
@@ -43,9 +43,9 @@ func NamespacesOf(ctx context.Context, reader client.Reader, cluster string) ([]
 	return requests, nil
 }
 
-// TenantOf returns the id of the cluster of a tenant namespace; "" if the namespace is none. An object in there with the id
-// of another cluster does not count: Liqo's peering lets a consumer's control plane write
-// NamespaceMaps, with any label and status, in its own (ClusterRole liqo-remote-controlplane).
+// TenantOf returns the id of the cluster of a tenant namespace; "" if it is not a tenant namespace. An object in it
+// with the id of another cluster does not count: Liqo's peering lets a consumer's control plane write NamespaceMaps,
+// with any label and status, in its own (ClusterRole liqo-remote-controlplane).
 func TenantOf(namespace metav1.Object) string {
 	labels := namespace.GetLabels()
 	if labels[consts.TenantNamespaceLabel] != "true" {
@@ -54,8 +54,9 @@ func TenantOf(namespace metav1.Object) string {
 	return labels[consts.RemoteClusterID]
 }
 
-// OffloadsTo returns the id of the cluster that a NamespaceMap offloads namespaces of this one to, if it is in the tenant namespace
-// of that cluster; "" for a map that a peer sent, whose namespaces are those of the peer. A peer may be provider and consumer.
+// OffloadsTo returns the id of the cluster that a NamespaceMap offloads namespaces of this one to, if the map is in the
+// tenant namespace of that cluster; "" for a map that a peer sent, whose namespaces are the peer's. A peer may be
+// provider and consumer.
 func OffloadsTo(m *offloadingv1beta1.NamespaceMap) string {
 	if m.Labels[consts.ReplicationOriginLabel] != "" {
 		return ""
@@ -63,8 +64,8 @@ func OffloadsTo(m *offloadingv1beta1.NamespaceMap) string {
 	return m.Labels[consts.RemoteClusterID]
 }
 
-// PlaceOf returns where a pod takes room: where it is assigned, or where it is leaving; the zero Place if nowhere. A pod that
-// has ended without the label leaves no VirtualNode any more.
+// PlaceOf returns the place whose capacity a pod uses: where it is assigned, or where it is moving from; the zero Place
+// if there is none. A pod that has ended and lost the label is no longer moving from a VirtualNode.
 func PlaceOf(pod *corev1.Pod) scheduler.Place {
 	if at := AssignedTo(pod); at != (scheduler.Place{}) || Terminal(pod) {
 		return at
@@ -72,13 +73,13 @@ func PlaceOf(pod *corev1.Pod) scheduler.Place {
 	return MovingFrom(pod)
 }
 
-// AssignedTo returns where a pod is assigned; the zero Place if nowhere. The provider counts as much as the name of the
-// VirtualNode, as it does for virtual kubelets: another provider may have one of that name.
+// AssignedTo returns the place where a pod is assigned; the zero Place if there is none. The provider must match as
+// well as the name of the VirtualNode, as for virtual kubelets: another provider may have a VirtualNode of that name.
 func AssignedTo(pod *corev1.Pod) scheduler.Place {
 	return placeOf(pod.Labels[v1alpha1.ProviderLabel], pod.Labels[v1alpha1.VirtualNodeLabel])
 }
 
-// MovingFrom returns where a pod is leaving; the zero Place if nowhere.
+// MovingFrom returns the place that a pod is moving from; the zero Place if there is none.
 func MovingFrom(pod *corev1.Pod) scheduler.Place {
 	return placeOf(pod.Annotations[v1alpha1.MovingFromProviderAnnotation], pod.Annotations[v1alpha1.MovingFromAnnotation])
 }
@@ -90,10 +91,10 @@ func placeOf(provider, virtualNode string) scheduler.Place {
 	return scheduler.Place{Provider: provider, VirtualNode: virtualNode}
 }
 
-// AssignmentOf returns what a pod takes at a VirtualNode. One that has ended takes its requests until its ShadowPod is
-// deleted, which is when the pod is, or loses the label: the quota of the slice counts a ShadowPod whatever its phase
-// (peeringInfo in Liqo's pkg/webhooks/shadowpod). It is not counted as a pod, as in that quota, nor as one of its
-// application.
+// AssignmentOf returns the capacity that a pod uses at a VirtualNode. An ended pod uses its requests until its
+// ShadowPod is deleted, which happens when the pod is deleted or loses the label: the quota of the slice counts a
+// ShadowPod in any phase (peeringInfo in Liqo's pkg/webhooks/shadowpod). As in that quota, an ended pod does not count
+// as a pod, nor as a pod of its application.
 func AssignmentOf(pod *corev1.Pod, at scheduler.Place) scheduler.Assignment {
 	a := scheduler.Assignment{
 		UID: pod.UID, Place: at, App: AppOf(pod), Requests: resources.PodRequests(&pod.Spec), Ended: Terminal(pod),
@@ -108,15 +109,15 @@ func AssignmentOf(pod *corev1.Pod, at scheduler.Place) scheduler.Assignment {
 // Terminal reports whether a pod has succeeded or failed.
 func Terminal(pod *corev1.Pod) bool { return TerminalPhase(pod.Status.Phase) }
 
-// TerminalPhase reports whether a phase is that of a pod that has ended.
+// TerminalPhase reports whether a phase means that the pod has ended.
 func TerminalPhase(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
 // Taken reports whether a provider has begun to run a pod, which may then be Pending for as long as its init containers
-// and its images take: one of its containers was started, or its sandbox is ready and no container fails to be made. A kubelet
-// writes statuses of all containers whenever it writes that the sandbox is ready (generateAPIPodStatus in Kubernetes' pkg/kubelet):
-// the condition alone is from another provider.
+// and its images take: one of its containers was started, or its sandbox is ready and no container fails to be created.
+// A kubelet writes statuses of all containers whenever it writes that the sandbox is ready (generateAPIPodStatus in
+// Kubernetes' pkg/kubelet): the condition alone is from another provider.
 func Taken(status *corev1.PodStatus) bool {
 	if status.Phase != corev1.PodPending && status.Phase != "" {
 		return true
@@ -137,9 +138,9 @@ func Taken(status *corev1.PodStatus) bool {
 	return ready
 }
 
-// OwnFault reports whether a pod has not started for a reason of its own: a container waits because its image or its configuration
-// cannot be had, which is no failure of the provider. The reasons are those of the kubelet (pkg/kubelet/images/types.go,
-// pkg/kubelet/kuberuntime/kuberuntime_container.go of Kubernetes).
+// OwnFault reports whether a pod has not started for a reason of its own: a container waits because its image or its
+// configuration is not available, which is no failure of the provider. The reasons are the kubelet's
+// (pkg/kubelet/images/types.go, pkg/kubelet/kuberuntime/kuberuntime_container.go of Kubernetes).
 func OwnFault(status *corev1.PodStatus) bool {
 	return slices.ContainsFunc(slices.Concat(status.InitContainerStatuses, status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
 		if s.State.Waiting == nil {
@@ -154,30 +155,30 @@ func OwnFault(status *corev1.PodStatus) bool {
 	})
 }
 
-// EndedByItself reports whether a pod, which may be being deleted, has ended and does not run again where it is. A kubelet writes a
-// terminal phase on each pod that it removes, and so does the garbage collector of pods, before it deletes those of a Node that is gone
-// (pkg/controller/podgc of Kubernetes).
+// EndedByItself reports whether a pod, which may be being deleted, has ended and is not restarted in its place. A
+// kubelet writes a terminal phase on each pod that it removes, and so does the pod garbage collector, before it deletes
+// the pods of a Node that no longer exists (pkg/controller/podgc of Kubernetes).
 func EndedByItself(status *corev1.PodStatus, deleted bool) bool {
 	return TerminalPhase(status.Phase) && !deleted && !Collected(status)
 }
 
-// Collected reports whether the garbage collector of pods has made a pod Failed, before it deletes it by force.
+// Collected reports whether the pod garbage collector has made a pod Failed, before it force-deletes it.
 func Collected(status *corev1.PodStatus) bool {
 	return slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "DeletionByPodGC"
 	})
 }
 
-// DisruptedThere reports whether a pod has ended because its provider evicted or deleted it there: by the API, a drain, a taint,
-// preemption, the pressure or shutdown of a node. The reasons are those of Kubernetes' pkg/kubelet (eviction, preemption, nodeshutdown)
-// and of Liqo's virtual kubelet.
+// DisruptedThere reports whether a pod has ended because its provider evicted or deleted it there: by the API, a drain,
+// a taint, preemption, the pressure or shutdown of a node. The reasons are from Kubernetes' pkg/kubelet (eviction,
+// preemption, nodeshutdown) and from Liqo's virtual kubelet.
 func DisruptedThere(pod *corev1.Pod) bool {
 	target := Condition(pod, corev1.DisruptionTarget)
 	return target != nil && target.Status == corev1.ConditionTrue || pod.Status.Phase == corev1.PodFailed &&
 		slices.Contains([]string{"Evicted", "Preempting", "NodeShutdown", "Terminated", forge.RemotePodTerminatedReason}, pod.Status.Reason)
 }
 
-// EndedStatus returns what is written into the status of a pod that has ended at its provider.
+// EndedStatus returns the patch for the status of a pod that has ended at its provider.
 func EndedStatus(there *corev1.PodStatus) map[string]any {
 	return map[string]any{
 		"phase": there.Phase, "reason": there.Reason, "message": there.Message, "conditions": there.Conditions,
@@ -185,13 +186,13 @@ func EndedStatus(there *corev1.PodStatus) map[string]any {
 	}
 }
 
-// NeverAccepted reports whether the API server refuses a status by its content, so that the same one is refused again.
+// NeverAccepted reports whether the API server rejects a status by its content, so that a retry would be rejected too.
 func NeverAccepted(err error) bool {
 	return kerrors.IsInvalid(err) || kerrors.IsBadRequest(err) || kerrors.IsRequestEntityTooLargeError(err)
 }
 
 // AppOf returns the application of a pod by the labels that Kubernetes recommends, in its namespace; "" if it has none.
-// Owners are of no use: the pods of a consumer are each owned by a ShadowPod of their own.
+// Owners cannot be used: the pods of a consumer are each owned by a ShadowPod of their own.
 func AppOf(pod *corev1.Pod) string {
 	for _, key := range []string{"app.kubernetes.io/instance", "app.kubernetes.io/name", "app", "k8s-app"} {
 		if value := pod.Labels[key]; value != "" {
@@ -201,7 +202,7 @@ func AppOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// Pod is a pod as the scheduler sees it, with what it asks for.
+// Pod is a pod as the scheduler sees it, with its criteria.
 func (c *Criteria) Pod(pod *corev1.Pod, namespace *corev1.Namespace) *scheduler.Pod {
 	return &scheduler.Pod{
 		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Consumer: ConsumerOf(namespace), Owner: OwnerOf(namespace),

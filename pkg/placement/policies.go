@@ -1,6 +1,6 @@
-// Package placement translates objects of the API for the scheduler: providers with their slices and KPIs, pods, and what
-// counts for a pod: its PlacementPolicy, the selections of its consumer, its own annotations. The broker, explanations, the
-// catalog, offers and the command line all use this translation.
+// Package placement translates objects of the API for the scheduler: providers with their slices and KPIs, pods, and
+// the criteria of a pod: its PlacementPolicy, the selections of its consumer, its own annotations. The broker,
+// explanations, the catalog, offers and the command line all use this translation.
 package placement
 
 import (
@@ -25,23 +25,24 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/untrusted"
 )
 
-// Criteria is what a pod and its policy ask for: for the scheduler, and when to move.
+// Criteria are the requirements of a pod and its policy: for the scheduler, and for moves.
 type Criteria struct {
-	// Policy is the PlacementPolicy that counts; nil if none does.
+	// Policy is the PlacementPolicy of the pod; nil if there is none.
 	Policy *scheduler.Policy
-	// Selections are what the pod's consumer selected.
+	// Selections are the selections of the pod's consumer.
 	Selections []scheduler.Selection
 	// Filter is the pod's own; nil if it has none.
 	Filter *cel.Program
 	Rules  Rules
 }
 
-// Rules are when a pod is moved, by its annotations and its policy.
+// Rules define when a pod is moved, by its annotations and its policy.
 type Rules struct {
 	Failover       v1alpha1.FailoverMode
 	FailoverAfter  time.Duration
 	PendingTimeout time.Duration
-	// MaxUnavailable is how many replicas may be unavailable because of planned moves; nil is defaultMaxUnavailable.
+	// MaxUnavailable is the number of replicas that may be unavailable because of planned moves; nil is
+	// defaultMaxUnavailable.
 	MaxUnavailable *intstr.IntOrString
 }
 
@@ -54,13 +55,13 @@ type Policies struct {
 	Programs *cel.Cache
 	// Defaults are the rules unless a policy or a pod sets others.
 	Defaults Rules
-	// Compiling bounds the time for compiling the filters of pods; nil does not.
+	// Compiling bounds the time for compiling the filters of pods; nil is no bound.
 	Compiling *Compiling
 }
 
-// CriteriaOf reads what a pod and its policy ask for. The error is an ErrInvalid, which may be ErrDeferred, or one of the API; the rules are
-// valid even then. A pod whose criteria are invalid never fails over: it could not be assigned anywhere else, and they
-// may forbid it.
+// CriteriaOf reads the criteria of a pod and its policy. The error is an ErrInvalid, which may be ErrDeferred, or an
+// error of the API; the rules are valid even then. A pod whose criteria are invalid never fails over: it could not be
+// assigned anywhere else, and they may forbid it.
 func (p *Policies) CriteriaOf(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace) (Criteria, error) {
 	ranked, err := p.Ranked(ctx)
 	if err != nil {
@@ -73,8 +74,8 @@ func (p *Policies) CriteriaOf(ctx context.Context, pod *corev1.Pod, namespace *c
 	return p.criteria(ranked, pod, namespace, policy)
 }
 
-// CriteriaUnder reads what a pod asks for, and a policy as if it were the pod's, if not nil. The errors are those of
-// CriteriaOf.
+// CriteriaUnder reads the criteria of a pod, with policy in place of the pod's own, if not nil. The errors are the same
+// as CriteriaOf's.
 func (p *Policies) CriteriaUnder(ctx context.Context, pod *corev1.Pod, namespace *corev1.Namespace,
 	policy *v1alpha1.PlacementPolicy,
 ) (Criteria, error) {
@@ -123,7 +124,7 @@ func (p *Policies) read(c *Criteria, ranked Ranking, pod *corev1.Pod, namespace 
 	return err
 }
 
-// filterOf compiles the filter of a pod, in the time that its owner has; the error may be ErrDeferred.
+// filterOf compiles the filter of a pod, within the time of its owner; the error may be ErrDeferred.
 func (p *Policies) filterOf(owner, expression string) (*cel.Program, error) {
 	if p.Programs.HasFilter(expression) {
 		return p.Programs.Filter(expression)
@@ -157,7 +158,7 @@ func applyRules(r *Rules, spec *v1alpha1.PlacementPolicySpec) {
 	}
 }
 
-// Ranking is all policies, the one that counts first.
+// Ranking has all policies, by precedence.
 type Ranking []v1alpha1.PlacementPolicy
 
 // Ranked reads all policies. They are the cache's own: do not change them.
@@ -196,7 +197,7 @@ func (r Ranking) Of(pod *corev1.Pod, namespace *corev1.Namespace) (*v1alpha1.Pla
 	return nil, nil // No policy is an answer.
 }
 
-// selectionsOf returns the selections of a consumer: those that name it.
+// selectionsOf returns the selections that name a consumer.
 func (r Ranking) selectionsOf(consumer string) []scheduler.Selection {
 	if consumer == "" {
 		return nil
@@ -242,7 +243,7 @@ func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 	return err == nil && parsed.Matches(labels.Set(set))
 }
 
-// Compile turns a policy into what the scheduler understands. All that is wrong is in the error.
+// Compile translates a policy for the scheduler. The error has all faults.
 func (p *Policies) Compile(policy *v1alpha1.PlacementPolicy) (*scheduler.Policy, error) {
 	spec := &policy.Spec
 	compiled := &scheduler.Policy{Name: policy.Name, UptimeWindow: spec.UptimeWindow}

@@ -177,7 +177,7 @@ func TestThePolicySetsTheUptimeWindow(t *testing.T) {
 	}
 }
 
-// selected is the choice of a consumer.
+// selected is the selection of a consumer.
 func selected(name, consumer string, mode v1alpha1.SelectionMode, providers ...string) *v1alpha1.PlacementPolicy {
 	return policy(name, func(s *v1alpha1.PlacementPolicySpec) {
 		s.Consumers, s.Selection = []string{consumer}, &v1alpha1.Selection{Mode: mode, Providers: providers}

@@ -21,8 +21,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// Provider translates a provider cluster for the scheduler, from its object, its VirtualNodes and the NamespaceMaps of its
-// tenant namespace. Of two VirtualNodes that advertise one label, the later one by name wins.
+// Provider translates a provider cluster for the scheduler, from its object, its VirtualNodes and the NamespaceMaps of
+// its tenant namespace. If two VirtualNodes advertise the same label, the later one by name wins.
 func Provider(pc *v1alpha1.ProviderCluster, virtualNodes []*offloadingv1beta1.VirtualNode,
 	namespaceMaps []*offloadingv1beta1.NamespaceMap,
 ) scheduler.Provider {
@@ -58,11 +58,12 @@ func Provider(pc *v1alpha1.ProviderCluster, virtualNodes []*offloadingv1beta1.Vi
 	return p
 }
 
-// maxLabels is how many labels of a VirtualNode are read.
+// maxLabels is the number of labels of a VirtualNode that are read.
 const maxLabels = 200
 
-// labelsOf returns the labels of a VirtualNode that the Node of Liqo's virtual kubelet could have, in order. The provider writes
-// them (status.nodeLabels of a ResourceSlice), in any length and with any characters, and the catalog shows them to everybody.
+// labelsOf returns the labels of a VirtualNode that the Node of Liqo's virtual kubelet could have, in order. The
+// provider writes them (status.nodeLabels of a ResourceSlice), in any length and with any characters, and the catalog
+// shows them to all callers.
 func labelsOf(virtualNode *offloadingv1beta1.VirtualNode) map[string]string {
 	labels := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(virtualNode.Spec.Labels)) {
@@ -78,7 +79,7 @@ func byName(a, b *offloadingv1beta1.VirtualNode) int {
 	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Namespace, b.Namespace))
 }
 
-// sliceFilter returns why a slice takes no pod. A reason that is not known is one of a newer broker.
+// sliceFilter returns the reason why a slice takes no pod. An unknown reason is from a newer broker.
 func sliceFilter(vn *v1alpha1.VirtualNodeStatus) verdict.Filter {
 	filter, known := verdict.ParseSliceFilter(vn.Reason)
 	if !known || filter == verdict.Passed && !vn.Ready {
@@ -90,7 +91,7 @@ func sliceFilter(vn *v1alpha1.VirtualNodeStatus) verdict.Filter {
 	return filter
 }
 
-// closureOf returns why a slice takes no pods although it is ready; nil if it takes pods.
+// closureOf returns the closure of a slice that takes no pods although it is ready; nil if it takes pods.
 func closureOf(vn *v1alpha1.VirtualNodeStatus) *scheduler.Closure {
 	if vn.Closed == nil {
 		return nil
@@ -98,7 +99,7 @@ func closureOf(vn *v1alpha1.VirtualNodeStatus) *scheduler.Closure {
 	return &scheduler.Closure{Owners: vn.Closed.Owners}
 }
 
-// reservationOf returns what is reserved at a slice; nil if nothing is.
+// reservationOf returns the reservation of a slice; nil if there is none.
 func reservationOf(vn *v1alpha1.VirtualNodeStatus) *scheduler.Reservation {
 	if vn.Reserved == nil {
 		return nil

@@ -20,7 +20,7 @@ import (
 )
 
 func TestProvider(t *testing.T) {
-	// What is in every case.
+	// The fields of every case.
 	plain := func(change func(*scheduler.Provider)) scheduler.Provider {
 		p := scheduler.Provider{
 			ID: "p1", Enabled: true, Ready: true, Labels: map[string]string{}, Namespaces: sets.New[string](), KPIs: kpi.Values{},
@@ -95,7 +95,7 @@ func TestProvider(t *testing.T) {
 				Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: map[string]offloadingv1beta1.RemoteNamespaceStatus{
 					"a":           {RemoteNamespace: "a-p", Phase: offloadingv1beta1.MappingAccepted},
 					"b":           {RemoteNamespace: "b-p", Phase: offloadingv1beta1.MappingCreationLoopBackOff},
-					"kube-system": {RemoteNamespace: "x", Phase: offloadingv1beta1.MappingAccepted}, // Which only the provider wants.
+					"kube-system": {RemoteNamespace: "x", Phase: offloadingv1beta1.MappingAccepted}, // Not desired.
 				}},
 			}},
 			want: func(p *scheduler.Provider) { p.Namespaces = sets.New("a") },

@@ -37,7 +37,7 @@ func shadowOf(pod *corev1.Pod) *offloadingv1beta1.ShadowPod {
 	}
 }
 
-// Liqo's own webhook counts what a pod takes, whatever its phase is, until the ShadowPod is deleted.
+// Liqo's own webhook counts the requests of a pod, in any phase, until the ShadowPod is deleted.
 func TestWhatAPodTakesIsWhatLiqosQuotaCounts(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)

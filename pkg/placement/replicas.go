@@ -26,8 +26,8 @@ const defaultMaxUnavailable = "25%"
 const maxMaxUnavailable = 1000000
 
 // ReplicasOf returns a key that the replicas of a pod share in its namespace: pods with the same labels, apart from
-// those that differ by replica or revision. A pod without other labels is the only one of its key. Owners are of no
-// use: the pods of a consumer are each owned by a ShadowPod of their own, with the labels of the consumer's pod and
+// labels that differ by replica or revision. A pod without other labels is the only one of its key. Owners cannot be
+// used: the pods of a consumer are each owned by a ShadowPod of their own, with the labels of the consumer's pod and
 // Liqo's (RemoteShadowPod in Liqo's pkg/virtualKubelet/forge; shadowpod-controller). The key has a fixed length, as
 // labels are chosen by consumers.
 func ReplicasOf(pod *corev1.Pod) string {
@@ -41,7 +41,7 @@ func ReplicasOf(pod *corev1.Pod) string {
 }
 
 // tellsReplicasApart reports whether a label may differ between the replicas of an application: it is Kubernetes' own
-// for that, or one of Liqo or of this project, which depend on the path of a pod.
+// label for that, or a label of Liqo or of this project, which depends on the path of a pod.
 func tellsReplicasApart(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	if prefix == "liqo.io" || strings.HasSuffix(prefix, ".liqo.io") {
@@ -53,14 +53,14 @@ func tellsReplicasApart(key string) bool {
 	}, key)
 }
 
-// Available reports whether a pod serves: it is Ready at a provider, and nothing takes it from there yet.
+// Available reports whether a pod serves: it is Ready at a provider, and is not being moved away or deleted.
 func Available(pod *corev1.Pod) bool {
 	return Ready(pod) && pod.Labels[v1alpha1.VirtualNodeLabel] != "" && pod.DeletionTimestamp == nil
 }
 
-// Replicates reports whether a pod counts as a replica at now. One that has ended does not, nor does one that is being
-// deleted after its grace period, which is over at the time of its deletion: such a pod may stay for as long as its
-// provider cannot be reached, and has been replaced.
+// Replicates reports whether a pod counts as a replica at now. A pod that has ended does not, nor does a pod that is
+// being deleted after its grace period, which is over at the time of its deletion: such a pod may stay for as long as
+// its provider is unreachable, and has been replaced.
 func Replicates(pod *corev1.Pod, now time.Time) bool {
 	return !Terminal(pod) && (pod.DeletionTimestamp == nil || now.Before(pod.DeletionTimestamp.Time))
 }
@@ -73,12 +73,12 @@ func (r *Rules) Unavailable(replicas int) int {
 	}
 	scaled, err := intstr.GetScaledValueFromIntOrPercent(&limit, replicas, false)
 	if err != nil {
-		return 1 // ValidateMaxUnavailable refuses it.
+		return 1 // ValidateMaxUnavailable rejects it.
 	}
 	return max(1, scaled)
 }
 
-// ValidateMaxUnavailable returns what is wrong with a limit; nil is none. The CRD has the same rule.
+// ValidateMaxUnavailable returns the fault of a limit; nil is none. The CRD has the same rule.
 func ValidateMaxUnavailable(limit *intstr.IntOrString) error {
 	if limit == nil {
 		return nil

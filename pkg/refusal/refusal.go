@@ -32,12 +32,12 @@ func Reasons() []string { return []string{QuotaExceeded, Forbidden, NamespaceNot
 // fieldManager owns the condition in the managed fields of the pod.
 const fieldManager = "liqo-broker-vk"
 
-// Refusal is that a provider cluster does not take a pod.
+// Refusal means that a provider cluster rejects a pod.
 type Refusal struct {
 	VirtualNode string
 	// Reason is one of Reasons; Message is the answer of the provider cluster, for people.
 	Reason, Message string
-	// Exceeded is the resource of which the quota was exceeded, after QuotaExceeded; "" if it is not known.
+	// Exceeded is the resource whose quota was exceeded, after QuotaExceeded; "" if it is not known.
 	Exceeded corev1.ResourceName
 	// At has the precision of a second.
 	At time.Time
@@ -64,9 +64,9 @@ func by(virtualNode string, pod *corev1.Pod) (Refusal, bool) {
 	return Refusal{}, false
 }
 
-// Report writes a refusal into the status of a pod, in place of those by other VirtualNodes. It returns false if the
-// refusal was already there. The message is cut. The UID of the pod is a precondition: a new pod of the same name was
-// not refused. The clock here may be behind that of the broker: a refusal is not from before the assignment.
+// Report writes a refusal into the status of a pod, in place of the refusals by other VirtualNodes. It returns false if
+// the refusal was already there. The message is cut. The UID of the pod is a precondition: a new pod of the same name
+// was not refused. The clock here may be behind the broker's: a refusal never predates the assignment.
 func Report(ctx context.Context, pods corev1client.PodInterface, pod *corev1.Pod, r Refusal) (bool, error) {
 	r.Message = untrusted.Text(r.Message)
 	if assigned := v1alpha1.AssignedAt(pod); r.At.Before(assigned) {
@@ -93,7 +93,7 @@ func Report(ctx context.Context, pods corev1client.PodInterface, pod *corev1.Pod
 	return true, nil
 }
 
-// conditions returns the change of the pod's conditions, as a strategic merge patch has it.
+// conditions returns the change of the pod's conditions, in the form of a strategic merge patch.
 func conditions(pod *corev1.Pod, r Refusal) []any {
 	reason := r.Reason
 	if r.Exceeded != "" {

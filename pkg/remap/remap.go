@@ -1,9 +1,9 @@
 // Package remap makes Liqo map the address of a pod again after the address has changed.
 //
 // Liqo maps the address of an offloaded pod by an IP object of the name of the pod. The spec.ip of an IP is immutable,
-// so Liqo's controller fails as long as the IP has the previous address, and with it the reflection of the
-// EndpointSlices in which the pod is. Liqo does not watch its IPs: the IP is deleted, and when it is gone the pod is
-// annotated, on which Liqo reconciles the pod.
+// so Liqo's controller fails as long as the IP has the previous address, and so does the reflection of the pod's
+// EndpointSlices. Liqo does not watch its IPs. So Remap deletes the IP and, once it no longer exists, annotates the
+// pod, which makes Liqo reconcile the pod.
 package remap
 
 import (
@@ -32,7 +32,7 @@ type Client interface {
 	Annotate(ctx context.Context, pod *corev1.Pod, annotations map[string]any) error
 }
 
-// Remapper repairs the IPs of pods. The caller calls Remap for a pod again when its IP changes.
+// Remapper replaces outdated IPs of pods. The caller calls Remap for a pod again when its IP changes.
 type Remapper struct {
 	client Client
 
@@ -46,7 +46,8 @@ func New(client Client) *Remapper {
 	return &Remapper{client: client, deleted: map[types.NamespacedName]types.UID{}}
 }
 
-// Remap deletes the IP of a pod that maps another address than the pod has, and annotates the pod when that IP is gone.
+// Remap deletes the IP of a pod if it maps another address than the pod's, and annotates the pod when that IP no longer
+// exists.
 func (r *Remapper) Remap(ctx context.Context, pod *corev1.Pod) error {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	switch {
@@ -82,7 +83,7 @@ func (r *Remapper) Remap(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// Forget drops what is remembered of a pod.
+// Forget drops the state of a pod.
 func (r *Remapper) Forget(pod types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

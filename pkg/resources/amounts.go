@@ -1,5 +1,5 @@
-// Package resources counts amounts of Kubernetes resources as whole numbers: what pods request, what providers grant,
-// what consumers are offered. It is pure.
+// Package resources counts amounts of Kubernetes resources as whole numbers: requests of pods, grants of providers,
+// offers to consumers. It is pure.
 package resources
 
 import (
@@ -52,8 +52,8 @@ func amountOf(name corev1.ResourceName, quantity *resource.Quantity) (int64, boo
 	return amount, quantity.Cmp(*resource.NewScaledQuantity(amount, scale)) == 0
 }
 
-// PodRequests returns what a pod takes, as kube-scheduler counts it (KEP-753 sidecars, KEP-2837 pod-level resources):
-// its containers and sidecars together or its largest init container, whichever is more, or what the pod as a whole
+// PodRequests returns the requests of a pod as kube-scheduler counts them (KEP-753 sidecars, KEP-2837 pod-level
+// resources): its containers and sidecars together or its largest init container, whichever is more, or the pod-level
 // requests; its overhead; and one of "pods".
 func PodRequests(spec *corev1.PodSpec) Amounts {
 	requests := RoundUp(resourcehelper.PodRequests(&corev1.Pod{Spec: *spec}, resourcehelper.PodResourcesOptions{}))
@@ -102,7 +102,7 @@ func (a Amounts) Sub(other Amounts) {
 	}
 }
 
-// Excess returns what a has more of than other, with the difference.
+// Excess returns the resources of which a has more than other, with the difference.
 func (a Amounts) Excess(other Amounts) Amounts {
 	excess := Amounts{}
 	for name, amount := range a {

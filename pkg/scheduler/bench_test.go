@@ -21,7 +21,7 @@ import (
 // assignedPods are so many in every benchmark, over however many providers.
 const assignedPods = 10_000
 
-// BenchmarkDecide measures one decision on one core, by the number of providers and by what the policy asks.
+// BenchmarkDecide measures one decision on one core, by the number of providers and by the features of the policy.
 func BenchmarkDecide(b *testing.B) {
 	filter, err := cel.NewFilter("provider.attributes['region'] == 'eu' && provider.resources.free['cpu'] > 1.0")
 	require.NoError(b, err)
@@ -127,7 +127,7 @@ func BenchmarkAssign(b *testing.B) {
 
 func benchmarkProvider(i, of int) Provider {
 	share := 1 - float64(i%10)/100
-	// Twice what 10,000 pods take.
+	// Twice the requests of 10,000 pods.
 	each := int64(2 * assignedPods / of)
 	return Provider{
 		ID:         fmt.Sprintf("p%04d", i),

@@ -12,8 +12,8 @@ import (
 
 // Closure is why a slice takes no pods now although it is ready: pods that were assigned there did not start.
 type Closure struct {
-	// Owners are those of the pods that did not start. A slice is closed for the pods of one owner if that is the only one, and
-	// otherwise for all: no owner closes a slice for others.
+	// Owners are the owners of the pods that did not start. If they all have one owner, the slice is closed for that
+	// owner's pods only; otherwise for all pods. So one owner cannot close a slice for others.
 	Owners []string
 	// TrialAt is when one pod may be assigned there nevertheless; zero is never.
 	TrialAt time.Time
@@ -29,21 +29,22 @@ func (c *Closure) keepsOut(owner string, now time.Time) bool {
 	return c.Concerns(owner) && (c.TrialAt.IsZero() || now.Before(c.TrialAt))
 }
 
-// Reservation keeps a part of a slice free for one pod that waits: what becomes free is not assigned to others until the pod fits.
+// Reservation keeps a part of a slice free for one waiting pod: capacity that becomes free is not assigned to other
+// pods until the pod fits.
 type Reservation struct {
 	UID      types.UID
 	Requests resources.Amounts
 }
 
-// claims keep pods out of a slice that has room for them.
+// claims keep pods out of a slice that has capacity for them.
 type claims struct {
 	closed   *Closure
 	reserved *Reservation
-	// amounts are those of reserved.
+	// amounts are the requests of reserved.
 	amounts amounts.Flat
 }
 
-// claim returns what keeps pods out of a slice; nil is nothing.
+// claim returns the claims for a closure and a reservation; nil if there is neither.
 func (s *State) claim(closed *Closure, reserved *Reservation) *claims {
 	if closed == nil && reserved == nil {
 		return nil
@@ -51,7 +52,7 @@ func (s *State) claim(closed *Closure, reserved *Reservation) *claims {
 	c := &claims{closed: closed, reserved: reserved}
 	if reserved != nil {
 		for _, requested := range s.table.Flatten(nil, reserved.Requests) {
-			if requested.Number >= 0 { // Nothing is granted of a resource without a number.
+			if requested.Number >= 0 { // A resource without a number is granted nowhere.
 				c.amounts = c.amounts.Add(requested.Number, requested.Amount)
 			}
 		}
@@ -71,7 +72,7 @@ func (c *claims) closedFor(owner string, now time.Time) bool {
 	return c != nil && c.closed.keepsOut(owner, now)
 }
 
-// reservedBefore returns what is reserved for others than a pod.
+// reservedBefore returns the amounts reserved for a pod other than of.
 func (c *claims) reservedBefore(of types.UID) amounts.Flat {
 	if c == nil || c.reserved == nil || c.reserved.UID == of {
 		return nil
@@ -79,8 +80,8 @@ func (c *claims) reservedBefore(of types.UID) amounts.Flat {
 	return c.amounts
 }
 
-// Grants reports whether a slice takes pods, and a pod with these requests would fit into it if it were empty; missing is how much of
-// that is not free now, as a share of what is requested.
+// Grants reports whether a slice takes pods and a pod with these requests would fit into it if it were empty. missing
+// is the share of the requests that is not free now.
 func (s *State) Grants(at Place, d Demand) (missing float64, fits bool) {
 	slice, usable := s.usableSlice(at)
 	if !usable {

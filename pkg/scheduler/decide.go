@@ -10,24 +10,24 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// Decision is what State.Decide found. It owns its memory and can be given to Decide again, which overwrites
+// Decision is the result of State.Decide. It owns its memory and can be passed to Decide again, which overwrites
 // everything, Verdicts and their Scores included; a copy shares that memory. The zero Decision is ready for use.
 type Decision struct {
 	verdict.Result
 	cycle cycle
 }
 
-// Decide chooses a provider, and one of its slices, for the pod, and writes what it found into into, whose memory it
-// uses. A nil policy is the zero Policy. It reserves nothing: the caller does so with Assign, before it decides again.
-// A pod that is assigned already must be released first.
+// Decide chooses a provider, and one of its slices, for the pod, and writes the result to into, whose memory it reuses.
+// A nil policy is the zero Policy. Decide reserves nothing: the caller does so with Assign, before the next decision. A
+// pod that is already assigned must be released first.
 func (s *State) Decide(now time.Time, pod *Pod, policy *Policy, into *Decision) {
-	// 1. Read what the pod asks for, and what the policy weighs.
+	// 1. Read the pod's requests and the policy's weights.
 	c := &into.cycle
 	c.begin(s, now, pod, policy)
 	c.beginCriteria()
 	into.Result = verdict.Result{Verdicts: slices.Grow(into.Verdicts[:0], len(s.providers))[:len(s.providers)]}
 
-	// 2. Ask every provider's filters, and those of its slices; then the criteria, of those that fit.
+	// 2. Apply the filters of each provider and of its slices; then, to those that fit, the expressions.
 	for i, p := range s.providers {
 		v := &into.Verdicts[i]
 		*v = verdict.Verdict{Provider: p.ID, Several: len(p.slices) > 1}
@@ -49,22 +49,22 @@ func (s *State) Decide(now time.Time, pod *Pod, policy *Policy, into *Decision) 
 type cycle struct {
 	now    time.Time
 	pod    *Pod
-	policy *Policy // That of a pod without one is &anything.
+	policy *Policy // &anything for a pod without one.
 	round  score.Round
 
 	anything Policy
 
 	requests []amounts.Request
-	// measures are the requests by which free room is measured: cpu and memory, even if nothing of them is requested,
-	// and the scarce resources that the pod requests. perMeasure is one divided by their number.
+	// measures are the requests by which free capacity is measured: cpu and memory, even if the pod requests none, and
+	// the scarce resources that the pod requests. perMeasure is one divided by their number.
 	measures   []amounts.Request
 	perMeasure float64
 
-	// app has the pods of the pod's application, by load; own is the load that the pod itself is counted at.
+	// app has the pods of the pod's application, by load; own is the load in which the pod itself is counted.
 	app map[*load]int
 	own *load
-	// domains are those of the policy's topology key, and podsIn the application's pods in each. podsIn is empty if every
-	// provider is a domain.
+	// domains are the domains of the policy's topology key, and podsIn the application's pods in each. podsIn is empty
+	// if every provider is a domain.
 	domains domains
 	podsIn  []int
 
@@ -75,7 +75,7 @@ type cycle struct {
 	trials           [trialCount]trial
 }
 
-// addCandidate adds a provider that passed all filters, with what the scores read of it.
+// addCandidate adds a provider that passed all filters, with the inputs of its scores.
 func (c *cycle) addCandidate(number int, p *provider, v *verdict.Verdict) {
 	candidate := c.round.Add()
 	*candidate = score.Candidate{Verdict: v, Measured: &p.measured, Price: p.price, Expression: c.expression}

@@ -18,20 +18,21 @@ const (
 	trialCount
 )
 
-// trial counts on how many providers an expression was asked, and on how many it failed; first is how on the first.
+// trial counts the providers for which an expression was evaluated, and those for which it failed; first is the first
+// error.
 type trial struct {
 	asked, failed int
 	first         error
-	// stopped counts on how many it cost too much, last is how on the last of them.
+	// stopped counts the providers for which it cost too much; last is the last such error.
 	stopped int
 	last    error
 }
 
-// maxStopped is on how many providers an expression may cost too much. Then it is asked no more, and has failed on the
-// others as well: no expression delays decisions for long.
+// maxStopped is the number of providers for which an expression may cost too much. After that it is not evaluated
+// again, and counts as failed for the remaining providers, so that no expression delays decisions for long.
 const maxStopped = 3
 
-// failure returns the error of an expression that failed wherever it was asked.
+// failure returns the error of an expression that failed for every provider for which it was evaluated.
 func (c *cycle) failure() error {
 	for i := range c.trials {
 		if t := &c.trials[i]; t.asked > 0 && t.failed == t.asked {

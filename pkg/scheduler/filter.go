@@ -25,8 +25,8 @@ func (c *cycle) filterProvider(p *provider, v *verdict.Verdict) bool {
 	return v.Filter == verdict.Passed
 }
 
-// filterSlices reports whether a slice of the provider fits, and chooses one. Otherwise the verdict is that of
-// the slice that came furthest, of equals the first by name.
+// filterSlices reports whether a slice of the provider fits, and chooses one. Otherwise the verdict has the filter of
+// the slice that passed the most filters; of equals, the first by name.
 func (c *cycle) filterSlices(p *provider, v *verdict.Verdict) bool {
 	var chosen *slice
 	furthest, furthestRequest := verdict.NothingGranted, -1
@@ -83,11 +83,11 @@ func (c *cycle) filterSlice(s *slice) (verdict.Filter, int) {
 	return verdict.Passed, -1
 }
 
-// isReserved reports whether a slice has room for the pod only without what is reserved for another one.
+// isReserved reports whether the pod fits into a slice only without the reservation for another pod.
 func (c *cycle) isReserved(s *slice) bool {
 	reserved := s.load.claims.reservedBefore(c.pod.UID)
 	for i := range c.requests {
-		n := c.requests[i].Number // Not Unknown: the slice has room.
+		n := c.requests[i].Number // Not Unknown: the pod fits into the slice.
 		if granted := s.granted.Of(n); granted != amounts.Unlimited && c.requests[i].Amount > granted-s.load.assigned.Of(n)-reserved.Of(n) {
 			return true
 		}
@@ -95,8 +95,8 @@ func (c *cycle) isReserved(s *slice) bool {
 	return false
 }
 
-// prefers reports whether a pod that fits both slices goes to a rather than to b, which is before it by name: not to
-// one that holds scarce resources for others, then to the one with more free room.
+// prefers reports whether a pod that fits both slices goes to a rather than to b, which is before it by name. It avoids
+// the slice that has scarce resources for other pods, then prefers the one with more free capacity.
 func (c *cycle) prefers(a, b *slice) bool {
 	if spareA, spareB := c.spared(a), c.spared(b); spareA != spareB {
 		return spareA < spareB
@@ -107,7 +107,7 @@ func (c *cycle) prefers(a, b *slice) bool {
 // firstScarce is the index in cycle.measures of the first scarce resource, after cpu and memory.
 const firstScarce = 2
 
-// spared counts the scarce resources of a slice that the pod does not ask for.
+// spared counts the scarce resources of a slice that the pod does not request.
 func (c *cycle) spared(s *slice) int {
 	count := len(s.scarce)
 	for _, number := range s.scarce {

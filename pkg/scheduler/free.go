@@ -2,8 +2,8 @@ package scheduler
 
 import "github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
 
-// freeOfProvider returns the share of what the usable slices of a provider grant together that stays free when the
-// pod is placed there: the mean of cpu, memory, and the scarce resources that the pod requests.
+// freeOfProvider returns the share of the usable slices' total grant that stays free when the pod is placed there: the
+// mean of cpu, memory, and the scarce resources that the pod requests.
 func (c *cycle) freeOfProvider(p *provider) float64 {
 	free := 0.0
 	for i := range c.measures {

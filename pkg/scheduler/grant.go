@@ -11,28 +11,28 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
 )
 
-// Account is the user of a consumer to whom a pod is counted. The zero Account is none: such a pod counts in no grant.
+// Account is the user of a consumer whose grant counts a pod. The zero Account is none: no grant counts such a pod.
 type Account struct {
 	Consumer string
-	// Creator is the user of one ResourceSlice, as Liqo's webhook writes it into a label of the pods; "" is not known.
+	// Creator is the user of one ResourceSlice, as Liqo's webhook writes it into a label of the pods; "" is unknown.
 	Creator string
 }
 
-// Grant is what this cluster granted a consumer. A resource that it does not name is 0, but the number of pods is then unlimited. Nil
-// amounts grant nothing at all.
+// Grant is the grant of this cluster to a consumer. A resource that it does not name is 0, but the number of pods is
+// then unlimited. Nil amounts grant nothing at all.
 type Grant struct {
-	// ByCreator has what the slices of each user grant, Sum what all of them grant together.
+	// ByCreator has the grants of each user's slices, Sum the total of all slices.
 	ByCreator map[string]resources.Amounts
 	Sum       resources.Amounts
 }
 
-// taken is what the pods of one account take together, at whatever provider, or the pods of all accounts of a consumer.
+// taken is the total of the pods of one account, at any provider, or of all accounts of a consumer.
 type taken struct {
 	amounts     amounts.Flat
 	assignments int
 }
 
-// takenBy returns the sums in which the pods of an account count, new ones if it has none; nil for the zero Account.
+// takenBy returns the sums that count the pods of an account, new ones if it has none; nil for the zero Account.
 func (s *State) takenBy(a Account) (of, all *taken) {
 	if a == (Account{}) {
 		return nil, nil
@@ -48,7 +48,8 @@ func (s *State) takenBy(a Account) (of, all *taken) {
 	return of, all
 }
 
-// count adds what an assignment takes to the sums of its account, and bounds it by what these can hold.
+// count adds the requests of an assignment to the sums of its account, and bounds them so that the sums do not
+// overflow.
 func (s *State) count(kept *assignment) {
 	of, all := s.takenBy(kept.account)
 	if of == nil {
@@ -63,7 +64,7 @@ func (s *State) count(kept *assignment) {
 	}
 }
 
-// discount subtracts what count added.
+// discount subtracts the requests that count added.
 func (s *State) discount(kept *assignment) {
 	of, all := s.takenBy(kept.account)
 	if of == nil {
@@ -80,31 +81,31 @@ func (s *State) discount(kept *assignment) {
 	}
 }
 
-// AccountOf returns in which account a pod is counted; the zero Account if in none.
+// AccountOf returns the account that counts a pod; the zero Account if none does.
 func (s *State) AccountOf(uid types.UID) Account { return s.assignments[uid].account }
 
-// Budget is what the pods of a consumer leave of its grant, in a State as it is when it is asked.
+// Budget is the part of a consumer's grant that its pods leave free, in the State at the time of the call.
 type Budget struct {
 	state    *State
 	consumer string
 	grant    *Grant
-	// promised is what Take has taken, by creator, and of all together.
+	// promised has the requests passed to Take, by creator; all is their total.
 	promised map[string]amounts.Flat
 	all      amounts.Flat
 }
 
-// Budget returns what is left of the grant of a consumer.
+// Budget returns the free part of a consumer's grant.
 func (s *State) Budget(consumer string, grant *Grant) *Budget {
 	return &Budget{state: s, consumer: consumer, grant: grant}
 }
 
-// Fits reports whether a pod of a creator fits into what is left.
+// Fits reports whether a pod of a creator fits into the budget.
 func (b *Budget) Fits(creator string, d Demand) bool {
 	_, lacks := b.lacking(creator, d)
 	return !lacks
 }
 
-// Take takes what a pod requests that fits.
+// Take subtracts the requests of a pod that fits.
 func (b *Budget) Take(creator string, d Demand) {
 	if b.promised == nil {
 		b.promised = map[string]amounts.Flat{}
@@ -118,8 +119,8 @@ func (b *Budget) Take(creator string, d Demand) {
 	b.promised[creator] = of
 }
 
-// Beyond returns of which resource a pod of a creator requests more than is left; "" if the pod fits. It does not tell how much is left:
-// that changes with each other pod, and conditions quote this text.
+// Beyond returns the resource of which a pod of a creator requests more than is free; "" if the pod fits. It does not
+// return the free amount, which changes with each other pod: conditions quote this text.
 func (b *Budget) Beyond(creator string, d Demand) string {
 	lacks, found := b.lacking(creator, d)
 	if !found {
@@ -137,16 +138,17 @@ func (b *Budget) Beyond(creator string, d Demand) string {
 	return fmt.Sprintf("more than is left of %s: %s: %s requested, %s granted", whose, name, text(lacks.wanted.Amount), text(lacks.granted))
 }
 
-// lack is a resource of which too little is left.
+// lack is a resource of which not enough is free.
 type lack struct {
 	wanted  amounts.Request
 	granted int64
-	// together means that it is what the slices of the consumer grant together.
+	// together means that granted is the total of all slices of the consumer.
 	together bool
 }
 
-// lacking returns what too little is left of; false if a pod fits. Each user has the grant of its slice, as in Liqo's quotas. Pods without
-// a known user take what all slices grant together; while such pods are counted, the others must fit into that as well.
+// lacking returns the first resource of which not enough is free; false if a pod fits. Each user has the grant of its
+// slice, as in Liqo's quotas. Pods without a known user use the total of all slices; while such pods are counted, the
+// others must fit into that total too.
 func (b *Budget) lacking(creator string, d Demand) (lack, bool) {
 	unknown := Account{Consumer: b.consumer}
 	if creator != "" {
@@ -177,7 +179,7 @@ func (b *Budget) lackingOf(granted resources.Amounts, of *taken, promised amount
 	return lack{}, false
 }
 
-// grantOf returns what is granted of a resource.
+// grantOf returns the granted amount of a resource.
 func grantOf(granted resources.Amounts, name corev1.ResourceName) int64 {
 	amount, named := granted[name]
 	if granted != nil && !named && name == corev1.ResourcePods {

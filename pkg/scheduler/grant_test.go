@@ -42,7 +42,7 @@ func TestWhatIsLeftOfAGrant(t *testing.T) {
 				"a": {Account: Account{"c1", "one"}, Place: Place{"q", "q"}},
 				"b": {Account: Account{"c1", "one"}}, // It is at no provider now.
 				"c": {Account: Account{"c2", "one"}, Place: Place{"r", "r"}},
-				"d": {Place: Place{"q", "q"}}, // What is reserved for a pod that is counted where it is.
+				"d": {Place: Place{"q", "q"}}, // Reserved for a pod that is counted where it is.
 			} {
 				a.UID, a.Requests = typesUID(uid), amounts{"cpu": 1000, "pods": 1}
 				s.Assign(a)
@@ -65,7 +65,8 @@ func TestWhatIsLeftOfAGrant(t *testing.T) {
 	}
 }
 
-// Without Liqo's webhook no pod has the label of its user. Such pods and the others have all grants together, once.
+// Without Liqo's webhook no pod has the label of its user. The pods without the label and the pods with it share the
+// total of the grants.
 func TestPodsWithAndWithoutAUserFitIntoTheSum(t *testing.T) {
 	type amounts = resources.Amounts
 	grant := &Grant{ByCreator: map[string]amounts{"one": {"cpu": 2000}, "two": {"cpu": 2000}}, Sum: amounts{"cpu": 4000}}
@@ -111,7 +112,8 @@ func TestSumsOfAccountsDoNotOverflow(t *testing.T) {
 	require.Empty(t, s.consumers)
 }
 
-// Whatever is assigned, moved and released, the sums of each account and consumer are those of their assignments, and nothing else is kept.
+// After any sequence of Assign, move and Release, the sums of each account and consumer equal the sums of their
+// assignments, and there are no other sums.
 func TestSumsOfAccountsAreThoseOfTheirAssignments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		providers := drawProviders(t)

@@ -15,23 +15,23 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// AttributePrice is the attribute that holds what a provider costs, a decimal number of any unit that all share.
+// AttributePrice is the attribute that holds the provider's price, a decimal number in a unit common to all providers.
 const AttributePrice = "price"
 
-// provider is a Provider as the State keeps it: with everything computed that no decision changes.
+// provider is a Provider as the State keeps it, with every value computed that does not depend on a decision.
 type provider struct {
-	// filter is the first that it fails whatever the pod, Passed if none.
+	// filter is the first filter that it fails for every pod, Passed if none.
 	filter verdict.Filter
 	// slices are sorted by VirtualNode.
 	slices []slice
-	// granted is the sum over the usable slices, and usable what is assigned to each of them.
+	// granted is the sum over the usable slices, and usable has the load of each of them.
 	granted amounts.Flat
 	usable  []*load
 	// measured are the scores of the KPIs.
 	measured score.Measured
 	// price is NaN if it is unknown.
 	price float64
-	// variable is what expressions see, of resources those of the table.
+	// variable is the provider as expressions see it; their resources are those in table.
 	variable cel.Provider
 	table    *amounts.Table
 	Provider
@@ -69,7 +69,7 @@ func (s *State) newProvider(p Provider) *provider {
 	return kept
 }
 
-// showAmounts has expressions see the provider's amounts.
+// showAmounts makes the provider's amounts visible to expressions.
 func (p *provider) showAmounts(t *amounts.Table) {
 	p.table = t
 	p.variable.Granted, p.variable.Assigned, p.variable.Free = (*grantedView)(p), (*assignedView)(p), (*freeView)(p)
@@ -125,7 +125,7 @@ func (p *provider) domain(key string) (string, bool) {
 	return value, has
 }
 
-// Price returns what the provider costs; false if that is unknown or not a decimal number.
+// Price returns the provider's price; false if it is unknown or not a decimal number.
 func (p *Provider) Price() (float64, bool) {
 	price := priceOf(p.Attributes)
 	return price, !math.IsNaN(price)

@@ -11,25 +11,26 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/score"
 )
 
-// Pod is what a decision reads of a pod.
+// Pod has the data of a pod that a decision reads.
 type Pod struct {
 	UID             types.UID
 	Namespace, Name string
 	// Consumer is the id of the cluster that the pod came from; "" is this one. That cluster is never chosen.
 	Consumer string
-	// Account is whose grant bounds the pod if it is new: First means that it was assigned nowhere before.
+	// Account is the account whose grant limits the pod if it is new: First means that it was never assigned before.
 	Account Account
 	First   bool
-	// Owner is to whom the pod is counted: its consumer, or its namespace.
+	// Owner is the consumer or the namespace that the pod is counted to.
 	Owner string
 	// Selections are its consumer's: a provider must be in all of them.
 	Selections          []Selection
 	Labels, Annotations map[string]string
 	// App is shared by the pods of one application (plugins spread and close); "" is none.
 	App string
-	// Requests are what PodRequests returns.
+	// Requests are the result of PodRequests.
 	Requests resources.Amounts
-	// Refused has, by VirtualNode, until when the pod is not to be sent there again; by "", to any that it does not name.
+	// Refused has, by VirtualNode, the end of the pod's back-off there; the key "" is for all VirtualNodes without an
+	// entry.
 	Refused map[string]time.Time
 	// Expression is the pod's own filter; nil is none.
 	Expression *cel.Program
@@ -51,7 +52,7 @@ func (p *Pod) selects(id string) bool {
 	return true
 }
 
-// refusedUntil returns until when the pod is not to be sent to a VirtualNode again.
+// refusedUntil returns the end of the pod's back-off at a VirtualNode.
 func (p *Pod) refusedUntil(virtualNode string) time.Time {
 	if until, named := p.Refused[virtualNode]; named {
 		return until
@@ -62,8 +63,8 @@ func (p *Pod) refusedUntil(virtualNode string) time.Time {
 // TopologyProvider is the topology key in which every provider cluster is a domain of its own.
 const TopologyProvider = "provider"
 
-// Policy restricts the providers of a pod, and weighs the scores. The zero Policy, and nil, take every
-// provider, and the default weights.
+// Policy restricts the providers of a pod, and sets the weights of the scores. The zero Policy, and nil, allow every
+// provider and have the default weights.
 type Policy struct {
 	Name string
 	// Named are the ids of the providers that may be used; nil is all, empty is none.
@@ -72,7 +73,7 @@ type Policy struct {
 	Filter *cel.Program
 	// Score is the plugin expression's score; nil leaves that plugin out. It is made by a cel.Cache.
 	Score *cel.Program
-	// Weights in any order; nil is the default ones. What score.ValidateWeights refuses is left out.
+	// Weights in any order; nil is the default ones. Weights that score.ValidateWeights rejects are left out.
 	Weights []score.Weight
 	// TopologyKey is for the plugin spread: which providers are one failure domain. It is the key of a provider's
 	// attribute, else of its label; "" is TopologyProvider.

@@ -99,7 +99,7 @@ func drawPolicy(t *rapid.T) *Policy {
 	}
 }
 
-// drawAssignments assigns pods to the slices of providers, whether or not they fit, and to some that no provider has.
+// drawAssignments assigns pods to the slices of providers, even if they do not fit, and to slices that no provider has.
 func drawAssignments(t *rapid.T, providers []Provider) []Assignment {
 	places := []Place{{"unknown", "unknown"}}
 	for _, p := range providers {
@@ -125,7 +125,7 @@ func filled(providers []Provider, assignments []Assignment) *State {
 	return s
 }
 
-// seen is what a decision shows.
+// seen has the observable results of a decision.
 type seen struct {
 	Provider, VirtualNode, Message, Unschedulable, Short string
 	Score                                                int
@@ -333,7 +333,7 @@ func TestADecisionOnASnapshotIsThatOfTheState(t *testing.T) {
 		s.Confirm(now, pod, policy, &d)
 		require.Equal(t, want, see(&d))
 
-		// What happens to the state meanwhile is not in the snapshot, but in what is confirmed.
+		// Changes of the state after the snapshot are not in the snapshot; Confirm sees them.
 		for _, other := range drawAssignments(t, providers) {
 			other.UID = "other-" + other.UID
 			s.Assign(other)
@@ -383,7 +383,7 @@ func TestConfirmChoosesAnew(t *testing.T) {
 	require.Empty(t, d.VirtualNode)
 }
 
-// What a Decision keeps of the one before, domains included, does not outlive a change of the providers.
+// State that a Decision keeps from the previous decision, domains included, does not survive a change of the providers.
 func TestADecisionUsedAgainDecidesAsANewOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		states := []*State{stateOf(drawProviders(t)...), stateOf(drawProviders(t)...)}

@@ -13,7 +13,7 @@ import (
 type Provider struct {
 	// ID is its cluster id.
 	ID string
-	// Labels are what the provider advertises; Attributes are what the broker's administrator adds (price, region).
+	// Labels are advertised by the provider; Attributes are set by the broker's administrator (price, region).
 	Labels, Attributes map[string]string
 
 	// Enabled, Cordoned and Draining are set by the administrator.
@@ -29,14 +29,15 @@ type Provider struct {
 	Slices     []Slice
 }
 
-// Schedulable reports whether the administrator lets the provider have new pods.
+// Schedulable reports whether the administrator allows new pods at the provider.
 func (p *Provider) Schedulable() bool { return p.Enabled && !p.Cordoned && !p.Draining }
 
-// Slice is one part of what a provider grants: a VirtualNode, with its own quota.
+// Slice is one part of the provider's grant: a VirtualNode, with its own quota.
 type Slice struct {
 	// VirtualNode is its name. Slices of two providers may have one name: a Place is unique.
 	VirtualNode string
-	// Granted is what the provider granted. What it does not name is 0, but the number of pods is then unlimited.
+	// Granted is the amount that the provider granted. A resource that it does not name is 0, but the number of pods is
+	// then unlimited.
 	Granted resources.Amounts
 	// Filter is why it takes no pod, whatever the pod is: verdict.ServesAnotherNode, NameNotUnique, Terminating or
 	// NotReady. A slice that takes pods has Passed.
@@ -56,12 +57,13 @@ type Place struct {
 type Assignment struct {
 	Place
 	UID types.UID
-	// Account is the one in which the pod counts; it is zero if the amount is no pod's, or the pod is counted elsewhere already.
+	// Account is the account that counts the pod. It is zero if the amount is not a pod's, or if the pod is already
+	// counted elsewhere.
 	Account Account
 	// App is the pod's application, as in Pod.
 	App string
-	// Requests are what it takes; one without "pods" takes room, but is not counted as a pod.
+	// Requests are the amounts that it uses. Without "pods" they use capacity, but count as no pod.
 	Requests resources.Amounts
-	// Ended means that the pod has ended: nothing but the slice's quota counts it.
+	// Ended means that the pod has ended: only the slice's quota still counts it.
 	Ended bool
 }

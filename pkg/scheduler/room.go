@@ -13,17 +13,17 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// Room is what one slice has free. It is a copy.
+// Room is the free capacity of one slice. It is a copy.
 type Room struct {
 	table *amounts.Table
 	free  amounts.Flat
 }
 
-// Demand is what a pod requests, as a Room of the same State compares it.
+// Demand has the requests of a pod, in the form that a Room of the same State compares.
 type Demand []amounts.Request
 
-// Room returns what a slice of a provider has free for a pod: what is reserved for another one is not. It is false if the slice takes no
-// pod at all.
+// Room returns the free capacity of a slice for a pod, without the reservation for another pod. It is false if the
+// slice takes no pods.
 func (s *State) Room(at Place, of types.UID) (Room, bool) {
 	slice, usable := s.usableSlice(at)
 	if !usable {
@@ -39,7 +39,7 @@ func (s *State) Room(at Place, of types.UID) (Room, bool) {
 	return room, true
 }
 
-// usableSlice returns a slice of a provider; false if it takes no pod at all.
+// usableSlice returns a slice of a provider; false if it takes no pods.
 func (s *State) usableSlice(at Place) (*slice, bool) {
 	i, exists := s.find(at.Provider)
 	if !exists || s.providers[i].filter != verdict.Passed {
@@ -53,10 +53,10 @@ func (s *State) usableSlice(at Place) (*slice, bool) {
 	return &of[k], true
 }
 
-// Demand returns what a pod with these requests takes.
+// Demand returns the Demand of a pod with these requests.
 func (s *State) Demand(requests resources.Amounts) Demand { return s.table.Flatten(nil, requests) }
 
-// Fits reports whether there is room for a pod.
+// Fits reports whether a pod fits.
 func (r *Room) Fits(d Demand) bool {
 	return !slices.ContainsFunc(d, func(wanted amounts.Request) bool {
 		number, known := numberOf(r.table, wanted)
@@ -64,7 +64,7 @@ func (r *Room) Fits(d Demand) bool {
 	})
 }
 
-// Take takes the room of a pod that fits.
+// Take subtracts the requests of a pod that fits.
 func (r *Room) Take(d Demand) {
 	for _, wanted := range d {
 		if number, known := numberOf(r.table, wanted); known && r.free.Of(number) != amounts.Unlimited {
@@ -81,7 +81,7 @@ func numberOf(table *amounts.Table, wanted amounts.Request) (int, bool) {
 	return table.Number(corev1.ResourceName(wanted.Name))
 }
 
-// ReadsResources reports whether an expression that filters for the pod may read what providers have assigned and free.
+// ReadsResources reports whether a filter expression for the pod may read the assigned and free amounts of providers.
 func ReadsResources(pod *Pod, policy *Policy) bool {
 	reads := func(p *cel.Program) bool { return p != nil && strings.Contains(p.Text(), "resources") }
 	return reads(pod.Expression) || policy != nil && (reads(policy.Filter) || reads(policy.Score))

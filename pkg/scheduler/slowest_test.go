@@ -30,14 +30,15 @@ import (
 const (
 	// slowestFile has the slowest filters that searches found, one a line, quoted.
 	slowestFile = "testdata/slowest.txt"
-	// kept is how many it has of each kind.
+	// kept is the number of filters of each kind in it.
 	kept = 15
-	// budget is what a decision about 100 providers may take on one core, whatever the filter, compiling it included.
+	// budget is the time that a decision about 100 providers may take on one core, for any filter, compilation
+	// included.
 	budget = 50 * time.Millisecond
 )
 
 // TestSlowestFilters decides by the slowest filters known, each repeated as often as it fits, and searches for slower
-// ones as long as SLOWEST_TIME says. With UPDATE=1 it keeps what it finds (make fuzz).
+// ones for SLOWEST_TIME. With UPDATE=1 it writes the filters found to the file (make fuzz).
 func TestSlowestFilters(t *testing.T) {
 	s, pod := hostileFederation()
 	known := readSlowest(t)
@@ -88,7 +89,7 @@ func readSlowest(t *testing.T) []string {
 	return all
 }
 
-// hostileFederation has 100 providers and a pod with as many and as long texts as expressions see.
+// hostileFederation has 100 providers and a pod with the most and longest texts that expressions can see.
 func hostileFederation() (*State, *Pod) {
 	texts := func(last string) map[string]string {
 		all := map[string]string{"x": strings.Repeat("a", values.MaxText-1) + last, "v": "1.2.3", "q": "123456Gi", "i": "10.0.0.1"}
@@ -111,7 +112,7 @@ func hostileFederation() (*State, *Pod) {
 	return s, pod
 }
 
-// repeated repeats a term as often as a filter takes it: costs add up.
+// repeated repeats a term as often as a filter accepts it: costs add up.
 func repeated(term string) string {
 	one := "(" + term + ") || "
 	most := (cel.MaxLength - 5) / len(one)
@@ -125,7 +126,7 @@ func repeated(term string) string {
 	return strings.Repeat(one, times) + "false"
 }
 
-// threadTime is how long the thread of this goroutine has computed: what else runs on the machine does not count.
+// threadTime is the CPU time of this goroutine's thread: other processes on the machine do not count.
 func threadTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_THREAD, &usage); err != nil {
@@ -134,7 +135,7 @@ func threadTime() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// timeOf returns the least time that compiling a filter, and deciding by it, took in so many tries.
+// timeOf returns the shortest time to compile a filter, and the shortest time to decide by it, over so many tries.
 func (s *State) timeOf(pod *Pod, text string, tries int) (compiling, deciding time.Duration) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -165,7 +166,7 @@ type slowFilter struct {
 	took time.Duration
 }
 
-// searchSlowest climbs from what it finds to what is slower, and returns the slowest first.
+// searchSlowest mutates the slowest filters found so far in search of slower ones, and returns the slowest first.
 func searchSlowest(s *State, pod *Pod, known []string, search time.Duration,
 	measure func(compiling, deciding time.Duration) time.Duration,
 ) []slowFilter {

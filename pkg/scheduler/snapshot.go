@@ -8,14 +8,14 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// Snapshot returns a copy of what a decision about the pod reads. The State can change while the decision is made on it:
-// one that evaluates expressions takes milliseconds. Confirm completes that decision.
+// Snapshot returns a copy of the state that a decision about the pod reads. The State can change while the decision is
+// made on the copy: a decision that evaluates expressions takes milliseconds. Confirm completes that decision.
 func (s *State) Snapshot(pod *Pod) *State {
 	copied := &State{
 		table: s.table.Clone(), generation: s.generation, loads: make(map[Place]*load, len(s.loads)),
 		assignments: make(map[types.UID]assignment), apps: make(map[string]map[*load]int),
 	}
-	// What is of one kind is allocated together: there are hundreds of them.
+	// Objects of one kind are allocated together: there are hundreds of them.
 	var (
 		flats     block[int64]
 		slicesOf  block[slice]
@@ -64,7 +64,7 @@ func (s *State) Snapshot(pod *Pod) *State {
 // block is memory for the copies of many small slices.
 type block[T any] struct{ free []T }
 
-// clone returns a copy. Appending to it does not reach into that of another slice.
+// clone returns a copy. Appending to it does not overwrite the memory of another copy.
 func (b *block[T]) clone(of []T) []T {
 	const together = 256
 	n := len(of)
@@ -78,7 +78,8 @@ func (b *block[T]) clone(of []T) []T {
 }
 
 // Confirm completes a decision about the same pod and policy that was made on a Snapshot: it chooses the best of the
-// providers that still fit. Verdicts of others that fitted then say why they do not now. Scores stay as they were.
+// providers that still fit. The verdict of a provider that fitted in the snapshot and does not fit now has the reason.
+// Scores are not computed again.
 func (s *State) Confirm(now time.Time, pod *Pod, policy *Policy, d *Decision) {
 	if d.VirtualNode == "" {
 		return

@@ -12,36 +12,36 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
 )
 
-// State has the providers, and what is assigned to them. It is not safe for concurrent use, but for
-// calls of methods that only read it: Providers, Assigned, and Decide with a Decision each.
+// State has the providers and the pods assigned to them. It is not safe for concurrent use, except for calls of methods
+// that only read it: Providers, Assigned, and Decide with a Decision each.
 type State struct {
 	table amounts.Table
-	// providers are sorted by ID. generation is another one whenever they have changed.
+	// providers are sorted by ID. generation is replaced whenever they change.
 	providers  []*provider
 	generation *generation
-	// loads are those of the providers' slices, and of the assignments.
+	// loads has the load of every slice of a provider, and of every assignment.
 	loads       map[Place]*load
 	assignments map[types.UID]assignment
-	// apps has, by application, how many pods of it each load has.
+	// apps has, by application, the number of its pods in each load.
 	apps map[string]map[*load]int
 	// accounts and consumers are the sums of the assignments by account, and by consumer.
 	accounts  map[Account]*taken
 	consumers map[string]*taken
 }
 
-// generation stands for providers as they are until they change. Only its address counts: it has a size, so that no two of
-// them share one.
+// generation identifies the providers until they change. Only its address counts: the struct has a size so that no two
+// generations have the same address.
 type generation struct{ _ byte }
 
-// load is what is assigned to one VirtualNode, whether or not the provider has it now.
+// load is the total assigned to one VirtualNode, even if the provider does not have it now.
 type load struct {
 	assigned amounts.Flat
-	// claims are nil for most. They are replaced, never changed.
+	// claims are nil for most loads. They are replaced, never changed.
 	claims *claims
 	at     Place
-	// ended is the part of assigned that pods hold which have ended.
+	// ended is the part of assigned that ended pods use.
 	ended amounts.Flat
-	// assignments and slices (of providers) are how many refer to it: it is forgotten when none does.
+	// assignments and slices (of providers) are reference counts: the load is deleted when both are 0.
 	assignments, slices int
 }
 
@@ -83,7 +83,7 @@ func (s *State) SetProvider(p Provider) {
 }
 
 // RemoveProvider removes the provider of that ID, if there is one. Assignments to its slices stay, and count again if
-// it returns.
+// the provider returns.
 func (s *State) RemoveProvider(id string) {
 	i, exists := s.find(id)
 	if !exists {
@@ -104,9 +104,9 @@ func (s *State) Providers() []Provider {
 	return all
 }
 
-// Assign counts a pod against a slice: a reserve taken for a decision, or an assignment observed. It may be repeated;
-// a pod that was counted elsewhere, or with other amounts, is counted again. One at the zero Place is at no slice, and counts in
-// its account only.
+// Assign counts a pod against a slice: a reserve for a decision, or an assignment observed. It may be repeated: a new
+// call replaces the place and the amounts of the previous one. An assignment to the zero Place is at no slice, and
+// counts in its account only.
 func (s *State) Assign(a Assignment) {
 	s.Release(a.UID)
 	for name, amount := range a.Requests {
@@ -117,7 +117,7 @@ func (s *State) Assign(a Assignment) {
 	to := s.load(a.Place)
 	kept := assignment{load: to, app: a.App, requests: s.table.Flatten(nil, a.Requests), ended: a.Ended, account: a.Account}
 	to.assignments++
-	// What is counted is kept: Release subtracts as much.
+	// The counted amounts are kept, so that Release subtracts the same.
 	for i := range kept.requests {
 		r := &kept.requests[i]
 		r.Amount = min(r.Amount, amounts.MaxAmount, math.MaxInt64-to.assigned.Of(r.Number))
@@ -139,7 +139,7 @@ func (s *State) Assign(a Assignment) {
 	s.apps[a.App][to]++
 }
 
-// Release counts a pod no longer. A pod that was not counted is no error.
+// Release stops counting a pod. It does nothing for a pod that is not counted.
 func (s *State) Release(uid types.UID) {
 	kept, exists := s.assignments[uid]
 	if !exists {
@@ -166,7 +166,7 @@ func (s *State) Release(uid types.UID) {
 	s.discount(&kept)
 }
 
-// PlaceOf returns where a pod is counted; the zero Place if it is not.
+// PlaceOf returns the place where a pod is counted; the zero Place if it is not.
 func (s *State) PlaceOf(uid types.UID) Place {
 	if kept, exists := s.assignments[uid]; exists {
 		return kept.load.at
@@ -174,7 +174,7 @@ func (s *State) PlaceOf(uid types.UID) Place {
 	return Place{}
 }
 
-// Counted returns what is counted for a pod, and where; the zero Place if it is not counted.
+// Counted returns the amounts counted for a pod, and their place; the zero Place if it is not counted.
 func (s *State) Counted(uid types.UID) (at Place, requests resources.Amounts) {
 	kept, exists := s.assignments[uid]
 	if !exists {
@@ -194,7 +194,7 @@ func (s *State) TakesMore(uid types.UID, than resources.Amounts) bool {
 	})
 }
 
-// Assigned returns what is assigned to a VirtualNode, and how many pods that is: their amount in it.
+// Assigned returns the total assigned to a VirtualNode, and the number of pods in it.
 func (s *State) Assigned(at Place) (resources.Amounts, int) {
 	l := s.loads[at]
 	if l == nil {
@@ -203,10 +203,10 @@ func (s *State) Assigned(at Place) (resources.Amounts, int) {
 	return s.table.Named(l.assigned), int(l.assigned.Of(amounts.Pods))
 }
 
-// Load is what is assigned to one VirtualNode; Ended is the part of it that pods hold which have ended.
+// Load is the total assigned to one VirtualNode; Ended is the part of it that ended pods use.
 type Load struct{ Assigned, Ended resources.Amounts }
 
-// Loads returns what is assigned to each VirtualNode, also to those that no provider has.
+// Loads returns the load of each VirtualNode, including those that no provider has.
 func (s *State) Loads() map[Place]Load {
 	all := make(map[Place]Load, len(s.loads))
 	for at, l := range s.loads {
@@ -234,7 +234,7 @@ func (s *State) load(at Place) *load {
 	return l
 }
 
-// forget drops the loads that only a provider, which is gone, referred to.
+// forget deletes the loads that only the removed provider referred to.
 func (s *State) forget(gone *provider) {
 	for i := range gone.slices {
 		l := gone.slices[i].load

@@ -6,7 +6,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/amounts"
 )
 
-// What expressions see of the amounts of a provider: each is a values.Amounts.
+// The amounts of a provider as expressions see them: each is a values.Amounts.
 type (
 	grantedView  provider
 	assignedView provider
@@ -49,7 +49,7 @@ func (v *freeView) All() map[string]float64 {
 	return p.allAmounts(p.freeOf)
 }
 
-// amount returns what of gives for a resource; of returns false if there is none.
+// amount returns the result of of for a resource; of returns false if there is none.
 func (p *provider) amount(resource string, of func(number int) (int64, bool)) (float64, bool) {
 	number, known := p.table.Number(corev1.ResourceName(resource))
 	if !known {
@@ -77,7 +77,7 @@ func inUnits(number int, amount int64) float64 {
 	return float64(amount)
 }
 
-// grantedOf leaves out what is not granted, but for cpu and memory, and what is unlimited.
+// grantedOf leaves out resources that are not granted, except cpu and memory, and unlimited ones.
 func (p *provider) grantedOf(number int) (int64, bool) {
 	amount := p.granted.Of(number)
 	return amount, amount != amounts.Unlimited && (amount > 0 || number == amounts.CPU || number == amounts.Memory)
@@ -88,13 +88,13 @@ func (p *provider) freeOf(number int) (int64, bool) {
 	return max(amount-p.assigned(number), 0), limited
 }
 
-// assignedOf has everything that is granted, or assigned.
+// assignedOf has every resource that is granted or assigned.
 func (p *provider) assignedOf(number int) (int64, bool) {
 	amount := p.assigned(number)
 	return amount, amount > 0 || number < amounts.WellKnown || p.granted.Of(number) > 0
 }
 
-// podVariable is the same of what a pod asks for.
+// podVariable has the requests of a pod, as a values.Amounts.
 type podVariable struct{ requests []amounts.Request }
 
 // Amount returns the amount of a resource in the unit of expressions.

@@ -14,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The attributes of spans besides those of OpenTelemetry's conventions.
+// The attributes of spans in addition to OpenTelemetry's conventions.
 const (
 	// Provider is the id of a provider cluster, VirtualNode the slice of it.
 	Provider    = attribute.Key("brokering.provider")
 	VirtualNode = attribute.Key("brokering.virtual_node")
-	// Policy is the PlacementPolicy that counted, Score what the provider was given by it, Decision both in words.
+	// Policy is the PlacementPolicy of the decision, Score the provider's score, Decision both as text.
 	Policy   = attribute.Key("brokering.policy")
 	Score    = attribute.Key("brokering.score")
 	Decision = attribute.Key("brokering.decision")
@@ -27,7 +27,7 @@ const (
 	Consumer = attribute.Key("brokering.consumer")
 )
 
-// Pod returns the attributes of a span about a pod: its name and UID, and nothing of its content.
+// Pod returns the attributes of a span about a pod: its name and UID, without its content.
 func Pod(pod metav1.Object) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		attribute.String("k8s.namespace.name", pod.GetNamespace()),

@@ -1,5 +1,5 @@
-// Package tracing sends spans to an OpenTelemetry collector, and connects those of several processes by an annotation of
-// their pod. Without a collector no span is made and no annotation is written.
+// Package tracing sends spans to an OpenTelemetry collector, and connects the spans of several processes by an
+// annotation of their pod. Without a collector no span is made and no annotation is written.
 package tracing
 
 import (
@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// sendTimeout bounds one attempt to send, closeTimeout what is sent at the end: a process that is being stopped
-	// must not wait for a collector that hangs.
+	// sendTimeout bounds one attempt to send, closeTimeout the sending at the end: a process that is being stopped must
+	// not wait for a collector that hangs.
 	sendTimeout  = 5 * time.Second
 	closeTimeout = 3 * time.Second
-	// complainEvery is how often it is logged that spans cannot be sent.
+	// complainEvery is how often the log reports that spans cannot be sent.
 	complainEvery = time.Minute
 )
 
@@ -124,7 +124,7 @@ func (t *Tracing) Close() {
 	<-t.exporter.ended
 }
 
-// OrNone is a tracer whose spans go nowhere instead of nil.
+// OrNone returns the tracer, or one whose spans go nowhere if it is nil.
 func OrNone(tracer trace.Tracer) trace.Tracer {
 	if tracer == nil {
 		return noop.Tracer{}
@@ -132,7 +132,7 @@ func OrNone(tracer trace.Tracer) trace.Tracer {
 	return tracer
 }
 
-// complaining logs what goes wrong, now and then: OpenTelemetry would write it to stderr each time.
+// complaining logs errors now and then: OpenTelemetry would write each of them to stderr.
 type complaining struct {
 	sdktrace.SpanExporter
 	log logr.Logger

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// collector is an OpenTelemetry collector, which keeps what it is sent.
+// collector is an OpenTelemetry collector, which keeps the spans that it receives.
 type collector struct {
 	collectorv1.UnimplementedTraceServiceServer
 	received chan *tracev1.ResourceSpans
@@ -153,7 +153,7 @@ func TestAnotherProcessGoesOnWithATraceThatIsSent(t *testing.T) {
 			}
 			require.Regexp(t, `^00-[0-9a-f]{32}-[0-9a-f]{16}-01$`, carried)
 
-			// Whatever it would do with traces of its own.
+			// Regardless of its own sampling.
 			kubelet := start(t, Config{Endpoint: address, Insecure: true, Sampling: 0})
 			ctx, ok := Continue(t.Context(), carried)
 			require.True(t, ok)

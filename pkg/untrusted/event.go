@@ -12,8 +12,8 @@ import (
 // maxWord bounds the short texts of an event, as events.k8s.io/v1 does (bytes).
 const maxWord = 128
 
-// Event returns an event of another cluster, or with texts of one, whose texts can be shown, and are cut as the API server
-// would have them (events.k8s.io/v1); the one it is given stays as it is. In their first version events have no bound.
+// Event returns an event of another cluster, or with texts of one, whose texts can be shown, and are cut to the API
+// server's limits (events.k8s.io/v1); the given event is not changed. Events of v1 have no limits.
 func Event(event *corev1.Event) *corev1.Event {
 	out := event.DeepCopy()
 	out.Message, out.InvolvedObject.FieldPath = Text(out.Message), Text(out.InvolvedObject.FieldPath)
@@ -25,8 +25,8 @@ func Event(event *corev1.Event) *corev1.Event {
 	return out
 }
 
-// EventSink is a record.EventSink that writes what Event returns. The errors that Liqo writes into events quote answers of
-// the other cluster.
+// EventSink is a record.EventSink that writes the result of Event. The errors that Liqo writes into events quote
+// answers of the other cluster.
 type EventSink struct{ record.EventSink }
 
 // Create implements record.EventSink.
@@ -55,8 +55,8 @@ func (s EventSink) Patch(event *corev1.Event, patch []byte) (*corev1.Event, erro
 	return s.EventSink.Patch(event, patch)
 }
 
-// Recorder is a record.EventRecorder whose messages are as Text returns them. Messages quote annotations of tenants, and answers of
-// other clusters; in their first version events have no bound.
+// Recorder is a record.EventRecorder whose messages pass through Text. Messages quote annotations of tenants, and
+// answers of other clusters; events of v1 have no limits.
 type Recorder struct{ record.EventRecorder }
 
 // Event implements record.EventRecorder.

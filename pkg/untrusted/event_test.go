@@ -33,7 +33,7 @@ func TestTheTextsOfAnEventCanBeShown(t *testing.T) {
 	}, got)
 }
 
-// sink keeps what a recorder writes.
+// sink keeps the events that a recorder writes.
 type sink struct {
 	record.EventSink
 	patches []string

@@ -13,20 +13,22 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// kubeconfigField is the key of the kubeconfig in Liqo's Secrets since v1.0 (pkg/consts). Those of v0.x have the parts of it.
+// kubeconfigField is the key of the kubeconfig in Liqo's Secrets since v1.0 (pkg/consts). Secrets of v0.x have its
+// parts.
 const kubeconfigField = "kubeconfig"
 
 // AnyProxy stands for every URL of a proxy.
 const AnyProxy = "*"
 
-// AddressError is the error of a kubeconfig that is not used.
+// AddressError is the error of a rejected kubeconfig.
 type AddressError struct{ Problem string }
 
 // Error implements error.
 func (e *AddressError) Error() string { return e.Problem }
 
-// Config returns the connection to a provider, which Liqo reads from a Secret. It returns an AddressError for a kubeconfig that is
-// not used: the Secret may have been written by the peer. It is checked before Liqo reads it, which reads the files that it names.
+// Config returns the connection to a provider, which Liqo reads from a Secret. It returns an AddressError for a
+// kubeconfig that is rejected: the peer may have written the Secret. The check is before Liqo's read, because that
+// reads the files that the kubeconfig names.
 func Config(secret *corev1.Secret, proxies []string, read func(*corev1.Secret) (*rest.Config, error)) (*rest.Config, error) {
 	if kubeconfig, there := secret.Data[kubeconfigField]; there {
 		if err := checkInline(kubeconfig); err != nil {
@@ -41,8 +43,8 @@ func Config(secret *corev1.Secret, proxies []string, read func(*corev1.Secret) (
 	return config, checkAddress(config, proxies)
 }
 
-// checkInline refuses a kubeconfig whose credentials are not in it: a file could be any of this process, also the token of its
-// ServiceAccount, and a command would run here.
+// checkInline rejects a kubeconfig whose credentials are not in it: it could name any file of this process, also the
+// token of its ServiceAccount, and a command would run here.
 func checkInline(kubeconfig []byte) error {
 	config, err := clientcmd.Load(kubeconfig)
 	if err != nil {
@@ -67,10 +69,10 @@ func checkInline(kubeconfig []byte) error {
 	return nil
 }
 
-// checkAddress returns an AddressError if the kubeconfig of a provider leads to what may not be its API server. The provider
-// writes both addresses into the status of its ResourceSlice, from where Liqo copies them (v1.2.0,
+// checkAddress returns an AddressError if the address in a provider's kubeconfig may not be its API server. The
+// provider writes both addresses into the status of its ResourceSlice, from where Liqo copies them (v1.2.0,
 // pkg/liqo-controller-manager/authentication/forge/kubeconfig.go). Liqo's own URLs of API servers begin with https://
-// (pkg/utils/apiserver); they may have a path, as those of Rancher do. Only those proxies may be used that are given.
+// (pkg/utils/apiserver); they may have a path, as Rancher's do. Only the given proxies may be used.
 func checkAddress(config *rest.Config, proxies []string) error {
 	host, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {

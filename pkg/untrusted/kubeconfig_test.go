@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// A peer that can write the Secret would otherwise have files of this process sent to a server of its choice, and a command of its
-// choice run.
+// Otherwise a peer that can write the Secret could make this process send its files to a server of the peer's choice,
+// and run a command of its choice.
 func TestCredentialsAreThoseInTheKubeconfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(file, []byte("of this process"), 0o600))

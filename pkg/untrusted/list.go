@@ -22,19 +22,19 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources/quantity"
 )
 
-// A list is read in chunks, as kubectl does. A provider that always has one more is not asked without end. What ignores the
-// limit of a chunk, as metrics-server does, may answer with all at once.
+// A list is read in chunks, as kubectl does. The number of items is limited, for a provider that always has one more.
+// Servers that ignore the limit of a chunk, as metrics-server does, may answer with all items at once.
 const (
 	chunkSize = 500
 	maxItems  = 200 * chunkSize
 )
 
 const (
-	// maxToken is several times what an API server's token for the next chunk has (bytes).
+	// maxToken is several times the length of an API server's token for the next chunk (bytes).
 	maxToken = 4 << 10
 	// maxName is the longest name in Kubernetes, in quotes (bytes).
 	maxName = 253 + 2
-	// maxElements is several times what pods have of containers or conditions.
+	// maxElements is several times the number of containers or conditions of a pod.
 	maxElements = 256
 )
 
@@ -42,18 +42,19 @@ const (
 type Lists struct {
 	Client              rest.Interface
 	Namespace, Resource string
-	// Limit is how many items a chunk has; 500 if it is 0.
+	// Limit is the number of items in a chunk; 500 if it is 0.
 	Limit int64
-	// MetadataOnly asks for the metadata of the objects only. What does not know that answers with all of them.
+	// MetadataOnly requests only the metadata of the objects. Servers that do not support this answer with whole
+	// objects.
 	MetadataOnly bool
 }
 
-// Progress is how far a list was read. Its zero value is the beginning.
+// Progress is the position in a list that is being read. Its zero value is the beginning.
 type Progress struct {
 	token string
-	// limit is that of the next chunk: less than at first when one was too long or took too long.
+	// limit is the limit of the next chunk: it is reduced when a chunk was too long or took too long.
 	limit int64
-	// used is how many items the chunks read could have had.
+	// used is the number of items that the chunks read so far could have had.
 	used int
 }
 
@@ -66,11 +67,12 @@ func List[T any](ctx context.Context, of Lists, options metav1.ListOptions, each
 	}
 }
 
-// Next reads the next chunk of a list at a provider and calls each with every item. It reports whether that was the last one. T has what
-// is needed of an object and no more: its texts should be Names, its lists Few, its amounts Quantities. Beside what each keeps there is
-// one item at a time, as it was sent (4 MiB at most). The error is the API server's, or that of an answer that was refused. After one,
-// Next goes on from the same chunk, of which some items may have been read. A chunk that is too long, or not read within the deadline of
-// ctx, is halved for the next time. A token that has expired is replaced by the one that the API server offers, or by the beginning.
+// Next reads the next chunk of a list at a provider and calls each with every item. done reports that it was the last
+// chunk. T has only the needed fields of an object: its texts should be Names, its lists Few, its amounts Quantities.
+// Apart from the data that each keeps, one item at a time is in memory, as it was sent (4 MiB at most). The error is
+// the API server's, or the error of a rejected answer. After an error, Next goes on from the same chunk, of which some
+// items may have been read. A chunk that is too long, or not read within the deadline of ctx, is halved for the next
+// time. A token that has expired is replaced by the token that the API server offers, or by the beginning.
 func Next[T any](ctx context.Context, of Lists, options metav1.ListOptions, at *Progress, each func(*T)) (done bool, err error) {
 	if at.limit == 0 {
 		at.limit = cmp.Or(of.Limit, chunkSize)
@@ -124,7 +126,7 @@ func chunk[T any](ctx context.Context, of Lists, options metav1.ListOptions, lef
 		return next, nil
 	}
 	if tooLong := (*TooLongError)(nil); ctx.Err() == nil && !errors.As(err, &tooLong) {
-		err = errors.New(Text(err.Error())) // It may quote what the provider sent.
+		err = errors.New(Text(err.Error())) // It may quote the provider's answer.
 	}
 	return "", fmt.Errorf("list of %s in remote namespace %s: %w", of.Resource, of.Namespace, err)
 }
@@ -227,7 +229,7 @@ func (l *listReader) next() (token string, err error) {
 	return metadata.Continue, nil
 }
 
-// allow has the next piece take no more than an object may have.
+// allow limits the next piece to the size of an object.
 func (l *listReader) allow() { l.in.left = l.decoder.InputOffset() + maxObject - l.in.read }
 
 func (l *listReader) more() bool {
@@ -259,7 +261,7 @@ func (l *listReader) value(into any) error {
 	return l.decoder.Decode(into)
 }
 
-// allowance is a reader that may be read no further than is left.
+// allowance is a reader that reads at most the bytes in left.
 type allowance struct {
 	io.Reader
 	read, left int64
@@ -281,7 +283,7 @@ type skipped struct{}
 // UnmarshalJSON implements json.Unmarshaler.
 func (skipped) UnmarshalJSON([]byte) error { return nil }
 
-// Name is a text that is no longer than the names of Kubernetes are. A longer one is an error.
+// Name is a text no longer than the names of Kubernetes. A longer one is an error.
 type Name string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -292,7 +294,7 @@ func (n *Name) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(n))
 }
 
-// Few is a list of which the first elements are kept, more than an honest one has.
+// Few is a list of which only the first elements are kept, more than an honest provider sends.
 type Few[T any] []T
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -10,8 +10,8 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Rejected reports whether the error of a request shows that the provider is alive, and rejects this cluster's identity or has another
-// one than expected: 401, 403 or 429, or a TLS handshake that failed by a certificate, on either side.
+// Rejected reports whether the error of a request shows that the provider is alive, and rejects this cluster's identity
+// or has an unexpected identity: 401, 403 or 429, or a TLS handshake that failed by a certificate, on either side.
 func Rejected(err error) bool {
 	if status := kerrors.APIStatus(nil); errors.As(err, &status) {
 		switch status.Status().Code {
@@ -23,8 +23,8 @@ func Rejected(err error) bool {
 	return certificateFails(err)
 }
 
-// certificateFails reports whether a TLS handshake failed because this side does not trust the certificate of the other one, or the
-// other one that of this side, or misses it.
+// certificateFails reports whether a TLS handshake failed because one side does not trust the other's certificate, or
+// because the other side requires a certificate and got none.
 func certificateFails(err error) bool {
 	verification, authority := (*tls.CertificateVerificationError)(nil), x509.UnknownAuthorityError{}
 	host, invalid := x509.HostnameError{}, x509.CertificateInvalidError{}

@@ -9,17 +9,18 @@ import (
 )
 
 const (
-	// maxStatusText is what a kubelet keeps of a container's termination message, the longest text of a status (bytes).
+	// maxStatusText is the length that a kubelet keeps of a container's termination message, the longest text of a
+	// status (bytes).
 	maxStatusText = 4096
-	// maxConditions is several times what pods have.
+	// maxConditions is several times the number that pods have.
 	maxConditions = 64
-	// maxStatus is half of what all annotations of a pod may have (bytes).
+	// maxStatus is half of the limit for all annotations of a pod (bytes).
 	maxStatus = 128 << 10
 	// reasonStatusTooLarge is the reason of a pod whose status is not shown.
 	reasonStatusTooLarge = "StatusTooLarge"
 )
 
-// phases are those of Kubernetes. The API server accepts any text.
+// phases are Kubernetes' phases. The API server accepts any text.
 var phases = []corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed, corev1.PodUnknown}
 
 // plain reports whether a status has a phase of Kubernetes, and only texts that can be shown.
@@ -32,7 +33,7 @@ func plain(status *corev1.PodStatus) bool {
 	return slices.Contains(phases, status.Phase)
 }
 
-// texts are the texts of a status that people are shown.
+// texts are the texts of a status that people see.
 func texts(status *corev1.PodStatus) iter.Seq[*string] {
 	return func(yield func(*string) bool) {
 		all := []*string{&status.Message, &status.Reason, &status.NominatedNodeName, (*string)(&status.QOSClass)}
@@ -69,8 +70,8 @@ func textsOf(container *corev1.ContainerStatus) []*string {
 }
 
 // PodStatus returns the status of a pod of another cluster with a phase of Kubernetes, texts that can be shown, and
-// texts and lists of a bounded length; the one it is given stays as it is. Of a status that is too large nevertheless
-// there remains what the pod's owner and its services need.
+// texts and lists of a bounded length; the given status is not changed. A status that is still too large is reduced to
+// the fields that the pod's owner and its services need.
 func PodStatus(status *corev1.PodStatus) *corev1.PodStatus {
 	if status.Size() <= maxStatusText && plain(status) {
 		return status
@@ -89,7 +90,7 @@ func PodStatus(status *corev1.PodStatus) *corev1.PodStatus {
 	return LeastStatus(out)
 }
 
-// LeastStatus returns what the owner of a pod and its services need of the status of one: one of PodStatus.
+// LeastStatus returns the fields of a status that the owner of a pod and its services need. out is from PodStatus.
 func LeastStatus(out *corev1.PodStatus) *corev1.PodStatus {
 	left := &corev1.PodStatus{
 		Phase: out.Phase, StartTime: out.StartTime,

@@ -14,16 +14,16 @@ const MaxText = 1024
 // maxValue bounds a value of an annotation or a field that a message quotes (bytes).
 const maxValue = 64
 
-// maxMarks is how many marks, such as accents, one character may have. Scripts need two or three; a hundred cover the
-// lines above and below.
+// maxMarks is the number of marks, such as accents, that one character may have. Scripts need two or three; a hundred
+// cover the lines above and below.
 const maxMarks = 4
 
-// Text returns a text of another cluster for a condition or an event: of at most MaxText bytes, in one line, and without
-// characters that are not shown but change what is, such as those that turn the direction of a text.
+// Text returns a text of another cluster for a condition or an event: at most MaxText bytes, in one line, and without
+// invisible characters that change the visible text, such as characters that turn the direction of a text.
 func Text(text string) string { return printable(Cut(text, MaxText), "") }
 
-// Value quotes a value that a tenant or another cluster wrote, for a message: the beginning of it, in one line. %q would write a
-// control character as four.
+// Value quotes a value that a tenant or another cluster wrote, for a message: the beginning of it, in one line. %q
+// would write a control character as four.
 func Value(text string) string { return strconv.Quote(printable(Cut(text, maxValue), "")) }
 
 // Lines returns a text of another cluster with its lines and tabulators, and otherwise without such characters.
@@ -32,7 +32,7 @@ func Lines(text string) string { return printable(text, "\n\t") }
 // Marks counts the marks of a character.
 type Marks int
 
-// TooMany reports, of each rune of a text in turn, whether it is a mark beyond those that a character may have.
+// TooMany reports, for each rune of a text in turn, whether it is a mark beyond the number that a character may have.
 func (m *Marks) TooMany(r rune) bool {
 	if !unicode.IsMark(r) {
 		*m = 0

@@ -13,27 +13,28 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The most that is read of one answer, in bytes. Watches, logs and upgraded connections have no bound: they are read as a
+// The limits for reading one answer, in bytes. Watches, logs and upgraded connections have no limit: they are read as a
 // stream.
 const (
 	// maxHealth is ample for /readyz?verbose.
 	maxHealth = 64 << 10
-	// maxError is for the answer that a request failed. Its decoded causes may take forty times as much.
+	// maxError is for the answer that a request failed. Its decoded causes may need forty times as much memory.
 	maxError = 512 << 10
-	// maxObject is more than twice what etcd stores of an object.
+	// maxObject is more than twice etcd's limit for an object.
 	maxObject = 4 << 20
-	// maxList is for a list or one chunk of it, and for the metrics of all pods. Reflectors get a list in one piece: 10,000
-	// pods of 5 kB have 50 MB.
+	// maxList is for a list or one chunk of it, and for the metrics of all pods. Reflectors get a list in one piece:
+	// 10,000 pods of 5 kB have 50 MB.
 	maxList = 128 << 20
 )
 
-// maxTarget bounds what an error shows of the target of a redirect (bytes).
+// maxTarget bounds the part of a redirect's target that an error shows (bytes).
 const maxTarget = 200
 
-// Wrap has every client made of the config refuse redirects, and answers that are too long. Redirects could lead a client
-// to any address that this cluster reaches, and its answer to those who read logs and conditions. Answers are not
-// compressed, because 700 kB may become gigabytes; only lists that are read piece by piece (Next) ask for that. Clients for exec, attach and port-forward do not dial with the transport of
-// the config, but they wrap theirs in the same way.
+// Wrap makes every client of the config reject redirects, and answers that are too long. Redirects could lead a client
+// to any address that this cluster reaches, and its answer to the readers of logs and conditions. Answers are not
+// compressed, because 700 kB may become gigabytes; only lists that are read piece by piece (Next) request compression.
+// Clients for exec, attach and port-forward do not dial with the transport of the config, but they wrap theirs in the
+// same way.
 func Wrap(config *rest.Config) {
 	prefix := ""
 	if host, _, err := rest.DefaultServerUrlFor(config); err == nil {
@@ -57,7 +58,7 @@ func (e *RedirectError) Error() string {
 	return fmt.Sprintf("the provider redirects to %q (status %d): refused", e.Target, e.Code)
 }
 
-// TooLongError is the error of an answer that is longer than is read of it.
+// TooLongError is the error of an answer that is longer than its limit.
 type TooLongError struct {
 	// Limit in bytes.
 	Limit int64
@@ -68,10 +69,11 @@ func (e *TooLongError) Error() string {
 	return fmt.Sprintf("the provider's answer is longer than %d bytes: refused", e.Limit)
 }
 
-// compressed is what a request accepts whose reader bounds what it decompresses. net/http decompresses nothing for it.
+// compressed is the Accept-Encoding of a request whose reader bounds the decompressed data. net/http decompresses
+// nothing for it.
 const compressed = "gzip"
 
-// transport is a RoundTripper that refuses answers.
+// transport is a RoundTripper that rejects such answers.
 type transport struct {
 	next http.RoundTripper
 	// prefix is the path of the API server's URL, without a slash at the end.
@@ -83,9 +85,10 @@ type transport struct {
 // WrappedRoundTripper lets client-go find the transport below.
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// RoundTrip implements http.RoundTripper. Its errors are RedirectError, TooLongError, and those of the transport below.
+// RoundTrip implements http.RoundTripper. Its errors are RedirectError, TooLongError, and the errors of the transport
+// below.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	// By this header net/http does not decompress. rest.Config has DisableCompression, but not for HTTP without TLS.
+	// With this header net/http does not decompress. rest.Config has DisableCompression, but not for HTTP without TLS.
 	req = req.Clone(req.Context())
 	if req.Header.Get("Accept-Encoding") != compressed {
 		req.Header.Set("Accept-Encoding", "identity")
@@ -95,7 +98,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if t.bySPDY && resp.StatusCode != http.StatusSwitchingProtocols {
-		// To close this body is to read all of it, however long it is. Its connection is no other request's.
+		// Closing this body would read all of it, however long it is. No other request uses its connection.
 		resp.Body = io.NopCloser(resp.Body)
 	}
 	if location := resp.Header.Get("Location"); location != "" && resp.StatusCode/100 == 3 {
@@ -123,7 +126,7 @@ func (t transport) relative(req *http.Request) *http.Request {
 	return &http.Request{Method: req.Method, URL: &url.URL{Path: path, RawQuery: req.URL.RawQuery}}
 }
 
-// limitOf returns how many bytes of an answer are read; 0 if it is a stream.
+// limitOf returns the number of bytes of an answer that are read; 0 if it is a stream.
 func limitOf(req *http.Request, status int) int64 {
 	switch {
 	case status == http.StatusSwitchingProtocols:

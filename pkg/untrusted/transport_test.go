@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// provider is a hostile one that answers every request by the handler. Its URL has a path.
+// provider is a hostile provider that answers every request by the handler. Its URL has a path.
 func provider(t *testing.T, answer http.HandlerFunc) (*rest.Config, kubernetes.Interface) {
 	t.Helper()
 	server := httptest.NewServer(answer)

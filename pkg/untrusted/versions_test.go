@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// The released modules link no version of what a provider reaches that has a known vulnerability.
+// The released modules link no version with a known vulnerability of a module that a provider's input reaches.
 func TestNoKnownVulnerabilityIsLinked(t *testing.T) {
 	for module, repaired := range map[string]string{
 		"github.com/moby/spdystream": "v0.5.1",  // CVE-2026-35469

@@ -8,15 +8,15 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources"
 )
 
-// Budget is what is left of the sum, and of the limits of those consumers that have some. An amount is negative if more was
-// taken than there is.
+// Budget has the free part of the sum, and of the limits of the consumers that have one. An amount is negative if more
+// is used than exists.
 type Budget struct {
 	sum resources.Amounts
 	// limits are by the consumer's id.
 	limits map[string]resources.Amounts
 }
 
-// NewBudget returns what is left when nothing was taken.
+// NewBudget returns the budget before any grant.
 func NewBudget(sum resources.Amounts, limits map[string]resources.Amounts) Budget {
 	b := Budget{sum: maps.Clone(sum), limits: make(map[string]resources.Amounts, len(limits))}
 	for consumer, limit := range limits {
@@ -25,7 +25,7 @@ func NewBudget(sum resources.Amounts, limits map[string]resources.Amounts) Budge
 	return b
 }
 
-// Take subtracts what a consumer gets.
+// Take subtracts a grant to a consumer.
 func (b *Budget) Take(consumer string, amounts resources.Amounts) {
 	b.sum.Sub(amounts)
 	b.takeFromLimit(consumer, amounts)
@@ -35,7 +35,7 @@ func (b *Budget) takeFromLimit(consumer string, amounts resources.Amounts) {
 	b.limits[consumer].Sub(namedBy(b.limits[consumer], amounts))
 }
 
-// Release adds what a consumer no longer has.
+// Release adds the resources that a consumer released.
 func (b *Budget) Release(consumer string, amounts resources.Amounts) {
 	b.sum.Add(amounts)
 	b.releaseToLimit(consumer, amounts)
@@ -45,7 +45,7 @@ func (b *Budget) releaseToLimit(consumer string, amounts resources.Amounts) {
 	b.limits[consumer].Add(namedBy(b.limits[consumer], amounts))
 }
 
-// TakeUsed subtracts what a slice uses beyond a grant.
+// TakeUsed subtracts the usage of a slice that exceeds a grant.
 func (b *Budget) TakeUsed(s *Slice, granted resources.Amounts) {
 	b.sum.Sub(s.Running.Excess(granted))
 	b.takeFromLimit(s.Consumer, s.Counted().Excess(granted))
@@ -57,7 +57,7 @@ func (b *Budget) ReleaseUsed(s *Slice, granted resources.Amounts) {
 	b.releaseToLimit(s.Consumer, s.Counted().Excess(granted))
 }
 
-// left returns how much of a resource is left for a consumer. It reports whether its limit is what bounds it.
+// left returns how much of a resource is free for a consumer. limited reports that its limit is the bound.
 func (b *Budget) left(consumer string, name corev1.ResourceName) (amount int64, limited bool) {
 	if room, ok := b.limits[consumer][name]; ok && room <= b.sum[name] {
 		return max(0, room), true
@@ -65,7 +65,7 @@ func (b *Budget) left(consumer string, name corev1.ResourceName) (amount int64, 
 	return max(0, b.sum[name]), false
 }
 
-// AllLeft returns what is left of every resource for a consumer.
+// AllLeft returns how much of every resource is free for a consumer.
 func (b *Budget) AllLeft(consumer string) resources.Amounts {
 	all := maps.Clone(b.sum)
 	for name := range b.limits[consumer] {

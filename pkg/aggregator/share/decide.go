@@ -26,10 +26,10 @@ type Slice struct {
 	Requested resources.Amounts
 	// Granted is its present grant; nil is none yet.
 	Granted resources.Amounts
-	// Running is what the pods request that count in it: those that were created with its certificate, and those assigned to it whose
-	// creator is not known. Liqo's quota stops new ones, and ends none.
+	// Running has the requests of the pods that count in the slice: pods that were created with its certificate, and
+	// pods without a known creator that are assigned to it. Liqo's quota blocks new pods, and ends none.
 	Running resources.Amounts
-	// Former is what it was granted a moment ago: pods may come of that which are not known yet.
+	// Former has its recent grants: pods that were created under them may not be known yet.
 	Former resources.Amounts
 	// Gone means that it was deleted, or is denied by Liqo. It gets no offer.
 	Gone bool
@@ -38,7 +38,7 @@ type Slice struct {
 	Frozen, CoolingDown bool
 }
 
-// Counted is what the limit of its consumer counts at least, whatever its grant is.
+// Counted is the least amount that the limit of its consumer counts, even if the grant is smaller.
 func (s *Slice) Counted() resources.Amounts { return s.Running.Max(s.Former) }
 
 // CompareAge orders slices, the oldest first.
@@ -50,7 +50,7 @@ func CompareAge(a, b *Slice) int {
 type Offer struct {
 	// Granted is nil when the slice is denied.
 	Granted resources.Amounts
-	// Reason is the reason of the denial, or names the missing resources; "" is none.
+	// Reason is the reason for the denial, or names the missing resources; "" is none.
 	Reason string
 }
 
@@ -60,13 +60,13 @@ type Rules struct {
 	Overcommit float64
 	// Hysteresis is the share of a grant by which it must be able to grow before a new offer is made; 0.05 is 5 %.
 	Hysteresis float64
-	// Limits are the most that all slices of a consumer together may have, by the consumer's id. A consumer without them,
-	// or a resource that they do not name, has no limit.
+	// Limits are the maximum for all slices of a consumer together, by the consumer's id. A consumer without an entry,
+	// or a resource that the entry does not name, has no limit.
 	Limits map[string]resources.Amounts
 }
 
 // maxResources is the number of resources that a slice may have, including the defaulted ones. The admission policy in
-// deploy/guard.yaml refuses more.
+// deploy/guard.yaml rejects more.
 const maxResources = 200
 
 // defaulted returns the resources that a slice gets without naming them, as in Liqo's default class.
@@ -76,16 +76,18 @@ func defaulted() []corev1.ResourceName {
 	}
 }
 
-// Decide divides the sum of the providers' grants among the slices, and returns an offer for each of them that is not gone.
+// Decide divides the sum of the providers' grants among the slices, and returns an offer for each of them that is not
+// gone.
 //
-// All offers together never exceed the sum times Overcommit, and those to a consumer not its limit. Slices with a grant
-// keep it, the oldest first. The part that does not fit any more, because the sum or the limit is smaller, is removed
-// at once, but the grant stays, if necessary with amounts of 0. The rest goes to slices that request more than they
-// have, again the oldest first: in part to slices with a grant, all or nothing to slices without one. Of a defaulted
-// resource a slice gets all that is left. The order of the given slices does not matter.
+// All offers together never exceed the sum times Overcommit, and the offers to a consumer never exceed its limit.
+// Slices with a grant keep it, the oldest first. The part that no longer fits, because the sum or the limit is smaller,
+// is removed at once, but the grant stays, if necessary with amounts of 0. The rest goes to slices that request more
+// than they have, again the oldest first: in part to slices with a grant, all or nothing to slices without one. Of a
+// defaulted resource a slice gets everything that is free. The order of the given slices does not matter.
 //
-// What pods request beyond the grant of their slice, if it has one, takes from the limit before the consumer's younger slices keep
-// theirs, and from the sum before a slice gets more: it is no reason to take from others.
+// Pod requests that exceed the grant of their slice, or whose slice has none, are subtracted from the limit before the
+// consumer's younger slices keep their grants, and from the sum before a slice gets more. They do not reduce the grants
+// of other consumers.
 func Decide(sum resources.Amounts, rules Rules, requests []Slice) map[types.NamespacedName]Offer {
 	all := slices.Clone(requests)
 	slices.SortFunc(all, func(a, b Slice) int { return CompareAge(&a, &b) })
@@ -141,7 +143,7 @@ type allocation struct {
 	rules Rules
 }
 
-// whole returns what an amount is a part of, for messages: the sum, or the limit of the consumer.
+// whole returns the total that an amount is a part of, for messages: the sum, or the limit of the consumer.
 func (d *allocation) whole(s *Slice, name corev1.ResourceName, limited bool) string {
 	if limited {
 		return fmt.Sprintf("the limit %s of ConsumerCluster %s", quantityText(name, d.rules.Limits[s.Consumer][name]), s.Consumer)
@@ -160,7 +162,7 @@ func (s *Slice) limit(name corev1.ResourceName) (amount int64, named bool) {
 	return 0, false
 }
 
-// names returns how many resources it requests or gets by default.
+// names returns the number of resources that it requests or gets by default.
 func (s *Slice) names() int {
 	count := len(s.Requested)
 	for _, name := range defaulted() {
@@ -171,7 +173,7 @@ func (s *Slice) names() int {
 	return count
 }
 
-// tooMany returns the reason of a slice that names too many resources.
+// tooMany returns the reason for denying a slice that names too many resources.
 func (s *Slice) tooMany() string {
 	return fmt.Sprintf("%d resources, of at most %d: name fewer, or make several ResourceSlices", s.names(), maxResources)
 }

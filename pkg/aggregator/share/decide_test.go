@@ -21,7 +21,7 @@ const (
 
 var dayOne = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// cores are amounts of which only cpu is of interest: of memory and pods there is enough.
+// cores are amounts of which only cpu matters: there is enough memory and there are enough pods.
 func cores(n int64) resources.Amounts {
 	return resources.Amounts{corev1.ResourceCPU: n * core, corev1.ResourceMemory: 1, corev1.ResourcePods: 1}
 }
@@ -249,7 +249,7 @@ func TestOffersSettle(t *testing.T) {
 			slices[i].CoolingDown = false
 		}
 		slices = after(slices, Decide(sum, rules, slices))
-		for range len(slices) { // A growth that was not worth its while may be, once a smaller one has made room.
+		for range len(slices) { // A growth below the hysteresis may exceed it after a release.
 			slices = after(slices, Decide(sum, rules, slices))
 		}
 		settled := Decide(sum, rules, slices)
@@ -257,7 +257,7 @@ func TestOffersSettle(t *testing.T) {
 	})
 }
 
-// limited are rules by which consumer c1 may have so many cores.
+// limited are rules that limit consumer c1 to so many cores.
 func limited(cpus int64) Rules {
 	return Rules{Overcommit: 1, Hysteresis: 0.05, Limits: map[string]resources.Amounts{"c1": {corev1.ResourceCPU: cpus * core}}}
 }

@@ -12,8 +12,8 @@ type Encoded struct {
 	err  error
 }
 
-// JSON returns the JSON of the value, which is the same in every call. A nil Encoded keeps nothing. The caller does not
-// change it.
+// JSON returns the JSON of the value, which is the same in every call. A nil Encoded caches nothing. The caller does
+// not change the result.
 func (e *Encoded) JSON(value any) ([]byte, error) {
 	if e == nil {
 		return json.Marshal(value)

@@ -1,7 +1,7 @@
 package api
 
-// The names of the server-sent events of the stream GET /api/v1/events. An event has the whole changed object. Changes of
-// one object in quick succession are joined.
+// The names of the server-sent events of the stream GET /api/v1/events. An event has the whole changed object. Changes
+// of one object in quick succession are joined.
 const (
 	// EventSync begins every stream, and may come again. Everything read before may be out of date.
 	EventSync = "sync"
@@ -11,7 +11,7 @@ const (
 	EventProviderGone = "provider-gone"
 	// EventPlacement has a Placement that the caller may see.
 	EventPlacement = "placement"
-	// EventPlacementGone has a Gone, of a placement that the caller might see until now.
+	// EventPlacementGone has a Gone, of a placement that the caller was allowed to see until now.
 	EventPlacementGone = "placement-gone"
 )
 
@@ -20,7 +20,7 @@ type Sync struct {
 	Version string `json:"version" doc:"The version of the catalog"`
 }
 
-// Gone names an object that was removed, or that the caller may see no longer.
+// Gone names an object that was removed, or that the caller may no longer see.
 type Gone struct {
 	ID        string `json:"id,omitempty" doc:"The id of a provider"`
 	Namespace string `json:"namespace,omitempty" doc:"The namespace of a pod"`

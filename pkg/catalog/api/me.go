@@ -1,6 +1,6 @@
 package api
 
-// Me is the caller, and what it may do.
+// Me is the caller, and its permissions.
 type Me struct {
 	User string `json:"user,omitempty" doc:"The Kubernetes user; absent for an anonymous caller"`
 	// Consumer is absent for an operator.
@@ -9,7 +9,7 @@ type Me struct {
 	Services Served `json:"services"`
 }
 
-// Can is what a caller may do.
+// Can has the permissions of a caller.
 type Can struct {
 	Placements bool `json:"placements" doc:"See placements (a consumer: of its own pods)"`
 	Policies   bool `json:"policies" doc:"See policies (a consumer: those for its pods)"`

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// Placement is where a pod behind the broker's node is.
+// Placement is the place of a pod behind the broker's node.
 type Placement struct {
 	Namespace   string     `json:"namespace"`
 	Pod         string     `json:"pod"`
@@ -25,7 +25,7 @@ type PlacementList struct {
 	Page
 }
 
-// Flow is how many pods go from one consumer to one provider.
+// Flow is the number of pods of one consumer at one provider.
 type Flow struct {
 	Consumer string `json:"consumer" doc:"The id of the consumer; empty for pods of the broker's own cluster"`
 	Provider string `json:"provider" doc:"The id of the provider; empty for pods that wait"`
@@ -59,7 +59,7 @@ type Weight struct {
 	Weight int32  `json:"weight"`
 }
 
-// Selection is what a consumer selected among the providers.
+// Selection has the providers that a consumer selected.
 type Selection struct {
 	Mode      string   `json:"mode" enum:"AllBut,Only"`
 	Providers []string `json:"providers"`

@@ -1,4 +1,4 @@
-// Package api has the shapes of the catalog's HTTP API /api/v1, as JSON, and their translation from Kubernetes objects.
+// Package api has the JSON types of the catalog's HTTP API /api/v1, and their translation from Kubernetes objects.
 // Amounts of resources are Kubernetes quantities, times are RFC 3339 in UTC. A field that is absent is not known.
 package api
 
@@ -29,8 +29,8 @@ type Provider struct {
 	Created      time.Time          `json:"created"`
 }
 
-// Public returns what anonymous callers see of the provider: not the attributes but region and price, and not the slices and
-// the conditions, whose messages name other clusters and their addresses.
+// Public returns the provider as anonymous callers see it: of its attributes only region and price, and without the
+// slices and the conditions, whose messages name other clusters and their addresses.
 func (p Provider) Public() Provider {
 	p.Attributes, p.VirtualNodes, p.Conditions = nil, nil, nil
 	return p
@@ -58,7 +58,7 @@ type KPIs struct {
 	MovedAway           int64    `json:"movedAway" doc:"The number of pods that were moved away from it"`
 }
 
-// Condition is one of a Kubernetes object.
+// Condition is a condition of a Kubernetes object.
 type Condition struct {
 	Type    string    `json:"type"`
 	Status  string    `json:"status" enum:"True,False,Unknown"`

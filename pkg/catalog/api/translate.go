@@ -17,7 +17,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// ProviderOf shows a provider as the scheduler sees it, with what only its object has.
+// ProviderOf shows a provider as the scheduler sees it, with the fields that only its object has.
 func ProviderOf(pc *v1alpha1.ProviderCluster, p *scheduler.Provider) Provider {
 	out := Provider{
 		ID: pc.Name, Created: pc.CreationTimestamp.UTC(),

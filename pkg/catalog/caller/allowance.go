@@ -12,41 +12,43 @@ import (
 )
 
 const (
-	// rememberedCallers is how many callers are limited by what they have called already: those that called last.
+	// rememberedCallers is the number of callers whose recent requests are remembered for their limits: the last ones.
 	rememberedCallers = 8192
 	// filesPerRequest is how many files of the dashboard count as one request: they cost little, and a page has thirty.
 	filesPerRequest = 10
-	// requestsPerReview and reviewBurst limit the reviews by the API server on account of a caller: a tenth of its requests,
-	// and at once enough to sign in, on the dashboard and elsewhere.
+	// requestsPerReview and reviewBurst limit the reviews by the API server for a caller: a tenth of its requests, with
+	// a burst that is enough to sign in, on the dashboard and elsewhere.
 	requestsPerReview = 10
 	reviewBurst       = 25
-	// timePerRequest is how long an answer may take that is worth one request.
+	// timePerRequest is the time to make an answer that counts as one request.
 	timePerRequest = 10 * time.Millisecond
-	// strangersConnections is how many connections there may be on which no known caller has sent a request. If one more
-	// arrives, one of the address with the most is closed. knownConnections are for those of known callers: each may have as
-	// many as are free.
+	// strangersConnections is the number of connections on which no known caller has sent a request. If one more
+	// arrives, a connection of the address with the most is closed. knownConnections are the connections of known
+	// callers: each caller may have as many as are free.
 	strangersConnections = 3072
 	knownConnections     = 1008
-	// TotalConnections bounds the memory of all; it is larger than both together, so that one more is accepted.
+	// TotalConnections bounds the memory of all connections; it is larger than both together, so that one more is
+	// accepted.
 	TotalConnections = 4096
-	// explanations is how many explanations of a caller run or wait at once.
+	// explanations is the number of explanations of a caller that may run or wait at once.
 	explanations = 2
-	// openRequests is how many requests there may be at once. One host has at most half of them.
+	// openRequests is the number of requests that may be open at once. One host has at most half of them.
 	openRequests = 512
 )
 
-// Limits are what each caller may ask: a consumer with all its identities, other known callers by name, strangers by host.
+// Limits are the limits of each caller. A consumer with all its identities is one caller, other known callers are
+// counted by name, strangers by host.
 type Limits struct {
 	PerSecond float64
 	Burst     int
-	// Streams are how many each user or host may have open. TotalStreams are how many all of them may: each caller may have as many
-	// as are free.
+	// Streams is the number of streams that each user or host may have open. TotalStreams is the limit for all callers
+	// together: each caller may have as many as are free.
 	Streams, TotalStreams int
-	// Connections are how many a host may have open.
+	// Connections is the number of connections that a host may have open.
 	Connections int
 }
 
-// Consumers knows which identities are those of a consumer.
+// Consumers maps identities to consumers.
 type Consumers interface {
 	Tenants
 	// ConsumerOfNamespace returns the consumer from which a namespace was offloaded; "" if it was made here.
@@ -58,20 +60,20 @@ type Allowances struct {
 	clock     clock.PassiveClock
 	consumers Consumers
 
-	// A caller that has used up one of these has not used up another.
+	// Each of these limits is independent of the others.
 	requests, files, reviews *auth.Limiter
 
 	// streams are by user, because a consumer may have many, allStreams by caller.
 	streams, allStreams *httpserve.Shares
 	// Connections are counted for their callers by Identifier.
 	Connections *httpserve.Callers
-	// explanations are those that run or wait, by caller.
+	// explanations are the running and waiting explanations, by caller.
 	explanations *httpserve.Shares
 	// open are requests that are not answered yet, by host.
 	open *httpserve.Shares
 }
 
-// NewAllowances gives every caller the limits. consumers is nil where no caller acts for a consumer.
+// NewAllowances gives every caller the limits. consumers is nil if no caller acts for a consumer.
 func NewAllowances(limits Limits, consumers Consumers, clk clock.PassiveClock) *Allowances {
 	return &Allowances{
 		clock: clk, consumers: consumers,
@@ -125,8 +127,8 @@ func (a *Allowances) consumerOf(who user.Info) string {
 
 func hostKey(host string) string { return "host " + host }
 
-// Take counts a request that is worth several, of which none is worth more than a burst. It returns 0, or how long the
-// caller is to wait if it has nothing left, in which case nothing is counted.
+// Take counts a request that costs worth requests, each at most a burst. It returns 0, or the time that the caller must
+// wait if its allowance is used up; in that case nothing is counted.
 func (a *Allowances) Take(key string, worth int) time.Duration {
 	return a.requests.Take(key, worth, a.clock.Now())
 }
@@ -136,7 +138,7 @@ func (a *Allowances) TakeFile(host string) time.Duration {
 	return a.files.Take(hostKey(host), 1, a.clock.Now())
 }
 
-// SpendReview counts a question to the API server on account of a known caller. It returns nil or a *LimitError.
+// SpendReview counts a review by the API server for a known caller. It returns nil or a *LimitError.
 func (a *Allowances) SpendReview(who user.Info) error { return a.spendReview(a.userKey(who)) }
 
 func (a *Allowances) spendReview(key string) error {
@@ -146,19 +148,20 @@ func (a *Allowances) spendReview(key string) error {
 	return nil
 }
 
-// Begin counts a request of a host until ended is called. It returns false if it is one too many.
+// Begin counts a request of a host until ended is called. It returns false if the host or the catalog is at its limit.
 func (a *Allowances) Begin(host string) (ended func(), ok bool) { return a.open.Take(host) }
 
-// Charge counts an answer after the time that it took: a request is worth timePerRequest. It may take more than the caller has
-// left, which then waits for longer.
+// Charge counts an answer by the time that it took: timePerRequest counts as one request. It may exceed the caller's
+// allowance; the caller then waits for longer.
 func (a *Allowances) Charge(key string, took time.Duration) {
 	a.requests.Spend(key, int(took/timePerRequest), a.clock.Now())
 }
 
-// Explain counts an explanation until done is called. It returns false if it is one too many.
+// Explain counts an explanation until done is called. It returns false if the caller is at its limit.
 func (a *Allowances) Explain(key string) (done func(), ok bool) { return a.explanations.Take(key) }
 
-// Open counts a stream until closed is called. It returns false if it is one too many: of the user, or of a consumer beside others.
+// Open counts a stream until closed is called. It returns false if the user, or its consumer together with the other
+// callers, is at its limit.
 func (a *Allowances) Open(who *Caller, host string) (closed func(), ok bool) {
 	name := hostKey(host)
 	if who.Known() {
@@ -176,5 +179,5 @@ func (a *Allowances) Open(who *Caller, host string) (closed func(), ok bool) {
 	return func() { release(); releaseOfAll() }, true
 }
 
-// Streams returns how many are open.
+// Streams returns the number of open streams.
 func (a *Allowances) Streams() int { return a.allStreams.All() }

@@ -1,5 +1,5 @@
-// Package caller identifies the callers of the catalog, and decides on whose behalf they ask and what they may do:
-// tokens and client certificates are those of the cluster (TokenReview, its CA), rights are RBAC's (SubjectAccessReview).
+// Package caller identifies the callers of the catalog, and decides which consumer they act for and what they may do.
+// Tokens and client certificates are the cluster's (TokenReview, its CA), rights are RBAC's (SubjectAccessReview).
 package caller
 
 import (
@@ -16,10 +16,10 @@ type Caller struct {
 	User user.Info
 	// ByToken means that the caller sent a bearer token, which browsers do not send by themselves.
 	ByToken bool
-	// Certificate is why a client certificate was not accepted; "" if none was refused.
+	// Certificate is the reason why a client certificate was not accepted; "" if none was rejected.
 	Certificate string
 
-	// organizations are those of the client certificate that identified the caller.
+	// organizations are the organizations of the client certificate that identified the caller.
 	organizations []string
 }
 

@@ -31,8 +31,8 @@ func (e *LimitError) Error() string {
 const (
 	// rejectedTTL is how long an invalid token is not reviewed again.
 	rejectedTTL = time.Minute
-	// graceTTL is how much longer a token is accepted while its user has no allowance for another review. So a revoked one is
-	// accepted for at most 4 minutes.
+	// graceTTL is how much longer a token is accepted while its user has no allowance for another review. So a revoked
+	// token is accepted for at most 4 minutes.
 	graceTTL = 2 * time.Minute
 )
 
@@ -50,11 +50,11 @@ func NewIdentifier(reviewer authenticator.Token, certificates authenticator.Requ
 	return &Identifier{tokens: auth.NewTokens(reviewer, rejectedTTL, clk), certificates: certificates, allowances: allowances}
 }
 
-// Identify returns the caller of a request, and takes the request from the caller's allowance. The connection is that of a
-// known caller from then on. The review of a token is
-// taken from an allowance of its own before the API server is called: of the user that the token had at its last review,
-// or of the host. A bearer token takes precedence over a client certificate, which browsers send by themselves. A caller
-// whose certificate is not accepted is anonymous.
+// Identify returns the caller of a request, and subtracts the request from the caller's allowance. From then on the
+// connection counts as a known caller's. The review of a token has an allowance of its own, which is charged before the
+// API server is called: the allowance of the token's user at its last review, or of the host. A bearer token takes
+// precedence over a client certificate, which browsers send by themselves. A caller whose certificate is not accepted
+// is anonymous.
 //
 // It returns an ErrInvalidToken, a *LimitError, or an ErrUnavailable, which may be a *auth.MissingPermissionError.
 func (i *Identifier) Identify(r *http.Request) (Caller, error) {
@@ -68,7 +68,7 @@ func (i *Identifier) Identify(r *http.Request) (Caller, error) {
 		return Caller{}, &LimitError{RetryAfter: wait}
 	}
 	if who.Known() {
-		i.allowances.Connections.CountFor(r.Context(), key) // One too many remains a stranger's.
+		i.allowances.Connections.CountFor(r.Context(), key) // Over the limit it stays a stranger's.
 	}
 	return who, nil
 }
@@ -90,8 +90,8 @@ func (i *Identifier) authenticate(r *http.Request, host string) (Caller, error) 
 	return Caller{User: response.User, organizations: r.TLS.PeerCertificates[0].Subject.Organization}, nil
 }
 
-// byToken returns the caller with a token. Anonymous callers of the same host can invent tokens but not guess one that was
-// valid, so that they cannot use up the allowance that reviews it again.
+// byToken returns the caller with a token. Anonymous callers of the same host can invent tokens but cannot guess a
+// token that was valid, so that they cannot use up the allowance that reviews it again.
 func (i *Identifier) byToken(ctx context.Context, token, host string) (Caller, error) {
 	was, rejected := i.tokens.Look(token)
 	switch {
@@ -120,7 +120,8 @@ func (i *Identifier) byToken(ctx context.Context, token, host string) (Caller, e
 	return Caller{User: who, ByToken: true}, nil
 }
 
-// unavailable returns why there was no review: an ErrUnavailable, or the *LimitError of a caller without allowance.
+// unavailable returns the reason for a missing review: an ErrUnavailable, or the *LimitError of a caller without
+// allowance.
 func unavailable(err error) error {
 	var limit *LimitError
 	if errors.As(err, &limit) {

@@ -23,7 +23,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/auth"
 )
 
-// As in package access.
+// As in package auth.
 const (
 	validTTL   = 2 * time.Minute
 	ownerTTL   = time.Hour
@@ -56,7 +56,7 @@ func (r *reviewer) AuthenticateToken(_ context.Context, token string) (*authenti
 	return &authenticator.Response{User: &user.DefaultInfo{Name: "ann"}}, true, nil
 }
 
-// certificates believes every certificate whose name is not "bad".
+// certificates accepts every certificate whose name is not "bad".
 type certificates struct{}
 
 func (certificates) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
@@ -215,7 +215,7 @@ func TestAllowances(t *testing.T) {
 	require.Equal(t, 1, allowed(here, "", ""), "one a second")
 }
 
-// behind is a proxy before everybody: ann, whose token is good, and strangers.
+// behind is one proxy that all callers use: ann, whose token is good, and strangers.
 type behind struct {
 	*testing.T
 	*Identifier
@@ -235,7 +235,8 @@ func (b *behind) by(token string) error {
 	return err
 }
 
-// flood asks until nothing is left: without a token, with a bad one, and with ever new ones.
+// flood sends requests until the allowances are used up: without a token, with a bad one, and with a new invented one
+// each time.
 func (b *behind) flood() {
 	b.Helper()
 	for n := range 500 {
@@ -272,7 +273,7 @@ func TestInventedTokensEvictNoGoodOne(t *testing.T) {
 	require.Equal(t, asked, b.reviewer.asked)
 }
 
-// A user who may not have the API server asked any more keeps a token that is good, but not for long.
+// A user whose allowance for reviews is used up may go on using a token that is good, but not for long.
 func TestATokenIsGoodForAWhileWhenItsReviewHasToWait(t *testing.T) {
 	ann := &user.DefaultInfo{Name: "ann"}
 	for name, tc := range map[string]struct {
@@ -289,7 +290,7 @@ func TestATokenIsGoodForAWhileWhenItsReviewHasToWait(t *testing.T) {
 			require.NoError(t, b.by("good"))
 			b.clock.Step(tc.after)
 			for b.allowances.SpendReview(ann) == nil {
-				continue // Until nothing is left.
+				continue // Until the allowance is used up.
 			}
 			var limit *LimitError
 			if err := b.by("good"); tc.good {

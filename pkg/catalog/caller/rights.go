@@ -33,7 +33,7 @@ func (e *ForbiddenError) Error() string { return "you may not " + e.What }
 // Right is a permission of RBAC.
 type Right struct {
 	attributes authorizationv1.ResourceAttributes
-	// what is the right in words.
+	// what describes the right.
 	what string
 }
 
@@ -58,7 +58,7 @@ func ListPolicies() Right {
 	}
 }
 
-// ListPods is the right to see where pods are, in one namespace or, with "", in all.
+// ListPods is the right to see the places of pods, in one namespace or, with "", in all.
 func ListPods(namespace string) Right {
 	return Right{
 		authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", Namespace: namespace},
@@ -107,10 +107,10 @@ func in(namespace string) string {
 	return " in namespace " + namespace
 }
 
-// Authorizer decides whether a caller has one of the permissions. Its errors may be a *LimitError.
+// Authorizer decides if a caller has one of the permissions. Its errors may be a *LimitError.
 type Authorizer interface {
 	Authorize(ctx context.Context, who user.Info, anyOf []authorizationv1.ResourceAttributes) (bool, error)
-	// Refuse takes from the allowance of a caller the same as a denied review does, for an object that does not exist.
+	// Refuse charges the caller's allowance as a denied review does, for an object that does not exist.
 	Refuse(ctx context.Context, who user.Info, what *authorizationv1.ResourceAttributes) error
 }
 
@@ -118,11 +118,11 @@ type Authorizer interface {
 type Tenants interface {
 	// TenantNamespace returns the tenant namespace of a consumer; false if there is no such consumer.
 	TenantNamespace(consumer string) (string, bool)
-	// TenantOf returns the consumer of a tenant namespace; false if the namespace is none.
+	// TenantOf returns the consumer of a tenant namespace; false if it is not a tenant namespace.
 	TenantOf(namespace string) (consumer string, ok bool)
 }
 
-// Rights decides what callers may do.
+// Rights decides on the permissions of callers.
 type Rights struct {
 	Authorizer Authorizer
 	Tenants    Tenants
@@ -164,7 +164,7 @@ func (r *Rights) Need(ctx context.Context, who *Caller, rights ...Right) error {
 
 // HasEither reports whether a caller has a right to all objects of a kind, or to one of them. The right to an object
 // that does not exist is not reviewed, but has the same cost, so that a caller without rights cannot find out which
-// objects exist. The error is as that of Has.
+// objects exist. The error is as in Has.
 func (r *Rights) HasEither(ctx context.Context, who *Caller, all, one Right, exists bool) (bool, error) {
 	if ok, err := r.Has(ctx, who, all); ok || err != nil {
 		return ok, err
@@ -193,8 +193,8 @@ func (r *Rights) refuse(ctx context.Context, who *Caller, of Right) error {
 	return nil
 }
 
-// ActsFor reports whether a caller may act for a consumer: whether it has the right that Liqo's peering gives to the
-// identity of the consumer, to create ResourceSlices in its tenant namespace (ClusterRole liqo-remote-controlplane).
+// ActsFor reports whether a caller may act for a consumer: it needs the right that Liqo's peering gives to the
+// consumer's identity, to create ResourceSlices in its tenant namespace (ClusterRole liqo-remote-controlplane).
 func (r *Rights) ActsFor(ctx context.Context, who *Caller, consumer string) (bool, error) {
 	namespace, ok := r.Tenants.TenantNamespace(consumer)
 	if !ok {
@@ -228,7 +228,7 @@ func (r *Rights) NeedToActFor(ctx context.Context, who *Caller, consumer string)
 		"act for consumer %q: that is to create resourceslices.authentication.liqo.io in its tenant namespace", consumer)}
 }
 
-// Consumer returns the consumer that a caller is, and may act for; "" if there is none.
+// Consumer returns the consumer that a caller belongs to and may act for; "" if there is none.
 func (r *Rights) Consumer(ctx context.Context, who *Caller) (string, error) {
 	for _, consumer := range r.supposed(who) {
 		switch ok, err := r.ActsFor(ctx, who, consumer); {
@@ -241,9 +241,9 @@ func (r *Rights) Consumer(ctx context.Context, who *Caller) (string, error) {
 	return "", nil
 }
 
-// supposed returns the consumers that a caller may be. Liqo signs two kinds of certificates for a consumer: that of its
-// control plane has the consumer's id as its name, that of a ResourceSlice as its organisation. Certificates with several
-// organisations are not trusted: Liqo checks only the first one, so that the consumer can choose the others.
+// supposed returns the consumers that a caller may belong to. Liqo signs two kinds of certificates for a consumer: the
+// control plane's has the consumer's id as its name, a ResourceSlice's has it as its organisation. Certificates with
+// several organisations are not trusted: Liqo checks only the first one, so the consumer can choose the others.
 func (r *Rights) supposed(who *Caller) []string {
 	if !who.Known() {
 		return nil

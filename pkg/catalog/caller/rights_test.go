@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// rbac is what may be done, as "user verb resource namespace/name".
+// rbac has the granted permissions, as "user verb resource namespace/name".
 type rbac map[string]bool
 
 func (r rbac) Authorize(_ context.Context, who user.Info, anyOf []authorizationv1.ResourceAttributes) (bool, error) {
@@ -25,7 +25,7 @@ func (r rbac) Authorize(_ context.Context, who user.Info, anyOf []authorizationv
 	return false, nil
 }
 
-// Refuse counts what does not exist as "refused verb resource namespace/name".
+// Refuse counts objects that do not exist as "refused verb resource namespace/name".
 func (r rbac) Refuse(_ context.Context, _ user.Info, a *authorizationv1.ResourceAttributes) error {
 	if r["broken"] {
 		return &LimitError{}
@@ -64,7 +64,7 @@ func TestOnWhoseBehalf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		user          string
 		organizations []string
-		// supposed is the consumer of who does not say; acts are those that it may act for.
+		// supposed is the consumer of who if it names none; acts are the consumers that it may act for.
 		supposed string
 		acts     []string
 	}{

@@ -1,5 +1,5 @@
 // Package dashboard is the page that shows the federation to people: files for the browser, which read the catalog's
-// API and follow its events. Nothing is built, and nothing comes from anywhere else: what static has is what is served.
+// API and follow its events. There is no build step and no external source: the files in static are served as they are.
 package dashboard
 
 import (
@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// ContentSecurityPolicy is what the page gets along with, and all that it may do: no script and no style but the files
-// of this package, no request but to where it comes from, and no HTML made of text.
+// ContentSecurityPolicy allows only what the page needs: scripts and styles from the files of this package, requests to
+// its own origin, and no HTML parsed from text.
 const ContentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
@@ -25,7 +25,7 @@ const ContentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 
 //go:embed static
 var static embed.FS
 
-// types are the media types of what is served, so that they do not depend on the machine.
+// types are the media types of the served files, so that they do not depend on the machine.
 func types() map[string]string {
 	return map[string]string{
 		".html": "text/html; charset=utf-8",
@@ -37,7 +37,7 @@ func types() map[string]string {
 	}
 }
 
-// file is one that is served.
+// file is a served file.
 type file struct {
 	name, mediaType, etag string
 	content               []byte
@@ -45,8 +45,8 @@ type file struct {
 	compressed []byte
 }
 
-// Handler serves the dashboard at /, and 404 for every other path. A browser may keep the files but asks each time
-// whether they are still those, so that a page never mixes modules of two versions for long.
+// Handler serves the dashboard at /, and 404 for every other path. A browser may cache the files but revalidates them
+// each time, so that a page never mixes modules of two versions for long.
 func Handler() http.Handler {
 	files := load()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -77,7 +77,7 @@ func Handler() http.Handler {
 	})
 }
 
-// acceptsGzip reports whether a client names gzip, and not with a weight of zero (RFC 9110, 12.5.3).
+// acceptsGzip reports whether a client accepts gzip with a weight other than zero (RFC 9110, 12.5.3).
 func acceptsGzip(lists []string) bool {
 	for coding := range strings.SplitSeq(strings.Join(lists, ","), ",") {
 		name, weight, weighted := strings.Cut(coding, ";")
@@ -90,7 +90,7 @@ func acceptsGzip(lists []string) bool {
 	return false
 }
 
-// load reads the files by their path in URLs. What has no media type is not for browsers.
+// load reads the files by their path in URLs. Files without a media type are not for browsers.
 func load() map[string]file {
 	known, files := types(), map[string]file{}
 	err := fs.WalkDir(static, "static", func(name string, entry fs.DirEntry, err error) error {
@@ -114,13 +114,13 @@ func load() map[string]file {
 		return nil
 	})
 	if err != nil {
-		panic("dashboard: the files of the binary: " + err.Error()) // They are in memory: there is nothing that can fail.
+		panic("dashboard: the files of the binary: " + err.Error()) // Files in memory: reading cannot fail.
 	}
 	files["/"] = files["/index.html"]
 	return files
 }
 
-// compress returns nil for what does not become shorter.
+// compress returns nil if the content does not become shorter.
 func compress(content []byte) ([]byte, error) {
 	var compressed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)

@@ -88,7 +88,7 @@ func TestFilesAreCompressedForClientsThatAcceptGzip(t *testing.T) {
 	}
 }
 
-// The libraries are those of the releases that vendor.sh names, but for what it changes itself.
+// The libraries are the released files that vendor.sh names, except for its own changes.
 func TestLibrariesAreAsReleased(t *testing.T) {
 	sums := map[string]string{
 		"preact.mjs":         "225d7a773766e6fb2cfcc45274fe41d2059f5782f3f2c4569aa5132a2d3a2902",
@@ -116,7 +116,7 @@ var (
 		`dangerouslySetInnerHTML|\.innerHTML|document\.write|\beval\(`)
 )
 
-// What the content policy would refuse in the browser is found here first, with its place.
+// This test finds violations of the content policy before a browser does, with their place.
 func TestFilesNeedNothingButEachOther(t *testing.T) {
 	files := load()
 	count := 0

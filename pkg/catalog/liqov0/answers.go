@@ -20,8 +20,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/toggle"
 )
 
-// EnabledAnnotation is on the clusters of the answer that have virtual nodes: whether pods may be scheduled to one of them.
-// The objects in the API server do not have it.
+// EnabledAnnotation is on the clusters of the answer that have virtual nodes. It is true if pods may be scheduled to
+// one of them. The objects in the API server do not have it.
 const EnabledAnnotation = "brokering.liqo.io/enabled"
 
 // list answers with the ForeignClusters as a JSON array. Callers without the right to list them see no status.
@@ -51,7 +51,8 @@ func (c *Catalog) list(r *http.Request) (any, error) {
 	return objects, nil
 }
 
-// sees reports whether the caller may see the status of ForeignClusters, and returns an error if it may see none.
+// sees reports whether the caller may see the status of ForeignClusters, and returns an error if it may see no
+// ForeignClusters.
 func (c *Catalog) sees(ctx context.Context) (details bool, err error) {
 	who := middleware.CallerOf(ctx)
 	if c.ReadAuth {
@@ -60,7 +61,7 @@ func (c *Catalog) sees(ctx context.Context) (details bool, err error) {
 	return c.Rights.Has(ctx, who, caller.ListForeignClustersV0())
 }
 
-// publicCluster has what a client needs to peer with the cluster: no status, and no annotations.
+// publicCluster has the fields that a client needs to peer with the cluster: no status, and no annotations.
 func publicCluster(fc *unstructured.Unstructured) *unstructured.Unstructured {
 	public := &unstructured.Unstructured{Object: map[string]any{"spec": fc.Object["spec"]}}
 	public.SetGroupVersionKind(fc.GroupVersionKind())
@@ -70,7 +71,7 @@ func publicCluster(fc *unstructured.Unstructured) *unstructured.Unstructured {
 	return public
 }
 
-// trim removes what no client needs, and adds EnabledAnnotation.
+// trim removes the fields that no client needs, and adds EnabledAnnotation.
 func trim(fc *unstructured.Unstructured, nodes []corev1.Node) {
 	fc.SetManagedFields(nil)
 	annotations := fc.GetAnnotations()
@@ -94,8 +95,8 @@ type toggled struct {
 	Enabled bool   `json:"enabled"`
 }
 
-// toggle cordons or uncordons the virtual nodes of a cluster: pods that run there go on running. It needs the right to patch the
-// nodes, unless AnonymousToggle is set.
+// toggle cordons or uncordons the virtual nodes of a cluster: pods that run there go on running. It needs the right to
+// patch the nodes, unless AnonymousToggle is set.
 func (c *Catalog) toggle(r *http.Request) (any, error) {
 	ctx, query := r.Context(), r.URL.Query()
 	named, enable := query.Get("id"), query.Get("enable")
@@ -130,7 +131,7 @@ func (c *Catalog) toggle(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// mayCordon returns an error unless the caller may patch the nodes, or every node. The error does not tell which nodes there are.
+// mayCordon returns an error unless the caller may patch the nodes, or every node. The error does not name the nodes.
 func (c *Catalog) mayCordon(ctx context.Context, nodes []corev1.Node) error {
 	if c.AnonymousToggle {
 		return nil

@@ -26,7 +26,7 @@ const (
 // foreignCluster is the kind of Liqo v0.x.
 var foreignCluster = schema.GroupVersionKind{Group: "discovery.liqo.io", Version: "v1alpha1", Kind: "ForeignCluster"}
 
-// CacheOptions are those of the cache that Clusters reads. It has the virtual nodes only.
+// CacheOptions are the options of the cache that Clusters reads. It has only the virtual nodes.
 func CacheOptions() cache.Options {
 	return cache.Options{
 		ByObject: map[client.Object]cache.ByObject{
@@ -42,7 +42,7 @@ type Clusters struct {
 	synced atomic.Bool
 }
 
-// NewClusters returns those that a cache has.
+// NewClusters returns the Clusters of a cache.
 func NewClusters(of cache.Cache) *Clusters { return &Clusters{cache: of} }
 
 // Run fills the cache, which must run, and returns nil when ctx ends.

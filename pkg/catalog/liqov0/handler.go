@@ -1,5 +1,5 @@
-// Package liqov0 is the catalog of a cluster with Liqo v0.x, where there is no broker: its ForeignClusters at /api/clusters, and
-// /api/toggle, which cordons and uncordons the virtual nodes of a cluster.
+// Package liqov0 is the catalog of a cluster with Liqo v0.x, where there is no broker: its ForeignClusters at
+// /api/clusters, and /api/toggle, which cordons and uncordons the virtual nodes of a cluster.
 package liqov0
 
 import (
@@ -18,7 +18,7 @@ import (
 
 const clustersPath = "/api/clusters"
 
-// Config is what a Catalog works with.
+// Config has the dependencies of a Catalog.
 type Config struct {
 	Log   logr.Logger
 	Clock clock.Clock
@@ -61,7 +61,7 @@ func New(cfg Config) *Catalog {
 	return c
 }
 
-// route answers requests with what answer returns, in JSON, or with its error.
+// route answers requests with the result of answer, in JSON, or with its error.
 func (c *Catalog) route(pattern string, route *middleware.Route, answer func(*http.Request) (any, error)) {
 	c.routes[pattern] = route
 	c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -75,7 +75,7 @@ func (c *Catalog) route(pattern string, route *middleware.Route, answer func(*ht
 	})
 }
 
-// Handler answers everything.
+// Handler answers all requests.
 func (c *Catalog) Handler() http.Handler {
 	answers := c.guard.Guarded(c.guard.Filled(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Authorization")
@@ -89,7 +89,7 @@ func (c *Catalog) Handler() http.Handler {
 	return middleware.Secured(c.guard.Bounded(c.guard.Observed(c.routeOf, answers)))
 }
 
-// Plain answers what comes without TLS, by next, which is the Handler.
+// Plain answers requests without TLS, by next, which is the Handler.
 func (c *Catalog) Plain(next http.Handler) http.Handler {
 	return middleware.Plain(next, func(r *http.Request) bool { return c.routeOf(r).Path == toggle.Path },
 		func(*http.Request) bool { return true })

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// MaxPooled is the size, in bytes, up to which the buffer of an answer, or of a stream, is used again.
+// MaxPooled is the size, in bytes, up to which the buffer of an answer, or of a stream, is reused.
 const MaxPooled = 1 << 20
 
 // buffered is an answer that is not written yet.
@@ -38,15 +38,15 @@ func (b *buffered) write(w http.ResponseWriter) {
 	}
 	w.WriteHeader(cmp.Or(b.status, http.StatusOK))
 	if _, err := w.Write(b.body.Bytes()); err != nil { // A client that has disconnected needs no answer.
-		b.body = bytes.Buffer{} // Over HTTP/2 the server may still send from what it has.
+		b.body = bytes.Buffer{} // Over HTTP/2 the server may still send from the old bytes.
 	}
 }
 
 // Unwrap is for http.ResponseController.
 func (b *buffered) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
-// Conditional sets a tag of the content on every answer to a GET, and leaves out content that the client has. The tag is
-// a weak one, because the same content may be compressed or not.
+// Conditional sets an ETag of the content on every answer to a GET, and leaves out content that the client has. The
+// ETag is weak, because the same content may be compressed or not.
 func Conditional(next http.Handler) http.Handler {
 	return buffer(next, func(w http.ResponseWriter, r *http.Request, answer *buffered) {
 		if cmp.Or(answer.status, http.StatusOK) == http.StatusOK && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
@@ -63,7 +63,7 @@ func Conditional(next http.Handler) http.Handler {
 	})
 }
 
-// Buffered writes answers when they are complete, so that nothing that made an answer waits for its client.
+// Buffered writes answers when they are complete, so that no resource for making an answer waits for its client.
 func Buffered(next http.Handler) http.Handler {
 	return buffer(next, func(w http.ResponseWriter, _ *http.Request, answer *buffered) { answer.write(w) })
 }
@@ -86,7 +86,7 @@ func buffer(next http.Handler, write func(w http.ResponseWriter, r *http.Request
 	})
 }
 
-// hasTag reports whether a client has the content of a weak tag (RFC 9110, 13.1.2: the comparison is the weak one).
+// hasTag reports whether a client has the content of a weak ETag (RFC 9110, 13.1.2: the comparison is the weak one).
 func hasTag(lists []string, tag string) bool {
 	opaque := strings.TrimPrefix(tag, "W/")
 	for _, list := range lists {

@@ -1,5 +1,5 @@
-// Package middleware has what every request to the catalog passes before its handler: headers for browsers, metrics, limits,
-// and the identification of the caller; and what every answer passes: tags of its content.
+// Package middleware has the steps before the handler of every request to the catalog: headers for browsers, metrics,
+// limits, and the identification of the caller; and the step after it: the ETag of the answer.
 package middleware
 
 import (
@@ -29,11 +29,11 @@ const (
 	requestTimeout = 15 * time.Second
 )
 
-// Guard has the handlers that stand before others.
+// Guard has the handlers that run before others.
 type Guard struct {
 	Log   logr.Logger
 	Clock clock.Clock
-	// Synced reports whether requests can be answered yet.
+	// Synced reports whether the caches have synced, so that requests can be answered.
 	Synced     func() bool
 	Identifier *caller.Identifier
 	Allowances *caller.Allowances
@@ -41,16 +41,16 @@ type Guard struct {
 	Metrics    *Metrics
 }
 
-// Route is what a Guard needs to know of a route.
+// Route is the data of a route that a Guard needs.
 type Route struct {
 	// Path is its template; "" if there is none.
 	Path string
-	// Parameters are those of the query. AnyParameter means that others are ignored, and that faults are 400.
+	// Parameters are the query parameters. AnyParameter means that others are ignored, and that faults are 400.
 	Parameters   sets.Set[string]
 	AnyParameter bool
-	// Stream means that the answer goes on until the client leaves.
+	// Stream means that the answer continues until the client disconnects.
 	Stream bool
-	// Check refuses a request, and may change who counts as its caller; nil checks nothing.
+	// Check rejects a request, and may change the caller that the request counts for; nil checks nothing.
 	Check func(r *http.Request, who *caller.Caller) *problem.Problem
 	// Hint is added to the answer to a caller that is not identified; nil adds nothing.
 	Hint func(r *http.Request) string
@@ -62,13 +62,13 @@ type (
 	endKey    struct{}
 )
 
-// RouteOf returns the route of a request that Observed has passed.
+// RouteOf returns the route of a request that passed Observed.
 func RouteOf(ctx context.Context) *Route {
 	route, _ := ctx.Value(routeKey{}).(*Route)
 	return cmp.Or(route, &Route{})
 }
 
-// CallerOf returns the caller of a request that Guarded has passed.
+// CallerOf returns the caller of a request that passed Guarded.
 func CallerOf(ctx context.Context) *caller.Caller {
 	who, _ := ctx.Value(callerKey{}).(*caller.Caller)
 	return cmp.Or(who, &caller.Caller{})
@@ -102,7 +102,7 @@ func (g *Guard) Refuse(w http.ResponseWriter, reason string, p *problem.Problem)
 	p.Write(w)
 }
 
-// Bounded passes requests while not too many are open. A client that does not read its answers keeps them open.
+// Bounded limits the number of open requests. A client that does not read its answers keeps them open.
 func (g *Guard) Bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ended, ok := g.Allowances.Begin(caller.Host(r))
@@ -116,13 +116,13 @@ func (g *Guard) Bounded(next http.Handler) http.Handler {
 		defer ended()
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), endKey{}, ended)))
 		if r.ProtoMajor == 2 {
-			// The server keeps the end of an answer until its client has room for it.
+			// The server keeps the end of an answer until its client can receive it.
 			_ = http.NewResponseController(w).Flush() // A client that has disconnected needs no answer.
 		}
 	})
 }
 
-// Release makes a request that Bounded has passed count no more.
+// Release stops counting a request that passed Bounded.
 func Release(ctx context.Context) {
 	if ended, ok := ctx.Value(endKey{}).(func()); ok {
 		ended()
@@ -130,7 +130,7 @@ func Release(ctx context.Context) {
 }
 
 // Guarded passes requests to the API that are within the limits, are not made by a page of another origin, and whose
-// caller has an allowance left. It bounds the time of all but streams.
+// caller has an allowance left. It bounds the time of all requests except streams.
 func (g *Guard) Guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		route := RouteOf(r.Context())
@@ -198,8 +198,8 @@ func (g *Guard) Files(next http.Handler) http.Handler {
 	})
 }
 
-// checkQuery refuses parameters that are given twice, of which one might be checked and the other one used, and those
-// that a route does not have.
+// checkQuery rejects parameters that are given twice, of which one might be checked and the other one used, and
+// parameters that a route does not have.
 func checkQuery(r *http.Request, route *Route) *problem.Problem {
 	p := problem.InvalidQuery()
 	if route.AnyParameter {
@@ -223,7 +223,7 @@ func checkQuery(r *http.Request, route *Route) *problem.Problem {
 	return p
 }
 
-// Filled refuses requests until all caches are filled.
+// Filled rejects requests until all caches have synced.
 func (g *Guard) Filled(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.Synced() {

@@ -2,7 +2,7 @@ package middleware
 
 import "net/http"
 
-// contentPolicy allows the dashboard to load what this server serves, and nothing else: no inline script or style either.
+// contentPolicy allows the dashboard to load only files of this server: no inline script or style either.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 

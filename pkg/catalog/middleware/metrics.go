@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Metrics are the catalog's.
+// Metrics are the catalog's metrics.
 type Metrics struct {
 	requests *prometheus.HistogramVec
 	refusals *prometheus.CounterVec

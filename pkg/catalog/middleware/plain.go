@@ -7,10 +7,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
 )
 
-// Plain answers what comes without TLS: what anonymous callers may read, by next. A request with credentials, and one that
-// writes, is refused with the address to send it to, and the credentials are not read. Pages of the dashboard are
-// redirected there: a page with a sign-in must have come with TLS. writes names the requests that write by GET, api those
-// that are not for a page.
+// Plain answers requests without TLS by next, if anonymous callers may read the answer. A request with credentials, and
+// a request that writes, is rejected with the address to send it to, and the credentials are not read. Pages of the
+// dashboard are redirected there: a page with a sign-in must be loaded with TLS. writes reports requests that write by
+// GET, api reports requests that are not for a page.
 func Plain(next http.Handler, writes, api func(*http.Request) bool) http.Handler {
 	return Secured(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		target := "https://" + r.Host + r.URL.RequestURI()
@@ -27,7 +27,7 @@ func Plain(next http.Handler, writes, api func(*http.Request) bool) http.Handler
 	}))
 }
 
-// refuseInPlain ends the connection as well: what the client sends next is likely to be refused, too.
+// refuseInPlain also closes the connection: the client's next requests are likely to be rejected, too.
 func refuseInPlain(w http.ResponseWriter, why string) {
 	w.Header().Set("Connection", "close")
 	problem.New(http.StatusForbidden, why).Write(w)

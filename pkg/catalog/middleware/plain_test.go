@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever sends a token over plain HTTP is told that others can read it, wherever in the request it is.
+// A caller that sends a token over plain HTTP, anywhere in the request, is told that others can read it.
 func TestCredentialsOverPlainHTTPAreRefused(t *testing.T) {
 	no := func(*http.Request) bool { return false }
 	yes := func(*http.Request) bool { return true }

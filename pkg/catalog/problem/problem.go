@@ -1,4 +1,4 @@
-// Package problem has the answers of the catalog that are errors: problem documents (RFC 9457).
+// Package problem has the error answers of the catalog: problem documents (RFC 9457).
 package problem
 
 import (
@@ -36,12 +36,12 @@ func New(status int, detail string, faults ...*huma.ErrorDetail) *Problem {
 	}
 }
 
-// Fault is what is wrong with a part of a request, such as "query.limit" or "body.policy.weights[0]".
+// Fault is a fault of a part of a request, such as "query.limit" or "body.policy.weights[0]".
 func Fault(location, message string) *huma.ErrorDetail {
 	return &huma.ErrorDetail{Location: location, Message: message}
 }
 
-// InvalidQuery is the problem of a parameter of the URL.
+// InvalidQuery is the problem of an invalid parameter of the URL.
 func InvalidQuery(faults ...*huma.ErrorDetail) *Problem {
 	return New(http.StatusUnprocessableEntity, "a parameter of the URL is not valid", faults...)
 }
@@ -106,7 +106,7 @@ func Of(log logr.Logger, err error) *Problem {
 	return New(http.StatusInternalServerError, "the catalog failed; see its log")
 }
 
-// ofCaller returns nil if the error is not of package caller.
+// ofCaller returns nil if the error is not from package caller.
 func ofCaller(log logr.Logger, err error) *Problem {
 	var forbidden *caller.ForbiddenError
 	var missing *auth.MissingPermissionError
@@ -129,7 +129,7 @@ func ofCaller(log logr.Logger, err error) *Problem {
 	return nil
 }
 
-// ofAPIServer returns nil if the error is not of an API server or of the cache.
+// ofAPIServer returns nil if the error is not from an API server or the cache.
 func ofAPIServer(log logr.Logger, err error) *Problem {
 	switch {
 	case kerrors.IsNotFound(err), errors.Is(err, explain.ErrOtherNode):

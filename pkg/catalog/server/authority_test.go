@@ -61,8 +61,8 @@ func (a *authority) sign(t *testing.T, template *x509.Certificate) (*x509.Certif
 	return cert, key
 }
 
-// client has a certificate, written as "name/organisation,organisation", with "!" before it one that has expired, and with
-// "?" one of another CA.
+// client has a certificate, written as "name/organisation,organisation", with the prefix "!" for an expired one, and
+// "?" for one of another CA.
 func (a *authority) client(t *testing.T, certificate string) *http.Client {
 	t.Helper()
 	cfg := &tls.Config{InsecureSkipVerify: true}
@@ -88,7 +88,7 @@ func (a *authority) client(t *testing.T, certificate string) *http.Client {
 	}
 }
 
-// caContent is the CA as package access wants it.
+// caContent is the CA in the type that package auth needs.
 type caContent struct {
 	auth.ClientCA
 	options func() (x509.VerifyOptions, bool)

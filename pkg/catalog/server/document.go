@@ -21,7 +21,7 @@ import (
 // bodyTimeout is how long the body of a request may take to arrive.
 const bodyTimeout = 10 * time.Second
 
-// answer is what a handler returns: a body, and who may cache it.
+// answer is the result of a handler: a body, and its Cache-Control.
 type answer[T any] struct {
 	CacheControl string `header:"Cache-Control"`
 	Body         T
@@ -30,7 +30,7 @@ type answer[T any] struct {
 // private is an answer that no cache stores, because it names pods, consumers or policies.
 func private[T any](body T) *answer[T] { return &answer[T]{CacheControl: "no-store", Body: body} }
 
-// privately is private for what a call returned.
+// privately is private for the results of a call.
 func privately[T any](body T, err error) (*answer[T], error) {
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func privately[T any](body T, err error) (*answer[T], error) {
 	return private(body), nil
 }
 
-// shared is an answer that caches may store and validate by its tag; shared caches too, if the caller is anonymous.
+// shared is an answer that caches may store and validate by its ETag; shared caches too, if the caller is anonymous.
 func shared[T any](ctx context.Context, body T) *answer[T] {
 	if middleware.CallerOf(ctx).Known() {
 		return &answer[T]{CacheControl: "private, no-cache", Body: body}
@@ -46,7 +46,7 @@ func shared[T any](ctx context.Context, body T) *answer[T] {
 	return &answer[T]{CacheControl: "no-cache", Body: body}
 }
 
-// intOrString has the schema of an intstr.IntOrString, whose fields are not those of its JSON.
+// intOrString has the schema of an intstr.IntOrString, whose Go fields differ from its JSON.
 type intOrString struct{}
 
 func (intOrString) Schema(huma.Registry) *huma.Schema {
@@ -85,7 +85,7 @@ func documentConfig(version string) huma.Config {
 	}
 }
 
-// schemaName distinguishes types of the same name: those that are part of a PlacementPolicy get it as their prefix.
+// schemaName distinguishes types of the same name: the types of a PlacementPolicy get it as their prefix.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer {
@@ -97,13 +97,14 @@ func schemaName(t reflect.Type, hint string) string {
 	return strings.TrimSuffix(name, "Model")
 }
 
-// Who may call an operation, in the document.
+// The callers of an operation, in the document.
 var (
 	byAnybody = []map[string][]string{{}, {"token": {}}, {"certificate": {}}}
 	byKnown   = []map[string][]string{{"token": {}}, {"certificate": {}}}
 )
 
-// operation is one of the document. All of them may also be refused for their rate or URL, or because the catalog starts.
+// operation is an operation of the document. Every operation may also be rejected for its rate or URL, or because the
+// catalog is starting.
 func operation(id, method, path, summary string, security []map[string][]string, errors ...int) huma.Operation {
 	errors = append(errors, http.StatusUnauthorized, http.StatusRequestURITooLong, http.StatusTooManyRequests,
 		http.StatusInternalServerError, http.StatusServiceUnavailable)
@@ -138,7 +139,7 @@ func (s *Server) routeDocument(document *huma.OpenAPI) error {
 	return nil
 }
 
-// responses are those of an operation with a handler of its own: 200, and its errors.
+// responses are the responses of an operation with a handler of its own: 200, and its errors.
 func responses(op *huma.Operation, mediaType, schema, description string) map[string]*huma.Response {
 	all := map[string]*huma.Response{"200": {
 		Description: description,

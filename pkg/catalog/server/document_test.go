@@ -43,7 +43,7 @@ func documentOf(t *testing.T, c *catalogUnderTest) *document {
 	return &document{t: t, text: text, compiler: compiler}
 }
 
-// at descends the document; it returns nil where there is nothing.
+// at descends the document; it returns nil if the path does not exist.
 func (d *document) at(path ...string) any {
 	here := d.text
 	for _, key := range path {
@@ -145,7 +145,7 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 	}
 }
 
-// templateOf is the path of a call in the document; "" if it is not there.
+// templateOf is the path of a call in the document; "" if it has none.
 func (c *catalogUnderTest) templateOf(in call) string {
 	method := in.method
 	if method == "" {
@@ -154,7 +154,7 @@ func (c *catalogUnderTest) templateOf(in call) string {
 	return c.server.routeOf(httptest.NewRequest(method, in.path, http.NoBody)).Path
 }
 
-// Every operation may be refused before it is looked at.
+// Every operation may be rejected before its handler runs.
 func TestRefusalsMatchTheDocument(t *testing.T) {
 	whole := start(t)
 	d := documentOf(t, whole)

@@ -18,7 +18,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/resources/quantity"
 )
 
-// explanationCost is how many requests an explanation counts for at least: it may evaluate expressions for every provider.
+// explanationCost is the number of requests that an explanation counts for at least: it may evaluate expressions for
+// every provider.
 const explanationCost = 5
 
 type explainInput struct {
@@ -77,8 +78,8 @@ func (s *Server) supposition(ctx context.Context, in *supposeInput) (*answer[*ex
 	}))
 }
 
-// explainer returns what explains pods of a namespace to a caller, until done is called: the caller has few explanations at once,
-// and the time that each takes counts as requests.
+// explainer returns an Explainer for a caller and the pods of a namespace, until done is called: a caller may have few
+// explanations at once, and the time that each takes counts as requests.
 func (s *Server) explainer(ctx context.Context, named, namespace string) (explainer *explain.Explainer, done func(), err error) {
 	if err := s.mayExplain(ctx, named, namespace); err != nil {
 		return nil, nil, err
@@ -91,8 +92,8 @@ func (s *Server) explainer(ctx context.Context, named, namespace string) (explai
 	return s.Explain.Charging(func(took time.Duration) { s.Allowances.Charge(key, took) }), done, nil
 }
 
-// mayExplain returns an error unless a caller may have the pods of a namespace explained: a consumer its own, others those
-// that they may get. It first takes the explanation from the caller's allowance.
+// mayExplain returns an error unless a caller may explain the pods of a namespace: a consumer its own pods, other
+// callers the pods that they may get. It first charges the explanation to the caller's allowance.
 func (s *Server) mayExplain(ctx context.Context, named, namespace string) error {
 	who := middleware.CallerOf(ctx)
 	if err := who.NeedKnown(); err != nil {

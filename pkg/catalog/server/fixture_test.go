@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 
 const (
 	node = "liqo-broker"
-	// maxHeader is that of the catalog.
+	// maxHeader is the catalog's maxHeader.
 	maxHeader = 16 << 10
 )
 
@@ -55,7 +55,7 @@ type catalogUnderTest struct {
 	url    string
 	server *Server
 	view   *observed
-	// objects are those that the view has at the beginning; unsynced is a view that has not read them yet.
+	// objects are the objects of the view at the beginning; unsynced is a view that has not read them yet.
 	objects  []client.Object
 	unsynced bool
 	streams  *subscriptions
@@ -70,7 +70,7 @@ type catalogUnderTest struct {
 	broken  bool
 }
 
-// lines is what was logged.
+// lines has the logged lines.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -99,8 +99,8 @@ var users = map[string]string{
 	"people-c1": "system:serviceaccount:liqo-tenant-c1:people",
 }
 
-// allowed is RBAC. The operator has all rights, users of c1 have those of the ClusterRole of Liqo's peering, and one
-// user may read one namespace.
+// allowed is RBAC. The operator has all rights, users of c1 have the rights of the ClusterRole of Liqo's peering, and
+// one user may read one namespace.
 func allowed(spec *authorizationv1.SubjectAccessReviewSpec) bool {
 	what := spec.ResourceAttributes
 	switch spec.User {
@@ -132,7 +132,7 @@ func start(t *testing.T, change ...func(*catalogUnderTest)) *catalogUnderTest {
 	if !c.unsynced {
 		t.Cleanup(c.view.run(c.objects...))
 	}
-	// What was changed is in the Config; the rest is made of it anew.
+	// Changes of the test are in the Config; the other parts are made from it again.
 	c.server.Rights.Authorizer = auth.NewLimitedReviewer(c.kube, "grant it", c.server.Allowances.SpendReview)
 	c.server.Identifier = caller.NewIdentifier(auth.NewTokenReviewer(c.kube, "grant it"), c.ca, c.server.Allowances, clock.RealClock{})
 	c.server = New(c.server.Config)
@@ -142,7 +142,7 @@ func start(t *testing.T, change ...func(*catalogUnderTest)) *catalogUnderTest {
 	return c
 }
 
-// config is that of a server whose callers have certificates of an authority, if it is not nil.
+// config is the config of a server whose callers have certificates of an authority, if it is not nil.
 func (c *catalogUnderTest) config(certificates authenticator.Request, limits caller.Limits) Config {
 	allowances := caller.NewAllowances(limits, nil, clock.RealClock{})
 	return Config{
@@ -221,7 +221,7 @@ type call struct {
 	header             map[string]string
 }
 
-// reply is what came back.
+// reply is the answer to a call.
 type reply struct {
 	status int
 	header http.Header
@@ -282,7 +282,7 @@ func (c *catalogUnderTest) open(ctx context.Context, in call) *http.Response {
 	return response
 }
 
-// ids are those in a list of the API.
+// ids are the ids in a list of the API.
 func ids(t *testing.T, body string) []string {
 	t.Helper()
 	var list struct {

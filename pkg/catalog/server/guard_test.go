@@ -266,7 +266,7 @@ func TestCallersAboveTheirRateWait(t *testing.T) {
 	require.Equal(t, http.StatusOK, c.do(call{path: "/api/v1/me", certificate: "c1/liqo.io"}).status)
 }
 
-// byName are the calls that name something of which a right is asked.
+// byName are the calls that name an object and need a right to it.
 func byName(name string) []call {
 	return []call{
 		{path: "/api/v1/placements?namespace=" + name, token: "powerless"},
@@ -293,7 +293,7 @@ func TestInventedNamesCauseNoReviews(t *testing.T) {
 	require.Len(t, c.kube.Actions(), asked)
 }
 
-// scarce is a catalog that lets each caller have the API server asked 25 times, and no more: its time stands still.
+// scarce is a catalog that allows each caller 25 reviews by the API server, and no more: its clock does not advance.
 func scarce(t *testing.T) *catalogUnderTest {
 	t.Helper()
 	return start(t, func(c *catalogUnderTest) {

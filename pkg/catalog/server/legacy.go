@@ -59,15 +59,15 @@ func (s *Server) routeLegacy(document huma.API) {
 	}
 }
 
-// clusters lists the ForeignClusters: to callers that may list providers all of them, to others those of the providers and
-// of the consumer on whose behalf they ask, and to callers that are neither those of the providers, without addresses and
-// messages.
+// clusters lists the ForeignClusters. Callers that may list providers see all of them. Other callers see the providers'
+// and the one of the consumer that they act for. Callers that are neither see the providers' only, without addresses
+// and messages.
 func (s *Server) clusters(ctx context.Context, _ *struct{}) (*answer[foreignClusters], error) {
 	consumer, details, err := s.seesProviders(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	all := details // Of a caller without a consumer, details are the right to list providers.
+	all := details // Without a consumer, details means the right to list providers.
 	if consumer != "" {
 		if all, err = s.Rights.Has(ctx, middleware.CallerOf(ctx), caller.ListProviders()); err != nil {
 			return nil, err
@@ -89,7 +89,7 @@ func (s *Server) clusters(ctx context.Context, _ *struct{}) (*answer[foreignClus
 	return shared(ctx, foreignClusters(list)), nil
 }
 
-// publicCluster has the names of a ForeignCluster, its role, and which modules are enabled.
+// publicCluster has the names of a ForeignCluster, its role, and its enabled modules.
 func publicCluster(fc *liqov1beta1.ForeignCluster) liqov1beta1.ForeignCluster {
 	public := liqov1beta1.ForeignCluster{TypeMeta: fc.TypeMeta, Spec: fc.Spec}
 	public.Name, public.CreationTimestamp = fc.Name, fc.CreationTimestamp
@@ -100,7 +100,7 @@ func publicCluster(fc *liqov1beta1.ForeignCluster) liqov1beta1.ForeignCluster {
 	return public
 }
 
-// check returns what is wrong with the parameters of a toggle; nil if nothing is.
+// check returns the fault of the parameters of a toggle; nil if there is none.
 func (in *toggleInput) check() *problem.Problem {
 	if p := toggle.Check(in.ID, in.Enable); p != nil {
 		return p

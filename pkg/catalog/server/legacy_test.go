@@ -140,7 +140,8 @@ func TestHEADChangesNothing(t *testing.T) {
 	}
 }
 
-// With the door open, what a browser shows by itself still counts for nothing when it is made to GET.
+// Even with anonymous toggling, a GET that a page of another origin made a browser send is not identified by the
+// browser's client certificate.
 func TestAnOpenDoorBelievesNoCertificateByGET(t *testing.T) {
 	c := start(t, func(c *catalogUnderTest) { c.server.Access.AnonymousToggle = true })
 	require.Equal(t, http.StatusForbidden, c.do(call{

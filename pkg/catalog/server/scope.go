@@ -8,8 +8,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/view"
 )
 
-// acting returns the consumer on whose behalf a caller asks: the one that it names, if it may act for it, or the one that it
-// is; "" if there is none.
+// acting returns the consumer that a caller acts for: the one that it names, if it may act for it, or the one that it
+// belongs to; "" if there is none.
 func (s *Server) acting(ctx context.Context, named string) (string, error) {
 	who := middleware.CallerOf(ctx)
 	if named == "" {
@@ -32,8 +32,8 @@ func (s *Server) seesProviders(ctx context.Context, named string) (consumer stri
 	return "", details, err
 }
 
-// scope returns what a caller may see of pods and policies: those of the consumer on whose behalf it asks or, with the right
-// to all, every one of them. With that right a caller may also ask for those of any consumer.
+// scope returns the pods and policies that a caller may see: the consumer's that it acts for or, with the right to all,
+// every one. With that right a caller may also ask for any one consumer's.
 func (s *Server) scope(ctx context.Context, named string, all caller.Right) (view.Scope, error) {
 	who := middleware.CallerOf(ctx)
 	consumer, err := s.acting(ctx, named)
@@ -55,7 +55,8 @@ func (s *Server) scope(ctx context.Context, named string, all caller.Right) (vie
 	return view.Scope{All: true}, nil
 }
 
-// scopeOfPods is scope for placements. A caller that may list the pods of one namespace sees those.
+// scopeOfPods is scope for placements. A caller that may list the pods of one namespace sees the pods of that
+// namespace.
 func (s *Server) scopeOfPods(ctx context.Context, named, namespace string) (view.Scope, error) {
 	scope, err := s.scope(ctx, named, caller.ListPods(""))
 	if err == nil || namespace == "" {

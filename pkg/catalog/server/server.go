@@ -1,5 +1,5 @@
-// Package server answers the requests to the catalog: the handlers of its HTTP API, and the OpenAPI document that describes
-// them. Package guard stands before them; package view has what they answer from.
+// Package server answers the requests to the catalog: the handlers of its HTTP API, and the OpenAPI document that
+// describes them. Package middleware runs before the handlers; package view has their data.
 package server
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/explain"
 )
 
-// Access is what anonymous callers may do.
+// Access has the permissions of anonymous callers.
 type Access struct {
 	// ReadAuth hides the list of providers from them.
 	ReadAuth bool
@@ -28,10 +28,10 @@ type Access struct {
 	AnonymousToggle bool
 }
 
-// Config is what a Server works with.
+// Config has the dependencies of a Server.
 type Config struct {
 	Log logr.Logger
-	// Version is that of this program, Node the broker's node.
+	// Version is this program's version, Node the broker's node.
 	Version, Node string
 	Access        Access
 	Clock         clock.Clock
@@ -76,7 +76,7 @@ func New(cfg Config) *Server {
 	}
 }
 
-// Handler answers everything: the API below /api, and the dashboard.
+// Handler answers all requests: the API below /api, and the dashboard.
 func (s *Server) Handler(dashboard http.Handler) (http.Handler, error) {
 	if err := s.route(); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (s *Server) Handler(dashboard http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A compressor takes 0.8 MB: it must not wait for the client.
+	// A compressor needs 0.8 MB: it must not wait for the client.
 	answers := s.guard.Filled(middleware.Buffered(compress(middleware.Conditional(http.HandlerFunc(s.answer)))))
 	streams := s.guard.Filled(s.mux)
 	guarded := s.guard.Guarded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +99,7 @@ func (s *Server) Handler(dashboard http.Handler) (http.Handler, error) {
 		answers.ServeHTTP(w, r)
 	}))
 	files := s.guard.Files(dashboard)
-	// The time that Bounded waits for the client is not that of the answer.
+	// The time that Bounded waits for the client does not count as time of the answer.
 	return middleware.Secured(s.guard.Bounded(s.guard.Observed(s.routeOf, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isAPI(r) {
 			guarded.ServeHTTP(w, r)
@@ -109,7 +109,7 @@ func (s *Server) Handler(dashboard http.Handler) (http.Handler, error) {
 	})))), nil
 }
 
-// Plain answers what comes without TLS, by next, which is the Handler.
+// Plain answers requests without TLS, by next, which is the Handler.
 func (s *Server) Plain(next http.Handler) http.Handler {
 	return middleware.Plain(next, func(r *http.Request) bool { return s.routeOf(r).Path == toggle.Path }, isAPI)
 }

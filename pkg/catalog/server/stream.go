@@ -91,13 +91,13 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		if err := control.Flush(); err != nil {
 			return err
 		}
-		// Over HTTP/2 a deadline ends the stream, whether or not a write waits.
+		// Over HTTP/2 a deadline ends the stream even if no write is pending.
 		return control.SetWriteDeadline(time.Time{})
 	})
 }
 
-// scopeOfStream returns what a caller may see of pods in a stream, which may be none, the consumer on whose behalf, and
-// whether it sees details of providers.
+// scopeOfStream returns the pods that a caller may see in a stream, which may be none, the consumer that it acts for,
+// and whether it sees details of providers.
 func (s *Server) scopeOfStream(ctx context.Context, named string) (view.Scope, string, bool, error) {
 	consumer, details, err := s.seesProviders(ctx, named)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Server) scopeOfStream(ctx context.Context, named string) (view.Scope, s
 	return view.Scope{All: all}, "", details, err
 }
 
-// publicChanges leaves out what anonymous callers do not see of providers.
+// publicChanges removes the data of providers that anonymous callers may not see.
 type publicChanges struct{ changes }
 
 func (p publicChanges) Next(ctx context.Context) ([]view.Change, error) {
@@ -128,7 +128,7 @@ func (p publicChanges) Next(ctx context.Context) ([]view.Change, error) {
 	return list, err
 }
 
-// publicProvider is what anonymous callers see of a provider. It is made when its JSON is.
+// publicProvider is a provider as anonymous callers see it. It is made when its JSON is.
 type publicProvider struct{ of *api.Provider }
 
 func (p publicProvider) MarshalJSON() ([]byte, error) { return json.Marshal(p.of.Public()) }

@@ -205,7 +205,7 @@ func TestAStreamIsHeardWhileNothingHappensAndEnds(t *testing.T) {
 	})
 }
 
-// The deadline of a write over HTTP/2 ends the stream also when nothing is written.
+// Over HTTP/2 the deadline of a write ends the stream even if no write is pending.
 func TestAStreamOverHTTP2IsNotEndedByTheDeadlineOfAWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, streams := streaming(t)

@@ -24,7 +24,7 @@ import (
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-// moment is when every object was created.
+// moment is the time when every object was created.
 var moment = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // observed is a View whose informers are the test.
@@ -42,7 +42,7 @@ func newObserved(t testing.TB) *observed {
 	return &observed{View: view.New(informers, view.Config{Node: node}), t: t, informers: informers}
 }
 
-// run runs the View until stop is called, with what is there at the beginning.
+// run runs the View until stop is called, with these objects at the beginning.
 func (o *observed) run(objects ...client.Object) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -71,7 +71,7 @@ func (o *observed) remove(object client.Object) {
 	informer.Delete(object)
 }
 
-// subscriptions counts the open ones of a view.
+// subscriptions counts the open subscriptions of a view.
 type subscriptions struct {
 	view *observed
 	mu   sync.Mutex
@@ -171,7 +171,7 @@ func federation() []client.Object {
 	return objects
 }
 
-// policies are those that the view shows.
+// policies are the policies that the view shows.
 func policies() []client.Object {
 	var all []client.Object
 	for name, consumers := range map[string][]string{"all": nil, "of-c1": {"c1"}, "of-c2": {"c2"}, "of-both": {"c1", "c2"}} {
@@ -182,7 +182,7 @@ func policies() []client.Object {
 	return all
 }
 
-// clusterWith is an API server with objects, which are written to and explained.
+// clusterWith is an API server with objects, for writes and explanations.
 func clusterWith(t testing.TB, objects []client.Object) client.Client {
 	t.Helper()
 	scheme, err := apischeme.New()
@@ -207,7 +207,8 @@ func podsIn(events []string) []string {
 	return names
 }
 
-// Answers share memory with the view. What one caller does not see, or changes, is in the answers to the others.
+// Answers share memory with the view. Data that one caller may not see, or changes, must be unchanged in the answers to
+// other callers.
 func TestNoAnswerChangesTheView(t *testing.T) {
 	c := start(t)
 	paths := []string{

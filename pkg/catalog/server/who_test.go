@@ -42,7 +42,7 @@ const (
 	missing   = http.StatusNotFound
 )
 
-// everybody gets a status; those of except another one.
+// everybody expects a status for all callers; those in except get another one.
 func everybody(status int, except map[string]int) map[string]int {
 	all := map[string]int{}
 	for name := range callers {
@@ -257,7 +257,7 @@ func TestNothingLeaks(t *testing.T) {
 		for _, path := range paths {
 			got := c.do(call{path: path, token: callers[who].token, certificate: callers[who].certificate})
 			for _, secret := range append(secrets, "managedFields", "last-applied", "Bearer operator") {
-				// A problem may repeat what the caller itself asked for.
+				// A problem may repeat the caller's own request.
 				if !strings.Contains(path, strings.Trim(secret, `"`)) {
 					require.NotContains(t, got.body, secret, "%s %s", who, path)
 				}

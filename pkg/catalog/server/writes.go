@@ -96,8 +96,8 @@ func (s *Server) selectProvider(ctx context.Context, consumer, provider string, 
 	return nil
 }
 
-// enableProvider changes one field of a ProviderCluster. It writes even if the view has that value already, because the view
-// may be older than the object.
+// enableProvider changes one field of a ProviderCluster. It writes even if the view has that value already, because the
+// view may be older than the object.
 func (s *Server) enableProvider(ctx context.Context, provider string, enabled bool) error {
 	object := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: provider}}
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"enabled":%t}}`, enabled))

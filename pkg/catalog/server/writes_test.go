@@ -18,7 +18,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/orchestrator"
 )
 
-// enabled is what the API has of a provider.
+// enabled is the value of a provider at the API server.
 func (c *catalogUnderTest) enabled(id string) bool {
 	var provider v1alpha1.ProviderCluster
 	require.NoError(c.t, c.live.Get(c.t.Context(), client.ObjectKey{Name: id}, &provider))
@@ -26,7 +26,7 @@ func (c *catalogUnderTest) enabled(id string) bool {
 	return provider.Spec.Enabled == nil || *provider.Spec.Enabled
 }
 
-// selected is what the API has of a consumer's selection.
+// selected is the value of a consumer's selection at the API server.
 func (c *catalogUnderTest) selected(consumer, id string) bool {
 	chosen, err := orchestrator.Get(c.t.Context(), c.live, consumer)
 	require.NoError(c.t, err)
@@ -36,7 +36,7 @@ func (c *catalogUnderTest) selected(consumer, id string) bool {
 func TestWrites(t *testing.T) {
 	for name, tc := range map[string]struct {
 		call
-		// enabled, c1 and c2 are whether p1 then is, for everybody and for the consumers.
+		// enabled, c1 and c2 are the values of p1 afterwards, for all callers and for the consumers.
 		enabled, c1, c2 bool
 		anonymous       bool
 	}{

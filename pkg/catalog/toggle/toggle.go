@@ -11,10 +11,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/problem"
 )
 
-// Path is that of the toggle.
+// Path is the path of the toggle.
 const Path = "/api/toggle"
 
-// Check returns what is wrong with the parameters id and enable; nil if nothing is.
+// Check returns the fault of the parameters id and enable; nil if there is none.
 func Check(id, enable string) *problem.Problem {
 	switch {
 	case enable != "true" && enable != "false":
@@ -25,9 +25,10 @@ func Check(id, enable string) *problem.Problem {
 	return nil
 }
 
-// ByGet returns the check of a toggle by GET. It refuses one that a page of another origin may have made a browser send.
-// Browsers present client certificates by themselves, so only a bearer token identifies the caller here. Over HTTPS browsers
-// send the origin of a request. Over plain HTTP they do not: with --anonymous-toggle any page can toggle then.
+// ByGet returns the check of a toggle by GET. It rejects a request that a page of another origin may have made a
+// browser send. Browsers present client certificates by themselves, so only a bearer token identifies the caller here.
+// Over HTTPS browsers send the origin of a request. Over plain HTTP they do not: with --anonymous-toggle any page can
+// then toggle.
 func ByGet(origins *http.CrossOriginProtection, anonymous bool) func(*http.Request, *caller.Caller) *problem.Problem {
 	return func(r *http.Request, who *caller.Caller) *problem.Problem {
 		if r.Method == http.MethodHead {
@@ -55,7 +56,7 @@ func Unidentified(id, enable string) *problem.Problem {
 	return problem.New(http.StatusUnauthorized, caller.ErrStranger.Error()+"; "+correctCall(id, enable)).Authenticate("Bearer")
 }
 
-// Hint is what a caller that is not identified can do.
+// Hint is the remedy for a caller that is not identified.
 func Hint(r *http.Request) string {
 	query := r.URL.Query()
 	return correctCall(query.Get("id"), query.Get("enable"))

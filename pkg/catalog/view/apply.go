@@ -25,7 +25,7 @@ func (v *View) setPod(pod *corev1.Pod) {
 	v.storePod(podindex.NewPod(pod, v.namespaces.origins[pod.Namespace]))
 }
 
-// storePod stores a pod, and publishes it if it shows something new. The caller holds mu.
+// storePod stores a pod, and publishes it if its shown data changed. The caller holds mu.
 func (v *View) storePod(fresh *podindex.Pod) {
 	before := v.pods.Set(fresh)
 	if before == nil || !reflect.DeepEqual(before.Shown, fresh.Shown) {
@@ -96,7 +96,7 @@ func (v *View) removeVirtualNode(name types.NamespacedName) {
 	v.updateProviders(v.state.RemoveVirtualNode(name))
 }
 
-// updateProviders shows providers as they are now. The caller holds mu.
+// updateProviders updates the shown data of providers. The caller holds mu.
 func (v *View) updateProviders(ids []string) {
 	for _, id := range ids {
 		pc, translated := v.state.Provider(id)
@@ -123,7 +123,7 @@ func (v *View) removePolicy(name types.NamespacedName) {
 	v.updateSelection(v.policies.remove(name.Name))
 }
 
-// updateSelection publishes to a consumer what has changed in its selection. The caller holds mu.
+// updateSelection publishes the changes of a consumer's selection to it. The caller holds mu.
 func (v *View) updateSelection(consumer string, before *selected) {
 	if consumer == "" {
 		return

@@ -89,7 +89,7 @@ func (v *View) Placements(q PlacementQuery) (api.PlacementList, error) {
 	return list, nil
 }
 
-// Flows returns how many pods in a scope go where. Pods that have ended do not count.
+// Flows returns the numbers of pods in a scope, by consumer and provider. Pods that have ended do not count.
 func (v *View) Flows(s Scope) api.FlowList {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -104,8 +104,8 @@ func (v *View) Flows(s Scope) api.FlowList {
 	return api.FlowList{Items: []api.Flow{}}
 }
 
-// Policies returns a page of policies, by name: all of them, or those for the consumer in the scope, without the names of
-// other consumers. A scope of a namespace alone has none. The error is ErrContinue.
+// Policies returns a page of policies, by name: all of them, or the policies for the consumer in the scope, without the
+// names of other consumers. A scope of a namespace alone has none. The error is ErrContinue.
 func (v *View) Policies(s Scope, p Page) (api.PolicyList, error) {
 	after, err := keyOf(listOfPolicies, p.Continue)
 	if err != nil {
@@ -129,7 +129,8 @@ func (v *View) Policies(s Scope, p Page) (api.PolicyList, error) {
 	return list, nil
 }
 
-// ForeignClusters returns all of them by name, with kind and apiVersion, without managed fields and what kubectl applied.
+// ForeignClusters returns all of them by name, with kind and apiVersion, without managed fields and kubectl's
+// last-applied configuration.
 func (v *View) ForeignClusters() []liqov1beta1.ForeignCluster {
 	v.mu.RLock()
 	items := make([]*liqov1beta1.ForeignCluster, 0, v.foreign.Len())
@@ -145,15 +146,15 @@ func (v *View) ForeignClusters() []liqov1beta1.ForeignCluster {
 	return out
 }
 
-// TenantNamespace returns the namespace where Liqo binds the identity of a cluster to its role; false if there is none, or
-// more than one.
+// TenantNamespace returns the namespace where Liqo binds the identity of a cluster to its role; false if there is none,
+// or more than one.
 func (v *View) TenantNamespace(consumer string) (string, bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.namespaces.tenantOf(consumer)
 }
 
-// TenantOf returns the cluster of a tenant namespace; false if it is none, or one of several of the cluster.
+// TenantOf returns the cluster of a tenant namespace; false if the namespace is not one, or if the cluster has several.
 func (v *View) TenantOf(namespace string) (consumer string, ok bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()

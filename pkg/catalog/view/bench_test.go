@@ -91,7 +91,7 @@ func BenchmarkFlows(b *testing.B) {
 	}
 }
 
-// A pod changes, and 100 follow the stream.
+// One change of a pod is sent to 100 streams.
 func BenchmarkAChange(b *testing.B) {
 	f := largeFed()
 	for i := range 100 {
@@ -127,14 +127,15 @@ func BenchmarkTheStream(b *testing.B) {
 	}
 }
 
-// BenchmarkStreams is a change of a provider and one of a placement, as JSON in each of 1,000 streams of operators.
+// BenchmarkStreams is a change of a provider and a change of a placement, as JSON in each of 1,000 streams of
+// operators.
 func BenchmarkStreams(b *testing.B) {
 	f := largeFed()
 	subscriptions := make([]*Subscription, 1000)
 	for i := range subscriptions {
 		subscriptions[i] = f.Subscribe(Scope{All: true}, "")
 		defer subscriptions[i].Close()
-		subscriptions[i].takeChanges() // That it is in sync.
+		subscriptions[i].takeChanges() // Skip the first event, EventSync.
 	}
 	for _, shared := range []bool{false, true} {
 		b.Run(fmt.Sprintf("shared=%t", shared), func(b *testing.B) {

@@ -30,7 +30,7 @@ type Config struct {
 	Clock clock.WithTicker
 	// SampleEvery is the interval of the samples in the histories; 30 s if zero.
 	SampleEvery time.Duration
-	// Samples is how many are kept for each provider; 240 if zero.
+	// Samples is the number of samples kept for each provider; 240 if zero.
 	Samples int
 }
 
@@ -47,9 +47,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// CacheOptions are those of the cache that a View reads. It has the pods of the node only, and of them the metadata, the
-// requests and the status. A read of a kind without an informer, such as Secrets, is an error: it would start one and fill
-// the memory.
+// CacheOptions are the options of the cache that a View reads. It has only the pods of the node, and of those only the
+// metadata, the requests and the status. A read of a kind without an informer, such as Secrets, is an error: otherwise
+// it would start an informer and fill the memory.
 func CacheOptions(node string) cache.Options {
 	return cache.Options{
 		DefaultTransform: trim,
@@ -75,8 +75,8 @@ func trimMeta(object metav1.Object) {
 	delete(object.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 }
 
-// trimPod keeps of the spec the requests: environments have secrets of consumers, which a process that answers anonymous callers must
-// not have.
+// trimPod keeps only the requests of the spec: environments have secrets of consumers, which a process that answers
+// anonymous callers must not have.
 func trimPod(in any) (any, error) {
 	pod, ok := in.(*corev1.Pod)
 	if !ok {

@@ -1,10 +1,10 @@
-// Package view is a read model of the federation: what the catalog shows, and what explanations are decided by. The
-// informers of one cache keep it up to date. No question to it is a request to an API server.
+// Package view is a read model of the federation: the data that the catalog shows and that explanations are computed
+// from. The informers of one cache keep it up to date. No query causes a request to an API server.
 //
-// Objects become shapes of the catalog's API when they change, once, and are stored in sorted indexes. Stored shapes are
-// never changed, only replaced. Answers share memory with them: callers may set fields of an answer, and treat what
-// these refer to as read-only.
+// Objects are converted to the catalog's API types once, when they change, and are stored in sorted indexes. Stored
+// values are never changed, only replaced. Answers share memory with them: callers may set fields of an answer, and
+// treat the values that these refer to as read-only.
 //
-// Scope decides what a caller may see, for lists and streams alike. The caller of this package decides which Scope a
-// caller has.
+// Scope limits the data that a caller may see, for lists and streams alike. The package's user decides on the Scope of
+// a caller.
 package view

@@ -9,7 +9,7 @@ import (
 
 // namespaces are the consumers of namespaces, and the tenant namespaces of clusters.
 type namespaces struct {
-	// names has all of them.
+	// names has all namespaces.
 	names sets.Set[string]
 	// origins are the consumers that namespaces came from.
 	origins map[string]string
@@ -51,8 +51,8 @@ func (n *namespaces) remove(name string) {
 	}
 }
 
-// tenantOf returns the only tenant namespace of a cluster. Liqo makes one for each, and refuses to work with several.
-// Rights to act for a cluster are checked there, so that a second one, whose author is not known, must not count.
+// tenantOf returns the only tenant namespace of a cluster. Liqo makes one for each cluster, and does not work with
+// several. Rights to act for a cluster are checked there, so a second one, whose author is not known, must not count.
 func (n *namespaces) tenantOf(cluster string) (string, bool) {
 	of := n.byTenant[cluster]
 	if len(of) != 1 {

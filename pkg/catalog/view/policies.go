@@ -26,7 +26,7 @@ func newPolicies() *policies {
 	}
 }
 
-// selected is what a consumer selected, as package selection reads it. A nil one has every provider.
+// selected is the selection of a consumer, as package orchestrator reads it. A nil one has every provider.
 type selected struct {
 	// unknown means that the policy of that name is not the consumer's selection.
 	unknown, only bool
@@ -42,7 +42,8 @@ func (s *selected) has(provider string) *bool {
 	return &has
 }
 
-// set stores a policy. It returns the consumer whose selection it is, "" if it is none, and the selection before.
+// set stores a policy. It returns the consumer whose selection the policy is, "" if it is none, and the previous
+// selection.
 func (p *policies) set(policy *v1alpha1.PlacementPolicy) (consumer string, before *selected) {
 	shown := api.PolicyOf(policy)
 	p.byName.ReplaceOrInsert(&shown)
@@ -71,7 +72,7 @@ func (p *policies) remove(name string) (consumer string, before *selected) {
 	return consumer, before
 }
 
-// page returns up to limit policies (all if 0) after a name, how many there are in the scope, and whether there are more.
+// page returns up to limit policies (all if 0) after a name, the number in the scope, and whether there are more.
 func (p *policies) page(s Scope, after string, limit int) (items []*api.Policy, total int, more bool) {
 	p.byName.Ascend(func(policy *api.Policy) bool {
 		if !s.All && !concerns(policy, s.Consumer) {

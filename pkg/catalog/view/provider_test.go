@@ -17,7 +17,7 @@ import (
 )
 
 func TestWhatAProviderShows(t *testing.T) {
-	// What is in every case.
+	// The fields of every case.
 	plain := func(change func(*api.Provider)) api.Provider {
 		amounts := v1alpha1.Resources{Granted: cpus("8"), Assigned: cpus("1500m"), Free: cpus("6500m")}
 		p := api.Provider{
@@ -93,7 +93,7 @@ func TestWhatAProviderShows(t *testing.T) {
 	}
 }
 
-// The informers fill at the same time, each by its own list: that of the namespaces may be the last.
+// The informers fill at the same time, each by its own list: the informer of namespaces may be the last.
 func TestATenantNamespaceThatIsReadLastCounts(t *testing.T) {
 	f := newFed(Config{})
 	f.sees(

@@ -22,7 +22,7 @@ type provider struct {
 	uptime *v1alpha1.Uptime // The informer's.
 	// text is searched, publicText for anonymous callers.
 	text, publicText string
-	// encoded is the JSON of shown, public that for anonymous callers.
+	// encoded is the JSON of shown, public is the JSON for anonymous callers.
 	encoded, public api.Encoded
 }
 
@@ -33,7 +33,7 @@ func newProvider(pc *v1alpha1.ProviderCluster, translated *scheduler.Provider) *
 	return p
 }
 
-// matches reports whether a query, whose text is in lower case here, selects a provider.
+// matches reports whether a query selects a provider. text is the text of the query, in lower case.
 func (q *ProviderQuery) matches(p *provider, text string) bool {
 	s, all := &p.shown, p.text
 	if q.Public {
@@ -62,7 +62,7 @@ func (p *providers) get(id string) *provider {
 	return found
 }
 
-// set adds a provider, or replaces the one of its id, which it returns; nil if there was none.
+// set adds a provider, or replaces the provider of that id, which it returns; nil if there was none.
 func (p *providers) set(fresh *provider, now time.Time) *provider {
 	before, _ := p.byID.ReplaceOrInsert(fresh)
 	if before == nil {
@@ -78,7 +78,7 @@ func (p *providers) remove(id string) bool {
 	return ok
 }
 
-// page returns up to limit providers (all if 0) after an id, how many match in all, and whether there are more.
+// page returns up to limit providers (all if 0) after an id, the number of all that match, and whether there are more.
 func (p *providers) page(q *ProviderQuery, after string) (items []*provider, total int, more bool) {
 	text := strings.ToLower(q.Text)
 	exact := text == "" && q.Region == "" && q.Ready == nil && q.Enabled == nil
@@ -106,7 +106,7 @@ func (p *providers) page(q *ProviderQuery, after string) (items []*provider, tot
 	return items, total, more
 }
 
-// sample adds a sample of each provider, of which it keeps that many.
+// sample adds a sample of each provider, and keeps the last keep samples.
 func (p *providers) sample(now time.Time, keep int) {
 	p.byID.Ascend(func(item *provider) bool {
 		p.histories[item.shown.ID].add(api.SampleOf(&item.shown, now), keep)
@@ -118,7 +118,7 @@ func (p *providers) sample(now time.Time, keep int) {
 type history struct {
 	since   time.Time
 	samples []api.Sample
-	// oldest is the index of the oldest sample, which the next one replaces when there are as many as are kept.
+	// oldest is the index of the oldest sample, which the next one replaces once the history is full.
 	oldest int
 }
 

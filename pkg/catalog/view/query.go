@@ -12,8 +12,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/view/podindex"
 )
 
-// Scope is what a caller may see of pods: all of them, those of a consumer, or those in a namespace; with both, those of the
-// consumer in the namespace. The zero Scope sees none.
+// Scope has the pods that a caller may see: all pods, the pods of a consumer, or the pods in a namespace; with both,
+// the pods of the consumer in the namespace. The zero Scope has none.
 type Scope struct {
 	// All makes the other fields meaningless.
 	All                 bool
@@ -27,9 +27,9 @@ func (s Scope) sees(p *api.Placement) bool {
 
 // Page is a part of a list.
 type Page struct {
-	// Limit is how many items; 0 means all.
+	// Limit is the number of items; 0 means all.
 	Limit int
-	// Continue is the token of the page before; "" for the first page.
+	// Continue is the token of the previous page; "" for the first page.
 	Continue string
 }
 
@@ -39,7 +39,7 @@ type ProviderQuery struct {
 	// Text is part of the id, the region or an attribute, in any case.
 	Text, Region   string
 	Ready, Enabled *bool
-	// Consumer is the consumer on whose behalf the caller asks; it fills Selected.
+	// Consumer is the consumer that the caller acts for; it fills Selected.
 	Consumer string
 	// Public means that Text is searched for in the id and the region only.
 	Public bool
@@ -72,7 +72,7 @@ func (q *PlacementQuery) filter() (podindex.Filter, bool) {
 	return f, narrow(&f.Consumer, q.Scope.Consumer) && narrow(&f.Namespace, q.Scope.Namespace)
 }
 
-// narrow limits a field of a filter to what is in scope; it returns false if the two exclude each other.
+// narrow limits a field of a filter to the scope; it returns false if the two exclude each other.
 func narrow(field *string, scope string) bool {
 	if scope == "" {
 		return true

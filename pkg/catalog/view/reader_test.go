@@ -19,7 +19,7 @@ type reader struct {
 	*Subscription
 	providers  map[string]api.Provider
 	placements map[types.NamespacedName]api.Placement
-	// allowed are the pods that could be seen at any time: of no other may the reader hear.
+	// allowed are the pods that could be seen at any time: the reader must get no others.
 	allowed map[types.NamespacedName]bool
 }
 
@@ -27,7 +27,7 @@ func nameOf(p *api.Placement) types.NamespacedName {
 	return types.NamespacedName{Namespace: p.Namespace, Name: p.Pod}
 }
 
-// remember notes who may know of which pods.
+// remember notes which pods each reader may see.
 func (w *world) remember() {
 	for _, r := range w.readers {
 		for _, p := range w.truePlacements(func(p *api.Placement) bool { return mayBeSeen(r.scope, p) }) {
@@ -58,7 +58,7 @@ func (w *world) read(t *rapid.T, r *reader) {
 		values(r.placements, informers.Compare))
 }
 
-// values returns what is in a map in the order of its keys.
+// values returns the values of a map in the order of its keys.
 func values[K comparable, V any](of map[K]V, order func(x, y K) int) []V {
 	list := []V{}
 	for _, key := range slices.SortedFunc(maps.Keys(of), order) {

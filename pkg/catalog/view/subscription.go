@@ -19,7 +19,7 @@ import (
 const (
 	// pause is the least time between two results of Next: changes in between are joined.
 	pause = 200 * time.Millisecond
-	// slack is how many pending changes there may be in addition to one for each object: of objects that were removed.
+	// slack is the number of pending changes allowed in addition to one for each object: for objects that were removed.
 	slack = 1000
 )
 
@@ -28,13 +28,13 @@ var ErrClosed = errors.New("subscription closed")
 
 // Change is a change of the federation.
 type Change struct {
-	// Event is one of package api's.
+	// Event is an event name of package api.
 	Event string
 	// Data is the data of the event: a pointer to an object, or an api.Gone, or an api.Sync, in which the caller sets the version.
 	// The object is read-only: all subscriptions share it.
 	Data any
-	// Encoded and Public are the JSON of Data and of what anonymous callers see of it, shared with other subscriptions; nil if
-	// others see something else.
+	// Encoded and Public are the JSON of Data and of its public part for anonymous callers, shared with other
+	// subscriptions; nil if others see other data.
 	Encoded, Public *api.Encoded
 }
 
@@ -48,7 +48,7 @@ type Subscription struct {
 	wake      chan struct{}
 	closed    chan struct{}
 	closeOnce sync.Once
-	// last is when Next returned; only its one caller uses it.
+	// last is the time when Next returned; only its one caller uses it.
 	last time.Time
 
 	// mu guards all below. It is locked while the view's lock is held, never the other way round.
@@ -83,10 +83,10 @@ func (s *Subscription) Close() {
 	})
 }
 
-// Next waits for changes, and returns each changed object once, as it is now: providers by id, then placements by name.
-// The first result is api.EventSync, after which the reader must list everything. It may come again. A single change is
-// returned at once, further ones 200 ms after the last result at the earliest. One goroutine calls it at a time. The error
-// is ErrClosed, or that of ctx if nothing changed.
+// Next waits for changes, and returns each changed object once, in its current state: providers by id, then placements
+// by name. The first result is api.EventSync, after which the reader must list everything. It may come again. A single
+// change is returned at once, further ones 200 ms after the last result at the earliest. One goroutine calls it at a
+// time. The error is ErrClosed, or the error of ctx if nothing changed.
 func (s *Subscription) Next(ctx context.Context) ([]Change, error) {
 	for !s.pending() {
 		select {
@@ -173,12 +173,12 @@ func (s *Subscription) takeChanges() []Change {
 	return changes
 }
 
-// reset drops what is pending. It makes new maps, because a map stays as large as it ever was. The caller holds mu.
+// reset drops the pending changes. It makes new maps, because a map never shrinks. The caller holds mu.
 func (s *Subscription) reset() {
 	s.providers, s.placements = map[string]struct{}{}, map[types.NamespacedName]struct{}{}
 }
 
-// add makes a change pending; objects is how many there are.
+// add makes a change pending; objects is the number of objects.
 func (s *Subscription) add(objects int, change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -216,7 +216,7 @@ func TestManyMayAskWhileItChanges(t *testing.T) {
 	group.Wait()
 }
 
-// readAnswers has the race detector find what changes while it is read.
+// readAnswers lets the race detector find data that changes while it is read.
 func readAnswers(t *testing.T, f *fed, i int) {
 	providers, err := f.Providers(ProviderQuery{Consumer: "c1", Page: Page{Limit: 3}})
 	require.NoError(t, err)
@@ -229,7 +229,8 @@ func readAnswers(t *testing.T, f *fed, i int) {
 	require.NoError(t, err)
 }
 
-// Subscriptions that see the same share its JSON. A consumer sees what it selected, and a change is not what was before it.
+// Subscriptions with the same scope share its JSON. A consumer sees its own selection, and the JSON of a change is not
+// the previous JSON.
 func TestSubscriptionsShareJSON(t *testing.T) {
 	f := newFed(Config{})
 	scopes := map[string]Scope{"": {All: true}, "c1": {Consumer: "c1"}}

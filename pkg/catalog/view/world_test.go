@@ -24,7 +24,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/catalog/view/podindex"
 )
 
-// world is what is true: the objects, without any index.
+// world is the expected state: the objects, without any index.
 type world struct {
 	*fed
 	clock   *clocktesting.FakeClock
@@ -73,7 +73,7 @@ func (w *world) consumerOf(namespace string) (consumer string) {
 	return consumer
 }
 
-// truePlacements are those that a condition holds of, in order.
+// truePlacements are the placements that meet a condition, in order.
 func (w *world) truePlacements(is func(*api.Placement) bool) []api.Placement {
 	list := []api.Placement{}
 	each(w, func(pod *corev1.Pod) {
@@ -101,7 +101,7 @@ func mayBeSeen(s Scope, p *api.Placement) bool {
 	}
 }
 
-// trueProviders are all of them, in order, as a consumer sees them.
+// trueProviders are all providers, in order, as a consumer sees them.
 func (w *world) trueProviders(consumer string) []api.Provider {
 	list := []api.Provider{}
 	each(w, func(pc *v1alpha1.ProviderCluster) {

@@ -1,4 +1,4 @@
-// Package celtest makes CEL expressions at random, for tests of what evaluates them.
+// Package celtest makes CEL expressions at random, for tests of code that evaluates them.
 package celtest
 
 import (
@@ -62,7 +62,7 @@ var grammar = map[byte][]string{
 	'p': {"'a?a?a?a?b'", "'(a|aa)*$b'", "'[^b]*c'", "'(a?){60}b'", "'.*.*.*x'", "'(?i)[a-z]+1'", "'^(a|b|c)*d'", "'(a?){300}'"},
 }
 
-// leaves are how to write what has no parts.
+// leaves are the texts of parts that have no parts of their own.
 var leaves = map[byte]string{'b': "true", 's': "pod.annotations['x']", 'n': "1", 'l': "pod.annotations['x'].split('')", 'm': "pod.labels", 'o': "optional.of('a')"}
 
 // Filter returns an expression that is true or false, of at most so many levels.
@@ -102,7 +102,7 @@ func (g Generator) node(kind byte, depth int, scope []string) *Node {
 	return n
 }
 
-// Mutate returns a copy in which one part is made anew.
+// Mutate returns a copy in which one part is generated again.
 func (g Generator) Mutate(n *Node) *Node {
 	same := *n
 	if len(n.parts) == 0 || g.IntN(4) == 0 {

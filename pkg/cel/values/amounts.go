@@ -10,7 +10,7 @@ import (
 
 // Amounts are amounts by resource name, in the units of an expression: cores, bytes, counts.
 type Amounts interface {
-	// Amount returns the amount of a resource, false if it is not among them.
+	// Amount returns the amount of a resource, false if there is none.
 	Amount(resource string) (float64, bool)
 	// All returns every amount; the caller does not change it.
 	All() map[string]float64
@@ -48,12 +48,12 @@ func (a *AmountMap) Get(name ref.Val) ref.Val { return get(a, name) }
 // Contains reports whether a resource is among the amounts.
 func (a *AmountMap) Contains(name ref.Val) ref.Val { return contains(a, name) }
 
-// ConvertToNative is that of the map.
+// ConvertToNative is the method of CEL's map.
 func (a *AmountMap) ConvertToNative(to reflect.Type) (any, error) {
 	return a.whole().ConvertToNative(to)
 }
 
-// ConvertToType is that of the map.
+// ConvertToType is the method of CEL's map.
 func (a *AmountMap) ConvertToType(to ref.Type) ref.Val { return a.whole().ConvertToType(to) }
 
 // Equal compares the amounts.

@@ -6,11 +6,11 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// Path is a chain of names from a record to a value in it: a field, one of a record in the record, or a key of a map that
-// is a field. Following it gives what CEL gives for the same names, without a value for every link.
+// Path is a chain of names from a record to a value in it: a field, a field of a record in the record, or a key of a
+// map that is a field. Following it returns the same value as CEL does for these names, without a value for every link.
 type Path struct {
 	read func(of any) (any, bool)
-	// key is that of the map that was read; nil if the field itself is the value.
+	// key is the key in the map that was read; nil if the field itself is the value.
 	key ref.Val
 }
 
@@ -33,7 +33,7 @@ func (s *Schema) Path(names []string) *Path {
 	return nil
 }
 
-// Value returns what is there; false if it is absent or unknown.
+// Value returns the value at the path; false if it is absent or unknown.
 func (p *Path) Value(of any) (ref.Val, bool) {
 	value, known := p.read(of)
 	if !known {

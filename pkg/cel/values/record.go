@@ -39,7 +39,7 @@ func NewSchema(name string, fields map[string]Field) *Schema {
 // Names returns the names of the fields, sorted.
 func (s *Schema) Names() []string { return slices.Sorted(maps.Keys(s.fields)) }
 
-// read returns a field of what a record is of.
+// read returns a field of the record's Go value.
 func (s *Schema) read(of any, name string) (any, error) {
 	f, exists := s.fields[name]
 	if !exists {
@@ -92,7 +92,7 @@ func (r *Record) ConvertToNative(to reflect.Type) (any, error) {
 	return nil, fmt.Errorf("%s is not a %s", r.Schema.Type.TypeName(), to)
 }
 
-// ConvertToType gives the type of the value, and nothing else.
+// ConvertToType only returns the type of the value.
 func (r *Record) ConvertToType(to ref.Type) ref.Val {
 	if to == types.TypeType {
 		return r.Schema.Type

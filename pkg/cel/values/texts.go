@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// MaxText is how many bytes a text may have that an expression reads or makes. Labels are shorter; annotations need
-	// not be.
+	// MaxText is the greatest length in bytes of a text that an expression reads or makes. Labels are shorter;
+	// annotations need not be.
 	MaxText = 1024
-	// MaxTexts is how many labels, annotations or attributes an expression sees.
+	// MaxTexts is the number of labels, annotations or attributes that an expression sees.
 	MaxTexts = 512
 )
 
@@ -29,8 +29,8 @@ type Texts struct {
 
 var _ traits.Mapper = (*Texts)(nil)
 
-// NewTexts returns what an expression sees of texts: not those of more than MaxText bytes, and of more than MaxTexts the
-// first by their keys. The caller does not change the map afterwards.
+// NewTexts returns the part of texts that an expression sees: it omits texts of more than MaxText bytes and, if there
+// are more than MaxTexts, keeps the first by their keys. The caller does not change the map afterwards.
 func NewTexts(texts map[string]string) *Texts {
 	keys := make([]string, 0, len(texts))
 	for key, text := range texts {
@@ -139,10 +139,10 @@ func (t *Texts) whole() traits.Mapper {
 	return types.NewStringStringMap(types.DefaultTypeAdapter, t.texts)
 }
 
-// ConvertToNative is that of CEL's own map.
+// ConvertToNative is the method of CEL's own map.
 func (t *Texts) ConvertToNative(to reflect.Type) (any, error) { return t.whole().ConvertToNative(to) }
 
-// ConvertToType is that of CEL's own map.
+// ConvertToType is the method of CEL's own map.
 func (t *Texts) ConvertToType(to ref.Type) ref.Val { return t.whole().ConvertToType(to) }
 
 // Type returns the type of maps.

@@ -15,7 +15,7 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 )
 
-// sources are the objects that providers are translated from. Its lock is never held while something is decided.
+// sources are the objects that providers are translated from. Its lock is never held during a decision.
 type sources struct {
 	// mu guards all below.
 	mu        sync.Mutex
@@ -29,7 +29,7 @@ type sources struct {
 	changed sets.Set[string]
 }
 
-// source is what one provider is translated from; the provider is nil if there is none.
+// source has the objects that one provider is translated from; the provider is nil if there is none.
 type source struct {
 	provider      *v1alpha1.ProviderCluster
 	virtualNodes  []*offloadingv1beta1.VirtualNode
@@ -45,7 +45,7 @@ func newSources() *sources {
 	}
 }
 
-// takeChanged returns the providers that have changed since it was called last.
+// takeChanged returns the providers that have changed since the last call.
 func (s *sources) takeChanged() map[string]source {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,8 +60,8 @@ func (s *sources) takeChanged() map[string]source {
 	return taken
 }
 
-// ownedBy returns those of the objects that are in the tenant namespace of a cluster. What is in that of another is for the other to
-// write, and does not count.
+// ownedBy returns the objects that are in the tenant namespace of a cluster. Objects in another cluster's tenant
+// namespace do not count, because that cluster can write them.
 func ownedBy[T client.Object](tenants map[string]string, id string, objects []T) (own []T) {
 	for _, o := range objects {
 		if tenants[o.GetNamespace()] == id {

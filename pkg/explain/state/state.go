@@ -1,5 +1,6 @@
-// Package state keeps a scheduler's state equal to the objects of an API: the pods of the broker's node, and the provider
-// clusters with their VirtualNodes and NamespaceMaps. Explanations are decided by it. It needs no running broker.
+// Package state keeps a scheduler's state equal to the objects of an API: the pods of the broker's node, and the
+// provider clusters with their VirtualNodes and NamespaceMaps. Explanations use it for their decisions. It needs no
+// running broker.
 package state
 
 import (
@@ -38,7 +39,7 @@ func New(node string) *State {
 	}
 }
 
-// Read returns a State of what an API server has now.
+// Read returns a State of the present objects of an API server.
 func Read(ctx context.Context, c client.Reader, node string) (*State, error) {
 	var providers v1alpha1.ProviderClusterList
 	var virtualNodes offloadingv1beta1.VirtualNodeList
@@ -94,7 +95,7 @@ func (s *State) assign(pod *corev1.Pod) {
 	}
 }
 
-// release counts the requests of a pod no longer. The caller holds mu.
+// release stops counting the requests of a pod. The caller holds mu.
 func (s *State) release(name types.NamespacedName) {
 	if pod := s.pods[name]; pod != nil {
 		s.scheduler.Release(pod.UID)
@@ -102,7 +103,7 @@ func (s *State) release(name types.NamespacedName) {
 }
 
 // Decide decides about a pod, without the requests of a pod of that name which is in the State. It also returns the
-// providers, in the order of the verdicts; they are not to be changed.
+// providers, in the order of the verdicts; the caller must not change them.
 func (s *State) Decide(now time.Time, pod *scheduler.Pod, policy *scheduler.Policy) (scheduler.Decision, []scheduler.Provider) {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	s.mu.Lock()

@@ -184,7 +184,7 @@ func drawQuestion(t *rapid.T) (*scheduler.Pod, *scheduler.Policy) {
 	return pod, policy
 }
 
-// verdicts are those on all providers, and what they decide.
+// verdicts are the verdicts on all providers, and the decision.
 func verdicts(d *scheduler.Decision) []string {
 	all := []string{d.Prospect()}
 	for i := range d.Verdicts {
@@ -210,8 +210,8 @@ func decoded(t require.TestingT, o client.Object) client.Object {
 	return read
 }
 
-// requireSame requires that a state decides as one that is filled with the same objects, as another client reads them, in
-// another order.
+// requireSame requires that a state decides as another one that is filled with the same objects, as another client
+// reads them, in another order.
 func requireSame(t *rapid.T, s *State, objects map[string]client.Object) {
 	other := New("broker")
 	for _, key := range rapid.Permutation(slices.Sorted(maps.Keys(objects))).Draw(t, "order") {

@@ -21,7 +21,7 @@ type Client struct {
 	asked  uint32
 }
 
-// New begins HTTP/2 on conn. The server may send so many bytes of the body of each answer, and more never.
+// New begins HTTP/2 on conn. The server may never send more than so many bytes of the body of each answer.
 func New(conn net.Conn, window uint32) (*Client, error) {
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		return nil, err

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// shortQuantity is what no quantity of a cluster is longer than. An exponent of ten digits takes resource.ParseQuantity
-// hours and gigabytes, for it raises ten to it; and no cost is charged for that.
+// shortQuantity matches every quantity that a cluster uses. An exponent of ten digits takes resource.ParseQuantity
+// hours and gigabytes, because it computes the power of ten; and CEL charges no cost for that.
 var shortQuantity = regexp.MustCompile(`^[^eE]{0,30}([eE][+-]?[0-9]{0,2}|Ei)?$`)
 
 // Parse reads a quantity from an untrusted text: unlike resource.ParseQuantity its time is bounded.

@@ -16,7 +16,8 @@ import (
 // Unlimited is a grant without a limit.
 const Unlimited = math.MaxInt64
 
-// MaxAmount bounds what one slice grants, and what one pod is counted at. It is 8 PiB, or as many millicores.
+// MaxAmount bounds the amount that one slice grants, and the amount that one pod is counted with. It is 8 PiB, or as
+// many millicores.
 const MaxAmount = 1 << 53
 
 // The first resources of every table; names seen later follow.
@@ -30,13 +31,13 @@ const (
 
 // Request is the amount of one resource that a pod asks for.
 type Request struct {
-	// Number is the resource's in the table, Unknown if no provider ever granted it.
+	// Number is the resource's number in the table, Unknown if no provider ever granted it.
 	Number int
 	Name   string
 	Amount int64
 }
 
-// Unknown is the number of a resource that is in no table.
+// Unknown is the number of a resource that is not in the table.
 const Unknown = -1
 
 // Table numbers the resource names, so that amounts are flat slices indexed by these numbers. It only grows: the
@@ -83,7 +84,7 @@ func (t *Table) Intern(name corev1.ResourceName) int {
 	return n
 }
 
-// Flat has amounts by the numbers of a table; what lies beyond its end is 0.
+// Flat has amounts by the numbers of a table. Numbers beyond its end are 0.
 type Flat []int64
 
 // Of returns the amount of a resource.
@@ -127,8 +128,9 @@ func (t *Table) Named(flat Flat) resources.Amounts {
 	return named
 }
 
-// Grants returns what a slice grants, absent resources included. Liqo refuses pods that request a resource which the
-// quota of the slice does not name (checkResources of its webhook for ShadowPods); it does not count pods.
+// Grants returns the amounts that a slice grants, with a limit for absent resources too. Liqo rejects pods that request
+// a resource which the slice's quota does not name (checkResources of its webhook for ShadowPods); it does not count
+// pods.
 func (t *Table) Grants(granted resources.Amounts) Flat {
 	flat := make(Flat, WellKnown)
 	flat[Pods] = Unlimited
@@ -140,14 +142,14 @@ func (t *Table) Grants(granted resources.Amounts) Flat {
 	return flat
 }
 
-// IsScarce reports whether a resource is one that a slice exists for (a GPU), rather than one that every slice has.
-// Such names have a domain of their own, as extended resources in kube-scheduler.
+// IsScarce reports whether only some slices have the resource (a GPU), rather than every slice. Such names have a
+// domain of their own, as extended resources in kube-scheduler.
 func IsScarce(name corev1.ResourceName) bool {
 	domain, _, qualified := strings.Cut(string(name), "/")
 	return qualified && !strings.HasSuffix("."+domain, ".kubernetes.io")
 }
 
-// Flatten appends to into what is asked for, in the order in which it is compared with what is free: cpu, memory,
+// Flatten appends the requests to into, in the order in which they are compared with the free amounts: cpu, memory,
 // ephemeral-storage, the rest by name, and pods.
 func (t *Table) Flatten(into []Request, requests resources.Amounts) []Request {
 	for name, amount := range requests {

@@ -15,7 +15,7 @@ import (
 
 const policies = "../../../docs/policies.md"
 
-// The API server takes every score, and no other; and a policy may name all of them.
+// The API server accepts every score and no other value; and a policy may name all of them.
 func TestTheCRDHasEveryScoreAndUptimeWindow(t *testing.T) {
 	text, err := os.ReadFile("../../../deploy/crds/brokering.liqo.io_placementpolicies.yaml")
 	require.NoError(t, err)

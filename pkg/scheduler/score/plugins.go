@@ -12,14 +12,14 @@ type plugin struct {
 	weight int32
 	// best and how are for docs/policies.md: the best provider, and how the others score.
 	best, how string
-	// reads is what it needs of the decision: it is left out where that is missing.
+	// reads are the inputs that the plugin needs: it is left out if one is missing.
 	reads Input
 	// measured returns the points that KPIs alone give, for a policy with this uptime window, an index of
 	// uptimeWindows. They are computed when the provider changes.
 	measured func(values kpi.Values, window int) verdict.Points
-	// compare prepares what depends on all candidates. Nil is nothing.
+	// compare prepares values that depend on all candidates; nil if there are none.
 	compare func(*Round)
-	// points returns those of one candidate.
+	// points returns the points of one candidate.
 	points func(*Round, *Candidate) verdict.Points
 }
 

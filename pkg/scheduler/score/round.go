@@ -1,6 +1,6 @@
-// Package score compares the providers that a pod fits, by plugins with weights, as kube-scheduler does. The table plugins
-// has all of them, Round is the scoring of one decision. What plugins read of a candidate is given to them: they know no
-// state.
+// Package score compares the providers that a pod fits, by plugins with weights, as kube-scheduler does. The table
+// plugins has all of them, Round is the scoring of one decision. The caller passes in all data of a candidate that the
+// plugins read: they know no state.
 package score
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/scheduler/verdict"
 )
 
-// Input is what plugins read of candidates that is not there for every decision, or takes time to find.
+// Input is data of candidates that is not available in every decision, or takes time to compute.
 type Input uint8
 
-// The inputs: the free room, the pods of the pod's application, and the points of the policy's expression.
+// The inputs: the free capacity, the pods of the pod's application, and the points of the policy's expression.
 const (
 	Free Input = 1 << iota
 	App
@@ -29,9 +29,9 @@ type Candidate struct {
 	Measured *Measured
 	// Price is NaN if it is unknown.
 	Price float64
-	// Free is the share of what it grants that stays free with the pod, 0 to 1.
+	// Free is the share of the provider's grant that stays free with the pod, 0 to 1.
 	Free float64
-	// AppPods are the pods of the application at the provider, DomainPods those in its domain.
+	// AppPods are the pods of the application at the provider, DomainPods the ones in its domain.
 	AppPods, DomainPods int
 	Expression          verdict.Points
 }
@@ -57,13 +57,13 @@ func Measure(values kpi.Values) Measured {
 // next.
 type Round struct {
 	candidates []Candidate
-	// weighed are the plugins that take part, totalWeight is the sum of their weights, and unscored is the initial
-	// value of every candidate's scores.
+	// weighed are the active plugins, totalWeight is the sum of their weights, and unscored is the initial value of
+	// every candidate's scores.
 	weighed     []weighed
 	unscored    []verdict.PluginScore
 	totalWeight int64
 	scores      []verdict.PluginScore
-	// reads is what the plugins that take part read.
+	// reads are the inputs of the active plugins.
 	reads Input
 	// window is the uptime window of the policy, an index of uptimeWindows.
 	window int
@@ -74,7 +74,7 @@ type Round struct {
 	cheapest float64
 }
 
-// weighed is a plugin that takes part in a decision.
+// weighed is an active plugin of a decision.
 type weighed struct {
 	// number is its index in plugins, and in a row of Measured.
 	number int
@@ -82,8 +82,8 @@ type weighed struct {
 	points func(*Round, *Candidate) verdict.Points
 }
 
-// Begin chooses the plugins that have a weight, and for which there is something to score. It makes room for most
-// candidates. Nil weights are the default ones; an uptime window that is unknown is the default one.
+// Begin chooses the plugins that have a weight and whose inputs are available. It allocates memory for most candidates.
+// Nil weights are the default ones; an uptime window that is unknown is the default one.
 func (r *Round) Begin(weights []Weight, uptimeWindow string, available Input, most int) {
 	r.weighed, r.unscored, r.totalWeight, r.reads = r.weighed[:0], r.unscored[:0], 0, 0
 	r.window = windowOf(uptimeWindow)
@@ -101,7 +101,7 @@ func (r *Round) Begin(weights []Weight, uptimeWindow string, available Input, mo
 	}
 }
 
-// Reads reports whether a plugin that takes part reads an input.
+// Reads reports whether an active plugin reads an input.
 func (r *Round) Reads(input Input) bool { return r.reads&input != 0 }
 
 // Add adds a candidate; the caller completes it before the next. It uses the memory that Begin reserved.
@@ -153,5 +153,5 @@ func (r *Round) Best() *verdict.Verdict {
 	return winner
 }
 
-// End lets go of the verdicts; the memory stays.
+// End drops the references to the verdicts and keeps the memory.
 func (r *Round) End() { clear(r.candidates) }

@@ -39,8 +39,8 @@ func Plugins() []string {
 	return names
 }
 
-// ValidateWeights returns an error for every weight that a decision leaves out: of an unknown plugin, negative, or given
-// twice.
+// ValidateWeights returns an error for every weight that a decision leaves out: of an unknown plugin, negative, or
+// duplicate.
 func ValidateWeights(weights []Weight) error {
 	var errs []error
 	known, seen := Plugins(), sets.New[string]()

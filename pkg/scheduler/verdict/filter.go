@@ -4,8 +4,8 @@ package verdict
 // with the greatest filter is the closest to taking the pod.
 type Filter uint8
 
-// The filters of a provider cluster, of a slice, and of the criteria. Those of a slice are in the order in which they
-// are asked.
+// The filters of a provider cluster, of a slice, and of the expressions. The slice filters are in the order of
+// evaluation.
 const (
 	Passed Filter = iota
 	Disabled
@@ -27,12 +27,12 @@ const (
 	Terminating
 	// StartsNothing: pods that were assigned to it did not start, one after another.
 	StartsNothing
-	// NotReady is a filter of a provider cluster, too.
+	// NotReady is also a filter of a provider cluster.
 	NotReady
 	RefusedLately
 	Insufficient
 	TooManyPods
-	// Reserved: what is free is kept for a pod that has waited for long.
+	// Reserved: the free capacity is reserved for a pod that has waited for long.
 	Reserved
 
 	PolicyFilter
@@ -66,7 +66,7 @@ var filterNames = [...]string{
 	Failed:            "filter error",
 }
 
-// String returns the filter as a reason; that of Insufficient lacks the resource.
+// String returns the filter as a reason; for Insufficient it lacks the resource.
 func (f Filter) String() string { return filterNames[f] }
 
 // ParseSliceFilter is the inverse of String for the filters that a Slice can have. "" is Passed. It returns false for

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// policies.md has the meaning of each, operating.md the remedy.
+// policies.md has the meaning of each filter, operating.md the remedy.
 func TestEveryFilterIsDocumented(t *testing.T) {
 	for _, document := range []string{"policies.md", "operating.md"} {
 		text, err := os.ReadFile("../../../docs/" + document)

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Contribution is how many points of a total a plugin brought.
+// Contribution is the number of points that a plugin contributed to a total.
 type Contribution struct {
 	Plugin string
 	Points int
 }
 
-// Contributions returns what every plugin brought to the total, the most first. They add up to it exactly: fractions
-// are dropped, and what is then missing goes to the plugins with the largest ones.
+// Contributions returns the contribution of every plugin to the total, the largest first. They add up to it exactly:
+// fractions are dropped, and the missing points go to the plugins with the largest fractions.
 func (v *Verdict) Contributions() []Contribution {
 	totalWeight := int64(0)
 	for _, s := range v.Scores {
@@ -103,8 +103,8 @@ func (d *Result) Unschedulable() string {
 	return line
 }
 
-// Waiting is Unschedulable for the condition of a pod that waits: "no provider cluster fits: disabled, insufficient
-// cpu". It has no counts, which change with each provider that comes or goes.
+// Waiting is Unschedulable for the condition of a waiting pod: "no provider cluster fits: disabled, insufficient cpu".
+// It has no counts, which change with each provider that comes or goes.
 func (d *Result) Waiting() string {
 	reasons, _ := d.reasons()
 	if len(reasons) == 0 {
@@ -118,8 +118,8 @@ func (d *Result) Waiting() string {
 	return "no provider cluster fits: " + strings.Join(texts, ", ")
 }
 
-// Short returns the decision in few characters, for an annotation: "q1 87: uptime 40, free 30, price 17". It leaves
-// out plugins that brought nothing, and is "" when nothing fits.
+// Short returns the decision in few characters, for an annotation: "q1 87: uptime 40, free 30, price 17". It leaves out
+// plugins that contributed nothing, and is "" when nothing fits.
 func (d *Result) Short() string {
 	winner := d.winner()
 	if winner == nil {
@@ -133,7 +133,7 @@ func (d *Result) Short() string {
 	return line
 }
 
-// ParseShort returns the score in what Short returned, and the plugins that brought it. It is false for any other text.
+// ParseShort returns the score and the plugins in a text of Short. It is false for any other text.
 func ParseShort(short string) (score int, plugins string, ok bool) {
 	head, plugins, _ := strings.Cut(short, ": ")
 	score, err := strconv.Atoi(head[strings.LastIndexByte(head, ' ')+1:])

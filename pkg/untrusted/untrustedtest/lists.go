@@ -1,4 +1,4 @@
-// Package untrustedtest has the answers of a hostile provider cluster, for tests of those who ask one.
+// Package untrustedtest has the answers of a hostile provider cluster, for tests of its clients.
 package untrustedtest
 
 import (
@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// HugeQuantities is the name of the attack that is an error only to those who read amounts.
+// HugeQuantities is the name of the attack that is an error only to clients that read amounts.
 const HugeQuantities = "quantities that take hours to read"
 
-// Lists are answers to requests for lists, by what they are. The API server of their provider is ready otherwise. Each is an
-// error of the provider, but for HugeQuantities.
+// Lists are answers to requests for lists, by a description. The API server of their provider is ready otherwise. Each
+// is an error of the provider, except for HugeQuantities.
 func Lists() map[string]http.HandlerFunc {
 	attacks := map[string]http.HandlerFunc{
 		"forty million empty objects": repeated(`{}`, `,{}`, 40_000_000, `]}`),

@@ -34,12 +34,12 @@ func (x *Index) Flows() []api.Flow {
 	return sorted(flows)
 }
 
-// ConsumerFlows counts those of one consumer.
+// ConsumerFlows counts the pods of one consumer.
 func (x *Index) ConsumerFlows(consumer string) []api.Flow {
 	return sorted(appendFlows([]api.Flow{}, consumer, x.flows[consumer]))
 }
 
-// NamespaceFlows counts those in a namespace. All of them are of one consumer.
+// NamespaceFlows counts the pods in a namespace. They all have one consumer.
 func (x *Index) NamespaceFlows(namespace string) []api.Flow {
 	byProvider, consumer := map[string]int{}, ""
 	for _, p := range x.Namespace(namespace) {

@@ -1,5 +1,5 @@
-// Package podindex indexes the pods of the broker's node, as the catalog shows them, such that a page of any selection of
-// them costs about as much as the page has pods.
+// Package podindex indexes the pods of the broker's node, as the catalog shows them. The cost of a page of any
+// selection is about proportional to the number of pods in the page.
 package podindex
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/placement"
 )
 
-// degree of the trees: about how many items a node of them has. A lower one makes large trees deeper, a higher one makes
-// trees of a few pods larger.
+// degree of the trees: about how many items a node of them has. A lower degree makes large trees deeper, a higher one
+// makes trees of a few pods larger.
 const degree = 16
 
 // tree has pods by namespace and name.
 type tree = btree.BTreeG[*Pod]
 
-// Index has the pods of the node. It is not safe for concurrent use, but its methods that only read are.
+// Index has the pods of the node. It is not safe for concurrent use, except for methods that only read.
 type Index struct {
 	all, waiting                        *tree
 	byNamespace, byProvider, byConsumer map[string]*tree
@@ -49,7 +49,7 @@ func at(name types.NamespacedName) *Pod {
 	return &Pod{Shown: api.Placement{Namespace: name.Namespace, Pod: name.Name}}
 }
 
-// Len returns how many pods there are.
+// Len returns the number of pods.
 func (x *Index) Len() int { return x.all.Len() }
 
 // Get returns nil if there is no such pod.
@@ -72,7 +72,7 @@ func (x *Index) Namespace(name string) []*Pod {
 	return pods
 }
 
-// Set adds a pod, or replaces the one of its name, which it returns; nil if there was none.
+// Set adds a pod, or replaces the pod of that name, which it returns; nil if there was none.
 func (x *Index) Set(p *Pod) (before *Pod) {
 	before = x.Remove(p.Name())
 	x.all.ReplaceOrInsert(p)
@@ -100,7 +100,7 @@ func (x *Index) Remove(name types.NamespacedName) *Pod {
 	return before
 }
 
-// insert adds a pod to the tree of a key. There is no tree of the key "", which no filter has.
+// insert adds a pod to the tree of a key. There is no tree of the key "", because no filter has that key.
 func (x *Index) insert(index map[string]*tree, key string, p *Pod) {
 	if key == "" {
 		return

@@ -24,7 +24,8 @@ func (f *Filter) matches(p *Pod) bool {
 		(!f.Waiting || p.waiting()) && (f.Text == "" || strings.Contains(p.text, f.Text))
 }
 
-// smallest returns the smallest tree that has all pods of a filter, nil if there are none, and whether all in it match.
+// smallest returns the smallest tree that has all pods of a filter, nil if there are none, and whether all pods in it
+// match.
 func (x *Index) smallest(f *Filter) (index *tree, exact bool) {
 	index, exact = x.all, f.Phase == "" && f.Text == ""
 	conditions := 0
@@ -48,7 +49,7 @@ func (x *Index) smallest(f *Filter) (index *tree, exact bool) {
 	return index, exact && conditions <= 1
 }
 
-// Page returns up to limit pods (all if 0) after a name, how many match in all, and whether there are more.
+// Page returns up to limit pods (all if 0) after a name, the number of all that match, and whether there are more.
 func (x *Index) Page(f *Filter, after types.NamespacedName, limit int) (pods []*Pod, total int, more bool) {
 	index, exact := x.smallest(f)
 	if index == nil {
