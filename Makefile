@@ -51,7 +51,7 @@ define patches
   if (patch || !"$(PATCH)") print "  " $$1, $$2, "→", $$3, (patch ? "(patch " patch ")" : ""), ($$4 == "-" ? "" : $$4) }
 endef
 
-.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e liqo-v0 small-suites stock stock-unless-passed matrix liqo-e2e packets nftables hostile attack lint outdated demo bench clean
+.PHONY: help build generate image check test durations unit random histories chaos older mutants fuzz fmt-check image-test dashboard picture dashboard-vendor chromium e2e liqo-v0 small-suites stock stock-unless-passed matrix liqo-e2e packets nftables hostile attack lint words outdated demo bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -183,7 +183,10 @@ attack: ## A hostile consumer at full size, beside an honest one: 3,000 pods tha
 	$(TEST) WRITES=$(or $(WRITES),30000) SEED=$(SEED) go test -v -count=1 -timeout=60m -run '^TestRandomWritesStayWithinTheBounds$$' ./deploy
 	$(TEST) ATTACK=full go test -v -count=1 -timeout=60m -run '^TestFederation$$/^placing$$/(hostile_filters|a_hostile_flood)' ./e2e/
 
-lint: ## golangci-lint, at the version pinned in tools/go.mod
+words: ## Count wordings that are hard to read in comments and documents, against the ceilings in tools/words/words.txt
+	@cd tools && go run ./words -directory='$(CURDIR)'
+
+lint: words ## golangci-lint, at the version pinned in tools/go.mod, and the wordings
 	$(TOOL) golangci-lint run ./...
 	$(TEST) $(TOOL) golangci-lint run --config ../.golangci.yml ./...
 	$(INTEROP) $(TOOL) golangci-lint run --config ../../.golangci.yml ./...

@@ -119,7 +119,7 @@ func TestWhichServicesLookAfterConsumers(t *testing.T) {
 }
 
 // When the leader crashes, the next one must renew the lease of the Node long before Kubernetes assumes that the Node
-// is lost: 50 s after the last renewal in v1.35, 40 s in older versions (NodeMonitorGracePeriod in
+// is lost: 50 s after the last renewal since v1.32, 40 s before (NodeMonitorGracePeriod in
 // kube-controller-manager's pkg/controller/nodelifecycle/config/v1alpha1/defaults.go).
 func TestTheNodeOutlivesACrashOfTheLeader(t *testing.T) {
 	const (

@@ -1,17 +1,19 @@
-// Command words counts wordings that are hard to read in the comments of Go files and in documents, and fails if one occurs more often
-// than its ceiling in words.txt. It is run in the root of the repository.
+// Command words counts wordings that are hard to read in the comments of Go files and in documents, and fails if one occurs
+// more often than its ceiling in words.txt.
 package main
 
 import (
 	"bufio"
 	_ "embed"
 	"errors"
+	"flag"
 	"fmt"
 	"go/scanner"
 	"go/token"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -36,24 +38,30 @@ type text struct {
 }
 
 func main() {
-	if err := run(os.Stdout); err != nil {
+	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "words:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out io.Writer) error {
+func run(args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("words", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	directory := flags.String("directory", ".", "the root of the repository")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
 	rules, err := parse(list)
 	if err != nil {
 		return err
 	}
-	names, err := exec.Command("git", "ls-files", "-z", "*.go", "*.md").Output()
+	names, err := exec.Command("git", "-C", *directory, "ls-files", "-z", "*.go", "*.md").Output()
 	if err != nil {
 		return fmt.Errorf("git ls-files: %w", err)
 	}
 	var comments, documents []text
 	for name := range strings.SplitSeq(strings.TrimRight(string(names), "\x00"), "\x00") {
-		content, err := os.ReadFile(name)
+		content, err := os.ReadFile(filepath.Join(*directory, name))
 		switch {
 		case errors.Is(err, os.ErrNotExist) || skipped(name):
 		case err != nil:
@@ -66,8 +74,8 @@ func run(out io.Writer) error {
 	}
 	exceeded := false
 	for _, r := range rules {
-		exceeded = check(out, r, "comments", r.goCeiling, comments) || exceeded
-		exceeded = check(out, r, "documents", r.docsCeiling, documents) || exceeded
+		exceeded = check(stdout, r, "comments", r.goCeiling, comments) || exceeded
+		exceeded = check(stdout, r, "documents", r.docsCeiling, documents) || exceeded
 	}
 	if exceeded {
 		return errors.New("a wording occurs more often than its ceiling in tools/words/words.txt")
