@@ -15,7 +15,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
 
-// No process has two faults at a time: the first that ends would end the other.
+// No process has two faults at a time: the end of the first would end the other.
 func TestFaultsOfOneProcessFollowEachOther(t *testing.T) {
 	histories := []*History{Short("short")}
 	for seed := range uint64(500) {
@@ -41,7 +41,7 @@ func TestASeedIsAHistory(t *testing.T) {
 	assert.NotEqual(t, Random(7, 3).faults, Random(8, 3).faults)
 }
 
-// ready is a change of a pod of the broker's cluster.
+// ready returns a change of a pod in the broker's cluster that sets its Ready condition.
 func ready(at time.Time, name string, is corev1.ConditionStatus) judge.Change {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: is}}
@@ -60,7 +60,8 @@ func TestItIsMeasuredWhenTheLastPodIsReadyAgain(t *testing.T) {
 	assert.InDelta(t, 23, again(record), 0.01)
 }
 
-// What a frozen API server of the broker answers late is its fault; what it answers late otherwise is the machine's.
+// A late answer while the broker's API server is frozen is caused by the fault. A late answer at another time means
+// that the machine is too slow.
 func TestTheMachineIsTooSlowWithoutAFaultOnly(t *testing.T) {
 	began := time.Now()
 	r := &recorder{faults: []judge.Fault{

@@ -26,18 +26,18 @@ import (
 
 // kind is a kind of fault.
 type kind struct {
-	// on is what has one fault at a time: processes, or a cluster.
+	// on returns the processes or the cluster that can have only one fault at a time.
 	on func(provider string) []string
-	// share is how often it is drawn, longest how long it may take.
+	// share is how often it is drawn, longest its longest duration.
 	share   int
 	longest time.Duration
-	// begin has it happen at a provider, and returns what ends it.
+	// begin starts the fault at a provider, and returns the function that ends it.
 	begin func(ctx context.Context, s *sandbox.Sandbox, provider string) (end func(context.Context) error, err error)
 }
 
 type undo = func(context.Context) error
 
-// frozen stops processes for a while, without ending them. %s is the provider.
+// frozen freezes processes and resumes them later. named resolves the components for the provider.
 func frozen(components ...string) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
 	return func(_ context.Context, s *sandbox.Sandbox, provider string) (undo, error) {
 		each := func(do func(string) error) (err error) {
@@ -50,7 +50,7 @@ func frozen(components ...string) func(context.Context, *sandbox.Sandbox, string
 	}
 }
 
-// killed ends processes, and starts them again after a while.
+// killed kills processes and restarts them later.
 func killed(components ...string) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
 	return func(_ context.Context, s *sandbox.Sandbox, provider string) (undo, error) {
 		each := func(do func(string) error) (err error) {
@@ -94,7 +94,7 @@ func named(component, provider string) string {
 	return component
 }
 
-// leader does something with the leader of the broker.
+// leader applies a fault to the leader of the broker, and over ends it.
 func leader(do func(*sandbox.Sandbox, string) error, over func(context.Context, *sandbox.Sandbox, string) error) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
 	return func(ctx context.Context, s *sandbox.Sandbox, _ string) (undo, error) {
 		name := ""
@@ -109,7 +109,7 @@ func leader(do func(*sandbox.Sandbox, string) error, over func(context.Context, 
 	}
 }
 
-// follower stops the replica of the broker that does not lead.
+// follower freezes the replica of the broker that does not lead.
 func follower(ctx context.Context, s *sandbox.Sandbox, _ string) (undo, error) {
 	name := ""
 	err := retried(ctx, func(ctx context.Context) error {
@@ -129,7 +129,7 @@ func follower(ctx context.Context, s *sandbox.Sandbox, _ string) (undo, error) {
 	return func(context.Context) error { return s.Resume(name) }, s.Freeze(name)
 }
 
-// specified changes the ProviderCluster of a provider, and back.
+// specified changes the ProviderCluster of a provider, and reverts the change later.
 func specified(change func(spec *v1alpha1.ProviderClusterSpec, on bool)) func(context.Context, *sandbox.Sandbox, string) (undo, error) {
 	return func(ctx context.Context, s *sandbox.Sandbox, provider string) (undo, error) {
 		write := func(ctx context.Context, on bool) error {
@@ -147,7 +147,7 @@ func specified(change func(spec *v1alpha1.ProviderClusterSpec, on bool)) func(co
 	}
 }
 
-// parted deletes the slice of a provider with its VirtualNode, and makes it again.
+// parted deletes the slice of a provider with its VirtualNode, and creates it again later.
 func parted(ctx context.Context, s *sandbox.Sandbox, provider string) (undo, error) {
 	home := s.Cluster(sandbox.Broker)
 	meta := metav1.ObjectMeta{Namespace: "liqo-tenant-" + provider, Name: provider}
@@ -179,7 +179,7 @@ func parted(ctx context.Context, s *sandbox.Sandbox, provider string) (undo, err
 	})
 }
 
-// deleted deletes all ProviderClusters, which the broker makes again, as after a backup without them was restored.
+// deleted deletes all ProviderClusters, as after the restore of a backup without them. The broker recreates them.
 func deleted(ctx context.Context, s *sandbox.Sandbox, _ string) (undo, error) {
 	return func(context.Context) error { return nil }, retried(ctx, func(ctx context.Context) error {
 		return s.Cluster(sandbox.Broker).Client.DeleteAllOf(ctx, &v1alpha1.ProviderCluster{})
@@ -202,7 +202,7 @@ func rejected(ctx context.Context, s *sandbox.Sandbox, provider string) (undo, e
 	return func(ctx context.Context) error { return retried(ctx, accept) }, err
 }
 
-// nodeDeleted deletes the Node of the broker, which makes it again.
+// nodeDeleted deletes the Node of the broker, which the broker recreates.
 func nodeDeleted(ctx context.Context, s *sandbox.Sandbox, _ string) (undo, error) {
 	return func(context.Context) error { return nil }, retried(ctx, func(ctx context.Context) error {
 		return client.IgnoreNotFound(s.Cluster(sandbox.Broker).Client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.BrokerNode()}}))
@@ -228,7 +228,7 @@ func nodeDrained(ctx context.Context, s *sandbox.Sandbox, provider string) (undo
 	})
 }
 
-// retried tries until it succeeds, or ctx ends: the API server may be away.
+// retried retries until do succeeds or ctx ends: the API server may be down.
 func retried(ctx context.Context, do func(context.Context) error) error {
 	for {
 		bounded, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -244,7 +244,7 @@ func retried(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// kinds are all kinds of faults, by name. Those whose names test/histories has too are the same.
+// kinds returns all kinds of faults, by name. A kind that test/histories also has is the same fault there.
 func kinds() map[string]kind {
 	plane := func(provider string) []string { return []string{provider} }
 	home := func(string) []string { return []string{sandbox.Broker} }
@@ -298,26 +298,26 @@ func kinds() map[string]kind {
 	}
 }
 
-// awayForLong is longer than the time after which Kubernetes would evict pods, if the virtual kubelets did not keep the Node alive. It
-// never happens at random.
+// awayForLong lasts longer than Kubernetes would wait to evict the pods, if the virtual kubelets did not keep the Node
+// alive. It is never drawn at random.
 const awayForLong = "all brokers are away for long"
 
-// Kinds are the names of all kinds of faults, in order.
+// Kinds returns the names of all kinds of faults, sorted.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds())) }
 
-// Tolerance are the times that the judge adds to what the brokers were given, with a lease of 12 s.
+// Tolerance returns the judge's tolerances beyond the brokers' times, for a lease of 12 s.
 func Tolerance() judge.Times {
 	return judge.Times{
-		// A lease, in which a leader may stand still, and the next one's beginning.
+		// A lease, during which the leader may hang, and the start of the next leader.
 		Noticed: 30 * time.Second, Flap: 8 * time.Second,
-		// Liqo's controller makes a pod again from a cache that still has its ShadowPod (CreateOrUpdate in
-		// shadowpod-ctrl/shadowpod_controller.go): 0.2 to 0.4 s were seen. Events of two API servers are seen at
+		// Liqo's controller may recreate a pod from a cache that still has its ShadowPod (CreateOrUpdate in
+		// shadowpod-ctrl/shadowpod_controller.go): 0.2 to 0.4 s were seen. Events of two API servers arrive at
 		// different times.
 		Overlap: 2 * time.Second, Skew: time.Second,
 	}
 }
 
-// kindNames has each kind as often as its share, in order.
+// kindNames lists each kind as often as its share, sorted.
 func kindNames() (names []string) {
 	all := kinds()
 	for _, name := range slices.Sorted(maps.Keys(all)) {

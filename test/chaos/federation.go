@@ -1,5 +1,5 @@
-// Package chaos lets faults happen to a federation of real clusters while pods come and go, records what happens at all
-// API servers, and has test/histories/judge judge it, as it does for histories in virtual time.
+// Package chaos injects faults into a federation of real clusters while pods are created and deleted, records the
+// changes at all API servers, and checks the record with test/histories/judge, as for histories in virtual time.
 package chaos
 
 import (
@@ -27,22 +27,23 @@ import (
 const (
 	// settleWithin is how long everything may take to settle after the last fault.
 	settleWithin = 4 * time.Minute
-	// tooSlow is how long an API server takes to answer at which nothing is judged: a leader asks for its lease with
-	// half of the time in which it must renew it (NewFromKubeconfig in client-go's resourcelock), and gives it up.
+	// tooSlow is the response time of the broker's API server above which a history is not judged: client-go limits a
+	// lease request to half of the renew deadline (NewFromKubeconfig in resourcelock), so the leader would lose its
+	// lease.
 	tooSlow = 4 * time.Second
 )
 
-// Federation is where histories happen: a consumer, a broker, and providers with a VirtualNode each, which has the
-// provider's name.
+// Federation is the set of clusters for histories: a consumer, a broker, and providers. Each provider has one
+// VirtualNode with the provider's name.
 type Federation struct {
 	*sandbox.Sandbox
-	// Node is the broker's.
+	// Node is the name of the broker's Node.
 	Node string
-	// Times are those that the brokers were given.
+	// Times are the brokers' times.
 	Times judge.Times
 }
 
-// providers are those of the federation, with what each grants.
+// providers returns the providers of the federation with their grants.
 func (f *Federation) providers(ctx context.Context) (all []*judge.Provider, err error) {
 	for _, c := range f.Clusters {
 		if c.Role != sandbox.RoleProvider {
@@ -60,11 +61,11 @@ func (f *Federation) providers(ctx context.Context) (all []*judge.Provider, err 
 	return all, nil
 }
 
-// Happen lets a history happen, and judges it. It leaves what the history made if a rule was broken. Its error is that
-// of a fault that could not be brought about, not of a broken rule.
+// Happen runs a history and judges it. If a rule was broken, it leaves the objects of the history in place. It returns
+// an error if a fault could not be injected, not if a rule was broken.
 func (f *Federation) Happen(ctx context.Context, h *History, out io.Writer) (Result, error) {
 	home, consumer := f.Cluster(sandbox.Broker), f.Cluster(sandbox.Consumer(1))
-	// 1. Make the namespaces of the broker's cluster and of the consumer, and watch them everywhere.
+	// 1. Create the namespaces in the broker's cluster and in the consumer, and watch them in all clusters.
 	err := errors.Join(home.Offload(ctx, h.Name), consumer.Offload(ctx, h.Name), home.Offload(ctx, consumer.RemoteNamespace(h.Name)))
 	if err != nil {
 		return Result{}, err
@@ -83,7 +84,7 @@ func (f *Federation) Happen(ctx context.Context, h *History, out io.Writer) (Res
 	for _, p := range at {
 		r.watching.Go(func() { h.complete(recording, f.Cluster(p.ID), home.RemoteNamespace(h.Name)) })
 	}
-	// 2. Let pods come and go, and faults happen.
+	// 2. Create and delete pods, and inject faults.
 	began := time.Now()
 	if err := errors.Join(createAll(ctx, home, h.workloads()), createAll(ctx, consumer, h.throughConsumer())); err != nil {
 		return Result{}, err
@@ -94,7 +95,7 @@ func (f *Federation) Happen(ctx context.Context, h *History, out io.Writer) (Res
 	if err := happening.Wait(); err != nil {
 		return Result{}, err
 	}
-	// 3. Wait until all is well, and stays so.
+	// 3. Wait until everything has settled, and stays so.
 	over := time.Now()
 	well, unsettled, last := over, "", ""
 	for time.Since(over) < settleWithin && time.Since(well) < h.stays && ctx.Err() == nil {
@@ -133,7 +134,7 @@ func createAll(ctx context.Context, c *sandbox.Cluster, objects []client.Object)
 	return nil
 }
 
-// result is what became of a history, without how long it took to settle.
+// result returns the result of a history, without the time to settle.
 func (h *History) result(record *judge.Record, r *recorder) Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,7 +158,7 @@ func (h *History) tell(record *judge.Record, violations []string, out io.Writer)
 			fmt.Fprintf(out, "%s:\n%s", name, record.Story(name))
 		}
 	}
-	if len(told) == 0 { // What is wrong is with no pod.
+	if len(told) == 0 { // The violations concern no pod.
 		fmt.Fprint(out, record.Story(""))
 	}
 }
@@ -173,7 +174,7 @@ func (f *Federation) keep(h *History, record *judge.Record, out io.Writer) error
 	return os.WriteFile(path, text, 0o600)
 }
 
-// pods counts those that there were in the broker's cluster.
+// pods counts the pods that existed in the broker's cluster.
 func pods(record *judge.Record) int {
 	all := map[string]bool{}
 	for i := range record.Home.Pods {
@@ -182,7 +183,8 @@ func pods(record *judge.Record) int {
 	return len(all)
 }
 
-// again is how long after the beginning of the fault all pods were Ready again, for good; 0 if none ever was not.
+// again returns how long after the beginning of the fault all pods were Ready again for good, in seconds; 0 if all
+// stayed Ready.
 func again(record *judge.Record) float64 {
 	from, last := record.Faults[0].From, time.Time{}
 	notReady := map[string]bool{}

@@ -22,40 +22,40 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// seconds is a label of pods that complete: after how long.
+// seconds is a label of pods that complete: the number of seconds after which they do.
 const seconds = "chaos/seconds"
 
-// planned is a fault that will happen.
+// planned is a planned fault.
 type planned struct {
 	kind, provider string
 	at, takes      time.Duration
 }
 
-// History is what happens to a federation.
+// History is the plan of a run: workloads and faults.
 type History struct {
-	// Name is that of its namespaces.
+	// Name is the name of its namespaces.
 	Name   string
 	random *rand.Rand
 	faults []planned
-	// replicas are those of each Deployment, of which there are two; churn is whether pods come and go.
+	// replicas is the size of each of the two Deployments. churn creates and deletes pods during the run.
 	replicas int
 	churn    bool
-	// tolerated is how long pods stay on a Node that is not Ready; nil is for ever.
+	// tolerated is how long pods stay on a Node that is not Ready; nil means indefinitely.
 	tolerated *int64
-	// stays is for how long all must be well in the end: a process that goes on may do what is late.
+	// stays is how long everything must stay settled at the end: a process that resumes may still make late writes.
 	stays time.Duration
 }
 
 const (
-	// calm is how long pods have to start before the first fault, storm in which time faults begin.
+	// calm is the time for pods to start before the first fault, storm the period in which faults begin.
 	calm, storm = 15 * time.Second, 60 * time.Second
-	// atOnce is how many faults a history has at most.
+	// atOnce is the largest number of faults in a history.
 	atOnce = 8
-	// late is what processes that went on may do in the end.
+	// late is how long to wait at the end for late writes of processes that resumed.
 	late = 15 * time.Second
 )
 
-// Random makes a history from a seed.
+// Random generates a history from a seed.
 func Random(seed uint64, providers int) *History {
 	random := rand.New(rand.NewPCG(seed, 2))
 	h := &History{Name: fmt.Sprintf("chaos-%d", seed), random: random, replicas: 10 + random.IntN(20), churn: true, stays: late}
@@ -65,7 +65,7 @@ func Random(seed uint64, providers int) *History {
 		f := planned{kind: names[random.IntN(len(names))], provider: sandbox.Provider(1 + random.IntN(providers))}
 		k := all[f.kind]
 		f.at, f.takes = calm+time.Duration(random.Int64N(int64(storm))), time.Second+time.Duration(random.Int64N(int64(k.longest)))
-		// Two faults of one process would end each other.
+		// The end of one fault of a process would end the other.
 		free := !slices.ContainsFunc(k.on(f.provider), func(on string) bool { return busy[on] != 0 && f.at < busy[on]+5*time.Second })
 		if !free {
 			continue
@@ -78,7 +78,7 @@ func Random(seed uint64, providers int) *History {
 	return h
 }
 
-// Single is a history with one fault, and pods that stay.
+// Single returns a history with one fault and no churn.
 func Single(name, kind, provider string, takes time.Duration) *History {
 	h := &History{
 		Name: name, random: rand.New(rand.NewPCG(uint64(takes), 3)), replicas: 30, stays: late,
@@ -90,8 +90,8 @@ func Single(name, kind, provider string, takes time.Duration) *History {
 	return h
 }
 
-// Short is a history with a fault of each important kind, most of them at once, in less than a minute: for the
-// end-to-end suite.
+// Short returns a history with one fault of each important kind, most of them at the same time, in less than a minute.
+// The end-to-end suite uses it.
 func Short(name string) *History {
 	at := func(provider int, kind string, at, takes time.Duration) planned {
 		return planned{kind: kind, provider: sandbox.Provider(provider), at: at * time.Second, takes: takes * time.Second}
@@ -113,7 +113,7 @@ func Short(name string) *History {
 	}
 }
 
-// last is when the last fault is over.
+// last returns when the last fault is over.
 func (h *History) last() (last time.Duration) {
 	for _, f := range h.faults {
 		last = max(last, f.at+f.takes)
@@ -121,7 +121,7 @@ func (h *History) last() (last time.Duration) {
 	return last
 }
 
-// template is a pod that requests a tenth of a CPU, or two.
+// template returns the template of a pod that requests one or two tenths of a CPU.
 func (h *History) template(app string, completes int) corev1.PodTemplateSpec {
 	labels := map[string]string{"app": app}
 	if completes > 0 {
@@ -146,7 +146,7 @@ func (h *History) template(app string, completes int) corev1.PodTemplateSpec {
 	}
 }
 
-// workloads are what a consumer has in a namespace.
+// workloads returns the workloads of a namespace in the broker's cluster.
 func (h *History) workloads() (all []client.Object) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: h.Name, Name: name} }
 	selects := func(name string) *metav1.LabelSelector {
@@ -182,7 +182,8 @@ func (h *History) workloads() (all []client.Object) {
 	return all
 }
 
-// throughConsumer are the workloads that a consumer has in its own cluster, whose pods come to the broker's by Liqo.
+// throughConsumer returns the workloads in the consumer's own cluster. Liqo forwards their pods to the broker's
+// cluster.
 func (h *History) throughConsumer() (all []client.Object) {
 	meta := metav1.ObjectMeta{Namespace: h.Name, Name: "shop"}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}}
@@ -196,17 +197,17 @@ func (h *History) throughConsumer() (all []client.Object) {
 	return all
 }
 
-// comeAndGo scales and deletes what there is, at random times until the last fault is over.
+// comeAndGo scales and deletes workloads at random times until the last fault is over.
 func (h *History) comeAndGo(ctx context.Context, s *sandbox.Sandbox) error {
 	end := time.Now().Add(max(h.last(), calm))
 	for h.churn && time.Until(end) > 0 && ctx.Err() == nil {
 		pause(ctx, time.Duration(2+h.random.IntN(6))*time.Second)
-		_ = h.change(ctx, s) // The API server may be away.
+		_ = h.change(ctx, s) // The API server may be down.
 	}
 	return ctx.Err()
 }
 
-// change scales or deletes something, in the broker's cluster or in that of a consumer.
+// change scales a Deployment or deletes a pod, in the broker's or a consumer's cluster.
 func (h *History) change(ctx context.Context, s *sandbox.Sandbox) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -240,7 +241,7 @@ func (h *History) scale(ctx context.Context, c *sandbox.Cluster, name string, re
 	return c.Client.Update(ctx, &deployment)
 }
 
-// complete is what the kubelets of the providers do with pods that complete, which the simulated ones do not end.
+// complete completes the pods that have the label seconds, which the simulated kubelets of the providers do not do.
 func (h *History) complete(ctx context.Context, p *sandbox.Cluster, namespace string) {
 	ran := map[string]time.Time{}
 	for ctx.Err() == nil {
@@ -271,7 +272,7 @@ func (h *History) complete(ctx context.Context, p *sandbox.Cluster, namespace st
 	}
 }
 
-// happen lets the faults happen at their times, and ends all of them whatever happens.
+// happen injects the faults at their times, and ends each of them even after an error.
 func (h *History) happen(ctx context.Context, s *sandbox.Sandbox, r *recorder, began time.Time) error {
 	all := kinds()
 	var faults errgroup.Group
@@ -301,7 +302,7 @@ func (h *History) happen(ctx context.Context, s *sandbox.Sandbox, r *recorder, b
 	return faults.Wait()
 }
 
-// clear deletes the namespaces of the history, and waits until they are gone.
+// clear deletes the namespaces of the history and waits until they are gone.
 func (h *History) clear(ctx context.Context, s *sandbox.Sandbox) error {
 	home, consumer := s.Cluster(sandbox.Broker), s.Cluster(sandbox.Consumer(1))
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
@@ -320,6 +321,6 @@ func (h *History) clear(ctx context.Context, s *sandbox.Sandbox) error {
 			return nil
 		})
 	}
-	// Liqo deletes the namespace in the broker's cluster that the consumer's is offloaded to.
+	// Liqo deletes the namespace in the broker's cluster to which the consumer's namespace is offloaded.
 	return errors.Join(gone(home, h.Name, true), gone(consumer, h.Name, true), gone(home, consumer.RemoteNamespace(h.Name), false))
 }

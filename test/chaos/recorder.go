@@ -24,23 +24,23 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// relistAfter is how long to wait before an API server is asked again that did not answer.
+// relistAfter is the delay before a failed list is repeated.
 const relistAfter = 200 * time.Millisecond
 
-// recorder records what happens at the API servers of a sandbox.
+// recorder records the changes at the API servers of a sandbox.
 type recorder struct {
 	*Federation
-	// namespace is that of pods in the broker's cluster, and of others in the consumer's.
+	// namespace is the namespace of the pods, both in the broker's and in the consumer's cluster.
 	namespace string
 	at        []*judge.Provider
 	watching  sync.WaitGroup
 
 	mu sync.Mutex
-	// clusters have the changes of each cluster, by name; gaps counts how often a watch could not go on where it had ended.
+	// clusters holds the changes of each cluster, by name. gaps counts how often a watch could not be resumed.
 	clusters     map[string]*judge.Cluster
 	events, gaps int
 	faults       []judge.Fault
-	// slowest is how long the broker's API server took to answer at most, but for its faults.
+	// slowest is the longest response time of the broker's API server outside its own faults.
 	slowest time.Duration
 }
 
@@ -52,7 +52,7 @@ func newRecorder(f *Federation, namespace string, at []*judge.Provider) *recorde
 	return r
 }
 
-// start records until ctx ends. It returns when everything is watched that there is.
+// start records until ctx ends. It returns once all watches have started.
 func (r *recorder) start(ctx context.Context) error {
 	home := r.Cluster(sandbox.Broker)
 	of := r.clusters[sandbox.Broker]
@@ -83,7 +83,7 @@ func (r *recorder) start(ctx context.Context) error {
 	return nil
 }
 
-// timed notes how long the broker's API server takes to answer while it has no fault, until ctx ends.
+// timed measures the response time of the broker's API server while it has no fault, until ctx ends.
 func (r *recorder) timed(ctx context.Context) {
 	home := r.Cluster(sandbox.Broker)
 	for ctx.Err() == nil {
@@ -104,13 +104,13 @@ func (r *recorder) note(began time.Time, took time.Duration) {
 	for i := range r.faults {
 		f := &r.faults[i]
 		if slices.Contains(kinds()[f.Kind].on(""), sandbox.Broker) && began.Before(f.Until.Add(tooSlow)) && began.Add(took).After(f.From) {
-			return // It has to answer what it could not for a while.
+			return // After a fault the API server works off its backlog.
 		}
 	}
 	r.slowest = max(r.slowest, took)
 }
 
-// stream is one kind of objects of one cluster, in a namespace; "" is all.
+// stream is one kind of objects of one cluster in a namespace; "" means all namespaces.
 type stream struct {
 	cluster   *sandbox.Cluster
 	list      client.ObjectList
@@ -118,8 +118,8 @@ type stream struct {
 	into      *[]judge.Change
 }
 
-// follow records a stream until ctx ends. It goes on where a watch ended, also when the API server was restarted; what
-// cannot be gone on with is listed again, and counted as a gap.
+// follow records a stream until ctx ends. It resumes a watch that ended, also after a restart of the API server. If it
+// cannot resume, it lists again and counts a gap.
 func (r *recorder) follow(ctx context.Context, s *stream, first chan<- error) {
 	watcher, err := client.NewWithWatch(s.cluster.Config, client.Options{Scheme: s.cluster.Client.Scheme(), Mapper: s.cluster.Client.RESTMapper()})
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *recorder) follow(ctx context.Context, s *stream, first chan<- error) {
 	}
 }
 
-// relist takes in a list: at the beginning, or after a gap.
+// relist records a list: the first one, or one after a gap.
 func (r *recorder) relist(s *stream, known map[types.NamespacedName]client.Object, list client.ObjectList, gap bool) {
 	there := map[types.NamespacedName]bool{}
 	_ = meta.EachListItem(list, func(o runtime.Object) error {
@@ -169,7 +169,7 @@ func (r *recorder) relist(s *stream, known map[types.NamespacedName]client.Objec
 	}
 }
 
-// watch records until ctx or the watch ends for good.
+// watch records until ctx ends or the watch cannot be resumed.
 func (r *recorder) watch(ctx context.Context, s *stream, watcher client.WithWatch, known map[types.NamespacedName]client.Object, list client.ObjectList) {
 	stream, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
@@ -196,7 +196,7 @@ func (r *recorder) watch(ctx context.Context, s *stream, watcher client.WithWatc
 	}
 }
 
-// observe records what an object is now, or that it is gone.
+// observe records the state of an object, or its removal.
 func (r *recorder) observe(s *stream, known map[types.NamespacedName]client.Object, object client.Object, gone bool) {
 	key := client.ObjectKeyFromObject(object)
 	change := judge.Change{At: time.Now(), Before: known[key], After: object}
@@ -210,7 +210,7 @@ func (r *recorder) observe(s *stream, known map[types.NamespacedName]client.Obje
 		change.Before != nil && change.After != nil && change.Before.GetResourceVersion() == change.After.GetResourceVersion() {
 		return
 	}
-	if change.Before != nil && change.After != nil && change.Before.GetUID() != change.After.GetUID() { // It was made again in a gap.
+	if change.Before != nil && change.After != nil && change.Before.GetUID() != change.After.GetUID() { // It was recreated during a gap.
 		r.add(s.into, judge.Change{At: change.At, Before: change.Before})
 		change.Before = nil
 	}
@@ -224,7 +224,7 @@ func (r *recorder) add(into *[]judge.Change, change judge.Change) {
 	*into = append(*into, change)
 }
 
-// begin records that a fault begins; the returned function that it is over.
+// begin records the beginning of a fault. The returned function records its end.
 func (r *recorder) begin(kind, provider string) (end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -237,7 +237,7 @@ func (r *recorder) begin(kind, provider string) (end func()) {
 	}
 }
 
-// record is what has happened so far.
+// record returns the record so far.
 func (r *recorder) record(began time.Time) *judge.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -261,7 +261,7 @@ func (r *recorder) record(began time.Time) *judge.Record {
 	return record
 }
 
-// pause waits, or until ctx ends.
+// pause waits for a time or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

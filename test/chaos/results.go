@@ -9,31 +9,31 @@ import (
 	"text/tabwriter"
 )
 
-// Result is what became of a history.
+// Result is the result of a history.
 type Result struct {
 	Name string `json:"name"`
-	// Kind is the fault of a history with one.
+	// Kind is the fault of a history with only one fault.
 	Kind       string   `json:"kind,omitempty"`
 	Faults     int      `json:"faults"`
 	Pods       int      `json:"pods"`
 	Events     int      `json:"events"`
 	Gaps       int      `json:"gaps"`
 	Violations []string `json:"violations"`
-	// SlowestSeconds is how long the broker's API server took to answer at most, but for its faults. If that was
-	// TooSlow, the machine had a fault of its own, and the violations say nothing about the broker.
+	// SlowestSeconds is the longest response time of the broker's API server outside its own faults. If TooSlow is
+	// true, it was too long: the machine is to blame, and the violations do not concern the broker.
 	SlowestSeconds float64 `json:"slowestSeconds"`
 	TooSlow        bool    `json:"tooSlow,omitempty"`
-	// RecoverySeconds is how long everything took to settle after the last fault, AgainSeconds how long after the
-	// beginning of the only one all pods were Ready again, for good.
+	// RecoverySeconds is how long everything took to settle after the last fault. AgainSeconds, for a history with one
+	// fault, is how long after the beginning of the fault all pods were Ready again for good.
 	RecoverySeconds float64 `json:"recoverySeconds"`
-	// Last is what was not well until then.
+	// Last is the last problem before everything had settled.
 	Last         string  `json:"last,omitempty"`
 	AgainSeconds float64 `json:"againSeconds,omitempty"`
 
 	h *History
 }
 
-// Violated reports whether a rule was broken, and not because the machine was too slow.
+// Violated reports whether a rule was broken on a machine that was fast enough.
 func (r Result) Violated() bool { return len(r.Violations) > 0 && !r.TooSlow }
 
 func (r Result) String() string {
@@ -55,10 +55,10 @@ func (r Result) String() string {
 	return text
 }
 
-// Results are those of several histories.
+// Results are the results of several histories.
 type Results []Result
 
-// Summary is what they have in common, with all of them.
+// Summary summarises results, and includes them.
 type Summary struct {
 	Histories  int `json:"histories"`
 	Faults     int `json:"faults"`
@@ -66,25 +66,25 @@ type Summary struct {
 	Events     int `json:"events"`
 	Gaps       int `json:"gaps"`
 	Violations int `json:"violations"`
-	// NotJudged are the histories in which the machine was too slow. Nothing else counts them.
+	// NotJudged counts the histories in which the machine was too slow. All other fields exclude them.
 	NotJudged int `json:"notJudged"`
 	// RecoverySeconds are how long everything took to settle after the last fault.
 	RecoverySeconds Quantiles `json:"recoverySeconds"`
-	// Alone are the faults that happened by themselves.
+	// Alone summarises the histories with only one fault, by kind of fault.
 	Alone   map[string]Alone `json:"alone,omitempty"`
 	Results Results          `json:"results"`
 }
 
-// Alone is what became of a fault that happened by itself, so many times.
+// Alone summarises the histories in which one kind of fault happened by itself.
 type Alone struct {
 	Times int `json:"times"`
-	// AgainSeconds are those from its beginning until all pods were Ready, RecoverySeconds those from its end until all
-	// was well.
+	// AgainSeconds is measured from the beginning of the fault until all pods were Ready, RecoverySeconds from its end
+	// until everything had settled.
 	AgainSeconds    Quantiles `json:"againSeconds"`
 	RecoverySeconds Quantiles `json:"recoverySeconds"`
 }
 
-// Quantiles of some values; 0 of none.
+// Quantiles are the quantiles of some values; 0 if there are none.
 type Quantiles struct {
 	P50 float64 `json:"p50"`
 	P90 float64 `json:"p90"`
@@ -101,7 +101,7 @@ func quantiles(values []float64) Quantiles {
 	return Quantiles{at(0.5), at(0.9), at(0.99), at(1)}
 }
 
-// Summary sums up.
+// Summary summarises the results.
 func (all Results) Summary() Summary {
 	s := Summary{Results: all, Alone: map[string]Alone{}}
 	var recoveries []float64
@@ -127,7 +127,7 @@ func (all Results) Summary() Summary {
 	return s
 }
 
-// Print prints figures of all histories, and those of each fault that happened by itself.
+// Print prints figures for all histories, and for each fault that happened by itself.
 func (all Results) Print(out io.Writer) {
 	s := all.Summary()
 	fmt.Fprintf(out, "%d histories with %d faults and %d pods, %d events (%d gaps): %d violations. All was well %.0fs (median), %.0fs (p90), %.0fs (p99), %.0fs (most) after the last fault\n",

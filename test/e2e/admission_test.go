@@ -14,7 +14,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// admission of the clusters on the way changes pods, and they run nevertheless. A pod that is evicted at its provider goes.
+// admission checks that pods run although admission in the clusters on the way changes them. A pod that is evicted at
+// its provider is removed.
 func (c *chain) admission(t *testing.T) {
 	consumer := c.consumers[0]
 	namespace := c.offload(t, consumer)
@@ -46,7 +47,8 @@ func (c *chain) admission(t *testing.T) {
 	c.evictedThere(t, consumer, namespace)
 }
 
-// evictedThere evicts a pod of a Deployment at its provider as a kubelet reports it: with a terminal phase, before it goes.
+// evictedThere evicts a pod of a Deployment at its provider as a kubelet reports it: with a terminal phase before the
+// pod is removed.
 func (c *chain) evictedThere(t *testing.T, consumer *sandbox.Cluster, namespace string) {
 	var evicted *corev1.Pod
 	list, err := pods(t.Context(), consumer, namespace)

@@ -19,13 +19,14 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// granted is what the accounts of the broker and of the catalog may do by deploy/, and whether they did it in any suite.
+// granted holds the rights that deploy/ grants to the accounts of the broker and of the catalog, and whether any suite
+// used them.
 type granted struct {
 	mu   sync.Mutex
 	used map[string]bool
 }
 
-// audited is filled by all suites: none of them alone does all that the roles are for.
+// audited is filled by all suites: no suite alone uses all rights.
 var audited = granted{used: map[string]bool{}}
 
 // TestMain runs all tests. After a run of all suites, an unused right is a failure.
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// unseen are rights that no log can show, and why.
+// unseen returns the rights whose use no audit log can show, with the reason.
 func unseen() map[string]string {
 	const (
 		byGuard = "the admission policy of the guard asks whether the broker has it"
@@ -72,7 +73,8 @@ func (g *granted) unused() []string {
 	return all
 }
 
-// auditAccounts checks, when the suite is over, that no account of the broker's namespace asked for what it may not have.
+// auditAccounts checks at the end of the suite that no account of the broker's namespace requested anything that it may
+// not do.
 func auditAccounts(t *testing.T, s *sandbox.Sandbox) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -91,8 +93,8 @@ func auditAccounts(t *testing.T, s *sandbox.Sandbox) {
 	})
 }
 
-// share is the number of one of the objects among which pkg/isolation divides the addresses of a consumer. Which of them have
-// an address depends on those that pods happen to get. So one of them stands for all.
+// share matches the objects among which pkg/isolation divides the addresses of a consumer. Which of them get addresses
+// depends on the pods' addresses, so one name stands for all.
 var share = regexp.MustCompile(`\bliqo-broker-isolation-\d+\b`)
 
 func (g *granted) note(grants []audit.Grant, requests []audit.Request) {

@@ -15,9 +15,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// backup restores the broker's cluster from a snapshot of its etcd, since which pods of that cluster and of a consumer were
-// created, deleted and moved. Pods of the broker's cluster are again those of the snapshot, pods of the consumer are those
-// that it has. Each runs once, where its label says, and what stayed is not started again.
+// backup restores the broker's cluster from a snapshot of its etcd. Since the snapshot, pods of that cluster and of a
+// consumer were created, deleted and moved. After the restore the broker's cluster has the pods of the snapshot, and,
+// for the consumer, the pods that exist in the consumer. Each pod runs once, at the provider in its label. Pods that
+// were not touched are not restarted.
 func (c *chain) backup(t *testing.T) {
 	const patient = 3 * time.Minute
 	ns, consumer := c.namespace(t), c.consumers[0]
@@ -57,7 +58,7 @@ func (c *chain) backup(t *testing.T) {
 	assert.Equal(t, stays, c.stays(t, ns, consumer.RemoteNamespace(shop)), "no pod that stayed was started again")
 }
 
-// stays are the pods at provider3 that no scenario of a backup touches.
+// stays returns the pods at provider3 that no scenario of a backup touches.
 func (c *chain) stays(t *testing.T, namespaces ...string) map[string]types.UID {
 	t.Helper()
 	out := map[string]types.UID{}

@@ -23,7 +23,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// kubelet goes the way of kubectl through the broker's node.
+// kubelet sends kubectl's requests through the broker's node.
 func (b *brokered) kubelet(t *testing.T) {
 	ns := b.namespace(t)
 	b.create(t, ns, "talker", 1, only("provider2"))
@@ -50,8 +50,8 @@ func (b *brokered) kubelet(t *testing.T) {
 	})
 }
 
-// service has two pods at one provider, one at another, none at the third: each sees all of them, each once, and its
-// own ones at their own addresses. So it is after one of them has moved.
+// service has two pods at one provider, one at another, and none at the third. Each provider sees all pods, each once,
+// and its own pods at their own addresses, also after one of them has moved.
 func (b *brokered) service(t *testing.T) {
 	ns := b.namespace(t)
 	svc := &corev1.Service{Spec: corev1.ServiceSpec{
@@ -117,8 +117,8 @@ func sees(ctx context.Context, c *sandbox.Cluster, namespace, service string, wa
 	return err
 }
 
-// seenFrom is the address by which a provider reaches a pod of the broker's cluster: the pod's own if it runs there,
-// else that of the broker's external range which leads to it, as the provider sees that range.
+// seenFrom returns the address at which a provider reaches a pod of the broker's cluster: the pod's own address if the
+// pod runs there, else the address in the broker's external range that leads to it, as the provider sees that range.
 func (b *brokered) seenFrom(ctx context.Context, provider *sandbox.Cluster, pod *corev1.Pod) (string, error) {
 	if pod.Labels[brokeringv1alpha1.ProviderLabel] == provider.Name {
 		var remote corev1.Pod

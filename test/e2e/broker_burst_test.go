@@ -20,10 +20,10 @@ import (
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// burst creates pods that together want more than all providers grant. They are bound to the node by name:
-// kube-scheduler would hold back what does not fit.
+// burst creates pods that together request more than all providers grant. They are bound to the node by name, because
+// kube-scheduler would hold back the pods that do not fit.
 func (b *brokered) burst(t *testing.T) {
-	const count, each = 150, 400 // Of each that many millicores.
+	const count, each = 150, 400 // each is in millicores.
 	b.withGPUs(t)
 	ns := b.namespace(t)
 	watch, grants := b.watchGrants(t)
@@ -61,7 +61,7 @@ func (b *brokered) burst(t *testing.T) {
 	})
 	t.Logf("%d run after %s", fit, time.Since(began).Round(time.Second))
 
-	// Room for all that are left.
+	// Capacity for all remaining pods.
 	list, err := pods(t.Context(), b.broker, ns)
 	require.NoError(t, err)
 	assigned := slices.DeleteFunc(list, func(p corev1.Pod) bool { return p.Labels[brokeringv1alpha1.ProviderLabel] == "" })
@@ -74,8 +74,8 @@ func (b *brokered) burst(t *testing.T) {
 	assert.GreaterOrEqual(t, watch.events, 4*fit, "each pod came, was assigned and ran, and so did its ShadowPod")
 }
 
-// watchGrants finds, at every instant, slices whose pods request more CPUs than was granted: by the pods assigned in
-// the broker's cluster, and by the ShadowPods at the providers.
+// watchGrants checks at every moment that no slice's pods request more CPUs than it grants: the pods that are assigned
+// in the broker's cluster, and the ShadowPods at the providers.
 func (b *brokered) watchGrants(t *testing.T) (*watching, map[string]resource.Quantity) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -95,7 +95,7 @@ func (b *brokered) watchGrants(t *testing.T) (*watching, map[string]resource.Qua
 			return
 		}
 		at := pod.Labels[brokeringv1alpha1.VirtualNodeLabel]
-		if at == "" { // A pod that leaves takes its room until it has left.
+		if at == "" { // A pod that is leaving uses capacity until it has left.
 			at = pod.Annotations[brokeringv1alpha1.MovingFromAnnotation]
 		}
 		if event == apiwatch.Deleted || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
@@ -120,7 +120,7 @@ func (b *brokered) watchGrants(t *testing.T) (*watching, map[string]resource.Qua
 	return w, grants
 }
 
-// usage sums up what the pods of each slice request, in millicores.
+// usage adds up the requests of each slice's pods, in millicores.
 type usage struct {
 	grants map[string]resource.Quantity
 	w      *watching

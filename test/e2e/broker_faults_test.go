@@ -26,8 +26,8 @@ import (
 
 const brokerComponent = sandbox.Broker + "/" + sandbox.BrokerComponent
 
-// restarts ends first the broker, then its leader alone, then a virtual kubelet, and has a virtual kubelet end itself, each
-// with 100 pods that must not notice. What is created meanwhile runs when all is well again.
+// restarts kills the broker, then only its leader, then a virtual kubelet, and finally makes a virtual kubelet restart
+// itself. Each time 100 pods must not be affected, and pods that were created meanwhile must run afterwards.
 func (b *brokered) restarts(t *testing.T) {
 	ns := b.namespace(t)
 	require.NoError(t, b.broker.Client.Create(t.Context(), newDeployment(ns, "web", 100)))
@@ -46,7 +46,7 @@ func (b *brokered) restarts(t *testing.T) {
 		t.Helper()
 		n += more
 		eventually(t, 2*patient, func(ctx context.Context) error { return b.settled(ctx, ns, n) })
-		// What a new broker, or virtual kubelet, finds wrong it would act on within some probes.
+		// A new broker, or virtual kubelet, would act on wrong state within a few probes.
 		throughout(t, 5*time.Second, unmoved)
 	}
 
@@ -55,7 +55,7 @@ func (b *brokered) restarts(t *testing.T) {
 		b.revive(t, brokerComponent)
 		b.create(t, ns, "orphan", 5, nil)
 		gone := newPod(ns, b.somePod(t, ns, "web"))
-		require.NoError(t, b.broker.Client.Delete(t.Context(), gone)) // Its virtual kubelet does that, and the Deployment makes another.
+		require.NoError(t, b.broker.Client.Delete(t.Context(), gone)) // The virtual kubelet removes it, the Deployment replaces it.
 		delete(before, gone.Name)
 		throughout(t, nodeGrace+15*time.Second, func(ctx context.Context) error {
 			if err := b.served(ctx, ns, before); err != nil {
@@ -92,7 +92,7 @@ func (b *brokered) restarts(t *testing.T) {
 
 		require.NoError(t, b.Kill(kubelet))
 		b.revive(t, kubelet)
-		// Another pod has the name of one that has ended, and the ShadowPod of that one is still there.
+		// The new pod has the name of a pod that has ended and whose ShadowPod still exists.
 		require.NoError(t, b.broker.Client.Delete(t.Context(), newPod(ns, "worker-0"), client.GracePeriodSeconds(0)))
 		b.create(t, ns, "worker", 1, worker)
 		eventually(t, patient, func(ctx context.Context) error {
@@ -112,7 +112,7 @@ func (b *brokered) restarts(t *testing.T) {
 	})
 	t.Run("of a virtual kubelet whose kubeconfig has changed", func(t *testing.T) {
 		for i, change := range []func(address string) string{
-			func(address string) string { return address + "/" }, // The same API server by another URL.
+			func(address string) string { return address + "/" }, // The same API server with another URL.
 			func(address string) string { return strings.TrimSuffix(address, "/") },
 		} {
 			restarts := b.kubeletRestarts(t, "provider1")
@@ -129,11 +129,11 @@ func (b *brokered) restarts(t *testing.T) {
 	})
 }
 
-// nodeGrace is after how long Kubernetes takes a Node for lost that nobody keeps alive, and its pods out of their Services
-// (--node-monitor-grace-period of kube-controller-manager since Kubernetes 1.32).
+// nodeGrace is after how long Kubernetes marks a Node as lost whose lease and status are not renewed, and takes its
+// pods out of their Services (--node-monitor-grace-period of kube-controller-manager since Kubernetes 1.32).
 const nodeGrace = 50 * time.Second
 
-// served returns an error unless pods are Ready, and their Node.
+// served returns an error unless the pods and their Node are Ready.
 func (b *brokered) served(ctx context.Context, namespace string, which map[string]string) error {
 	var node corev1.Node
 	if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: brokerNode}, &node); err != nil {
@@ -153,7 +153,7 @@ func (b *brokered) served(ctx context.Context, namespace string, which map[strin
 	return err
 }
 
-// kubeletRestarts is how often the virtual kubelet of a provider's first slice was started again.
+// kubeletRestarts returns how often the virtual kubelet of a provider's first slice was restarted.
 func (b *brokered) kubeletRestarts(t *testing.T, provider string) int32 {
 	t.Helper()
 	var kubelets corev1.PodList
@@ -166,9 +166,9 @@ func (b *brokered) kubeletRestarts(t *testing.T, provider string) int32 {
 	return 0
 }
 
-// changeAddress changes the address of a provider's API server where Liqo's controllers at the provider say it: that of the
-// CRD replicator copies it to the broker's cluster, and others make the kubeconfig of the virtual kubelet of it. It is that
-// of the provider's first slice: other scenarios have a second one.
+// changeAddress changes the address of a provider's API server in the status of its first slice at the provider, which
+// Liqo's controllers there publish. Liqo's CRD replicator copies it to the broker's cluster, where other controllers of
+// Liqo write it into the kubeconfig of the virtual kubelet. Other scenarios use a second slice.
 func (b *brokered) changeAddress(t *testing.T, provider string, change func(string) string) {
 	t.Helper()
 	c := b.Cluster(provider)
@@ -181,7 +181,7 @@ func (b *brokered) changeAddress(t *testing.T, provider string, change func(stri
 	require.NoError(t, c.Client.Status().Patch(t.Context(), rs, client.MergeFrom(before)))
 }
 
-// revive restarts what a test that fails has left dead.
+// revive restarts a component at the end of a failed test.
 func (b *brokered) revive(t *testing.T, name string) {
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -190,7 +190,7 @@ func (b *brokered) revive(t *testing.T, name string) {
 	})
 }
 
-// somePod is the name of a pod of a Deployment.
+// somePod returns the name of a pod of a Deployment.
 func (b *brokered) somePod(t *testing.T, namespace, deployment string) string {
 	t.Helper()
 	list, err := pods(t.Context(), b.broker, namespace)
@@ -200,7 +200,8 @@ func (b *brokered) somePod(t *testing.T, namespace, deployment string) string {
 	return list[i].Name
 }
 
-// followsLeader checks that the Node leads to the leader, which is another than before, and that it answers.
+// followsLeader checks that another leader than before leads, that the Node's address is the new leader's, and that it
+// answers.
 func (b *brokered) followsLeader(t *testing.T, namespace, before string) {
 	t.Helper()
 	leader, err := b.BrokerLeader(t.Context())
@@ -221,13 +222,13 @@ func (b *brokered) followsLeader(t *testing.T, namespace, before string) {
 	})
 }
 
-// failover freezes the API server of a provider: its connections stay open and are not answered.
+// failover freezes the API server of a provider: its connections stay open but get no answers.
 func (b *brokered) failover(t *testing.T) {
 	ns := b.namespace(t)
 	b.create(t, ns, "web", 20, nil)
 	b.create(t, ns, "database", 1, both(only("provider2"), annotated(brokeringv1alpha1.FailoverAnnotation, string(brokeringv1alpha1.FailoverNever))))
 	b.create(t, ns, "loyal", 1, only("provider2"))
-	stay := sets.New("database-0", "loyal-0") // No other provider fits the second.
+	stay := sets.New("database-0", "loyal-0") // No other provider fits loyal-0.
 	b.settle(t, ns, 22)
 	here, at := uids(t, b.broker, ns), b.count(t, ns, brokeringv1alpha1.ProviderLabel)
 	require.Greater(t, at["provider2"], stay.Len(), "%v", at)
@@ -238,7 +239,7 @@ func (b *brokered) failover(t *testing.T) {
 	require.NoError(t, b.Freeze(server))
 	t.Cleanup(func() { _ = b.Resume(server) })
 	began := time.Now()
-	// No traffic goes to pods at an unreachable provider.
+	// Pods at an unreachable provider get no traffic.
 	eventually(t, 15*time.Second, func(ctx context.Context) error {
 		list, err := pods(ctx, b.broker, ns)
 		if err != nil {
@@ -273,7 +274,8 @@ func (b *brokered) failover(t *testing.T) {
 
 	b.create(t, ns, "patient", 1, only("provider2"))
 	b.explained(t, ns, "patient-0", "NoProviderFits", "no provider cluster fits", "not ready")
-	// It gets no pods before the moved pods are removed. Afterwards it has only the pods assigned to it.
+	// The provider gets no new pods before the moved pods are removed from it. Afterwards it has only the pods that are
+	// assigned to it.
 	cleaned := b.watchCleaning(t, ns, "provider2", "patient-0")
 	require.NoError(t, b.Resume(server))
 	b.settle(t, ns, 23)
@@ -291,7 +293,7 @@ func (b *brokered) failover(t *testing.T) {
 	}
 }
 
-// movedPod is the name of a pod that was at provider2 and is not any more.
+// movedPod returns the name of a pod that was at provider2 and has moved.
 func (b *brokered) movedPod(t *testing.T, namespace string, before map[string]string) string {
 	t.Helper()
 	list, err := pods(t.Context(), b.broker, namespace)
@@ -303,7 +305,7 @@ func (b *brokered) movedPod(t *testing.T, namespace string, before map[string]st
 	return list[i].Name
 }
 
-// suspicion is for two of three providers that vanish at once: more likely it is the broker who is cut off.
+// suspicion makes two of three providers unreachable at once: the broker assumes that its own network failed.
 func (b *brokered) suspicion(t *testing.T) {
 	ns := b.namespace(t)
 	b.create(t, ns, "web", 15, nil)
@@ -334,8 +336,8 @@ func (b *brokered) suspicion(t *testing.T) {
 	require.NoError(t, changed(before, after))
 }
 
-// cutOff has the first of three providers vanish after the two others, gives the broker another leader, and has them
-// return one after the other. Meanwhile nothing happens to pods.
+// cutOff makes the first of three providers unreachable after the two others, lets another replica become the leader,
+// and makes the providers reachable again one after the other. Pods do not move meanwhile.
 func (b *brokered) cutOff(t *testing.T, unmoved func(context.Context) error) {
 	t.Helper()
 	require.NoError(t, b.Freeze("provider1/kube-apiserver"))
@@ -359,12 +361,12 @@ func (b *brokered) cutOff(t *testing.T, unmoved func(context.Context) error) {
 		require.NoError(t, b.Resume(provider+"/kube-apiserver"))
 		eventually(t, 15*time.Second, func(ctx context.Context) error { return b.reachable(ctx, provider, metav1.ConditionTrue) })
 	}
-	// The broker cannot know that the third was unreachable before: it suspects its own network.
+	// The new leader cannot know that the third provider was unreachable before: it suspects its own network.
 	throughout(t, failoverAfter-8*time.Second, unmoved)
 	require.NoError(t, b.Resume("provider3/kube-apiserver"))
 }
 
-// unguarded takes a binding of the guard away: no pod is assigned until it is back.
+// unguarded deletes a binding of the guard: no pod is assigned until it is back.
 func (b *brokered) unguarded(t *testing.T) {
 	ns := b.namespace(t)
 	b.create(t, ns, "before", 1, nil)
@@ -399,7 +401,7 @@ func (b *brokered) unguarded(t *testing.T) {
 	eventually(t, 20*time.Second, func(ctx context.Context) error { return nodeIs(ctx, corev1.ConditionFalse) })
 }
 
-// isLedByAnother returns an error until another leader than before serves the broker's Node, and the Node is Ready.
+// isLedByAnother returns an error until another leader than before serves the broker's Node and the Node is Ready.
 func (b *brokered) isLedByAnother(ctx context.Context, before string) error {
 	leader, err := b.BrokerLeader(ctx)
 	if err != nil {
@@ -423,7 +425,7 @@ func (b *brokered) isLedByAnother(ctx context.Context, before string) error {
 	return nil
 }
 
-// assignments are where pods are assigned, by the broker's cluster alone: no provider need answer.
+// assignments returns the assignments of pods according to the broker's cluster alone, so providers need not answer.
 func (b *brokered) assignments(ctx context.Context, namespace string) (map[string]string, error) {
 	list, err := pods(ctx, b.broker, namespace)
 	out := map[string]string{}

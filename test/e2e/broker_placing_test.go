@@ -21,7 +21,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// spread puts 30 pods of one application on 3 providers, of which two are in one region.
+// spread assigns 30 pods of one application to 3 providers, two of which are in one region.
 func (b *brokered) spread(t *testing.T) {
 	for i, region := range []string{"eu", "eu", "us"} {
 		b.restore(t, sandbox.Provider(i+1))
@@ -58,9 +58,9 @@ func (b *brokered) spread(t *testing.T) {
 	}
 }
 
-// criterion is that of a consumer, whose pods go two hops.
+// criterion tests the filter of a consumer whose pods go two hops.
 func (b *brokered) criterion(t *testing.T) {
-	for provider, region := range map[string]string{"provider1": "us", "provider2": "eu"} { // The third has no region.
+	for provider, region := range map[string]string{"provider1": "us", "provider2": "eu"} { // The third provider has no region.
 		b.restore(t, provider)
 		b.decide(t, provider, func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Attributes = map[string]string{"region": region} })
 	}
@@ -77,7 +77,7 @@ func (b *brokered) criterion(t *testing.T) {
 	b.settle(t, atBroker, 6)
 	assert.Equal(t, map[string]int{"provider2": 6}, b.count(t, atBroker, brokeringv1alpha1.ProviderLabel))
 
-	// A filter counts until its owner removes it. Liqo leaves it on the broker's pod.
+	// A filter applies until its owner removes it. Liqo leaves it on the broker's pod.
 	pod := newPod(namespace, "anywhere")
 	annotated(brokeringv1alpha1.FilterAnnotation, "false")(pod)
 	require.NoError(t, b.consumer.Client.Create(t.Context(), pod))
@@ -90,7 +90,7 @@ func (b *brokered) criterion(t *testing.T) {
 	b.settle(t, atBroker, 0)
 }
 
-// badCriteria are those of a pod, and those of a policy; mended, the pods run.
+// badCriteria tests invalid criteria of a pod and of a policy. Once they are fixed, the pods run.
 func (b *brokered) badCriteria(t *testing.T) {
 	ns := b.namespace(t)
 	b.create(t, ns, "typo", 1, annotated(brokeringv1alpha1.FilterAnnotation, "provider.attributes['region'] = 'eu'"))
@@ -123,7 +123,7 @@ func (b *brokered) badCriteria(t *testing.T) {
 	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "governed-0", "") })
 }
 
-// runsAt answers nil when a pod is Running and Ready at a provider; at any for the empty name.
+// runsAt returns nil if a pod is Running and Ready at a provider; at any provider for "".
 func (b *brokered) runsAt(ctx context.Context, namespace, name, provider string) error {
 	var pod corev1.Pod
 	if err := b.broker.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {
@@ -161,7 +161,7 @@ func (b *brokered) disabled(t *testing.T) {
 	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "again-0", "provider1") })
 }
 
-// cordonedAll: no provider takes new pods. Kubernetes would evict the pods of a Node that is not Ready, and Liqo's
+// cordonedAll cordons all providers. If the Node became not Ready, Kubernetes would evict its pods, and Liqo's
 // podstatus-controller would mark them as not Ready within seconds.
 func (b *brokered) cordonedAll(t *testing.T) {
 	ns := b.namespace(t)
@@ -222,7 +222,7 @@ func (b *brokered) drained(t *testing.T) {
 	watch.end(t)
 	assert.Equal(t, here, uids(t, b.broker, ns), "the pods moved, they were not made anew")
 
-	// One may run nowhere else: it has left, and waits like any other.
+	// loyal-0 can run nowhere else: it has left, and waits like any other pod.
 	b.explained(t, ns, "loyal-0", "NoProviderFits", "no provider cluster fits", "draining")
 	eventually(t, 5*time.Second, func(ctx context.Context) error {
 		var loyal corev1.Pod
@@ -237,7 +237,7 @@ func (b *brokered) drained(t *testing.T) {
 	b.settle(t, ns, 30)
 }
 
-// emptied answers nil when a provider has nothing of a namespace, and so many of its pods run elsewhere.
+// emptied returns nil if a provider has no ShadowPods of a namespace, and that many of its pods run elsewhere.
 func (b *brokered) emptied(ctx context.Context, namespace string, provider *sandbox.Cluster, elsewhere int) error {
 	there, err := b.places(ctx, namespace)
 	if err != nil {
@@ -266,7 +266,7 @@ func (b *brokered) emptied(ctx context.Context, namespace string, provider *sand
 	return nil
 }
 
-// unassigned pods have no virtual kubelet that would end them.
+// unassigned tests pods that have no virtual kubelet that would end them.
 func (b *brokered) unassigned(t *testing.T) {
 	ns := b.namespace(t)
 	b.create(t, ns, "homeless", 3, func(p *corev1.Pod) {
@@ -282,7 +282,7 @@ func (b *brokered) unassigned(t *testing.T) {
 	eventually(t, 10*time.Second, func(ctx context.Context) error { return b.settled(ctx, ns, 0) })
 }
 
-// succeed has a pod succeed at its provider, and waits until that is seen in the broker's cluster.
+// succeed makes a pod succeed at its provider, and waits until the broker's cluster shows it.
 func (b *brokered) succeed(t *testing.T, provider, namespace, name string) {
 	t.Helper()
 	key := client.ObjectKey{Namespace: b.broker.RemoteNamespace(namespace), Name: name}
@@ -299,7 +299,7 @@ func (b *brokered) succeed(t *testing.T, provider, namespace, name string) {
 	})
 }
 
-// ended is a Job's pod: when its provider is drained, it is not run again.
+// ended tests the pod of a Job: it is not run again when its provider is drained.
 func (b *brokered) ended(t *testing.T) {
 	ns := b.namespace(t)
 	job := &batchv1.Job{
@@ -328,7 +328,7 @@ func (b *brokered) ended(t *testing.T) {
 
 	b.restore(t, provider.Name)
 	b.decide(t, provider.Name, func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Drain = true })
-	// A pod that must leave the provider has left it: the drain has got to everything.
+	// A pod that must leave the provider has left it, so the drain has handled all pods.
 	throughout(t, 3*time.Second, func(ctx context.Context) error {
 		var now corev1.Pod
 		if err := b.broker.Client.Get(ctx, client.ObjectKeyFromObject(worker), &now); err != nil {

@@ -28,7 +28,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// unknown: a ProviderCluster of a cluster without a VirtualNode is deleted, unless an administrator changed its spec.
+// unknown checks that the broker deletes a ProviderCluster whose cluster has no VirtualNode, unless an administrator
+// changed its spec.
 func (b *brokered) unknown(t *testing.T) {
 	create := func(name string, spec brokeringv1alpha1.ProviderClusterSpec) {
 		t.Helper()
@@ -51,8 +52,8 @@ func (b *brokered) unknown(t *testing.T) {
 	})
 }
 
-// denied: a provider denies a slice, as a later Liqo does with class default. No controller decides about the class of this one, so the
-// test writes what Liqo would write at the provider, and Liqo brings it here.
+// denied tests a slice that a provider denies, as a later Liqo does for the class default. No controller handles the
+// class of this slice, so the test writes the status at the provider, and Liqo copies it to the broker.
 func (b *brokered) denied(t *testing.T) {
 	const reason = "DefaultResourceSliceClassDisabled"
 	provider := b.providers[2]
@@ -92,8 +93,8 @@ func (b *brokered) denied(t *testing.T) {
 	})
 }
 
-// stray: a provider whose virtual kubelet is Liqo's own, because its VirtualNode is older than the options that name ours,
-// gets no pods, and its condition has the reason. With the right virtual kubelet it gets them.
+// stray tests a provider whose virtual kubelet is Liqo's own, because its VirtualNode is older than the options that
+// name ours. It gets no pods, and its condition gives the reason. With our virtual kubelet it gets pods.
 func (b *brokered) stray(t *testing.T) {
 	ns := b.namespace(t)
 	ours := b.changeKubelet(t, "provider3", func(c *corev1.Container) {
@@ -107,7 +108,8 @@ func (b *brokered) stray(t *testing.T) {
 			restore()
 		}
 	})
-	// One that ends at once would pass for a stray for some seconds, by the lease of the one before it.
+	// A virtual kubelet that ends at once would also count as serving another node for some seconds, because its
+	// predecessor's lease is still there.
 	vn := client.ObjectKey{Namespace: "liqo-tenant-provider3", Name: "provider3"}
 	eventually(t, patient, func(ctx context.Context) error { return b.broker.TakenOver(ctx, vn, sandbox.ImageStock) })
 	eventually(t, 2*patient, func(ctx context.Context) error {
@@ -128,7 +130,7 @@ func (b *brokered) stray(t *testing.T) {
 	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "waits-0", "provider3") })
 }
 
-// changeKubelet changes what the virtual kubelet of a provider is started with, and returns what it was.
+// changeKubelet changes the container of a provider's virtual kubelet, and returns the previous one.
 func (b *brokered) changeKubelet(t *testing.T, provider string, change func(*corev1.Container)) (before corev1.Container) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
@@ -146,7 +148,7 @@ func (b *brokered) changeKubelet(t *testing.T, provider string, change func(*cor
 	return before
 }
 
-// kubelets describes the virtual kubelets of a provider, how their containers ended included, and who holds their lease.
+// kubelets describes the virtual kubelets of a provider, how their containers ended, and the holder of their lease.
 func (b *brokered) kubelets(ctx context.Context, provider string) string {
 	var text strings.Builder
 	all, err := pods(ctx, b.broker, "liqo-tenant-"+provider)

@@ -17,8 +17,8 @@ import (
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// rejected has a provider reject the identity of the broker, as after its CA was rotated: nothing fails over, because nobody could end the
-// pods there, and new pods go elsewhere.
+// rejected makes a provider reject the identity of the broker, as after its CA was rotated. No pod fails over, because
+// the pods there could not be ended, and new pods go to other providers.
 func (b *brokered) rejected(t *testing.T) {
 	ns := b.namespace(t)
 	b.create(t, ns, "web", 12, nil)
@@ -66,7 +66,7 @@ func (b *brokered) rejected(t *testing.T) {
 	require.NoError(t, changed(before, after))
 }
 
-// nodeDeleted deletes the broker's Node, which an administrator has cordoned, tainted and labelled.
+// nodeDeleted deletes the broker's Node after an administrator has cordoned, tainted and labelled it.
 func (b *brokered) nodeDeleted(t *testing.T) {
 	ns := b.namespace(t)
 	b.create(t, ns, "web", 6, nil)
@@ -95,7 +95,7 @@ func (b *brokered) nodeDeleted(t *testing.T) {
 			}
 		}
 	})
-	// The broker remembers it a moment later.
+	// The broker saves these changes to a ConfigMap a moment later.
 	eventually(t, 20*time.Second, func(ctx context.Context) error {
 		memories, err := b.broker.Kube.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=liqo-broker-node"})
 		if err == nil && (len(memories.Items) != 1 || !strings.Contains(memories.Items[0].Data["node.json"], taint)) {

@@ -26,7 +26,7 @@ import (
 func requests(name corev1.ResourceName, amount string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		resources := &p.Spec.Containers[0].Resources
-		if name == gpu { // Kubernetes wants a limit of what cannot be overcommitted.
+		if name == gpu { // Kubernetes requires a limit for resources that cannot be overcommitted.
 			resources.Limits = corev1.ResourceList{name: resource.MustParse(amount)}
 		}
 		resources.Requests[name] = resource.MustParse(amount)
@@ -37,7 +37,7 @@ func both(first, second func(*corev1.Pod)) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { first(p); second(p) }
 }
 
-// grows has a provider grant more than before.
+// grows makes a provider grant more than before.
 func (b *brokered) grows(t *testing.T) {
 	t.Cleanup(func() { b.grant(t, "provider2", "16") })
 	ns := b.namespace(t)
@@ -50,7 +50,7 @@ func (b *brokered) grows(t *testing.T) {
 	b.settle(t, ns, 1)
 }
 
-// grant asks a provider for another number of CPUs in its first slice, and waits until the broker has it.
+// grant requests another number of CPUs for a provider's first slice, and waits until the broker shows it.
 func (b *brokered) grant(t *testing.T, provider, cpus string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -66,7 +66,7 @@ func (b *brokered) grant(t *testing.T, provider, cpus string) {
 	within(ctx, t, func(ctx context.Context) error { return b.granted(ctx, provider, provider, corev1.ResourceCPU, cpus) })
 }
 
-// granted answers nil when the broker shows so much of a resource as granted to a slice, and the slice as ready.
+// granted returns nil if the broker shows an amount of a resource as granted to a slice, and the slice as ready.
 func (b *brokered) granted(ctx context.Context, provider, slice string, name corev1.ResourceName, amount string) error {
 	var pc brokeringv1alpha1.ProviderCluster
 	if err := b.broker.Client.Get(ctx, client.ObjectKey{Name: provider}, &pc); err != nil {
@@ -81,7 +81,7 @@ func (b *brokered) granted(ctx context.Context, provider, slice string, name cor
 	return fmt.Errorf("slice %s with %s %s is not among %+v", slice, amount, name, pc.Status.VirtualNodes)
 }
 
-// withGPUs makes the second slice of provider1, unless it is there.
+// withGPUs creates the second slice of provider1 unless it exists.
 func (b *brokered) withGPUs(t *testing.T) {
 	t.Helper()
 	provider1 := b.providers[0]
@@ -106,7 +106,8 @@ func (b *brokered) withGPUs(t *testing.T) {
 	})
 }
 
-// slices sends GPU pods to the slice that has GPUs. The others fill first the one that has none, then that one too.
+// slices assigns GPU pods to the slice with GPUs. Other pods fill the slice without GPUs first, then the slice with
+// GPUs.
 func (b *brokered) slices(t *testing.T) {
 	b.withGPUs(t)
 	ns := b.namespace(t)
@@ -119,7 +120,7 @@ func (b *brokered) slices(t *testing.T) {
 		assert.Equal(t, gpuSlice, running[i].Spec.NodeName, "the node that has GPUs")
 	}
 
-	// 16 CPUs here, and what the trainers leave of 8 there.
+	// 16 CPUs in the first slice, and the CPUs that the trainers leave of the 8 in the second.
 	b.create(t, ns, "web", 11, both(only("provider1"), requests(corev1.ResourceCPU, "2")))
 	b.settle(t, ns, 15)
 	assert.Equal(t, map[string]int{"provider1": 8, gpuSlice: 4 + 3}, b.count(t, ns, brokeringv1alpha1.VirtualNodeLabel))
@@ -129,8 +130,8 @@ func (b *brokered) slices(t *testing.T) {
 	b.settle(t, ns, 15)
 }
 
-// betweenSlices moves pods between the slices of one provider: by the label, as an administrator may, and because they
-// are Pending for too long in the first one.
+// betweenSlices moves pods between the slices of one provider: by changing the label, as an administrator may, and
+// because they are Pending for too long in the first slice.
 func (b *brokered) betweenSlices(t *testing.T) {
 	b.withGPUs(t)
 	ns := b.namespace(t)
@@ -173,7 +174,7 @@ func (b *brokered) betweenSlices(t *testing.T) {
 	b.settle(t, ns, 8)
 }
 
-// relabel does by hand what the broker does, as one who may: it assigns all pods of a namespace to another slice, now.
+// relabel assigns all pods of a namespace to another slice at once, as an administrator may do in place of the broker.
 func (b *brokered) relabel(t *testing.T, namespace, slice string) {
 	t.Helper()
 	list, err := pods(t.Context(), b.broker, namespace)
@@ -185,7 +186,7 @@ func (b *brokered) relabel(t *testing.T, namespace, slice string) {
 	}
 }
 
-// cordonNodes keeps new pods of a provider Pending, or lets them run, at the end of the test at the latest.
+// cordonNodes cordons or uncordons the nodes of a provider. It uncordons them at the end of the test.
 func (b *brokered) cordonNodes(t *testing.T, provider *sandbox.Cluster, cordon bool) {
 	t.Helper()
 	set := func(cordon bool) error {
@@ -210,7 +211,7 @@ func (b *brokered) cordonNodes(t *testing.T, provider *sandbox.Cluster, cordon b
 	}
 }
 
-// prefer is a score that sends pods to one provider as long as it takes them.
+// prefer returns a score that sends pods to one provider as long as that accepts them.
 func prefer(provider string) brokeringv1alpha1.PlacementPolicySpec {
 	return brokeringv1alpha1.PlacementPolicySpec{
 		Score:   fmt.Sprintf("provider.id == '%s' ? 100 : 0", provider),
@@ -218,7 +219,7 @@ func prefer(provider string) brokeringv1alpha1.PlacementPolicySpec {
 	}
 }
 
-// pending: the nodes of a provider are full or do not exist, which its grant does not show.
+// pending tests a provider whose nodes are full or do not exist, although its grant has capacity.
 func (b *brokered) pending(t *testing.T) {
 	ns := b.namespace(t)
 	policy := prefer("provider2")
@@ -249,8 +250,8 @@ func (b *brokered) moved(t *testing.T, namespace, name, why string) {
 	eventually(t, 20*time.Second, func(ctx context.Context) error { return b.event(ctx, &pod, "Moving", why) })
 }
 
-// refused: other pods use what a provider granted. The pods prefer that provider, and get another one within seconds. Pods
-// that may run there only wait until it has free resources again.
+// refused tests a provider whose granted resources other pods use. The pods prefer that provider, and move to another
+// one within seconds. Pods that may run only there wait until it has free resources again.
 func (b *brokered) refused(t *testing.T) {
 	ns := b.namespace(t)
 	b.create(t, ns, "pioneer", 1, only("provider3"))
@@ -286,7 +287,7 @@ func (b *brokered) refused(t *testing.T) {
 	b.settle(t, ns, 6)
 }
 
-// block takes CPUs of the grant of provider3 behind the broker's back.
+// block uses CPUs of the grant of provider3 without the broker's knowledge.
 func (b *brokered) block(t *testing.T, namespace, into, cpus string) *offloadingv1beta1.ShadowPod {
 	t.Helper()
 	kubelet, blocker := b.asKubelet(t, namespace, into, cpus)
@@ -295,7 +296,7 @@ func (b *brokered) block(t *testing.T, namespace, into, cpus string) *offloading
 }
 
 // asKubelet returns a client with the credentials of the virtual kubelet of provider3, and a ShadowPod for another
-// namespace with the labels of those of a namespace.
+// namespace that has the labels of a namespace's ShadowPods.
 func (b *brokered) asKubelet(t *testing.T, namespace, into, cpus string) (client.Client, *offloadingv1beta1.ShadowPod) {
 	t.Helper()
 	var vn offloadingv1beta1.VirtualNode
@@ -315,7 +316,8 @@ func (b *brokered) asKubelet(t *testing.T, namespace, into, cpus string) (client
 	return direct, &offloadingv1beta1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pod.Name, Namespace: pod.Namespace,
-			// Liqo's webhook wants these labels; a virtual kubelet removes what bears its name and is not known to it.
+			// Liqo's webhook requires these labels. A virtual kubelet removes ShadowPods with its node name that it
+			// does not know.
 			Labels: with(virtual.Items[0].Labels, "offloading.liqo.io/nodename", "elsewhere"),
 		},
 		Spec: offloadingv1beta1.ShadowPodSpec{Pod: pod.Spec},

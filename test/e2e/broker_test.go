@@ -24,7 +24,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// brokered is a federation whose broker shows one node for all of its providers.
+// brokered is a federation whose broker shows one node for all its providers.
 type brokered struct {
 	*sandbox.Sandbox
 	consumer, broker *sandbox.Cluster
@@ -37,7 +37,7 @@ const (
 	failoverAfter = 20 * time.Second
 )
 
-// startBroker starts a federation with a broker whose times are short.
+// startBroker starts a federation with a broker that uses short times.
 func startBroker(t *testing.T, opts sandbox.Options) *brokered {
 	t.Helper()
 	opts.BrokerNode = brokerNode
@@ -55,7 +55,8 @@ func startBroker(t *testing.T, opts sandbox.Options) *brokered {
 	return b
 }
 
-// namespace makes a namespace of the broker's cluster, offloaded to all providers, which is emptied at the end.
+// namespace creates a namespace in the broker's cluster that is offloaded to all providers, and empties it at the end
+// of the test.
 func (b *brokered) namespace(t *testing.T) string {
 	t.Helper()
 	parts := strings.Split(t.Name(), "/")
@@ -66,8 +67,8 @@ func (b *brokered) namespace(t *testing.T) string {
 	return name
 }
 
-// remove deletes a namespace of the broker's cluster and waits until nothing of it is left that a later scenario might
-// see: pods here, pods and ShadowPods there.
+// remove deletes a namespace of the broker's cluster. It waits until no objects remain that a later scenario might see:
+// pods in the broker's cluster, pods and ShadowPods at the providers.
 func (b *brokered) remove(t *testing.T, namespace string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -94,8 +95,8 @@ func throughout(t *testing.T, period time.Duration, check func(context.Context) 
 	}
 }
 
-// policy makes a PlacementPolicy for the pods of a namespace, which is there until the test ends, and waits until the
-// broker has read it.
+// policy creates a PlacementPolicy for the pods of a namespace and waits until the broker has read it. The policy is
+// deleted at the end of the test.
 func (b *brokered) policy(t *testing.T, namespace string, spec brokeringv1alpha1.PlacementPolicySpec) {
 	t.Helper()
 	spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
@@ -119,7 +120,7 @@ func (b *brokered) policyIs(ctx context.Context, name string, valid metav1.Condi
 	return nil
 }
 
-// decide changes what people decide about a provider, and waits until the broker has seen it.
+// decide changes the spec of a ProviderCluster, as administrators do, and waits until the broker has seen it.
 func (b *brokered) decide(t *testing.T, provider string, change func(*brokeringv1alpha1.ProviderClusterSpec)) {
 	t.Helper()
 	key := client.ObjectKey{Name: provider}
@@ -143,7 +144,7 @@ func (b *brokered) decide(t *testing.T, provider string, change func(*brokeringv
 	})
 }
 
-// restore gives a provider back what people decide by default, at the end of the test.
+// restore resets the spec of a ProviderCluster at the end of the test.
 func (b *brokered) restore(t *testing.T, provider string) {
 	t.Cleanup(func() {
 		pc := &brokeringv1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: provider}}
@@ -152,7 +153,7 @@ func (b *brokered) restore(t *testing.T, provider string) {
 	})
 }
 
-// create makes pods of the broker's cluster, called name-0, name-1 and so on.
+// create creates pods in the broker's cluster, with the names name-0, name-1 and so on.
 func (b *brokered) create(t *testing.T, namespace, name string, count int, adapt func(*corev1.Pod)) {
 	t.Helper()
 	var group errgroup.Group
@@ -176,8 +177,8 @@ func annotated(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Annotations = with(p.Annotations, key, value) }
 }
 
-// settled answers nil when a namespace has exactly n pods, all of them Running and Ready, and every one is at exactly
-// the provider that its label names: one ShadowPod made by the virtual kubelet of its VirtualNode, one pod.
+// settled returns nil if a namespace has exactly n pods, all are Running and Ready, and each is only at the provider in
+// its label: one pod, and one ShadowPod that was created by the virtual kubelet of its VirtualNode.
 func (b *brokered) settled(ctx context.Context, namespace string, n int) error {
 	if err := allRunning(ctx, b.broker, namespace, n); err != nil {
 		return err
@@ -217,7 +218,7 @@ func (b *brokered) settled(ctx context.Context, namespace string, n int) error {
 	return nil
 }
 
-// places returns, for every pod of a namespace, where it has ShadowPods: provider/VirtualNode.
+// places returns where each pod of a namespace has ShadowPods, as provider/VirtualNode.
 func (b *brokered) places(ctx context.Context, namespace string) (map[string][]string, error) {
 	out := map[string][]string{}
 	for _, provider := range b.providers {
@@ -238,7 +239,7 @@ func (b *brokered) settle(t *testing.T, namespace string, n int) {
 	eventually(t, patient, func(ctx context.Context) error { return b.settled(ctx, namespace, n) })
 }
 
-// count returns how many pods of a namespace are assigned to each provider, by a label of the pod.
+// count returns how many pods of a namespace are assigned to each value of a label of the pods.
 func (b *brokered) count(t *testing.T, namespace, label string) map[string]int {
 	t.Helper()
 	list, err := pods(t.Context(), b.broker, namespace)
@@ -250,8 +251,8 @@ func (b *brokered) count(t *testing.T, namespace, label string) map[string]int {
 	return out
 }
 
-// identities are what must not change of pods that do not move: their UIDs, where they are assigned, and the UIDs of
-// their ShadowPods.
+// identities returns the properties that stay the same while a pod does not move: its UID, its assignment, and the UID
+// of its ShadowPod.
 func (b *brokered) identities(ctx context.Context, namespace string) (map[string]string, error) {
 	list, err := pods(ctx, b.broker, namespace)
 	if err != nil {
@@ -276,7 +277,7 @@ func (b *brokered) identities(ctx context.Context, namespace string) (map[string
 	return out, nil
 }
 
-// changed answers nil when the pods of before are all as they were.
+// changed returns nil if all pods of before have the same identities in after.
 func changed(before, after map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if after[name] != before[name] {
@@ -286,7 +287,7 @@ func changed(before, after map[string]string) error {
 	return nil
 }
 
-// explained waits until a pod is unassigned and has the reason, in its condition and in an event.
+// explained waits until a pod is unassigned and has the reason in its condition and in an event.
 func (b *brokered) explained(t *testing.T, namespace, name, reason string, parts ...string) {
 	t.Helper()
 	eventually(t, 30*time.Second, func(ctx context.Context) error {
@@ -305,7 +306,7 @@ func (b *brokered) explained(t *testing.T, namespace, name, reason string, parts
 	})
 }
 
-// event answers nil when there is an event of that reason about the pod, whose message contains all parts.
+// event returns nil if the pod has an event with that reason whose message contains all parts.
 func (b *brokered) event(ctx context.Context, pod *corev1.Pod, reason string, parts ...string) error {
 	return event(ctx, b.broker, pod, reason, parts...)
 }

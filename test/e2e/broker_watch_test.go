@@ -25,7 +25,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// watching is a watch of several clusters that finds faults.
+// watching is a watch of several clusters that collects faults.
 type watching struct {
 	stop    context.CancelFunc
 	streams sync.WaitGroup
@@ -35,7 +35,7 @@ type watching struct {
 	events int      // Guarded by mu.
 }
 
-// end ends the watch and fails the test with what was found.
+// end ends the watch, and fails the test if there are faults.
 func (w *watching) end(t *testing.T) {
 	t.Helper()
 	w.stop()
@@ -48,9 +48,9 @@ func (w *watching) fault(format string, args ...any) {
 	w.faults = append(w.faults, fmt.Sprintf(format, args...))
 }
 
-// follow calls do with every object of a kind that a cluster has in a namespace (in all for the empty one), and with
-// what happens to them from then on, one after the other with w.mu locked. Nothing is missed when an API server ends the
-// watch, as it does with a watcher that is slow: it goes on where it ended.
+// follow calls do for every object of a kind in a namespace of a cluster ("" means all namespaces), and for every later
+// event, one after the other with w.mu locked. If the API server ends the watch, as it does for slow watchers, follow
+// resumes it, so no event is missed.
 func (w *watching) follow(ctx context.Context, t *testing.T, c *sandbox.Cluster, list client.ObjectList, namespace string,
 	do func(apiwatch.EventType, client.Object),
 ) {
@@ -60,7 +60,7 @@ func (w *watching) follow(ctx context.Context, t *testing.T, c *sandbox.Cluster,
 	require.NoError(t, watcher.List(ctx, list, client.InNamespace(namespace)))
 	w.mu.Lock()
 	require.NoError(t, meta.EachListItem(list, func(o runtime.Object) error {
-		do(apiwatch.Added, o.(client.Object)) // Of these lists all are.
+		do(apiwatch.Added, o.(client.Object)) // All items of these lists are.
 		return nil
 	}))
 	w.mu.Unlock()
@@ -98,7 +98,8 @@ func (w *watching) follow(ctx context.Context, t *testing.T, c *sandbox.Cluster,
 	}()
 }
 
-// watchPlaces finds pods of a namespace that two providers have at the same time: ShadowPods, and what runs.
+// watchPlaces reports pods of a namespace that exist at two providers at the same time, as ShadowPods or as running
+// pods.
 func (b *brokered) watchPlaces(t *testing.T, namespace string) *watching {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -130,8 +131,8 @@ func (b *brokered) watchPlaces(t *testing.T, namespace string) *watching {
 				}
 				at[name][provider] = o.GetUID()
 				for other, uid := range at[name] {
-					// Streams of two clusters have no order. What is there before and after something else was there,
-					// was there at the same time.
+					// Events of two clusters have no common order. But an object that exists both before and after
+					// another object was seen existed at the same time as that one.
 					if other != provider && has(provider, name, o.GetUID()) && has(other, name, uid) && has(provider, name, o.GetUID()) {
 						w.fault("%T %s is at %s and at %s", o, name, provider.Name, other.Name)
 					}
@@ -142,7 +143,7 @@ func (b *brokered) watchPlaces(t *testing.T, namespace string) *watching {
 	return w
 }
 
-// watchCleaning finds that a provider is given a new pod while it still has pods that were moved away from it.
+// watchCleaning reports if a provider gets a new pod while it still has pods that were moved away from it.
 func (b *brokered) watchCleaning(t *testing.T, namespace, provider, newcomer string) *watching {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -152,7 +153,8 @@ func (b *brokered) watchCleaning(t *testing.T, namespace, provider, newcomer str
 		if o.GetName() != newcomer || o.GetLabels()[brokeringv1alpha1.ProviderLabel] != provider {
 			return
 		}
-		// The provider cleans up before the broker looks, and the broker before it assigns: by now nothing is left.
+		// The provider cleans up before the broker checks, and the broker checks before it assigns: no old pod is left
+		// now.
 		there, err := b.places(ctx, namespace)
 		if err != nil {
 			return // The test has ended.

@@ -28,7 +28,7 @@ type caller struct {
 	tape   *tape
 }
 
-// tape keeps all that callers were answered, to search it for what they must not see.
+// tape records all answers to callers, to search them for secrets.
 type tape struct {
 	mu      sync.Mutex
 	answers map[string][][]byte // By caller; guarded by mu.
@@ -40,7 +40,7 @@ func (t *tape) add(caller string, answer []byte) {
 	t.answers[caller] = append(t.answers[caller], answer)
 }
 
-// of returns all that the callers got whose name begins so.
+// of returns all answers to the callers whose names begin with a prefix.
 func (t *tape) of(prefix string) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,17 +53,17 @@ func (t *tape) of(prefix string) []byte {
 	return bytes.Join(all, []byte("\n"))
 }
 
-// answer is what the catalog said.
+// answer is an answer of the catalog.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// newCaller makes one of a catalog at HOST:PORT. The sandbox's catalog signs its own certificate.
+// newCaller returns a caller of a catalog at HOST:PORT. The sandbox's catalog has a self-signed certificate.
 func (c *catalogued) newCaller(t *testing.T, name, token string, identity *rest.Config) *caller {
 	t.Helper()
-	config := &tls.Config{InsecureSkipVerify: true} // On loopback, to our own process.
+	config := &tls.Config{InsecureSkipVerify: true} // A process of ours on loopback.
 	if identity != nil {
 		pair, err := tls.X509KeyPair(identity.CertData, identity.KeyData)
 		require.NoError(t, err)
@@ -77,13 +77,13 @@ func (c *catalogued) newCaller(t *testing.T, name, token string, identity *rest.
 	}
 }
 
-// ask makes a request; a body that is not empty is JSON.
+// ask sends a request; a body that is not empty is JSON.
 func (c *caller) ask(ctx context.Context, method, path, body string) (answer, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.base+path, strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
-	request.Header.Set("Accept", "*/*") // As curl asks.
+	request.Header.Set("Accept", "*/*") // curl sends this header.
 	if c.token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
@@ -100,7 +100,7 @@ func (c *caller) ask(ctx context.Context, method, path, body string) (answer, er
 	return answer{status: response.StatusCode, header: response.Header, body: got}, err
 }
 
-// must is ask, of which a status is expected.
+// must sends a request and requires a status.
 func (c *caller) must(t *testing.T, want int, method, path, body string) answer {
 	t.Helper()
 	got, err := c.ask(t.Context(), method, path, body)
@@ -112,7 +112,7 @@ func (c *caller) must(t *testing.T, want int, method, path, body string) answer 
 	return got
 }
 
-// read decodes what a GET gives.
+// read decodes the answer to a GET.
 func read[T any](ctx context.Context, c *caller, path string) (T, error) {
 	var into T
 	got, err := c.ask(ctx, http.MethodGet, path, "")

@@ -34,8 +34,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// catalogued is a federation with the catalog, and its clients over HTTPS. Its answers are compared with the API of
-// the clusters.
+// catalogued is a federation with the catalog and its clients over HTTPS. The tests compare the catalog's answers with
+// the API of the clusters.
 type catalogued struct {
 	*chain
 	address string
@@ -44,13 +44,14 @@ type catalogued struct {
 	stranger, operator *caller
 	// administrator is the token of a user with all rights.
 	administrator string
-	// consumers by certificate, and first by a token of a ServiceAccount too.
+	// first and second authenticate with consumers' certificates, firstByToken with a token of a ServiceAccount of the
+	// first consumer.
 	first, second, firstByToken *caller
 	// namespaces of the consumers, each with pods.
 	mine, theirs string
 }
 
-// operatorRole is what an operator needs for all of the catalog.
+// operatorRole has all rights that an operator needs for the catalog.
 var operatorRole = &rbacv1.ClusterRole{
 	ObjectMeta: metav1.ObjectMeta{Name: "catalog-operator"},
 	Rules: []rbacv1.PolicyRule{
@@ -60,7 +61,7 @@ var operatorRole = &rbacv1.ClusterRole{
 	},
 }
 
-// askers makes those who ask the catalog, and their pods, which are there until the test ends.
+// askers creates the callers of the catalog, and their pods, which exist until the test ends.
 func (c *catalogued) askers(t *testing.T) {
 	t.Helper()
 	addresses, err := c.CatalogAddresses(t.Context())
@@ -94,7 +95,7 @@ func (c *catalogued) askers(t *testing.T) {
 	}
 }
 
-// dashboard runs the scenarios of test/dashboard against the real thing.
+// dashboard runs the scenarios of test/dashboard against the real catalog.
 func (c *catalogued) dashboard(t *testing.T) {
 	const component = sandbox.Broker + "/" + sandbox.CatalogComponent
 	screenshots := os.Getenv("SCREENSHOTS")
@@ -151,7 +152,7 @@ func (c *catalogued) clusters(t *testing.T) {
 		assert.Equal(t, string(want.Items[i].Spec.ClusterID), spec["clusterID"])
 	}
 
-	// Anonymous callers see the providers only, and neither addresses nor messages.
+	// Anonymous callers see only the providers, without addresses and messages.
 	got = c.stranger.must(t, http.StatusOK, http.MethodGet, "/api/clusters", "")
 	var public []liqov1beta1.ForeignCluster
 	require.NoError(t, json.Unmarshal(got.body, &public))
@@ -203,7 +204,7 @@ func (c *catalogued) toggle(t *testing.T) {
 	require.Equal(t, ptr.To(true), c.providerOf(t, id).Spec.Enabled)
 }
 
-// agrees: the catalog shows the state of the API.
+// agrees checks that the catalog shows the state of the API.
 func (c *catalogued) agrees(t *testing.T) {
 	eventually(t, patient, func(ctx context.Context) error {
 		list, err := read[api.ProviderList](ctx, c.stranger, "/api/v1/providers")
@@ -246,7 +247,7 @@ func (c *catalogued) agrees(t *testing.T) {
 	c.stranger.must(t, http.StatusUnauthorized, http.MethodGet, "/api/v1/flows", "")
 }
 
-// samePods answers nil when the placements are those of the pods that some consumers have on the broker's node.
+// samePods returns nil if the placements match the pods that these consumers have on the broker's node.
 func (c *catalogued) samePods(ctx context.Context, got []api.Placement, consumers ...*sandbox.Cluster) error {
 	var shown, want []string
 	for i := range got {
@@ -275,7 +276,7 @@ func (c *catalogued) samePods(ctx context.Context, got []api.Placement, consumer
 	return nil
 }
 
-// ownOnly: a consumer sees its pods and changes its selection, and no other's.
+// ownOnly checks that a consumer sees only its own pods, and changes only its own selection.
 func (c *catalogued) ownOnly(t *testing.T) {
 	for _, first := range []*caller{c.first, c.firstByToken} {
 		eventually(t, patient, func(ctx context.Context) error {
@@ -290,7 +291,7 @@ func (c *catalogued) ownOnly(t *testing.T) {
 		assert.Equal(t, c.consumers[0].Name, me.Consumer)
 		assert.Equal(t, api.Can{Placements: true, Policies: true, Explain: true, Select: true}, me.Can)
 
-		// Another's, by every way there is.
+		// The other consumer's data, by every path.
 		other := query("consumer", c.consumers[1].Name)
 		for _, path := range []string{"/api/v1/placements" + other, "/api/v1/flows" + other, "/api/v1/policies" + other, "/api/v1/me" + other} {
 			first.must(t, http.StatusForbidden, http.MethodGet, path, "")
@@ -303,7 +304,7 @@ func (c *catalogued) ownOnly(t *testing.T) {
 		assert.Contains(t, []int{http.StatusForbidden, http.StatusNotFound}, got.status, "%s", got.body)
 	}
 
-	// The selection: by the API of today, and by that of old.
+	// The selection, by the current API and by the v0 API.
 	selectedBy := func(consumer string) bool {
 		chosen, err := orchestrator.Get(t.Context(), c.broker.Client, consumer)
 		require.NoError(t, err)
@@ -335,7 +336,7 @@ func (c *catalogued) ownOnly(t *testing.T) {
 			return err
 		})
 	}
-	// And it counts: new pods of this consumer avoid the provider, the other's do not.
+	// The selection takes effect: new pods of this consumer avoid the provider, the other consumer's do not.
 	c.pod(t, c.consumers[0], c.mine, "avoids", "true")
 	c.pod(t, c.consumers[1], c.theirs, "goes-there", "provider.id == 'provider1'")
 	for consumer, name := range map[*sandbox.Cluster]string{c.consumers[0]: "avoids", c.consumers[1]: "goes-there"} {
@@ -357,7 +358,7 @@ func (c *catalogued) ownOnly(t *testing.T) {
 	}
 }
 
-// explains: the table of a real pod, and of one that does not exist.
+// explains checks the table for an existing pod, and for one that does not exist.
 func (c *catalogued) explains(t *testing.T) {
 	namespace := c.consumers[1].RemoteNamespace(c.theirs)
 	got, err := read[explain.Explanation](t.Context(), c.second, "/api/v1/explain"+query("namespace", namespace, "pod", "theirs-0"))
@@ -385,7 +386,7 @@ func (c *catalogued) explains(t *testing.T) {
 	c.first.must(t, http.StatusNotFound, http.MethodPost, "/api/v1/explain", hypothetical)
 }
 
-// stream: a new pod is in the stream of its consumer, and not in that of the other.
+// stream checks that a new pod appears in the stream of its consumer, and not in the other consumer's.
 func (c *catalogued) stream(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
@@ -431,7 +432,7 @@ func (c *catalogued) stream(t *testing.T) {
 	}
 }
 
-// restart: what was chosen is in the API; the catalog reads it back.
+// restart checks that the catalog reads the selections back from the API.
 func (c *catalogued) restart(t *testing.T) {
 	const component = sandbox.Broker + "/" + sandbox.CatalogComponent
 	c.first.must(t, http.StatusOK, http.MethodPut, "/api/v1/providers/provider3/selected", `{"selected":false}`)
@@ -454,7 +455,7 @@ func (c *catalogued) restart(t *testing.T) {
 	require.NoError(t, orchestrator.Set(t.Context(), c.broker.Client, c.consumers[0].Name, "provider3", true))
 }
 
-// leaks searches all that was answered for what is secret.
+// leaks searches all answers for secrets.
 func (c *catalogued) leaks(t *testing.T) {
 	all := c.tape.of("")
 	require.NotEmpty(t, all)
@@ -480,7 +481,7 @@ func (c *catalogued) leaks(t *testing.T) {
 	}
 }
 
-// certificate: both replicas serve what is in their Secret.
+// certificate checks that both replicas serve the certificate in their Secret.
 func (c *catalogued) certificate(t *testing.T) {
 	var secret corev1.Secret
 	key := client.ObjectKey{Namespace: sandbox.BrokerComponent, Name: sandbox.CatalogComponent}
@@ -498,7 +499,7 @@ func (c *catalogued) certificate(t *testing.T) {
 	}
 }
 
-// account: an attacker with the catalog's account can read no Secret but its own, and write only the switches.
+// account checks that an attacker with the catalog's account can read only its own Secret, and write only the switches.
 func (c *catalogued) account(t *testing.T) {
 	ctx := t.Context()
 	config := rest.CopyConfig(c.broker.Config)

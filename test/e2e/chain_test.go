@@ -26,24 +26,25 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// chain is a federation in which pods are created in consumers. Everything that is expected of them is computed here, from
-// the Configurations and the IPs of the clusters. The first is connected with two of the providers, the
-// second with none but the broker.
+// chain is a federation in which pods are created in consumers. The tests compute the expected addresses from the
+// Configurations and the IPs of the clusters. The first consumer has network connections to two of the providers, the
+// second only to the broker.
 type chain struct {
 	*brokered
 	consumers []*sandbox.Cluster
-	// down is the provider to which the first consumer's network is down.
+	// down is the provider to which the first consumer's network connection is down.
 	down *sandbox.Cluster
-	// spans are what the broker and its virtual kubelets have traced; nil if they do not.
+	// spans are the spans of the broker and its virtual kubelets; nil if they are not traced.
 	spans *collector.Collector
 	// opaque means that the consumers' virtual kubelets are Liqo's own.
 	opaque bool
 }
 
-// followTime is how long an address, or an endpoint, may take to follow what has changed, all hops together.
+// followTime is how long an address or an endpoint may take to follow a change, over all hops.
 const followTime = 30 * time.Second
 
-// offload makes a namespace in a consumer, offloaded to the broker, which sends it on to all providers by itself.
+// offload creates a namespace in a consumer that is offloaded to the broker. The broker offloads it to all providers by
+// itself.
 func (c *chain) offload(t *testing.T, consumer *sandbox.Cluster) string {
 	t.Helper()
 	parts := strings.Split(t.Name(), "/")
@@ -54,7 +55,7 @@ func (c *chain) offload(t *testing.T, consumer *sandbox.Cluster) string {
 	return name
 }
 
-// withdraw deletes a namespace of a consumer and waits until nothing of it is left that a later scenario might see.
+// withdraw deletes a namespace of a consumer, and waits until no objects remain that a later scenario might see.
 func (c *chain) withdraw(t *testing.T, consumer *sandbox.Cluster, namespace string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(sized(2, 10))*time.Minute)
@@ -64,7 +65,7 @@ func (c *chain) withdraw(t *testing.T, consumer *sandbox.Cluster, namespace stri
 	within(ctx, t, func(ctx context.Context) error { return c.settled(ctx, consumer.RemoteNamespace(namespace), 0) })
 }
 
-// place is where a pod of a consumer really runs.
+// place is the provider and the pod where a consumer's pod runs.
 type place struct {
 	provider *sandbox.Cluster
 	address  netip.Addr
@@ -87,7 +88,7 @@ func (c *chain) placeOf(ctx context.Context, consumer *sandbox.Cluster, namespac
 	return place{}, fmt.Errorf("pod %s runs at no provider", name)
 }
 
-// seen is how a cluster sees an address of another: the ranges are /16.
+// seen returns how a cluster sees an address of another cluster. The ranges are /16.
 func seen(ctx context.Context, from, of *sandbox.Cluster, address netip.Addr) (netip.Addr, error) {
 	var conf networkingv1beta1.Configuration
 	key := client.ObjectKey{Namespace: "liqo-tenant-" + of.Name, Name: of.Name}
@@ -107,7 +108,7 @@ func seen(ctx context.Context, from, of *sandbox.Cluster, address netip.Addr) (n
 	return netip.Addr{}, fmt.Errorf("%s is in no range of %s", address, of.Name)
 }
 
-// external is the address of a cluster's external range that leads to what the cluster sees under an address.
+// external returns the address in a cluster's external range that leads to an address as the cluster sees it.
 func external(ctx context.Context, c *sandbox.Cluster, namespace, address string) (netip.Addr, error) {
 	var list ipamv1alpha1.IPList
 	if err := c.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
@@ -129,7 +130,7 @@ func (c *chain) connected(consumer, provider *sandbox.Cluster) bool {
 	return !c.opaque && consumer == c.consumers[0] && provider != c.providers[2] && provider != c.down
 }
 
-// address is where a consumer reaches a pod of its own that runs at a provider: directly, or through the broker.
+// address returns the address at which a consumer reaches its own pod at a provider: directly, or through the broker.
 func (c *chain) address(ctx context.Context, consumer *sandbox.Cluster, namespace string, at place) (string, error) {
 	if c.connected(consumer, at.provider) {
 		address, err := seen(ctx, consumer, at.provider, at.address)
@@ -147,8 +148,8 @@ func (c *chain) address(ctx context.Context, consumer *sandbox.Cluster, namespac
 	return address.String(), err
 }
 
-// rightlyShown answers nil when the consumer's n pods of a namespace run, and show where they are and the addresses that
-// lead there.
+// rightlyShown returns nil if the consumer's n pods of a namespace run, and show their provider and an address that
+// leads there.
 func (c *chain) rightlyShown(ctx context.Context, consumer *sandbox.Cluster, namespace string, n int) error {
 	if err := allRunning(ctx, consumer, namespace, n); err != nil {
 		return err
@@ -175,7 +176,7 @@ func (c *chain) rightlyShown(ctx context.Context, consumer *sandbox.Cluster, nam
 				pod.Status.PodIP, at.provider.Name, at.address, want)
 		}
 		if c.opaque {
-			continue // The IP that Liqo made stays behind when a pod moves.
+			continue // Liqo's IP remains when a pod moves.
 		}
 		root := [2]string{pod.Annotations[brokeringv1alpha1.RootIPAnnotation], pod.Annotations[brokeringv1alpha1.RootClusterAnnotation]}
 		if root != [2]string{at.address.String(), at.provider.Name} {
@@ -197,7 +198,7 @@ func (c *chain) pod(t *testing.T, consumer *sandbox.Cluster, namespace, name, fi
 	require.NoError(t, consumer.Client.Create(t.Context(), pod))
 }
 
-// addresses are those of pods at every provider, before and after they have moved.
+// addresses checks the addresses of pods at every provider, before and after the pods have moved.
 func (c *chain) addresses(t *testing.T) {
 	const pods = 9
 	namespaces, here := map[*sandbox.Cluster]string{}, map[*sandbox.Cluster]map[string]types.UID{}
@@ -233,7 +234,7 @@ func (c *chain) addresses(t *testing.T) {
 	for _, provider := range []string{"provider1", "provider3"} {
 		c.restore(t, provider)
 		c.decide(t, provider, func(s *brokeringv1alpha1.ProviderClusterSpec) { s.Drain = true })
-		// A drain moves some pods at a time, each when those before are Ready.
+		// A drain moves some pods at a time, and continues when the moved pods are Ready.
 		ofAll(patient, func(ctx context.Context, consumer *sandbox.Cluster, ns string) error {
 			var errs []error
 			for i := range pods {
@@ -256,7 +257,7 @@ func (c *chain) addresses(t *testing.T) {
 	}
 }
 
-// expectTokensStay checks that the tokens for the consumer's API server are with the broker, and not with providers.
+// expectTokensStay checks that the broker has the tokens for the consumer's API server, and providers do not.
 func (c *chain) expectTokensStay(t *testing.T, consumer *sandbox.Cluster, namespace string, n int) {
 	t.Helper()
 	tokens := func(cluster *sandbox.Cluster, namespace string) (found int) {
@@ -276,8 +277,8 @@ func (c *chain) expectTokensStay(t *testing.T, consumer *sandbox.Cluster, namesp
 	}
 }
 
-// services has a pod local to the consumer, and pods at two providers: all are endpoints everywhere, each once, before
-// and after one of them has moved.
+// services has a pod local to the consumer, and pods at two providers. All of them are endpoints in all clusters, each
+// once, before and after one pod has moved.
 func (c *chain) services(t *testing.T) {
 	consumer := c.consumers[0]
 	ns := c.offload(t, consumer)
@@ -317,7 +318,7 @@ func (c *chain) services(t *testing.T) {
 }
 
 // expectEndpoints waits until the consumer, the broker and every provider have exactly the n pods of a consumer's
-// namespace as endpoints of a Service, as each of them reaches them.
+// namespace as endpoints of a Service, at the addresses at which each cluster reaches them.
 func (c *chain) expectEndpoints(t *testing.T, consumer *sandbox.Cluster, namespace, service string, n int) {
 	t.Helper()
 	atBroker := consumer.RemoteNamespace(namespace)
@@ -351,7 +352,7 @@ func (c *chain) expectEndpoints(t *testing.T, consumer *sandbox.Cluster, namespa
 	})
 }
 
-// reached adds how each cluster reaches a pod of a consumer.
+// reached adds the address at which each cluster reaches a pod of a consumer.
 func (c *chain) reached(ctx context.Context, consumer *sandbox.Cluster, pod *corev1.Pod, atBroker string, want map[*sandbox.Cluster][]string) error {
 	add := func(cluster *sandbox.Cluster, address netip.Addr, err error) error {
 		want[cluster] = append(want[cluster], address.String())
@@ -402,7 +403,7 @@ func (c *chain) reached(ctx context.Context, consumer *sandbox.Cluster, pod *cor
 	return nil
 }
 
-// network takes the connection between the consumer and a provider away, and gives it back.
+// network cuts the connection between the consumer and a provider, and restores it.
 func (c *chain) network(t *testing.T) {
 	consumer, provider := c.consumers[0], c.providers[0]
 	ns := c.offload(t, consumer)
@@ -424,7 +425,7 @@ func (c *chain) network(t *testing.T) {
 	require.Equal(t, here, uids(t, consumer, ns))
 }
 
-// restarts are those of the broker, and of the virtual kubelets of all hops.
+// restarts restarts the broker, and the virtual kubelets of all hops.
 func (c *chain) restarts(t *testing.T) {
 	consumer := c.consumers[0]
 	ns := c.offload(t, consumer)
@@ -453,7 +454,7 @@ func (c *chain) restarts(t *testing.T) {
 			return err
 		})
 	}
-	// They work again.
+	// The restarted components work.
 	c.pod(t, consumer, ns, "new", "provider.id == 'provider1'")
 	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 3) })
 }

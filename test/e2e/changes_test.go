@@ -15,8 +15,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// changes are those that an API server accepts and Liqo does not forward: an event says so, or the virtual kubelet
-// makes them.
+// changes tests changes that an API server accepts and Liqo does not forward: either an event reports them, or the
+// virtual kubelet applies them.
 func (c *chain) changes(t *testing.T) {
 	consumer := c.consumers[0]
 	namespace := c.offload(t, consumer)
@@ -52,7 +52,8 @@ func (c *chain) changes(t *testing.T) {
 	c.immutable(t, consumer, namespace)
 }
 
-// immutable objects that are created again at once have their new data at the broker and at the provider.
+// immutable checks that immutable objects that are deleted and created again at once have their new data at the broker
+// and at the provider.
 func (c *chain) immutable(t *testing.T, consumer *sandbox.Cluster, namespace string) {
 	atBroker := consumer.RemoteNamespace(namespace)
 	shows := func(data string) {

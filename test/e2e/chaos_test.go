@@ -17,13 +17,13 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/chaos"
 )
 
-// chaos lets faults of all important kinds happen at once while pods come and go, and has the judge of the histories in
-// virtual time judge what happened.
+// chaos injects faults of all important kinds at once while pods are created and deleted, and judges the result with
+// the judge of the histories in virtual time.
 func (b *brokered) chaos(t *testing.T) {
 	b.withoutGPUs(t)
 	times := chaos.Tolerance()
 	times.ProbeInterval, times.ProbeTimeout, times.FailoverAfter = time.Second, time.Second, failoverAfter
-	times.PendingTimeout = 2 * time.Minute // That of the policies, by default.
+	times.PendingTimeout = 2 * time.Minute // The default of the policies.
 	const name = "chaos"
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -38,7 +38,7 @@ func (b *brokered) chaos(t *testing.T) {
 	assert.Greater(t, result.Pods, 30)
 }
 
-// withoutGPUs deletes the second slice of provider1: the judge counts with one of each provider.
+// withoutGPUs deletes the second slice of provider1: the judge expects one slice per provider.
 func (b *brokered) withoutGPUs(t *testing.T) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: "liqo-tenant-provider1", Name: gpuSlice}

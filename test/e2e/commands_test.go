@@ -23,7 +23,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/orchestrator"
 )
 
-// plugin runs the program under the name by which kubectl finds it, with a kubeconfig of the broker's cluster.
+// plugin runs the program under the name by which kubectl finds plugins, with a kubeconfig of the broker's cluster.
 type plugin struct{ path, kubeconfig string }
 
 func (c *catalogued) plugin(t *testing.T) plugin {
@@ -33,7 +33,7 @@ func (c *catalogued) plugin(t *testing.T) plugin {
 	return plugin{path: path, kubeconfig: c.broker.Kubeconfig()}
 }
 
-// run returns what was printed, and how it ended.
+// run returns the output and the exit code.
 func (p plugin) run(ctx context.Context, args ...string) (stdout, stderr string, code int) {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
@@ -101,7 +101,7 @@ func (c *catalogued) commands(t *testing.T) {
 	c.drains(t, p)
 }
 
-// drains checks that the command ends when the provider runs none of the pods any more.
+// drains checks that the command ends once the provider runs none of the pods.
 func (c *catalogued) drains(t *testing.T, p plugin) {
 	t.Helper()
 	from := c.providers[1]

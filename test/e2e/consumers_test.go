@@ -37,14 +37,14 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// selections: a provider that one consumer has switched off gets none of its new pods, and the other consumer's all the
-// same.
+// selections checks that a provider that one consumer has switched off gets no new pods of that consumer, but still
+// gets the other consumer's.
 func (c *chain) selections(t *testing.T) {
 	first, second := c.consumers[0], c.consumers[1]
 	mine, theirs := c.offload(t, first), c.offload(t, second)
 	require.NoError(t, orchestrator.Set(t.Context(), c.broker.Client, first.Name, "provider2", false))
 	t.Cleanup(func() {
-		// None is left: the first selection that the catalog writes is to be made, which takes a right of its own.
+		// Delete the policy: the first selection that the catalog writes must create it, which needs a separate right.
 		policy := &brokeringv1alpha1.PlacementPolicy{}
 		policy.Name = orchestrator.PolicyName(first.Name)
 		require.NoError(t, client.IgnoreNotFound(c.broker.Client.Delete(context.Background(), policy)))
@@ -78,7 +78,7 @@ func (c *chain) selections(t *testing.T) {
 	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, first, mine, 7) })
 }
 
-// strangers ask the remote IPAM for what is not theirs.
+// strangers asks the remote IPAM for addresses of other clusters.
 func (c *chain) strangers(t *testing.T) {
 	owner, stranger := c.consumers[1], c.consumers[0]
 	ns := c.offload(t, owner)
@@ -104,7 +104,7 @@ func (c *chain) strangers(t *testing.T) {
 		_, err = ask(stranger, stranger.Name)
 		require.Equal(t, codes.NotFound, status.Code(err), "%v", err)
 
-		// Which addresses are those of this cluster's own pods is no secret.
+		// It is no secret which addresses belong to this cluster's own pods.
 		var networks ipamv1alpha1.NetworkList
 		require.NoError(t, c.broker.Client.List(t.Context(), &networks,
 			client.MatchingLabels{consts.NetworkTypeLabelKey: string(consts.NetworkTypePodCIDR)}))
@@ -121,7 +121,7 @@ func (c *chain) strangers(t *testing.T) {
 	}
 }
 
-// askRemoteIPAM asks a replica, with the identity of a consumer and in the name of one, where a pod's address leads.
+// askRemoteIPAM asks a replica where a pod's address leads, with the identity of a consumer and in the name of one.
 func (c *chain) askRemoteIPAM(t *testing.T, replica string, consumer *sandbox.Cluster, as, ip string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
@@ -150,12 +150,12 @@ func podOf(t *testing.T, c *sandbox.Cluster, namespace, name string) *corev1.Pod
 	return &pod
 }
 
-// remoteIPAM: while it is unreachable, known addresses stay, and a pod that needs one has an event and gets its address
-// afterwards. Everything else continues.
+// remoteIPAM makes the remote IPAM unreachable. Known addresses stay. A pod that needs a new address has an event
+// meanwhile, and gets its address afterwards. Everything else continues.
 func (c *chain) remoteIPAM(t *testing.T) {
 	consumer := c.consumers[0]
 	ns := c.offload(t, consumer)
-	c.pod(t, consumer, ns, "known", "provider.id == 'provider3'") // With which the consumer has no network.
+	c.pod(t, consumer, ns, "known", "provider.id == 'provider3'") // The consumer has no network connection to provider3.
 	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 1) })
 	known := podOf(t, consumer, ns, "known")
 
@@ -185,8 +185,8 @@ func (c *chain) remoteIPAM(t *testing.T) {
 	require.Equal(t, known.UID, podOf(t, consumer, ns, "known").UID)
 }
 
-// reuse: addresses of pods that went are given to another consumer's. Each pod is shown where it is, and the endpoints of
-// the first one's Service are its own pods.
+// reuse checks addresses of deleted pods that pods of another consumer get. Each pod is shown at its own place, and the
+// endpoints of the first consumer's Service are its own pods.
 func (c *chain) reuse(t *testing.T) {
 	first, second := c.consumers[0], c.consumers[1]
 	mine := c.offload(t, first)
@@ -212,8 +212,8 @@ func (c *chain) reuse(t *testing.T) {
 
 	t.Run("by another consumer", func(t *testing.T) {
 		theirs := c.offload(t, second)
-		// Which of the addresses that are free a pod gets is left to chance, and the scenarios before leave many free. KWOK often gives a
-		// pod two addresses one after the other, and never uses the first again.
+		// Which free address a pod gets is random, and the earlier scenarios leave many free. KWOK often gives a pod
+		// two addresses one after the other, and never reuses the first.
 		reused := false
 		n := 0
 		for n < 24 && !reused {
@@ -239,7 +239,7 @@ func (c *chain) reuse(t *testing.T) {
 	})
 }
 
-// setAddress has a provider's pod show another address.
+// setAddress makes a provider's pod show another address.
 func setAddress(t *testing.T, provider *sandbox.Cluster, pod *corev1.Pod, address string) {
 	t.Helper()
 	before := pod.DeepCopy()
@@ -247,7 +247,8 @@ func setAddress(t *testing.T, provider *sandbox.Cluster, pod *corev1.Pod, addres
 	require.NoError(t, provider.Client.Status().Patch(t.Context(), pod, client.MergeFrom(before)))
 }
 
-// foreignAddress: a provider names an address of the broker's cluster for its pod. It is neither shown nor mapped.
+// foreignAddress makes a provider report an address of the broker's cluster for its pod. The broker neither shows nor
+// maps it.
 func (c *chain) foreignAddress(t *testing.T) {
 	const apiServer = "10.96.0.1"
 	consumer, provider := c.consumers[0], c.providers[2]
@@ -278,14 +279,14 @@ func (c *chain) foreignAddress(t *testing.T) {
 	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 1) })
 }
 
-// offers: what the providers granted is the most that consumers get, and more when they grant more.
+// offers checks that consumers get at most the sum of the providers' grants, and more when the grants grow.
 func (c *chain) offers(t *testing.T) {
 	consumer := c.consumers[1]
 	granted := resource.MustParse("48")
 	some := c.ask(t, consumer, "some", map[corev1.ResourceName]string{corev1.ResourceCPU: "10", corev1.ResourceMemory: "10Gi", corev1.ResourcePods: "10"})
 	eventually(t, 20*time.Second, func(ctx context.Context) error { return c.offered(ctx, some, "10") })
 
-	// The rest is less than that.
+	// The remaining capacity is less than that.
 	greedy := c.ask(t, consumer, "greedy", map[corev1.ResourceName]string{corev1.ResourceCPU: "39", corev1.ResourceMemory: "1Gi", corev1.ResourcePods: "10"})
 	eventually(t, 20*time.Second, func(ctx context.Context) error {
 		if err := c.broker.Client.Get(ctx, client.ObjectKeyFromObject(greedy), greedy); err != nil {
@@ -300,7 +301,7 @@ func (c *chain) offers(t *testing.T) {
 	})
 	require.NoError(t, consumer.Client.Delete(t.Context(), c.atConsumer(t, consumer, "greedy")))
 
-	// A limit of the consumer counts what it has. Without the limit the same request is granted.
+	// The limit of a consumer includes its existing slices. Without the limit the same request is granted.
 	limit := &brokeringv1alpha1.ConsumerCluster{ObjectMeta: metav1.ObjectMeta{Name: consumer.Name}}
 	limit.Spec.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("12")}
 	require.NoError(t, c.broker.Client.Create(t.Context(), limit))
@@ -322,7 +323,7 @@ func (c *chain) offers(t *testing.T) {
 
 	kept := c.keep(t, consumer, "3", "2")
 
-	// One that leaves it to the broker gets the rest, on its virtual node, and more when there is more.
+	// A slice without amounts gets the remaining capacity, on its virtual node, and grows with it.
 	all := c.ask(t, consumer, "all", nil)
 	eventually(t, 20*time.Second, func(ctx context.Context) error { return c.offered(ctx, all, "36") })
 	require.NoError(t, c.broker.Client.Delete(t.Context(), kept))
@@ -336,8 +337,8 @@ func (c *chain) offers(t *testing.T) {
 	assert.Equal(t, "3", node.Labels[brokeringv1alpha1.ProvidersLabel])
 }
 
-// keep has a consumer delete a slice of so many CPUs and keep a pod that requests some of them, which it made by the credentials
-// of the slice. It returns the ShadowPod.
+// keep makes a consumer delete a slice while it keeps a ShadowPod that requests some of the slice's CPUs. The consumer
+// created the ShadowPod with the credentials of the slice. keep returns the ShadowPod.
 func (c *chain) keep(t *testing.T, consumer *sandbox.Cluster, granted, used string) *offloadingv1beta1.ShadowPod {
 	t.Helper()
 	slice := c.ask(t, consumer, "former", map[corev1.ResourceName]string{
@@ -357,7 +358,7 @@ func (c *chain) keep(t *testing.T, consumer *sandbox.Cluster, granted, used stri
 	})
 	kept := shadowPod(consumer, c.offload(t, consumer), "kept", requests(corev1.ResourceCPU, used))
 	direct := clientOf(t, kubeconfigOf(t, consumer, id))
-	eventually(t, patient, func(ctx context.Context) error { return direct.Create(ctx, kept.DeepCopy()) }) // Until it has the quota.
+	eventually(t, patient, func(ctx context.Context) error { return direct.Create(ctx, kept.DeepCopy()) }) // It has no quota at first.
 	eventually(t, patient, func(ctx context.Context) error {
 		return c.broker.Client.Get(ctx, client.ObjectKeyFromObject(kept), &corev1.Pod{})
 	})
@@ -365,7 +366,7 @@ func (c *chain) keep(t *testing.T, consumer *sandbox.Cluster, granted, used stri
 	return kept
 }
 
-// ask makes a ResourceSlice of the broker's class, and returns what the broker's cluster has of it.
+// ask creates a ResourceSlice of the broker's class, and returns its copy in the broker's cluster.
 func (c *chain) ask(t *testing.T, consumer *sandbox.Cluster, name string, amounts map[corev1.ResourceName]string) *authv1beta1.ResourceSlice {
 	t.Helper()
 	tenant := "liqo-tenant-" + sandbox.Broker
@@ -397,7 +398,7 @@ func resourcesCondition(slice *authv1beta1.ResourceSlice) *authv1beta1.ResourceS
 	return nil
 }
 
-// offered answers nil when a slice is accepted with so many CPUs.
+// offered returns nil if a slice is accepted with that many CPUs.
 func (c *chain) offered(ctx context.Context, slice *authv1beta1.ResourceSlice, cpus string) error {
 	if err := c.broker.Client.Get(ctx, client.ObjectKeyFromObject(slice), slice); err != nil {
 		return err
@@ -409,7 +410,7 @@ func (c *chain) offered(ctx context.Context, slice *authv1beta1.ResourceSlice, c
 	return nil
 }
 
-// nodeHas answers nil when a node is there with so many CPUs.
+// nodeHas returns nil if a node exists and has that many CPUs.
 func nodeHas(ctx context.Context, c *sandbox.Cluster, name, cpus string) error {
 	var node corev1.Node
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// differences are those between a pod of a virtual node and one of a node ("Not as on a node" in docs/virtual-kubelet.md).
+// differences tests the differences between a pod on a virtual node and a pod on a real node ("Not as on a node" in
+// docs/virtual-kubelet.md).
 func (c *chain) differences(t *testing.T) {
 	consumer := c.consumers[1]
 	namespace := c.offload(t, consumer)
@@ -30,8 +31,9 @@ func (c *chain) differences(t *testing.T) {
 	c.daemonSet(t, consumer, namespace)
 }
 
-// daemonSet: Liqo's webhook replaces the affinity by which each pod of a DaemonSet belongs to one node
-// (pkg/webhooks/pod/mutations.go), so those of a node of the consumer come to the virtual node, and the controller replaces them.
+// daemonSet tests pods of a DaemonSet: Liqo's webhook replaces the affinity by which each pod belongs to one node
+// (pkg/webhooks/pod/mutations.go), so pods for a node of the consumer run on the virtual node, and the controller
+// replaces them.
 func (c *chain) daemonSet(t *testing.T, consumer *sandbox.Cluster, namespace string) {
 	var nodes corev1.NodeList
 	require.NoError(t, consumer.Client.List(t.Context(), &nodes))
@@ -61,10 +63,10 @@ func (c *chain) daemonSet(t *testing.T, consumer *sandbox.Cluster, namespace str
 	require.NoError(t, consumer.Client.Delete(t.Context(), set))
 }
 
-// specDiffers: what of a pod's spec is another one at the provider, and that no token gets there.
+// specDiffers checks which fields of a pod's spec differ at the provider, and that no token gets there.
 func (c *chain) specDiffers(t *testing.T, consumer *sandbox.Cluster, namespace string) {
 	pod := newPod(namespace, "differs")
-	pod.Spec.HostNetwork, pod.Spec.Containers[0].Ports = true, nil // They would be ports of the host, which the guard refuses.
+	pod.Spec.HostNetwork, pod.Spec.Containers[0].Ports = true, nil // Ports would be host ports, which the guard rejects.
 	pod.Spec.NodeSelector = map[string]string{"type": "virtual-kubelet"}
 	pod.Spec.PriorityClassName = "system-cluster-critical"
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{
@@ -112,7 +114,7 @@ func (c *chain) specDiffers(t *testing.T, consumer *sandbox.Cluster, namespace s
 	require.True(t, kerrors.IsNotFound(err), "%v", err)
 }
 
-// annotated has more annotations than the guard lets a consumer forward.
+// annotated creates a pod with more annotations than the guard lets a consumer forward.
 func (c *chain) annotated(t *testing.T, consumer *sandbox.Cluster, namespace string) {
 	pod := newPod(namespace, "annotated")
 	pod.Annotations = map[string]string{"large": strings.Repeat("x", 1<<18-100)}

@@ -22,8 +22,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// quota fills the provider's grant of 16 CPUs. The pods name their node, because
-// kube-scheduler would hold back the one that does not fit.
+// quota fills the provider's grant of 16 CPUs. The pods name their node, because kube-scheduler would hold back the pod
+// that does not fit.
 func quota(t *testing.T, f *federation) {
 	local, _ := f.namespaces(t)
 	big := func(name string) *corev1.Pod {
@@ -81,7 +81,7 @@ func replicas(t *testing.T, f *federation) {
 	assert.Subset(t, uids(t, f.remote, remote), there, "no remote pod was recreated")
 }
 
-// leader is the name of the pod that holds the virtual node's lease.
+// leader returns the name of the pod that holds the virtual node's lease.
 func (f *federation) leader(t *testing.T) string {
 	t.Helper()
 	var lease coordinationv1.Lease
@@ -95,8 +95,8 @@ func (f *federation) setReplicas(t *testing.T, n int32) {
 	tenant := "liqo-tenant-" + f.node
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	// The webhook writes the template's number into a VirtualNode whenever that
-	// is updated (pkg/webhooks/virtualnode/mutate.go).
+	// The webhook writes the template's number of replicas into a VirtualNode at each update of the VirtualNode
+	// (pkg/webhooks/virtualnode/mutate.go).
 	var template offloadingv1beta1.VkOptionsTemplate
 	require.NoError(t, f.local.Client.Get(ctx, client.ObjectKey{Namespace: "liqo", Name: "virtual-kubelet-default"}, &template))
 	template.Spec.Replicas = &n
@@ -136,7 +136,7 @@ func restart(t *testing.T, f *federation) {
 	f.runPod(t, replaced)
 
 	require.NoError(t, f.Kill(f.kubelet))
-	// What changes while it is down: five pods more, one taken away, and one of which another takes the name.
+	// While it is down, five pods are added, one is deleted, and one is replaced by another pod of the same name.
 	gone := ""
 	for name := range here {
 		gone = name
@@ -162,8 +162,9 @@ func restart(t *testing.T, f *federation) {
 	assert.Subset(t, uids(t, f.remote, remote), there, "no remote pod was recreated")
 }
 
-// succeeds checks that the provider runs a pod, and not the one that had its name before and was deleted unseen. Liqo's virtual kubelet
-// goes by the name, so the earlier pod runs on and is shown as the new one: after that this removes both.
+// succeeds checks that the provider runs a pod, and not its predecessor of the same name that was deleted while the
+// virtual kubelet was down. Liqo's virtual kubelet matches pods by name, so the predecessor continues and is shown as
+// the new pod. Then succeeds deletes both.
 func (f *federation) succeeds(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	if f.image != sandbox.ImageStock {
@@ -191,8 +192,8 @@ func (f *federation) succeeds(t *testing.T, pod *corev1.Pod) {
 	})
 }
 
-// frozen stops the provider's API server without closing its connections, which is what a partition looks like, and
-// continues it. The pods name their node: it is that of the second provider.
+// frozen freezes the provider's API server without closing its connections, like a network partition, and resumes it.
+// The pods name the node of the second provider.
 func frozen(t *testing.T, f *federation, local string) {
 	remote := f.local.RemoteNamespace(local)
 	web := newDeployment(local, "web", 10)

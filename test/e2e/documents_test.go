@@ -15,10 +15,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// documented runs the commands of docs/operating.md that are marked so, by a shell and kubectl, each in the cluster that it
-// is for. Their output matches the document if the document has one. All others succeed.
+// documented runs the commands of docs/operating.md that are marked for it, by a shell and kubectl, each in its
+// cluster. If the document shows an output, the output must match. All other commands must succeed.
 func (c *catalogued) documented(t *testing.T) {
-	// The pod of the examples.
+	// The examples use this pod.
 	require.NoError(t, c.consumers[0].Offload(t.Context(), "shop"))
 	t.Cleanup(func() { c.withdraw(t, c.consumers[0], "shop") })
 	c.pod(t, c.consumers[0], "shop", "web-0", "true")
@@ -54,7 +54,8 @@ func (c *catalogued) documented(t *testing.T) {
 	require.Contains(t, table, "provider1")
 }
 
-// shell returns what runs a command where deploy/ is at hand, with kubectl and its plugin, and a kubeconfig of a cluster.
+// shell returns a function that runs a command in a shell that has deploy/, kubectl and its plugin, and a kubeconfig of
+// a cluster.
 func (c *catalogued) shell(t *testing.T) func(*testing.T, *sandbox.Cluster, string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()

@@ -23,27 +23,28 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// federation is a running sandbox as the scenarios see it. Most of them look at
-// one hop: local (the broker) uses remote (a provider) through node.
+// federation is a running sandbox as the scenarios see it. Most of them test one hop: local (the broker) uses remote (a
+// provider) through node.
 type federation struct {
 	*sandbox.Sandbox
 	image string
 
 	consumer, local, remote *sandbox.Cluster
-	// node is the virtual node of remote in local, kubelet the component that
-	// serves it.
+	// node is the virtual node of remote in local, kubelet the component that serves it.
 	node, kubelet string
 }
 
-// manyProcessors means that other suites can run beside all but the first group of TestFederation: the ten clusters that these are
-// take a whole processor of a slow machine for themselves when they do nothing.
+// manyProcessors means that other suites can run beside all but the first group of TestFederation. Its ten clusters
+// alone use a whole processor of a slow machine when they are idle.
 var manyProcessors = runtime.NumCPU() >= 4
 
-// asides has an element for each suite that runs at the moment: two at a time. TestFederation is one of them. It has its element
-// while it waits for one of the places of go test -parallel, which those that wait for an element have: there have to be enough.
+// asides has an element for each suite that runs at the moment: at most two, including TestFederation. A suite that
+// waits for its element occupies a place of go test -parallel, while TestFederation holds its element and waits for a
+// place: without enough places they would wait for each other indefinitely.
 var asides = make(chan struct{}, 2)
 
-// enoughPlaces reports whether go test -parallel is for TestFederation and three others, of which one has parallel subtests.
+// enoughPlaces reports whether go test -parallel has places for TestFederation and three other suites, one of which has
+// parallel subtests.
 func enoughPlaces() bool {
 	f := flag.Lookup("test.parallel")
 	if f == nil {
@@ -53,8 +54,9 @@ func enoughPlaces() bool {
 	return err == nil && places >= 5
 }
 
-// aside has a suite run beside TestFederation; afterwards two of them run at a time. Faults are waited for most of the time. Go
-// lets parallel tests go on when all others have returned, or have called t.Parallel as TestFederation does.
+// aside runs a suite beside TestFederation; when that has ended, two such suites run at a time. They mostly wait for
+// faults to take effect. Go starts parallel tests when all other tests have returned, or have called t.Parallel as
+// TestFederation does.
 func aside(t *testing.T) {
 	t.Helper()
 	t.Parallel()
@@ -62,8 +64,8 @@ func aside(t *testing.T) {
 	t.Cleanup(func() { <-asides })
 }
 
-// start brings up one consumer, the broker and two providers, with the given virtual kubelet on all hops. Pods get to the
-// second provider only by naming its node, see other.
+// start brings up one consumer, the broker and two providers, with the given virtual kubelet on all hops. Only pods
+// that name the node of the second provider run there, see other.
 func start(t *testing.T, image string) *federation {
 	t.Helper()
 	s := up(t, sandbox.Options{
@@ -77,24 +79,23 @@ func start(t *testing.T, image string) *federation {
 	return f
 }
 
-// toward is the same federation, looking at the hop to a provider.
+// toward returns the same federation for the hop to a provider.
 func (f *federation) toward(provider string) *federation {
 	hop := *f
 	hop.remote, hop.node, hop.kubelet = f.Cluster(provider), provider, sandbox.Broker+"/vk-"+provider
 	return &hop
 }
 
-// other looks at the hop to the second provider, whose node is cordoned.
+// other returns the federation for the hop to the second provider, whose node is cordoned.
 func (f *federation) other() *federation { return f.toward(sandbox.Provider(2)) }
 
-// kubernetesVariable is the environment variable with the version of Kubernetes in all clusters, as make matrix has it.
+// kubernetesVariable is the environment variable with the version of Kubernetes in all clusters. make matrix sets it.
 const kubernetesVariable = "KUBERNETES"
 
-// liqoVersion is the version of Liqo in all clusters, as make matrix has it, or empty for the default.
+// liqoVersion returns the version of Liqo in all clusters, which make matrix sets, or "" for the default.
 func liqoVersion() string { return os.Getenv("LIQO") }
 
-// up makes a sandbox that is there until the test ends. One that fails leaves the
-// logs.
+// up starts a sandbox that runs until the test ends. A failed test keeps the logs.
 func up(t *testing.T, opts sandbox.Options) *sandbox.Sandbox {
 	t.Helper()
 	began := time.Now()
@@ -114,8 +115,8 @@ func up(t *testing.T, opts sandbox.Options) *sandbox.Sandbox {
 	return s
 }
 
-// namespaces makes a namespace named after the test in local, offloaded to
-// remote, and returns its name on both sides.
+// namespaces creates a namespace named after the test in local, offloads it to remote, and returns its name on both
+// sides.
 func (f *federation) namespaces(t *testing.T) (local, remote string) {
 	t.Helper()
 	parts := strings.Split(t.Name(), "/")
@@ -127,16 +128,15 @@ func (f *federation) namespaces(t *testing.T) (local, remote string) {
 	return name, f.local.RemoteNamespace(name)
 }
 
-// offload makes a namespace for a test, and offloads it.
+// offload creates a namespace for a test, and offloads it.
 func (f *federation) offload(t *testing.T, name string) {
 	t.Helper()
 	require.NoError(t, f.local.Offload(t.Context(), name))
 	t.Cleanup(func() { f.removeNamespace(t, name) })
 }
 
-// removeNamespace deletes a namespace of local and waits until its pods are gone
-// on both sides, so that no scenario starts while the last one is being cleaned
-// up. Liqo takes some 15 s more to let go of the namespace itself.
+// removeNamespace deletes a namespace of local and waits until its pods are gone on both sides, so that no scenario
+// starts while the previous one is being cleaned up. Liqo takes some 15 s more to remove the namespace itself.
 func (f *federation) removeNamespace(t *testing.T, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), sandbox.MostCrowded*f.patience())
@@ -161,18 +161,18 @@ func (f *federation) removeNamespace(t *testing.T, name string) {
 
 const (
 	pollEvery = 50 * time.Millisecond
-	// patient is how long an answer may take, or many pods to run, on a machine that does other things too.
+	// patient is how long an answer may take, or many pods may take to run, on a busy machine.
 	patient = time.Minute
 )
 
-// pause is how long to wait before a check is repeated, by how long it took. One
-// that reads hundreds of objects leaves two thirds of the time to what it waits for.
+// pause returns a timer for the delay before a check is repeated. The delay grows with the duration of the check: a
+// check that reads hundreds of objects leaves two thirds of the time to the tested programs.
 func pause(took time.Duration) <-chan time.Time {
 	return time.After(max(pollEvery, min(2*took, time.Second)))
 }
 
-// eventually calls check until it answers nil, and fails the test with its last
-// answer when that takes longer than timeout: on a machine that has time for it.
+// eventually calls check until it returns nil. It fails the test with the last error if that takes longer than timeout
+// on a machine that is not overloaded.
 func eventually(t *testing.T, timeout time.Duration, check func(ctx context.Context) error) {
 	t.Helper()
 	start := time.Now()
@@ -210,7 +210,7 @@ func within(ctx context.Context, t *testing.T, check func(context.Context) error
 			return
 		}
 		if ctx.Err() == nil || last == nil {
-			last = err // Not that the time was over.
+			last = err // Keep the last error, not the timeout.
 		}
 		select {
 		case <-ctx.Done():
@@ -239,8 +239,7 @@ func uids(t *testing.T, c *sandbox.Cluster, namespace string) map[string]types.U
 	return out
 }
 
-// allRunning answers nil when exactly n pods exist and all of them are Running
-// and Ready.
+// allRunning returns nil if exactly n pods exist and all of them are Running and Ready.
 func allRunning(ctx context.Context, c *sandbox.Cluster, namespace string, n int) error {
 	list, err := pods(ctx, c, namespace)
 	if err != nil {
@@ -301,9 +300,9 @@ func newDeployment(namespace, name string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// patience is how long pods may take to run. The stock virtual kubelet gives the retries of all pods ten turns a second
-// together, so that after some hundred conflicts (100 pods that came or went) a new pod may have to wait for as many;
-// that is the known bug which every scenario after "a restart recreates no pod" expects of it.
+// patience is how long pods may take to run. The stock virtual kubelet shares ten retries per second among all pods.
+// After some hundred conflicts (100 pods that were created or deleted) a new pod may have to wait for as many retries.
+// Every scenario after "a restart recreates no pod" expects this known bug.
 func (f *federation) patience() time.Duration {
 	if f.image == sandbox.ImageStock {
 		return 3 * time.Minute

@@ -19,12 +19,12 @@ import (
 
 const (
 	gpu = corev1.ResourceName("nvidia.com/gpu")
-	// gpuSlice is the second slice of provider1: 8 CPUs and 4 GPUs, on a node of that name.
+	// gpuSlice is the second slice of provider1, and the name of its node: 8 CPUs and 4 GPUs.
 	gpuSlice = "provider1-gpu"
 )
 
-// secondSlice: a provider with a node that has GPUs grants a second slice, with GPUs, beside
-// its first one: a VirtualNode, a virtual kubelet and a quota of its own.
+// secondSlice tests a provider with a GPU node that grants a second slice, with GPUs, beside its first one. The slice
+// has its own VirtualNode, virtual kubelet and quota.
 func secondSlice(t *testing.T, f *federation) {
 	ctx := t.Context()
 	const namespace = "second-slice"

@@ -28,8 +28,8 @@ import (
 	"github.com/liqotech/liqo/pkg/liqo-controller-manager/authentication"
 )
 
-// early: while its namespace is not offloaded in the broker's cluster, the pod of a consumer is on no node there. No broker
-// runs, so the test offloads it.
+// early checks that a consumer's pod gets no node in the broker's cluster while its namespace is not offloaded there.
+// No broker runs, so the test offloads the namespace.
 func (g *guarded) early(t *testing.T) {
 	ctx := t.Context()
 	require.NoError(t, g.consumer.Offload(ctx, guardEarly))
@@ -43,7 +43,8 @@ func (g *guarded) early(t *testing.T) {
 	eventually(t, time.Minute, func(ctx context.Context) error { return g.broker.Client.Get(ctx, atBroker, &corev1.Pod{}) })
 }
 
-// consumerWrites: the identities of a consumer write what Liqo never would. All of it is refused; dry runs, lest Liqo acts.
+// consumerWrites makes the identities of a consumer send writes that Liqo never would. The guard rejects all of them.
+// Dry runs, so that Liqo does not act on them.
 func (g *guarded) consumerWrites(t *testing.T) {
 	ctx := t.Context()
 	kubelet, controlPlane := g.consumerAtBroker(t), g.controlPlaneAtBroker(t)
@@ -103,8 +104,8 @@ func (g *guarded) consumerWrites(t *testing.T) {
 	require.NoError(t, like.Delete(ctx, slice))
 }
 
-// inLiqosPlace: the identities of a consumer write what Liqo would take for its own, and what it takes from a provider is
-// written to a map of this cluster. Dry runs, too.
+// inLiqosPlace makes the identities of a consumer write objects that Liqo would take for its own, or read from a
+// provider and write to a map of this cluster. Dry runs, too.
 func (g *guarded) inLiqosPlace(t *testing.T) {
 	ctx := t.Context()
 	kubelet, controlPlane := g.consumerAtBroker(t), g.controlPlaneAtBroker(t)
@@ -148,9 +149,10 @@ func (g *guarded) inLiqosPlace(t *testing.T) {
 	refusedFor(t, g.broker.Client.Status().Update(ctx, ours, client.DryRunAll), "may not accept the namespace kube-system")
 }
 
-// groups: the control plane of a consumer requests certificates of several organisations, with the key of its cluster. They
-// are refused, whereas the request that Liqo makes is not. Dry runs, lest Liqo signs. A certificate of two organisations would
-// read another consumer's Secrets; those that the consumer has do not.
+// groups makes the control plane of a consumer request certificates for several organisations with the key of its
+// cluster. The guard rejects these, but accepts the request that Liqo makes. Dry runs, so that Liqo does not sign them.
+// A certificate for two organisations could read another consumer's Secrets; the consumer's existing certificates
+// cannot.
 func (g *guarded) groups(t *testing.T) {
 	ctx := t.Context()
 	const other = "consumer2"
@@ -173,7 +175,7 @@ func (g *guarded) groups(t *testing.T) {
 	consumer := liqov1beta1.ClusterID(g.consumer.Name)
 	slice := &authv1beta1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			// As Liqo's replicator labels them.
+			// Liqo's replicator sets these labels.
 			Name: "guard-groups", Namespace: "liqo-tenant-" + g.consumer.Name, Labels: map[string]string{
 				consts.ReplicationRequestedLabel: "false", consts.ReplicationStatusLabel: "true", consts.ReplicationOriginLabel: g.consumer.Name,
 				consts.RemoteClusterID: g.consumer.Name, consts.ReplicationDestinationLabel: g.broker.Name,
@@ -209,8 +211,8 @@ func (g *guarded) groups(t *testing.T) {
 	require.NoError(t, controlPlane.Create(ctx, renew(honest), client.DryRunAll))
 }
 
-// secretsOf makes a namespace with a Secret that belongs to a consumer as Liqo's NamespaceMap controller has it, by a binding to
-// the group of its name. What it returns lists the Secrets.
+// secretsOf creates a namespace with a Secret that belongs to a consumer, as Liqo's NamespaceMap controller does, by a
+// binding to the group with the consumer's name. The returned function lists the Secrets.
 func (g *guarded) secretsOf(t *testing.T, namespace, consumer string) func(context.Context, client.Client) error {
 	t.Helper()
 	for _, o := range []client.Object{
@@ -236,7 +238,7 @@ func (g *guarded) secretsOf(t *testing.T, namespace, consumer string) func(conte
 	}
 }
 
-// refusedFor asserts that a request was forbidden, and why.
+// refusedFor asserts that a request was forbidden with a reason.
 func refusedFor(t *testing.T, err error, because string) {
 	t.Helper()
 	assert.True(t, kerrors.IsForbidden(err) && strings.Contains(err.Error(), because), "%s: %v", because, err)

@@ -21,15 +21,16 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// Who has the role of a consumer's control plane may write the status of its ResourceSlices, but not what it is granted; the
-// broker and Liqo may.
+// grants checks that a user with the role of a consumer's control plane may write the status of its ResourceSlices, but
+// not the grant. The broker and Liqo may write both.
 func (g *guarded) grants(t *testing.T) {
 	ctx := t.Context()
 	consumer := g.likeControlPlane(t, "guard-grants")
 	broker, liqo := g.clientAs(t, sandbox.BrokerComponent, sandbox.BrokerComponent), g.clientAs(t, "liqo", "liqo-controller-manager")
 	slice := g.replica("guard-grants", "broker")
 	require.NoError(t, consumer.Create(ctx, slice))
-	// The policy is as old as that which the suite waited for, but they need not be in force at the same time.
+	// This policy was created together with the one for which the suite waited, but they may take effect at different
+	// times.
 	eventually(t, 20*time.Second, func(ctx context.Context) error {
 		return selfGranted(g.change(ctx, consumer, slice, "status", withGrant("400", "Accepted"), client.DryRunAll))
 	})
@@ -53,7 +54,8 @@ func (g *guarded) grants(t *testing.T) {
 	require.NoError(t, consumer.Delete(ctx, brought))
 }
 
-// Quantities that take hours to parse are refused. Dry runs, because Liqo would parse them first.
+// quantities checks that the guard rejects quantities that take hours to parse. Dry runs, because Liqo would parse them
+// first.
 func (g *guarded) quantities(t *testing.T) {
 	ctx := t.Context()
 	consumer := g.likeControlPlane(t, "guard-quantities")
@@ -77,8 +79,8 @@ func (g *guarded) quantities(t *testing.T) {
 	require.NoError(t, consumer.Delete(ctx, slice))
 }
 
-// replica is a replicated ResourceSlice that Liqo leaves alone: it asks for no certificate, and comes from nowhere as far as
-// the consumer's replicator is concerned. So the policy liqo-broker-slices lets no peer write it.
+// replica returns a replicated ResourceSlice that Liqo ignores: it requests no certificate, and its origin is unknown
+// to the consumer's replicator. The policy liqo-broker-slices therefore lets no peer write it.
 func (g *guarded) replica(name, class string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"class": class, "consumerClusterID": g.consumer.Name, "resources": map[string]any{"cpu": "400"},
@@ -94,7 +96,7 @@ func field(value any, path ...string) func(map[string]any) error {
 	return func(o map[string]any) error { return unstructured.SetNestedField(o, value, path...) }
 }
 
-// withGrant gives a slice an old grant of cpu.
+// withGrant returns a change that gives a slice a grant of cpu with a verdict.
 func withGrant(cpu, verdict string) func(map[string]any) error {
 	return func(o map[string]any) error {
 		return unstructured.SetNestedMap(o, map[string]any{
@@ -106,7 +108,7 @@ func withGrant(cpu, verdict string) func(map[string]any) error {
 	}
 }
 
-// change changes the current slice, as a given client.
+// change changes the current slice with a client.
 func (g *guarded) change(ctx context.Context, by client.Client, slice *unstructured.Unstructured, subresource string,
 	how func(map[string]any) error, dryRun ...client.SubResourceUpdateOption,
 ) error {
@@ -126,7 +128,7 @@ func (g *guarded) change(ctx context.Context, by client.Client, slice *unstructu
 	return by.Update(ctx, now)
 }
 
-// selfGranted answers nil when err is the guard's refusal of a grant.
+// selfGranted returns nil if the guard rejected a grant with err.
 func selfGranted(err error) error {
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the broker may decide what a ResourceSlice is granted") {
 		return fmt.Errorf("not refused by the guard: %w", err)
@@ -134,7 +136,7 @@ func selfGranted(err error) error {
 	return nil
 }
 
-// unreadable answers nil when err is the guard's refusal of a quantity.
+// unreadable returns nil if the guard rejected a quantity with err.
 func unreadable(err error) error {
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "the quantity of memory may have 30 digits") {
 		return fmt.Errorf("not refused by the guard: %w", err)
@@ -142,13 +144,13 @@ func unreadable(err error) error {
 	return nil
 }
 
-// controlPlaneAtBroker is a client with the kubeconfig that the broker issued to the consumer's control plane.
+// controlPlaneAtBroker returns a client with the kubeconfig that the broker issued to the consumer's control plane.
 func (g *guarded) controlPlaneAtBroker(t *testing.T) client.Client {
 	t.Helper()
 	return g.client(t, identityOf(t, g.consumer, authv1beta1.ControlPlaneIdentityType))
 }
 
-// likeControlPlane is a client with the role of the consumer's control plane, which no policy knows as a peer.
+// likeControlPlane returns a client with the role of the consumer's control plane that no policy recognises as a peer.
 func (g *guarded) likeControlPlane(t *testing.T, user string) client.Client {
 	t.Helper()
 	binding := &rbacv1.RoleBinding{
@@ -161,7 +163,7 @@ func (g *guarded) likeControlPlane(t *testing.T, user string) client.Client {
 	config, err := g.broker.ClientConfig(user)
 	require.NoError(t, err)
 	as := g.client(t, config)
-	// The authorizer learns of the binding by a watch.
+	// The authorizer sees the binding through a watch.
 	eventually(t, 10*time.Second, func(ctx context.Context) error {
 		var list authv1beta1.ResourceSliceList
 		return as.List(ctx, &list, client.InNamespace(binding.Namespace))
@@ -169,7 +171,7 @@ func (g *guarded) likeControlPlane(t *testing.T, user string) client.Client {
 	return as
 }
 
-// clientAs is a client of the broker's cluster that is a ServiceAccount.
+// clientAs returns a client of the broker's cluster for a ServiceAccount.
 func (g *guarded) clientAs(t *testing.T, namespace, name string) client.Client {
 	t.Helper()
 	return g.client(t, g.impersonating(namespace, name))

@@ -27,8 +27,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// guarded is a broker cluster with what deploy/ installs there, without a broker
-// that runs, and a consumer with an unmodified virtual kubelet.
+// guarded is a broker cluster with the objects that deploy/ installs there but no running broker, and a consumer with
+// an unmodified virtual kubelet.
 type guarded struct {
 	*sandbox.Sandbox
 	consumer, broker *sandbox.Cluster
@@ -37,8 +37,8 @@ type guarded struct {
 // Namespaces of the consumer.
 const guardLabels, guardDirect, guardEarly = "guard-labels", "guard-direct", "guard-early"
 
-// guardAndManifests tests what deploy/ promises against real API servers. No
-// broker runs meanwhile: it would decide about what the scenarios write.
+// guardAndManifests tests the guarantees of deploy/ against real API servers. No broker runs meanwhile: it would act on
+// the objects of the scenarios.
 func (b *brokered) guardAndManifests(t *testing.T) {
 	g := &guarded{b.Sandbox, b.consumer, b.broker}
 	require.NoError(t, b.Kill(brokerComponent))
@@ -80,7 +80,7 @@ func (g *guarded) inForce(t *testing.T) {
 	})
 }
 
-// refusal answers nil when err is the guard's and names the key.
+// refusal returns nil if err is a rejection by the guard that names the key.
 func refusal(err error, key string) error {
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the broker may set, change or remove "+key) {
 		return fmt.Errorf("not refused because of %s: %w", key, err)
@@ -88,8 +88,7 @@ func refusal(err error, key string) error {
 	return nil
 }
 
-// eachKey calls do for every guarded key with a function that writes it to an
-// object.
+// eachKey calls do for every guarded key, with a function that writes the key to an object.
 func eachKey(do func(key string, write func(o metav1.Object, value string))) {
 	for _, key := range []string{brokeringv1alpha1.VirtualNodeLabel, brokeringv1alpha1.ProviderLabel} {
 		do(key, func(o metav1.Object, value string) { o.SetLabels(with(o.GetLabels(), key, value)) })
@@ -99,7 +98,7 @@ func eachKey(do func(key string, write func(o metav1.Object, value string))) {
 	}
 }
 
-// with returns a copy of m with the key, or without it for the empty value.
+// with returns a copy of m with the key set, or without the key for the empty value.
 func with(m map[string]string, key, value string) map[string]string {
 	out := map[string]string{key: value}
 	for k, v := range m {
@@ -113,15 +112,14 @@ func with(m map[string]string, key, value string) map[string]string {
 	return out
 }
 
-// unscheduled is a pod that no scheduler binds.
+// unscheduled returns a pod that no scheduler binds.
 func unscheduled(namespace, name string) *corev1.Pod {
 	pod := newPod(namespace, name)
 	pod.Spec.SchedulerName = "none"
 	return pod
 }
 
-// owner makes a namespace in the broker's cluster, and a user who may do
-// everything to its pods, through every subresource.
+// owner creates a namespace in the broker's cluster, and a user who has all rights on its pods and their subresources.
 func (g *guarded) owner(t *testing.T, namespace string) kubernetes.Interface {
 	t.Helper()
 	ctx := t.Context()
@@ -159,7 +157,7 @@ func newClient(t *testing.T, config *rest.Config) kubernetes.Interface {
 	return c
 }
 
-// as is a client of the broker's cluster that is a ServiceAccount.
+// as returns a client of the broker's cluster for a ServiceAccount.
 func (g *guarded) as(t *testing.T, namespace, name string) kubernetes.Interface {
 	t.Helper()
 	return newClient(t, g.impersonating(namespace, name))
@@ -174,14 +172,15 @@ func (g *guarded) impersonating(namespace, name string) *rest.Config {
 	return config
 }
 
-// The consumer's virtual kubelet cannot forward a pod with a guarded label, and an event has the reason. It forwards a pod
-// without one. A label that the broker writes there survives the updates by Liqo's controllers.
+// consumerLabel checks that the consumer's virtual kubelet cannot forward a pod with a guarded label, and that an event
+// has the reason. It forwards a pod without such a label. A label that the broker writes there survives the updates of
+// Liqo's controllers.
 func (g *guarded) consumerLabel(t *testing.T) {
 	ctx := t.Context()
 	const namespace = guardLabels
 	require.NoError(t, g.consumer.Offload(ctx, namespace))
 	atBroker := g.consumer.RemoteNamespace(namespace)
-	// The broker would do so; until then no pod comes.
+	// Normally the broker does this; no pod arrives before.
 	require.NoError(t, g.broker.Offload(ctx, atBroker))
 
 	chooser := newPod(namespace, "chooser")
@@ -214,7 +213,7 @@ func (g *guarded) consumerLabel(t *testing.T) {
 	assigned := []byte(`{"metadata":{"labels":{"` + brokeringv1alpha1.VirtualNodeLabel + `":"v1"}}}`)
 	_, err = broker.Patch(ctx, plain.Name, types.MergePatchType, assigned, metav1.PatchOptions{})
 	require.NoError(t, err)
-	// A patch: the virtual kubelet writes the status meanwhile.
+	// Use a patch, because the virtual kubelet writes the status at the same time.
 	later := []byte(`{"metadata":{"labels":{"later":"yes"}}}`)
 	require.NoError(t, g.consumer.Client.Patch(ctx, plain, client.RawPatch(types.MergePatchType, later)))
 	eventually(t, 30*time.Second, func(ctx context.Context) error {
@@ -229,7 +228,7 @@ func (g *guarded) consumerLabel(t *testing.T) {
 	})
 }
 
-// The credentials that a consumer's virtual kubelet uses at the broker may write
+// consumerCredentials checks that the credentials that a consumer's virtual kubelet uses at the broker may write
 // ShadowPods, but not the guarded keys.
 func (g *guarded) consumerCredentials(t *testing.T) {
 	ctx := t.Context()
@@ -244,12 +243,11 @@ func (g *guarded) consumerCredentials(t *testing.T) {
 		}
 	}
 	existing := shadow("existing")
-	// Liqo's webhook wants these, and a creator that is known.
+	// Liqo's webhook requires these labels, and a known creator.
 	var virtual offloadingv1beta1.ShadowPodList
 	require.NoError(t, g.broker.Client.List(ctx, &virtual))
 	require.NotEmpty(t, virtual.Items, "the pod of the scenario before is there to be copied")
-	// But not the name of the node: its virtual kubelet removes what it does not
-	// know.
+	// Use another node name: the virtual kubelet removes ShadowPods of its node that it does not know.
 	existing.Labels = with(virtual.Items[0].Labels, "offloading.liqo.io/nodename", "elsewhere")
 	require.NoError(t, direct.Create(ctx, existing))
 	// Liqo's controller writes it at the same time.
@@ -286,14 +284,13 @@ func (g *guarded) consumerCredentials(t *testing.T) {
 	require.NoError(t, direct.Delete(ctx, existing))
 }
 
-// consumerAtBroker is a client with the kubeconfig that the broker issued to the
-// consumer for its virtual kubelet.
+// consumerAtBroker returns a client with the kubeconfig that the broker issued to the consumer for its virtual kubelet.
 func (g *guarded) consumerAtBroker(t *testing.T) client.Client {
 	t.Helper()
 	return g.client(t, identity(t, g.consumer))
 }
 
-// identity is what a consumer's virtual kubelet proves at the broker who it is by.
+// identity returns the credentials with which a consumer's virtual kubelet authenticates at the broker.
 func identity(t *testing.T, consumer *sandbox.Cluster) *rest.Config {
 	t.Helper()
 	return identityOf(t, consumer, authv1beta1.ResourceSliceIdentityType)
@@ -313,7 +310,7 @@ func identityOf(t *testing.T, consumer *sandbox.Cluster, kind authv1beta1.Identi
 	return nil
 }
 
-// kubeconfigOf is what a consumer received with an Identity.
+// kubeconfigOf returns the kubeconfig that a consumer received with an Identity.
 func kubeconfigOf(t *testing.T, consumer *sandbox.Cluster, id *authv1beta1.Identity) *rest.Config {
 	t.Helper()
 	secret, err := consumer.Kube.CoreV1().Secrets(id.Namespace).Get(t.Context(), id.Status.KubeconfigSecretRef.Name, metav1.GetOptions{})
@@ -323,9 +320,8 @@ func kubeconfigOf(t *testing.T, consumer *sandbox.Cluster, id *authv1beta1.Ident
 	return config
 }
 
-// Who may do everything to the pods of a namespace may neither set, nor change,
-// nor remove a guarded key, through any subresource; and is not disturbed
-// otherwise.
+// namespaceOwner checks that a user with all rights on the pods of a namespace can neither set, change nor remove a
+// guarded key through any subresource, and is not restricted otherwise.
 func (g *guarded) namespaceOwner(t *testing.T) {
 	ctx := t.Context()
 	const namespace = "guard-owner"
@@ -383,14 +379,13 @@ type podInterface interface {
 	UpdateResize(context.Context, string, *corev1.Pod, metav1.UpdateOptions) (*corev1.Pod, error)
 }
 
-// way is a subresource that updates a pod. Some drop changes of the metadata,
-// today.
+// way is a subresource that updates a pod. At present some of them drop changes of the metadata.
 type way struct {
 	subresource    string
 	writesMetadata bool
 }
 
-// updates are the ways to update a pod.
+// updates returns the ways to update a pod.
 func updates() map[way]func(context.Context, podInterface, *corev1.Pod) error {
 	return map[way]func(context.Context, podInterface, *corev1.Pod) error{
 		{"", true}: func(ctx context.Context, pods podInterface, pod *corev1.Pod) error {
@@ -412,7 +407,7 @@ func updates() map[way]func(context.Context, podInterface, *corev1.Pod) error {
 	}
 }
 
-// Kubernetes copies the labels and annotations of a Binding to the pod.
+// binding checks that the guard covers Bindings: Kubernetes copies their labels and annotations to the pod.
 func (g *guarded) binding(t *testing.T) {
 	ctx := t.Context()
 	const namespace = "guard-binding"
@@ -436,7 +431,7 @@ func (g *guarded) binding(t *testing.T) {
 	require.NoError(t, pods.Bind(ctx, binding(), metav1.CreateOptions{}))
 }
 
-// The broker may write the keys; the virtual kubelets, which may patch all pods,
+// brokerAndKubelets checks that the broker may write the keys, and that the virtual kubelets, which may patch all pods,
 // may not.
 func (g *guarded) brokerAndKubelets(t *testing.T) {
 	ctx := t.Context()

@@ -41,7 +41,7 @@ func (r served) root() string {
 	return "/apis/" + r.Group + "/" + r.Version
 }
 
-// forwardedResources are what a consumer has in its namespaces at the broker.
+// forwardedResources returns the resources that a consumer has in its namespaces at the broker.
 func forwardedResources() []served {
 	return []served{
 		{corev1.SchemeGroupVersion.WithKind("Secret"), "secrets"},
@@ -51,7 +51,8 @@ func forwardedResources() []served {
 	}
 }
 
-// tenantResources are what is in the tenant namespace of a consumer; its control plane may read the first two.
+// tenantResources returns the resources in the tenant namespace of a consumer. Its control plane may read the first
+// two.
 func tenantResources() []served {
 	return []served{
 		{authv1beta1.GroupVersion.WithKind("ResourceSlice"), "resourceslices"},
@@ -62,8 +63,9 @@ func tenantResources() []served {
 	}
 }
 
-// readsNothing: with each of its identities, a consumer reads nothing of another one, of a provider and of the broker in the
-// broker's cluster, in no way. What it reads of its own in the same ways is the proof that the ways lead there.
+// readsNothing checks that a consumer can read no object of another consumer, of a provider or of the broker in the
+// broker's cluster, with any of its identities and by any path. It can read its own objects by the same paths, which
+// proves that the paths are right.
 func (c *chain) readsNothing(t *testing.T) {
 	attacker, victim := c.consumers[0], c.consumers[1]
 	mine, theirs := c.confidential(t, attacker), c.confidential(t, victim)
@@ -103,7 +105,8 @@ func (c *chain) readsNothing(t *testing.T) {
 	}
 }
 
-// foreign are the paths by which a consumer would read what a victim has here, Secrets of others, and what has no namespace.
+// foreign returns the paths of a victim's objects in the broker's cluster, of Secrets in other namespaces, and of
+// objects without a namespace.
 func (c *chain) foreign(t *testing.T, victim *sandbox.Cluster, theirs string) []string {
 	t.Helper()
 	var paths []string
@@ -123,7 +126,7 @@ func (c *chain) foreign(t *testing.T, victim *sandbox.Cluster, theirs string) []
 	)
 }
 
-// streams are the paths of what a pod writes and reads, each with its methods: those of SPDY and of WebSockets.
+// streams returns the paths of the streams of a pod, each with the methods of SPDY and WebSockets.
 func streams(namespace string) map[string][]string {
 	pod := "/api/v1/namespaces/" + namespace + "/pods/confidential"
 	both := []string{http.MethodPost, http.MethodGet}
@@ -133,8 +136,8 @@ func streams(namespace string) map[string][]string {
 	}
 }
 
-// confidential offloads a namespace of a consumer, with a pod, a Secret and a ConfigMap of that name, and returns its name at
-// the broker when all are there.
+// confidential offloads a namespace of a consumer, with a pod, a Secret and a ConfigMap of that name. It returns the
+// name of the namespace at the broker once all of them exist there.
 func (c *chain) confidential(t *testing.T, consumer *sandbox.Cluster) string {
 	t.Helper()
 	const name = "confidential"
@@ -154,7 +157,7 @@ func (c *chain) confidential(t *testing.T, consumer *sandbox.Cluster) string {
 	return atBroker.Namespace
 }
 
-// reads are the ways to read a resource in a namespace: get, by the name of one that is there, list and watch.
+// reads returns the paths to read a resource in a namespace: get by the name of an existing object, list and watch.
 func (c *chain) reads(t *testing.T, r served, namespace string) []string {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}

@@ -30,15 +30,15 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// hostileText is what a hostile provider puts into its texts: characters that a terminal obeys, that are not shown, that turn
-// the direction of what follows or cover the lines beside it, and markup.
+// hostileText is the text that a hostile provider puts into its answers: control characters for terminals, invisible
+// characters, characters that reverse the direction of text or cover adjacent lines, and markup.
 var hostileText = "\x1b[2J\a\x00\r\u009b2J\u202e\u2066\u200b\ufeff\u2028<script>a" + strings.Repeat("\u0301", 100)
 
-// impostor answers in the place of a provider's API server.
+// impostor answers in place of a provider's API server.
 type impostor struct {
-	// answer is how, by a name of attacks.
+	// answer is the current attack.
 	answer atomic.Pointer[http.HandlerFunc]
-	// canary is a server that no redirect may lead to; visitors are the user agents that came nevertheless.
+	// canary is a server that no client may reach by a redirect. visitors are the user agents of clients that did.
 	canary *httptest.Server
 
 	mu       sync.Mutex
@@ -46,8 +46,8 @@ type impostor struct {
 	bomb     []byte
 }
 
-// ServeHTTP attacks the clients of this project. Liqo's own controllers, which ask a provider as well, read answers
-// without a bound: a list without end takes all memory of the machine.
+// ServeHTTP attacks only the clients of this project. Liqo's own controllers also send requests to a provider, and read
+// answers of any size: an endless list would use up the memory of the machine.
 func (i *impostor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !strings.HasPrefix(r.UserAgent(), "liqo-broker-vk") {
 		http.Error(w, "not now", http.StatusServiceUnavailable)
@@ -56,7 +56,7 @@ func (i *impostor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*i.answer.Load())(w, r)
 }
 
-// attacks are the answers of an impostor, by what they are.
+// attacks returns the answers of an impostor, by name.
 func (i *impostor) attacks(t *testing.T) map[string]http.HandlerFunc {
 	t.Helper()
 	return map[string]http.HandlerFunc{
@@ -95,7 +95,7 @@ func (i *impostor) attacks(t *testing.T) map[string]http.HandlerFunc {
 	}
 }
 
-// answering answers everything by a JSON text.
+// answering answers every request with a JSON text.
 func answering(code int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -104,8 +104,8 @@ func answering(code int, body string) http.HandlerFunc {
 	}
 }
 
-// ready answers the broker as an API server that is ready, and what is no probe by an attack. Virtual kubelets, which would take
-// its pods for gone, are not answered.
+// ready answers the broker's probes like an API server that is ready, and its other requests with an attack. It returns
+// an error to virtual kubelets, which would otherwise treat their pods as gone.
 func ready(attack http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -119,7 +119,7 @@ func ready(attack http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// hostileStatus is a Status with the hostile text in all of its texts, in the message so many times.
+// hostileStatus returns a Status with the hostile text in all its texts, and repeated in the message.
 func hostileStatus(t *testing.T, times int) string {
 	t.Helper()
 	text, err := json.Marshal(metav1.Status{
@@ -143,29 +143,31 @@ func million(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "]}")
 }
 
-// slack is what a pod may take longer beside twice its time without an attack: each attack is measured once.
+// slack is how much longer a pod may take than twice its time without an attack: each attack is measured once.
 const slack = 3 * time.Second
 
-// bound has a pod be bound to the broker's Node when it is created.
+// bound binds a pod to the broker's Node at its creation.
 func bound(p *corev1.Pod) { p.Spec.NodeName = brokerNode }
 
-// hostile is a provider that attacks, and what is measured beside an attack.
+// hostile is a provider that attacks, and the measurements during an attack.
 type hostile struct {
 	*catalogued
 	namespace string
 	provider  *sandbox.Cluster
 	*impostorServer
-	// token is that of an administrator of the broker's cluster.
+	// token is the token of an administrator of the broker's cluster.
 	token string
-	// idle is how long pods of other providers take to run, before the memory of the broker, without an attack.
+	// idle is how long pods of other providers take to run without an attack, before the memory of the broker at that
+	// time.
 	idle   time.Duration
 	before int64
-	// most is the most memory of the broker that was seen.
+	// most is the largest memory of the broker so far.
 	most int64
 }
 
-// hostileProvider has an impostor answer in the place of a provider's API server, with the certificate of one. Pods of the
-// others start as before, the broker's memory stays within bounds, and people are shown nothing that a terminal or a browser obeys.
+// hostileProvider replaces a provider's API server by an impostor that has the provider's certificate. Pods of other
+// providers start as before, the broker's memory stays within bounds, and no user is shown a text that controls a
+// terminal or a browser.
 func (c *catalogued) hostileProvider(t *testing.T) {
 	const mostMore = 100 << 20
 	h := &hostile{catalogued: c, namespace: c.namespace(t), provider: c.Cluster("provider2")}
@@ -175,7 +177,7 @@ func (c *catalogued) hostileProvider(t *testing.T) {
 	h.idle, h.before = h.honest(t, "idle"), c.brokerMemory()
 	h.most = h.before
 	c.lies(t, h.provider, h.namespace)
-	c.create(t, h.namespace, "kept", 6, only(h.provider.Name)) // So many that all are listed, and not each asked for.
+	c.create(t, h.namespace, "kept", 6, only(h.provider.Name)) // Enough pods for the broker to list them all instead of one by one.
 	for i := range 6 {
 		eventually(t, patient, func(ctx context.Context) error {
 			return c.runsAt(ctx, h.namespace, fmt.Sprint("kept-", i), h.provider.Name)
@@ -191,7 +193,7 @@ func (c *catalogued) hostileProvider(t *testing.T) {
 		probes := h.answerBy(attack, "/readyz")
 		h.during(t, name, func() {
 			eventually(t, 30*time.Second, func(ctx context.Context) error {
-				if n := probes.Load(); n < 3 { // So two of them have ended: they follow each other.
+				if n := probes.Load(); n < 3 { // Probes follow each other, so two have ended.
 					return fmt.Errorf("%s: %d probes", name, n)
 				}
 				return c.reachable(ctx, "provider2", metav1.ConditionFalse)
@@ -208,7 +210,7 @@ func (c *catalogued) hostileProvider(t *testing.T) {
 	}
 }
 
-// honest is the median of how long pods take to run that other providers fit.
+// honest returns the median time until pods run that other providers fit.
 func (h *hostile) honest(t *testing.T, name string) time.Duration {
 	t.Helper()
 	others := annotated(brokeringv1alpha1.FilterAnnotation, "provider.id != 'provider2'")
@@ -216,7 +218,7 @@ func (h *hostile) honest(t *testing.T, name string) time.Duration {
 		func(ctx context.Context, name string) error { return h.runsAt(ctx, h.namespace, name+"-0", "") })
 }
 
-// answerBy has the impostor answer by an attack, and counts the requests whose path ends so.
+// answerBy makes the impostor answer with an attack, and counts the requests whose path has the suffix.
 func (h *hostile) answerBy(attack http.HandlerFunc, suffix string) *atomic.Int64 {
 	var asked atomic.Int64
 	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -229,7 +231,7 @@ func (h *hostile) answerBy(attack http.HandlerFunc, suffix string) *atomic.Int64
 	return &asked
 }
 
-// during requires that pods of other providers run as before an attack, once it is under way.
+// during requires that pods of other providers run as before while an attack is under way.
 func (h *hostile) during(t *testing.T, attack string, underWay func()) {
 	t.Helper()
 	var took time.Duration
@@ -242,8 +244,9 @@ func (h *hostile) during(t *testing.T, attack string, underWay func()) {
 	assert.Less(t, took, 2*h.idle+slack, attack)
 }
 
-// lists: the impostor answers probes as an API server that is ready, so its pods stay. Each list has a million objects: of the
-// usage of its pods, and of the pods that leave it when it is drained. Lists make no provider unreachable.
+// lists makes the impostor answer probes like an API server that is ready, so its pods stay. Each list has a million
+// objects: the list for the usage of its pods, and the lists of the pods that leave it during a drain. Such lists do
+// not make a provider unreachable.
 func (h *hostile) lists(t *testing.T) {
 	probes := h.answerBy(ready(million), "/readyz")
 	eventually(t, 30*time.Second, func(ctx context.Context) error {
@@ -278,13 +281,13 @@ func (h *hostile) lists(t *testing.T) {
 			return h.reachable(ctx, "provider2", metav1.ConditionTrue)
 		})
 	})
-	for i := range 6 { // What a list says proves nothing, and moves nothing.
+	for i := range 6 { // The content of such lists proves nothing, so no pod moves.
 		kept := podOf(t, h.broker, h.namespace, fmt.Sprint("kept-", i))
 		require.Equal(t, "provider2", cmp.Or(kept.Labels[brokeringv1alpha1.ProviderLabel], kept.Annotations[brokeringv1alpha1.MovingFromProviderAnnotation]))
 	}
 }
 
-// summary asks for the usage of all pods, as metrics-server does.
+// summary requests the usage of all pods, as metrics-server does.
 func (h *hostile) summary(t *testing.T) {
 	t.Helper()
 	f := &federation{Sandbox: h.Sandbox, local: h.broker, node: brokerNode}
@@ -307,7 +310,7 @@ func (h *hostile) reachableMessage(t *testing.T) string {
 	return meta.FindStatusCondition(pc.Status.Conditions, brokeringv1alpha1.ProviderReachable).Message
 }
 
-// mostMemoryDuring is the most of brokerMemory that is seen meanwhile.
+// mostMemoryDuring returns the largest brokerMemory while do runs.
 func (b *brokered) mostMemoryDuring(do func()) (most int64) {
 	done, sampled := make(chan struct{}), make(chan int64)
 	go func() {
@@ -330,7 +333,7 @@ func (b *brokered) mostMemoryDuring(do func()) (most int64) {
 	return most
 }
 
-// lies are statuses of pods that an API server accepts from a provider, and no kubelet writes.
+// lies returns statuses of pods that an API server accepts from a provider, but that no kubelet writes.
 func lies() map[string]func(s *corev1.PodStatus) {
 	shown := func(status *corev1.PodStatus, text string) {
 		status.Message, status.Reason = text, text
@@ -369,7 +372,8 @@ func lies() map[string]func(s *corev1.PodStatus) {
 	}
 }
 
-// lies has a provider report what is not so of a pod that it has, while pods of others start, and then the truth again.
+// lies makes a provider report wrong statuses of one of its pods while pods of others start, and then the true status
+// again.
 func (b *brokered) lies(t *testing.T, provider *sandbox.Cluster, ns string) {
 	t.Helper()
 	b.create(t, ns, "lied-about", 1, only(provider.Name))
@@ -409,7 +413,8 @@ func (b *brokered) lies(t *testing.T, provider *sandbox.Cluster, ns string) {
 	eventually(t, patient, func(ctx context.Context) error { return b.runsAt(ctx, ns, "lied-about-0", provider.Name) })
 }
 
-// hostileEvent has a provider report an event of a pod with hostile texts. The event is reflected, in other words.
+// hostileEvent makes a provider report an event of a pod with hostile texts. The event is reflected with sanitised
+// texts.
 func (b *brokered) hostileEvent(t *testing.T, provider *sandbox.Cluster, pod *corev1.Pod, ns string) {
 	t.Helper()
 	event := &corev1.Event{
@@ -429,7 +434,7 @@ func (b *brokered) hostileEvent(t *testing.T, provider *sandbox.Cluster, pod *co
 	requirePlain(t, "an event", reflected)
 }
 
-// brokerMemory is the memory of the replica of the broker that has most.
+// brokerMemory returns the memory of the replica of the broker that uses most.
 func (b *brokered) brokerMemory() (most int64) {
 	status := b.Status()
 	for i := range status.Processes {
@@ -445,7 +450,7 @@ type impostorServer struct {
 	close func()
 }
 
-// impersonate listens where an API server that was killed did.
+// impersonate listens at the address of an API server that was killed.
 func (b *brokered) impersonate(t *testing.T, of *sandbox.Cluster) *impostorServer {
 	t.Helper()
 	certificate, err := of.ServingCertificate()

@@ -31,8 +31,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// costlyFilters are what a tenant can write into one annotation: each once held up every decision of the broker, or took
-// gigabytes of its memory. The %d makes every one another text.
+// costlyFilters are filters that a tenant can write into one annotation. Each of them once blocked all decisions of the
+// broker, or used gigabytes of its memory. The %d makes the text of each pod's filter unique.
 var costlyFilters = map[string]string{
 	"repeats":  "pod.annotations['x'].matches('" + strings.Repeat("a{0,999}", 50) + "$b%d')",
 	"borrows":  "pod.annotations['x'].matches(pod.annotations['pattern']) || pod.name == '%d'",
@@ -42,7 +42,7 @@ var costlyFilters = map[string]string{
 	"loops":    "[1, 2, 3].all(a, pod.annotations['x'].split('').all(b, pod.annotations['x'].split('').all(c, b + c != '%d')))",
 }
 
-// sized is the size of an attack: ATTACK=full has those of a large federation, which take minutes.
+// sized returns the size of an attack. With ATTACK=full it is the size for a large federation, which takes minutes.
 func sized(usual, full int) int {
 	if os.Getenv("ATTACK") == "full" {
 		return full
@@ -50,7 +50,7 @@ func sized(usual, full int) int {
 	return usual
 }
 
-// timeToRun is the median of how long pods take to run that are created one after the other.
+// timeToRun returns the median time until pods run that are created one after the other.
 func timeToRun(t *testing.T, name string, create func(name string), runs func(ctx context.Context, name string) error) time.Duration {
 	t.Helper()
 	var took []time.Duration
@@ -64,7 +64,7 @@ func timeToRun(t *testing.T, name string, create func(name string), runs func(ct
 	return took[len(took)/2]
 }
 
-// timeToRun is that of pods of the second consumer, until it sees them run.
+// timeToRun returns the median time until the second consumer sees its pods run.
 func (c *chain) timeToRun(t *testing.T, namespace, name string) time.Duration {
 	t.Helper()
 	honest := c.consumers[1]
@@ -80,8 +80,8 @@ func (c *chain) timeToRun(t *testing.T, namespace, name string) time.Duration {
 	})
 }
 
-// requireNoDelay requires that pods of an honest consumer run within twice the time that they took before an attack, or within a
-// second. They are measured up to five times: an attack goes on, and what else the machine does passes.
+// requireNoDelay requires that pods of an honest consumer run within twice their time before an attack, or within a
+// second. It measures up to five times, because an attack lasts while other load on the machine passes.
 func (c *chain) requireNoDelay(t *testing.T, namespace string, idle time.Duration, attack string) {
 	t.Helper()
 	var busy []time.Duration
@@ -96,8 +96,8 @@ func (c *chain) requireNoDelay(t *testing.T, namespace string, idle time.Duratio
 	assert.LessOrEqual(t, slices.Min(busy), most)
 }
 
-// requireService requires that pods of an honest consumer run, each in its time, while an attack arrives: the API servers are busy
-// with the attack itself then, so how long they take is told only.
+// requireService requires that pods of an honest consumer run within the usual timeout while an attack arrives. The API
+// servers are busy with the attack itself then, so the time is only logged.
 func (c *chain) requireService(t *testing.T, namespace string, arrived <-chan struct{}) {
 	t.Helper()
 	var most time.Duration
@@ -112,8 +112,8 @@ func (c *chain) requireService(t *testing.T, namespace string, arrived <-chan st
 	t.Logf("while the attack arrives a pod of another consumer runs after %s, the largest median of five", most)
 }
 
-// intrude creates pods in a namespace of the first consumer at the broker, by the credentials of its ResourceSlice, as its own
-// virtual kubelet does.
+// intrude creates ShadowPods in a namespace of the first consumer at the broker, with the credentials of its
+// ResourceSlice, as its own virtual kubelet does.
 func (c *chain) intrude(t *testing.T, namespace, name string, count int, adapt func(*corev1.Pod)) {
 	t.Helper()
 	attacker := c.consumers[0]
@@ -127,7 +127,8 @@ func (c *chain) intrude(t *testing.T, namespace, name string, count int, adapt f
 	assert.NoError(t, group.Wait())
 }
 
-// shadowPod is one that a consumer makes of a pod itself. Its virtual kubelet leaves it alone, because of the name of the node.
+// shadowPod returns a ShadowPod that a consumer creates itself. Because of the node name in its label, the consumer's
+// virtual kubelet ignores it.
 func shadowPod(consumer *sandbox.Cluster, namespace, name string, adapt func(*corev1.Pod)) *offloadingv1beta1.ShadowPod {
 	pod := newPod(consumer.RemoteNamespace(namespace), name)
 	adapt(pod)
@@ -147,7 +148,8 @@ func clientOf(t *testing.T, config *rest.Config) client.Client {
 	return c
 }
 
-// bindsAll answers nil when kube-scheduler has bound all pods of a namespace: those that wait for a provider leave the Node room.
+// bindsAll returns nil if kube-scheduler has bound all pods of a namespace: pods that wait for a provider do not use
+// the Node's capacity.
 func (b *brokered) bindsAll(ctx context.Context, namespace string, count int) error {
 	list, err := pods(ctx, b.broker, namespace)
 	bound := 0
@@ -162,8 +164,8 @@ func (b *brokered) bindsAll(ctx context.Context, namespace string, count int) er
 	return err
 }
 
-// flood has a consumer create pods that no provider fits, follow logs, and open connections that it leaves silent, while
-// the pods of another one run as if there were none. It does so by the credentials of its peering.
+// flood makes a consumer create pods that no provider fits, follow logs, and open connections that stay silent, with
+// the credentials of its peering. Pods of the other consumer run as if there were no attack.
 func (c *chain) flood(t *testing.T) {
 	stuck, followed, silent := sized(300, 3000), sized(60, 200), sized(300, 500)
 	attacker, theirs, ns := c.consumers[0], c.offload(t, c.consumers[0]), c.offload(t, c.consumers[1])
@@ -224,13 +226,13 @@ func (c *chain) flood(t *testing.T) {
 			}
 		}
 		if explained < min(stuck, 200) {
-			return fmt.Errorf("%d of %d pods are explained", explained, stuck) // They are, 20 a second.
+			return fmt.Errorf("%d of %d pods are explained", explained, stuck) // The broker explains 20 pods a second.
 		}
 		return nil
 	})
 }
 
-// tenant is a client of someone who may edit a namespace of a consumer, by the token of a ServiceAccount.
+// tenant returns a client of a ServiceAccount that may edit a namespace of a consumer.
 func tenant(t *testing.T, consumer *sandbox.Cluster, namespace string) kubernetes.Interface {
 	t.Helper()
 	const name = "tenant"
@@ -247,7 +249,7 @@ func tenant(t *testing.T, consumer *sandbox.Cluster, namespace string) kubernete
 	return newClient(t, config)
 }
 
-// costly has pods of a tenant with such filters wait, while the pods of others are assigned as if there were none.
+// costly makes pods of a tenant with such filters wait, while the pods of others are assigned as usual.
 func (c *chain) costly(t *testing.T) {
 	attacker, theirs, ns := c.consumers[0], c.offload(t, c.consumers[0]), c.offload(t, c.consumers[1])
 	each, by := sized(7, 84), tenant(t, attacker, theirs).CoreV1().Pods(theirs)

@@ -18,8 +18,8 @@ import (
 	brokeringv1alpha1 "github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// hidden returns the first character that a terminal obeys, that is not shown, or that is the fifth mark of one character; ""
-// if there is none. Lines and tabulators are no such characters.
+// hidden returns the first character that controls a terminal, that is invisible, or that is the fifth combining mark
+// of one character; "" if there is none. Newlines and tabs are allowed.
 func hidden(text string) string {
 	marks := 0
 	for _, r := range text {
@@ -35,7 +35,7 @@ func hidden(text string) string {
 	return ""
 }
 
-// requirePlain requires that all texts of an object can be shown.
+// requirePlain requires that all texts of an object are safe to show.
 func requirePlain(t *testing.T, what string, object any) {
 	t.Helper()
 	text, err := json.Marshal(object)
@@ -43,7 +43,7 @@ func requirePlain(t *testing.T, what string, object any) {
 	plainJSON(t, what, text)
 }
 
-// plainJSON requires that a text is JSON, and that all texts in it can be shown.
+// plainJSON requires that a text is JSON, and that all texts in it are safe to show.
 func plainJSON(t *testing.T, what string, text []byte) {
 	t.Helper()
 	var all any
@@ -67,8 +67,8 @@ func plainJSON(t *testing.T, what string, text []byte) {
 	walk("", all)
 }
 
-// showsPlainText requires that no text of the hostile provider is obeyed by a terminal or a browser, wherever it is shown: in
-// the API of the broker's cluster, by kubectl broker, in the catalog, and as the error of a kubelet.
+// showsPlainText requires that no text of the hostile provider can control a terminal or a browser, wherever it is
+// shown: in the API of the broker's cluster, by kubectl broker, in the catalog, and as the error of a kubelet.
 func (h *hostile) showsPlainText(t *testing.T, attack string) {
 	t.Helper()
 	pc := brokeringv1alpha1.ProviderCluster{}
@@ -104,7 +104,7 @@ func (h *hostile) showsPlainText(t *testing.T, attack string) {
 	}
 }
 
-// reader is a caller of the catalog who may see everything.
+// reader returns a caller of the catalog who may see everything.
 func (h *hostile) reader(t *testing.T) *caller {
 	t.Helper()
 	addresses, err := h.CatalogAddresses(t.Context())
@@ -113,8 +113,8 @@ func (h *hostile) reader(t *testing.T) *caller {
 	return h.newCaller(t, "who sees all", h.token, nil)
 }
 
-// logsPlainText requires that no line of our programs in the broker's cluster has a character that a terminal obeys or that
-// is not shown.
+// logsPlainText requires that no log line of our programs in the broker's cluster has a character that controls a
+// terminal or is invisible.
 func (h *hostile) logsPlainText(t *testing.T) {
 	t.Helper()
 	read := 0

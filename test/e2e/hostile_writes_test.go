@@ -21,8 +21,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// own is what Liqo's roles let a consumer write: by the identity of a slice in the namespaces that were made for it, by that of
-// its control plane in its tenant namespace (liqo-virtual-kubelet-remote and liqo-remote-controlplane of Liqo v1.2.0).
+// own lists the resources that Liqo's roles let a consumer write: the identity of a slice in the namespaces that were
+// created for it, the identity of its control plane in its tenant namespace (liqo-virtual-kubelet-remote and
+// liqo-remote-controlplane of Liqo v1.2.0).
 var own = map[authv1beta1.IdentityType][]string{
 	authv1beta1.ResourceSliceIdentityType: {
 		"configmaps", "events", "persistentvolumeclaims", "secrets", "services", "ingresses", "shadowpods", "shadowendpointslices",
@@ -33,10 +34,10 @@ var own = map[authv1beta1.IdentityType][]string{
 	},
 }
 
-// reviews are what everybody may ask about themselves.
+// reviews are the requests by which every client may query its own rights.
 var reviews = []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"}
 
-// writes are the requests that change a resource in a namespace, or one without namespaces, with their methods.
+// writes returns the requests that change a resource in a namespace, or a cluster-scoped one, with their methods.
 func writes(r *metav1.APIResource, group schema.GroupVersion, namespace string) map[string][]string {
 	collection := served{group.WithKind(r.Kind), ""}.root()
 	if r.Namespaced {
@@ -67,9 +68,10 @@ func writes(r *metav1.APIResource, group schema.GroupVersion, namespace string) 
 	return paths
 }
 
-// writesNothing: with each of its identities, a consumer changes nothing in the broker's cluster but what Liqo's roles name, in its
-// own namespaces: no object and no subresource of any API that is served there. The API server authorises a request before it
-// reads the body, so nothing needs to be there. What the guard forbids beyond that is in TestStockConsumer.
+// writesNothing checks that a consumer, with any of its identities, can change in the broker's cluster only the
+// resources that Liqo's roles name, in its own namespaces: no other object and no other subresource of any API that is
+// served there. The API server authorises a request before it reads the body, so the objects need not exist.
+// TestStockConsumer tests the further restrictions of the guard.
 func (c *chain) writesNothing(t *testing.T) {
 	attacker, victim := c.consumers[0], c.consumers[1]
 	mine, theirs := attacker.RemoteNamespace(c.offload(t, attacker)), victim.RemoteNamespace(c.offload(t, victim))
@@ -116,13 +118,13 @@ func (c *chain) writesNothing(t *testing.T) {
 		t.Logf("%s: %d writes are refused", kind, refused)
 	}
 
-	// The ways lead there.
+	// A permitted request shows that the paths are right.
 	slice := newClient(t, identityOf(t, attacker, authv1beta1.ResourceSliceIdentityType)).Discovery().RESTClient()
 	err = slice.Post().RequestURI("/api/v1/namespaces/" + mine + "/configmaps").Body([]byte("{}")).Do(t.Context()).Error()
 	assert.True(t, kerrors.IsInvalid(err) || kerrors.IsBadRequest(err), "it may write ConfigMaps of its own: %v", err)
 }
 
-// forbidden answers nil when the API server forbids a request to an identity.
+// forbidden returns nil if the API server forbids a request to an identity.
 func forbidden(ctx context.Context, as rest.Interface, method, path string) error {
 	err := as.Verb(method).RequestURI(path).SetHeader("Content-Type", "application/merge-patch+json").Body([]byte("{}")).Do(ctx).Error()
 	if !kerrors.IsForbidden(err) {

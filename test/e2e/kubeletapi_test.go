@@ -19,11 +19,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// simulatedLog is what KWOK answers as the log of every pod.
+// simulatedLog is KWOK's log of every pod.
 const simulatedLog = "hello from a simulated container"
 
-// kubeletAPI goes the way of kubectl: local API server, virtual kubelet, remote
-// API server, remote kubelet.
+// kubeletAPI sends requests along the path of kubectl: local API server, virtual kubelet, remote API server, remote
+// kubelet.
 func kubeletAPI(t *testing.T, f *federation) {
 	local, _ := f.namespaces(t)
 	pod := newPod(local, "talker")
@@ -31,12 +31,12 @@ func kubeletAPI(t *testing.T, f *federation) {
 	f.kubeletCalls(t, pod)
 }
 
-// kubeletCalls asks for everything that a kubelet answers about a pod of local that runs at remote.
+// kubeletCalls sends every request of the kubelet API for a pod of local that runs at remote.
 func (f *federation) kubeletCalls(t *testing.T, pod *corev1.Pod) {
 	p := &kubeletapi.Pod{Config: f.local.Config, Kube: f.local.Kube, Namespace: pod.Namespace, Name: pod.Name, Container: "main"}
 
 	t.Run("logs", func(t *testing.T) {
-		// The virtual kubelet's serving certificate may still be in the making.
+		// The virtual kubelet's serving certificate may not be issued yet.
 		eventually(t, 30*time.Second, func(ctx context.Context) error {
 			text, err := p.Log(ctx)
 			if err == nil && !strings.Contains(text, simulatedLog) {
@@ -55,7 +55,7 @@ func (f *federation) kubeletCalls(t *testing.T, pod *corev1.Pod) {
 		"attach": {func(ctx context.Context) (string, error) {
 			return p.Attach(ctx, func() error { return f.remote.AppendPodLog("said while attached") })
 		}, "said while attached"},
-		// The provider's etcd, which is where the sandbox's simulated kubelet leads every forwarded port.
+		// The sandbox's simulated kubelet forwards every port to the provider's etcd.
 		"port-forward": {func(ctx context.Context) (string, error) { return p.Forward(ctx, 80, "/health") }, `"health":"true"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,8 +80,8 @@ func execOver(p *kubeletapi.Pod, dial kubeletapi.Dial) func(context.Context) (st
 	}
 }
 
-// callers goes to the virtual kubelet directly. The stock one answers anybody,
-// which is a known weakness and why the outcome depends on the image.
+// callers sends requests to the virtual kubelet directly. The stock one answers any caller, a known weakness, so the
+// outcome depends on the image.
 func (f *federation) callers(t *testing.T) {
 	base := f.kubeletURL(t)
 	anonymous := &http.Client{Timeout: 10 * time.Second, Transport: insecure()}
@@ -121,7 +121,7 @@ func insecure() *http.Transport {
 	return &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 }
 
-// kubeletURL is the address of the kubelet in the Node.
+// kubeletURL returns the URL of the kubelet in the Node.
 func (f *federation) kubeletURL(t *testing.T) string {
 	t.Helper()
 	var node corev1.Node

@@ -15,15 +15,15 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// TestLaterKubernetes runs control planes of a later Kubernetes than the one that Liqo and this project were built with. Make matrix sets
-// the variable, since building that version takes a quarter of an hour.
+// TestLaterKubernetes runs control planes of a later Kubernetes than the one that Liqo and this project were built
+// with. Only make matrix sets the variable, since building that version takes a quarter of an hour.
 func TestLaterKubernetes(t *testing.T) {
 	if os.Getenv(kubernetesVariable) != sandbox.KubernetesLaterVersion {
 		t.Skipf("%s=%s runs it", kubernetesVariable, sandbox.KubernetesLaterVersion)
 	}
 	s := up(t, sandbox.Options{
 		Name: "laterkubernetes", Consumers: 1, Providers: 1, BrokerNode: brokerNode,
-		// Only there: kube-scheduler would wait for a PodGroup.
+		// Only in the API server: kube-scheduler would wait for a PodGroup.
 		APIServerArgs: []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true"},
 	})
 	consumer, broker, provider := s.Cluster(sandbox.Consumer(1)), s.Cluster(sandbox.Broker), s.Cluster(sandbox.Provider(1))
@@ -63,7 +63,8 @@ func TestLaterKubernetes(t *testing.T) {
 		kept      bool
 	}{
 		{consumer, "default", podKind, []string{"spec", "schedulingGroup"}, true},
-		// In an offloaded namespace Liqo's webhook writes each pod as its types know it (pkg/webhooks/pod/pod.go).
+		// In an offloaded namespace Liqo's webhook rewrites each pod with the types that it was built with
+		// (pkg/webhooks/pod/pod.go).
 		{consumer, "later", podKind, []string{"spec", "schedulingGroup"}, false},
 		// The client of the virtual kubelet does not know the field, and Liqo's CRD has no place for it.
 		{broker, atBroker, shadowKind, []string{"spec", "pod", "schedulingGroup"}, false},

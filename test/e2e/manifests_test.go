@@ -29,7 +29,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// roles asks the API server what the broker's ServiceAccount may do.
+// roles asks the API server which rights the broker's ServiceAccount has.
 func (g *guarded) roles(t *testing.T) {
 	const tenant, own = "liqo-tenant-provider1", sandbox.BrokerComponent
 	for what, c := range map[string]struct {
@@ -85,8 +85,8 @@ func (g *guarded) roles(t *testing.T) {
 	}
 }
 
-// An API server takes all that the chart and the overlays of kustomize make, for each service, as `kubectl apply
-// --server-side --dry-run=server` asks it.
+// dryRun checks that an API server accepts all objects of the chart and of the kustomize overlays, for each service,
+// with the requests of `kubectl apply --server-side --dry-run=server`.
 func (g *guarded) dryRun(t *testing.T) {
 	manifests := deploy.Directory("../../deploy")
 	for _, service := range deploy.Services() {
@@ -102,7 +102,8 @@ func (g *guarded) dryRun(t *testing.T) {
 	}
 }
 
-// Only the broker approves the serving certificate of its node, and it can approve no others.
+// certificates checks that only the broker approves the serving certificate of its node, and that it can approve no
+// others.
 func (g *guarded) certificates(t *testing.T) {
 	ctx := t.Context()
 	broker := g.as(t, sandbox.BrokerComponent, sandbox.BrokerComponent)
@@ -155,9 +156,9 @@ func approve(ctx context.Context, as kubernetes.Interface, csr *certificatesv1.C
 	return err
 }
 
-// The CRDs fill in defaults and refuse what makes no sense.
+// api checks that the CRDs set defaults and reject invalid objects.
 func (g *guarded) api(t *testing.T) {
-	// What is there is deleted: it would concern the scenarios that follow.
+	// Objects are deleted after their creation: they would affect the scenarios that follow.
 	create := func(o client.Object) error {
 		err := g.broker.Client.Create(t.Context(), o)
 		if err == nil {

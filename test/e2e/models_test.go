@@ -24,7 +24,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// models: Liqo and Kubernetes do what the models of test/histories do (docs/designs/0015).
+// models checks that Liqo and Kubernetes behave like the models of test/histories (docs/designs/0015).
 func (b *brokered) models(t *testing.T) {
 	ns := b.namespace(t)
 	other := ns + "-x"
@@ -40,8 +40,8 @@ func (b *brokered) models(t *testing.T) {
 	t.Run("a VirtualNode is gone before its pods are", func(t *testing.T) { b.goneBeforeItsPods(t, ns) })
 }
 
-// bound: kube-scheduler binds no pod that requests more than FreeOnNode finds free on the broker's Node, and says so in
-// PodScheduled; once another pod is gone it binds one that requests all of it.
+// bound checks that kube-scheduler binds no pod that requests more than FreeOnNode finds free on the broker's Node, and
+// sets PodScheduled=False. Once another pod is gone it binds a pod that requests all of it.
 func (b *brokered) bound(t *testing.T, ns string) {
 	free := func() int64 {
 		var node corev1.Node
@@ -89,8 +89,8 @@ func (b *brokered) bound(t *testing.T, ns string) {
 	})
 }
 
-// quotaCountsEnded: Liqo's webhook counts the ShadowPod of a pod that has ended until it is deleted. 16 CPUs are
-// granted, two pods request two each, of which one has ended.
+// quotaCountsEnded checks that Liqo's webhook counts the ShadowPod of an ended pod until the ShadowPod is deleted. 16
+// CPUs are granted; two pods request two each, and one of them has ended.
 func (b *brokered) quotaCountsEnded(t *testing.T, ns, other string) {
 	provider := b.providers[2]
 	key := client.ObjectKey{Namespace: b.broker.RemoteNamespace(ns), Name: "web-1"}
@@ -110,7 +110,7 @@ func (b *brokered) quotaCountsEnded(t *testing.T, ns, other string) {
 	})
 }
 
-// cancelled: while the webhook does not answer, a client gives up. The API server then gives up as well, and creates
+// cancelled makes a client give up while the webhook does not answer. The API server then also gives up, and creates
 // nothing when the webhook answers again.
 func (b *brokered) cancelled(t *testing.T, ns, other string) {
 	kubelet, shadow := b.asKubelet(t, ns, other, "1")
@@ -126,9 +126,9 @@ func (b *brokered) cancelled(t *testing.T, ns, other string) {
 	})
 }
 
-// goneBeforeItsPods: Liqo deletes the virtual kubelet with a VirtualNode, requests the removal of the namespaces, and
-// does not wait for it. The NamespaceMap has a namespace as long as the provider has it, which a pod keeps that its
-// kubelet does not end. No other provider gets the pod meanwhile.
+// goneBeforeItsPods checks that Liqo deletes the virtual kubelet with a VirtualNode and requests the removal of the
+// namespaces, but does not wait for it. The NamespaceMap lists a namespace as long as it exists at the provider; a pod
+// that its kubelet does not end keeps it there. No other provider gets the pod meanwhile.
 func (b *brokered) goneBeforeItsPods(t *testing.T, ns string) {
 	home, provider := b.broker.Client, b.providers[2]
 	remote := client.ObjectKey{Namespace: b.broker.RemoteNamespace(ns), Name: "web-0"}
@@ -186,7 +186,7 @@ func (b *brokered) goneBeforeItsPods(t *testing.T, ns string) {
 	})
 }
 
-// mapped is what the NamespaceMap of a provider has for a namespace; "" for nothing.
+// mapped returns the phase of a namespace in the NamespaceMap of a provider; "" if there is none.
 func (b *brokered) mapped(ctx context.Context, ns, provider string) offloadingv1beta1.MappingPhase {
 	var m offloadingv1beta1.NamespaceMap
 	if b.broker.Client.Get(ctx, client.ObjectKey{Namespace: "liqo-tenant-" + provider, Name: provider}, &m) != nil {
@@ -195,7 +195,7 @@ func (b *brokered) mapped(ctx context.Context, ns, provider string) offloadingv1
 	return m.Status.CurrentMapping[ns].Phase
 }
 
-// stillThere is nil when err says that an object is not there.
+// stillThere returns nil if err means that an object does not exist.
 func stillThere(err error) error {
 	if err == nil {
 		return errors.New("the object is there")

@@ -19,8 +19,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// sentOn: the NamespaceOffloading of a consumer's namespace is kept as the broker wants it, and goes when the namespace is
-// a consumer's no longer. The consumer's claim on its name is reported meanwhile.
+// sentOn checks that the broker keeps the NamespaceOffloading of a consumer's namespace as it should be, and deletes it
+// when the namespace no longer belongs to a consumer. The consumer's claim on the name is then reported.
 func (c *chain) sentOn(t *testing.T) {
 	consumer := c.consumers[0]
 	name := client.ObjectKey{Namespace: consumer.RemoteNamespace(c.offload(t, consumer)), Name: consts.DefaultNamespaceOffloadingName}
@@ -59,13 +59,13 @@ func (c *chain) sentOn(t *testing.T) {
 	})
 	eventually(t, followTime, func(ctx context.Context) error { return c.collides(ctx, name.Namespace, corev1.ConditionTrue) })
 	eventually(t, followTime, func(ctx context.Context) error { return c.warned(ctx, consumer, name.Namespace) })
-	// As it was, so that it goes with the consumer's.
+	// Restore it, so that the namespace is deleted with the consumer's.
 	patch(namespace, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, consts.RemoteNamespaceManagedByAnnotationKey, managed))
 	eventually(t, followTime, func(ctx context.Context) error { return c.collides(ctx, name.Namespace, corev1.ConditionFalse) })
 	eventually(t, followTime, func(ctx context.Context) error { _, err := strategy(ctx); return err })
 }
 
-// collides answers nil when the condition of a namespace of the broker's cluster has that status.
+// collides returns nil if the condition of a namespace of the broker's cluster has that status.
 func (c *chain) collides(ctx context.Context, namespace string, want corev1.ConditionStatus) error {
 	var is corev1.Namespace
 	if err := c.broker.Client.Get(ctx, client.ObjectKey{Name: namespace}, &is); err != nil {
@@ -79,7 +79,7 @@ func (c *chain) collides(ctx context.Context, namespace string, want corev1.Cond
 	return fmt.Errorf("the conditions of %s: %v", namespace, is.Status.Conditions)
 }
 
-// warned answers nil when an event of the consumer's NamespaceMap names a namespace that is taken.
+// warned returns nil if an event of the consumer's NamespaceMap names a namespace that is taken.
 func (c *chain) warned(ctx context.Context, consumer *sandbox.Cluster, namespace string) error {
 	var events corev1.EventList
 	if err := c.broker.Client.List(ctx, &events, client.InNamespace("liqo-tenant-"+consumer.Name)); err != nil {
@@ -94,8 +94,8 @@ func (c *chain) warned(ctx context.Context, consumer *sandbox.Cluster, namespace
 	return fmt.Errorf("none of %d events says that %s is taken", len(events.Items), namespace)
 }
 
-// overtaken: a pod that arrives before its namespace is sent on, because the broker is away, is refused until it is, and
-// runs at a provider then.
+// overtaken tests a pod that arrives before its namespace is offloaded, because the broker is down. It is rejected
+// until then, and runs at a provider afterwards.
 func (c *chain) overtaken(t *testing.T) {
 	consumer := c.consumers[1]
 	require.NoError(t, c.Kill(brokerComponent))
@@ -108,15 +108,16 @@ func (c *chain) overtaken(t *testing.T) {
 	require.True(t, kerrors.IsNotFound(err), "it would run on a node of the broker's cluster: %v", err)
 
 	require.NoError(t, c.Restart(t.Context(), brokerComponent))
-	// Liqo's controller has waited twice as long after each attempt.
+	// Liqo's controller doubles its delay after each attempt.
 	eventually(t, 2*patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 1) })
 	require.Equal(t, brokerNode, podOf(t, c.broker, atBroker.Namespace, atBroker.Name).Spec.NodeName)
 }
 
-// notOffloaded is why the guard refuses the pods of a namespace that the broker has not sent on yet.
+// notOffloaded is the guard's reason to reject the pods of a namespace that the broker has not offloaded yet.
 const notOffloaded = "the namespace of this ShadowPod is not offloaded yet"
 
-// refusedToCreate answers nil once Liqo's controller says that it could not create the pod of a ShadowPod, and why.
+// refusedToCreate returns nil if an event of Liqo's controller reports that it could not create the pod of a ShadowPod,
+// with the reason.
 func refusedToCreate(ctx context.Context, c *sandbox.Cluster, shadow client.ObjectKey, because string) error {
 	var events corev1.EventList
 	if err := c.Client.List(ctx, &events, client.InNamespace(shadow.Namespace)); err != nil {

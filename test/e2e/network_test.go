@@ -16,8 +16,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// link breaks the network between the clusters: the node is not Ready while it
-// is down, and nothing else happens to its pods.
+// link breaks the network between the clusters: the node is not Ready meanwhile, and its pods are not affected
+// otherwise.
 func link(t *testing.T, f *federation) {
 	local, remote := f.namespaces(t)
 	f.runPod(t, newPod(local, "steady"))
@@ -44,12 +44,11 @@ func (f *federation) expectNodeReady(t *testing.T, timeout time.Duration, want b
 	})
 }
 
-// remapping changes where this cluster sees the remote one's pods, as Liqo does
-// when a range is taken from it.
+// remapping changes the range at which this cluster sees the remote one's pods, as Liqo does when it has to give up a
+// range.
 //
-// The stock virtual kubelet reads the Configuration once, at start
-// (cmd/virtual-kubelet/root/root.go), and goes on showing addresses that lead
-// nowhere; that is the known bug which this scenario expects of it.
+// The stock virtual kubelet reads the Configuration only at its start (cmd/virtual-kubelet/root/root.go), and continues
+// to show addresses that lead nowhere. The scenario expects this known bug of it.
 func remapping(t *testing.T, f *federation) {
 	local, _ := f.namespaces(t)
 	pod := newPod(local, "moved")
@@ -86,9 +85,8 @@ func remapping(t *testing.T, f *federation) {
 	eventually(t, 10*time.Second, shows(before))
 }
 
-// setRemotePodRange gives this cluster another view of the remote one's pods:
-// the status of the Network that stands for them, which Liqo copies to the
-// Configuration (RemapConfiguration) and overwrites its content.
+// setRemotePodRange changes the range at which this cluster sees the remote one's pods: the status of the Network for
+// them. Liqo copies it to the Configuration (RemapConfiguration), and overwrites the Configuration's content.
 func (f *federation) setRemotePodRange(t *testing.T, to netip.Prefix) {
 	t.Helper()
 	namespace := client.InNamespace("liqo-tenant-" + f.remote.Name)
@@ -121,8 +119,7 @@ func (f *federation) setRemotePodRange(t *testing.T, to netip.Prefix) {
 	})
 }
 
-// killed ends all processes of the provider at once, as a power failure does,
-// and starts them again.
+// killed kills all processes of the provider at once, like a power failure, and starts them again.
 func killed(t *testing.T, f *federation, local string) {
 	remote := f.local.RemoteNamespace(local)
 	require.NoError(t, f.local.Client.Create(t.Context(), newDeployment(local, "web", 5)))

@@ -73,8 +73,7 @@ func (f *federation) expectGone(t *testing.T, remote string, o client.Object) {
 	})
 }
 
-// services looks at a Service from both sides: each sees every endpoint once,
-// under an address that it can reach.
+// services checks a Service on both sides: each side sees every endpoint once, at an address that it can reach.
 func services(t *testing.T, f *federation) {
 	local, remote := f.namespaces(t)
 	svc := &corev1.Service{
@@ -88,7 +87,7 @@ func services(t *testing.T, f *federation) {
 	require.NoError(t, f.local.Client.Create(t.Context(), newDeployment(local, "web", 2)))
 	eventually(t, time.Minute, func(ctx context.Context) error { return allRunning(ctx, f.local, local, 2) })
 
-	// An endpoint that really is in this cluster, beside the offloaded ones.
+	// A real endpoint of this cluster, beside the offloaded ones.
 	const own = "10.244.9.9"
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -112,8 +111,8 @@ func services(t *testing.T, f *federation) {
 	f.expectGone(t, remote, svc)
 }
 
-// expectEndpoints waits until the ready endpoints of a Service are exactly the pods of its namespace, and the others
-// given. It reads the pods each time: KWOK may write a second address of a new pod.
+// expectEndpoints waits until the ready endpoints of a Service are exactly the pods of its namespace and the given
+// others. It reads the pods each time: KWOK may write a second address of a new pod.
 func (f *federation) expectEndpoints(t *testing.T, c *sandbox.Cluster, namespace, service string, others ...string) {
 	t.Helper()
 	eventually(t, reflectionTime, func(ctx context.Context) error {
@@ -134,8 +133,7 @@ func (f *federation) expectEndpoints(t *testing.T, c *sandbox.Cluster, namespace
 	})
 }
 
-// readyEndpoints are the addresses of the ready endpoints of a Service, sorted,
-// as often as they are there.
+// readyEndpoints returns the addresses of the ready endpoints of a Service, sorted and including duplicates.
 func readyEndpoints(ctx context.Context, c *sandbox.Cluster, namespace, service string) ([]string, error) {
 	var list discoveryv1.EndpointSliceList
 	err := c.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service})
@@ -151,8 +149,8 @@ func readyEndpoints(ctx context.Context, c *sandbox.Cluster, namespace, service 
 	return got, err
 }
 
-// remotePodRange is where local sees remote's pods, localPodRange where remote
-// sees local's.
+// remotePodRange returns the range at which local sees remote's pods, localPodRange the range at which remote sees
+// local's.
 func (f *federation) remotePodRange(t *testing.T) netip.Prefix { return podRange(t, f.local, f.remote) }
 
 func (f *federation) localPodRange(t *testing.T) netip.Prefix { return podRange(t, f.remote, f.local) }
@@ -221,8 +219,7 @@ func events(t *testing.T, f *federation) {
 	})
 }
 
-// volumes claims a volume of Liqo's virtual class: the provider binds it from
-// its own class.
+// volumes claims a volume of Liqo's virtual class: the provider binds it with its own class.
 func volumes(t *testing.T, f *federation) {
 	local, remote := f.namespaces(t)
 	volume := &corev1.PersistentVolume{

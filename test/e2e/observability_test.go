@@ -22,7 +22,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// traced collects the spans of a federation until the test ends, and returns what has its processes send them.
+// traced collects the spans of a federation until the test ends. It returns the arguments that make processes send
+// their spans.
 func traced(t *testing.T) (*collector.Collector, []string) {
 	t.Helper()
 	spans, err := collector.Start()
@@ -31,7 +32,8 @@ func traced(t *testing.T) (*collector.Collector, []string) {
 	return spans, []string{"--tracing-endpoint=" + spans.Endpoint(), "--tracing-insecure=true"}
 }
 
-// trace: the way of a pod from its binding until it runs is one trace, of the broker and of a virtual kubelet.
+// trace checks that one trace covers a pod from its binding until it runs, with spans of the broker and of a virtual
+// kubelet.
 func (c *chain) trace(t *testing.T) {
 	consumer := c.consumers[0]
 	ns := c.offload(t, consumer)
@@ -43,21 +45,22 @@ func (c *chain) trace(t *testing.T) {
 	require.NoError(t, c.spans.Wait(ctx, collector.Way(annotation)))
 }
 
-// quiet are metrics that are there only after what need not happen: an object that cannot be reflected, a request that is
-// refused.
+// quiet returns the metrics that appear only after rare events: an object that cannot be reflected, a request that is
+// rejected.
 func quiet() []string {
 	return []string{"liqo_virtual_kubelet_reflection_error_counter", "liqo_catalog_refusals_total"}
 }
 
-// metrics: what the rules and the dashboard of deploy/observability ask for is there, and all that is there is documented.
-// With SCRAPES=directory the scrapes are left there, two of each process, for test/observability to show.
+// metrics checks that every metric that the rules and the dashboard of deploy/observability use exists, and that all
+// existing metrics are documented. With SCRAPES=directory it writes the scrapes there, two of each process, for
+// test/observability to show.
 func (c *chain) metrics(t *testing.T) {
 	consumer := c.consumers[0]
 	ns := c.offload(t, consumer)
 	c.pod(t, consumer, ns, "counted", "true")
 	eventually(t, patient, func(ctx context.Context) error { return c.rightlyShown(ctx, consumer, ns, 1) })
 	c.shownToAStranger(t)
-	for _, selected := range []bool{false, true} { // Which leaves a policy.
+	for _, selected := range []bool{false, true} { // This creates a policy.
 		require.NoError(t, orchestrator.Set(t.Context(), c.broker.Client, consumer.Name, "provider1", selected))
 	}
 	slice := c.ask(t, consumer, "measured", map[corev1.ResourceName]string{corev1.ResourceCPU: "1", corev1.ResourceMemory: "1Gi", corev1.ResourcePods: "10"})
@@ -79,14 +82,14 @@ func (c *chain) metrics(t *testing.T) {
 	}
 }
 
-// shownToAStranger asks the catalog for something.
+// shownToAStranger sends an anonymous request to the catalog.
 func (c *chain) shownToAStranger(t *testing.T) {
 	t.Helper()
 	_, err := c.fetch(t.Context(), "https://"+c.CatalogAddress()+"/api/v1/providers")
 	require.NoError(t, err)
 }
 
-// targets are the replicas of everything that has metrics, by component.
+// targets returns the replicas of every component that has metrics.
 func (c *chain) targets() (map[string][]string, error) {
 	components := map[string][]string{
 		exposition.Broker:  {brokerComponent},
@@ -111,7 +114,7 @@ func (c *chain) targets() (map[string][]string, error) {
 	return all, nil
 }
 
-// scrapes are the answers of /metrics, by component.
+// scrapes returns the answers of /metrics, by component.
 func (c *chain) scrapes(ctx context.Context) (map[string][]string, error) {
 	targets, err := c.targets()
 	if err != nil {
@@ -141,7 +144,7 @@ func (c *chain) scrape(ctx context.Context, replica string) (string, error) {
 	return c.fetch(ctx, "http://"+address+"/metrics")
 }
 
-// fetch reads a page; all of them are on loopback, with certificates that they signed themselves.
+// fetch reads a page. All servers are on loopback, with self-signed certificates.
 func (c *chain) fetch(ctx context.Context, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

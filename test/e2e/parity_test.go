@@ -7,11 +7,11 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// The parity suite is one set of scenarios, run against Liqo's own virtual
-// kubelet and against ours: what the stock one does, ours must do.
+// The parity suite is one set of scenarios that runs against Liqo's own virtual kubelet and against ours: ours must
+// behave like the stock one.
 
-// TestParityStock depends on Liqo, the scenarios and the sandbox, and not on this repository's program: it runs with STOCK=1
-// only, as make stock and .ci/run have it.
+// TestParityStock depends on Liqo, the scenarios and the sandbox, but not on this repository's program. It runs only
+// with STOCK=1, which make stock and .ci/run set.
 func TestParityStock(t *testing.T) {
 	if os.Getenv("STOCK") == "" {
 		t.Skip("it depends on Liqo and the scenarios only: make stock runs it")
@@ -28,7 +28,8 @@ func parity(t *testing.T, image string) {
 		name string
 		run  func(*testing.T, *federation)
 	}{
-		// In this order: those that stop something come last, and the last one adds a node to which the others' pods might go.
+		// The order matters: scenarios that stop something come last, and the last one adds a node to which the other
+		// scenarios' pods might go.
 		{"a chain of two hops", twoHops},
 		{"a Deployment of 16 pods comes and goes", deployment},
 		{"restarts and terminal phases are reported", statuses},
@@ -51,9 +52,9 @@ func parity(t *testing.T, image string) {
 	}
 }
 
-// lost has one provider killed and another one frozen at the same time: each is minutes of waiting.
+// lost kills one provider and freezes another one at the same time: each scenario mostly waits, for minutes.
 func lost(t *testing.T, f *federation) {
-	// A namespace is offloaded to both, so that is done before one of them is lost.
+	// Each namespace is offloaded to both providers, which works only before one of them is lost.
 	other := f.other()
 	f.offload(t, "killed")
 	other.offload(t, "frozen")

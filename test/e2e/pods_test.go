@@ -21,8 +21,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// twoHops measures the way of a pod from the consumer through the broker to the
-// provider and back: Running in the consumer within 3 s.
+// twoHops measures how long a pod takes from the consumer through the broker to the provider and back: it must be
+// Running in the consumer within 3 s.
 func twoHops(t *testing.T, f *federation) {
 	const namespace = "two-hops"
 	require.NoError(t, f.consumer.Offload(t.Context(), namespace))
@@ -43,7 +43,7 @@ func twoHops(t *testing.T, f *federation) {
 			}
 			return nil
 		})
-		if i > 0 { // the first one warms up what was never used before
+		if i > 0 { // the first pod only warms up caches and connections
 			took = append(took, time.Since(began))
 		}
 		remote := &corev1.Pod{}
@@ -99,7 +99,7 @@ func deployment(t *testing.T, f *federation) {
 	})
 }
 
-// translate moves an address of any /16 into another /16.
+// translate maps an address of any /16 into another /16.
 func translate(t *testing.T, address string, to netip.Prefix) string {
 	t.Helper()
 	a, err := netip.ParseAddr(address)
@@ -174,7 +174,7 @@ func statuses(t *testing.T, f *federation) {
 	})
 }
 
-// exit makes the first container's process have ended.
+// exit sets a status in which the process of the first container has ended.
 func exit(s *corev1.PodStatus, phase corev1.PodPhase, code int32) {
 	s.Phase = phase
 	reason := "Completed"

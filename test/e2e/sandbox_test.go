@@ -18,8 +18,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// sandboxCommand builds the command that people use, with a state of its own
-// and the binaries of everybody.
+// sandboxCommand builds the command that users run. Its sandboxes have their own state and use the shared binaries.
 func sandboxCommand(t *testing.T) func(args ...string) *exec.Cmd {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "sandbox")
@@ -35,9 +34,8 @@ func sandboxDir(t *testing.T, name string) string {
 	return filepath.Join(cache, "sandboxes", name)
 }
 
-// killedOwner starts a sandbox beside the federation. Its owner is killed by
-// SIGKILL, so it can clean nothing up: the kernel ends its processes, and the next
-// down removes what they left. The federation is not concerned.
+// killedOwner starts a sandbox beside the federation and kills its owner with SIGKILL, so that the owner cannot clean
+// up. The kernel ends the sandbox's processes, and the next down removes its remains. The federation is not affected.
 func (b *brokered) killedOwner(t *testing.T) {
 	command, dir := sandboxCommand(t), sandboxDir(t, "doomed")
 	doomed, end := startCommand(t, command("up", "--name=doomed", "--consumers=1", "--providers=1"))
@@ -76,7 +74,7 @@ func (b *brokered) killedOwner(t *testing.T) {
 	assert.Equal(t, processes(before), processes(after))
 }
 
-// processes are the ids of all processes of a sandbox.
+// processes returns the ids of all processes of a sandbox.
 func processes(status sandbox.Status) (pids []int) {
 	for i := range status.Processes {
 		pids = append(pids, status.Processes[i].PID)
@@ -85,7 +83,7 @@ func processes(status sandbox.Status) (pids []int) {
 	return pids
 }
 
-// TestSandboxCommand starts a sandbox, gives it every command, and ends it.
+// TestSandboxCommand starts a sandbox, runs every command with it, and ends it.
 func TestSandboxCommand(t *testing.T) {
 	aside(t)
 	command := sandboxCommand(t)
@@ -131,7 +129,7 @@ func TestSandboxCommand(t *testing.T) {
 	assert.NoDirExists(t, sandboxDir(t, "commanded"))
 }
 
-// startCommand runs a command. The channel gets its error when it ends, with its output.
+// startCommand starts a command with its output. When the command ends, its error is sent to the channel.
 func startCommand(t *testing.T, cmd *exec.Cmd) (*exec.Cmd, <-chan error) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -164,7 +162,7 @@ func recorded(t *testing.T, dir string) (pids []int) {
 	return pids
 }
 
-// Invalid arguments are reported before anything starts.
+// TestSandboxCommandRefusesBadArguments checks that invalid arguments are reported before anything starts.
 func TestSandboxCommandRefusesBadArguments(t *testing.T) {
 	command := sandboxCommand(t)
 	for _, c := range []struct {

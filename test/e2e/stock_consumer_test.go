@@ -19,8 +19,8 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// TestStockConsumer has a consumer with Liqo's own virtual kubelet: what deploy/ promises against it, the addresses that it
-// shows, and its replacement by ours, which comes last.
+// TestStockConsumer uses a consumer with Liqo's own virtual kubelet. It tests the guarantees of deploy/ against that,
+// the addresses that it shows, and finally its replacement by ours.
 func TestStockConsumer(t *testing.T) {
 	aside(t)
 	b := startBroker(t, sandbox.Options{
@@ -37,8 +37,8 @@ func TestStockConsumer(t *testing.T) {
 	})
 }
 
-// plainAddresses: a broker that does nothing for such consumers. The pods show what Liqo makes of the address that the
-// broker's pod has, by the Configuration of the broker alone.
+// plainAddresses tests a broker without options for such consumers. The pods show Liqo's mapping of the address of the
+// broker's pod, by the Configuration of the broker alone.
 func (c *chain) plainAddresses(t *testing.T) {
 	ns := c.offload(t, c.consumer)
 	c.pod(t, c.consumer, ns, "pod", "true")
@@ -70,7 +70,7 @@ func (c *chain) plainAddresses(t *testing.T) {
 	})
 }
 
-// opaqueAddresses: a broker that shows external addresses, before and after the pods have moved.
+// opaqueAddresses tests a broker that shows external addresses, before and after the pods have moved.
 func (c *chain) opaqueAddresses(t *testing.T) {
 	const flag = "--opaque-addresses=true"
 	for _, provider := range c.providers {
@@ -99,7 +99,7 @@ func (c *chain) opaqueAddresses(t *testing.T) {
 	})
 }
 
-// kubeletHas answers nil when all replicas of the virtual kubelet of a provider run with an argument.
+// kubeletHas returns nil if all replicas of the virtual kubelet of a provider run with an argument.
 func (c *chain) kubeletHas(ctx context.Context, provider, argument string) error {
 	var d appsv1.Deployment
 	if err := c.broker.Client.Get(ctx, client.ObjectKey{Namespace: "liqo-tenant-" + provider, Name: "vk-" + provider}, &d); err != nil {
@@ -112,8 +112,8 @@ func (c *chain) kubeletHas(ctx context.Context, provider, argument string) error
 	return nil
 }
 
-// takeover lets our virtual kubelet take over a node of Liqo's own while pods
-// run there: none of them is recreated, and new ones come.
+// takeover lets our virtual kubelet take over a node of Liqo's own while pods run there. No pod is recreated, and new
+// pods run.
 func takeover(t *testing.T, f *federation) {
 	local, remote := f.namespaces(t)
 	require.NoError(t, f.local.Client.Create(t.Context(), newDeployment(local, "web", 20)))

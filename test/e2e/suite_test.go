@@ -7,19 +7,19 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox"
 )
 
-// TestFederation runs the broker, its virtual kubelets and the catalog as deploy/ installs them, with shorter times, in one
-// federation. Its groups are run in this order:
+// TestFederation runs the broker, its virtual kubelets and the catalog as deploy/ installs them, with shorter times, in
+// one federation. Its groups run in this order:
 //
-//   - "side by side": scenarios that touch nothing but their own namespaces, and ask for nothing that another one changes.
+//   - "side by side": scenarios that touch only their own namespaces, and depend on nothing that others change.
 //   - "chain", "catalog", "placing": scenarios that change a provider, a link or a selection, or look at everything.
-//     The broker offers what all providers grant, so the chain's come before those that add a slice.
+//     The broker offers the sum of the providers' grants, so the chain's come before those that add a slice.
 //   - "faults": scenarios that fill all providers or stop something.
 //
-// Scenarios with "hostile" in their names are those of attackers: a consumer, a tenant, a stranger, a provider. make hostile runs
-// these, with what the guard refuses (TestStockConsumer).
+// Scenarios with "hostile" in their names are attacks by a consumer, a tenant, an anonymous caller or a provider. make
+// hostile runs them, and the tests of the guard (TestStockConsumer).
 //
-// The suites that have federations of their own run at the same time as all but the first group where there are many processors;
-// on a calm machine with few, at the same time as the faults; else afterwards.
+// Suites with their own federations run at the same time as all groups but the first where there are many processors.
+// With few processors, they run at the same time as the faults if the machine is calm, otherwise afterwards.
 func TestFederation(t *testing.T) {
 	asides <- struct{}{}
 	t.Cleanup(func() { <-asides })
@@ -117,8 +117,8 @@ func TestFederation(t *testing.T) {
 	})
 }
 
-// calmBoot is within which time the clusters of TestFederation are up on a calm machine: 40 s on two processors that have nothing
-// else to do, up to three times as much if they have.
+// calmBoot is how long the clusters of TestFederation may take to start on a calm machine: 40 s on two idle processors,
+// up to three times as long on busy ones.
 const calmBoot = time.Minute
 
 type scenario struct {
@@ -144,7 +144,7 @@ func startFederation(t *testing.T) *catalogued {
 	b := startBroker(t, sandbox.Options{
 		Name: "federation", Consumers: 2, Providers: 3, Networking: true, ConsumerNodes: true, RemoteIPAM: true,
 		Catalog: true, CatalogArgs: []string{"--history-interval=1s"}, KubeletMetrics: true,
-		ConsumerArgs:      []string{"--direct-traffic=true", "--of-a-later-liqo=true"}, // Which it ignores.
+		ConsumerArgs:      []string{"--direct-traffic=true", "--of-a-later-liqo=true"}, // It ignores unknown options.
 		BrokerArgs:        append([]string{"--offer-interval=2s"}, tracing...),
 		BrokerKubeletArgs: tracing,
 		DirectNetworks:    []string{"consumer1:provider1", "consumer1:provider2"},

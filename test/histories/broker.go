@@ -38,7 +38,7 @@ const (
 	brokerNamespace = "liqo-broker"
 )
 
-// times are those of the brokers of all histories: shorter than the defaults, in proportion.
+// times returns the times of the brokers in all histories: shorter than the defaults, in proportion.
 func times() broker.Times {
 	return broker.Times{
 		ProbeInterval: 5 * time.Second, ProbeTimeout: 2 * time.Second, FailoverAfter: 20 * time.Second, SuspicionWindow: 20 * time.Second,
@@ -50,9 +50,9 @@ func leaseTimes() broker.LeaseConfig {
 	return broker.LeaseConfig{Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
 }
 
-// simulated is what a broker runs with: controller-runtime's manager, but with clients in memory.
+// simulated is the manager that a simulated broker runs with: controller-runtime's, but with clients in memory.
 type simulated struct {
-	manager.Manager // Nil: what is not implemented below is not used.
+	manager.Manager // Nil: the methods that are not implemented below are never called.
 
 	config    *rest.Config
 	world     *world
@@ -73,13 +73,14 @@ func (m *simulated) GetRESTMapper() meta.RESTMapper                { return m.cl
 func (m *simulated) GetLogger() logr.Logger                        { return logr.New(&panics{world: m.world}) }
 func (*simulated) GetEventRecorderFor(string) record.EventRecorder { return &record.FakeRecorder{} }
 
-// GetControllerOptions implements manager.Manager. controller-runtime's priority queue may leave a goroutine behind
-// when it is shut down (handleReadyItems in v0.23.1), which a bubble does not end with.
+// GetControllerOptions implements manager.Manager. controller-runtime's priority queue may leak a goroutine when it is
+// shut down (handleReadyItems in v0.23.1); a synctest bubble with a leaked goroutine does not end.
 func (*simulated) GetControllerOptions() config.Controller {
 	return config.Controller{UsePriorityQueue: ptr.To(false)}
 }
 
-// panics is a log of the panics of reconcilers, which controller-runtime recovers from. It implements logr.LogSink.
+// panics is a log sink that records the panics of reconcilers, which controller-runtime recovers. It implements
+// logr.LogSink.
 type panics struct {
 	world *world
 }
@@ -97,9 +98,10 @@ func (p *panics) Error(err error, _ string, _ ...any) {
 	}
 }
 
-// identities connects to the providers of a world, whatever a Secret says. It implements identitymanager.IdentityReader.
+// identities connects to the providers of a world; it ignores the contents of Secrets. It implements
+// identitymanager.IdentityReader.
 type identities struct {
-	identitymanager.IdentityReader // Nil: what is not implemented below is not used.
+	identitymanager.IdentityReader // Nil: the methods that are not implemented below are never called.
 
 	process *process
 	world   *world
@@ -110,7 +112,7 @@ func (i identities) GetConfigFromSecret(id liqov1beta1.ClusterID, _ *corev1.Secr
 	return &rest.Config{Host: "https://" + at.id, ContentConfig: rest.ContentConfig{ContentType: "application/json"}, Transport: transport{process: i.process, server: at.server, weather: at.weather}}, nil
 }
 
-// runBroker runs one replica of the broker until it ends, by itself or because its process was killed.
+// runBroker runs one replica of the broker until it ends by itself or is killed.
 func (w *world) runBroker(p *process) error {
 	home := &rest.Config{Host: "http://home", ContentConfig: rest.ContentConfig{ContentType: "application/json"}, Transport: transport{process: p, server: w.home, weather: w.weather}, QPS: -1}
 	lock, err := lease.New(home, types.NamespacedName{Namespace: brokerNamespace, Name: "liqo-broker"}, leaseTimes().RenewDeadline, clock.RealClock{})
@@ -138,7 +140,8 @@ func (w *world) runBroker(p *process) error {
 		return runNode(ctx, b.Node(), m.client)
 	}))
 	group, ctx := errgroup.WithContext(p.ctx)
-	// A process that is asked to end releases the lease once all that it did has ended (engageStopProcedure in controller-runtime).
+	// A process that is asked to terminate releases the lease only after all its runnables have ended
+	// (engageStopProcedure in controller-runtime).
 	elects, release := context.WithCancel(ctx)
 	works, stop := context.WithCancel(ctx)
 	defer context.AfterFunc(p.terminating, stop)()
@@ -147,7 +150,7 @@ func (w *world) runBroker(p *process) error {
 	group.Go(func() error { return lock.Run(elects) })
 	group.Go(func() error {
 		<-works.Done()
-		starts.Lock() // What is being started is waited for.
+		starts.Lock() // Wait for runnables that are being started.
 		defer starts.Unlock()
 		working.Wait()
 		release()
@@ -177,7 +180,7 @@ func (w *world) runBroker(p *process) error {
 				OnStoppedLeading: func() { p.leads.Store(false) },
 			},
 		})
-		return errors.New("the lease was lost") // As controller-runtime's manager ends.
+		return errors.New("the lease was lost") // controller-runtime's manager ends with this error, too.
 	})
 	return group.Wait()
 }

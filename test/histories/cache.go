@@ -17,18 +17,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mirror is the cache of one process of one server: an informer for each type that is asked for. Each lags behind for
-// itself.
+// mirror is the cache that one process has of one server: one informer per requested type. Each informer lags
+// independently.
 type mirror struct {
 	process *process
 	server  *server
 	weather *weather
-	// unbound has it show the pods that are bound to no Node as well.
+	// unbound includes pods that are not bound to a Node.
 	unbound bool
 
 	mu        sync.Mutex
 	informers map[reflect.Type]*informer
-	// indexes by field.
+	// indexes maps a field to its indexer.
 	indexes map[string]client.IndexerFunc
 }
 
@@ -36,7 +36,7 @@ func newMirror(p *process, s *server, w *weather) *mirror {
 	return &mirror{process: p, server: s, weather: w, informers: map[reflect.Type]*informer{}, indexes: map[string]client.IndexerFunc{}}
 }
 
-// informer returns that of a type, which is started.
+// informer returns the informer of a type. It starts the informer at the first call.
 func (m *mirror) informer(t reflect.Type) *informer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,7 +49,7 @@ func (m *mirror) informer(t reflect.Type) *informer {
 	return i
 }
 
-// drop has all watches of the process lose their connection: they list again later.
+// drop makes all watches of the process lose their connection; they list again at the given time.
 func (m *mirror) drop(until time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,7 +60,7 @@ func (m *mirror) drop(until time.Time) {
 	}
 }
 
-// hold has all watches of the process show nothing until then.
+// hold makes all watches of the process deliver no events until the given time.
 func (m *mirror) hold(until time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,7 +143,8 @@ func (m *mirror) IndexField(_ context.Context, _ client.Object, field string, va
 	return nil
 }
 
-// matches reports whether an object has the values of the fields that a selector requires. All pods that it has are of one Node.
+// matches reports whether an object has the field values that a selector requires. A field without an indexer always
+// matches: all pods in the cache are of one Node.
 func (m *mirror) matches(o client.Object, selector fields.Selector) bool {
 	for _, required := range selector.Requirements() {
 		m.mu.Lock()
@@ -160,13 +161,13 @@ func (m *mirror) matches(o client.Object, selector fields.Selector) bool {
 type informer struct {
 	mirror *mirror
 	of     reflect.Type
-	// synced is closed when the first list was read.
+	// synced is closed after the first list.
 	synced chan struct{}
 
 	mu       sync.Mutex
 	objects  map[types.NamespacedName]client.Object
 	handlers []toolscache.ResourceEventHandler
-	// relist is when a watch that has lost its connection lists again, and held until when it shows nothing.
+	// relist is when a watch that lost its connection lists again. The informer delivers no events before held.
 	relist, held time.Time
 }
 
@@ -193,12 +194,12 @@ func (i *informer) list() []client.Object {
 	return sorted(i.objects)
 }
 
-// run shows what happened at the server, each change a while after it.
+// run delivers the server's changes, each after a lag.
 func (i *informer) run() {
 	p, w, name := i.mirror.process, i.mirror.weather, i.mirror.process.name+" watches "+i.of.String()
 	number := 0
 	for {
-		// The first list, and each after a lost connection, may be answered by a watch cache that lags as well.
+		// The first list, and each list after a lost connection, may be answered from a watch cache that lags as well.
 		if w.accepted(p.ctx, p, true) != nil || w.answered(p.name, "list "+i.of.String()) != nil {
 			if !p.sleep(p.ctx, time.Second) {
 				return
@@ -215,7 +216,8 @@ func (i *informer) run() {
 	}
 }
 
-// follow shows changes until the connection is lost, and the time to list again has come; false if the process has ended.
+// follow delivers changes until the connection is lost and the time to list again has come. It returns false if the
+// process has ended.
 func (i *informer) follow(name string, number *int) (lost bool) {
 	p, w := i.mirror.process, i.mirror.weather
 	for {
@@ -259,8 +261,9 @@ func (i *informer) heldUntil() time.Time {
 // loses reports whether the connection is lost.
 func (i *informer) loses() bool { return i.relistAt().After(time.Now()) }
 
-// catchUp shows the state of a moment, without what was between, and returns the number of the next change. It shows at least as many
-// changes as before: a Reflector of client-go lists from the version that it has seen.
+// catchUp delivers the state at a moment, without the intermediate changes, and returns the number of the next change.
+// It never goes back behind the changes already delivered: client-go's Reflector lists from the last version that it
+// has seen.
 func (i *informer) catchUp(moment time.Time, least int) int {
 	changes, _ := i.mirror.server.since(i.of, 0)
 	then, number := map[types.NamespacedName]client.Object{}, 0
@@ -293,10 +296,10 @@ func (i *informer) catchUp(moment time.Time, least int) int {
 	return number
 }
 
-// show takes in what an object is now; nil is gone.
+// show updates the cache with an object's current state and calls the handlers; nil means that the object is gone.
 func (i *informer) show(key types.NamespacedName, now client.Object) {
 	if pod, is := now.(*corev1.Pod); is && pod.Spec.NodeName == "" && !i.mirror.unbound {
-		now = nil // Its watch is for the pods of a Node.
+		now = nil // The watch selects pods that are bound to a Node.
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()

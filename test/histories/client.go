@@ -28,7 +28,7 @@ func itemsField(list client.ObjectList) []int {
 	return field.Index
 }
 
-// assign copies an object, which may be nil.
+// assign copies an object into another. It returns an error if the object is nil.
 func assign(from client.Object, key types.NamespacedName, into client.Object) error {
 	if from == nil {
 		return kerrors.NewNotFound(resourceOf(reflect.TypeOf(into)), key.Name)
@@ -58,7 +58,7 @@ func fill(into client.ObjectList, objects []client.Object, opts []client.ListOpt
 	return nil
 }
 
-// live reads from the server. It implements client.Reader.
+// live reads from the API server. It implements client.Reader.
 type live struct {
 	process *process
 	server  *server
@@ -86,12 +86,12 @@ func (l live) List(ctx context.Context, into client.ObjectList, opts ...client.L
 	return l.request(ctx, "list", t, types.NamespacedName{}, false, func() error {
 		return fill(into, slices.DeleteFunc(l.server.all(t), func(o client.Object) bool {
 			pod, is := o.(*corev1.Pod)
-			return is && pod.Spec.NodeName == "" // Pods are listed by their Node.
+			return is && pod.Spec.NodeName == "" // Pods are listed by spec.nodeName.
 		}), opts)
 	})
 }
 
-// cachedClient reads from a mirror and writes to the server, if may allows it. It implements client.Client.
+// cachedClient reads from a mirror and writes to the server if may allows it. It implements client.Client.
 type cachedClient struct {
 	*mirror
 	live
@@ -122,7 +122,7 @@ func (c *cachedClient) GroupVersionKindFor(o runtime.Object) (schema.GroupVersio
 
 func (*cachedClient) IsObjectNamespaced(runtime.Object) (bool, error) { return true, nil }
 
-// write sends a write, if the process may, and has o be what is stored.
+// write sends a write if the process may write, and copies the stored object into o.
 func (c *cachedClient) write(ctx context.Context, verb string, o client.Object, do func() (client.Object, error)) error {
 	if err := c.live.process.gate(); err != nil {
 		return err
@@ -188,7 +188,7 @@ func (*cachedClient) DeleteAllOf(context.Context, client.Object, ...client.Delet
 func (c *cachedClient) Status() client.SubResourceWriter            { return statusWriter{c} }
 func (c *cachedClient) SubResource(string) client.SubResourceClient { return statusWriter{c} }
 
-// statusWriter writes the subresource status, the only one.
+// statusWriter writes the status subresource, the only one that is simulated.
 type statusWriter struct{ *cachedClient }
 
 func (statusWriter) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {

@@ -18,7 +18,7 @@ import (
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-// The number of histories is in the environment in make test: go test keeps no results of runs with flags of their own.
+// make test sets the number of histories in the environment: go test caches no results of runs with flags of their own.
 var (
 	count = flag.Uint64("histories", numberOr(os.Getenv("HISTORIES"), 500), "how many histories happen")
 	first = flag.Uint64("seed", 0, "the seed of the first history")
@@ -28,7 +28,8 @@ var (
 	reports = flag.Int("reports", 3, "after how many histories with faults to end")
 )
 
-// tries is how often a shorter history may happen until it shows a fault: what Go's scheduler decides is not in the seed.
+// tries is how often a shortened history is run before it counts as free of the fault: decisions of Go's scheduler do
+// not depend on the seed.
 const tries = 4
 
 func numberOr(text string, otherwise uint64) uint64 {
@@ -38,14 +39,14 @@ func numberOr(text string, otherwise uint64) uint64 {
 	return otherwise
 }
 
-// happened is what became of a history.
+// happened is the result of a history.
 type happened struct {
 	faults   []string
 	stories  string
 	recovery time.Duration
 }
 
-// happen lets a history happen in virtual time.
+// happen runs a history in virtual time.
 func happen(t *testing.T, scheme *kruntime.Scheme, h *history) (end happened) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +59,8 @@ func happen(t *testing.T, scheme *kruntime.Scheme, h *history) (end happened) {
 	return end
 }
 
-// TestHistories lets histories happen, and judges each. One with a fault is made shorter as long as it has one, and told.
+// TestHistories runs histories and judges each. A history with a fault is shortened as long as the shorter one still
+// has a fault, and then printed.
 func TestHistories(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
@@ -110,7 +112,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// shorten leaves out of a history what is not needed for a fault.
+// shorten removes everything from a history that is not needed to reproduce a fault.
 func shorten(t *testing.T, scheme *kruntime.Scheme, h *history, end happened) (*history, happened) {
 	t.Helper()
 	for i := 0; ; {

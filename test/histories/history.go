@@ -21,25 +21,26 @@ import (
 const (
 	// settleWithin is how long everything may take to settle after the last fault.
 	settleWithin = 180 * time.Second
-	// stays is for how long it must stay so: a process that goes on may do what is late.
+	// stays is how long everything must stay settled: a process that resumes may still make late writes.
 	stays = 20 * time.Second
 )
 
-// history is what happens to a world. All times are from its beginning.
+// history is the plan of a simulation: providers, pods and faults. All times are relative to its beginning.
 type history struct {
 	Seed uint64 `json:"seed"`
-	// Providers are how many CPUs the slices of each grant.
+	// Providers lists, for each provider, how many CPUs each of its slices grants.
 	Providers [][]int `json:"providers"`
 	Replicas  int     `json:"replicas"`
-	// LateNamespace has the namespace be created with its first pod.
+	// LateNamespace creates the namespace with its first pod.
 	LateNamespace bool `json:"lateNamespace,omitempty"`
-	// Scheduled has kube-scheduler bind the pods; otherwise they are bound when they are created, also beyond the room of the Node.
+	// Scheduled lets kube-scheduler bind the pods. Otherwise pods are bound when they are created, even beyond the
+	// capacity of the Node.
 	Scheduled bool `json:"scheduled,omitempty"`
-	// SlowAdmission has webhooks of the providers hold the creations of pods now and then.
+	// SlowAdmission makes the providers' webhooks delay some creations of pods.
 	SlowAdmission bool      `json:"slowAdmission,omitempty"`
 	Pods          []podSpec `json:"pods"`
 	Faults        []fault   `json:"faults"`
-	// interrupter has a broker be interrupted at one of its writes; nil has none.
+	// interrupter interrupts a broker at one of its writes; nil for no interruption.
 	interrupter *interrupter
 }
 
@@ -48,25 +49,25 @@ type podSpec struct {
 	Name string        `json:"name"`
 	CPUs int           `json:"cpus"`
 	At   time.Duration `json:"at"`
-	// Deleted is when it is deleted; 0 is never.
+	// Deleted is when the pod is deleted; 0 means never.
 	Deleted time.Duration `json:"deleted,omitempty"`
-	// Again has one of the same name be created once it is gone, as a StatefulSet does.
+	// Again creates a pod of the same name once this one is gone, as a StatefulSet does.
 	Again bool `json:"again,omitempty"`
-	// Seconds is how long its container runs; 0 is as long as it is let.
+	// Seconds is how long the container runs before it completes; 0 means until it is stopped.
 	Seconds int `json:"seconds,omitempty"`
-	// App is the value of its label app; pods without it are no replicas of each other.
+	// App is the value of the pod's label app. Pods without it are not replicas of each other.
 	App string `json:"app,omitempty"`
-	// Never means that it must not run twice.
+	// Never means that the pod must not run twice (failover: never).
 	Never bool `json:"never,omitempty"`
-	// Once has its container not be started again (restartPolicy Never).
+	// Once sets restartPolicy Never.
 	Once bool `json:"once,omitempty"`
-	// Job has a Job own it, which waits until it has ended (podFailurePolicy).
+	// Job makes a Job own the pod. The Job waits until the pod has ended (podFailurePolicy).
 	Job bool `json:"job,omitempty"`
-	// Force has it be deleted without a grace period.
+	// Force deletes the pod without a grace period.
 	Force bool `json:"force,omitempty"`
 }
 
-// fault is one of kinds, at a provider or a slice of it if it concerns one.
+// fault is one fault of a kind in faultKinds, at a provider or at one of its slices where that applies.
 type fault struct {
 	Kind     string        `json:"kind"`
 	Provider int           `json:"provider"`
@@ -77,7 +78,7 @@ type fault struct {
 
 func (f fault) until() time.Duration { return f.At + f.For }
 
-// of is the slice of a provider that it concerns, if it concerns one.
+// of returns the slice of a provider that the fault applies to.
 func (f fault) of(p *provider) *slice { return p.slices[f.Slice%len(p.slices)] }
 
 func (h *history) String() string {
@@ -88,14 +89,14 @@ func (h *history) String() string {
 	return string(text)
 }
 
-// faultKind is how a fault begins and ends, how long it may take, and how often it is drawn.
+// faultKind defines how a fault begins and ends, its longest duration, and how often it is drawn.
 type faultKind struct {
 	share      int
 	longest    time.Duration
 	begin, end func(w *world, p *provider, f fault)
 }
 
-// change returns how a fault changes the weather at a provider.
+// atProvider returns a function that changes the weather at a provider.
 func atProvider(change func(p *provider, w *weather)) func(*world, *provider, fault) {
 	return func(_ *world, p *provider, _ fault) { p.weather.change(func(w *weather) { change(p, w) }) }
 }
@@ -133,7 +134,7 @@ func kubeletOf(do func(*virtualKubelet, fault)) func(*world, *provider, fault) {
 
 func nothing(*world, *provider, fault) {}
 
-// denied is a kind of fault in which a provider answers some requests with a code.
+// denied returns a kind of fault in which a provider answers some requests with an HTTP status code.
 func denied(share int, request string, code int) faultKind {
 	change := func(begins bool) func(*world, *provider, fault) {
 		return func(_ *world, p *provider, _ fault) { p.weather.deny(denial{request, code}, begins) }
@@ -141,7 +142,7 @@ func denied(share int, request string, code int) faultKind {
 	return faultKind{share, 60 * time.Second, change(true), change(false)}
 }
 
-// faultKinds are all faults, by name.
+// faultKinds returns all kinds of faults, by name.
 func faultKinds() map[string]faultKind {
 	return map[string]faultKind{
 		"provider refuses": {
@@ -179,7 +180,7 @@ func faultKinds() map[string]faultKind {
 		"provider reads nothing":        denied(4, "", http.StatusInternalServerError),
 		"provider lists slowly": {
 			4, 60 * time.Second,
-			// As a namespace with 20,000 pods: 30 s for all, 0.75 s for a chunk of 500.
+			// Like a namespace with 20,000 pods: 30 s for a full list, 0.75 s for a chunk of 500.
 			atProvider(func(_ *provider, w *weather) { w.perItem, w.crowd = 1500*time.Microsecond, 20_000 }),
 			atProvider(func(_ *provider, w *weather) { w.perItem, w.crowd = 0, 0 }),
 		},
@@ -276,24 +277,24 @@ func faultKinds() map[string]faultKind {
 	}
 }
 
-// quotaFull is the kind of fault in which a provider refuses all pods: it has granted more than it has.
+// quotaFull is the kind of fault in which a provider refuses all pods, because it has granted more than it has.
 const quotaFull = "provider's quota is full"
 
 // part is the kind of fault in which a VirtualNode is deleted.
 const part = "part"
 
-// nodeDeleted is the kind of fault in which the Node is deleted, in half of the histories after it was cordoned.
+// nodeDeleted is the kind of fault in which the Node is deleted. In half of the histories it is cordoned before.
 const nodeDeleted = "Node is deleted"
 
-// namesake is the kind of fault in which the next provider has a VirtualNode of the same name. It is deleted in the end.
+// namesake is the kind of fault in which the next provider has a VirtualNode of the same name until the fault ends.
 const namesake = "namesake"
 
-// namesake returns the slice of the next provider with the name of the one that a fault concerns.
+// namesake returns the slice of the next provider that has the same name as the slice of a fault.
 func (w *world) namesake(p *provider, f fault) *slice {
 	return w.providers[(slices.Index(w.providers, p)+1)%len(w.providers)].namesake(f.of(p))
 }
 
-// rejoin makes the VirtualNode of a slice again, once Liqo has cleaned up.
+// rejoin creates the VirtualNode of a slice again after Liqo has cleaned up.
 func (w *world) rejoin(s *slice) {
 	liqo := newProcess(w.ctx, "liqo")
 	for w.waitHome() && !w.join(s) {
@@ -303,7 +304,7 @@ func (w *world) rejoin(s *slice) {
 	}
 }
 
-// generate makes a history from a seed.
+// generate generates a history from a seed.
 func generate(seed uint64) *history {
 	random := rand.New(rand.NewPCG(seed, 1))
 	h := &history{Seed: seed, Replicas: 1 + random.IntN(2), LateNamespace: random.IntN(8) == 0}
@@ -335,7 +336,7 @@ func generate(seed uint64) *history {
 	}
 	kinds, names := faultKinds(), faultNames()
 	if random.IntN(5) == 0 {
-		names = append(judge.Calm(), "drain") // Twice as often.
+		names = append(judge.Calm(), "drain") // Drains are twice as likely.
 	}
 	for range 1 + random.IntN(8) {
 		f := fault{Kind: names[random.IntN(len(names))], Provider: random.IntN(len(h.Providers)), Slice: random.IntN(2), At: 10*time.Second + upTo(random, 80*time.Second)}
@@ -357,7 +358,8 @@ func generate(seed uint64) *history {
 	return h
 }
 
-// refuseAll has all providers refuse pods for a while, most of which come meanwhile: they are tried again and again.
+// refuseAll makes all providers refuse pods for a while. Most pods are created in that time, so the broker retries them
+// many times.
 func (h *history) refuseAll(random *rand.Rand) {
 	from := upTo(random, 20*time.Second)
 	for i := range h.Providers {
@@ -365,14 +367,14 @@ func (h *history) refuseAll(random *rand.Rand) {
 	}
 }
 
-// loseLeaderAmongPods has many pods come shortly before the leader is killed, or replaced, while watches lag: the cache of the next
-// one does not show yet what was assigned.
+// loseLeaderAmongPods creates many pods shortly before the leader is killed or replaced, while watches lag: the next
+// leader's cache does not show the latest assignments yet.
 func (h *history) loseLeaderAmongPods(random *rand.Rand) {
 	at := 15*time.Second + upTo(random, 45*time.Second)
 	h.gatherPods(random, at)
 	lost := "leader is killed"
 	if random.IntN(2) == 0 {
-		lost = "leader is replaced" // Which has the next one begin at once.
+		lost = "leader is replaced" // The next leader starts at once.
 	}
 	h.Faults = append(h.Faults,
 		fault{Kind: "home's watches lag", At: at - 5*time.Second, For: 10*time.Second + upTo(random, 20*time.Second)},
@@ -380,7 +382,7 @@ func (h *history) loseLeaderAmongPods(random *rand.Rand) {
 	)
 }
 
-// gatherPods has two of three pods come in the five seconds before a time.
+// gatherPods moves the creation of two thirds of the pods into the five seconds before a time.
 func (h *history) gatherPods(random *rand.Rand, at time.Duration) {
 	for i := range h.Pods {
 		if pod := &h.Pods[i]; random.IntN(3) > 0 {
@@ -392,7 +394,8 @@ func (h *history) gatherPods(random *rand.Rand, at time.Duration) {
 	}
 }
 
-// drainAmongCreations has a provider be drained while its webhook holds the creations of many ShadowPods, which may succeed later.
+// drainAmongCreations drains a provider while its webhook delays the creations of many ShadowPods, which may succeed
+// later.
 func (h *history) drainAmongCreations(random *rand.Rand) {
 	at := 15*time.Second + upTo(random, 45*time.Second)
 	h.gatherPods(random, at)
@@ -403,7 +406,7 @@ func (h *history) drainAmongCreations(random *rand.Rand) {
 	)
 }
 
-// shorter are all histories with one thing less.
+// shorter returns all histories that lack one fault, pod, slice or other feature of this one.
 func (h *history) shorter() (all []*history) {
 	for i := range h.Faults {
 		less := *h
@@ -440,7 +443,7 @@ func upTo(random *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(random.Int64N(int64(most/time.Millisecond))) * time.Millisecond
 }
 
-// faultNames has each kind as often as its share.
+// faultNames lists each kind as often as its share.
 func faultNames() (names []string) {
 	kinds := faultKinds()
 	for _, name := range sortedKeys(kinds) {
@@ -454,23 +457,25 @@ func faultNames() (names []string) {
 	return names
 }
 
-// outcome is what a history led to.
+// outcome is the result of a history.
 type outcome struct {
 	history *history
 	world   *world
 	// began and ended are the times of the first and of the last event.
 	began, ended time.Time
-	// settled is when everything was as it should be after the last fault, unsettled what is not; "" if it is.
+	// settled is when everything had settled after the last fault. unsettled lists the remaining problems; "" if there
+	// are none.
 	settled   time.Time
 	unsettled string
-	// writes are how many writes of brokers there were until then, and late what brokers and virtual kubelets wrote long after it.
+	// writes counts the brokers' writes until then. late lists the writes of brokers and virtual kubelets long after
+	// it.
 	writes int
 	late   string
-	// untrue are reasons of pods that are not true; "" if there are none.
+	// untrue lists the pods whose reason for waiting is wrong; "" if there are none.
 	untrue string
 }
 
-// run lets a history happen. It is called in a bubble of testing/synctest.
+// run runs a history. It must be called in a synctest bubble.
 func (h *history) run(ctx context.Context, scheme *runtime.Scheme) *outcome {
 	ctx, cancel := context.WithCancel(ctx)
 	w := newWorld(ctx, scheme, h)
@@ -514,7 +519,7 @@ func (h *history) run(ctx context.Context, scheme *runtime.Scheme) *outcome {
 		o.untrue = record.Untrue()
 	}
 	if h.interrupter != nil && h.interrupter.at%4 == 0 && o.unsettled == "" {
-		time.Sleep(time.Minute) // Reasons are written again after a minute, and once.
+		time.Sleep(time.Minute) // A changed reason may be written again after a minute, once.
 		before := o.record()
 		time.Sleep(quiet)
 		o.late = o.record().WrittenSince(before)

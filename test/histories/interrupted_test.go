@@ -16,7 +16,8 @@ import (
 	apischeme "github.com/capacitorset/liqo-broker-vk/pkg/scheme"
 )
 
-// interruptedHistories are those that are interrupted at each write: one for each thing that happens to pods.
+// interruptedHistories returns the histories that are interrupted at each write: one for each thing that can happen to
+// a pod.
 func interruptedHistories() map[string]*history {
 	pods := func(change func(i int, pod *podSpec)) (all []podSpec) {
 		for i := range 3 {
@@ -50,8 +51,8 @@ func interruptedHistories() map[string]*history {
 
 var interrupted = flag.String("interrupted", "", "interrupt the histories with this in their names")
 
-// TestEachWriteInterrupted lets a few histories happen once for each write of the broker and each pattern, judges them, and checks that nothing is
-// written any more once all is well.
+// TestEachWriteInterrupted runs a few histories once for each write of the broker and each pattern. It judges them, and
+// checks that the broker writes nothing more once everything has settled.
 func TestEachWriteInterrupted(t *testing.T) {
 	scheme, err := apischeme.New()
 	require.NoError(t, err)
@@ -102,7 +103,8 @@ func TestEachWriteInterrupted(t *testing.T) {
 	t.Logf("%d histories in %s", len(cases), time.Since(began).Round(time.Second))
 }
 
-// interrupt lets a history happen with an interruption, and returns how many writes there were until all was well, and which was interrupted.
+// interrupt runs a history with an interruption. It returns how many writes there were until everything had settled,
+// and the write that was interrupted.
 func interrupt(t *testing.T, scheme *kruntime.Scheme, h *history, i *interrupter) (end happened, writes int, write string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,12 +13,13 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
 
-// quiet is for how long nothing may be written once all is well.
+// quiet is how long nothing may be written once everything has settled.
 const quiet = 10 * time.Minute
 
-// The patterns in which controllers fail, after Sieve (Sun et al., Automatic Reliability Testing for Cluster Management Controllers, OSDI 2022):
-// a controller that acts by a stale state, one that is restarted between two writes, and one that does not see a state between two others. And
-// one whose write is refused because another client has changed the object.
+// patterns returns the patterns in which controllers fail, after Sieve (Sun et al., Automatic Reliability Testing for
+// Cluster Management Controllers, OSDI 2022): a controller that acts on stale state, one that is restarted between two
+// writes, and one that misses an intermediate state. We add one whose write is rejected because another client has
+// changed the object.
 func patterns() map[string]interruption {
 	return map[string]interruption{
 		"its watches are 30 s late": {fault: "home's watches lag", lasts: 30 * time.Second, before: func(p *process) {
@@ -32,16 +33,18 @@ func patterns() map[string]interruption {
 	}
 }
 
-// interruption is what happens to a broker before or after one of its writes, and the fault that it is for the judge.
+// interruption defines what happens to a broker before or after one of its writes, and the kind of fault that it is for
+// the judge.
 type interruption struct {
 	fault         string
 	lasts         time.Duration
 	before, after func(*process)
-	// refuses has the API server answer that the object has changed, which it does by a patch with a resourceVersion, and by an update.
+	// refuses makes the API server reject the write with a conflict, as it does for an update or a patch with an
+	// outdated resourceVersion.
 	refuses bool
 }
 
-// interrupter has a broker be interrupted at one of all its writes, and counts these.
+// interrupter interrupts a broker at one of its writes, and counts all writes.
 type interrupter struct {
 	interruption
 	at int
@@ -51,7 +54,8 @@ type interrupter struct {
 	happens judge.Fault
 }
 
-// wrote is told of each write of a broker, before and after it takes effect. With an error it has none.
+// wrote is called before and after each write of a broker takes effect. If it returns an error, the write has no
+// effect.
 func (i *interrupter) wrote(p *process, request string, done bool) error {
 	if strings.Contains(request, "/leases") {
 		return nil

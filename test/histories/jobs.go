@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// runJobs is the controller of Jobs with a podFailurePolicy: it counts a pod, and lets it go, once that has ended. One that is being
-// deleted and has not ended it waits for (getNewFinishedPods in Kubernetes' pkg/controller/job).
+// runJobs is the controller of Jobs with a podFailurePolicy. It counts a pod and removes its finalizer once the pod has
+// ended. It waits for a terminating pod that has not ended (getNewFinishedPods in Kubernetes' pkg/controller/job).
 func (w *world) runJobs() {
 	seen := 0
 	for {
@@ -18,7 +18,7 @@ func (w *world) runJobs() {
 		for i := range changes {
 			pod, is := changes[i].After.(*corev1.Pod)
 			if is && pod.DeletionTimestamp != nil && pod.Spec.NodeName == "" && !ended(pod) {
-				// The garbage collector of pods (gcUnscheduledTerminating in Kubernetes' pkg/controller/podgc).
+				// This is the garbage collector of pods (gcUnscheduledTerminating in Kubernetes' pkg/controller/podgc).
 				w.later(20*time.Second, func() {
 					_, _ = w.home.update("podgc", pod, true, func(fresh object) error {
 						fresh.SetResourceVersion("")

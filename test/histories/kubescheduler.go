@@ -13,22 +13,22 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
 
-// kubeScheduler binds pods to the broker's Node as kube-scheduler does: when its caches show that the Node is Ready and not
-// cordoned, and has room beside all that is bound there and has not ended. A pod that does not fit says so in PodScheduled.
-// It is tried again after 1 to 10 s (podInitialBackoffSeconds and podMaxBackoffSeconds), also when nothing has changed, which
-// kube-scheduler does after five minutes only.
+// kubeScheduler binds pods to the broker's Node as kube-scheduler does: when its caches show that the Node is Ready,
+// not cordoned, and has capacity beside all bound pods that have not ended. For a pod that does not fit it sets
+// PodScheduled=False. It retries after 1 to 10 s (podInitialBackoffSeconds and podMaxBackoffSeconds), even if nothing
+// has changed; kube-scheduler would do that only after five minutes.
 type kubeScheduler struct {
 	world   *world
 	process *process
 	cache   *mirror
-	// changed has an element when the cache shows something else.
+	// changed has an element when the cache has changed.
 	changed chan struct{}
 	tries   map[types.UID]attempts
-	// assumed are the pods that it has bound, until its cache shows that.
+	// assumed holds the pods that it has bound, until its cache shows the binding.
 	assumed map[types.UID]*corev1.Pod
 }
 
-// attempts are those to bind one pod.
+// attempts counts the failed attempts to bind one pod.
 type attempts struct {
 	failed int
 	next   time.Time
@@ -71,7 +71,7 @@ func (w *world) runKubeScheduler() {
 func (s *kubeScheduler) pods() *informer  { return s.cache.informer(typeOf[corev1.Pod]()) }
 func (s *kubeScheduler) nodes() *informer { return s.cache.informer(typeOf[corev1.Node]()) }
 
-// tryAll tries each pod whose time has come, and returns when the next one's comes.
+// tryAll tries each pod whose back-off has ended, and returns the delay until the next one's ends.
 func (s *kubeScheduler) tryAll() (next time.Duration) {
 	next = time.Hour
 	for _, o := range s.pods().list() {
@@ -133,7 +133,7 @@ func (s *kubeScheduler) write(pod *corev1.Pod, verb string, do func() error) err
 	return s.process.request(ctx, s.world.weather, verb+" "+pod.Name, true, do)
 }
 
-// scheduled has a pod have a condition, if it is the pod and not another of its name.
+// scheduled returns a change that sets a condition of a pod. It fails if the name belongs to another pod now.
 func scheduled(of *corev1.Pod, condition corev1.PodCondition) func(object) error {
 	return func(fresh object) error {
 		pod := fresh.(*corev1.Pod)
@@ -151,7 +151,7 @@ func scheduled(of *corev1.Pod, condition corev1.PodCondition) func(object) error
 	}
 }
 
-// problem is why a pod does not fit on the Node; "" if it does.
+// problem returns why a pod does not fit on the Node; "" if it fits.
 func (s *kubeScheduler) problem(pod *corev1.Pod) string {
 	node, is := s.nodes().get(types.NamespacedName{Name: brokerNode}).(*corev1.Node)
 	switch {

@@ -10,7 +10,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// TestMain has client-go and controller-runtime log nothing: their faults are made on purpose.
+// TestMain silences client-go and controller-runtime: the tests inject their errors on purpose.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
 	klog.SetLogger(logr.Discard())

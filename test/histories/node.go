@@ -11,8 +11,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/pkg/broker/node"
 )
 
-// runNode writes the Node as virtual-kubelet's node controller does, which leaves a goroutine behind when it ends: a
-// report of its provider after that blocks (NotifyNodeStatus in its node/node.go, v1.11.0), and a bubble does not end.
+// runNode writes the Node in place of virtual-kubelet's node controller. That one leaks a goroutine when it ends: a
+// later status report of its provider blocks (NotifyNodeStatus in its node/node.go, v1.11.0), so a synctest bubble
+// would not end.
 func runNode(ctx context.Context, n *node.Node, c *cachedClient) error {
 	latest := make(chan *corev1.Node, 1)
 	n.NotifyNodeStatus(ctx, func(fresh *corev1.Node) {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// observe is the kubelet of the provider's node.
+// observe is the kubelet of the provider's node: it reacts to a change of a pod.
 func (p *provider) observe(c *change) {
 	key := keyOf(c.Object())
 	switch {
@@ -25,9 +25,9 @@ func (p *provider) observe(c *change) {
 		chance := p.weather.draw("sandbox " + key.Name)
 		p.soon("start "+key.Name, 100, 1000, func() {
 			switch {
-			case slow > 0 && chance%2 == 0: // The image takes long.
+			case slow > 0 && chance%2 == 0: // The image takes long to pull.
 				p.prepare(key, uid)
-			case slow == 0 && chance%4 == 0: // Kubelets write the status of a pod at most every second, so others miss it.
+			case slow == 0 && chance%4 == 0: // A kubelet writes the status at most once a second, so watchers may miss this.
 				p.prepare(key, uid)
 				slow = time.Duration(chance>>8%1000) * time.Millisecond
 			}
@@ -42,13 +42,14 @@ func (p *provider) observe(c *change) {
 	}
 }
 
-// removePod removes a pod that runs nothing any more.
+// removePod removes a pod whose containers have ended.
 func (p *provider) removePod(by string, key types.NamespacedName, uid types.UID) {
 	_ = p.server.remove(by, podOf(key), ptr.To(int64(0)), &metav1.Preconditions{UID: &uid})
 }
 
-// conditionsOf are what a kubelet writes of a pod (generateAPIPodStatus in Kubernetes' pkg/kubelet/kubelet_pods.go, and
-// pkg/kubelet/status/generate.go): all of them each time. Those of others, as DisruptionTarget, stay.
+// conditionsOf returns the conditions that a kubelet writes for a pod: all of its own each time (generateAPIPodStatus
+// in Kubernetes' pkg/kubelet/kubelet_pods.go, and pkg/kubelet/status/generate.go). Conditions of other writers, such as
+// DisruptionTarget, stay.
 func conditionsOf(pod *corev1.Pod, sandbox, containers corev1.ConditionStatus, reason string) (all []corev1.PodCondition) {
 	now := metav1.NewTime(time.Now())
 	for _, c := range []corev1.PodCondition{
@@ -74,7 +75,7 @@ func conditionsOf(pod *corev1.Pod, sandbox, containers corev1.ConditionStatus, r
 	return all
 }
 
-// write has a kubelet write the status of a pod that has not ended.
+// write updates the status of a pod that has not ended.
 func (p *provider) write(by string, key types.NamespacedName, uid types.UID, change func(*corev1.Pod) error) bool {
 	_, err := p.server.update(by, podOf(key), true, func(fresh object) error {
 		pod := fresh.(*corev1.Pod)
@@ -88,7 +89,7 @@ func (p *provider) write(by string, key types.NamespacedName, uid types.UID, cha
 
 var errEnding = errors.New("it is ending")
 
-// prepare makes the sandbox of a pod, whose container is to be started later.
+// prepare creates the sandbox of a pod whose container is started later.
 func (p *provider) prepare(key types.NamespacedName, uid types.UID) {
 	p.write("kubelet", key, uid, func(pod *corev1.Pod) error {
 		if pod.DeletionTimestamp != nil {
@@ -132,7 +133,7 @@ func (p *provider) start(key types.NamespacedName, uid types.UID) {
 	}
 }
 
-// end has the container of a pod have ended.
+// end sets the status of a pod whose container has ended.
 func end(pod *corev1.Pod, phase corev1.PodPhase, reason string, code int32) {
 	pod.Status.Phase = phase
 	pod.Status.Conditions = conditionsOf(pod, corev1.ConditionFalse, corev1.ConditionFalse, reason)
@@ -141,8 +142,8 @@ func end(pod *corev1.Pod, phase corev1.PodPhase, reason string, code int32) {
 	}}}
 }
 
-// stop ends the container of a pod that is being deleted, also one that was never started (TerminatePod in Kubernetes'
-// pkg/kubelet/status/status_manager.go). The kubelet writes that before it removes the pod.
+// stop ends the container of a terminating pod, even if it was never started (TerminatePod in Kubernetes'
+// pkg/kubelet/status/status_manager.go). The kubelet writes this status before it removes the pod.
 func (p *provider) stop(key types.NamespacedName, uid types.UID) {
 	p.write("kubelet", key, uid, func(pod *corev1.Pod) error {
 		if pod.DeletionTimestamp == nil {
@@ -153,15 +154,15 @@ func (p *provider) stop(key types.NamespacedName, uid types.UID) {
 	})
 }
 
-// disrupt has a pod end for a reason of the provider's, which the pod says in its condition DisruptionTarget.
+// disrupt sets the condition DisruptionTarget of a pod that its provider ends.
 func disrupt(pod *corev1.Pod, reason string) {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(time.Now()),
 	})
 }
 
-// drain evicts the pods of the provider's node, one after the other: the API server writes why (pkg/registry/core/pod/storage/
-// eviction.go in Kubernetes), and the kubelet ends them.
+// drain evicts the pods of the provider's node, one after the other. The API server writes the reason
+// (pkg/registry/core/pod/storage/eviction.go in Kubernetes), and the kubelet ends the pods.
 func (p *provider) drain() {
 	for i, o := range p.server.all(typeOf[corev1.Pod]()) {
 		p.world.after(time.Duration(i)*200*time.Millisecond, func() {
@@ -178,9 +179,10 @@ func (p *provider) drain() {
 	}
 }
 
-// die has the provider's node die. The garbage collector of pods marks those of a node that is gone as Failed, and removes them
-// (markFailedAndDeletePodWithCondition in Kubernetes' pkg/controller/podgc). An administrator who deletes them by force, or a
-// controller like Liqo's nodefailure-controller, only removes them: Liqo makes those again.
+// die removes the pods of a node that died. The garbage collector of pods marks the pods of a deleted node as Failed
+// and removes them (markFailedAndDeletePodWithCondition in Kubernetes' pkg/controller/podgc). An administrator who
+// deletes them by force, or a controller like Liqo's nodefailure-controller, only removes them; Liqo creates such pods
+// again.
 func (p *provider) die() {
 	marks := p.weather.draw("node dies")%2 == 0
 	for _, o := range p.server.all(typeOf[corev1.Pod]()) {
@@ -188,7 +190,7 @@ func (p *provider) die() {
 		if marks {
 			p.write("podgc", key, uid, func(pod *corev1.Pod) error {
 				disrupt(pod, "DeletionByPodGC")
-				pod.Status.Phase = corev1.PodFailed // Its conditions stay as the kubelet wrote them last.
+				pod.Status.Phase = corev1.PodFailed // The conditions stay as the kubelet last wrote them.
 				return nil
 			})
 		}

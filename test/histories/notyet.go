@@ -8,11 +8,12 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
 
-// notYet are the kinds of faults, the ways of the world and the rules of the judge that do not count yet. The Node is written by a model
-// (runNode) that does not make it again when it is deleted, as the broker's package node does, which is tested there.
+// notYet lists the kinds of faults, the features of the simulation and the rules of the judge that are disabled. The
+// Node is written by a model (runNode) that does not recreate a deleted Node. The broker's package node does that, and
+// is tested there.
 func notYet() []string { return []string{nodeDeleted, judge.Restored} }
 
-// Ways of the world.
+// Features of the simulation that notYet may list.
 const (
 	slowAdmission = "slow admission"
 	jobs          = "jobs"
@@ -20,13 +21,13 @@ const (
 	force         = "deletion by force"
 )
 
-// even are those of notYet that are there nevertheless, separated by commas.
+// even lists the entries of notYet that are enabled nevertheless, separated by commas.
 var even = flag.String("even", "", "what of notYet there is nevertheless, separated by commas; all is everything")
 
-// is reports whether something is there already.
+// is reports whether a feature is enabled.
 func is(what string) bool { return !slices.Contains(missing(), what) }
 
-// missing is notYet without even.
+// missing returns notYet without the entries of even.
 func missing() []string {
 	if *even == "all" {
 		return nil

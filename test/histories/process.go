@@ -19,25 +19,25 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
 
-// errKilled is what a process that was killed gets from everything.
+// errKilled is the error of every call of a killed process.
 var errKilled = errors.New("the process was killed")
 
-// process is a program that can be stopped, go on, and be killed. Its goroutines stop at the next thing that they ask for.
+// process is a program that can be paused, resumed and killed. Its goroutines stop at their next call.
 type process struct {
 	name string
 	ctx  context.Context
 	kill context.CancelCauseFunc
-	// cache is that of a broker, and interrupter what is told of its writes; nil if nothing is.
+	// cache is the broker's cache. interrupter is notified of the broker's writes; nil if there is none.
 	cache       *mirror
 	interrupter *interrupter
-	// leads is true while a broker leads.
+	// leads is true while the broker is the leader.
 	leads atomic.Bool
-	// terminating ends when the process is asked to end by itself.
+	// terminating ends when the process is asked to terminate gracefully.
 	terminating context.Context
 	terminate   context.CancelFunc
 
 	mu sync.Mutex
-	// resumed is closed when the process goes on; nil while it runs.
+	// resumed is closed when the process resumes; nil while it runs.
 	resumed chan struct{}
 }
 
@@ -65,7 +65,7 @@ func (p *process) resume() {
 	}
 }
 
-// gate returns when the process runs, or an error when it was killed.
+// gate blocks while the process is paused. It returns an error if the process was killed.
 func (p *process) gate() error {
 	for {
 		p.mu.Lock()
@@ -84,7 +84,7 @@ func (p *process) gate() error {
 	}
 }
 
-// sleep returns false when ctx or the process ended before.
+// sleep returns false if ctx or the process ended before the time was over.
 func (p *process) sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -97,33 +97,33 @@ func (p *process) sleep(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// errRefused is that of a connection that nothing accepts.
+// errRefused is the error of a connection that no server accepts.
 var errRefused = errors.New("connect: connection refused")
 
-// weather is what the network and the API server of a cluster are like at present.
+// weather is the current state of the network and the API server of a cluster.
 type weather struct {
 	seed uint64
 
 	mu sync.Mutex
-	// refuses and hangs are how many faults have the server accept no connection, or not answer. Guarded by mu, like
-	// all below.
+	// refuses and hangs count the faults that make the server reject connections, or not answer. Guarded by mu, like
+	// all fields below.
 	refuses, hangs int
-	// listless is how many have it not answer lists.
+	// listless counts the faults that make it not answer lists.
 	listless int
-	// answerLost is how many percent of the writes take effect and have no answer.
+	// answerLost is the percentage of writes that take effect but whose answer is lost.
 	answerLost int
-	// lags is how many have watches show what happened later.
+	// lags counts the faults that delay watch events.
 	lags int
-	// denials are the answers that the API server gives instead of others.
+	// denials are the errors that the API server returns instead of its normal answers.
 	denials []denial
-	// perItem is how long a list takes for each item, and crowd how many more items it has than there are.
+	// perItem is how long a list takes for each item. crowd is how many further items a list has to read.
 	perItem time.Duration
 	crowd   int
-	// answers are those that the API server gave.
+	// answers records the answers of the API server.
 	answers []judge.Answer
-	// counts are how often each request was made, so that chance depends on nothing else that runs.
+	// counts is how often each request was made, so that draws do not depend on other goroutines.
 	counts map[string]uint64
-	// changed is closed with the next change.
+	// changed is closed at the next change.
 	changed chan struct{}
 }
 
@@ -153,25 +153,25 @@ func (w *weather) draw(request string) uint64 {
 	return n ^ n>>33
 }
 
-// shuffle puts n things into an order of chance.
+// shuffle puts n things into a random order.
 func (w *weather) shuffle(what string, n int, swap func(a, b int)) {
 	rand.New(rand.NewPCG(w.draw(what), w.seed)).Shuffle(n, swap)
 }
 
-// lagNow returns how much later a watch shows a change.
+// lagNow returns the current delay of a watch event.
 func (w *weather) lagNow(request string) time.Duration {
 	n := w.draw(request)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	late := time.Duration(n % 20_000_000) // Up to 20 ms, by the nanosecond.
+	late := time.Duration(n % 20_000_000) // Up to 20 ms, in nanoseconds.
 	if w.lags > 0 {
 		late += 5 * time.Second
 	}
 	return late
 }
 
-// accepted waits until the server answers, a list or another request, or returns an error when it does not, or the time
-// is over.
+// accepted blocks until the server answers; lists is true for a list request. It returns an error if the server rejects
+// the connection, or if ctx or the process ends.
 func (w *weather) accepted(ctx context.Context, p *process, lists bool) error {
 	for {
 		w.mu.Lock()
@@ -194,13 +194,13 @@ func (w *weather) accepted(ctx context.Context, p *process, lists bool) error {
 	}
 }
 
-// denial is what an API server answers to requests whose names begin so.
+// denial is the status code that an API server returns for requests whose names begin with a prefix.
 type denial struct {
 	request string
 	code    int
 }
 
-// deny begins, or ends, to answer with a code.
+// deny starts or stops answering with a code.
 func (w *weather) deny(d denial, begins bool) {
 	w.change(func(w *weather) {
 		if begins {
@@ -211,7 +211,7 @@ func (w *weather) deny(d denial, begins bool) {
 	})
 }
 
-// answered returns the answer that the API server gives instead of handling a request, and records that there was one.
+// answered returns the error that the API server answers instead of handling a request, and records the answer.
 func (w *weather) answered(by, request string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -228,14 +228,14 @@ func (w *weather) answered(by, request string) error {
 	return kerrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", request, 0, true)
 }
 
-// listTime is how long a list of so many items takes.
+// listTime is how long a list of a number of items takes.
 func (w *weather) listTime(items int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return time.Duration(items) * w.perItem
 }
 
-// request is one from a process to a server: it takes a while, and may not arrive, or have no answer.
+// request sends a request of a process to a server. It takes a while, may not arrive, and its answer may be lost.
 func (p *process) request(ctx context.Context, w *weather, name string, writes bool, do func() error) error {
 	if err := p.gate(); err != nil {
 		return err

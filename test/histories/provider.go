@@ -32,21 +32,22 @@ type provider struct {
 	world  *world
 	id     string
 	slices []*slice
-	// namesakes are slices with the name of another provider's, whose VirtualNodes are there for a while.
+	// namesakes are slices with the name of another provider's slice. Their VirtualNodes exist for a while.
 	namesakes []*slice
 	server    *server
 	weather   *weather
 
-	// The following is guarded by the weather's mu. slow delays the start of containers, frozen the answers of the webhook,
-	// closed refuses ShadowPods because the namespace is being removed, full because others have taken what was granted.
+	// The following fields are guarded by the weather's mu. slow delays the start of containers. frozen makes the
+	// webhook hang. closed rejects ShadowPods because the namespace is terminating. full rejects them because other
+	// clients use the granted quota.
 	slow   time.Duration
 	frozen int
 	closed bool
 	full   int
-	// strict has a LimitRange refuse the pods of accepted ShadowPods, stalled has the controller of ShadowPods do nothing, and holds
-	// has a finalizer put on each new pod.
+	// strict makes a LimitRange reject the pods of accepted ShadowPods. stalled makes the controller of ShadowPods do
+	// nothing. holds adds a finalizer to each new pod.
 	strict, stalled, holds int
-	// slowAdmission has webhooks for pods take long now and then.
+	// slowAdmission makes webhooks for pods slow now and then.
 	slowAdmission bool
 	shadowPods    shadowPods
 }
@@ -66,7 +67,8 @@ func newProvider(w *world, id string, cpus []int, seed uint64) *provider {
 	return p
 }
 
-// namesake returns the slice with the name of another provider's; one that is asked for first is made before anything happens.
+// namesake returns the slice that has the same name as a slice of another provider. The first call creates it, before
+// the history starts.
 func (p *provider) namesake(of *slice) *slice {
 	i := slices.IndexFunc(p.namesakes, func(s *slice) bool { return s.virtualNode == of.virtualNode })
 	if i < 0 {
@@ -83,7 +85,7 @@ func (s *slice) kubeconfig() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.provider.tenant(), Name: "kubeconfig-resourceslice-" + s.virtualNode}}
 }
 
-// resourceSlice is what this cluster asks for with it.
+// resourceSlice is the ResourceSlice by which the broker's cluster requests the slice.
 func (s *slice) resourceSlice() *authv1beta1.ResourceSlice {
 	return &authv1beta1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.provider.tenant(), Name: s.virtualNode},
@@ -93,15 +95,16 @@ func (s *slice) resourceSlice() *authv1beta1.ResourceSlice {
 	}
 }
 
-// forwarded reports whether its virtual kubelet forwarded a ShadowPod, or its pod, and not that of another slice.
+// forwarded reports whether the virtual kubelet of this slice, and not of another one, forwarded a ShadowPod or its
+// pod.
 func (s *slice) forwarded(o object) bool {
 	return o.GetLabels()[forge.LiqoOriginClusterNodeName] == s.virtualNode
 }
 
 func (p *provider) namespace() string { return podNamespace + "-" + p.id }
 
-// create is the request of a virtual kubelet for a ShadowPod: first the webhook, which may take its time, and counts what
-// there is in all phases of the same identity (peeringInfo in Liqo's pkg/webhooks/shadowpod).
+// create handles a virtual kubelet's request to create a ShadowPod. Liqo's webhook may delay it. The webhook counts all
+// ShadowPods of the same identity, whatever their phase (peeringInfo in Liqo's pkg/webhooks/shadowpod).
 func (s *slice) create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
 	p := s.provider
 	for {
@@ -120,7 +123,7 @@ func (s *slice) create(ctx context.Context, shadow *offloadingv1beta1.ShadowPod)
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return ctx.Err() // The API server cancels what its client does not wait for.
+			return ctx.Err() // The API server cancels a request whose client is gone.
 		}
 	}
 	_, err := p.server.find(typeOf[offloadingv1beta1.ShadowPod](), keyOf(shadow))
@@ -147,7 +150,7 @@ func cpusOf(spec *corev1.PodSpec) (cpus int) {
 	return cpus
 }
 
-// run has the controllers and the kubelets of the provider handle what changes.
+// run makes the controllers and the kubelets of the provider handle changes.
 func (p *provider) run() {
 	shadows, pods := typeOf[offloadingv1beta1.ShadowPod](), typeOf[corev1.Pod]()
 	seenShadows, seenPods := 0, 0
@@ -163,7 +166,7 @@ func (p *provider) run() {
 		changes, morePods := p.server.since(pods, seenPods)
 		seenPods += len(changes)
 		for i := range changes {
-			if changes[i].Before != nil { // It watches no creations of pods (SetupWithManager).
+			if changes[i].Before != nil { // Liqo's controller does not watch creations of pods (SetupWithManager).
 				p.shadowPods.add(p, keyOf(changes[i].Object()))
 			} else {
 				p.verifyOwner(changes[i].After.(*corev1.Pod))
@@ -179,7 +182,7 @@ func (p *provider) run() {
 	}
 }
 
-// soon does something after a while of so many milliseconds.
+// soon calls do after a random delay between least and most milliseconds.
 func (p *provider) soon(what string, least, most uint64, do func()) {
 	p.world.after(p.between(what, least, most), do)
 }
@@ -196,7 +199,8 @@ func (p *provider) openNamespace() {
 	p.weather.change(func(*weather) { p.closed = false })
 }
 
-// closeNamespace removes the namespace with all that is in it, once the provider can be reached; false if the world ended.
+// closeNamespace removes the namespace with all its objects once the provider can be reached. It returns false if the
+// world ended.
 func (p *provider) closeNamespace(ctx context.Context) bool {
 	liqo := newProcess(ctx, "liqo")
 	for p.weather.accepted(ctx, liqo, false) != nil {
@@ -222,7 +226,7 @@ func (p *provider) closeNamespace(ctx context.Context) bool {
 	}
 }
 
-// labelsOf are those of a ShadowPod that a virtual kubelet makes.
+// labelsOf returns the labels of a ShadowPod that a virtual kubelet creates.
 func labelsOf(virtualNode string) map[string]string {
 	return map[string]string{forge.LiqoOriginClusterIDKey: brokerID, forge.LiqoOriginClusterNodeName: virtualNode}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
 
-// judgedTimes are those of the brokers, as the judge needs them.
+// judgedTimes returns the brokers' times in the form that the judge needs.
 func judgedTimes() judge.Times {
 	t := times()
 	return judge.Times{
@@ -25,7 +25,7 @@ func judgedTimes() judge.Times {
 	}
 }
 
-// record is what has happened so far.
+// record returns the record of the history so far.
 func (o *outcome) record() *judge.Record {
 	r := &judge.Record{Began: o.began, Ended: time.Now(), Home: o.world.home.cluster(), Node: brokerNode, Times: judgedTimes(), NotYet: missing()}
 	for _, p := range o.world.providers {
@@ -77,7 +77,7 @@ func (s *server) cluster() judge.Cluster {
 	}
 }
 
-// judge returns what the broker did that it must not have done, in words; nothing if all is well.
+// judge returns the rules that the broker broke, in words; nothing if there are none.
 func (o *outcome) judge() []string {
 	faults := o.record().Violations()
 	if o.unsettled != "" {

@@ -27,14 +27,14 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/histories/judge"
 )
 
-// transport is the way of HTTP requests from a process to a server. It implements http.RoundTripper.
+// transport carries HTTP requests from a process to a server. It implements http.RoundTripper.
 type transport struct {
 	process *process
 	server  *server
 	weather *weather
 }
 
-// RoundTrip answers what the broker asks for by client-go's own clients.
+// RoundTrip answers the requests that the broker sends by client-go's own clients.
 func (t transport) RoundTrip(r *http.Request) (response *http.Response, err error) {
 	var body []byte
 	if r.Body != nil {
@@ -112,7 +112,7 @@ func newObject(resource, namespace, name string) (client.Object, error) {
 	return o, nil
 }
 
-// objectOf returns an empty object that a path names; its name is "" for a list.
+// objectOf returns an empty object of the type and name in a path; the name is "" for a list.
 func objectOf(path string) (o client.Object, subresource string, err error) {
 	namespace, rest := "", strings.TrimPrefix(path, "/api/v1/")
 	if _, inNamespace, found := strings.Cut(path, "/namespaces/"); found {
@@ -123,7 +123,7 @@ func objectOf(path string) (o client.Object, subresource string, err error) {
 	return o, parts[2], err
 }
 
-// requestOf is what the judge gets of a request; nil if it is not judged.
+// requestOf returns the judge's form of a request; nil if the request is not judged.
 func (t transport) requestOf(r *http.Request) *judge.Request {
 	if r.URL.Path == readyz {
 		return &judge.Request{At: time.Now(), By: t.process.name, Verb: judge.Probe}
@@ -192,11 +192,12 @@ func (t transport) serve(r *http.Request, body []byte) (any, error) {
 type listed struct {
 	Metadata metav1.ListMeta `json:"metadata"`
 	Items    []client.Object `json:"items"`
-	// read is how many items the API server has read for it.
+	// read is how many items the API server has read for this chunk.
 	read int
 }
 
-// list answers with the objects that match, in the last chunk. Those before it are of the others in the namespace: none of them matches.
+// list returns the matching objects in the last chunk. The chunks before it are empty: they stand for other objects in
+// the namespace, of which none matches.
 func (t transport) list(r *http.Request, of reflect.Type, namespace string) (any, error) {
 	query := r.URL.Query()
 	byLabel, err := labels.Parse(query.Get("labelSelector"))

@@ -27,14 +27,14 @@ import (
 type change = judge.Change
 
 // server is the API server of one cluster: objects by type and name, with the rules of Kubernetes for versions,
-// preconditions, finalizers, graceful deletion and the subresource status. It keeps all that ever happened.
+// preconditions, finalizers, graceful deletion and the status subresource. It keeps a record of all changes.
 type server struct {
 	name string
 
 	mu      sync.Mutex
 	version int
 	kinds   map[reflect.Type]*kind
-	// requests are those of the brokers.
+	// requests are the brokers' requests.
 	requests []judge.Request
 }
 
@@ -57,7 +57,7 @@ func (s *server) kindOf(t reflect.Type) *kind {
 	return k
 }
 
-// note records what a broker asked, once it has an answer.
+// note records a broker's request once it has an answer.
 func (s *server) note(r *judge.Request) {
 	r.Until = time.Now()
 	s.mu.Lock()
@@ -71,12 +71,12 @@ func resourceOf(t reflect.Type) schema.GroupResource {
 	return schema.GroupResource{Resource: t.Elem().Name()}
 }
 
-// requestOf is one that begins now.
+// requestOf returns a request that begins now.
 func requestOf(p *process, verb string, t reflect.Type, key types.NamespacedName) *judge.Request {
 	return &judge.Request{At: time.Now(), By: p.name, Verb: verb, Kind: resourceOf(t).Resource, Name: key}
 }
 
-// find returns the object itself, which must not be changed.
+// find returns the stored object. Callers must not change it.
 func (s *server) find(t reflect.Type, key types.NamespacedName) (client.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *server) find(t reflect.Type, key types.NamespacedName) (client.Object, 
 	return nil, kerrors.NewNotFound(resourceOf(t), key.Name)
 }
 
-// all returns the objects of a type by name, which must not be changed.
+// all returns the stored objects of a type, sorted by name. Callers must not change them.
 func (s *server) all(t reflect.Type) []client.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func sorted(objects map[types.NamespacedName]client.Object) []client.Object {
 	return list
 }
 
-// since returns the changes of a type from number from on, and a channel that is closed with the next one.
+// since returns the changes of a type starting at number from, and a channel that is closed at the next change.
 func (s *server) since(t reflect.Type, from int) ([]change, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *server) since(t reflect.Type, from int) ([]change, <-chan struct{}) {
 
 func copyOf[T client.Object](o T) T { return o.DeepCopyObject().(T) }
 
-// set stores what an object is now; nil is gone. The caller holds mu.
+// set stores an object; nil removes it. The caller holds mu.
 func (s *server) set(by string, t reflect.Type, key types.NamespacedName, after client.Object) {
 	k := s.kindOf(t)
 	before := k.objects[key]
@@ -130,7 +130,7 @@ func (s *server) set(by string, t reflect.Type, key types.NamespacedName, after 
 	k.changed = make(chan struct{})
 }
 
-// create stores a new object, and gives it a UID and a version.
+// create stores a new object with a new UID and version.
 func (s *server) create(by string, o client.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (s *server) create(by string, o client.Object) error {
 	return nil
 }
 
-// update stores what change makes of an object, if that is something else. Its error is returned.
+// update applies change to a copy of an object, and stores the copy if it differs. It returns the error of change.
 func (s *server) update(by string, o client.Object, status bool, change func(fresh client.Object) error) (client.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +180,7 @@ func (s *server) update(by string, o client.Object, status bool, change func(fre
 	return fresh, nil
 }
 
-// separated keeps the status of before, or all but the status.
+// separated keeps the old status, or, for a status update, everything but the status.
 func separated(before, fresh client.Object, status bool) client.Object {
 	of := func(o client.Object, field string) reflect.Value { return reflect.ValueOf(o).Elem().FieldByName(field) }
 	if !of(before, "Status").IsValid() {
@@ -198,10 +198,10 @@ func separated(before, fresh client.Object, status bool) client.Object {
 	return fresh
 }
 
-// patch applies a merge patch, a strategic one for pods' status.
+// patch applies a merge patch; for the status of pods, a strategic merge patch.
 func (s *server) patch(by string, o client.Object, kind types.PatchType, body []byte, status bool) (client.Object, error) {
 	return s.update(by, o, status, func(fresh client.Object) error {
-		fresh.SetResourceVersion("") // Only one in the patch is compared.
+		fresh.SetResourceVersion("") // Compare only a resourceVersion that is in the patch.
 		original, err := json.Marshal(fresh)
 		if err != nil {
 			return err
@@ -220,7 +220,7 @@ func (s *server) patch(by string, o client.Object, kind types.PatchType, body []
 	})
 }
 
-// remove deletes an object: a pod with a grace period, and what has finalizers later.
+// remove deletes an object. A pod is deleted after its grace period, an object with finalizers after they are removed.
 func (s *server) remove(by string, o client.Object, grace *int64, only *metav1.Preconditions) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +238,7 @@ func (s *server) remove(by string, o client.Object, grace *int64, only *metav1.P
 		if seconds = 30; grace != nil {
 			seconds = *grace
 		}
-		if pod.Spec.NodeName == "" { // No kubelet has to end it (CheckGracefulDelete of Kubernetes' pkg/registry/core/pod).
+		if pod.Spec.NodeName == "" { // No kubelet has to stop it (CheckGracefulDelete of Kubernetes' pkg/registry/core/pod).
 			seconds = 0
 		}
 	}

@@ -15,17 +15,18 @@ import (
 	offloadingv1beta1 "github.com/liqotech/liqo/apis/offloading/v1beta1"
 )
 
-// shadowPods is Liqo's controller of ShadowPods at a provider: Reconcile in its pkg/liqo-controller-manager/offloading/
-// shadowpod-controller, v1.2.0. It reads the ShadowPod and the pod from caches, and then acts by what it has read, also when the
-// ShadowPod has gone meanwhile: a webhook for pods may hold its request for up to 30 s.
+// shadowPods is Liqo's controller of ShadowPods at a provider: Reconcile in its
+// pkg/liqo-controller-manager/offloading/shadowpod-controller, v1.2.0. It reads the ShadowPod and the pod from caches
+// and acts on that state even if the ShadowPod is gone by then: a webhook for pods may delay its request by up to 30 s.
 type shadowPods struct {
 	mu sync.Mutex
-	// queued are the ShadowPods that are reconciled, or will be soon; true means once more. Failures are those in a row.
+	// queued holds the ShadowPods that are being reconciled or queued; true means that another run is due. failures
+	// counts consecutive failures.
 	queued   map[types.NamespacedName]bool
 	failures map[types.NamespacedName]int
 }
 
-// add has a ShadowPod reconciled, by one worker at a time.
+// add queues a ShadowPod. One worker at a time reconciles it.
 func (c *shadowPods) add(p *provider, key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +53,7 @@ func (c *shadowPods) work(p *provider, key types.NamespacedName) {
 	defer c.mu.Unlock()
 	delay := 5 * time.Millisecond
 	switch {
-	case err != nil: // The exponential backoff of controller-runtime.
+	case err != nil: // controller-runtime's exponential back-off.
 		c.failures[key]++
 		delay = min(30*time.Second, 5*time.Millisecond<<min(c.failures[key], 14))
 	case !c.queued[key]:
@@ -67,14 +68,14 @@ func (c *shadowPods) work(p *provider, key types.NamespacedName) {
 
 var errStalled = errors.New("the controller does nothing")
 
-// is reads what faults have made of the provider.
+// is evaluates a condition of the provider's fault state under the lock.
 func (p *provider) is(what func() bool) bool {
 	p.weather.mu.Lock()
 	defer p.weather.mu.Unlock()
 	return what()
 }
 
-// reconcile brings the pod of a ShadowPod, and the phase of the ShadowPod, up to date.
+// reconcile updates the pod of a ShadowPod and the phase of the ShadowPod.
 func (p *provider) reconcile(key types.NamespacedName) error {
 	found, err := p.server.find(typeOf[offloadingv1beta1.ShadowPod](), key)
 	if err != nil {
@@ -82,13 +83,14 @@ func (p *provider) reconcile(key types.NamespacedName) error {
 	}
 	shadow := found.(*offloadingv1beta1.ShadowPod)
 	if phase := shadow.Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
-		return nil // It makes no pod again: an evicted one's ShadowPod stays as it is.
+		return nil // Liqo's controller does not recreate the pod: the ShadowPod of an evicted pod stays as it is.
 	}
 	there, err := p.server.find(typeOf[corev1.Pod](), key)
 	if err != nil {
 		return p.admit(copyOf(shadow))
 	}
-	// It gives the pod the labels and annotations of the ShadowPod, whichever ShadowPod of the name the pod was made of.
+	// It writes the labels and annotations of the ShadowPod to the pod, even if the pod was made from an earlier
+	// ShadowPod of that name.
 	if _, err := p.server.update("shadowpod-controller", there, false, func(fresh object) error {
 		fresh.SetResourceVersion("")
 		if fresh.GetUID() != there.GetUID() {
@@ -110,7 +112,7 @@ func (p *provider) reconcile(key types.NamespacedName) error {
 	return err
 }
 
-// admit creates the pod of a ShadowPod. Webhooks for pods may hold that for a while, meanwhile the ShadowPod may go.
+// admit creates the pod of a ShadowPod. Webhooks for pods may delay it; the ShadowPod may be deleted meanwhile.
 func (p *provider) admit(shadow *offloadingv1beta1.ShadowPod) error {
 	pod := podOf(keyOf(shadow))
 	pod.Labels, pod.Annotations, pod.Spec, pod.Status.Phase = shadow.Labels, shadow.Annotations, shadow.Spec.Pod, corev1.PodPending
@@ -140,7 +142,7 @@ func (p *provider) admit(shadow *offloadingv1beta1.ShadowPod) error {
 // holder is a finalizer that a controller of the provider puts on pods.
 const holder = "histories/holder"
 
-// ownedBy returns the UID of the ShadowPod that a pod was made of.
+// ownedBy returns the UID of the ShadowPod that a pod was made from.
 func ownedBy(pod object) types.UID {
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		return owner.UID
@@ -148,7 +150,7 @@ func ownedBy(pod object) types.UID {
 	return ""
 }
 
-// collect is the garbage collector: it deletes what a ShadowPod owned that is gone.
+// collect is the garbage collector: it deletes the pod of a ShadowPod that is gone.
 func (p *provider) collect(shadow object) {
 	key := keyOf(shadow)
 	p.soon("collect "+key.Name, 10, 200, func() { p.deleteOwned(key, shadow.GetUID()) })
@@ -162,8 +164,8 @@ func (p *provider) deleteOwned(key types.NamespacedName, owner types.UID) {
 	_ = p.server.remove("gc", there, ptr.To(int64(2)), &metav1.Preconditions{UID: ptr.To(there.GetUID())})
 }
 
-// verifyOwner is the garbage collector, too: it asks the API server for an owner that it does not know, and deletes what has none
-// (attemptToDeleteItem in Kubernetes' pkg/controller/garbagecollector).
+// verifyOwner is also the garbage collector: it asks the API server for an owner that it does not know, and deletes a
+// pod whose owner does not exist (attemptToDeleteItem in Kubernetes' pkg/controller/garbagecollector).
 func (p *provider) verifyOwner(pod *corev1.Pod) {
 	key, owner := keyOf(pod), ownedBy(pod)
 	if found, err := p.server.find(typeOf[offloadingv1beta1.ShadowPod](), key); err == nil && found.GetUID() == owner {

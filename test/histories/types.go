@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// typeOf is the type by which a server knows objects.
+// typeOf returns the type under which a server stores objects.
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[*T]() }
 
 func containsQuota(err error) bool { return strings.Contains(err.Error(), "quota usage exceeded") }
 
-// sortedKeys are the keys of a map in order.
+// sortedKeys returns the keys of a map, sorted.
 func sortedKeys[K cmp.Ordered, V any](of map[K]V) []K { return slices.Sorted(maps.Keys(of)) }

@@ -29,8 +29,8 @@ const (
 	leaseSeconds   = 15
 )
 
-// virtualKubelet is a process of Liqo's virtual kubelet with the changes of this project: it forwards the pods with the
-// labels of its VirtualNode, reports their status, and says which of those that left it has let go.
+// virtualKubelet is a process of Liqo's virtual kubelet with the changes of this project. It forwards the pods that are
+// labelled with its VirtualNode, reports their status, and writes which pods it has released after they left.
 type virtualKubelet struct {
 	world    *world
 	provider *provider
@@ -40,14 +40,14 @@ type virtualKubelet struct {
 	remote   *mirror
 
 	mu sync.Mutex
-	// busy are the pods that are handled; true means once more.
+	// busy holds the pods that are being handled; true means that another run is due.
 	busy map[string]bool
-	// failures in a row, by pod.
+	// failures counts consecutive failures, by pod.
 	failures map[string]int
-	// assigned are the assignments that this process may have forwarded, uncertain when a creation had no answer.
+	// assigned holds the assignments that this process may have forwarded. uncertain is when a creation got no answer.
 	assigned  map[string]kubeletAssignment
 	uncertain map[string]time.Time
-	// removed are the ShadowPods of pods that left, by name, until the cache shows something else.
+	// removed holds the ShadowPods of pods that left, by name, until the cache shows another ShadowPod or none.
 	removed map[string]types.UID
 }
 
@@ -57,7 +57,7 @@ type kubeletAssignment struct {
 	deleted bool
 }
 
-// startKubelet starts the virtual kubelet of a slice, and again when it has ended, as long as there is the VirtualNode.
+// startKubelet starts the virtual kubelet of a slice, and restarts it when it ends, as long as the VirtualNode exists.
 func (w *world) startKubelet(s *slice) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +86,7 @@ func (w *world) startKubelet(s *slice) {
 
 func (k *virtualKubelet) virtualNode() string { return k.slice.virtualNode }
 
-// run serves once it has the lease, and as long as it can renew it.
+// run forwards pods once it holds the lease, and as long as it can renew it.
 func (k *virtualKubelet) run() {
 	renewed, connected := time.Time{}, time.Time{}
 	chance := k.provider.weather.draw("connect")
@@ -109,13 +109,13 @@ func (k *virtualKubelet) run() {
 			return
 		}
 		if serving && time.Since(renewed) > leaseSeconds*time.Second {
-			return // It stood still.
+			return // The process was paused.
 		}
 	}
 }
 
-// renew takes or renews the lease, and says in it whether the process only connects; false if another process has it,
-// or the API server does not answer.
+// renew acquires or renews the lease, and writes into it whether the process is still connecting. It returns false if
+// another process holds the lease, or the API server does not answer.
 func (k *virtualKubelet) renew(connects bool) bool {
 	ctx, cancel := context.WithTimeout(k.process.ctx, 5*time.Second)
 	defer cancel()
@@ -143,7 +143,7 @@ func (k *virtualKubelet) renew(connects bool) bool {
 	}) == nil
 }
 
-// serve begins to forward pods.
+// serve starts to forward pods.
 func (k *virtualKubelet) serve() {
 	by := toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { k.add(o.(object).GetName()) },
@@ -164,7 +164,7 @@ func (k *virtualKubelet) serve() {
 	})
 }
 
-// add has a pod handled, one worker at a time.
+// add queues a pod. One worker at a time handles it.
 func (k *virtualKubelet) add(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -206,7 +206,7 @@ func (k *virtualKubelet) work(name string) {
 	}
 }
 
-// handle brings one pod a step further.
+// handle takes the next step for a pod.
 func (k *virtualKubelet) handle(name string) error {
 	remoteKey := types.NamespacedName{Namespace: k.provider.namespace(), Name: name}
 	shadowFound := k.remote.informer(typeOf[offloadingv1beta1.ShadowPod]()).get(remoteKey)
@@ -214,7 +214,7 @@ func (k *virtualKubelet) handle(name string) error {
 	shadow, _ := shadowFound.(*offloadingv1beta1.ShadowPod)
 	remote, _ := remoteFound.(*corev1.Pod)
 	local := k.assignedPod(name)
-	if k.process.gate() != nil { // It may have stood still.
+	if k.process.gate() != nil { // The process may have been paused.
 		return errKilled
 	}
 	ctx, cancel := context.WithTimeout(k.process.ctx, kubeletRequest)
@@ -318,7 +318,7 @@ func (k *virtualKubelet) deleteShadow(ctx context.Context, shadow *offloadingv1b
 	})
 }
 
-// reportEnd writes the status of a pod that has ended while it was leaving, by what its API server shows.
+// reportEnd writes the status of a pod that ended while it was leaving, as the provider's API server shows it.
 func (k *virtualKubelet) reportEnd(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
 	if shadow == nil || shadow.DeletionTimestamp != nil {
 		return nil
@@ -395,7 +395,7 @@ func (k *virtualKubelet) create(ctx context.Context, local *corev1.Pod) error {
 	return err
 }
 
-// stillAssigned asks the API server, since the cache may lag.
+// stillAssigned reads the pod from the API server, since the cache may lag.
 func (k *virtualKubelet) stillAssigned(ctx context.Context, local *corev1.Pod) error {
 	return k.process.request(ctx, k.world.weather, "get "+local.Name, false, func() error {
 		found, err := k.world.home.find(typeOf[corev1.Pod](), keyOf(local))
@@ -410,8 +410,8 @@ func (k *virtualKubelet) stillAssigned(ctx context.Context, local *corev1.Pod) e
 	})
 }
 
-// createThere is the request at the API server, which goes on until its timeout if it does not notice that its client
-// is gone.
+// createThere runs the request at the provider's API server. If that does not notice that the client is gone, the
+// request continues until its timeout.
 func (k *virtualKubelet) createThere(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) error {
 	deadline, _ := ctx.Deadline()
 	there, cancel := context.WithDeadline(k.world.ctx, deadline)
@@ -431,7 +431,7 @@ func (k *virtualKubelet) createThere(ctx context.Context, shadow *offloadingv1be
 	}
 }
 
-// refuse writes the condition by which the broker knows that the provider did not take a pod.
+// refuse writes the condition that shows the broker that the provider rejected a pod.
 func (k *virtualKubelet) refuse(ctx context.Context, local *corev1.Pod, reason, message string) error {
 	return k.patchStatus(ctx, local, func(pod *corev1.Pod) error {
 		pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -457,7 +457,7 @@ func (k *virtualKubelet) patchStatus(ctx context.Context, local *corev1.Pod, cha
 	})
 }
 
-// report writes the status of the remote pod, if it is not what the local pod shows.
+// report writes the status of the remote pod if the local pod shows another one.
 func (k *virtualKubelet) report(ctx context.Context, local, remote *corev1.Pod) error {
 	_, unreachable := local.Annotations[v1alpha1.UnreachableAnnotation]
 	ready := isReady(remote) && !unreachable
@@ -474,8 +474,9 @@ func (k *virtualKubelet) report(ctx context.Context, local, remote *corev1.Pod) 
 	})
 }
 
-// reported is what is shown of a remote pod: all that kubelets wrote, and what the broker and kube-scheduler wrote here. One that has
-// ended because it is deleted there says so in DisruptionTarget, whatever its provider wrote.
+// reported returns the status to show for a remote pod: everything that kubelets wrote, plus the conditions that the
+// broker and kube-scheduler wrote in this cluster. A pod that ended because it was deleted at the provider gets
+// DisruptionTarget, even if its provider did not set it.
 func reported(local, remote *corev1.Pod, ready bool) *corev1.PodStatus {
 	shown := remote.Status.DeepCopy()
 	for i := range shown.Conditions {
@@ -495,7 +496,7 @@ func reported(local, remote *corev1.Pod, ready bool) *corev1.PodStatus {
 	return shown
 }
 
-// disrupted are conditions with DisruptionTarget.
+// disrupted returns conditions that include DisruptionTarget.
 func disrupted(conditions []corev1.PodCondition) []corev1.PodCondition {
 	if slices.ContainsFunc(conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget }) {
 		return conditions
@@ -512,8 +513,8 @@ func sameConditions(a, b []corev1.PodCondition) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(c corev1.PodCondition) bool { return !has(b, c) })
 }
 
-// reportLoss writes that a pod has ended at the provider and is gone there, as Liqo does (HandleStatus in its pkg/virtualKubelet/
-// reflection/workload/podns.go). It was deleted there.
+// reportLoss reports that a pod was deleted at the provider and no longer exists there, as Liqo does (HandleStatus in
+// its pkg/virtualKubelet/reflection/workload/podns.go).
 func (k *virtualKubelet) reportLoss(ctx context.Context, local *corev1.Pod, phase corev1.PodPhase) error {
 	return k.patchStatus(ctx, local, func(pod *corev1.Pod) error {
 		if pod.ResourceVersion != local.ResourceVersion {
@@ -525,7 +526,7 @@ func (k *virtualKubelet) reportLoss(ctx context.Context, local *corev1.Pod, phas
 	})
 }
 
-// reportRemoval writes the end of a pod that is removed next, as a kubelet does.
+// reportRemoval writes the terminal phase of a pod right before it is removed, as a kubelet does.
 func (k *virtualKubelet) reportRemoval(ctx context.Context, local *corev1.Pod) error {
 	if ended(local) {
 		return nil
@@ -555,7 +556,7 @@ func (k *virtualKubelet) observe(local *corev1.Pod) {
 	}
 }
 
-// release says that a pod was let go, unless a creation may be on the way.
+// release reports that a pod was released, unless a creation may still be in flight.
 func (k *virtualKubelet) release(ctx context.Context, name string) error {
 	k.mu.Lock()
 	left, assigned := k.assigned[name]

@@ -25,9 +25,9 @@ const (
 	podNamespace = "ns"
 	// brokerID is the id of the broker's cluster.
 	brokerID = "broker"
-	// durationAnnotation is after how many seconds the container of a pod completes.
+	// durationAnnotation is an annotation with the number of seconds after which the container of a pod completes.
 	durationAnnotation = "histories/seconds"
-	// ownConditions is how the types of conditions begin that the broker and its virtual kubelets write.
+	// ownConditions is the prefix of the condition types that the broker and its virtual kubelets write.
 	ownConditions = "brokering.liqo.io/"
 )
 
@@ -35,26 +35,26 @@ const (
 type world struct {
 	ctx    context.Context
 	scheme *runtime.Scheme
-	// home is the broker's cluster, and weather the way to it.
+	// home is the broker's cluster, weather the state of the network to it.
 	home      *server
 	weather   *weather
 	providers []*provider
-	// scheduled has kube-scheduler bind the pods of consumers; otherwise they are bound from the beginning.
+	// scheduled makes kube-scheduler bind the pods of consumers. Otherwise they are bound when they are created.
 	scheduled bool
 	running   sync.WaitGroup
 
 	mu sync.Mutex
-	// brokers are the replicas that run, kubelets the virtual kubelets by VirtualNode. Guarded by mu.
+	// brokers are the running replicas, kubelets the virtual kubelets by slice. Guarded by mu.
 	brokers  []*process
 	kubelets map[*slice]*virtualKubelet
-	// panicked is why a reconciler of a broker panicked; "" if none has. Guarded by mu.
+	// panicked is the panic of a reconciler; "" if none has panicked. Guarded by mu.
 	panicked string
-	// administrator is held while a VirtualNode is made or deleted.
+	// administrator is held while a VirtualNode is created or deleted.
 	administrator sync.Mutex
-	// joins is when each VirtualNode was made. Guarded by mu.
+	// joins is when each VirtualNode was created. Guarded by mu.
 	joins   map[*slice][]time.Time
 	started int
-	// interrupter is told of the writes of the brokers; nil if nothing is.
+	// interrupter is notified of the brokers' writes; may be nil.
 	interrupter *interrupter
 }
 
@@ -90,7 +90,7 @@ func newWorld(ctx context.Context, scheme *runtime.Scheme, h *history) *world {
 	return w
 }
 
-// spawn runs do until the world ends, which waits for it.
+// spawn runs do in a goroutine. The world waits for it at its end.
 func (w *world) spawn(do func()) {
 	w.running.Add(1)
 	go func() {
@@ -99,7 +99,7 @@ func (w *world) spawn(do func()) {
 	}()
 }
 
-// after runs do later, unless the world has ended.
+// after runs do after a delay, unless the world has ended.
 func (w *world) after(d time.Duration, do func()) {
 	w.spawn(func() {
 		timer := time.NewTimer(d)
@@ -112,7 +112,7 @@ func (w *world) after(d time.Duration, do func()) {
 	})
 }
 
-// later does something in the broker's cluster after a while, once its API server answers.
+// later runs do after a delay, once the API server of the broker's cluster answers.
 func (w *world) later(d time.Duration, do func()) {
 	w.after(d, func() {
 		if w.waitHome() {
@@ -121,7 +121,7 @@ func (w *world) later(d time.Duration, do func()) {
 	})
 }
 
-// waitHome returns when the API server of the broker's cluster answers; false if the world ended before.
+// waitHome blocks until the API server of the broker's cluster answers. It returns false if the world ended first.
 func (w *world) waitHome() bool {
 	client := newProcess(w.ctx, "client")
 	for w.weather.accepted(w.ctx, client, false) != nil {
@@ -147,7 +147,7 @@ func (w *world) provider(id string) *provider {
 	panic("no provider " + id)
 }
 
-// startBroker starts a replica, which is started again when it ends.
+// startBroker starts a replica, and restarts it when it ends.
 func (w *world) startBroker() {
 	w.mu.Lock()
 	w.started++
@@ -169,7 +169,7 @@ func (w *world) startBroker() {
 	})
 }
 
-// leader returns the replica that leads; nil if none does.
+// leader returns the replica that leads; nil if there is none.
 func (w *world) leader() *process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,7 +181,7 @@ func (w *world) leader() *process {
 	return nil
 }
 
-// findVirtualNode returns that of a slice; nil if there is none.
+// findVirtualNode returns the VirtualNode of a slice; nil if there is none.
 func (w *world) findVirtualNode(s *slice) object {
 	found, err := w.home.find(typeOf[offloadingv1beta1.VirtualNode](), types.NamespacedName{Namespace: s.provider.tenant(), Name: s.virtualNode})
 	if err != nil {
@@ -190,8 +190,9 @@ func (w *world) findVirtualNode(s *slice) object {
 	return found
 }
 
-// join makes what Liqo makes for a granted ResourceSlice: the VirtualNode, and the NamespaceMap with the offloaded
-// namespace, unless another slice of the provider has it already; false if those of before are still there.
+// join creates the objects that Liqo creates for a granted ResourceSlice: the VirtualNode and, unless another slice of
+// the provider already has it, the NamespaceMap with the offloaded namespace. It returns false if the previous ones
+// still exist.
 func (w *world) join(s *slice) bool {
 	p := s.provider
 	w.administrator.Lock()
@@ -236,7 +237,8 @@ func (w *world) join(s *slice) bool {
 	return true
 }
 
-// joinedAgain returns when a VirtualNode was made again that was deleted at some time, at the earliest when that was to end.
+// joinedAgain returns when a VirtualNode that was deleted at a time was created again: the first creation at or after
+// until, or until if there is none.
 func (w *world) joinedAgain(s *slice, from, until time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -248,10 +250,11 @@ func (w *world) joinedAgain(s *slice, from, until time.Time) time.Time {
 	return until
 }
 
-// part deletes the VirtualNode of a slice, and does what Liqo does then (virtualnode-controller, namespacemap-controller):
-// the virtual kubelet ends, the removal of the namespace is requested if that was the last VirtualNode of the provider, and the
-// VirtualNode is gone. The namespace at the provider ends later, sometimes much later, and only then the NamespaceMap. The
-// kubeconfig goes as well if the ResourceSlice was deleted, and not the VirtualNode alone.
+// part deletes the VirtualNode of a slice as Liqo does (virtualnode-controller, namespacemap-controller): the virtual
+// kubelet ends, the removal of the namespace is requested if that was the last VirtualNode of the provider, and the
+// VirtualNode is removed. The namespace at the provider is removed later, sometimes much later, and only then the
+// NamespaceMap. If the administrator deleted the ResourceSlice, and not only the VirtualNode, the kubeconfig is deleted
+// as well.
 func (w *world) part(s *slice) {
 	p := s.provider
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: p.tenant(), Name: s.virtualNode}}
@@ -260,7 +263,7 @@ func (w *world) part(s *slice) {
 	defer w.administrator.Unlock()
 	found := w.findVirtualNode(s)
 	if found == nil || found.GetDeletionTimestamp() != nil || w.home.remove("admin", vn, nil, nil) != nil {
-		return // A deletion of what is being deleted already does nothing more.
+		return // The VirtualNode is gone or already being deleted.
 	}
 	chance := p.weather.draw("part")
 	w.later(time.Duration(chance%500)*time.Millisecond, func() {
@@ -275,7 +278,7 @@ func (w *world) part(s *slice) {
 		defer w.administrator.Unlock()
 		for _, other := range w.home.all(typeOf[offloadingv1beta1.VirtualNode]()) {
 			if other.GetNamespace() == p.tenant() && other.GetName() != s.virtualNode {
-				return // ensureNamespaceMapAbsence counts those that are there, also if they are being deleted.
+				return // ensureNamespaceMapAbsence also counts VirtualNodes that are being deleted.
 			}
 		}
 		_ = w.home.remove("liqo", m, nil, nil)
@@ -309,7 +312,7 @@ func (w *world) unfinalize(o object) {
 	_, _ = w.home.update("liqo", o, false, func(fresh object) error { fresh.SetFinalizers(nil); return nil })
 }
 
-// setSpec changes the ProviderCluster of a provider, which is made if the broker has not done so.
+// setSpec changes the ProviderCluster of a provider. It creates the object if the broker has not done so.
 func (w *world) setSpec(p *provider, change func(*v1alpha1.ProviderClusterSpec)) {
 	pc := &v1alpha1.ProviderCluster{ObjectMeta: metav1.ObjectMeta{Name: p.id}}
 	_ = w.home.create("admin", copyOf(pc))
@@ -319,7 +322,7 @@ func (w *world) setSpec(p *provider, change func(*v1alpha1.ProviderClusterSpec))
 	})
 }
 
-// cordonNode is kubectl cordon of the broker's Node, or uncordon once there is the Node.
+// cordonNode cordons or uncordons the broker's Node like kubectl. It retries until the Node exists.
 func (w *world) cordonNode(cordoned bool) {
 	administrator := newProcess(w.ctx, "admin")
 	for {
@@ -333,7 +336,7 @@ func (w *world) cordonNode(cordoned bool) {
 	}
 }
 
-// createNamespace makes the namespace of the consumer's pods, if there is none.
+// createNamespace creates the namespace of the consumer's pods if it does not exist.
 func (w *world) createNamespace() {
 	_ = w.home.create("liqo", &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{
@@ -343,7 +346,7 @@ func (w *world) createNamespace() {
 	})
 }
 
-// createPod makes a pod as a consumer does.
+// createPod creates a pod as a consumer does.
 func (w *world) createPod(of *podSpec) {
 	w.createNamespace()
 	pod := &corev1.Pod{
@@ -383,7 +386,7 @@ func (w *world) createPod(of *podSpec) {
 func (w *world) deletePod(of *podSpec) {
 	key := types.NamespacedName{Namespace: podNamespace, Name: of.Name}
 	grace := int64(30)
-	if of.Force { // As Kubernetes' garbage collector of pods, or Liqo's nodefailure-controller, do.
+	if of.Force { // Like Kubernetes' garbage collector of pods, or Liqo's nodefailure-controller.
 		grace = 0
 	}
 	_ = w.home.remove("consumer", podOf(key), &grace, nil)

@@ -1,10 +1,10 @@
-// Command chaos lets random histories happen to a federation of real clusters, and judges what the broker did as the
-// histories in virtual time do (test/histories/judge).
+// Command chaos runs random histories in a federation of real clusters, and judges the broker as the histories in
+// virtual time do (test/histories/judge).
 //
 //	go run ./chaos/cmd -seeds=0-9 -minutes=60              random histories, until one has passed that time
 //	go run ./chaos/cmd -fault='provider hangs' -repeat=3   one fault by itself, and how long until everything runs again
 //	go run ./chaos/cmd -fault=all                          each of them
-//	go run ./chaos/cmd -short                              the one of the end-to-end suite
+//	go run ./chaos/cmd -short                              the history of the end-to-end suite
 package main
 
 import (
@@ -34,7 +34,7 @@ const (
 	brokerNode = "liqo-broker"
 )
 
-// judgedTimes are those that the brokers get, in brokerArgs.
+// judgedTimes returns the times that brokerArgs gives the brokers.
 func judgedTimes() judge.Times {
 	t := chaos.Tolerance()
 	t.ProbeInterval, t.ProbeTimeout, t.FailoverAfter, t.PendingTimeout = time.Second, time.Second, 20*time.Second, 30*time.Second
@@ -88,14 +88,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	klog.SetLogger(logr.Discard()) // Watches of API servers that are away.
+	klog.SetLogger(logr.Discard()) // Watches log errors while their API server is down.
 	histories, err := o.histories()
 	if err != nil {
 		return err
 	}
 	s, err := sandbox.Up(ctx, sandbox.Options{
 		Name: o.name, Consumers: 1, Providers: providers, BrokerNode: brokerNode, BrokerArgs: brokerArgs(),
-		// So little that random histories fill it.
+		// Small enough for random histories to fill it.
 		ProviderSlice: sandbox.Slice{CPU: "6", Memory: "32Gi", Pods: "200"},
 		BrokerKubelet: o.kubelet,
 		Progress:      func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) },
@@ -116,7 +116,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return errors.Join(err, s.Down())
 }
 
-// histories are those that the options ask for.
+// histories returns the histories that the options select.
 func (o *options) histories() (all []*chaos.History, err error) {
 	if o.short {
 		return []*chaos.History{chaos.Short("chaos-short")}, nil
@@ -149,7 +149,7 @@ func (o *options) histories() (all []*chaos.History, err error) {
 	return all, nil
 }
 
-// happen lets histories happen, one after the other. It returns an error if one broke a rule.
+// happen runs histories one after the other. It returns an error if one broke a rule.
 func (o *options) happen(ctx context.Context, s *sandbox.Sandbox, histories []*chaos.History, out io.Writer) (all chaos.Results, err error) {
 	began := time.Now()
 	federation := &chaos.Federation{Sandbox: s, Node: brokerNode, Times: judgedTimes()}

@@ -22,7 +22,7 @@ import (
 
 const catalogNamespace = "liqo-broker"
 
-// catalog runs in the broker's cluster, as deploy/ installs it.
+// catalog runs the catalog in the broker's cluster, as deploy/ installs it.
 func (f *federation) catalog(t *testing.T) {
 	ctx, c := t.Context(), f.broker
 	require.NoError(t, c.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: catalogNamespace}}))
@@ -47,7 +47,7 @@ func (f *federation) catalog(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, plain, "nothing is written over plain HTTP")
 	assert.Equal(t, http.StatusUnauthorized, get(t, "https://"+address+toggle+"false", "").StatusCode)
 
-	// Disabled, the provider gets no new pods, and what is there stays.
+	// A disabled provider gets no new pods, and its existing pods stay.
 	token := f.operator(t)
 	pod(t, c, "parity", "stays")
 	running(t, c, "parity", "stays")
@@ -62,7 +62,7 @@ func (f *federation) catalog(t *testing.T) {
 	f.onlyCordons(t)
 }
 
-// clusters is the answer of /api/clusters, by id.
+// clusters returns the answer of /api/clusters, by id.
 func (f *federation) clusters(t *testing.T, base string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	response := get(t, base+"/api/clusters", "")
@@ -133,8 +133,8 @@ func unschedulable(ctx context.Context, f *federation, name string) error {
 	return fmt.Errorf("pod %s is on node %q", name, p.Spec.NodeName)
 }
 
-// onlyCordons tries what an attacker with the account of the catalog would: the policy of deploy/catalog-liqo-v0.yaml
-// denies all but the cordoning of virtual nodes.
+// onlyCordons sends requests with the account of the catalog, as an attacker would: the policy of
+// deploy/catalog-liqo-v0.yaml denies everything but the cordoning of virtual nodes.
 func (f *federation) onlyCordons(t *testing.T) {
 	t.Helper()
 	config, err := f.broker.ClientConfig("system:serviceaccount:" + catalogNamespace + ":liqo-broker-catalog")

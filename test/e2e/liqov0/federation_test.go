@@ -1,5 +1,5 @@
 // Package liqov0 tests the image with Liqo v0.9.4: three clusters with Liqo's own controllers, peered by the objects
-// that liqoctl writes. The consumer uses the broker, and the broker the provider, where pods run (KWOK).
+// that liqoctl writes. The consumer uses the broker, and the broker uses the provider, where pods run (KWOK).
 package liqov0
 
 import (
@@ -22,10 +22,10 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/liqov0"
 )
 
-// patience bounds what a test waits for; nothing waits that long unless it fails.
+// patience is the timeout of all checks. Only a failing check takes that long.
 const patience = 3 * time.Minute
 
-// federation is what the tests share, in their order.
+// federation is the state that the tests share. They run in a fixed order.
 type federation struct {
 	*liqov0.Federation
 	consumer, broker, provider *liqov0.Cluster
@@ -34,9 +34,11 @@ type federation struct {
 func TestLiqoV0(t *testing.T) {
 	up, err := liqov0.Up(t.Context(), "e2e-liqo-v0", []liqov0.Spec{
 		{Name: "provider", Nodes: true},
-		// What API server support adds to a pod is there already at the second hop, and a ShadowPod has nothing twice.
+		// At the second hop the pod already has the fields that API server support adds, and a ShadowPod must not have
+		// them twice.
 		{Name: "broker", KubeletArgs: []string{"--enable-apiserver-support=false"}},
-		// The last one: its Services have the CIDR that Liqo chooses as the external one of the broker, so Liqo remaps that.
+		// The consumer starts last: its Services then have the CIDR that Liqo chooses as the broker's external CIDR, so
+		// Liqo remaps that.
 		{Name: "consumer"},
 	}, t.Logf)
 	require.NoError(t, err)
@@ -53,12 +55,12 @@ func TestLiqoV0(t *testing.T) {
 	} {
 		if !t.Run(scenario.name, func(t *testing.T) { scenario.run(f, t) }) {
 			f.logs(t)
-			return // The next scenario begins where this one should have ended.
+			return // The next scenario depends on this one.
 		}
 	}
 }
 
-// logs shows the ends of the logs that matter.
+// logs prints the ends of the relevant logs.
 func (f *federation) logs(t *testing.T) {
 	t.Helper()
 	for _, c := range f.Clusters {
@@ -87,7 +89,7 @@ func eventually(t *testing.T, what string, check func(context.Context) error) {
 	}
 }
 
-// configure does what a user does by hand: it edits the Deployment liqo-controller-manager, and grants the virtual
+// configure does the manual steps of a user: it edits the Deployment liqo-controller-manager, and grants the virtual
 // kubelet of a peering the right to review the callers of its kubelet API.
 func configure(t *testing.T, c, remote *liqov0.Cluster, extra ...string) {
 	t.Helper()
@@ -107,8 +109,8 @@ func configure(t *testing.T, c, remote *liqov0.Cluster, extra ...string) {
 	grant(t, c, remote)
 }
 
-// grant binds the ClusterRole of deploy/virtual-kubelet-auth.yaml to the virtual kubelet of a peering, before it is
-// there.
+// grant binds the ClusterRole of deploy/virtual-kubelet-auth.yaml to the virtual kubelet of a peering before that
+// exists.
 func grant(t *testing.T, c, remote *liqov0.Cluster) {
 	t.Helper()
 	tenant, node := "liqo-tenant-"+strings.TrimPrefix(remote.RemoteNamespace(""), "-"), c.VirtualNode(remote)
@@ -119,8 +121,8 @@ func grant(t *testing.T, c, remote *liqov0.Cluster) {
 	}))
 }
 
-// editKubelet changes the image and the arguments of the virtual kubelet of an existing virtual node, which keeps those
-// that it was created with, and waits until only its new pod runs.
+// editKubelet changes the image and the arguments of the virtual kubelet of an existing virtual node, which otherwise
+// keeps its original ones, and waits until only the new pod runs.
 func editKubelet(t *testing.T, c, remote *liqov0.Cluster, edit func(image string, args []string) (string, []string)) {
 	t.Helper()
 	tenant, err := c.TenantNamespace(t.Context(), remote)
@@ -160,8 +162,7 @@ func virtualNode() *unstructured.Unstructured {
 	return node
 }
 
-// onlyTheNewest answers nil when the Deployment of a VirtualNode is as the VirtualNode says, and has its newest pods
-// only.
+// onlyTheNewest returns nil if the Deployment of a VirtualNode matches the VirtualNode, and has only up-to-date pods.
 func onlyTheNewest(ctx context.Context, c *liqov0.Cluster, key client.ObjectKey) error {
 	node := virtualNode()
 	if err := c.Client.Get(ctx, key, node); err != nil {
@@ -193,7 +194,7 @@ func onlyTheNewest(ctx context.Context, c *liqov0.Cluster, key client.ObjectKey)
 	return nil
 }
 
-// offload offloads a namespace of a cluster, with all of its pods, to those that it uses.
+// offload offloads a namespace of a cluster, with all its pods, to the clusters that it uses.
 func offload(t *testing.T, c *liqov0.Cluster, namespace string) {
 	t.Helper()
 	require.NoError(t, client.IgnoreAlreadyExists(
@@ -201,7 +202,7 @@ func offload(t *testing.T, c *liqov0.Cluster, namespace string) {
 	require.NoError(t, c.Offload(t.Context(), namespace))
 }
 
-// pod creates a pod that the scheduler sends away.
+// pod creates a pod that the scheduler binds to a virtual node.
 func pod(t *testing.T, c *liqov0.Cluster, namespace, name string) {
 	t.Helper()
 	require.NoError(t, c.Client.Create(t.Context(), &corev1.Pod{
@@ -233,8 +234,8 @@ func runs(ctx context.Context, c *liqov0.Cluster, namespace, name string) (*core
 	return &p, nil
 }
 
-// forwarded waits until a pod of the broker runs there and at the provider, and shows the other's address as Liqo
-// translates it. It reads both each time: KWOK may write a second address of a new pod.
+// forwarded waits until a pod of the broker runs there and at the provider, and shows the remote pod's address as Liqo
+// translates it. It reads both pods each time: KWOK may write a second address of a new pod.
 func (f *federation) forwarded(t *testing.T, namespace, name string) (here, there *corev1.Pod) {
 	t.Helper()
 	eventually(t, "pod "+namespace+"/"+name+" is forwarded to the provider", func(ctx context.Context) (err error) {

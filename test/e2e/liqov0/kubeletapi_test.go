@@ -21,7 +21,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/kubeletapi"
 )
 
-// kubeletAPI asks the virtual kubelet of this project what Liqo's was asked before.
+// kubeletAPI sends to the virtual kubelet of this project the requests that Liqo's virtual kubelet got before.
 func (f *federation) kubeletAPI(t *testing.T, stock map[string]error) {
 	t.Helper()
 	for call, err := range f.kubeletCalls(t, "kept") {
@@ -34,8 +34,9 @@ func (f *federation) kubeletAPI(t *testing.T, stock map[string]error) {
 // answered bounds a call of a kubelet API.
 const answered = 10 * time.Second
 
-// kubeletCalls asks for all that a kubelet answers about a pod that is forwarded to the provider, by the way of kubectl: API
-// server of the broker, its virtual kubelet, API server of the provider, KWOK. It returns the error of each call.
+// kubeletCalls sends every request of the kubelet API for a pod that is forwarded to the provider, along the path of
+// kubectl: API server of the broker, its virtual kubelet, API server of the provider, KWOK. It returns the error of
+// each call.
 func (f *federation) kubeletCalls(t *testing.T, name string) map[string]error {
 	t.Helper()
 	p := &kubeletapi.Pod{Config: f.broker.Config, Kube: f.broker.Kube, Namespace: "parity", Name: name, Container: "c"}
@@ -62,7 +63,7 @@ func (f *federation) kubeletCalls(t *testing.T, name string) map[string]error {
 		"attach": {func(ctx context.Context) (string, error) {
 			return p.Attach(ctx, func() error { return f.provider.AppendPodLog("said while attached") })
 		}, "said while attached"},
-		// KWOK leads every forwarded port to the etcd of its cluster.
+		// KWOK forwards every port to the etcd of its cluster.
 		"port-forward": {func(ctx context.Context) (string, error) { return p.Forward(ctx, 80, "/health") }, `"health":"true"`},
 	} {
 		group.Go(func() {
@@ -85,7 +86,7 @@ const (
 	simulatedLog = "hello from a simulated container"
 )
 
-// directCalls are those of one pod that a caller sends to the kubelet itself: path by method.
+// directCalls returns the requests for one pod that a caller sends to the kubelet itself: methods by path.
 func directCalls(name string) map[string]string {
 	pod := "/parity/" + name
 	return map[string]string{
@@ -99,7 +100,7 @@ func directCalls(name string) map[string]string {
 	}
 }
 
-// kubeletURL is the address of the virtual kubelet of the broker.
+// kubeletURL returns the URL of the virtual kubelet of the broker.
 func (f *federation) kubeletURL(t *testing.T) string {
 	t.Helper()
 	var node corev1.Node
@@ -107,7 +108,7 @@ func (f *federation) kubeletURL(t *testing.T) string {
 	return kubeletapi.URL(&node)
 }
 
-// refused sends the calls without credentials, and with those of callers without rights.
+// refused sends the calls without credentials, and with credentials of callers without rights.
 func (f *federation) refused(t *testing.T, name string) {
 	t.Helper()
 	token, err := f.broker.Kube.CoreV1().ServiceAccounts(metav1.NamespaceDefault).

@@ -19,7 +19,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/test/sandbox/liqov0"
 )
 
-// observation is what a user sees of a virtual node and of what is forwarded, at both ends.
+// observation holds the user-visible state of a virtual node and of forwarded objects, at both ends.
 type observation struct {
 	NodeLabels      map[string]string
 	NodeCapacity    map[string]string
@@ -42,7 +42,7 @@ func (f *federation) parity(t *testing.T) {
 	stock := f.observe(t, "stock")
 	assert.Contains(t, stock.Log, simulatedLog)
 
-	// A pod that runs meanwhile is not changed.
+	// A pod that runs during the replacement is not changed.
 	pod(t, f.broker, "parity", "kept")
 	here, there := f.forwarded(t, "parity", "kept")
 	stockCalls := f.kubeletCalls(t, "kept")
@@ -67,7 +67,7 @@ func (f *federation) parity(t *testing.T) {
 	assert.Equal(t, stock, ours)
 }
 
-// observe creates a pod, and what it needs, in the namespace that is offloaded, and deletes the pod.
+// observe creates a pod and the objects that it needs in the offloaded namespace, and deletes the pod.
 func (f *federation) observe(t *testing.T, name string) observation {
 	t.Helper()
 	ctx, c, remote := t.Context(), f.broker, f.broker.RemoteNamespace("parity")
@@ -90,7 +90,7 @@ func (f *federation) observe(t *testing.T, name string) observation {
 	seen.reflected(t, f.provider, client.ObjectKey{Namespace: remote, Name: name})
 	eventually(t, "the log of the pod", func(ctx context.Context) error {
 		log, err := c.Kube.CoreV1().Pods("parity").GetLogs(name, &corev1.PodLogOptions{}).DoRaw(ctx)
-		seen.Log, _, _ = strings.Cut(string(log), "\n") // All pods have one log, which attach appends to.
+		seen.Log, _, _ = strings.Cut(string(log), "\n") // All pods share one log, and attach appends to it.
 		return err
 	})
 	require.NoError(t, c.Client.Delete(ctx, here))
@@ -98,7 +98,7 @@ func (f *federation) observe(t *testing.T, name string) observation {
 	return seen
 }
 
-// nothingLeft waits until the pods of the namespace are gone, here and there.
+// nothingLeft waits until the pods of the namespace are gone in both clusters.
 func (f *federation) nothingLeft(t *testing.T) {
 	t.Helper()
 	remote := f.broker.RemoteNamespace("parity")
@@ -153,7 +153,7 @@ func (o *observation) pods(here, there *corev1.Pod) {
 	}
 }
 
-// reflected reads the copies of what observe created.
+// reflected reads the copies of the objects that observe created.
 func (o *observation) reflected(t *testing.T, c *liqov0.Cluster, key client.ObjectKey) {
 	t.Helper()
 	var configMap corev1.ConfigMap
@@ -173,7 +173,7 @@ func (o *observation) reflected(t *testing.T, c *liqov0.Cluster, key client.Obje
 	}
 }
 
-// endpoint waits until a Service has a pod of its own name as its endpoint, with the address that the pod shows.
+// endpoint waits until a Service has the pod of the same name as its endpoint, at the address that the pod shows.
 func endpoint(t *testing.T, f *federation, name string) {
 	t.Helper()
 	eventually(t, "the endpoint of the pod", func(ctx context.Context) error {

@@ -25,8 +25,8 @@ import (
 
 const shop = "shop"
 
-// networkManager is what docs/virtual-kubelet.md has for Liqo v0.x: the Deployment liqo-controller-manager of the
-// consumer is edited, the consumer peers with the broker, and offloads a namespace.
+// networkManager follows docs/virtual-kubelet.md for Liqo v0.x: it edits the Deployment liqo-controller-manager of the
+// consumer, peers the consumer with the broker, and offloads a namespace.
 func (f *federation) networkManager(t *testing.T) {
 	configure(t, f.consumer, f.broker, "--remote-ipam=server="+f.broker.IPAM())
 	require.NoError(t, f.Peer(t.Context(), f.consumer.Name, f.broker.Name))
@@ -37,7 +37,7 @@ func (f *federation) networkManager(t *testing.T) {
 	here, there := f.chain(t, "first")
 	assert.NotEqual(t, translated(t, f.consumer, f.broker, "Pod", there), here, "as Liqo's own virtual kubelet translates it")
 
-	// Another one has another address, and the first keeps its own.
+	// A second pod has another address, and the first pod keeps its own.
 	pod(t, f.consumer, shop, "second")
 	other, _ := f.chain(t, "second")
 	here, _ = f.chain(t, "first")
@@ -50,7 +50,7 @@ func (f *federation) networkManager(t *testing.T) {
 }
 
 // chain waits until a pod runs in all clusters, and the consumer shows the address that liqo-network-manager of the
-// broker gives it. It returns that address, and the one that the broker shows.
+// broker gives it. It returns that address, and the address that the broker shows.
 func (f *federation) chain(t *testing.T, name string) (atConsumer, atBroker string) {
 	t.Helper()
 	var first *corev1.Pod
@@ -82,8 +82,8 @@ func askLiqo(t *testing.T, c, peer *liqov0.Cluster, address string) string {
 	return answer.GetIp()
 }
 
-// translated is how a cluster sees an address of another one: the same host in the CIDR of its TunnelEndpoint, of kind
-// Pod or External.
+// translated returns how a cluster sees an address of another cluster: the same host in the CIDR of its TunnelEndpoint,
+// of kind Pod or External.
 func translated(t *testing.T, c, remote *liqov0.Cluster, kind, address string) string {
 	t.Helper()
 	tunnel, err := c.Tunnel(t.Context(), remote)
@@ -104,8 +104,8 @@ func translated(t *testing.T, c, remote *liqov0.Cluster, kind, address string) s
 	return netip.AddrFrom4(host).String()
 }
 
-// directory is what the remote IPAM of this project knows: the addresses of forwarded pods in the external CIDR of the
-// broker.
+// directory maps the addresses of forwarded pods to addresses in the external CIDR of the broker, for the remote IPAM
+// of this project.
 type directory map[string]string
 
 func (d directory) External(_ context.Context, _ string, address netip.Addr) (netip.Addr, error) {
@@ -143,8 +143,8 @@ func serve(t *testing.T, known directory) string {
 	return ln.Addr().String()
 }
 
-// ownServer is the same with the server of this project, whose directory is the test's: the broker that fills it needs
-// Liqo v1. It answers in the broker's own external CIDR, and the consumer translates that.
+// ownServer does the same with the server of this project and a directory of the test, because the broker that fills it
+// needs Liqo v1. The server answers in the broker's own external CIDR, and the consumer translates that.
 func (f *federation) ownServer(t *testing.T) {
 	tunnel, err := f.consumer.Tunnel(t.Context(), f.broker)
 	require.NoError(t, err)

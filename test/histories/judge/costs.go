@@ -11,19 +11,22 @@ import (
 )
 
 const (
-	// fewPods is of how many pods a provider is asked for one by one; for more of them all are listed at once.
+	// fewPods is up to how many pods the broker may query one by one at a provider. For more pods it has to list all at
+	// once.
 	fewPods = 10
-	// writesOfObject is how many writes of an object, also those that met a conflict, a broker may send within a minute. While
-	// watches lag by 5 s, each change of a pod is tried eight times: up to 66 writes were seen when it was refused again and again.
+	// writesOfObject is how many writes of an object, including conflicts, a broker may send within a minute. While
+	// watches lag by 5 s, each change of a pod is attempted eight times: up to 66 writes were seen for a pod that was
+	// refused again and again.
 	writesOfObject = 120
-	// triesOfPod is how often a broker may read a pod that waits within a minute, but for the second after a change of the pod. It tries
-	// the pod every 30 to 45 s, and when something changes that concerns it, and may write why it waits: in histories up to 53 times.
+	// triesOfPod is how often a broker may read a waiting pod within a minute, not counting the first second after a
+	// change of the pod. The broker retries the pod every 30 to 45 s and at each relevant change, and may write the
+	// reason: up to 53 times in histories.
 	triesOfPod = 70
-	// reworded is how soon the reason of a pod that waits is written again if only its text has changed: after a minute.
+	// reworded is the minimum time between two writes of a waiting pod's reason if only the text has changed: a minute.
 	reworded = time.Minute - time.Second
 )
 
-// judgeCosts checks what the brokers asked of the API servers, and how often.
+// judgeCosts checks which requests the brokers sent to the API servers, and how often.
 func (r *Record) judgeCosts() (faults []string) {
 	for _, p := range r.Providers {
 		faults = append(faults, r.judgeQuestions(p)...)
@@ -41,13 +44,13 @@ func (r *Record) judgeCosts() (faults []string) {
 	return faults
 }
 
-// asked is what a broker asked about.
+// asked identifies the object that a broker requested.
 type asked struct {
 	by   string
 	name types.NamespacedName
 }
 
-// group are those requests that have a key, by it and by the time of their beginnings.
+// group returns the requests that have a key, by key and sorted by the time at which they began.
 func group[K comparable](requests []Request, key func(*Request) (K, bool)) map[K][]*Request {
 	groups := map[K][]*Request{}
 	for i := range requests {
@@ -61,7 +64,7 @@ func group[K comparable](requests []Request, key func(*Request) (K, bool)) map[K
 	return groups
 }
 
-// most returns how many of the requests began within a time, and when that ended.
+// most returns the largest number of requests that began within a period, and when that period ended.
 func most(requests []*Request, within time.Duration) (n int, at time.Time) {
 	first := 0
 	for i, last := range requests {
@@ -75,8 +78,8 @@ func most(requests []*Request, within time.Duration) (n int, at time.Time) {
 	return n, at
 }
 
-// judgeQuestions checks that a provider is asked with a few lists for all pods that leave it, and not for each by itself. The lists of
-// one check have one deadline.
+// judgeQuestions checks that the broker queries a provider with a few lists for all pods that leave it, and not for
+// each pod. All lists of one check share one deadline.
 func (r *Record) judgeQuestions(p *Provider) (faults []string) {
 	type check struct {
 		by, virtualNode, namespace string
@@ -98,8 +101,8 @@ func (r *Record) judgeQuestions(p *Provider) (faults []string) {
 	return faults
 }
 
-// judgeProbes checks that a provider is probed once an interval, with each of its identities until one is answered, and once more
-// each time that it is known anew, which may be twice.
+// judgeProbes checks that a provider is probed once per interval: with each of its identities until one is answered,
+// and once more whenever the broker discovers the provider again. That may happen twice per interval.
 func (r *Record) judgeProbes(p *Provider) (faults []string) {
 	probes := group(p.Requests, func(q *Request) (string, bool) { return q.By, q.Verb == Probe })
 	for by, sent := range probes {
@@ -110,7 +113,8 @@ func (r *Record) judgeProbes(p *Provider) (faults []string) {
 	return faults
 }
 
-// judgeWrites checks that writes that meet a conflict are tried again less and less, and that what has not changed is not written.
+// judgeWrites checks that the number of writes of an object stays bounded: writes that conflict are retried with
+// back-off, and unchanged objects are not written.
 func (r *Record) judgeWrites() (faults []string) {
 	type object struct {
 		asked
@@ -128,19 +132,20 @@ func (r *Record) judgeWrites() (faults []string) {
 	return faults
 }
 
-// waits reports whether a pod is the broker's, and assigned to no provider nor leaving one.
+// waits reports whether a pod is bound to the broker's Node, assigned to no provider, and not leaving one.
 func (r *Record) waits(o client.Object) bool {
 	pod, is := o.(*corev1.Pod)
 	return is && pod.Spec.NodeName == r.Node && placeOf(pod) == (place{}) && !terminal(pod) && pod.DeletionTimestamp == nil
 }
 
-// hasEnded reports whether a pod is the broker's and has ended.
+// hasEnded reports whether a pod is bound to the broker's Node and has ended.
 func (r *Record) hasEnded(o client.Object) bool {
 	pod, is := o.(*corev1.Pod)
 	return is && pod.Spec.NodeName == r.Node && terminal(pod)
 }
 
-// judgeWaits checks that a pod that fits nowhere, or has ended, is tried now and then only. Each try reads it from the cache.
+// judgeWaits checks that a pod that fits nowhere, or has ended, is retried rarely. Each attempt reads it from the
+// cache.
 func (r *Record) judgeWaits(record []Change, reads map[asked][]*Request) (faults []string) {
 	name := client.ObjectKeyFromObject(record[0].Object())
 	for of, read := range reads {
@@ -164,8 +169,8 @@ func (r *Record) judgeWaits(record []Change, reads map[asked][]*Request) (faults
 	return faults
 }
 
-// judgeRewording checks that a pod that waits does not have its reason written again at once if only the text is another. A broker
-// does not know of a write whose answer is lost.
+// judgeRewording checks that the reason of a waiting pod is not rewritten at once if only its text has changed. A write
+// whose answer was lost does not count: the broker does not know of it.
 func (r *Record) judgeRewording(record []Change) (faults []string) {
 	written := time.Time{}
 	for _, c := range record {

@@ -12,12 +12,12 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// costs has what brokers ask, from one time on.
+// costs builds the requests of brokers, relative to a start time.
 type costs struct{ began time.Time }
 
 func (c costs) after(took time.Duration) time.Time { return c.began.Add(took) }
 
-// request is one that takes a millisecond.
+// request returns a request that takes a millisecond.
 func (c costs) request(at time.Duration, verb, kind, name string) Request {
 	return Request{
 		At: c.after(at), Until: c.after(at + time.Millisecond), By: "broker-1", Verb: verb, Kind: kind,

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// judgeDeletions checks that no ShadowPod is deleted while its pod has been assigned there for long.
+// judgeDeletions checks that no ShadowPod is deleted whose pod has been assigned there for longer than the broker takes
+// to notice.
 func (r *Record) judgeDeletions(record []Change) (faults []string) {
 	uid := record[0].Object().GetUID()
 	for _, p := range r.Providers {
@@ -29,7 +30,7 @@ func (r *Record) judgeDeletions(record []Change) (faults []string) {
 	return faults
 }
 
-// deletes reports whether an object begins to be deleted, or is gone at once.
+// deletes reports whether a change starts the deletion of an object, or removes it at once.
 func deletes(c *Change) bool {
 	if c.Before == nil || c.Before.GetDeletionTimestamp() != nil {
 		return false
@@ -37,7 +38,8 @@ func deletes(c *Change) bool {
 	return c.After == nil || c.After.GetDeletionTimestamp() != nil
 }
 
-// assignedSince returns since when a pod that lives has been assigned to a VirtualNode, at a time; zero if it is not.
+// assignedSince returns since when a pod has been assigned to a VirtualNode at a time; zero if it is not, has ended or
+// is terminating.
 func assignedSince(record []Change, to place, at time.Time) (since time.Time) {
 	for _, c := range record {
 		if c.At.After(at) {
@@ -54,7 +56,7 @@ func assignedSince(record []Change, to place, at time.Time) (since time.Time) {
 	return since
 }
 
-// ends reports whether a pod has ended, is being deleted or is gone at a time.
+// ends reports whether a pod has ended, is terminating or is gone at a time.
 func ends(record []Change, at time.Time) (is bool) {
 	for _, c := range record {
 		if c.At.After(at) {
@@ -66,7 +68,8 @@ func ends(record []Change, at time.Time) (is bool) {
 	return is
 }
 
-// parted reports whether a VirtualNode of a provider was deleted before a time, and Liqo may not have ended everything there.
+// parted reports whether a VirtualNode of a provider was deleted before a time, and Liqo may not have cleaned up there
+// yet.
 func (r *Record) parted(provider, virtualNode string, at time.Time) bool {
 	return slices.ContainsFunc(r.parts(provider, virtualNode), func(s span) bool {
 		return at.After(s.from) && at.Before(s.to.Add(r.Times.Noticed))

@@ -12,7 +12,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// Unsettled returns what is not as it should be once nothing is wrong any more; "" if all is.
+// Unsettled returns everything that is wrong although all faults are over; "" if nothing is.
 func (r *Record) Unsettled() string {
 	var faults []string
 	pods := latestPods(r.Home.Pods)
@@ -54,8 +54,8 @@ func (r *Record) Unsettled() string {
 	return strings.Join(faults, "; ")
 }
 
-// WrittenSince returns what was written since an earlier record of the same world, but for leases, and for the heartbeat of the Node and the
-// status of providers, which are written as long as they are there; "" if nothing was.
+// WrittenSince returns the writes of pods and ShadowPods since an earlier record of the same world; "" if there were
+// none. Leases, the heartbeat of the Node and the status of providers do not count: they are written continually.
 func (r *Record) WrittenSince(before *Record) string {
 	var all []string
 	add := func(where string, now, then []Change) {
@@ -71,7 +71,7 @@ func (r *Record) WrittenSince(before *Record) string {
 	return strings.Join(all[:min(len(all), 10)], "; ")
 }
 
-// judgePod returns what is wrong about one pod, at the end. There is the one at its provider.
+// judgePod returns the fault of one pod at the end. The argument there is its remote pod, or nil.
 func (r *Record) judgePod(pod, there *corev1.Pod, pods []*corev1.Pod) string {
 	at, none := assignedTo(pod), place{}
 	switch {
@@ -95,7 +95,7 @@ func (r *Record) judgePod(pod, there *corev1.Pod, pods []*corev1.Pod) string {
 	return ""
 }
 
-// judgeWaiting returns what is wrong about a pod that waits: there is room, or no reason is given.
+// judgeWaiting returns the fault of a waiting pod: a provider has capacity for it, or it has no reason.
 func (r *Record) judgeWaiting(pod *corev1.Pod, pods []*corev1.Pod) string {
 	for at, granted := range r.granted() {
 		if left := free(at, granted, pods); left >= millisOf(&pod.Spec) {
@@ -108,7 +108,7 @@ func (r *Record) judgeWaiting(pod *corev1.Pod, pods []*corev1.Pod) string {
 	return ""
 }
 
-// judgeUnbound returns what is wrong about a pod that kube-scheduler has not bound: the Node has room.
+// judgeUnbound returns the fault of a pod that kube-scheduler has not bound: the Node has capacity for it.
 func (r *Record) judgeUnbound(pod *corev1.Pod, pods []*corev1.Pod) string {
 	for _, o := range latest(r.Home.Nodes) {
 		if free := FreeOnNode(o.(*corev1.Node), pods); o.GetName() == r.Node && free >= millisOf(&pod.Spec) {
@@ -118,8 +118,9 @@ func (r *Record) judgeUnbound(pod *corev1.Pod, pods []*corev1.Pod) string {
 	return ""
 }
 
-// Untrue returns the reasons of pods that wait which are not true, when all is as it should be: nothing but room is missing. The broker
-// writes them later than it decides. What follows a semicolon was so before.
+// Untrue returns the waiting pods whose reason is wrong when everything has settled: the only true reason is
+// insufficient capacity. The broker writes reasons later than it decides. The text after a semicolon describes an
+// earlier state.
 func (r *Record) Untrue() string {
 	var faults []string
 	for _, pod := range latestPods(r.Home.Pods) {
@@ -133,7 +134,7 @@ func (r *Record) Untrue() string {
 	return strings.Join(faults, "; ")
 }
 
-// reasonOf is why a pod waits, in the words of the broker.
+// reasonOf returns why a pod waits, in the words of the broker.
 func reasonOf(pod *corev1.Pod) string {
 	if c := assignedCondition(pod); c != nil && c.Status == corev1.ConditionFalse {
 		return c.Message
@@ -141,7 +142,7 @@ func reasonOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// assignedCondition is the condition Assigned of a pod; nil if it has none.
+// assignedCondition returns the condition Assigned of a pod; nil if it has none.
 func assignedCondition(o client.Object) *corev1.PodCondition {
 	pod, is := o.(*corev1.Pod)
 	if !is {
@@ -155,8 +156,8 @@ func assignedCondition(o client.Object) *corev1.PodCondition {
 	return nil
 }
 
-// judgeShown returns which pods of a consumer are not shown as they are in the broker's cluster, or are not there, at
-// the end.
+// judgeShown returns the consumer's pods that, at the end, differ from their copies in the broker's cluster, or exist
+// in only one of the two.
 func (c *Consumer) judgeShown(home []*corev1.Pod) (faults []string) {
 	type at struct{ namespace, name string }
 	copies := map[at]*corev1.Pod{}
@@ -165,7 +166,7 @@ func (c *Consumer) judgeShown(home []*corev1.Pod) (faults []string) {
 	}
 	own := map[at]bool{}
 	for _, pod := range latestPods(c.Pods) {
-		key := at{pod.Namespace + "-" + c.ID, pod.Name} // As Liqo names namespaces by default.
+		key := at{pod.Namespace + "-" + c.ID, pod.Name} // Liqo's default names of namespaces.
 		own[key] = true
 		switch there := copies[key]; {
 		case pod.DeletionTimestamp != nil:
@@ -186,7 +187,7 @@ func (c *Consumer) judgeShown(home []*corev1.Pod) (faults []string) {
 	return faults
 }
 
-// judgeStatus returns what is wrong about the status of a ProviderCluster, at the end.
+// judgeStatus returns the faults in the status of a ProviderCluster at the end.
 func (r *Record) judgeStatus(p *Provider, pods []*corev1.Pod) (faults []string) {
 	var status *v1alpha1.ProviderClusterStatus
 	for _, o := range latest(r.Home.ProviderClusters) {
@@ -224,7 +225,7 @@ func (r *Record) judgeStatus(p *Provider, pods []*corev1.Pod) (faults []string) 
 	return faults
 }
 
-// judgeRoom returns what is wrong about the room that the Node shows at the end; "" if nothing is.
+// judgeRoom returns the fault in the capacity that the Node shows at the end; "" if there is none.
 func (r *Record) judgeRoom(pods []*corev1.Pod) string {
 	granted := int64(0)
 	for _, millis := range r.granted() {
@@ -233,9 +234,9 @@ func (r *Record) judgeRoom(pods []*corev1.Pod) string {
 	for _, pod := range pods {
 		switch {
 		case terminal(pod) && placeOf(pod) != (place{}):
-			granted -= millisOf(&pod.Spec) // kube-scheduler does not count it, the quota does.
+			granted -= millisOf(&pod.Spec) // kube-scheduler does not count the pod, the quota does.
 		case !terminal(pod) && placeOf(pod) == (place{}) && pod.Spec.NodeName == r.Node:
-			granted += millisOf(&pod.Spec) // kube-scheduler counts it, although it waits.
+			granted += millisOf(&pod.Spec) // kube-scheduler counts the pod although it is not assigned.
 		}
 	}
 	for _, o := range latest(r.Home.Nodes) {

@@ -29,7 +29,7 @@ func TestAConsumerShowsItsPodsAsTheyAre(t *testing.T) {
 	}, c.judgeShown(home))
 }
 
-// Kubernetes takes a Node for lost that no broker writes; one that is written is Ready.
+// Kubernetes marks a Node as lost if no broker updates it. A Node that is updated is Ready.
 func TestTheNodeMayBeNotReadyWithoutABrokerOnly(t *testing.T) {
 	began := time.Now()
 	lost := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "liqo-broker"}}

@@ -13,8 +13,8 @@ import (
 	"github.com/liqotech/liqo/pkg/virtualKubelet/forge"
 )
 
-// judgeGrants checks that what is assigned to a VirtualNode, and what is leaving it and still there, never exceeds the
-// grant.
+// judgeGrants checks that the pods that are assigned to a VirtualNode, and those that are leaving it but still exist
+// there, never exceed the grant.
 func (r *Record) judgeGrants() (faults []string) {
 	for _, p := range r.Providers {
 		for _, s := range p.Slices {
@@ -24,7 +24,7 @@ func (r *Record) judgeGrants() (faults []string) {
 	return faults
 }
 
-// judgeGrant checks it of one VirtualNode. Present is when its ShadowPods were there.
+// judgeGrant checks one VirtualNode. The argument present is when its ShadowPods existed.
 func (r *Record) judgeGrant(at place, granted int64, present presence) (faults []string) {
 	latest := map[types.UID]*corev1.Pod{}
 	for _, c := range r.Home.Pods {
@@ -33,7 +33,7 @@ func (r *Record) judgeGrant(at place, granted int64, present presence) (faults [
 			delete(latest, pod.UID)
 		}
 		if assignedTo(c.After) != at || assignedTo(c.Before) == at {
-			continue // It was not assigned there just now.
+			continue // Not a new assignment to this VirtualNode.
 		}
 		sum, names := int64(0), []string{}
 		for uid, other := range latest {
@@ -51,8 +51,8 @@ func (r *Record) judgeGrant(at place, granted int64, present presence) (faults [
 	return faults
 }
 
-// judgeDrains checks that planned moves take at most a quarter of an application at a time, at least one pod. It is not
-// judged when other faults make pods not Ready: the broker notices that later.
+// judgeDrains checks that planned moves disrupt at most a quarter of an application at a time, but at least one pod. It
+// is skipped if other faults make pods not Ready, because the broker notices that later.
 func (r *Record) judgeDrains() (faults []string) {
 	for i := range r.Faults {
 		if !slices.Contains(Calm(), r.Faults[i].Kind) {
@@ -61,7 +61,7 @@ func (r *Record) judgeDrains() (faults []string) {
 	}
 	record := r.Home.Pods
 	latest := map[types.UID]*corev1.Pod{}
-	left := map[types.UID]bool{} // Those that were moved, and have not been Ready since.
+	left := map[types.UID]bool{} // Pods that were moved and have not been Ready since.
 	for _, c := range record {
 		pod := c.Object().(*corev1.Pod)
 		if providerOf(pod) != "" && isReady(pod) {
@@ -103,10 +103,10 @@ func isReadyBefore(record []Change, move Change) bool {
 	return ready
 }
 
-// presence is when a provider had ShadowPods, by the UIDs in the broker's cluster.
+// presence is when a provider had ShadowPods, by the UID of the pod in the broker's cluster.
 type presence map[types.UID][]span
 
-// presence returns when there were those of one VirtualNode; of all for "".
+// presence returns when the ShadowPods of one VirtualNode existed; of all VirtualNodes for "".
 func (p *Provider) presence(virtualNode string) presence {
 	all, began := presence{}, map[types.UID]time.Time{}
 	for _, c := range p.ShadowPods {
@@ -132,10 +132,10 @@ func (p presence) at(uid types.UID, t time.Time) bool {
 	return slices.ContainsFunc(p[uid], func(s span) bool { return !t.Before(s.from) && t.Before(s.to) })
 }
 
-// originOf is the VirtualNode that forwarded a ShadowPod, or its pod.
+// originOf returns the VirtualNode that forwarded a ShadowPod or its pod.
 func originOf(o client.Object) string { return o.GetLabels()[forge.LiqoOriginClusterNodeName] }
 
-// Calm are the kinds of faults in which the broker knows of each pod whether it is Ready.
+// Calm returns the kinds of faults in which the broker knows the readiness of each pod.
 func Calm() []string {
 	return []string{"drain", "cordon", "disable", "leader is killed", "leader is replaced", "provider starts slowly"}
 }

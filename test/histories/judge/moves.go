@@ -12,7 +12,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// judgeMoves checks that a pod leaves its provider for a cause.
+// judgeMoves checks that each move of a pod away from its provider has a cause.
 func (r *Record) judgeMoves(record []Change, runs []run) (faults []string) {
 	for _, c := range record {
 		if c.Before == nil || c.After == nil {
@@ -50,7 +50,7 @@ func (r *Record) mayMove(pod *corev1.Pod, from place, at time.Time, runs []run) 
 		!r.preparedAt(from.provider, pod.UID, at.Add(-r.Times.ProbeInterval))
 }
 
-// preparedAt reports whether a provider had made the sandbox of a pod by then, and goes on to start its containers.
+// preparedAt reports whether a provider had created the sandbox of a pod by then, so that its containers start next.
 func (r *Record) preparedAt(provider string, uid types.UID, then time.Time) (prepared bool) {
 	for _, p := range r.Providers {
 		if p.ID != provider {
@@ -74,10 +74,10 @@ func (r *Record) preparedAt(provider string, uid types.UID, then time.Time) (pre
 // isTaken reports whether the containers of a pod were started.
 func isTaken(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning }
 
-// alone reports whether a pod that leaves has room nowhere else, and had none a moment before, and leaves because its provider cannot be
-// reached: it may run there.
+// alone reports whether a pod leaves only because its provider is unreachable, although no other VirtualNode has
+// capacity for it, now or shortly before. Such a pod must stay: it may still run there.
 func (r *Record) alone(from place, at time.Time, pod *corev1.Pod) bool {
-	// What the broker decided before its API server hung takes effect afterwards.
+	// A decision that the broker made before its API server hung takes effect afterwards.
 	hung := slices.ContainsFunc(r.Faults, func(f Fault) bool {
 		return slices.Contains(homeAway(), f.Kind) && f.From.Before(at) && !f.Until.Before(at.Add(-r.Times.Noticed))
 	})
@@ -94,13 +94,13 @@ func (r *Record) alone(from place, at time.Time, pod *corev1.Pod) bool {
 	return true
 }
 
-// until is how many changes were made by then.
+// until returns how many changes were made by then.
 func until(record []Change, then time.Time) int {
 	n, _ := slices.BinarySearchFunc(record, then, func(c Change, t time.Time) int { return cmp.Or(c.At.Compare(t), -1) })
 	return n
 }
 
-// free is how many thousandths of a CPU a VirtualNode has left.
+// free returns the remaining capacity of a VirtualNode in thousandths of a CPU.
 func free(at place, granted int64, pods []*corev1.Pod) int64 {
 	for _, pod := range pods {
 		if placeOf(pod) == at {
@@ -110,7 +110,8 @@ func free(at place, granted int64, pods []*corev1.Pod) int64 {
 	return granted
 }
 
-// judgeEvidence checks that a pod is assigned without what the kubelets of the last provider wrote: the next one would be judged by it.
+// judgeEvidence checks that a pod is assigned without the conditions that the kubelets of its previous provider wrote:
+// the next provider would be judged by them.
 func (r *Record) judgeEvidence(record []Change) (faults []string) {
 	for _, c := range record {
 		pod, is := c.After.(*corev1.Pod)
@@ -126,7 +127,8 @@ func (r *Record) judgeEvidence(record []Change) (faults []string) {
 	return faults
 }
 
-// isPlanned reports whether pods leave a VirtualNode at a time because of an administrator: it is drained, or deleted.
+// isPlanned reports whether pods leave a VirtualNode at a time because an administrator drained its provider or deleted
+// the VirtualNode.
 func (r *Record) isPlanned(from place, at time.Time) bool {
 	planned := append(r.faultsAt(from.provider, "drain"), r.parts(from.provider, from.virtualNode)...)
 	return slices.ContainsFunc(planned, func(s span) bool { return at.After(s.from) && at.Before(r.noticedBy(s.to)) })
@@ -139,8 +141,8 @@ func isRefused(pod *corev1.Pod, virtualNode string) bool {
 	})
 }
 
-// noticedBy returns when a broker has noticed at last that a drain or a deletion is over, of which its own API server
-// tells it. While that cannot be reached nothing is noticed, nor done.
+// noticedBy returns the latest time at which a broker notices that a drain or a deletion is over. It learns that from
+// its own API server; while that is unreachable, the broker notices nothing and does nothing.
 func (r *Record) noticedBy(over time.Time) time.Time {
 	by := over.Add(r.Times.Noticed)
 	faults := slices.Clone(r.Faults)
@@ -154,18 +156,19 @@ func (r *Record) noticedBy(over time.Time) time.Time {
 	return by
 }
 
-// homeAway are the kinds of faults in which the API server of the broker's cluster answers nothing.
+// homeAway returns the kinds of faults in which the API server of the broker's cluster answers nothing.
 func homeAway() []string {
 	return []string{"home refuses", "home hangs", "home's etcd hangs", "home's etcd is killed"}
 }
 
-// rejected returns since when a provider rejects requests at a time.
+// rejected returns the spans in which a provider rejects requests and that include a time, or ended shortly before it.
 func (r *Record) rejected(provider string, at time.Time) []span {
 	return slices.DeleteFunc(r.faultsAt(provider, rejecting()...), func(s span) bool { return at.Before(s.from) || at.After(s.to.Add(r.Times.Noticed)) })
 }
 
-// judgeAssignments checks that no pod is assigned to a provider that has been unreachable for long, or disabled, cordoned or
-// drained, nor to one whose virtual kubelet has only connected for long, and that no mark of an outage is taken away meanwhile.
+// judgeAssignments checks that no pod is assigned to a provider that has been unreachable, disabled, cordoned or
+// drained for longer than the broker takes to notice, nor to a VirtualNode whose virtual kubelet is still connecting.
+// It also checks that no unreachable mark is removed during an outage.
 func (r *Record) judgeAssignments(record []Change) (faults []string) {
 	for _, c := range record {
 		if c.After == nil || providerOf(c.After) == "" {
@@ -185,13 +188,13 @@ func (r *Record) judgeAssignments(record []Change) (faults []string) {
 				return c.At.After(s.from.Add(noticed)) && c.At.Before(s.to)
 			})
 		}
-		// While most providers cannot be reached, the broker takes itself for the cause.
+		// While most providers are unreachable, the broker assumes that its own network is the cause.
 		suspects := slices.ContainsFunc(r.Providers, func(p *Provider) bool {
 			return p.ID != at && slices.ContainsFunc(r.faultsAt(p.ID, unreachable()...), func(s span) bool {
-				return c.At.After(s.from) && c.At.Before(s.to.Add(r.Times.Noticed)) // It probes the other one a while later.
+				return c.At.After(s.from) && c.At.Before(s.to.Add(r.Times.Noticed)) // The other one is probed a while later.
 			})
 		})
-		// One that rejects requests meanwhile answers.
+		// A provider that rejects requests during the outage answers.
 		answers := len(r.rejected(at, c.At)) > 0
 		if (assigned || unmarked && !suspects && !answers) && out(at, r.Times.Noticed) {
 			faults = append(faults, fmt.Sprintf("%s is assigned to %s at %s, or its mark taken away, which has been unreachable for long", name,
@@ -208,12 +211,12 @@ func (r *Record) judgeAssignments(record []Change) (faults []string) {
 	return faults
 }
 
-// rejecting are the kinds of faults in which a provider answers and takes no pods.
+// rejecting returns the kinds of faults in which a provider answers but accepts no pods.
 func rejecting() []string {
 	return []string{"provider rejects the identity", "provider forbids", "provider throttles", "provider is not ready"}
 }
 
-// closed is when the ProviderCluster of a provider said that no pod is to be assigned to it.
+// closed returns when the ProviderCluster of a provider was disabled, cordoned or drained.
 func (r *Record) closed(provider string) (spans []span) {
 	from := time.Time{}
 	for _, c := range r.Home.ProviderClusters {
@@ -239,7 +242,7 @@ func (r *Record) closed(provider string) (spans []span) {
 	return spans
 }
 
-// connects reports whether a virtual kubelet has had its lease for a while and said all the time that it only connects.
+// connects reports whether a virtual kubelet has held its lease for a while and was still connecting all the time.
 func (r *Record) connects(to place, at time.Time) bool {
 	since, holder := time.Time{}, ""
 	for _, c := range r.Home.Leases {

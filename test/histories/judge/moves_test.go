@@ -12,8 +12,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// Seed 71608 of the histories: a VirtualNode is deleted while the broker's API server is away, which is so again soon
-// after it came back. The pod leaves 46 s after the end of the deletion, as soon as there is a leader.
+// Seed 71608 of the histories: a VirtualNode is deleted while the broker's API server is unreachable. The API server
+// comes back and soon becomes unreachable again. The pod leaves 46 s after the end of the deletion, as soon as there is
+// a leader.
 func TestWhatIsDoneWhileTheAPIServerIsAwayIsNoticedLater(t *testing.T) {
 	began := time.Now()
 	after := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }

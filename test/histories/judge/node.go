@@ -10,12 +10,13 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// nodeGrace is how long Kubernetes waits until a Node is not Ready that no broker writes: at least 40 s, 50 s since 1.32
-// (--node-monitor-grace-period of kube-controller-manager).
+// nodeGrace is after how long Kubernetes marks a Node as not Ready that no broker updates: at least 40 s, 50 s since
+// 1.32 (--node-monitor-grace-period of kube-controller-manager).
 const nodeGrace = 40 * time.Second
 
-// judgeNode checks that the broker's Node is Ready whatever providers do, as long as there is a broker, and that
-// kube-scheduler never finds less on it than what is assigned: what is free elsewhere would be hidden.
+// judgeNode checks that the broker's Node is Ready whatever happens to providers, as long as a broker runs. It also
+// checks that the Node never shows kube-scheduler less capacity than is assigned: that would hide free capacity of
+// other providers.
 func (r *Record) judgeNode() (faults []string) {
 	pods := r.localPods()
 	faults = r.judgeRestored()
@@ -40,10 +41,11 @@ func (r *Record) judgeNode() (faults []string) {
 	return faults
 }
 
-// restored is how long a broker may take to make its Node again that was deleted: kube-controller-manager ends its pods after 40 s.
+// restored is how long a broker may take to recreate its deleted Node: kube-controller-manager deletes its pods after
+// 40 s.
 const restored = 15 * time.Second
 
-// judgeRestored checks that the Node is made again at once when it was deleted, as it was.
+// judgeRestored checks that a deleted Node is recreated at once and unchanged.
 func (r *Record) judgeRestored() (faults []string) {
 	gone := Change{}
 	if !r.is(Restored) {
@@ -75,7 +77,7 @@ func (r *Record) judgeRestored() (faults []string) {
 	return faults
 }
 
-// disturbed reports whether a broker could not do something at once: it was away, or its API server.
+// disturbed reports whether the broker or its API server was unavailable, so that the broker could not act at once.
 func (r *Record) disturbed(from, to time.Time) bool {
 	kinds := append([]string{"leader is killed", "leader is replaced", "leader stops", "home's watches lag"}, homeAway()...)
 	return slices.ContainsFunc(r.Faults, func(f Fault) bool {
@@ -83,7 +85,7 @@ func (r *Record) disturbed(from, to time.Time) bool {
 	})
 }
 
-// FreeOnNode returns how many thousandths of a CPU kube-scheduler finds free on a Node that has these pods.
+// FreeOnNode returns how much capacity, in thousandths of a CPU, kube-scheduler finds free on a Node with these pods.
 func FreeOnNode(node *corev1.Node, pods []*corev1.Pod) (millis int64) {
 	millis = node.Status.Allocatable.Cpu().MilliValue()
 	for _, pod := range pods {
@@ -94,15 +96,15 @@ func FreeOnNode(node *corev1.Node, pods []*corev1.Pod) (millis int64) {
 	return millis
 }
 
-// unattended reports whether there was no broker for so long that Kubernetes could take the Node for lost.
+// unattended reports whether no broker ran for so long that Kubernetes could mark the Node as lost.
 func (r *Record) unattended(at time.Time) bool {
 	return slices.ContainsFunc(r.Faults, func(f Fault) bool {
 		return f.Kind == "all brokers are away for long" && at.After(f.From.Add(nodeGrace)) && at.Before(f.Until.Add(r.Times.Noticed))
 	})
 }
 
-// assignedFor returns what a pod requests that was assigned when the Node was written, and had been for longer than the
-// broker takes to notice; 0 if it was not.
+// assignedFor returns the CPU request of a pod that was assigned when the Node was written, and had been for longer
+// than the broker takes to notice; 0 otherwise.
 func (r *Record) assignedFor(record []Change, written Change) (millis int64) {
 	for _, c := range record {
 		if c.At.After(written.At) {

@@ -1,5 +1,5 @@
-// Package judge judges what a broker did, by the record of what happened at all API servers. It shares no code with the
-// broker. Histories in virtual time and chaos in the sandbox use it.
+// Package judge checks a broker's behaviour by a record of all changes at all API servers. It shares no code with the
+// broker. The histories in virtual time and the chaos tests in the sandbox use it.
 package judge
 
 import (
@@ -16,15 +16,16 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// Change is one change of an object. Before is nil when it was created, After when it is gone. Both are never changed.
+// Change is one change of an object. Before is nil when the object was created, After when it was removed. Neither is
+// ever modified.
 type Change struct {
 	At time.Time
-	// By is who made it; "" if that is not known.
+	// By is the client that made the change; "" if it is not known.
 	By            string
 	Before, After client.Object
 }
 
-// Object returns the object, as it was last.
+// Object returns the object in its last state.
 func (c *Change) Object() client.Object {
 	if c.After != nil {
 		return c.After
@@ -32,34 +33,34 @@ func (c *Change) Object() client.Object {
 	return c.Before
 }
 
-// Cluster is what happened at one API server, by kind and in order.
+// Cluster holds the changes at one API server, by kind and in order.
 type Cluster struct {
 	Pods, ShadowPods, Leases, Nodes, ProviderClusters []Change
-	// Requests are those of the brokers, by the time of their ends; none if they were not recorded.
+	// Requests are the brokers' requests, by the time of their ends; empty if they were not recorded.
 	Requests []Request
-	// Answers are those that the API server gave to anything, in order; none if they were not recorded.
+	// Answers are the API server's answers to all clients, in order; empty if they were not recorded.
 	Answers []Answer
 }
 
-// Answer is one of an API server to a process.
+// Answer is an API server's answer to a process.
 type Answer struct {
 	At   time.Time
 	By   string
 	Code int
 }
 
-// Request is what a broker asked.
+// Request is a request of a broker.
 type Request struct {
 	At, Until time.Time
-	// Deadline is that of the request, and of others that belong to it; zero is none.
+	// Deadline is the deadline of the request, which related requests share; zero means none.
 	Deadline time.Time
-	// By is the process that asked.
+	// By is the process that sent the request.
 	By string
-	// Verb is one of Kubernetes, Probe, or FromCache for an object that was read from the broker's own cache.
+	// Verb is a verb of Kubernetes, Probe, or FromCache for an object that was read from the broker's own cache.
 	Verb, Kind string
-	// Name has no name for a list of more than one object.
+	// Name has an empty name for a list of several objects.
 	Name types.NamespacedName
-	// VirtualNode is the one that forwarded what is listed; "" is any.
+	// VirtualNode is the VirtualNode that forwarded the listed objects; "" means any.
 	VirtualNode string
 }
 
@@ -82,65 +83,65 @@ type Slice struct {
 	VirtualNode string
 	// Millis is how many thousandths of a CPU it grants.
 	Millis int64
-	// Gone means that there is no VirtualNode in the end.
+	// Gone means that the VirtualNode does not exist at the end.
 	Gone bool
 }
 
-// place is a VirtualNode: two providers may have one of a name. The zero place is none.
+// place is a VirtualNode of a provider: two providers may have VirtualNodes of the same name. The zero place is none.
 type place struct{ provider, virtualNode string }
 
 func (p place) String() string { return p.virtualNode + " of " + p.provider }
 
-// at is a VirtualNode of a provider.
+// at returns the place of a VirtualNode of this provider.
 func (p *Provider) at(virtualNode string) place { return place{p.ID, virtualNode} }
 
-// Consumer is a consumer cluster, whose pods come to the broker's cluster by Liqo.
+// Consumer is a consumer cluster. Liqo forwards its pods to the broker's cluster.
 type Consumer struct {
 	ID string
 	Cluster
 }
 
-// Fault is something that went wrong, or an administrator did, from one time to another.
+// Fault is an injected failure, or an action of an administrator, in a period.
 type Fault struct {
 	Kind string
-	// Provider is the id of the one concerned; any if none is.
+	// Provider is the id of the affected provider; arbitrary if the fault affects none.
 	Provider string
-	// VirtualNode is the one that was deleted, if one was; "" for all of the provider.
+	// VirtualNode is the deleted VirtualNode if one was deleted; "" for all of the provider.
 	VirtualNode string
 	From, Until time.Time
 }
 
-// Times are those of the brokers, and of what judges them.
+// Times are the brokers' times and the judge's tolerances.
 type Times struct {
 	ProbeInterval, ProbeTimeout, FailoverAfter, PendingTimeout time.Duration
-	// RefusalMemory and StatusInterval are those of the brokers, too; 0 if what depends on them is not judged.
+	// RefusalMemory and StatusInterval are brokers' times as well; 0 if the rules that depend on them are not judged.
 	RefusalMemory, StatusInterval time.Duration
-	// Noticed is how long the broker may take to notice that what speaks for a move is over: a probe's interval and timeout
-	// twice, a lag of the watches, a pause shorter than the lease.
+	// Noticed is how long the broker may take to notice that the cause of a move is over: a probe's interval and
+	// timeout twice, a lag of the watches, a pause shorter than the lease.
 	Noticed time.Duration
-	// Flap is how short an end of an outage is none.
+	// Flap is the gap up to which two successive outages count as one.
 	Flap time.Duration
-	// Overlap is how long a pod that was deleted may run beside the next one.
+	// Overlap is how long a deleted pod may run beside its successor.
 	Overlap time.Duration
-	// Skew is how much later than a provider's an earlier event of the broker's cluster may be recorded.
+	// Skew is how much later than an event at a provider an earlier event in the broker's cluster may be recorded.
 	Skew time.Duration
 }
 
-// Record is what happened, and what was done to the clusters.
+// Record holds all changes at all clusters and the faults.
 type Record struct {
 	Began, Ended time.Time
-	// Home is the broker's cluster, and Node the name of its Node.
+	// Home is the broker's cluster, Node the name of the broker's Node.
 	Home      Cluster
 	Node      string
 	Providers []*Provider
 	Consumers []*Consumer
 	Faults    []Fault
 	Times     Times
-	// NotYet are rules that are not judged.
+	// NotYet lists the rules that are not judged.
 	NotYet []string
 }
 
-// Rules that may be among NotYet.
+// Rules that NotYet may list.
 const (
 	Evidence        = "a pod is assigned without the status of its last provider"
 	SomewhereBetter = "a pod leaves a provider that is silent for one that has room"
@@ -154,10 +155,10 @@ const (
 // is reports whether a rule is judged.
 func (r *Record) is(rule string) bool { return !slices.Contains(r.NotYet, rule) }
 
-// PodUID is an annotation of ShadowPods and their pods: the UID of the pod in the broker's cluster.
+// PodUID is the annotation of ShadowPods and their pods with the UID of the pod in the broker's cluster.
 const PodUID = v1alpha1.PodUIDAnnotation
 
-// Violations returns what the broker did that it must not have done, in words; nothing if all is well.
+// Violations returns the rules that the broker broke, in words; nothing if there are none.
 func (r *Record) Violations() []string {
 	var faults []string
 	pods := r.localPods()
@@ -180,10 +181,10 @@ func (r *Record) Violations() []string {
 	return append(faults, r.judgeNode()...)
 }
 
-// span is a time from one moment to another.
+// span is the time between two moments.
 type span struct{ from, to time.Time }
 
-// localPods are the changes of each pod in the broker's cluster.
+// localPods returns the changes of each pod in the broker's cluster.
 func (r *Record) localPods() map[types.UID][]Change {
 	pods := map[types.UID][]Change{}
 	for _, c := range r.Home.Pods {
@@ -193,7 +194,7 @@ func (r *Record) localPods() map[types.UID][]Change {
 	return pods
 }
 
-// latest are the objects that there are at the end of a record, by namespace and name.
+// latest returns the objects that exist at the end of a record, sorted by namespace and name.
 func latest(record []Change) []client.Object {
 	all := map[types.NamespacedName]client.Object{}
 	for i := range record {
@@ -208,7 +209,7 @@ func latest(record []Change) []client.Object {
 	})
 }
 
-// latestPods are the pods that there are at the end of a record.
+// latestPods returns the pods that exist at the end of a record.
 func latestPods(record []Change) (pods []*corev1.Pod) {
 	for _, o := range latest(record) {
 		pods = append(pods, o.(*corev1.Pod))
@@ -216,10 +217,10 @@ func latestPods(record []Change) (pods []*corev1.Pod) {
 	return pods
 }
 
-// at returns a time as of the beginning.
+// at returns a time relative to the beginning.
 func (r *Record) at(t time.Time) time.Duration { return t.Sub(r.Began).Round(time.Millisecond) }
 
-// granted is how many thousandths of a CPU each VirtualNode grants that there is in the end.
+// granted returns the grant, in thousandths of a CPU, of each VirtualNode that exists at the end.
 func (r *Record) granted() map[place]int64 {
 	all := map[place]int64{}
 	for _, p := range r.Providers {
@@ -232,10 +233,10 @@ func (r *Record) granted() map[place]int64 {
 	return all
 }
 
-// sortedKeys are the keys of a map in order.
+// sortedKeys returns the keys of a map, sorted.
 func sortedKeys[K cmp.Ordered, V any](of map[K]V) []K { return slices.Sorted(maps.Keys(of)) }
 
-// providerOf is the provider that a pod is assigned to; "" is none.
+// providerOf returns the provider to which a pod is assigned; "" for none.
 func providerOf(pod client.Object) string {
 	if pod == nil {
 		return ""
@@ -243,7 +244,7 @@ func providerOf(pod client.Object) string {
 	return pod.GetLabels()[v1alpha1.ProviderLabel]
 }
 
-// assignedTo is where a pod is assigned.
+// assignedTo returns the VirtualNode to which a pod is assigned.
 func assignedTo(pod client.Object) place {
 	if pod == nil || pod.GetLabels()[v1alpha1.VirtualNodeLabel] == "" {
 		return place{}
@@ -251,7 +252,7 @@ func assignedTo(pod client.Object) place {
 	return place{providerOf(pod), pod.GetLabels()[v1alpha1.VirtualNodeLabel]}
 }
 
-// leftFrom is the provider that a pod is leaving; "" is none.
+// leftFrom returns the provider that a pod is leaving; "" for none.
 func leftFrom(pod client.Object) string {
 	if pod == nil {
 		return ""
@@ -259,7 +260,7 @@ func leftFrom(pod client.Object) string {
 	return pod.GetAnnotations()[v1alpha1.MovingFromProviderAnnotation]
 }
 
-// placeOf is where a pod takes room, by its labels and annotations.
+// placeOf returns the VirtualNode whose capacity a pod uses, by its labels and annotations.
 func placeOf(pod *corev1.Pod) place {
 	if at := assignedTo(pod); at != (place{}) || terminal(pod) {
 		return at
@@ -280,7 +281,7 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// millisOf is how many thousandths of a CPU a pod requests.
+// millisOf returns the CPU request of a pod in thousandths of a CPU.
 func millisOf(spec *corev1.PodSpec) (millis int64) {
 	for i := range spec.Containers {
 		millis += spec.Containers[i].Resources.Requests.Cpu().MilliValue()
@@ -288,5 +289,5 @@ func millisOf(spec *corev1.PodSpec) (millis int64) {
 	return millis
 }
 
-// cpus tells an amount.
+// cpus formats an amount in CPUs.
 func cpus(millis int64) string { return fmt.Sprintf("%g", float64(millis)/1000) }

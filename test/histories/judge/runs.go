@@ -13,16 +13,16 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// run is a time in which the container of a pod ran at a provider.
+// run is a period in which the container of a pod ran at a provider.
 type run struct {
 	span
 	provider  string
 	completed bool
-	// of is the pod there.
+	// of is the UID of the remote pod.
 	of types.UID
 }
 
-// runs are the runs of each pod at all providers, by the UID in the broker's cluster.
+// runs returns the runs of each pod at all providers, by the pod's UID in the broker's cluster.
 func (r *Record) runs() map[types.UID][]run {
 	runs := map[types.UID][]run{}
 	for _, p := range r.Providers {
@@ -51,8 +51,9 @@ func (r *Record) runs() map[types.UID][]run {
 	return runs
 }
 
-// madeOf are the pods here that the pods of a provider were made of. Liqo's controller gives a pod the annotations of the next ShadowPod
-// of its name, so only those count that it was created with.
+// madeOf maps the pods of a provider to the pods in the broker's cluster from which they were made. Only the
+// annotations with which a pod was created count: Liqo's controller overwrites them with the annotations of a later
+// ShadowPod of the same name.
 func (p *Provider) madeOf() map[types.UID]types.UID {
 	ofs := map[types.UID]types.UID{}
 	for i := range p.Pods {
@@ -64,7 +65,7 @@ func (p *Provider) madeOf() map[types.UID]types.UID {
 	return ofs
 }
 
-// faultsAt are the times of faults of some kinds at a provider.
+// faultsAt returns when faults of some kinds affected a provider.
 func (r *Record) faultsAt(provider string, kinds ...string) (all []span) {
 	for i := range r.Faults {
 		if f := &r.Faults[i]; f.Provider == provider && slices.Contains(kinds, f.Kind) {
@@ -74,7 +75,7 @@ func (r *Record) faultsAt(provider string, kinds ...string) (all []span) {
 	return all
 }
 
-// parts are the times in which a VirtualNode of a provider was deleted.
+// parts returns when a VirtualNode of a provider was deleted.
 func (r *Record) parts(provider, virtualNode string) (all []span) {
 	for i := range r.Faults {
 		f := &r.Faults[i]
@@ -85,12 +86,12 @@ func (r *Record) parts(provider, virtualNode string) (all []span) {
 	return all
 }
 
-// unreachable are the kinds of faults in which a provider does not report that it is ready.
+// unreachable returns the kinds of faults in which a provider does not report that it is ready.
 func unreachable() []string {
 	return []string{"provider refuses", "provider hangs", "provider reads nothing", "provider's etcd hangs", "provider's etcd is killed"}
 }
 
-// outages are the times in which a provider could not be reached, those that follow each other soon as one.
+// outages returns when a provider was unreachable. Outages that follow each other within Flap count as one.
 func (r *Record) outages(provider string) []span {
 	all := r.faultsAt(provider, unreachable()...)
 	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
@@ -107,22 +108,23 @@ func (r *Record) outages(provider string) []span {
 	return merged
 }
 
-// mayFailOver reports whether pods of a provider may run elsewhere at a time, because it was unreachable for long enough.
+// mayFailOver reports whether pods of a provider may run elsewhere at a time, because it was unreachable for long
+// enough.
 func (r *Record) mayFailOver(provider string, at time.Time) bool {
 	return slices.ContainsFunc(r.outages(provider), func(s span) bool {
 		return at.After(s.from.Add(r.Times.FailoverAfter-r.Times.ProbeInterval)) && at.Before(s.to.Add(r.Times.Noticed))
 	}) && r.silent(provider, at)
 }
 
-// silent reports whether a provider answered neither brokers nor its virtual kubelets for the FailoverAfter, until shortly before a time.
-// Server errors are no answers.
+// silent reports whether a provider answered neither brokers nor its virtual kubelets for FailoverAfter, until shortly
+// before a time. Server errors do not count as answers.
 func (r *Record) silent(provider string, at time.Time) bool {
 	for _, p := range r.Providers {
 		if p.ID != provider {
 			continue
 		}
 		if len(p.Answers) == 0 || !r.is(Silence) {
-			return true // They were not recorded.
+			return true // Answers were not recorded.
 		}
 		last := r.Began
 		for i := range p.Answers {
@@ -143,7 +145,8 @@ func (r *Record) silent(provider string, at time.Time) bool {
 	return false
 }
 
-// judgeNames checks that two pods of one name, as a StatefulSet makes them one after the other, do not run at once.
+// judgeNames checks that two pods of the same name, as a StatefulSet creates them one after the other, do not run at
+// the same time.
 func (r *Record) judgeNames(pods map[types.UID][]Change, runs map[types.UID][]run) (faults []string) {
 	byName := map[string][]types.UID{}
 	if !r.is(Names) {
@@ -168,16 +171,16 @@ func (r *Record) judgeNames(pods map[types.UID][]Change, runs map[types.UID][]ru
 	return faults
 }
 
-// unanswered reports whether a provider had rejected requests for the FailoverAfter at a time. A leader that has not seen a pod cannot know
-// that there was one, and does not wait longer for an answer.
+// unanswered reports whether a provider had rejected requests for FailoverAfter at a time. A new leader that has not
+// seen a pod cannot know that it exists, and waits no longer than that for an answer.
 func (r *Record) unanswered(provider string, at time.Time) bool {
 	return slices.ContainsFunc(r.rejected(provider, at), func(s span) bool {
 		return at.Sub(s.from) >= r.Times.FailoverAfter-r.Times.ProbeInterval
 	})
 }
 
-// judgeOnce checks that a pod with restartPolicy Never which was known to run is not started again elsewhere. What a provider makes again
-// of the same ShadowPod is its own.
+// judgeOnce checks that a pod with restartPolicy Never is not started elsewhere after it was known to run. A provider
+// may recreate the pod from the same ShadowPod; that is not counted.
 func (r *Record) judgeOnce(record []Change, runs []run) (faults []string) {
 	pod := record[0].Object().(*corev1.Pod)
 	if !r.is(Once) || pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
@@ -199,7 +202,7 @@ func (r *Record) judgeOnce(record []Change, runs []run) (faults []string) {
 	return faults
 }
 
-// judgeRuns checks that a pod runs once, and does not run again after it has completed.
+// judgeRuns checks that a pod runs at one place at a time, and does not run again after it has completed.
 func (r *Record) judgeRuns(record []Change, runs []run) (faults []string) {
 	pod := record[0].Object().(*corev1.Pod)
 	for i, first := range runs {
@@ -218,8 +221,8 @@ func (r *Record) judgeRuns(record []Change, runs []run) (faults []string) {
 	return faults
 }
 
-// failedOver reports whether a pod left a provider by then, or was assigned to another one, when that had been
-// unreachable for long enough: it may run twice.
+// failedOver reports whether a pod may run twice: by then it had left a provider, or was assigned to another one, after
+// the provider had been unreachable for long enough.
 func (r *Record) failedOver(record []Change, provider string, then time.Time) bool {
 	if record[0].Object().GetAnnotations()[v1alpha1.FailoverAnnotation] == string(v1alpha1.FailoverNever) {
 		return false
@@ -236,7 +239,7 @@ func (r *Record) failedOver(record []Change, provider string, then time.Time) bo
 	return false
 }
 
-// givenUp reports whether an administrator had given up a provider by then that rejects the broker: it is drained.
+// givenUp reports whether an administrator had drained a provider that rejects the broker by then.
 func (r *Record) givenUp(provider string, at time.Time) bool {
 	return r.unanswered(provider, at) && slices.ContainsFunc(r.faultsAt(provider, "drain"), func(s span) bool {
 		return at.After(s.from) && at.Before(s.to.Add(r.Times.Noticed))
@@ -246,9 +249,9 @@ func (r *Record) givenUp(provider string, at time.Time) bool {
 // reported is how long a virtual kubelet may take to report that a pod has completed.
 const reported = 2 * time.Second
 
-// maybeUnseen reports whether it was not known, when a pod began to run again, that it had completed: its ShadowPod was deleted
-// before that or so soon after it that its status was not reported yet, or Liqo deleted it with its namespace, because an
-// administrator deleted the VirtualNode, before its status was read.
+// maybeUnseen reports whether the completion of a pod may have been unknown when the pod began to run again. Its
+// ShadowPod was deleted before the completion, or so soon after it that the status was not reported yet. Or an
+// administrator deleted the VirtualNode, and Liqo deleted the pod with its namespace before its status was read.
 func (r *Record) maybeUnseen(record []Change, ran, again run) bool {
 	for _, c := range record {
 		if c.At.Before(again.from) && c.After != nil && terminal(c.After.(*corev1.Pod)) {
@@ -261,8 +264,8 @@ func (r *Record) maybeUnseen(record []Change, ran, again run) bool {
 		})
 }
 
-// madeAgain reports whether a provider ran a pod again of the same ShadowPod: Liqo's controller there makes another pod of it when the one that
-// completed was removed before it wrote that into the ShadowPod.
+// madeAgain reports whether a provider ran a pod again from the same ShadowPod: Liqo's controller there creates another
+// pod if the completed one was removed before the controller wrote the completion into the ShadowPod.
 func (r *Record) madeAgain(uid types.UID, ran, again run) bool {
 	return ran.provider == again.provider && slices.ContainsFunc(r.Providers, func(p *Provider) bool {
 		return p.ID == ran.provider && slices.ContainsFunc(p.presence("")[uid], func(s span) bool {
@@ -271,7 +274,7 @@ func (r *Record) madeAgain(uid types.UID, ran, again run) bool {
 	})
 }
 
-// deletedAt reports whether a provider's ShadowPod of a pod was deleted within a time.
+// deletedAt reports whether a provider's ShadowPod of a pod was deleted within a period.
 func (r *Record) deletedAt(provider string, uid types.UID, within span) bool {
 	return slices.ContainsFunc(r.Providers, func(p *Provider) bool {
 		return p.ID == provider && slices.ContainsFunc(p.presence("")[uid], func(s span) bool {
@@ -280,7 +283,8 @@ func (r *Record) deletedAt(provider string, uid types.UID, within span) bool {
 	})
 }
 
-// judgePresence checks that one provider has a ShadowPod of a pod at a time: what has one will run.
+// judgePresence checks that only one provider at a time has a ShadowPod of a pod: a provider with a ShadowPod will run
+// the pod.
 func (r *Record) judgePresence(record []Change) (faults []string) {
 	pod := record[0].Object()
 	for i, first := range r.Providers {
@@ -300,7 +304,8 @@ func (r *Record) judgePresence(record []Change) (faults []string) {
 	return faults
 }
 
-// judgeEnd checks that a pod which is shown as ended has ended at a provider before, and not because it was deleted there.
+// judgeEnd checks that a pod that is shown as ended has ended at a provider before, and not because it was deleted
+// there.
 func (r *Record) judgeEnd(record []Change) (faults []string) {
 	for _, c := range record {
 		before, _ := c.Before.(*corev1.Pod)
@@ -309,7 +314,7 @@ func (r *Record) judgeEnd(record []Change) (faults []string) {
 			continue
 		}
 		if after.Status.Reason != "" && after.Status.Reason != "RemotePodTerminated" {
-			continue // It was ended by Liqo, or by Kubernetes here.
+			continue // Liqo ended it, or Kubernetes in the broker's cluster.
 		}
 		if endsOnce(after) || r.disruptedBy(after.UID, c.At.Add(r.Times.Skew)) {
 			continue
@@ -321,7 +326,7 @@ func (r *Record) judgeEnd(record []Change) (faults []string) {
 	return faults
 }
 
-// endsOnce reports whether a pod that ran and must not run again was ended instead of being moved, and says so.
+// endsOnce reports whether a pod that must not run twice was ended instead of moved, and has the condition for it.
 func endsOnce(pod *corev1.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever && pod.Status.Phase == corev1.PodFailed && isTrue(pod, corev1.DisruptionTarget)
 }
@@ -332,7 +337,7 @@ func isTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	})
 }
 
-// disruptedBy reports whether a provider had ended a pod by then, which its ShadowPod outlived.
+// disruptedBy reports whether a provider had ended a pod by then while its ShadowPod still existed.
 func (r *Record) disruptedBy(uid types.UID, then time.Time) bool {
 	return slices.ContainsFunc(r.Providers, func(p *Provider) bool {
 		ofs, present := p.madeOf(), p.presence("")

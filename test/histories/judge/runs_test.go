@@ -11,8 +11,9 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// Seed 6133 of the histories: the broker began to move a pod 1 ms after it had completed at the provider, and 20 ms before its
-// virtual kubelet would have reported that. What deletes the ShadowPod looks first whether the pod has ended.
+// Seed 6133 of the histories: the broker began to move a pod 1 ms after the pod had completed at the provider, and 20
+// ms before its virtual kubelet would have reported that. A virtual kubelet checks whether the pod has ended before it
+// deletes the ShadowPod.
 func TestAPodMayCompleteUnseenBeforeItIsMoved(t *testing.T) {
 	began := time.Now()
 	after := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }

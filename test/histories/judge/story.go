@@ -16,7 +16,7 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// Story tells what happened to the pods of a name, one line for each change, with the faults and the leaders.
+// Story returns the history of the pods of a name, one line per change, with the faults and the leaders.
 func (r *Record) Story(pod string) string {
 	type line struct {
 		at   time.Time
@@ -68,7 +68,7 @@ func (r *Record) Story(pod string) string {
 	return text.String()
 }
 
-// roomOf tells what a Node shows.
+// roomOf describes the capacity that a Node shows.
 func roomOf(of client.Object) string {
 	node, is := of.(*corev1.Node)
 	if !is {
@@ -97,7 +97,7 @@ func reachability(of client.Object) string {
 	return strings.Join(text, " ")
 }
 
-// describe tells what an object is after a change.
+// describe describes the state of an object after a change.
 func describe(c *Change) string {
 	verb := "changes"
 	switch {

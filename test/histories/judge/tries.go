@@ -10,18 +10,19 @@ import (
 	"github.com/capacitorset/liqo-broker-vk/api/v1alpha1"
 )
 
-// longestDelay is how many times the RefusalMemory the delay of a try is at most (docs/broker.md, "Moving").
+// longestDelay is the longest delay of a retry, in multiples of RefusalMemory (docs/broker.md, "Moving").
 const longestDelay = 6
 
-// tried is what became of a pod at one VirtualNode that started no container of it.
+// tried counts the assignments of a pod to one VirtualNode that started no container of it.
 type tried struct {
 	count int
 	// until is when the pod may be assigned there again.
 	until time.Time
 }
 
-// judgeTries checks that a pod that was refused, or not started in time, is tried less and less: at the same VirtualNode after the
-// RefusalMemory, and from the second time there at all where it was tried after twice as long each time.
+// judgeTries checks that a pod that was refused, or not started in time, is retried with back-off: at the same
+// VirtualNode not before RefusalMemory has passed. From the second failure there, the delay doubles each time and
+// applies to all VirtualNodes where the pod failed.
 func (r *Record) judgeTries(record []Change) (faults []string) {
 	tries := map[place]tried{}
 	for _, c := range record {
@@ -30,7 +31,7 @@ func (r *Record) judgeTries(record []Change) (faults []string) {
 		}
 		pod := c.After.(*corev1.Pod)
 		if pod.Status.Phase != corev1.PodPending {
-			clear(tries) // It has started.
+			clear(tries) // The pod has started.
 		}
 		from, to, none := assignedTo(c.Before), assignedTo(c.After), place{}
 		switch {
@@ -44,7 +45,8 @@ func (r *Record) judgeTries(record []Change) (faults []string) {
 	return faults
 }
 
-// addTry counts a try that ended at a time. The delay of a second one at a VirtualNode is for all.
+// addTry counts an attempt that ended at a time. From the second attempt at a VirtualNode, its delay applies to all
+// VirtualNodes that were tried.
 func (r *Record) addTry(tries map[place]tried, at place, ended time.Time) {
 	count := tries[at].count + 1
 	until := ended.Add(min(r.Times.RefusalMemory<<(count-1), longestDelay*r.Times.RefusalMemory))
@@ -56,8 +58,8 @@ func (r *Record) addTry(tries map[place]tried, at place, ended time.Time) {
 	tries[at] = tried{count, until}
 }
 
-// decided returns when a broker has decided at the earliest what was written at a time. It keeps seconds. What it writes may wait for
-// its API server, or for itself.
+// decided returns the earliest time at which the broker may have made a decision that was written at a time. The broker
+// stores seconds. The write may have waited for the API server, or for a paused broker.
 func (r *Record) decided(written time.Time) time.Time {
 	decided := written.Add(-2 * time.Second)
 	for i := range r.Faults {
@@ -69,7 +71,7 @@ func (r *Record) decided(written time.Time) time.Time {
 	return decided
 }
 
-// inVain reports whether a pod leaves a VirtualNode because that refused it, or has not started it in time, and for no other cause.
+// inVain reports whether a pod leaves a VirtualNode only because that refused it, or has not started it in time.
 func (r *Record) inVain(pod *corev1.Pod, from place, at time.Time) bool {
 	if r.mayFailOver(from.provider, at) || r.isPlanned(from, at) {
 		return false

@@ -17,7 +17,7 @@ func TestAPodThatIsRefusedIsTriedLessAndLess(t *testing.T) {
 		Began: began, Providers: []*Provider{{ID: "p0", Slices: []Slice{{VirtualNode: "a"}, {VirtualNode: "b"}}}},
 		Times: Times{RefusalMemory: 20 * time.Second, PendingTimeout: 40 * time.Second},
 	}
-	// tried has a pod be assigned, and refused 3 s later, at each of the times.
+	// tried assigns a pod at each of the times. The pod is refused 2 s later, and leaves another second later.
 	type try struct {
 		at          string
 		from        int
